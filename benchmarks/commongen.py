@@ -20,13 +20,13 @@ import numpy as np
 
 from benchmarks.harness import argument_parser, data_folder, finish
 from benchmarks.self_bias import first_to_last, table
-from evalbias.cli.models import identity, open_lm
-from evalbias.cli.options import ModelOptions
+from evalbias.cli.models import model_identity, open_lm
 from evalbias.data.loops import loop_items
 from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.evaluation.loops import CachedScorer, LoopRun, conclude_quality, run_loops
 from evalbias.evaluation.words import count, mark
 from evalbias.measures.arrays import FloatArray
+from evalbias.options import MeasuringModels
 from evalbias.programs.concepts import ExactConcepts, coverage
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.tasks import constrained_generation
@@ -135,13 +135,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--max-tokens", type=int, default=150)
     parser.add_argument("--threads", type=int, default=8)
     args = parser.parse_args(arguments)
-    lm = open_lm(args.lm, ModelOptions(dtype=args.dtype))
+    lm = open_lm(args.lm, MeasuringModels(dtype=args.dtype))
     items, _ = loop_items(data_folder("commongen_hard.jsonl"))
     drawn = random.Random(args.seed).sample(items, min(args.items, len(items)))
     settings = {"refinements": args.refinements, "max_tokens": args.max_tokens, "seed": args.seed}
     made = arms(lm, drawn, **settings, threads=args.threads, out=args.out)
     title = Path(args.lm).name
-    judge = ", ".join(f"{k} {v}" for k, v in identity(lm).items())
+    judge = ", ".join(f"{k} {v}" for k, v in model_identity(lm).items())
     failed = {item for arm in made for item in arm.run.failed}
     text = "\n\n".join(
         [

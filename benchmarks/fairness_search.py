@@ -33,8 +33,7 @@ from dspy.utils.callback import BaseCallback
 
 from benchmarks.harness import argument_parser, data_folder, finish, markdown
 from evalbias import data
-from evalbias.cli.models import identity, open_lm
-from evalbias.cli.options import ModelOptions
+from evalbias.cli.models import model_identity, open_lm
 from evalbias.data import by_input, pairs, world
 from evalbias.evaluation import Measurement, compare_with_baselines, measure_ranking
 from evalbias.evaluation.words import count, mark
@@ -50,6 +49,7 @@ from evalbias.optimizers.zepo import (
     ZEPOReport,
     sensitivity_curve,
 )
+from evalbias.options import MeasuringModels
 from evalbias.programs import (
     NEWSROOM,
     SUMMEVAL,
@@ -650,9 +650,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--title", default="a judge")
     args = parser.parse_args(arguments)
-    lm = open_lm(args.lm, ModelOptions(dtype=args.dtype))
+    lm = open_lm(args.lm, MeasuringModels(dtype=args.dtype))
     bert_score = BERTScore(args.encoder, args.layers) if args.encoder else None
-    judge = ", ".join(f"{k} {v}" for k, v in identity(lm).items())
+    judge = ", ".join(f"{k} {v}" for k, v in model_identity(lm).items())
     settings = (
         f"Judge: {judge}. Wordings: {args.proposer_lm}; 5 epochs of 5. Different documents for the search and for the "
         f"ranking; {f'at most {args.pairs}' if args.pairs else 'all'} pairs; seed {args.seed}."

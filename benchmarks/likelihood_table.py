@@ -199,7 +199,7 @@ def compiled(dataset: str, folder: Path, options: list[str]) -> Finished:
     command = [
         sys.executable,
         "-m",
-        "evalbias.cli.app",
+        "evalbias",
         "compile",
         "likelihood",
         "--bare",

@@ -23,8 +23,7 @@ import numpy as np
 
 from benchmarks.harness import argument_parser, data_folder, finish
 from evalbias import data
-from evalbias.cli.models import identity, open_lm
-from evalbias.cli.options import ModelOptions
+from evalbias.cli.models import model_identity, open_lm
 from evalbias.data import world
 from evalbias.data import world as wordings
 from evalbias.data.pairing import input_key
@@ -35,6 +34,7 @@ from evalbias.measures import decision_shares
 from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.resample import MeanStatistic
 from evalbias.optimizers import ZEPO, GrammarParaphraser
+from evalbias.options import MeasuringModels
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge
 from evalbias.programs.pairwise import CalibrationError
 
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--fit-pairs", type=int, default=100)
     parser.add_argument("--test-pairs", type=int, default=300)
     args = parser.parse_args(arguments)
-    lm = open_lm(args.lm, ModelOptions(adapter=args.adapter, dtype=args.dtype))
+    lm = open_lm(args.lm, MeasuringModels(adapter=args.adapter, dtype=args.dtype))
     if args.pairs == SYNTHETIC_WORLD:
         criterion, truth = SYNTHETIC, "the candidate of higher true quality"
         fit = true_pairs(args.fit_pairs, seed=5_000_001 + args.seed)
@@ -160,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = [row(title, one, test, lm, seed=args.seed) for title, one in made.items()]
     name = Path(args.lm).name + (", tuned" if args.adapter else "")
     title = name if args.pairs == SYNTHETIC_WORLD else f"{name}, {args.pairs}"
-    judge = ", ".join(f"{k} {v}" for k, v in identity(lm).items())
+    judge = ", ".join(f"{k} {v}" for k, v in model_identity(lm).items())
     text = "\n".join(
         [
             f"## Mitigations of position bias: {title}",

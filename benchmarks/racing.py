@@ -25,7 +25,7 @@ from scipy.special import expit
 
 from benchmarks.harness import argument_parser, finish
 from evalbias import data
-from evalbias.cli.models import identity, open_lm
+from evalbias.cli.models import model_identity, open_lm
 from evalbias.data import world
 from evalbias.data import world as wordings
 from evalbias.measures import share_interval
@@ -170,9 +170,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made = f"the synthetic world's formula, with noise of {NOISE} nats"
     else:
         lm: Any = open_lm(args.lm)
-        title, made = args.lm, ", ".join(f"{k} {v}" for k, v in identity(lm).items())
+        title, made = args.lm, ", ".join(f"{k} {v}" for k, v in model_identity(lm).items())
         args.out.mkdir(parents=True, exist_ok=True)
-        check_settings(args.out / "settings.json", {"lm": identity(lm), "pool": [DOCUMENTS, args.outputs, POOL_SEED]})
+        check_settings(
+            args.out / "settings.json", {"lm": model_identity(lm), "pool": [DOCUMENTS, args.outputs, POOL_SEED]}
+        )
         asked = PairwiseTarget(judge, pool, lm)
         target = Answered(judge, pool, lambda texts: asked.probabilities(texts, pool), args.out / "answers.jsonl")
     rows = [row(n, [compared(target, pool, n, seed) for seed in range(args.searches)]) for n in args.pairs]

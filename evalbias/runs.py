@@ -326,6 +326,24 @@ def default_path(settings: Mapping[str, Any]) -> Path:
     return Path("runs") / f"{str(settings['command']).replace(' ', '-')}-{digest(to_json(settings), 10)}"
 
 
+def check_free(path: Path, settings: Mapping[str, Any]) -> None:
+    """Refuse a folder that a run with other settings is in, as far as these settings say.
+
+    This tells it before models are opened, by whose identity the folder is compared afterwards.
+
+    Raises:
+        FolderInUse: Another process works in the folder.
+        ValueError: The folder holds a run with other settings, or files of no run; the message names what differs.
+    """
+    if not (path.is_dir() and os.access(path, os.W_OK)):
+        return
+    _check_files(path, SETTINGS)
+    with lock_folder(path):
+        if (path / SETTINGS).exists():
+            kept, given = read_json(path / SETTINGS), to_json(settings)
+            _check_same(path, {name: kept.get(name) for name in given}, given)
+
+
 class Closable:
     """An object with a ``close`` that ``with`` calls."""
 

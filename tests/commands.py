@@ -10,7 +10,7 @@ from unittest import mock
 
 from rich.console import Console
 
-COMMAND = [sys.executable, "-m", "evalbias.cli.app"]
+COMMAND = [sys.executable, "-m", "evalbias"]
 
 
 @contextlib.contextmanager

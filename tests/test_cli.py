@@ -200,7 +200,7 @@ def test_a_table_with_columns_of_its_own_is_judged_and_measured(items, tmp_path)
     for name, options in (("a", mapped), ("b", ["--data", "b.parquet"])):
         evalbias("judge", "--judge", "judge.json", *options, "--lm", "embedded", "--out", f"j{name}", cwd=tmp_path)
     assert (tmp_path / "ja/scores.jsonl").read_text() == (tmp_path / "jb/scores.jsonl").read_text()
-    assert json.loads((tmp_path / "ja/run.json").read_text())["map"]["score"] == "stars"
+    assert json.loads((tmp_path / "ja/run.json").read_text())["mapping"]["score"] == "stars"
     options = [*mapped, "--lm", "embedded", "--criterion", CRITERION, "-k", 0, "--out", "m", "--json"]
     told = json.loads(evalbias("measure", "likelihood", *options, cwd=tmp_path).stdout)
     assert told["likelihood"][world.NAME]["estimates"]["performance"]["n"] == 12
@@ -695,8 +695,8 @@ def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path
     _, _, listed = text.partition("Commands:")
     assert [line for line in listed.splitlines() if line.endswith("...")] == []
     if not command:
-        assert [line.split()[0] for line in listed.strip().splitlines()] == cli.COMMANDS
-        assert sorted(typer.main.get_command(cli.app).commands) == sorted(cli.COMMANDS)
+        assert [line.split()[0] for line in listed.strip().splitlines()] == cli.LISTED
+        assert sorted(typer.main.get_command(cli.app).commands) == sorted(cli.LISTED)
     if command == "audit":
         assert "source=question,output=answer,score=rating" in text
         assert "rating_1=anna,rating_2=ben" in text
@@ -831,7 +831,7 @@ app.main()
 
 
 def test_an_error_that_cannot_be_printed_does_not_exit_with_1(few, tmp_path):
-    command = [sys.executable, "-m", "evalbias.cli.app", "runs", "show", "."]
+    command = [sys.executable, "-m", "evalbias", "runs", "show", "."]
     for unbuffered in ("", "1"):
         with open("/dev/full", "w") as full:
             environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}

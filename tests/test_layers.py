@@ -13,6 +13,7 @@ SOURCES = {"evalbias": "evalbias", "programs": "evalbias.programs", "optimizers"
 """Folder -> name under which it is imported."""
 LAYERS = [
     "values",
+    "options",
     "measures",
     "runs",
     "lm",
@@ -27,6 +28,10 @@ LAYERS = [
 """From the bottom up: a layer may import itself and those before it."""
 APART = {
     ("measures", "values"),
+    ("measures", "options"),
+    ("runs", "options"),
+    ("lm", "options"),
+    ("data", "options"),
     ("runs", "measures"),
     ("data", "lm"),
     ("integrations", "report"),

@@ -10,11 +10,11 @@ from commands import evalbias
 
 from evalbias import PointwiseJudge
 from evalbias.cli import models
-from evalbias.cli.models import identity, open_lm
-from evalbias.cli.options import ModelOptions
+from evalbias.cli.models import model_identity, open_lm
 from evalbias.data import world
 from evalbias.lm.contract import Sampling, drawn, written
 from evalbias.lm.workers import PART
+from evalbias.options import MeasuringModels
 from evalbias.programs.criterion import SYNTHETIC
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def cluster():
 @pytest.fixture(scope="module")
 def workers(cluster):
     """The embedded judge in two actors."""
-    return open_lm("embedded", ModelOptions(workers="ray:2"))
+    return open_lm("embedded", MeasuringModels(workers="ray:2"))
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def check_same(here, there):
 
 def test_the_model_is_the_same_in_workers_and_here(workers):
     here = open_lm("embedded")
-    assert (workers.model, workers.provenance()) == (here.model, identity(here))
+    assert (workers.model, workers.provenance()) == (here.model, model_identity(here))
     prompts = [[{"role": "user", "content": f"Judge {n}."}] for n in range(2 * PART + 1)]
     pairs = [(prompt, "She was born in Lima.") for prompt in prompts]
     for kind in (lambda lm, some: lm.choice_logprobs(prompts[some], ["1", "5"]).logprobs.ravel().tolist(),

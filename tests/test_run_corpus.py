@@ -9,18 +9,18 @@ from evalbias import Criterion, PointwiseJudge
 from evalbias.cli import judge as run_corpus
 from evalbias.cli.judge import Corpus, rows_of, summary
 from evalbias.cli.models import open_lm
-from evalbias.cli.options import ModelOptions
 from evalbias.data import DataError, read, world
 from evalbias.data.files import file_chunks
 from evalbias.data.items import read_chunks
 from evalbias.lm.types import Unanswered
+from evalbias.options import MeasuringModels
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.values import to_json
 
 pytestmark = pytest.mark.slow
 
 ITEMS = 700
-OPENED = ModelOptions()
+OPENED = MeasuringModels()
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +159,7 @@ def test_a_bad_line_is_named_and_the_scores_before_it_are_kept(opened, corpus, t
 
 
 def test_probabilities_are_estimated_with_the_seed_of_the_command(corpus, tmp_path):
-    options = (corpus / "items.jsonl", "embedded", ModelOptions(samples=2), tmp_path / "run")
+    options = (corpus / "items.jsonl", "embedded", MeasuringModels(samples=2), tmp_path / "run")
     with Corpus(PointwiseJudge(SYNTHETIC), {}, *options, seed=3) as sampled:
         assert sampled._lm.sampling.seed == 3
     recorded = json.loads((tmp_path / "run/run.json").read_text())["sampling"]

@@ -3,8 +3,7 @@
 import json
 import math
 
-from evalbias.cli.commands import _line
-from evalbias.cli.judge import summary
+from evalbias.cli.judge import summary, told
 
 
 def written(path, rows):
@@ -21,6 +20,6 @@ def test_items_that_the_model_did_not_answer_are_told_from_those_that_it_cannot_
     rows = [row("a", 3.0), row("b", math.nan, undefined="too long"), row("c", math.nan), row("d", math.nan)]
     brief = written(file, rows)
     assert (brief["n"], brief["undefined"], brief["refused"], brief["unanswered"]) == (1, 3, ["b"], 2)
-    assert "1 item scored, 3 undefined (the model cannot take item b)" in _line(brief, file)
-    assert "2 items have no score although the model answered" in _line(brief, file)
-    assert "although the model answered" not in _line(written(file, rows[:2]), file)
+    assert "1 item scored, 3 undefined (the model cannot take item b)" in told(brief, file)
+    assert "2 items have no score although the model answered" in told(brief, file)
+    assert "although the model answered" not in told(written(file, rows[:2]), file)

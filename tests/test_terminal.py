@@ -18,17 +18,16 @@ import evalbias as package
 from evalbias.cli import judge as score_rows
 from evalbias.cli import models, terminal
 from evalbias.cli import terminal as plan
-from evalbias.cli.items import Task
 from evalbias.cli.models import open_lm
-from evalbias.cli.options import ModelOptions
 from evalbias.cli.run import Run
-from evalbias.cli.terminal import LeavableStream, Lines
+from evalbias.cli.terminal import LeavableStream, Progress
 from evalbias.cli.terminal import plan as tell_plan
 from evalbias.data import columns, world
 from evalbias.data import files as formats
 from evalbias.data import items as loaders
 from evalbias.lm.types import NoProbabilities
 from evalbias.lm.workers import About
+from evalbias.options import JudgeOptions, MeasuringModels, OptimizeOptions, Out
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 
 
@@ -41,7 +40,7 @@ def test_examples(module):
 
 def test_a_line_of_progress_every_thirty_seconds():
     said, clock = [], [0.0]
-    lines = Lines("judging", 1000, said.append, lambda: clock[0])
+    lines = Progress("judging", 1000, say=said.append, now=lambda: clock[0])
     for now in (5, 29, 30, 31, 59, 60, 90):
         clock[0] = now
         lines.advance(100)
@@ -50,7 +49,7 @@ def test_a_line_of_progress_every_thirty_seconds():
         "judging: 500 of 1,000, 8.47/s, about 59 s left",  # 500 / 59 a second; 500 / 8.47
         "judging: 700 of 1,000, 7.78/s, about 39 s left",  # 700 / 90; 300 / 7.78
     ]
-    short = Lines("judging", 1000, said.append, lambda: clock[0])
+    short = Progress("judging", 1000, say=said.append, now=lambda: clock[0])
     clock[0] += 5
     short.advance(900)
     assert len(said) == 3  # the rest takes less than a second
@@ -96,27 +95,6 @@ def test_a_user_at_a_terminal_is_asked(monkeypatch, answer, yes, goes_on):
     assert asked == ([] if yes else ["Go on?"])
 
 
-IMPORTING = """
-import gc, sys
-runs = []
-gc.callbacks.append(lambda phase, info: runs.append(phase))
-from evalbias.cli.app import main
-sys.argv = ["evalbias", "--version"]
-try:
-    main()
-except SystemExit:
-    pass
-runs.clear()
-import dspy
-print(len(runs))
-"""
-
-
-def test_what_a_command_imports_is_not_searched_for_garbage_again_and_again():
-    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=True)
-    assert int(done.stdout.split()[-1]) < 20  # hundreds with Python's own threshold
-
-
 def test_the_version(tmp_path):
     assert evalbias("--version", cwd=tmp_path).stdout == f"evalbias {package.__version__}\n"
     assert package.__version__[0].isdigit()
@@ -130,28 +108,28 @@ def test_hosted_models_are_named_as_users_type_them(tmp_path, monkeypatch):
     with pytest.raises((ValueError, OSError), match="mistral/mine"):  # a folder, not the provider's model
         open_lm("mistral/mine")
     with pytest.raises(ValueError, match="--dialect chat: gpt2 is no server's model; give an address"):
-        open_lm("gpt2", ModelOptions(dialect="chat"))
+        open_lm("gpt2", MeasuringModels(dialect="chat"))
     with pytest.raises(ValueError, match="--dtype bfloat16: embedded runs in float32"):
-        open_lm("embedded", ModelOptions(dtype="bfloat16"))
+        open_lm("embedded", MeasuringModels(dtype="bfloat16"))
     with pytest.raises(ValueError, match="--dialect chat: dspy:openai/gpt-4o is no server's model"):
-        open_lm("dspy:openai/gpt-4o", ModelOptions(dialect="chat", api_base="http://h/v1"))
+        open_lm("dspy:openai/gpt-4o", MeasuringModels(dialect="chat", api_base="http://h/v1"))
     opened = []
     monkeypatch.setattr("evalbias.lm.server.ServerLM.__init__", lambda self, model, **k: opened.append((model, k)))
     monkeypatch.setattr("evalbias.lm.server.ServerLM.capabilities", "chat", raising=False)
-    open_lm("openai/gpt-4o-mini", ModelOptions(dialect="chat"))
-    open_lm("org/model", ModelOptions(dialect="vllm", api_base="http://h/v1, http://i/v1"))
+    open_lm("openai/gpt-4o-mini", MeasuringModels(dialect="chat"))
+    open_lm("org/model", MeasuringModels(dialect="vllm", api_base="http://h/v1, http://i/v1"))
     assert [(model, k["base_url"], k["dialect"]) for model, k in opened] == [
         ("gpt-4o-mini", ["https://api.openai.com/v1"], "chat"),
         ("org/model", ["http://h/v1", "http://i/v1"], "vllm"),
     ]
     with pytest.raises(ValueError, match="--api-base: dspy:openai/gpt-4o is asked at one address"):
-        open_lm("dspy:openai/gpt-4o", ModelOptions(api_base="http://h/v1,http://i/v1"))
+        open_lm("dspy:openai/gpt-4o", MeasuringModels(api_base="http://h/v1,http://i/v1"))
 
 
 def test_a_key_is_named_for_the_address_that_takes_it(monkeypatch):
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "EVALBIAS_API_KEY", "MINE"):
         monkeypatch.setenv(name, f"the key in {name}".replace(" ", "-"))
-    here = ModelOptions(api_base="https://h/v1")
+    here = MeasuringModels(api_base="https://h/v1")
     named = replace(here, api_key_env="MINE")
     assert "api_key" not in open_lm("openai/gpt-4o").kwargs  # DSPy reads the provider's own
     assert open_lm("dspy:anthropic/x", here).kwargs["api_key"] == "the-key-in-EVALBIAS_API_KEY"
@@ -175,11 +153,11 @@ def test_a_key_is_named_for_the_address_that_takes_it(monkeypatch):
     with pytest.raises(ValueError, match="--api-key-env: the variable is not set: give the name"):
         open_lm("served", named)
     with pytest.raises(ValueError, match="--api-key-env: dspy:openai/gpt-4o has no address"):
-        open_lm("openai/gpt-4o", ModelOptions(api_key_env="MINE"))
+        open_lm("openai/gpt-4o", MeasuringModels(api_key_env="MINE"))
     monkeypatch.undo()
     for model in ("dspy:openai/x", "served"):
         with pytest.raises(ValueError, match="contains a user name or password") as raised:
-            open_lm(model, ModelOptions(api_base="http://u:PASSWORD@h/v1"))
+            open_lm(model, MeasuringModels(api_base="http://u:PASSWORD@h/v1"))
         assert "PASSWORD" not in str(raised.value)
 
 
@@ -220,17 +198,17 @@ def test_workers_open_the_model_themselves_and_only_that_of_lm(tmp_path, monkeyp
     monkeypatch.setattr("evalbias.lm.workers.RayPool", Pool)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
-    given = ModelOptions(workers="ray:4", adapter="lora", dtype="float32")
+    given = MeasuringModels(workers="ray:4", adapter="lora", dtype="float32")
     lm = open_lm("model", given)
     assert (lm.model, lm.in_flight) == ("the model", 256)
     alone = replace(given, workers=None, adapter=str(tmp_path / "lora"))  # workers run in other folders
     assert opened == [((str(tmp_path / "model"), alone), 4)]
-    open_lm("Qwen/Qwen3-8B", ModelOptions(workers="ray"))
-    assert opened[1] == (("Qwen/Qwen3-8B", ModelOptions()), None)
+    open_lm("Qwen/Qwen3-8B", MeasuringModels(workers="ray"))
+    assert opened[1] == (("Qwen/Qwen3-8B", MeasuringModels()), None)
     (tmp_path / "embedded").mkdir()  # the name means the embedded judge all the same
-    open_lm("embedded", ModelOptions(workers="ray"))
-    assert opened[2] == (("embedded", ModelOptions()), None)
-    assert given.of_another().workers is None
+    open_lm("embedded", MeasuringModels(workers="ray"))
+    assert opened[2] == (("embedded", MeasuringModels()), None)
+    assert not hasattr(given.of_another(), "workers")
     for name, address in (("openai/gpt-4o-mini", None), ("dspy:any/model", None), ("served", "http://h/v1")):
         with pytest.raises(ValueError, match=f"--workers: .*{name} is asked over the network"):
             open_lm(name, replace(given, adapter=None, api_base=address))
@@ -244,15 +222,34 @@ def test_a_proposer_is_opened_here_where_workers_judge(tmp_path, monkeypatch):
         return FormulaLM()
 
     monkeypatch.setattr("evalbias.cli.run.open_lm", opening)
-    task = Task("items", "hash", (SYNTHETIC,), None, [], [])
-    given = ModelOptions(dtype="float32", adapter="lora")
+    asked = OptimizeOptions("items", lm="judge", criterion="quality", proposer_lm="judge")
+    given = MeasuringModels(dtype="float32", adapter="lora")
     for workers, names in ((None, ["judge"]), ("ray", ["judge", "judge"])):
         opened.clear()
-        options = replace(given, workers=workers)
-        arguments = {"lm": "judge", "proposer_lm": "judge", "models": options, "options": {}}
-        with Run("optimize", task, **arguments, out=tmp_path / str(workers)):
+        with Run("optimize", asked, replace(given, workers=workers), Out(out=tmp_path / str(workers))) as run:
             assert [name for name, _ in opened] == names
             assert opened[-1][1] == given  # the judge's own options, without workers
+            assert run.asked.proposer_lm is not run.asked.lm  # the judge's answers are journaled
+
+
+def test_a_folder_that_is_taken_is_told_before_a_model_is_opened(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("evalbias.cli.run.open_lm", lambda *_, **__: opened.append(1) or FormulaLM())
+    asked = JudgeOptions("items", lm="judge", criterion="quality")
+    with Run("judge", asked, None, Out(out=tmp_path / "run")):
+        pass
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/thesis.tex").write_text("mine")
+    for options, folder, error in (
+        (replace(asked, seed=1), "run", "seed: 0 there, 1 now"),
+        (replace(asked, criterion="wit"), "run", "criterion: 'quality' there, 'wit' now"),
+        (asked, "other", "holds files of no run"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            Run("judge", options, None, Out(out=tmp_path / folder))
+    assert opened == [1]
+    with Run("judge", asked, None, Out(out=tmp_path / "run")):
+        assert len(opened) == 2
 
 
 @pytest.mark.parametrize("command", [["refine"], ["compile", "refine"], ["measure", "style"]])

@@ -1,40 +1,198 @@
-"""From words to commands: the table of commands, signals, errors and exit codes."""
+"""From words to options to the function that works: the table of commands, help, errors, signals and exit codes."""
 
 from __future__ import annotations
 
-import gc
+import inspect
 import logging
 import os
+import re
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, field, fields
+from importlib import import_module
 from itertools import pairwise
-from typing import Annotated, Any, NoReturn, cast
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, cast, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from evalbias import __version__
+from evalbias import __version__, options
 from evalbias.cli import runs
-from evalbias.cli.commands import (
-    audit,
-    compile_likelihood,
-    compile_refine,
-    demo,
-    judge,
-    measure_likelihood,
-    measure_preference,
-    measure_self,
-    optimize,
-    rank,
-    refine,
-)
-from evalbias.cli.commands import style as measure_style
-from evalbias.cli.options import Sectioned
 from evalbias.cli.terminal import STOPPED, LeavableStream, readers_may_leave, set_verbosity
+from evalbias.options import PYTHON_ONLY
 from evalbias.values import message
+
+# How a terminal spells, reads and lists an option.
+
+
+def pair_limit(text: str) -> int | None:
+    """Read ``--pairs``: a number of at least 1, or None for all pairs."""
+    if text == "all":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"--pairs {text}: give a number of at least 1, or 'all'.")
+    return int(text)
+
+
+def read_scale(text: str) -> tuple[float, float]:
+    """Read ``--scale``: the lowest and the highest score, such as 1-5, 0.0-1.0 or -2-2."""
+    ends = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*-\s*(-?\d+(?:\.\d+)?)\s*", text)
+    if ends is None or not float(ends[1]) < float(ends[2]):
+        raise typer.BadParameter(f"--scale {text}: write the lowest and the highest score as 1-5, 0.0-1.0 or -2-2.")
+    return float(ends[1]), float(ends[2])
+
+
+def later(place: str) -> Callable[..., Any]:
+    """Return a function at ``MODULE:NAME`` of the package, which is imported when it is called."""
+    module, name = place.split(":")
+    return lambda *values: getattr(import_module(f"evalbias.{module}"), name)(*values)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """How a terminal writes and reads an option whose name and type do not tell.
+
+    Attributes:
+        spelling: Its words, the first of which is shown in messages; by default ``--NAME``.
+        kind: Type that is typed, if it is not that of the field.
+        read: Makes the option's value of what was typed.
+        more: Further arguments of ``typer.Option``.
+    """
+
+    spelling: str = ""
+    kind: Any = None
+    read: Callable[[Any], Any] = lambda value: value
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+FILE = Flag(kind=Path, more={"exists": True, "dir_okay": False})
+COUNT = Flag(more={"min": 1})
+STRING = Flag(kind=str)
+FLAGS = {
+    "mapping": Flag("--map", list[str], later("data.columns:parse_mapping"), {"metavar": "OURS=THEIRS,..."}),
+    "labels": Flag(kind=str, read=later("data.cells:choice_codes"), more={"metavar": "FIRST,SECOND[,TIE]"}),
+    "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
+    "scale": Flag(kind=str, read=read_scale),
+    "criteria": Flag("--criterion", list[str]),
+    "fail_on": Flag(kind=list[str], more={"metavar": "CONDITION"}),
+    "loops": Flag("--data", list[Path], more={"metavar": "PATH", "exists": True}),
+    **dict.fromkeys(("data", "lm", "likelihood_lm", "proposer_lm", "aspects_lm", "instructscore", "criterion"), STRING),
+    **dict.fromkeys(("judge", "candidates", "program", "examples", "instructscore_prompt", "quantile_map"), FILE),
+    **dict.fromkeys(
+        ("limit", "documents", "population", "epochs", "budget", "beam_size", "resamples", "best_of"), COUNT
+    ),
+    **dict.fromkeys(("max_tokens", "threads", "in_flight", "sample_tokens"), COUNT),
+    "samples": Flag(more={"min": 2}),
+    "k": Flag("-k", more={"min": 0}),
+    **dict.fromkeys(("seed", "max_iterations"), Flag(more={"min": 0})),
+    "reliability": Flag(more={"min": 0.01, "max": 1.0}),
+    "max_loss": Flag(more={"min": 0.0, "max": 0.99}),
+    "gap": Flag(more={"min": 0.0, "max": 1.0}),
+    "api_base": Flag(more={"metavar": "URL[,URL,...]"}),
+    "api_key_env": Flag(more={"metavar": "NAME"}),
+    "workers": Flag(more={"metavar": "ray[:N]"}),
+    "yes": Flag("--yes -y"),
+    "as_json": Flag("--json"),
+}
+"""Option -> how it is written; one name means one thing in all commands."""
+
+JUDGE = "lm judge scores_field winner_field swapped_field criterion criteria scale source_label output_label"
+MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
+SECTIONS = {
+    "Arguments": "",
+    "Data": "task_of_loop data loops mapping labels better_field by pairs split_by limit candidates documents",
+    "Model and judge": f"{JUDGE} debias calibration ties",
+    "Options": "",
+    "Measurement": "task likelihood_lm own_system reduction reliability",
+    "External feedback and quality": "instructscore instructscore_prompt metric quantile_map aspects_lm "
+    "aspects_api_base",
+    "Running models": f"{MODELS} samples sample_temperature sample_tokens workers",
+    "Run": "fail_on threads seed out as_json exact_resume yes help",
+}
+"""Heading -> its options, in the order of the headings in a command's help; any other stands under Options."""
+
+GROUPS = [one for one in vars(options).values() if isinstance(one, type) and one.__module__ == options.__name__]
+NAMES = {name for group in GROUPS for name in inspect.get_annotations(group)}
+
+
+def spelled(name: str) -> str:
+    """Return an option as it is typed."""
+    return (FLAGS.get(name, Flag()).spelling or f"--{name.replace('_', '-')}").split()[0]
+
+
+def as_typed(text: str) -> str:
+    """Write the options that a docstring or an error names in backticks as they are typed."""
+    return re.sub(r"`+(\w+)`+", lambda found: spelled(found[1]) if found[1] in NAMES else found[0], text)
+
+
+class Sectioned(TyperCommand):
+    """A command whose help lists its options by section, as plain text: rich's panels cut long words off."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the sections that have options."""
+        sections: dict[str, list[tuple[int, Any]]] = {heading: [] for heading in SECTIONS}
+        is_loop = any(parameter.name == "max_tokens" for parameter in self.params)
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                name = "task_of_loop" if is_loop and parameter.name == "task" else str(parameter.name)
+                heading = next((one for one, names in SECTIONS.items() if name in names.split()), "Options")
+                heading = "Arguments" if parameter.param_type_name == "argument" else heading
+                names = SECTIONS[heading].split()
+                sections[heading].append((names.index(name) if name in names else len(names), record))
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl([record for _, record in sorted(records, key=lambda placed: placed[0])])
+
+
+# From a class of options to a command.
+
+
+def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
+    """Return an option as Typer reads it; its help stands in the docstring of the class that declares it."""
+    owner = next(one for one in group.__mro__ if option.name in inspect.get_annotations(one))
+    words = dict(re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", inspect.cleandoc(owner.__doc__ or ""), re.MULTILINE))
+    flag, text = FLAGS.get(option.name, Flag()), as_typed(" ".join(words[option.name].split()))
+    default = inspect.Parameter.empty if option.default is MISSING else option.default
+    kind = flag.kind or get_type_hints(owner)[option.name]
+    if flag.kind and default is not inspect.Parameter.empty:
+        default = None if default in (None, ()) else str(default)
+        kind |= None
+    if option.name in getattr(group, "arguments", ()):
+        info: Any = typer.Argument(help=text)
+    else:
+        written = flag.spelling or spelled(option.name)
+        info = typer.Option(*written.split(), help=text, **flag.more)
+    return inspect.Parameter(
+        option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
+    )
+
+
+def add(app: typer.Typer, name: str, place: str, groups: Sequence[type[Any]], short: str) -> None:
+    """Add a command: the function at ``MODULE:NAME``, imported when it runs, takes one object of each group."""
+
+    def run(context: typer.Context, **typed: Any) -> None:
+        typed = {n: FLAGS.get(n, Flag()).read(value) for n, value in typed.items() if value is not None and value != []}
+        typed["given"] = frozenset(n for n in typed if _is_given(context, n))
+        asked = [group(**{f.name: typed[f.name] for f in fields(group) if f.name in typed}) for group in groups]
+        later(f"cli.{place}")(*asked)
+
+    listed = [parameter(group, f) for group in groups for f in fields(group) if f.name not in PYTHON_ONLY]
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    run.__signature__ = inspect.Signature([context, *listed])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in (context, *listed)}
+    run.__doc__ = as_typed(inspect.cleandoc(groups[0].__doc__ or "").partition("Attributes:")[0])
+    app.command(name, cls=Sectioned, short_help=short)(run)
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
 
 # Signals that stop a command do what Ctrl-C does: SIGTERM of schedulers, and SIGHUP of a connection that is lost.
 
@@ -86,25 +244,80 @@ def stopped_by_signals() -> Iterator[None]:
 # The commands. Results go to stdout, progress to stderr; every command that costs time leaves a run folder.
 
 
-COLLECTED = (100_000, 20, 20)
-"""Thresholds of Python's garbage collector. PyTorch, Transformers and DSPy make a million objects that stay; with the
-usual threshold of 700 the collector looks at them a thousand times, a seventh of the time that importing them takes."""
-
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")
 """Options that may stand behind a command's name too, where most people write them."""
-
-COMMANDS = ["demo", "audit", "measure", "compile", "optimize", "judge", "rank", "refine", "runs"]
-"""The commands in the order in which a newcomer meets them."""
-
 DEFECT = 70
 """Exit code of a command that failed by a fault of evalbias, as in ``sysexits.h``."""
+
+WRITES, MEASURES, LEAVES = options.Models, options.MeasuringModels, options.Out
+COMMANDS: dict[str, tuple[str, tuple[type[Any], ...], str]] = {
+    "demo": (
+        "demo:demo_command",
+        (options.DemoOptions, LEAVES),
+        "Measure and mitigate two biases of the embedded judge, offline.",
+    ),
+    "audit": (
+        "audit:audit_command",
+        (options.AuditOptions, MEASURES, options.AuditOut),
+        "Say whether a judge is biased, by how much, and what helps.",
+    ),
+    "measure likelihood": (
+        "likelihood:measure_likelihood_command",
+        (options.LikelihoodOptions, MEASURES, LEAVES),
+        "Measure the likelihood bias of a judge that scores.",
+    ),
+    "measure preference": (
+        "compare:measure_preference_command",
+        (options.PreferenceOptions, MEASURES, LEAVES),
+        "Measure the biases of a judge that compares.",
+    ),
+    "measure self": (
+        "loops:measure_self_command",
+        (options.SelfOptions, LEAVES),
+        "Measure the self-bias of refine loops.",
+    ),
+    "measure style": (
+        "loops:measure_style_command",
+        (options.StyleOptions, WRITES, LEAVES),
+        "Measure a model's preference for its own style.",
+    ),
+    "compile likelihood": (
+        "likelihood:compile_likelihood_command",
+        (options.CompileOptions, MEASURES, LEAVES),
+        "Compile a judge with less likelihood bias.",
+    ),
+    "compile refine": (
+        "loops:compile_refine_command",
+        (options.CompileRefineOptions, WRITES, LEAVES),
+        "Compile a refine loop with less self-bias.",
+    ),
+    "optimize": (
+        "compare:optimize_command",
+        (options.OptimizeOptions, MEASURES, LEAVES),
+        "Search for a wording without position bias, without labels.",
+    ),
+    "judge": ("judge:judge_command", (options.JudgeOptions, MEASURES, LEAVES), "Score every item of a data set."),
+    "rank": (
+        "compare:rank_command",
+        (options.RankOptions, MEASURES, LEAVES),
+        "Rank the outputs of each document by comparing them.",
+    ),
+    "refine": (
+        "loops:refine_command",
+        (options.RefineOptions, WRITES, LEAVES),
+        "Run a refine loop, or best of k, on every item.",
+    ),
+}
+"""Command -> where its function stands, the options that it takes, and its line in the list of commands."""
+LISTED = [*dict.fromkeys(name.split()[0] for name in COMMANDS), "runs"]
+"""The commands in the order in which a newcomer meets them."""
 
 
 class _Ordered(TyperGroup):
     """The commands in their order."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return COMMANDS
+        return LISTED
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; what it raises goes on, because typer exits with 1 at some errors."""
@@ -122,34 +335,18 @@ class _Ordered(TyperGroup):
             raise
 
 
-app = typer.Typer(
-    cls=_Ordered,
-    no_args_is_help=True,
-    rich_markup_mode=None,  # see evalbias.cli.options
-)
-measure_app = typer.Typer(no_args_is_help=True, help="Measure a bias of a judge.")
-compile_app = typer.Typer(no_args_is_help=True, help="Compile a bias out of a judge.")
-app.add_typer(measure_app, name="measure")
-app.add_typer(compile_app, name="compile")
-app.add_typer(runs.app, name="runs")
-app.command(cls=Sectioned, short_help="Say whether a judge is biased, by how much, and what helps.")(audit)
-app.command(cls=Sectioned, short_help="Search for a wording without position bias, without labels.")(optimize)
-app.command(cls=Sectioned, short_help="Score every item of a data set.")(judge)
-app.command(cls=Sectioned, short_help="Rank the outputs of each document by comparing them.")(rank)
-app.command(cls=Sectioned, short_help="Run a refine loop, or best of k, on every item.")(refine)
-app.command(cls=Sectioned, short_help="Measure and mitigate two biases of the embedded judge, offline.")(demo)
-measure_app.command("likelihood", cls=Sectioned, short_help="Measure the likelihood bias of a judge that scores.")(
-    measure_likelihood
-)
-measure_app.command("preference", cls=Sectioned, short_help="Measure the biases of a judge that compares.")(
-    measure_preference
-)
-measure_app.command("self", cls=Sectioned, short_help="Measure the self-bias of refine loops.")(measure_self)
-measure_app.command("style", cls=Sectioned, short_help="Measure a model's preference for its own style.")(measure_style)
-compile_app.command("likelihood", cls=Sectioned, short_help="Compile a judge with less likelihood bias.")(
-    compile_likelihood
-)
-compile_app.command("refine", cls=Sectioned, short_help="Compile a refine loop with less self-bias.")(compile_refine)
+app = typer.Typer(cls=_Ordered, no_args_is_help=True, rich_markup_mode=None)
+PARTS = {
+    "": app,
+    "measure": typer.Typer(no_args_is_help=True, help="Measure a bias of a judge."),
+    "compile": typer.Typer(no_args_is_help=True, help="Compile a bias out of a judge."),
+    "runs": runs.app,
+}
+for part, inner in list(PARTS.items())[1:]:
+    app.add_typer(inner, name=part)
+for command, (place, groups, short) in COMMANDS.items():
+    part, _, leaf = command.rpartition(" ")
+    add(PARTS[part], leaf, place, groups, short)
 
 
 def _version(asked: bool) -> None:
@@ -208,14 +405,13 @@ def _exit(code: int, error: BaseException, text: str) -> NoReturn:
 
 def main() -> None:
     """Run a command; an error is printed in one line, and its traceback with ``-v`` if no user can correct it."""
-    gc.set_threshold(*COLLECTED)
     words = sys.argv[1:]
     with readers_may_leave(), stopped_by_signals():
         try:
             check_words(words)
             app([word for word in words if word in EVERYWHERE] + [word for word in words if word not in EVERYWHERE])
         except user_errors() as error:
-            _exit(2, error, f"evalbias: {error}")
+            _exit(2, error, as_typed(f"evalbias: {error}"))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # a panic of the tokenizers, which are written in Rust, is no Exception
@@ -223,7 +419,3 @@ def main() -> None:
             said = f"evalbias: {type(error).__name__}: {error!s:.2000}".removesuffix(": ")
             remedy = "This is a defect of evalbias: please report it, with the traceback that -v prints."
             _exit(DEFECT, error, f"{said}. {remedy}")
-
-
-if __name__ == "__main__":
-    main()

@@ -2,30 +2,144 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 
-from evalbias.cli.models import identity, open_lm, sampling_of
-from evalbias.cli.options import ModelOptions
-from evalbias.cli.terminal import Resumable
+from evalbias import data
+from evalbias.cli.items import Split, load_items, scoring_judges
+from evalbias.cli.run import Outcome, Run
 from evalbias.data import DataError
 from evalbias.data.files import file_chunks
 from evalbias.data.items import read_chunks
-from evalbias.lm.cache import JournaledLM
-from evalbias.lm.contract import measuring
+from evalbias.evaluation.words import count
 from evalbias.lm.types import CHUNK, chunk_of
 from evalbias.measures.arrays import FloatArray
+from evalbias.options import JudgeOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
-from evalbias.programs.judges import Refused
-from evalbias.runs import Journal, RunFolder
+from evalbias.report.sections import lowest_section, scored_section
+from evalbias.runs import Journal, write_jsonl
 from evalbias.values import json_object, number
+
+
+def judge_command(asked: JudgeOptions, models: MeasuringModels, out: Out) -> None:
+    """Score every item; leave scores.jsonl in the run's folder."""
+    if asked.judge is None and asked.criterion is None:
+        raise typer.BadParameter("say which judge: --criterion 'name: definition' for a new one, or --judge FILE.")
+    (program,) = scoring_judges(asked, [] if asked.criterion is None else [asked.criterion], asked.judge)
+    judge = judge_items if models.workers is None else judge_corpus
+    judge(asked, models, out, program)
+
+
+def judge_items(asked: JudgeOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
+    """Score items that fit in memory."""
+    items = load_items(asked)
+    if not items and not items.left_out:
+        raise DataError(f"{asked.data} holds no items: there is nothing to judge.")
+    more = Split(str(asked.data), items, (program.criterion,), items).settings()
+    with Run("judge", asked, models, out, more=more) as run:
+        with run.progress(len(items)):
+            rows = rows_of(items, program.batch(items, lm=run.asked.lm, refused=asked.refused))
+        file = run.folder.path / "scores.jsonl"
+        write_jsonl(file, rows)
+        scores = [row["score"] for row in rows]
+        _leave(run, program, file, {}, [lowest_section(scores, items, [row["id"] for row in rows])])
+
+
+def judge_corpus(asked: JudgeOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
+    """Score a JSONL file of any size, one call of the model at a time.
+
+    Scores are written in the order of the file after each call. Answers of the call that is under way are journaled as
+    far as they are there when it is interrupted or fails. A stopped run continues after the last call whose scores are
+    written. Ids are compared within a call only, because remembering all of them would grow with the corpus.
+
+    Raises:
+        DataError: The corpus is not a plain ``.jsonl`` file or has no items, a line is not a valid item, or the file
+            has changed meanwhile; scores of earlier calls are written.
+    """
+    name, place = data.parse_spec(str(asked.data))
+    file = Path(place if name == "jsonl" else asked.data)
+    parts, sha256 = file_chunks(file, CHUNK)
+    more = {"data": str(asked.data), "data_sha256": sha256, "criteria": [asdict(program.criterion)]}
+    with Run("judge", asked, models, out, more=more, by_parts=True) as run:
+        scores, log = run.folder.path / "scores.jsonl", Journal(run.folder.path / "chunks.jsonl")
+        done = _written(log, scores, [part.line for part in parts])
+        size = chunk_of(run.asked.lm) // CHUNK
+        with run.progress(sum(part.lines for part in parts)) as advance:
+            advance(sum(record["lines"] for record in done))
+            for first in range(sum(record["chunks"] for record in done), len(parts), size):
+                part = parts[first : first + size]
+                items = read_chunks(file, part, asked.mapping)
+                rows = rows_of(items, program.batch(items, lm=run.asked.lm, refused=asked.refused))
+                Journal(scores).append_lines(rows)
+                left_out = {reason: len(places) for reason, places in items.left_out.items()}
+                lines = sum(chunk.lines for chunk in part)
+                at = {"line": part[0].line, "chunks": len(part), "lines": lines, "bytes": scores.stat().st_size}
+                done.append({**at, "items": len(rows), "left_out": left_out})
+                log.append(done[-1:])
+                run.forget()
+                advance(lines - len(rows))  # the judged ones were counted as their answers came
+        counts: Counter[str] = Counter()
+        for record in done:
+            counts.update(record["left_out"])
+        if not counts and not any(record["items"] for record in done):
+            raise DataError(f"{file} holds no items: there is nothing to judge.")
+        _leave(run, program, scores, {"left_out": dict(counts)}, [])
+
+
+def _written(log: Journal, scores: Path, todo: list[int]) -> list[dict[str, Any]]:
+    """Return the records of the calls whose scores are written; cut off whatever else the files hold.
+
+    Args:
+        log: Record of each call.
+        scores: File of the scores.
+        todo: First line of each chunk of the corpus.
+    """
+    records = log.read("line", "chunks", "lines", "items", "left_out", "bytes")
+    size = scores.stat().st_size if scores.exists() else 0
+    done: list[dict[str, Any]] = []
+    for record in records:
+        if not todo or record["line"] != todo[0] or record["bytes"] > size:
+            break  # a record out of order: what follows cannot be trusted
+        done.append(record)
+        todo = todo[record["chunks"] :]
+    if len(done) < len(records):
+        log.rewrite(done)
+    with scores.open("ab") as file:
+        file.truncate(done[-1]["bytes"] if done else 0)
+    return done
+
+
+def _leave(run: Run, program: PointwiseJudge, file: Path, counts: Mapping[str, Any], more: Sequence[Any]) -> None:
+    brief, coverage = summary(file)
+    brief |= counts
+    sections = [scored_section(scores_of(file)), *more]
+    covered = {program.criterion.name: coverage}
+    run.leave(Outcome(brief, brief, [told(brief, file)], covered, more=sections))
+
+
+def told(brief: Mapping[str, Any], file: Path) -> str:
+    """Say how many items have a score, which have none and why, and what to do next."""
+    scored, refused = brief["n"], brief["refused"]
+    items = f"item{'s' * (len(refused) != 1)} {', '.join(map(str, refused[:5]))}{', ...' * (len(refused) > 5)}"
+    named = f" (the model cannot take {items})"
+    unanswered = (
+        f"{brief['unanswered']} items have no score although the model answered: it gave no label enough probability, "
+        "or the server reported none. Try a prompt that asks for a label alone, or another model.\n"
+    )
+    return (
+        f"{count(scored, 'item')} scored, {brief['undefined']} undefined{named * bool(refused)}: {file}\n"
+        f"{unanswered * bool(brief['unanswered'])}"
+        "To find out whether these scores can be trusted, run 'evalbias audit' with the same judge and model on rated "
+        "items."
+    )
+
 
 # The records that ``evalbias judge`` writes, one per item.
 
@@ -108,133 +222,3 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
             if not {"id", "score", "coverage"} <= row.keys():
                 raise ValueError(f"{file}:{n} is no record of a judged item: delete its folder to start over.")
             yield row
-
-
-# Judge a corpus that is larger than the memory: a JSONL file, read and judged one call of the model at a time.
-#
-# Scores are written in the order of the file after each call. Answers of the call that is under way are journaled, as
-# far as they are there when it is interrupted or fails. A stopped run continues after the last call whose scores are
-# written. Ids are compared within a call only, because remembering all of them would grow with the corpus.
-
-
-class Corpus(Resumable):
-    """A corpus and the folder of its run; use it in a ``with``, which releases the folder.
-
-    Args:
-        program: Judge to score with.
-        saved: What identifies the file of a saved judge, for run.json; empty for a new judge.
-        data: File of the corpus.
-        lm: Name of the model.
-        models: Options that decide how it is opened.
-        out: Run folder; by default one under runs/.
-        refused: See ``PointwiseJudge.batch``.
-        seed: Seed of the answers from which probabilities are estimated.
-        mapping: Our field -> the corpus's.
-
-    Raises:
-        DataError: The corpus is not a plain ``.jsonl`` file.
-        ValueError: The model cannot be opened, or the folder holds another run.
-    """
-
-    def __init__(
-        self,
-        program: PointwiseJudge,
-        saved: Mapping[str, Any],
-        data: Path,
-        lm: str,
-        models: ModelOptions,
-        out: Path | None,
-        *,
-        refused: Refused = "undefined",
-        seed: int = 0,
-        mapping: Mapping[str, str] | None = None,
-    ) -> None:
-        self.chunks, sha256 = file_chunks(data, CHUNK)
-        self._program, self._data, self._mapping, self._refused = program, data, dict(mapping or {}), refused
-        opened, sampling = open_lm(lm, models), sampling_of(models, seed=seed)
-        settings = {
-            "command": "judge",
-            "data": str(data),
-            "data_sha256": sha256,
-            **({"map": self._mapping} if self._mapping else {}),
-            "criteria": [asdict(program.criterion)],
-            **saved,
-            "lm": identity(opened),
-        }
-        if sampling is not None:
-            settings["sampling"] = asdict(sampling)
-        self.folder = RunFolder(out, settings)
-        self.scores = self.folder.path / "scores.jsonl"
-        self._log = Journal(self.folder.path / "chunks.jsonl")
-        try:
-            self._answers = JournaledLM(
-                measuring(opened),
-                self.folder.path / "answers.jsonl",
-                model=json.dumps(settings["lm"], sort_keys=True),
-                chunk=chunk_of(opened),
-                exact_resume=models.exact_resume,
-            )
-        except BaseException:
-            self.folder.close()
-            raise
-        self._lm = measuring(self._answers, sampling)
-
-    def close(self) -> None:
-        """Release the run's folder."""
-        self.folder.close()
-
-    @property
-    def items(self) -> int:
-        """Number of lines, blank ones included."""
-        return sum(chunk.lines for chunk in self.chunks)
-
-    def run(self, progress: Callable[[int], None]) -> dict[str, Any]:
-        """Judge the items that are not judged yet.
-
-        Args:
-            progress: Called with the number of items done.
-
-        Returns:
-            Number of items left out for each reason.
-
-        Raises:
-            DataError: There are no items, a line is not a valid item, or the file has changed meanwhile; scores of
-                earlier calls are written.
-        """
-        done = self._written()
-        progress(sum(record["items"] for record in done))
-        size = chunk_of(self._lm) // CHUNK
-        for first in range(sum(record["chunks"] for record in done), len(self.chunks), size):
-            part = self.chunks[first : first + size]
-            items = read_chunks(self._data, part, self._mapping)
-            rows = rows_of(items, self._program.batch(items, lm=self._lm, refused=self._refused))
-            Journal(self.scores).append_lines(rows)
-            left_out = {reason: len(places) for reason, places in items.left_out.items()}
-            place = {"line": part[0].line, "chunks": len(part), "bytes": self.scores.stat().st_size}
-            done.append({**place, "items": len(rows), "left_out": left_out})
-            self._log.append(done[-1:])
-            self._answers.clear()
-            progress(len(rows))
-        counts: Counter[str] = Counter()
-        for record in done:
-            counts.update(record["left_out"])
-        if not counts and not any(record["items"] for record in done):
-            raise DataError(f"{self._data} holds no items: there is nothing to judge.")
-        return {"left_out": dict(counts)}
-
-    def _written(self) -> list[dict[str, Any]]:
-        """Return the records of the calls whose scores are written; cut off whatever else the files hold."""
-        records = self._log.read("line", "chunks", "items", "left_out", "bytes")
-        size = self.scores.stat().st_size if self.scores.exists() else 0
-        done: list[dict[str, Any]] = []
-        todo = self.chunks
-        for record in records:
-            if not todo or record["line"] != todo[0].line or record["bytes"] > size:
-                break  # a record out of order: what follows cannot be trusted
-            done.append(record)
-            todo = todo[record["chunks"] :]
-        if len(done) < len(records):
-            self._log.rewrite(done)
-        with self.scores.open("ab") as file:
-            file.truncate(done[-1]["bytes"] if done else 0)
-        return done

@@ -1,81 +1,140 @@
-"""Compile the likelihood bias away for a command: compile each judge, leave plots and result."""
+"""Measure the likelihood bias of judges that score, and compile it away."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group
 
-from evalbias.cli.items import Task
-from evalbias.cli.run import Run, keep
-from evalbias.optimizers import BiasedDemosReport, CompiledCriteria, MitigationReport, compile_each, count_answers
+from evalbias.cli.items import Split, criteria_of, scored, scoring_judges
+from evalbias.cli.run import Outcome, Run, keep
+from evalbias.evaluation import judge_examples, measure, total
+from evalbias.evaluation.bias import bias_score_caution, effect_sentence
+from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.lm.cache import LikelihoodMemo
+from evalbias.optimizers import (
+    BiasedDemos,
+    BiasedDemosReport,
+    CompiledCriteria,
+    LikelihoodMitigation,
+    MitigationReport,
+    compile_each,
+    count_answers,
+)
+from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_demos
 from evalbias.optimizers.likelihood import LikelihoodOptimizer
+from evalbias.options import CompileOptions, LikelihoodOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
 from evalbias.report.plots import likelihood_scatter
-from evalbias.report.tables import comparison_table, mitigation_table, words_note
+from evalbias.report.tables import comparison_table, measurement_table, mitigation_table, words_note
 
 
-def run_mitigation(
-    run: Run,
-    task: Task,
-    judges: Sequence[PointwiseJudge],
-    optimizer: LikelihoodOptimizer,
-    *,
-    keep_worse: bool = False,
-) -> tuple[CompiledCriteria, dict[str, str]]:
-    """Compile every judge; plots, and judges that are better, go into the run's folder.
-
-    Returns:
-        The judges, and criterion -> sentence that says whether its judge was written.
-    """
-    items = {"trainset": task.train, "valset": task.test}
-    with run.progress(count_answers(optimizer, task.criteria, **items)):
-        compiled = compile_each(optimizer, judges, **items, lm=run.lm)
-    kept = {}
-    for name, judge in compiled.judges.items():
-        report, path = compiled.reports[name], run.folder.file("judge", name, ".json")
-        kept[name] = keep(judge, report, path, compared=report.comparison, keep_worse=keep_worse)
-    for name in compiled.comparisons:
-        path = run.folder.file("scatter", name, ".png")
-        likelihood_scatter(compiled.before[name], compiled.after[name], path)
-    return compiled, kept
-
-
-def shown(compiled: CompiledCriteria, kept: Mapping[str, str], *, seed: int) -> Group:
-    """Return what a command prints: the judges side by side, and what was chosen and why."""
-    reports = compiled.reports
-    mitigated = {name: r for name, r in reports.items() if isinstance(r, MitigationReport)}
-    demonstrated = {name: r for name, r in reports.items() if isinstance(r, BiasedDemosReport)}
-    parts: list[Any] = []
-    if mitigated:
-        parts.append(mitigation_table(mitigated, seed=seed))
-    if demonstrated or len(reports) > 1:
-        parts.append(comparison_table(compiled.comparisons))
-    if demonstrated:
-        parts.append(words_note(demonstrated))
-    for name, report in reports.items():
-        remarks = [report.decision, getattr(report, "against_baselines", ""), kept[name]]
-        parts.append(f"{name}: {' '.join(filter(None, remarks))}")
-    return Group(*parts)
+def measure_likelihood_command(asked: LikelihoodOptions, models: MeasuringModels, out: Out) -> None:
+    """Measure each criterion's judge with random demonstrations."""
+    split = scored(asked, criteria_of(asked, asked.criteria))
+    with Run("measure likelihood", asked, models, out, more=split.settings()) as run:
+        judged, scorer = {}, LikelihoodMemo(run.likelihood_lm)
+        with run.progress(len(split.test) * (1 + len(split.criteria))):
+            for c in split.criteria:
+                demos, _ = draw_demos(rated_items(split.train, c), asked.k, seed=asked.seed)
+                judge = with_demos(PointwiseJudge(c), demos, bins=split.bins)
+                judged[c.name] = judge_examples(
+                    judge, split.test, lm=run.asked.lm, likelihood_lm=scorer, reduction=asked.reduction
+                )
+        coverage = {name: one.coverage for name, one in judged.items()}
+        if len(judged) > 1:
+            judged["total"] = total(list(judged.values()))
+        bias = LikelihoodBias(asked.reliability)
+        measurements = {name: measure(bias, one, seed=asked.seed) for name, one in judged.items()}
+        for name, one in judged.items():
+            likelihood_scatter(one, None, run.folder.file("scatter", name, ".png"))
+        effects = {name: bias.effect(one) for name, one in judged.items()}
+        scales: dict[str, Any] = {c.name: c.scale for c in split.criteria}
+        # The mean over criteria is on a scale only if they share it.
+        scales["total"] = split.criteria[0].scale if len(set(scales.values())) == 1 else None
+        sentences = {name: effect_sentence(effect, scales[name]) for name, effect in effects.items()}
+        cautions = {name: bias_score_caution(one) for name, one in judged.items()}
+        lines = [f"{name}: {' '.join(filter(None, (text, cautions[name])))}" for name, text in sentences.items()]
+        brief = {
+            "likelihood": {name: m.to_dict(items=False) for name, m in measurements.items()},
+            "effects": effects,
+            "sentences": sentences,
+        }
+        result = {"likelihood": measurements, "effects": effects}
+        shown = [Group(measurement_table(measurements), *lines)]
+        run.leave(Outcome(result, brief, shown, coverage, examples=split.test))
 
 
-def result_of(compiled: CompiledCriteria) -> dict[str, Any]:
-    """Return the content of result.json."""
-    return {"likelihood": compiled.comparisons, "reports": compiled.reports}
+def compile_likelihood_command(asked: CompileOptions, models: MeasuringModels, out: Out) -> None:
+    """Compile a saved judge, or a new one for each criterion."""
+    judges = scoring_judges(asked, asked.criteria, asked.judge)
+    split = scored(asked, tuple(judge.criterion for judge in judges))
+    with Run("compile likelihood", asked, models, out, more=split.settings()) as run:
+        compiled = compile_judges(run, run.asked, split, judges, _optimizer(run.asked, split))
+        run.leave(compiled.outcome(asked.seed))
 
 
-def found_in(compiled: CompiledCriteria) -> dict[str, Any]:
-    """Return what the report shows: the reports, which hold their criterion's comparison, and the total's."""
-    return {**compiled.comparisons, **compiled.reports}
+def _optimizer(asked: CompileOptions, split: Split) -> LikelihoodOptimizer:
+    shared: dict[str, Any] = {
+        "likelihood_lm": asked.likelihood_lm,
+        "bins": split.bins,
+        "reduction": asked.reduction,
+        "normalization": asked.normalization,
+        "n_resamples": asked.resamples,
+        "seed": asked.seed,
+    }
+    if asked.bare:
+        return BiasedDemos(asked.k, **shared, select=False)
+    sizes = sorted({size for size in (2, asked.k // 2, asked.k) if 2 <= size <= asked.k})
+    return LikelihoodMitigation(sizes, max_loss=asked.max_loss, **shared)
 
 
-def brief_of(compiled: CompiledCriteria, kept: Mapping[str, str]) -> dict[str, Any]:
-    """Return the content of ``--json``."""
-    decisions = {name: report.decision for name, report in compiled.reports.items()}
-    return {"likelihood": compiled.comparisons, "decisions": decisions, "written": kept}
+@dataclass(frozen=True)
+class Compiled:
+    """Judges that were compiled, and criterion -> sentence that says whether its judge was written."""
+
+    found: CompiledCriteria
+    written: Mapping[str, str]
+
+    def outcome(self, seed: int) -> Outcome:
+        """Return what the command leaves: the judges side by side, and what was chosen and why."""
+        reports, comparisons = self.found.reports, self.found.comparisons
+        mitigated = {name: r for name, r in reports.items() if isinstance(r, MitigationReport)}
+        demonstrated = {name: r for name, r in reports.items() if isinstance(r, BiasedDemosReport)}
+        shown: list[Any] = [mitigation_table(mitigated, seed=seed)] if mitigated else []
+        if demonstrated or len(reports) > 1:
+            shown.append(comparison_table(comparisons))
+        if demonstrated:
+            shown.append(words_note(demonstrated))
+        for name, report in reports.items():
+            remarks = [report.decision, getattr(report, "against_baselines", ""), self.written[name]]
+            shown.append(f"{name}: {' '.join(filter(None, remarks))}")
+        return Outcome(
+            {"likelihood": comparisons, "reports": reports},
+            {
+                "likelihood": comparisons,
+                "decisions": {name: report.decision for name, report in reports.items()},
+                "written": self.written,
+            },
+            [Group(*shown)],
+            {name: self.found.after[name].coverage for name in self.found.judges},
+            page={**comparisons, **reports},  # a report holds its criterion's comparison; the total has none
+        )
 
 
-def coverage_of(compiled: CompiledCriteria) -> dict[str, Any]:
-    """Return the compiled judges' coverage by criterion."""
-    return {name: compiled.after[name].coverage for name in compiled.judges}
+def compile_judges(
+    run: Run, asked: CompileOptions, split: Split, judges: Sequence[PointwiseJudge], optimizer: LikelihoodOptimizer
+) -> Compiled:
+    """Compile every judge; plots, and judges that are better, go into the run's folder."""
+    items = {"trainset": list(split.train), "valset": list(split.test)}
+    with run.progress(count_answers(optimizer, split.criteria, **items)):
+        found = compile_each(optimizer, judges, **items, lm=asked.lm)
+    written = {}
+    for name, judge in found.judges.items():
+        report, path = found.reports[name], run.folder.file("judge", name, ".json")
+        written[name] = keep(judge, report, path, compared=report.comparison, keep_worse=asked.keep_worse)
+    for name in found.comparisons:
+        likelihood_scatter(found.before[name], found.after[name], run.folder.file("scatter", name, ".png"))
+    return Compiled(found, written)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from evalbias.cli.options import ModelOptions
 from evalbias.cli.terminal import say
+from evalbias.options import MeasuringModels, Models
 
 if TYPE_CHECKING:
     from evalbias.lm.contract import Sampling
@@ -29,11 +29,12 @@ PROVIDERS |= {"deepseek", "xai", "together_ai", "fireworks_ai", "openrouter", "p
 OPEN = ("openai/gpt-oss", "openai/privacy-filter")
 """Beginnings of names that are open models on the Hugging Face hub, although a provider has the same name."""
 Kind = Literal["embedded", "local", "server", "dspy"]
+DEFAULTS = Models()
 OPENAI = "openai/"
 OPENAI_ADDRESS = "https://api.openai.com/v1"
 
 
-def open_lm(name: str, options: ModelOptions | None = None, *, writes: bool = False) -> Any:
+def open_lm(name: str, options: Models = DEFAULTS, *, writes: bool = False) -> Any:
     """Open a model by name.
 
     Args:
@@ -48,7 +49,7 @@ def open_lm(name: str, options: ModelOptions | None = None, *, writes: bool = Fa
         ValueError: A server's model without an address, or an option that such a model cannot use; the message names
             it.
     """
-    name, given = _resolved(name, options or ModelOptions())
+    name, given = _resolved(name, MeasuringModels(**vars(options)))
     kind = _kind(name, given)
     template = _template_options(given.template_options)
     _check(name, kind, given, template)
@@ -67,14 +68,14 @@ def open_lm(name: str, options: ModelOptions | None = None, *, writes: bool = Fa
     return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template, adapter=given.adapter)
 
 
-def _resolved(name: str, options: ModelOptions) -> tuple[str, ModelOptions]:
+def _resolved(name: str, options: MeasuringModels) -> tuple[str, MeasuringModels]:
     """Return a hosted model's name with its provider's address or, where DSPy asks it, with ``dspy:``."""
     if options.dialect != "auto" and name.startswith(OPENAI) and options.api_base is None:
         return name.removeprefix(OPENAI), replace(options, api_base=OPENAI_ADDRESS)
     return (ANY + name if options.api_base is None and is_hosted(name) else name), options
 
 
-def _kind(name: str, options: ModelOptions) -> Kind:
+def _kind(name: str, options: MeasuringModels) -> Kind:
     if name == EMBEDDED:
         return "embedded"
     if name.startswith(ANY):
@@ -82,7 +83,7 @@ def _kind(name: str, options: ModelOptions) -> Kind:
     return "server" if options.api_base is not None or name.startswith(SERVER) else "local"
 
 
-def _check(name: str, kind: Kind, options: ModelOptions, template: dict[str, Any] | None) -> None:
+def _check(name: str, kind: Kind, options: MeasuringModels, template: dict[str, Any] | None) -> None:
     """Refuse options that a model of this kind cannot use; see ``open_lm``."""
     if template and kind in ("embedded", "dspy"):
         raise ValueError(f"--template-options: {name} has no chat template here, leave them out.")
@@ -104,7 +105,7 @@ def _check(name: str, kind: Kind, options: ModelOptions, template: dict[str, Any
         raise ValueError(f"--lm {name} is a server's model: give its address with --api-base http://HOST:PORT/v1.")
 
 
-def _dspy(model: str, address: str | None, options: ModelOptions) -> Any:
+def _dspy(model: str, address: str | None, options: MeasuringModels) -> Any:
     """Open one of DSPy's models; at an address of the user's, DSPy may take no key from the environment itself."""
     import dspy
 
@@ -114,7 +115,7 @@ def _dspy(model: str, address: str | None, options: ModelOptions) -> Any:
     return dspy.LM(model, api_base=address, cache=False, **own)
 
 
-def _named_key(options: ModelOptions) -> str | None:
+def _named_key(options: MeasuringModels) -> str | None:
     """Return the key in the variable that ``--api-key-env`` names; None if it names none.
 
     Raises:
@@ -126,7 +127,7 @@ def _named_key(options: ModelOptions) -> str | None:
     return key
 
 
-def _server(name: str, options: ModelOptions, template: dict[str, Any] | None, *, writes: bool) -> Any:
+def _server(name: str, options: MeasuringModels, template: dict[str, Any] | None, *, writes: bool) -> Any:
     """Open a server's model; without token probabilities, it becomes a ``dspy.LM`` that writes or is sampled."""
     from evalbias.lm.server import ServerLM
     from evalbias.lm.types import NoProbabilities
@@ -158,7 +159,7 @@ def _server(name: str, options: ModelOptions, template: dict[str, Any] | None, *
     return lm
 
 
-def _distributed(name: str, options: ModelOptions) -> DistributedLM:
+def _distributed(name: str, options: MeasuringModels) -> DistributedLM:
     """Open a model in each of the workers that ``--workers`` names, which run in other folders."""
     from evalbias.lm.workers import DistributedLM, RayPool
 
@@ -166,7 +167,7 @@ def _distributed(name: str, options: ModelOptions) -> DistributedLM:
     adapter = None if options.adapter is None else str(Path(options.adapter).resolve())
     resolved = str(Path(name).resolve()) if name != EMBEDDED and Path(name).exists() else name
     opening = functools.partial(open_lm, resolved, replace(options, adapter=adapter, workers=None))
-    return DistributedLM(RayPool(opening, identity, actors))
+    return DistributedLM(RayPool(opening, model_identity, actors))
 
 
 def actors_of(workers: str) -> int | None:
@@ -209,7 +210,7 @@ def _template_options(text: str | None) -> dict[str, Any] | None:
     return values
 
 
-def sampling_of(options: ModelOptions, *, seed: int = 0) -> Sampling | None:
+def sampling_of(options: MeasuringModels, *, seed: int = 0) -> Sampling | None:
     """Return how often models are asked to estimate probabilities; None if they measure them."""
     from evalbias.lm.contract import Sampling
 
@@ -218,7 +219,7 @@ def sampling_of(options: ModelOptions, *, seed: int = 0) -> Sampling | None:
     return Sampling(options.samples, options.sample_temperature, options.sample_tokens, seed)
 
 
-def identity(lm: Any) -> dict[str, Any]:
+def model_identity(lm: Any) -> dict[str, Any]:
     """Return what decides a model's numbers, for run.json and journal keys: never an address or a key."""
     if hasattr(lm, "provenance"):
         return dict(lm.provenance())

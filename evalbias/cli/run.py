@@ -2,256 +2,266 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 
-from evalbias.cli.items import Task
-from evalbias.cli.models import hosted_name, identity, open_lm, sampling_of
-from evalbias.cli.options import ModelOptions
-from evalbias.cli.terminal import PlainConsole, Resumable, Shown, plan, print_json, progress
+from evalbias.cli.models import hosted_name, model_identity, open_lm, sampling_of
+from evalbias.cli.terminal import STOPPED, PlainConsole, Progress, plan, print_json, progress
 from evalbias.evaluation.conclusions import worsened
 from evalbias.evaluation.estimates import Comparison
 from evalbias.evaluation.words import coverage_warning
 from evalbias.lm.cache import JournaledLM
 from evalbias.lm.contract import ContractLM, measuring
 from evalbias.lm.fingerprint import same_sample
-from evalbias.lm.types import ModelChanged
+from evalbias.lm.types import ModelChanged, chunk_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.selection import GIVEN, CompileReport
+from evalbias.options import MODELS, MeasuringModels, Models, Out, recorded
 from evalbias.report.blocks import Section
 from evalbias.report.page import FILE, write_report
 from evalbias.report.tables import coverage_note
-from evalbias.runs import RunFolder, write_whole
+from evalbias.runs import Closable, RunFolder, check_free, write_whole
 from evalbias.values import read_json, to_json
 
-# Write a compiled program only if it is better than the one that was given, or if asked to.
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Errors of a disk or a quota that is full."""
+SAME, NO_MODEL = "same", "grammar"
+"""Words in the place of a model's name: the model of ``lm``, and none."""
 
 
-def keep(
-    program: Any,
-    report: CompileReport,
-    path: Path,
-    *,
-    compared: Mapping[str, Comparison],
-    keep_worse: bool,
-    kind: str = "judge",
-) -> str:
-    """Write a compiled program if it is better than the given one; returns a sentence that says what was done.
+@dataclass(frozen=True)
+class Outcome:
+    """What a command leaves in its folder and prints.
 
-    An optimizer that chooses on held-back items has decided what is better. The bare method of a paper decides nothing;
-    its result is written unless the test items show that it is worse.
-
-    Args:
-        program: What the optimizer returned.
-        report: Its report.
-        path: JSON file to write.
-        compared: Bias or agreement -> the given against the compiled program on the test items.
-        keep_worse: Write it all the same.
-        kind: What the program is, in words.
+    Attributes:
+        result: Content of result.json.
+        brief: Content of ``--json``.
+        shown: Tables and sentences that are printed otherwise.
+        coverage: Criterion -> (n,) probability that the labels hold.
+        page: What the report is made of, where the result holds only its numbers.
+        examples: The measured items in the measurements' order, for the texts in the report.
+        more: Further sections of the report.
+        verdict: First sentence of the report; empty leaves it to the findings.
     """
-    if report.candidates:
-        if any(one.chosen and one.name != GIVEN for one in report.candidates):
-            program.save(str(path))
-            return f"{path.name} holds the compiled {kind}."
-        if not keep_worse:
-            return (
-                f"No {kind} was written, because nothing was better than the given one; --keep-worse writes the given "
-                "one."
-            )
-        program.save(str(path))
-        return f"{path.name} holds the {kind} as it was given, because nothing was better."
-    worse = worsened(compared)
-    if worse and not keep_worse:
-        return (
-            f"No {kind} was written, because the bare method made it worse on the test items ({'; '.join(worse)}); "
-            "--keep-worse writes it all the same."
-        )
-    program.save(str(path))
-    if worse:
-        return f"{path.name} holds a {kind} that is worse than the given one on the test items ({'; '.join(worse)})."
-    return (
-        f"{path.name} holds the bare method's {kind}; nothing was kept back to show that it is better, and the test "
-        "items do not show that it is worse."
-    )
+
+    result: Mapping[str, Any]
+    brief: Mapping[str, Any]
+    shown: Sequence[Any]
+    coverage: Mapping[str, Any] = field(default_factory=dict)
+    page: Any = None
+    examples: Sequence[Any] = ()
+    more: Sequence[Section | None] = ()
+    verdict: str = ""
 
 
-# An open run of a command: models behind the run folder's journal, a progress bar, and the printed result.
-
-
-class Run(Resumable):
-    """An open run; use it in a ``with``, which releases its folder.
+class Run(Closable):
+    """An open run; use it in a ``with``, which releases its folder. After Ctrl-C it says how to go on.
 
     Args:
         command: Command as the user typed it.
-        task: Items and criteria that are judged.
-        lm: Name of the judge's model; None opens none, for answers that are recorded.
-        likelihood_lm: Name of the model whose likelihood defines LS; None takes the judge's own.
-        proposer_lm: Name of the model that writes; None opens none.
-        proposer_api_base: Address of that model's server.
-        models: Options that decide how models are opened.
-        seed: Seed of the command.
-        out: Run folder; by default one under runs/, the same for the same settings.
-        options: Other settings of the command that decide its numbers; a dataclass or a mapping.
+        asked: Options of the command.
+        models: Options that decide how models are opened; None opens none.
+        out: Where the result goes.
+        more: Further settings that decide the numbers.
+        writes: Whether the models write: their answers are then kept by the loops and not here.
+        by_parts: Whether the answers of a part are kept only until its scores are written.
 
     Attributes:
+        asked: The options with opened models in the place of their names; those that judge are journaled.
         folder: The run's folder.
-        lm: Journaled model of the judge, which estimates probabilities from repeated answers if the options say so;
-            None where none is named.
-        likelihood_lm: Journaled model of the likelihood; by default the judge's.
-        proposer_lm: Model that writes, not journaled; None where none is named.
+        likelihood_lm: Model of the likelihood; by default the judge's.
     """
 
     def __init__(
         self,
         command: str,
-        task: Task,
+        asked: Any,
+        models: Models | None,
+        out: Out,
         *,
-        lm: str | None,
-        likelihood_lm: str | None = None,
-        proposer_lm: str | None = None,
-        proposer_api_base: str | None = None,
-        models: ModelOptions | None = None,
-        seed: int = 0,
-        out: Path | None = None,
-        options: Any,
+        more: Mapping[str, Any] | None = None,
+        writes: bool = False,
+        by_parts: bool = False,
     ) -> None:
-        opened = models or ModelOptions()
-        judge = None if lm is None else open_lm(lm, opened)
-        likelihood = judge
-        if likelihood_lm is not None:
-            likelihood = open_lm(likelihood_lm, opened.of_another())  # a local model
-        self.proposer_lm: Any = None
-        if proposer_lm is not None:  # the same model is not loaded twice
-            same = proposer_lm == lm and proposer_api_base is None
-            other = replace(opened, workers=None) if same else opened.of_another(proposer_api_base)
-            self.proposer_lm = judge if same and opened.workers is None else open_lm(proposer_lm, other, writes=True)
-        settings = {
-            "command": command,
-            **task.settings(),
-            "lm": None if judge is None else identity(judge),
-            "likelihood_lm": None if likelihood is None else identity(likelihood),
-            "seed": seed,
-            **to_json(options),
-        }
-        if self.proposer_lm is not None:
-            settings["proposer_lm"] = identity(self.proposer_lm)
-        self._sampling = sampling_of(opened, seed=seed)
+        known = {"command": command, **recorded(asked), **(more or {})}
+        # 1. Nobody waits for a model to be told that the folder is taken.
+        if out.out is not None:
+            check_free(out.out, known)
+        # 2. Each model is opened once.
+        given = MeasuringModels(**vars(models or Models()))
+        opened = _open_models(asked, given, writes=writes)
+        self._sampling = sampling_of(given, seed=asked.seed)
+        # 3. The folder is of these settings.
+        settings = {**known, **{name: model_identity(lm) for name, lm in opened.items()}}
         if self._sampling is not None:
             settings["sampling"] = asdict(self._sampling)
-        self._shown: Shown | None = None
-        self._left, self._planned, self._verified = 0, False, 0
-        self._name, self._yes, self._exact = lm or likelihood_lm or "", opened.yes, opened.exact_resume
-        self._hosted = None if opened.api_base is not None else hosted_name(self._name)
-        self.folder = RunFolder(out, settings)
+        self.folder = RunFolder(out.out, settings)
+        self._shown: Progress | None = None
+        self._as_json, self._left, self._planned, self._verified = out.as_json, 0, False, 0
+        self._given, self._name = given, str(getattr(asked, "lm", None) or getattr(asked, "likelihood_lm", None) or "")
+        self._journals: list[JournaledLM] = []
         try:
-            asked = None if judge is None else measuring(judge)
-            self._watch = ModelWatch(
-                self.folder, asked, lambda: [self.folder.journal], sampled=self._sampling is not None
-            )
-            self._journals = [] if judge is None else [self._journaled(asked, self.folder.journal)]
-            self.lm: Any = None if judge is None else measuring(self._journals[0], self._sampling)
-            if likelihood_lm is not None:
-                self._journals.append(self._journaled(likelihood, self.folder.path / "likelihoods.jsonl"))
-            self.likelihood_lm: Any = self._journals[-1] if self._journals else None
+            lm: Any = opened.get("lm")
+            watched = None if lm is None else measuring(lm)
+            # 4. What judges is asked through the store of answers.
+            pattern = "**/*.jsonl" if writes else self.folder.journal.name
+            journals = partial(self.folder.path.glob, pattern)
+            self._watch = ModelWatch(self.folder, watched, journals, sampled=self._sampling is not None)
+            self.likelihood_lm: Any = None
+            if writes:
+                lm.cache = False  # a stopped run continues from the log, and tokens are counted as spent
+                self._watch.check()
+            else:
+                chunk = chunk_of(lm) if by_parts else None
+                if lm is not None:
+                    self.likelihood_lm = self._journaled(lm, self.folder.journal, chunk)
+                    opened["lm"] = measuring(self.likelihood_lm, self._sampling)
+                if "likelihood_lm" in opened:
+                    path = self.folder.path / "likelihoods.jsonl"
+                    self.likelihood_lm = opened["likelihood_lm"] = self._journaled(opened["likelihood_lm"], path)
         except BaseException:
             self.folder.close()
             raise
+        self.asked = replace(asked, **opened)
 
     def close(self) -> None:
         """Release the run's folder."""
         self.folder.close()
 
+    def __exit__(self, kind: object = None, error: object = None, *rest: object) -> None:
+        """Close the run.
+
+        Raises:
+            SystemExit: Ctrl-C stopped it.
+            OSError: The disk is full; the message says what is kept.
+        """
+        self.close()
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise OSError(
+                f"{error.strerror}: {error.filename or self.folder.path}. Answers that could be written are kept in "
+                f"{self.folder.path}: free some space, and the same command goes on from here."
+            ) from error
+        if isinstance(error, KeyboardInterrupt):
+            typer.echo(
+                f"\nStopped. The same command goes on from here: what was answered is kept in {self.folder.path}.",
+                err=True,
+            )
+            raise SystemExit(STOPPED)
+
     @contextmanager
-    def progress(self, total: int) -> Iterator[None]:
+    def progress(self, total: int, doing: str = "judging") -> Iterator[Callable[[int], None]]:
         """Show progress on stderr with rate and time left, for about so many answers; plan a long run."""
-        samples = 1 if self._sampling is None else self._sampling.samples
-        self._left = total * samples
-        with progress(self._left, "judging") as self._shown:
+        self._left = total * (1 if self._sampling is None else self._sampling.samples)
+        with progress(self._left, doing) as self._shown:
             try:
-                yield
-                self._check_model()
+                yield self._advance
+                self.check_model()
                 self._shown.end()
             finally:
                 self._shown = None
 
-    def finish(
-        self,
-        result: Mapping[str, Any],
-        brief: Mapping[str, Any],
-        as_json: bool,
-        shown: Any,
-        coverage: Mapping[str, Any],
-        *,
-        examples: Sequence[Any] = (),
-        found: Any = None,
-        more: Sequence[Section | None] = (),
-        verdict: str = "",
-    ) -> None:
-        """Write result.json and report.html; print the brief result as JSON, or what is to be shown.
+    def check_model(self) -> None:
+        """Compare the model with the first one, if it answered since that was done; see ``ModelWatch.check``."""
+        asked = sum(lm.asked for lm in self._journals)
+        if asked > self._verified or not self._journals:
+            self._watch.check()
+            self._verified = asked
 
-        Args:
-            result: Content of result.json.
-            brief: Content of ``--json``.
-            as_json: Whether to print that.
-            shown: Tables and sentences that are printed otherwise.
-            coverage: Criterion -> (n,) probability that the labels hold.
-            examples: The measured items in the measurements' order, for the texts in the report.
-            found: What the report is made of, where the result holds only its numbers.
-            more: Further sections of the report.
-            verdict: First sentence of the report; empty leaves it to the findings.
-        """
-        self._check_model()
-        self.folder.write_result(result)
-        content = result if found is None else found
-        warning = coverage_warning(coverage)
+    def forget(self) -> None:
+        """Delete the answers of a part, once all that is made of them is written."""
+        for journal in self._journals:
+            journal.clear()
+
+    def leave(self, outcome: Outcome) -> None:
+        """Write result.json and report.html; print the brief result as JSON, or what is to be shown."""
+        if self._journals:
+            self.check_model()
+        self.folder.write_result(outcome.result)
+        content = outcome.result if outcome.page is None else outcome.page
+        warning, verdict = coverage_warning(outcome.coverage), outcome.verdict
         said = verdict if verdict.startswith(warning) else f"{warning} {verdict}".strip()
-        write_report(self.folder.path, content, verdict=said, examples=examples, more=more)
-        new, replayed = (sum(getattr(lm, name) for lm in self._journals) for name in ("asked", "replayed"))
-        note = f"answers asked {new}, replayed {replayed}" if self._journals else None
-        if self._sampling is not None and note is not None:
-            note += f"; probabilities are estimates from {self._sampling.samples} answers to each prompt"
-        print_result(brief, as_json, [shown], self.folder, coverage=coverage, note=note, verdict=verdict)
+        write_report(self.folder.path, content, verdict=said, examples=outcome.examples, more=outcome.more)
+        if self._as_json:
+            print_json(to_json(outcome.brief))
+            return
+        console = PlainConsole()
+        first = [] if verdict.startswith(warning) else [warning, ""]
+        for part in [*first, *outcome.shown]:
+            console.print(part, soft_wrap=isinstance(part, str))
+        if covered := coverage_note(outcome.coverage):
+            console.print(covered)
+        if self._journals:
+            new, replayed = (sum(getattr(lm, name) for lm in self._journals) for name in ("asked", "replayed"))
+            note = f"answers asked {new}, replayed {replayed}"
+            if self._sampling is not None:
+                note += f"; probabilities are estimates from {self._sampling.samples} answers to each prompt"
+            console.print(note, style="dim")
+        console.print(f"run folder: {self.folder.path}", soft_wrap=True)
+        console.print(f"report: {self.folder.path / FILE}", soft_wrap=True)
 
-    def _journaled(self, lm: Any, path: Path) -> JournaledLM:
-        model = json.dumps(identity(lm), sort_keys=True)
-        return JournaledLM(
+    def _journaled(self, lm: Any, path: Path, chunk: int | None = None) -> JournaledLM:
+        journal = JournaledLM(
             measuring(lm),
             path,
-            model=model,
+            model=json.dumps(model_identity(lm), sort_keys=True),
             progress=self._advance,
             before=self._plan,
             between=self._watch.check_again,
-            exact_resume=self._exact,
+            chunk=chunk,
+            exact_resume=self._given.exact_resume,
         )
+        self._journals.append(journal)
+        return journal
 
     def _plan(self, questions: Sequence[Any]) -> None:
         """Tell the plan before the first question of the run, if it is a long one, and look whose answers come."""
         if not self._planned and self._shown is not None:
             self._planned = True
+            hosted = None if self._given.api_base is not None else hosted_name(self._name)
             with self._shown.paused():
-                plan(questions, self._left, self._name, hosted=self._hosted, yes=self._yes)
+                plan(questions, self._left, self._name, hosted=hosted, yes=self._given.yes)
         self._watch.check_again()
-
-    def _check_model(self) -> None:
-        """Compare the model with the first one, if it answered since that was done; see ``ModelWatch.check``."""
-        asked = sum(lm.asked for lm in self._journals)
-        if asked > self._verified:
-            self._watch.check()
-            self._verified = asked
 
     def _advance(self, count: int) -> None:
         self._left -= count
         if self._shown is not None:
             self._shown.advance(count)
+
+
+def _open_models(asked: Any, given: MeasuringModels, *, writes: bool) -> dict[str, Any]:
+    """Open the models that options name; one that is named twice with the same options is shared."""
+    opened: dict[str, Any] = {}
+    shared: dict[tuple[str, MeasuringModels], Any] = {}
+    for name in MODELS:
+        named = getattr(asked, name, None)
+        if named is None or named == NO_MODEL:
+            continue
+        if named == SAME:
+            opened[name] = opened["lm"]
+            continue
+        options: Models = given
+        address = {"proposer_lm": "proposer_api_base", "aspects_lm": "aspects_api_base"}.get(name, "")
+        if name == "proposer_lm" and named == asked.lm and asked.proposer_api_base is None:
+            options = replace(given, workers=None)  # it writes here where workers judge
+        elif name != "lm":
+            options = given.of_another(getattr(asked, address, None))
+        key = (named, MeasuringModels(**vars(options)))
+        if key not in shared:
+            shared[key] = open_lm(named, options, writes=writes or name in ("proposer_lm", "instructscore"))
+        opened[name] = shared[key]
+    return opened
 
 
 class ModelWatch:
@@ -358,32 +368,52 @@ class ModelWatch:
             write_whole(self._file, content)
 
 
-def print_result(
-    brief: Mapping[str, Any],
-    as_json: bool,
-    shown: list[Any],
-    folder: RunFolder,
-    *,
-    coverage: Mapping[str, Any] | None = None,
-    note: str | None = None,
-    verdict: str = "",
-) -> None:
-    """Print the brief result as JSON, or what is to be shown, how far the labels cover it, and the run's folder.
+# Write a compiled program only if it is better than the one that was given, or if asked to.
 
-    A warning of low coverage comes first, unless the verdict that is shown begins with it.
+
+def keep(
+    program: Any,
+    report: CompileReport,
+    path: Path,
+    *,
+    compared: Mapping[str, Comparison],
+    keep_worse: bool,
+    kind: str = "judge",
+) -> str:
+    """Write a compiled program if it is better than the given one; returns a sentence that says what was done.
+
+    An optimizer that chooses on held-back items has decided what is better. The bare method of a paper decides nothing;
+    its result is written unless the test items show that it is worse.
+
+    Args:
+        program: What the optimizer returned.
+        report: Its report.
+        path: JSON file to write.
+        compared: Bias or agreement -> the given against the compiled program on the test items.
+        keep_worse: Write it all the same.
+        kind: What the program is, in words.
     """
-    if as_json:
-        print_json(to_json(brief))
-        return
-    console = PlainConsole()
-    warning = coverage_warning(coverage or {})
-    first = [] if verdict.startswith(warning) else [warning, ""]
-    for part in [*first, *shown]:
-        console.print(part, soft_wrap=isinstance(part, str))
-    if covered := coverage_note(coverage or {}):
-        console.print(covered)
-    if note is not None:
-        console.print(note, style="dim")
-    console.print(f"run folder: {folder.path}", soft_wrap=True)
-    if (folder.path / FILE).exists():
-        console.print(f"report: {folder.path / FILE}", soft_wrap=True)
+    if report.candidates:
+        if any(one.chosen and one.name != GIVEN for one in report.candidates):
+            program.save(str(path))
+            return f"{path.name} holds the compiled {kind}."
+        if not keep_worse:
+            return (
+                f"No {kind} was written, because nothing was better than the given one; --keep-worse writes the given "
+                "one."
+            )
+        program.save(str(path))
+        return f"{path.name} holds the {kind} as it was given, because nothing was better."
+    worse = worsened(compared)
+    if worse and not keep_worse:
+        return (
+            f"No {kind} was written, because the bare method made it worse on the test items ({'; '.join(worse)}); "
+            "--keep-worse writes it all the same."
+        )
+    program.save(str(path))
+    if worse:
+        return f"{path.name} holds a {kind} that is worse than the given one on the test items ({'; '.join(worse)})."
+    return (
+        f"{path.name} holds the bare method's {kind}; nothing was kept back to show that it is better, and the test "
+        "items do not show that it is worse."
+    )

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evalbias.cli.options import Json
 from evalbias.cli.terminal import PlainConsole, print_json, say
 from evalbias.values import message
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 Root = Annotated[Path, typer.Option("--root", help="Folder that holds the run folders.", file_okay=False)]
 Folder = Annotated[Path, typer.Argument(help="A run folder.", exists=True, file_okay=False)]
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
 
 app = typer.Typer(no_args_is_help=True, help="List, show, compare and delete run folders.")
 

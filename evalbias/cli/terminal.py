@@ -10,17 +10,17 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
-from typing import Any, Protocol, TextIO, cast
+from typing import Any, TextIO, cast
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from rich.segment import Segment
 from rich.text import Text
 
-from evalbias.runs import Closable, RunFolder
 from evalbias.values import message, visible, without_commands
 
 # Standard output and standard error of a command: their reader may leave, and no text commands a terminal or CI.
@@ -99,8 +99,6 @@ def _leavable(stream: TextIO | None) -> TextIO:
 
 SECONDS = 30.0
 """Time between two lines of progress where stderr is no terminal."""
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk or a quota that is full."""
 STOPPED = 130
 """Exit code of a command that Ctrl-C stopped, as shells give it."""
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
@@ -144,130 +142,73 @@ class PlainConsole(Console):
             yield part if part.control else part._replace(text=visible(part.text))
 
 
-class Resumable(Closable):
-    """An open run in a folder; after Ctrl-C, and on a full disk, it says how to go on."""
-
-    folder: RunFolder
-
-    def __exit__(self, kind: object = None, error: object = None, *rest: object) -> None:
-        """Close the run.
-
-        Raises:
-            SystemExit: Ctrl-C stopped it.
-            OSError: The disk is full; the message says what is kept.
-        """
-        self.close()
-        if isinstance(error, OSError) and error.errno in FULL:
-            raise OSError(
-                f"{error.strerror}: {error.filename or self.folder.path}. Answers that could be written are kept in "
-                f"{self.folder.path}: free some space, and the same command goes on from here."
-            ) from error
-        if isinstance(kind, type) and issubclass(kind, KeyboardInterrupt):
-            typer.echo(
-                f"\nStopped. The same command goes on from here: what was answered is kept in {self.folder.path}.",
-                err=True,
-            )
-            raise SystemExit(STOPPED)
-
-
-class Shown(Protocol):
-    """Progress that is shown."""
-
-    total: int
-
-    def advance(self, count: int) -> None:
-        """Count so many more."""
-
-    def end(self) -> None:
-        """Count all as done, however many were foreseen."""
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Leave the terminal to a question."""
-
-
-class Bar:
-    """Bar in a terminal, with the rate and the time left."""
-
-    def __init__(self, doing: str, total: int) -> None:
-        self.total = total
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-        self.progress = Progress(doing, *columns, console=PlainConsole(stderr=True))
-        self._task = self.progress.add_task("", total=total, rate="")
-
-    def advance(self, count: int) -> None:
-        """Count so many more."""
-        speed = self.progress.tasks[0].speed
-        self.progress.update(self._task, advance=count, rate=f"{speed:.0f}/s" if speed else "")
-
-    def end(self) -> None:
-        """Fill the bar."""
-        self.progress.update(self._task, total=self.progress.tasks[0].completed)
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave the terminal to a question."""
-        self.progress.stop()
-        yield
-        self.progress.start()
-
-
-class Lines:
-    """A line of progress after the first answers if many are left, then every 30 seconds; for logs and pipes.
+class Progress:
+    """Progress in a terminal, as a bar; elsewhere a line after the first answers if many are left, then every 30 s.
 
     Args:
         doing: What is done, in a word.
         total: Number of things to do.
+        bar: Bar in a terminal.
         say: Prints a line.
         now: Clock in seconds.
     """
 
     def __init__(
-        self, doing: str, total: int, say: Callable[[str], None] = say, now: Callable[[], float] = time.monotonic
+        self,
+        doing: str,
+        total: int,
+        *,
+        bar: Bar | None = None,
+        say: Callable[[str], None] = say,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.total = total
-        self._doing, self._say, self._now = doing, say, now
-        self._done, self._began = 0, now()
+        self.doing, self.total, self.done = doing, total, 0
+        self._bar, self._say, self._now, self._began = bar, say, now, now()
         self._told: float | None = None
+        self._task = None if bar is None else bar.add_task("", total=total, rate="")
 
     def advance(self, count: int) -> None:
         """Count so many more; print a line if the last one is old, or if there is none and much time is left."""
-        self._done += count
-        now = self._now()
-        if now == self._began or not self._done:
+        self.done += count
+        if self._bar is not None and self._task is not None:
+            speed = self._bar.tasks[0].speed
+            self._bar.update(self._task, advance=count, rate=f"{speed:.0f}/s" if speed else "")
             return
-        rate = self._done / (now - self._began)
-        left = max(0, self.total - self._done) / rate
-        if now - (self._began if self._told is None else self._told) >= SECONDS or (
-            self._told is None and left > SECONDS
-        ):
+        now = self._now()
+        if now == self._began or not self.done:
+            return
+        rate = self.done / (now - self._began)
+        left = max(0, self.total - self.done) / rate
+        if now - (self._told or self._began) >= SECONDS or (self._told is None and left > SECONDS):
             self._told = now
             until = f", about {duration(left)} left" if left else ""
-            self._say(f"{self._doing}: {self._done:,} of {self.total:,}, {rate:.3g}/s{until}")
+            self._say(f"{self.doing}: {self.done:,} of {self.total:,}, {rate:.3g}/s{until}")
 
     def end(self) -> None:
-        """Do nothing: the result follows."""
+        """Fill the bar, however many were foreseen."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, total=self._bar.tasks[0].completed)
 
-    def paused(self) -> AbstractContextManager[None]:
-        """Do nothing: no bar is in the way."""
-        return nullcontext()
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the terminal to a question."""
+        if self._bar is None:
+            yield
+            return
+        self._bar.stop()
+        yield
+        self._bar.start()
 
 
 @contextmanager
-def progress(total: int, doing: str) -> Iterator[Shown]:
-    """Show progress on stderr: a bar in a terminal, else a line every 30 seconds; nothing if the command is quiet."""
+def progress(total: int, doing: str) -> Iterator[Progress]:
+    """Show progress on stderr; nothing if the command is quiet."""
     if _quiet.get() or not sys.stderr.isatty():
-        yield Lines(doing, total, (lambda _: None) if _quiet.get() else say)  # threads do not see what is quiet
+        yield Progress(doing, total, say=(lambda _: None) if _quiet.get() else say)  # threads do not see what is quiet
         return
-    bar = Bar(doing, total)
-    with bar.progress:
-        yield bar
-
-
-@contextmanager
-def counting(total: int, doing: str) -> Iterator[Callable[[int], None]]:
-    """Show progress as ``progress`` does; yields the function that advances it."""
-    with progress(total, doing) as shown:
-        yield shown.advance
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
+    with Bar(doing, *columns, console=PlainConsole(stderr=True)) as bar:
+        yield Progress(doing, total, bar=bar)
 
 
 def duration(seconds: float) -> str:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,10 +21,12 @@ from evalbias.data import cells
 from evalbias.data.cells import TIE, DataError, check_size
 from evalbias.data.items import check_field, item_name
 from evalbias.data.pairing import human_score, input_key, is_rated, rated_criteria, single_ratings
+from evalbias.data.sets import SETS
 from evalbias.evaluation.judged import BETTER, Judged, gather, judge_examples
 from evalbias.evaluation.words import joined
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
+from evalbias.options import AuditOptions
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates
 from evalbias.programs.judges import PointwiseJudge, load_judge
@@ -476,71 +478,111 @@ def _pairs(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
 # The answers of any judge that an audit is given: a program, a file, a function, or recorded columns.
 
 
-JudgeSource = PointwiseJudge | PairwiseJudge | str | os.PathLike[str] | FunctionJudge
+@dataclass(frozen=True, kw_only=True)
+class PreparedAudit(AuditOptions):
+    """Options of an audit whose judge is loaded or made, whose criterion is found, and whose data are read.
+
+    Attributes:
+        items: What was read.
+        examples: The items that are judged: those, or pairs that were drawn of them.
+    """
+
+    items: data_sets.Dataset
+    examples: Sequence[dspy.Example]
 
 
-def recorded_fields(
-    scores: str | None, winner: str | None, swapped: str | None, better: str, labels: Sequence[object] = ()
-) -> dict[str, Any]:
-    """Return what ``data.read`` must know about an audit's fields to name file and line of a malformed answer.
+def prepared(asked: AuditOptions) -> PreparedAudit:
+    """Read the data, load or make the judge, and find the criterion; what is prepared already is returned as it is.
 
     Raises:
-        ValueError: One field is named for two kinds of choices.
+        ValueError: There are no items, one field is named for two kinds of choices, or a judge of evalbias is given
+            another criterion, scale, task or label than its own.
     """
-    if winner is not None:
-        check_fields(winner, swapped, better)
-    choices = {name: labels for name in (winner, swapped, better) if name is not None}
-    return {"numbers": [] if scores is None else [scores], "choices": choices}
+    if isinstance(asked, PreparedAudit):
+        return asked
+    # 1. The data; malformed answers and choices are named by file and line.
+    choices = [name for name in (asked.winner_field, asked.swapped_field, asked.better_field) if name is not None]
+    if asked.winner_field is not None:
+        check_fields(asked.winner_field, asked.swapped_field, asked.better_field)
+    items = data_sets.read(
+        asked.data,
+        mapping=asked.mapping,
+        choices=dict.fromkeys(choices, asked.labels),
+        numbers=[] if asked.scores_field is None else [asked.scores_field],
+    )
+    if not items:
+        raise ValueError(f"{items.path} holds no items to judge: give at least one row with an output.")
+    # 2. The judge: a file of one, a function or program, a new one of the criterion, or none with recorded answers.
+    judge = load_any_judge(asked.judge) if isinstance(asked.judge, str | os.PathLike) else asked.judge
+    words = {"task": asked.task, "source_label": asked.source_label, "output_label": asked.output_label}
+    if judge is None and not asked.is_recorded:
+        judge = _new_judge(asked, items, words)
+        criterion = judge.criterion
+    else:
+        criterion = criterion_asked(judge, asked.data, items, asked.criterion, asked.scale, **words)
+    # 3. The items that it judges.
+    examples = list(items)
+    if isinstance(judge, PairwiseJudge):
+        examples = pairs_for(judge, items, asked.pairs, asked.seed, better=asked.better_field)
+    known = SETS.get(asked.data.name if isinstance(asked.data, data_sets.Dataset) else items.name)
+    by = asked.by if asked.by is not None or known is None else known.groups
+    given = {f.name: getattr(asked, f.name) for f in fields(asked)}
+    given |= {"judge": judge, "criterion": criterion, "by": by}
+    return PreparedAudit(**given, items=items, examples=examples)
 
 
-def answers_of(
-    examples: Sequence[dspy.Example],
-    *,
-    judge: PointwiseJudge | PairwiseJudge | FunctionJudge | None,
-    scores_field: str | None,
-    winner_field: str | None,
-    swapped_field: str | None,
-    better_field: str,
-    lm: Any,
-    likelihood_lm: Any,
-    criterion: Criterion,
-    scale: tuple[float, float] | None,
-    num_threads: int = 1,
-    progress: Callable[[int], None] | None = None,
-) -> Judged:
+def answers_of(asked: PreparedAudit) -> Judged:
     """Gather a judge's answers on items; see ``audit``.
 
     Raises:
-        ValueError: Not exactly one judge is named, or the items lack what is asked for.
+        ValueError: The items lack what is asked for, or the judge answered none.
     """
-    if sum(given is not None for given in (judge, scores_field, winner_field)) != 1:
-        raise ValueError(
-            "Name one judge: a judge of yours (judge, --judge), the field of its recorded scores (scores_field, "
-            "--scores-field), or the field of its recorded choices (winner_field, --winner-field)."
-        )
+    judge, examples, criterion = asked.judge, asked.examples, asked.criterion
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
-        return _asked(judge, examples, lm, likelihood_lm, progress)
-    if callable(judge):
+        return _asked(judge, examples, asked.lm, asked.likelihood_lm, asked.progress)
+    likelihood_lm = asked.lm if asked.likelihood_lm is None else asked.likelihood_lm
+    if judge is not None:
         return function_scores(
             examples,
             judge,
             criterion=criterion,
-            scale=scale,
-            better=better_field,
+            scale=asked.scale,
+            better=asked.better_field,
             likelihood_lm=likelihood_lm,
-            num_threads=num_threads,
-            progress=progress,
+            num_threads=asked.num_threads,
+            progress=asked.progress,
         )
-    if scores_field is not None:
-        return recorded_scores(examples, scores_field, criterion=criterion, scale=scale, likelihood_lm=likelihood_lm)
-    return recorded_verdicts(
-        examples,
-        str(winner_field),
-        swapped=swapped_field,
-        better=better_field,
-        criterion=criterion,
-        likelihood_lm=likelihood_lm,
-    )
+    known: dict[str, Any] = {"criterion": criterion, "likelihood_lm": likelihood_lm}
+    if asked.scores_field is not None:
+        return recorded_scores(examples, asked.scores_field, scale=asked.scale, **known)
+    known |= {"swapped": asked.swapped_field, "better": asked.better_field}
+    return recorded_verdicts(examples, str(asked.winner_field), **known)
+
+
+def _new_judge(
+    asked: AuditOptions, items: Sequence[dspy.Example], words: Mapping[str, str | None]
+) -> PointwiseJudge | PairwiseJudge:
+    """Return a judge of the criterion: one that compares where the data hold pairs, else one that scores.
+
+    Raises:
+        ValueError: No criterion is named where the data set has none, or several, of its own.
+    """
+    criterion = asked.criterion
+    if not isinstance(criterion, Criterion):
+        presets = {c.name: c for c in PRESETS.get(str(asked.data).partition(":")[0], ())}
+        if criterion is None and len(presets) != 1:
+            names = f", or one of {', '.join(presets)}" if presets else ""
+            raise ValueError(f"Say what a new judge judges: give `criterion` 'name: definition'{names}.")
+        name = next(iter(presets)) if criterion is None else criterion
+        if name in presets and asked.scale is not None:
+            raise ValueError("The data set's own criteria have a scale of their own: leave `scale` out.")
+        low, high = asked.scale or (1, 5)
+        if not (float(low).is_integer() and float(high).is_integer()):
+            raise ValueError(f"`scale` {low:g}-{high:g}: a judge answers with whole numbers. Write the scale as 1-5.")
+        criterion = presets.get(name) or Criterion.parse(name, scale=(int(low), int(high)))
+    given: dict[str, Any] = {name: text for name, text in words.items() if text is not None}
+    criterion = replace(criterion, **given)
+    return (PairwiseJudge if any(candidates_of(item) for item in items) else PointwiseJudge)(criterion)
 
 
 def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJudge:

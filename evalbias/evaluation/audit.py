@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-import dspy
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias import data as data_sets
-from evalbias.data.sets import SETS
 from evalbias.evaluation.agreement import floors_not_surpassed
-from evalbias.evaluation.answers import (
-    JudgeSource,
-    answers_of,
-    criterion_asked,
-    load_any_judge,
-    pairs_for,
-    recorded_fields,
-)
+from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.bias import (
     ALLOWANCES,
     Given,
@@ -48,8 +37,7 @@ from evalbias.evaluation.words import Status, count, coverage_warning, joined, n
 from evalbias.measures.families import holm
 from evalbias.measures.resample import SCORE_SD
 from evalbias.measures.scale_use import SLOPE
-from evalbias.programs.criterion import Criterion
-from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.options import AuditOptions, keywords
 from evalbias.values import to_json
 
 # One bias in an audit: whether the judge has it, how sure that is, and what would settle or mend it.
@@ -222,12 +210,6 @@ def _open_within_bounds(judged: Judged) -> str:
 
 
 # A judge on groups of the items, such as the sets of a benchmark or the kinds of bias that its pairs provoke.
-
-
-def group_field(data: Any, by: str | None) -> str | None:
-    """Return the field that groups the items: the one that is named, else that of a known data set, else None."""
-    known = SETS.get(getattr(data, "name", ""))
-    return by if by is not None or known is None else known.groups
 
 
 def measure_groups(bias: Bias, judged: Judged, field: str, *, seed: int) -> dict[str, Measurement]:
@@ -443,66 +425,17 @@ class Audit(ByName[Measurement]):
         return super()._lacks(name) if why is None else f"{name!r} was not measured: {why}"
 
 
-def audit(
-    data: Any,
-    *,
-    judge: JudgeSource | None = None,
-    scores_field: str | None = None,
-    winner_field: str | None = None,
-    swapped_field: str | None = None,
-    better_field: str = "better",
-    labels: Sequence[object] = (),
-    mapping: Mapping[str, str] | None = None,
-    lm: Any = None,
-    likelihood_lm: Any = None,
-    criterion: str | Criterion | None = None,
-    task: str | None = None,
-    source_label: str | None = None,
-    output_label: str | None = None,
-    scale: tuple[float, float] | None = None,
-    own_system: str | None = None,
-    reliability: float | None = None,
-    by: str | None = None,
-    limit: int | None = None,
-    seed: int = 0,
-    num_threads: int = 1,
-    progress: Callable[[int], None] | None = None,
-) -> Audit:
+@keywords(AuditOptions)
+def audit(asked: AuditOptions) -> Audit:
     """Measure every bias of a judge that the items allow, and its agreement with people.
 
-    Name the judge in one of three ways: ``judge``, ``scores_field`` or ``winner_field``.
+    Name the judge in one of three ways: ``judge`` (or ``lm`` and ``criterion``), ``scores_field`` or ``winner_field``.
 
     Args:
-        data: Items: a file, ``NAME:PATH`` of a known data set, or a list of examples or dicts; see ``data.read``.
-        judge: A judge of evalbias, the JSON file of one, a DSPy module or metric, or a function; see
-            ``function_scores``.
-        scores_field: Field of a judge's recorded scores; see ``recorded_scores``.
-        winner_field: Field of a judge's recorded choices between two outputs; see ``recorded_verdicts``.
-        swapped_field: Field of the choices in the swapped order.
-        better_field: Field of people's choices.
-        labels: Codes in these three fields of the first output, the second and a tie, such as ``(1, 2, "tie")``.
-            Without them, 0 or ``"A"`` is the first, 1 or ``"B"`` the second, -1 or ``"tie"`` a tie.
-        mapping: Our name of a field -> its name in the data.
-        lm: Model of a judge of evalbias. Defaults to the judge's own, else DSPy's.
-        likelihood_lm: Model whose likelihood defines LS. Defaults to the model of a judge of evalbias; for any other
-            judge, LS is measured only if a model is named.
-        criterion: Criterion of the human scores. Defaults to the only one that the items have. A judge of evalbias has
-            its own; a different one is refused.
-        task: Task that the outputs were written for, such as "Summarize the article.": LS is the likelihood of an
-            output after this task and its source. Defaults to the data set's own, else to a general one, with which LS
-            tells less. A judge of evalbias has its own task and labels.
-        source_label: Word before the source in that prompt, such as "Article". Defaults to "Source".
-        output_label: Word before the output. Defaults to "Output".
-        scale: Lowest and highest score of the judge, if known. Use of the scale is measured on it. A judge of evalbias
-            has its own; a different one is refused.
-        own_system: Name, among the writers of the outputs, of the judge's own system.
-        reliability: Share of a single rating's variance that is quality, for items with one rating each.
-        by: Field whose values name groups of items on which the agreement is measured too, such as the set of a
-            benchmark. Defaults to the kinds of bias for EvalBiasBench.
-        limit: Largest number of pairs drawn, where a judge that compares is given single outputs.
-        seed: Seed for intervals and draws.
-        num_threads: Calls of a function at the same time.
-        progress: Called with the number of judgments done.
+        asked: The options, each as a keyword; see ``evalbias.options.AuditOptions``. ``data`` are a file, ``NAME:PATH``
+            of a known data set, or a list of examples or dicts, as for ``data.read``; ``judge`` is a judge of evalbias,
+            the JSON file of one, a DSPy module or metric, or a function, as for ``function_scores``; ``lm`` defaults to
+            the judge's own model, else DSPy's.
 
     Returns:
         The audit. An item without an answer, or without a number that a bias needs, is left out there and counted.
@@ -511,36 +444,9 @@ def audit(
         ValueError: Not exactly one judge is named, the items lack what is asked for (an item is named), or a judge of
             evalbias is given another criterion, scale, task or label than its own.
     """
-    recorded = recorded_fields(scores_field, winner_field, swapped_field, better_field, labels)
-    items = data_sets.read(data, mapping=mapping, **recorded)
-    examples: list[dspy.Example] = list(items)
-    if not examples:
-        raise ValueError("There are no items: give at least one.")
-    program = load_any_judge(judge) if isinstance(judge, str | os.PathLike) else judge
-    written = {"task": task, "source_label": source_label, "output_label": output_label}
-    judged_on = criterion_asked(program, data, examples, criterion, scale, **written)
-    if isinstance(program, PairwiseJudge):
-        examples = pairs_for(program, examples, limit, seed, better=better_field)
-    judged = answers_of(
-        examples,
-        judge=program,
-        scores_field=scores_field,
-        winner_field=winner_field,
-        swapped_field=swapped_field,
-        better_field=better_field,
-        lm=lm,
-        likelihood_lm=likelihood_lm,
-        criterion=judged_on,
-        scale=scale,
-        num_threads=num_threads,
-        progress=progress,
-    )
+    asked = prepared(asked)
     return audit_answers(
-        judged,
-        own_system=own_system,
-        reliability=reliability,
-        by=group_field(data if isinstance(data, data_sets.Dataset) else items, by),
-        seed=seed,
+        answers_of(asked), own_system=asked.own_system, reliability=asked.reliability, by=asked.by, seed=asked.seed
     )
 
 

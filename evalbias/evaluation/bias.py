@@ -143,15 +143,15 @@ MOVED = 0.05
 """Change of BiasScore without the extreme items that is worth a remark."""
 
 
-def effect_sentence(effect: FeatureEffect, scale: tuple[float, float]) -> str:
+def effect_sentence(effect: FeatureEffect, scale: tuple[float, float] | None) -> str:
     """Say what the effect of a judge that scores means, in points of its scale, and what to do where it is undefined.
 
     Args:
         effect: FeatureEffect of the judge.
-        scale: Lowest and highest score.
+        scale: Lowest and highest score; None for the mean over several scales.
     """
     unit = effect.score_sd
-    points = f"points on the scale of {scale[0]:g} to {scale[1]:g}"
+    points = "points" if scale is None else f"points on the scale of {scale[0]:g} to {scale[1]:g}"
     if np.isnan(effect.effect) and not np.isnan(effect.low):
         low, high = (number(end * unit) for end in effect.bounds)
         ends = " to ".join(number(end * unit) for end in (effect.low, effect.high))

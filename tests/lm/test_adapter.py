@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 import evalbias
 from evalbias import LocalLM
 from evalbias.cli.models import open_lm
-from evalbias.cli.options import ModelOptions
+from evalbias.options import MeasuringModels
 
 PAIRS = [("Judge the output on quality:", " is it good? yes"), ("Source: the cat", " sat on the mat.")]
 RANK, ALPHA = 3, 6
@@ -78,12 +78,12 @@ def test_a_saved_judge_keeps_its_adapter(folders, adapter, tmp_path):
 
 
 def test_adapter_on_the_command_line(folders, adapter):
-    options = ModelOptions(device="cpu", dtype="float32", adapter=str(adapter))
+    options = MeasuringModels(device="cpu", dtype="float32", adapter=str(adapter))
     assert open_lm(folders["llama"], options).model == load(folders["llama"], adapter).model
     assert options.of_another().adapter is None
     for name, address in (("dspy:openai/gpt", None), ("hosted_vllm/x", "http://localhost:1/v1"), ("embedded", None)):
         with pytest.raises(ValueError, match=f"--adapter: {name} takes none"):
-            open_lm(name, ModelOptions(adapter=str(adapter), api_base=address))
+            open_lm(name, MeasuringModels(adapter=str(adapter), api_base=address))
 
 
 def test_an_adapter_of_another_model_is_refused(folders, adapter, tmp_path):

@@ -7,10 +7,10 @@ import pytest
 
 from evalbias import LocalLM
 from evalbias.cli.models import open_lm
-from evalbias.cli.options import ModelOptions
 from evalbias.lm import render as chat_template
 from evalbias.lm.render import ChatTemplate, Renderer
 from evalbias.lm.tokens import PromptTokenizer
+from evalbias.options import MeasuringModels
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat."}]
 
@@ -59,7 +59,7 @@ def test_the_options_are_part_of_a_models_name_and_state(tmp_path):
     assert state["template_options"] == {"date_string": "1 May 2026"}
     given = {name: state[name] for name in ("model", "device", "dtype", "template_options")}
     assert LocalLM(**given).model == dated.model
-    options = ModelOptions(device="cpu", dtype="float32", template_options='{"date_string": "1 May 2026"}')
+    options = MeasuringModels(device="cpu", dtype="float32", template_options='{"date_string": "1 May 2026"}')
     assert open_lm(folder, options).model == dated.model
 
 
@@ -74,7 +74,7 @@ def test_the_options_are_part_of_a_models_name_and_state(tmp_path):
 )
 def test_bad_options_on_the_command_line(name, text, match):
     with pytest.raises(ValueError, match=match):
-        open_lm(name, ModelOptions(template_options=text))
+        open_lm(name, MeasuringModels(template_options=text))
 
 
 @pytest.mark.parametrize("beginning", ["It is", "It is ", "  It is\n", " ", "", "\n\nScore: "])

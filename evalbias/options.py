@@ -1,0 +1,667 @@
+"""Every option of every command, declared once: its name, type, default and help.
+
+A class is what one command is asked, or a group of options that several share; its fields are also the keywords of the
+Python function and the settings in run.json. How a terminal spells an option is in ``evalbias.cli.app``. A name in
+backticks is that of an option, in docstrings and in error messages: a terminal shows it as it is typed.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from pathlib import Path
+from typing import Any, ClassVar, Literal, ParamSpec, TypeVar, cast
+
+from evalbias.values import file_digest
+
+P = ParamSpec("P")
+Asked = TypeVar("Asked")
+Result = TypeVar("Result")
+
+MODELS = ("lm", "likelihood_lm", "proposer_lm", "aspects_lm", "instructscore")
+"""Options that name a model; a run keeps the identity of the model in their place."""
+PYTHON_ONLY = ("num_threads", "progress", "given", "items", "examples")
+"""Fields that are no options of a command."""
+UNRECORDED = {*MODELS, *PYTHON_ONLY, "threads", "keep_worse", "loops", "proposer_api_base", "aspects_api_base"}
+"""Options that decide no number, or that a run keeps in another form."""
+
+
+def keywords(options: Callable[P, Asked]) -> Callable[[Callable[[Asked], Result]], Callable[P, Result]]:
+    """Call a function of an options object with the object's fields as keywords, or with the object itself."""
+
+    def decorate(work: Callable[[Asked], Result]) -> Callable[P, Result]:
+        @wraps(work)
+        def call(*args: P.args, **given: P.kwargs) -> Result:
+            is_ready = len(args) == 1 and not given and isinstance(args[0], cast(type, options))
+            return work(cast(Asked, args[0]) if is_ready else options(*args, **given))
+
+        call.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def recorded(asked: Any) -> dict[str, Any]:
+    """Return the options that decide a run's numbers, for run.json; a file counts by its SHA-256."""
+    values = {f.name: getattr(asked, f.name) for f in fields(asked) if f.name not in UNRECORDED}
+    return {name: file_digest(value) if isinstance(value, Path) else value for name, value in values.items()}
+
+
+# Options that several commands share.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Items:
+    """The items.
+
+    Attributes:
+        data: A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set, or hf:NAME[:SPLIT].
+        mapping: Names of your columns: source=question,output=answer,score=rating; of several raters,
+            rating_1=anna,rating_2=ben. Repeatable.
+    """
+
+    data: Any = field(kw_only=False)
+    mapping: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coded:
+    """Codes of choices.
+
+    Attributes:
+        labels: Codes that your data use for the first output, the second and a tie, such as 1,2,tie.
+    """
+
+    labels: Sequence[object] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worded:
+    """Words around an item in a prompt.
+
+    Attributes:
+        source_label: Name of the source in prompts, such as Dialogue.
+        output_label: Name of an output in prompts, such as Reply.
+    """
+
+    source_label: str | None = None
+    output_label: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging:
+    """The model that judges.
+
+    Attributes:
+        lm: Model: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with `api_base`),
+            openai/NAME, or dspy:PROVIDER/NAME for any other that DSPy reaches.
+    """
+
+    lm: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Likely:
+    """The likelihood of the outputs.
+
+    Attributes:
+        task: Task that the outputs were written for, such as 'Summarize the article.' Likelihoods depend on it. A
+            saved judge has its own.
+        likelihood_lm: Model that measures how likely the outputs are. By default, the judge's model.
+    """
+
+    task: str | None = None
+    likelihood_lm: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rated:
+    """The reliability of single ratings.
+
+    Attributes:
+        reliability: Share of a rating's variance that is quality, for items with one rating each: without it, effects
+            have only bounds.
+    """
+
+    reliability: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seeded:
+    """The seed.
+
+    Attributes:
+        seed: Seed for all random draws.
+    """
+
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choosing:
+    """Whether a result is checked before it is written.
+
+    Attributes:
+        bare: Return the result of the paper's method unchecked, although it may make a judge worse.
+        keep_worse: Write the result even if it is no better than what was given, or worse.
+    """
+
+    bare: bool = False
+    keep_worse: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """How models are opened.
+
+    Attributes:
+        api_base: Address of the server that runs `lm`, or of several.
+        api_key_env: Environment variable that holds the key for `api_base`. By default EVALBIAS_API_KEY, and
+            OPENAI_API_KEY for OpenAI's own address only.
+        tokenizer: Tokenizer of a server's model, a folder or a name. vLLM and SGLang report theirs.
+        in_flight: Concurrent requests to each server of `api_base`, at most; hosted models get 16.
+        adapter: Folder of a LoRA adapter for `lm`, if that is a local model.
+        device: Device for local models: auto, cpu, cuda or cuda:0.
+        dtype: Data type of local models: auto, float32, bfloat16 or float16.
+        template_options: Variables for the chat template of `lm`, as JSON, such as '{"enable_thinking": true}'.
+        dialect: Protocol of the server, such as vllm or chat; auto detects it.
+    """
+
+    api_base: str | None = None
+    api_key_env: str | None = None
+    tokenizer: str | None = None
+    in_flight: int = 64
+    adapter: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    template_options: str | None = None
+    dialect: str = "auto"
+
+    def of_another(self, api_base: str | None = None) -> Models:
+        """Return the options for another model than `lm`, behind another address or none."""
+        key = self.api_key_env if api_base == self.api_base else None
+        return Models(
+            api_base=api_base, api_key_env=key, in_flight=self.in_flight, device=self.device, dtype=self.dtype
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringModels(Models):
+    """How models are opened whose probabilities are measured.
+
+    Attributes:
+        samples: Estimate probabilities from this many answers to a prompt, if the model reports none.
+        sample_temperature: Sampling temperature of these answers.
+        sample_tokens: Token limit of these answers. Models that reason first need more.
+        workers: Run a local `lm` in N workers of a Ray cluster. Default: one per GPU, or per two cores.
+        exact_resume: Make a resumed run give exactly the same numbers. Local models are then slower.
+        yes: Start long runs without asking.
+    """
+
+    samples: int | None = None
+    sample_temperature: float = 1.0
+    sample_tokens: int = 16
+    workers: str | None = None
+    exact_resume: bool = False
+    yes: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Out:
+    """Where the result goes.
+
+    Attributes:
+        out: The run's folder. By default, one under runs/; the same settings give the same one.
+        as_json: Print the result as JSON, and nothing else, on stdout.
+    """
+
+    out: Path | None = None
+    as_json: bool = False
+
+
+# Audit any judge.
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(Seeded, Rated, Likely, Worded, Coded, Items):
+    """Measure every bias of a judge and its agreement with people; say whether it is biased, and what helps.
+
+    Say which judge: `lm` with `criterion` or `judge`, `scores_field`, or `winner_field`.
+
+    Exit codes: 0 done; 1 a `fail_on` condition is met; 2 an error that you can correct (the message says how);
+    70 a defect of evalbias, please report it.
+
+    Attributes:
+        lm: Model of the judge: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with
+            `api_base`), openai/NAME, or dspy:PROVIDER/NAME for any other that DSPy reaches. With recorded answers:
+            model that measures how likely the outputs are.
+        judge: JSON file of a judge to run on `lm`.
+        scores_field: Field that holds the judge's recorded scores.
+        winner_field: Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null.
+        swapped_field: Field that holds its choices in the other order; 0 still means the same output.
+        better_field: Field that holds people's choices between two outputs.
+        criterion: 'name: definition', or the name of a criterion of the data set.
+        scale: Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2.
+        own_system: Name of the judge's own system, as the field system has it.
+        by: Field that groups the items: agreement is also measured in each group. By default, the kinds of bias in
+            evalbiasbench.
+        pairs: Maximum number of pairs, drawn with the seed, or 'all'.
+        num_threads: Calls of a function at the same time.
+        progress: Called with the number of judgments done.
+    """
+
+    lm: Any = None
+    judge: Any = None
+    scores_field: str | None = None
+    winner_field: str | None = None
+    swapped_field: str | None = None
+    better_field: str = "better"
+    criterion: Any = None
+    scale: tuple[float, float] | None = None
+    own_system: str | None = None
+    by: str | None = None
+    pairs: int | None = 500
+    num_threads: int = 1
+    progress: Callable[[int], None] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse options that do not go together.
+
+        Raises:
+            ValueError: No judge is named, or several, or one field is named for two kinds of choices.
+        """
+        named = [one for one in (self.judge, self.scores_field, self.winner_field) if one is not None]
+        if len(named) > 1 or (not named and self.lm is None):
+            raise ValueError(
+                "Name one judge: a model (`lm`) with a `criterion` or a `judge`, the field of its recorded scores "
+                "(`scores_field`), or the field of its recorded choices (`winner_field`)."
+            )
+        if self.swapped_field is not None and self.winner_field is None:
+            raise ValueError("`swapped_field` goes with `winner_field`, the choices in the order of outputs.")
+
+    @property
+    def is_recorded(self) -> bool:
+        """True if the judge's answers are in the data."""
+        return self.scores_field is not None or self.winner_field is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOut(Out):
+    """Where the result of an audit goes, and when it fails a build.
+
+    Attributes:
+        fail_on: Exit with code 1 if the condition holds or cannot be measured, such as 'likelihood>0.2' (distance from
+            an unbiased judge) or 'agreement.spearman<0.3'. Repeatable.
+        given: Names of the options on the command line.
+    """
+
+    fail_on: Sequence[str] = ()
+    given: frozenset[str] = frozenset()
+
+
+# Judges that score.
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions(Seeded, Worded, Judging, Items):
+    """Score every item of a data set with a judge, saved or new.
+
+    Writes scores.jsonl to the run's folder, one line for each item. With `workers`, the data must be a .jsonl file. It
+    is read in parts, so it may be larger than memory, and duplicate ids are found only within a part.
+
+    Attributes:
+        criterion: 'name: definition', or the name of a criterion of the data set.
+        scale: Scale of the criterion that you give as 'name: definition', such as 1-7; 1-5 if not given.
+        judge: JSON file of a judge to run on `lm`.
+        refused: What to do with an item that the model cannot take, such as one that is too long: leave it undefined
+            and name it, or raise an error.
+    """
+
+    criterion: str | None = None
+    scale: tuple[float, float] | None = None
+    judge: Path | None = None
+    refused: Literal["undefined", "raise"] = "undefined"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringOptions(Seeded, Likely, Worded, Judging, Items):
+    """A judge that scores, on two sides of a split.
+
+    Attributes:
+        criteria: A preset's name, or 'name: definition'. Repeatable.
+        scale: Scale of the criteria that you give as 'name: definition', such as 1-7; 1-5 if not given.
+        k: Number of random demonstrations; 0 for none, as models with an adapter expect.
+        candidates: File of ids, one per line: only these training items may become demonstrations.
+        split_by: What to split by; with input, all items of one input land on the same side.
+        reduction: How an output's likelihood is computed from the log-probabilities of its tokens; the paper uses sum.
+        limit: Use only this many items, drawn with the seed.
+    """
+
+    criteria: Sequence[str] = ()
+    scale: tuple[float, float] | None = None
+    k: int = 8
+    candidates: Path | None = None
+    split_by: Literal["instance", "input"] = "instance"
+    reduction: Literal["sum", "mean"] = "sum"
+    limit: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LikelihoodOptions(Rated, ScoringOptions):
+    """Measure the likelihood bias of a judge with k random demonstrations, on a fifth of the rated items."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions(Choosing, ScoringOptions):
+    """Compile a judge with less likelihood bias per criterion; compare before and after on a fifth of the items.
+
+    Attributes:
+        judge: JSON file of the judge to compile, instead of a new one for `criteria`.
+        k: Number of demonstrations.
+        normalization: How RS normalizes scores: mean-range as in the paper, center-max as in its code.
+        resamples: Number of random swaps in the permutation test.
+        max_loss: Loss of performance (Spearman's rho) to allow for a smaller bias, such as 0.05; 0 allows no
+            significant loss.
+    """
+
+    judge: Path | None = None
+    k: int = 8
+    normalization: Literal["mean-range", "center-max"] = "mean-range"
+    resamples: int = 100_000
+    max_loss: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse to compile without demonstrations."""
+        if self.k < 1:
+            raise ValueError(f"`k` is {self.k}: compiling needs one demonstration or more.")
+
+
+# Judges that compare.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouped:
+    """The documents.
+
+    Attributes:
+        documents: Use only this many documents (inputs), drawn with the seed.
+    """
+
+    documents: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tied:
+    """The judge's third answer.
+
+    Attributes:
+        ties: Allow the judge to answer that there is no difference.
+    """
+
+    ties: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparingOptions(Seeded, Grouped, Tied, Worded, Judging, Items):
+    """A judge that compares, saved or new.
+
+    Attributes:
+        criterion: 'name: definition', or the name of a criterion of the data set.
+        judge: A pairwise judge's JSON file.
+        calibration: Correct for the judge's position preference, without labels. By default, what the saved judge
+            does.
+    """
+
+    criterion: str | None = None
+    judge: Path | None = None
+    calibration: Literal["none", "contextual", "batch", "pride", "calibraeval"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceOptions(Coded, ComparingOptions):
+    """Measure the position, verbosity and likelihood bias of a pairwise judge.
+
+    Asks about every pair in both orders. Needs no labels.
+
+    Attributes:
+        pairs: Maximum number of pairs, drawn with the seed, or 'all'.
+        likelihood: Also measure whether the judge prefers the likelier output.
+        likelihood_lm: Model that measures how likely the outputs are. By default, the judge's model.
+    """
+
+    pairs: int | None = 500
+    likelihood: bool = False
+    likelihood_lm: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankOptions(ComparingOptions):
+    """Rank the outputs of each document by comparing them in pairs (PairS).
+
+    Writes rankings.jsonl to the run's folder, one line for each document.
+
+    Attributes:
+        search: Search that turns comparisons into a ranking.
+        beam_size: Number of partial orders that beam search keeps.
+        gap: Difference of probabilities below which beam search follows both outcomes.
+        debias: permutation asks in both orders and averages. By default, what the saved judge does.
+    """
+
+    search: Literal["greedy", "beam"] = "greedy"
+    beam_size: int = 10
+    gap: float = 0.2
+    debias: Literal["none", "permutation"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizeOptions(Choosing, Seeded, Grouped, Tied, Worded, Coded, Judging, Items):
+    """Search for a fair instruction for one criterion from unlabeled outputs (ZEPO), and test it on other documents.
+
+    The data must hold a source and an output per item, with several outputs for each source; or pairs of outputs. If
+    people rated the outputs, agreement with them is reported too.
+
+    Attributes:
+        criterion: 'name: definition', or the name of a criterion of the data set.
+        proposer_lm: Model that rewords the instruction: 'grammar' (no model), or any that `lm` takes.
+        population: Number of wordings in each epoch.
+        epochs: Number of epochs.
+        objective: What the search optimizes: fairness (the paper's), confidence, context-free, calibration, or a bias
+            (position, verbosity).
+        pairs: Maximum number of pairs, drawn with the seed, or 'all'.
+        exact: Judge every wording on every pair, instead of dropping wordings early that cannot win (racing).
+        budget: Maximum number of judgments in the search.
+        instruction: Your own wording to start from. It must contain the criterion's name and no answers.
+        instruction_place: Where the instruction stands in the prompt: first, as in the paper, or last, which is faster.
+        search: Search that turns comparisons into a ranking.
+        curve: Also rank with every wording tried, with and without debiasing: agreement by decision rate.
+        test_fraction: Fraction of the documents to keep out of the search.
+        proposer_api_base: Address of the server that runs `proposer_lm`.
+    """
+
+    arguments: ClassVar[tuple[str, ...]] = ("criterion",)
+    criterion: str
+    proposer_lm: Any = "grammar"
+    population: int = 5
+    epochs: int = 5
+    objective: str = "fairness"
+    pairs: int | None = 200
+    exact: bool = False
+    budget: int | None = None
+    instruction: str | None = None
+    instruction_place: Literal["first", "last"] = "first"
+    search: Literal["greedy", "beam"] = "greedy"
+    curve: bool = False
+    test_fraction: float = 0.5
+    proposer_api_base: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions(Seeded):
+    """Measure and mitigate two biases of the embedded judge: RS demonstrations and a fairness search.
+
+    Runs on a synthetic world and needs no network, key or GPU.
+    """
+
+
+# Refine loops, recorded or run.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mapped:
+    """A map of the expected scores.
+
+    Attributes:
+        quantile_map: Pairs of the metric's scores and human MQM scores, needed for Bias: a .jsonl or .csv file with a
+            field named after the metric and a field mqm, or a saved QuantileMap (.json).
+    """
+
+    quantile_map: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfOptions(Seeded, Mapped):
+    """Measure the Bias and distance skewness of recorded loops, round by round, with intervals. Runs no model.
+
+    Several loops, such as those of several models, are shown side by side.
+
+    Attributes:
+        loops: File of recorded loops, or a run folder of evalbias refine. Repeatable.
+        mapping: Names of your columns, such as id=item,self_score=mine. Repeatable.
+        own: Field that holds the loop's own score.
+        expected: Field that holds the output's expected score.
+        by: Field that numbers the rounds.
+        resamples: Number of resamples for the intervals and the test.
+    """
+
+    loops: Sequence[Path] = field(kw_only=False)
+    mapping: Mapping[str, str] | None = None
+    own: str = "self_score"
+    expected: str = "expected"
+    by: Literal["iteration", "k"] = "iteration"
+    resamples: int = 2_000
+
+    def __post_init__(self) -> None:
+        """Refuse one field as own and expected score."""
+        if self.own == self.expected:
+            raise ValueError(
+                f"`own` and `expected` both name {self.own!r}, and a loop would seem to have no Bias: name the field "
+                "of each."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoopOptions(Seeded, Mapped, Judging):
+    """A loop: its task, items and model.
+
+    Attributes:
+        task: Task of the loop. In mathematics, votes replace the answer, as in the paper. In mathematics-refiner, a
+            refiner is told the vote, and its solution is accepted if its score is better.
+        data: Items with the fields of the task: a file of the same formats as for judge, or hf:NAME.
+        mapping: Names of your columns, such as source=german,reference=english. Repeatable.
+        limit: Process only this many items, from the start.
+        max_tokens: Maximum length of an answer, in tokens. By default, what the task needs.
+        examples: JSON file of in-context examples for generate, feedback and refine, to replace the built-in ones
+            ({}: none).
+        metric: Reference metric for translations.
+        threads: Number of items to process at a time.
+    """
+
+    task: Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"]
+    data: Any
+    mapping: Mapping[str, str] | None = None
+    limit: int | None = None
+    max_tokens: int | None = None
+    examples: Path | None = None
+    metric: Literal["chrf", "bleu"] = "chrf"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse options of translations in other tasks."""
+        if self.task != "translation" and (self.metric, self.quantile_map) != ("chrf", None):
+            raise ValueError(
+                f"`metric` and `quantile_map` are for translations: the task {self.task} defines its own quality."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StyleOptions(LoopOptions):
+    """Measure a model's preference for its own style.
+
+    The model paraphrases outputs that others wrote (field 'output'), and judges both versions.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedbackOptions(LoopOptions):
+    """A loop that refines, and the external feedback that it may get.
+
+    Attributes:
+        max_iterations: Maximum number of refinements per item (10 if not given).
+        instructscore: Model for external feedback: it lists the errors by comparing with the reference.
+        instructscore_prompt: File with the prompt of `instructscore`; holds {reference} and {output}.
+    """
+
+    max_iterations: int | None = None
+    instructscore: Any = None
+    instructscore_prompt: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse options that do nothing."""
+        super().__post_init__()
+        if self.instructscore is None and self.instructscore_prompt is not None:
+            raise ValueError("`instructscore_prompt` is a request to a model: name it with `instructscore`.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefineOptions(FeedbackOptions):
+    """Run a refine loop, or best of k, on every item.
+
+    Writes outputs.jsonl and steps.jsonl to the run's folder. A stopped run continues. To see Bias and Dskew for each
+    refinement, or by k, run evalbias measure self --data FOLDER.
+
+    Attributes:
+        feedback: Source of feedback: the model itself, or the task's external source.
+        program: JSON file of a compiled loop, which decides the number of refinements.
+        best_of: Instead of refining, draw this many outputs and keep the one with the best feedback.
+        aspects_lm: Model that judges the fluency and understandability of every output; 'same' means `lm`.
+        aspects_api_base: Address of the server that runs `aspects_lm`.
+    """
+
+    feedback: Literal["own", "external"] = "own"
+    program: Path | None = None
+    best_of: int | None = None
+    aspects_lm: Any = None
+    aspects_api_base: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse options that contradict each other or would do nothing."""
+        super().__post_init__()
+        if self.program is not None and self.max_iterations is not None:
+            raise ValueError("`program` decides the refinements: leave `max_iterations` out.")
+        if self.program is not None and self.examples is not None:
+            raise ValueError("`program` holds the examples of its prompts: leave `examples` out.")
+        if self.best_of is not None and (self.max_iterations, self.program) != (None, None):
+            raise ValueError("`best_of` draws and does not refine: leave `max_iterations` and `program` out.")
+        if self.aspects_lm is None and self.aspects_api_base is not None:
+            raise ValueError("`aspects_api_base` is the address of a judge: name it with `aspects_lm`.")
+        if self.instructscore is not None and self.feedback == "own":
+            raise ValueError("`instructscore` is external feedback: add `feedback` external.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileRefineOptions(Choosing, FeedbackOptions):
+    """Compile a loop under external feedback: when to stop, and demonstrations from accepted refinements.
+
+    Attributes:
+        k: Maximum number of demonstrations.
+        until: Stop when quality stops rising, or already before the bias rises.
+        budget: Approximate number of requests to the model for training items.
+        test_fraction: Fraction of the items to keep for comparing before and after.
+    """
+
+    k: int = 4
+    until: Literal["quality", "quality or bias"] = "quality"
+    budget: int | None = None
+    test_fraction: float = 0.5
