@@ -5,22 +5,20 @@ import json
 import pytest
 from commands import evalbias
 
-from evalbias import Criterion, PointwiseJudge
-from evalbias.cli import judge as run_corpus
-from evalbias.cli.judge import Corpus, rows_of, summary
+from evalbias import PointwiseJudge
+from evalbias.cli.judge import judge_command, rows_of, summary
 from evalbias.cli.models import open_lm
 from evalbias.data import DataError, read, world
 from evalbias.data.files import file_chunks
 from evalbias.data.items import read_chunks
 from evalbias.lm.types import Unanswered
-from evalbias.options import MeasuringModels
+from evalbias.options import JudgeOptions, MeasuringModels, Out
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.values import to_json
 
 pytestmark = pytest.mark.slow
 
 ITEMS = 700
-OPENED = MeasuringModels()
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +64,18 @@ class Watched:
 
 
 @pytest.fixture
-def opened(corpus, lm, monkeypatch):
-    """Function that opens a run in a folder, with a model that is asked about so many items at once."""
+def judged(corpus, lm, monkeypatch):
+    """Function that judges a corpus in a folder, with a model that is asked about so many items at once."""
+    monkeypatch.setattr("evalbias.cli.run.open_lm", lambda name, models, *, writes=False: lm)
+    monkeypatch.chdir(corpus)
 
-    def run_in(out, in_flight=0, data="items.jsonl"):
-        lm.sizes, lm.fault, lm.in_flight = [], None, in_flight
-        monkeypatch.setattr(run_corpus, "open_lm", lambda name, models: lm)
-        return Corpus(PointwiseJudge(SYNTHETIC), {}, corpus / data, "embedded", OPENED, out)
+    def judge(out, in_flight=0, data="items.jsonl", fault=None, **options):
+        lm.sizes, lm.fault, lm.in_flight = [], fault, in_flight
+        asked = JudgeOptions(data, lm="embedded", judge=corpus / "judge.json")
+        judge_command(asked, MeasuringModels(workers="ray", **options), Out(out=out))
+        return json.loads((out / "result.json").read_text())
 
-    return run_in
+    return judge
 
 
 def same(file, expected):
@@ -104,66 +105,58 @@ def test_a_file_is_read_in_chunks_as_in_one(corpus, tmp_path):
 
 @pytest.mark.parametrize(("in_flight", "sizes"), [(0, [256, 255, 188]), (64, [511, 188]), (128, [699])])
 def test_scores_are_those_of_one_call_and_calls_have_the_size_that_the_model_takes(
-    opened, lm, expected, tmp_path, in_flight, sizes
+    judged, lm, expected, tmp_path, in_flight, sizes
 ):
-    seen = []
-    with opened(tmp_path / "run", in_flight) as run:
-        assert run.run(seen.append) == {"left_out": {"empty output": 1}}
+    brief = judged(tmp_path / "run", in_flight)
+    assert (brief["left_out"], brief["n"]) == ({"empty output": 1}, ITEMS - 1)
     assert lm.sizes == sizes
-    assert sum(seen) == ITEMS - 1
-    same(run.scores, expected)
-    brief, coverage = summary(run.scores)
-    assert (brief["n"], len(coverage)) == (ITEMS - 1, ITEMS - 1)
-    recorded = json.loads((tmp_path / "run/run.json").read_text())
-    assert recorded["lm"] == lm.provenance()
-    assert not (tmp_path / "run/answers.jsonl").exists()
+    same(tmp_path / "run/scores.jsonl", expected)
+    assert len(summary(tmp_path / "run/scores.jsonl")[1]) == ITEMS - 1
+    assert json.loads((tmp_path / "run/run.json").read_text())["lm"] == lm.provenance()
+    assert not (tmp_path / "run/judgments.jsonl").exists()
 
 
 def test_a_call_that_fails_keeps_its_answers_and_the_run_goes_on_there_with_other_workers(
-    opened, lm, expected, tmp_path
+    judged, lm, expected, tmp_path
 ):
-    with opened(tmp_path / "run") as run:
-        lm.fault = 2
-        with pytest.raises(Unanswered, match="3 workers died"):
-            run.run(lambda _: None)
-    assert len(run.scores.read_text().splitlines()) == 256
-    with opened(tmp_path / "run", 64) as again:
-        again.run(lambda _: None)
+    with pytest.raises(Unanswered, match="3 workers died"):
+        judged(tmp_path / "run", fault=2)
+    assert len((tmp_path / "run/scores.jsonl").read_text().splitlines()) == 256
+    judged(tmp_path / "run", 64)
     assert lm.sizes == [255 - 127 + 188]  # half of the second call is journaled, and calls are twice as large now
-    same(again.scores, expected)
+    same(tmp_path / "run/scores.jsonl", expected)
 
 
-def test_what_a_kill_tore_is_judged_again_and_what_came_before_is_kept(opened, lm, expected, tmp_path):
-    with opened(tmp_path / "run") as run:
-        run.run(lambda _: None)
-    log = tmp_path / "run" / "chunks.jsonl"
+def test_what_a_kill_tore_is_judged_again_and_what_came_before_is_kept(judged, lm, expected, tmp_path):
+    judged(tmp_path / "run")
+    log, scores = tmp_path / "run/chunks.jsonl", tmp_path / "run/scores.jsonl"
     whole = log.read_text()
     first = whole.splitlines()[0]
-    before = run.scores.read_bytes()[: json.loads(first)["bytes"]]
-    for torn, kept in ((first + "\n" + '{"line": 257, "by', None), (whole, len(before) + 10)):
+    before = scores.read_bytes()[: json.loads(first)["bytes"]]
+    for torn, kept in ((first + "\n" + '{"line": 257, "ch', None), (whole, len(before) + 10)):
         log.write_text(torn)
-        run.scores.write_bytes(run.scores.read_bytes()[:kept])
-        with opened(tmp_path / "run") as again:
-            again.run(lambda _: None)
+        scores.write_bytes(scores.read_bytes()[:kept])
+        judged(tmp_path / "run")
         assert lm.sizes == [255, 188]
-        assert again.scores.read_bytes()[: len(before)] == before
-        same(again.scores, expected)
+        assert scores.read_bytes()[: len(before)] == before
+        same(scores, expected)
 
 
-def test_a_bad_line_is_named_and_the_scores_before_it_are_kept(opened, corpus, tmp_path):
+def test_a_bad_line_is_named_and_the_scores_before_it_are_kept(judged, corpus, tmp_path):
     lines = (corpus / "items.jsonl").read_text().splitlines(keepends=True)
     (corpus / "bad.jsonl").write_text("".join([*lines[:256], '{"source": "a"}\n', *lines[256:]]))
-    with opened(tmp_path / "run", data="bad.jsonl") as run, pytest.raises(ValueError, match=r"bad.jsonl:257: 'output'"):
-        run.run(lambda _: None)
-    assert len(run.scores.read_text().splitlines()) == 256
+    with pytest.raises(ValueError, match=r"bad.jsonl:257: 'output'"):
+        judged(tmp_path / "run", data="bad.jsonl")
+    assert len((tmp_path / "run/scores.jsonl").read_text().splitlines()) == 256
 
 
-def test_probabilities_are_estimated_with_the_seed_of_the_command(corpus, tmp_path):
-    options = (corpus / "items.jsonl", "embedded", MeasuringModels(samples=2), tmp_path / "run")
-    with Corpus(PointwiseJudge(SYNTHETIC), {}, *options, seed=3) as sampled:
-        assert sampled._lm.sampling.seed == 3
-    recorded = json.loads((tmp_path / "run/run.json").read_text())["sampling"]
-    assert (recorded["seed"], recorded["samples"]) == (3, 2)
+def test_a_format_may_be_named_and_blank_lines_end_the_bar(judged, corpus, tmp_path, monkeypatch):
+    lines = (corpus / "items.jsonl").read_text().splitlines(keepends=True)
+    (corpus / "blank.jsonl").write_text("\n".join(lines[:20]))
+    counted = []
+    monkeypatch.setattr("evalbias.cli.terminal.Progress.advance", lambda self, count: counted.append(count))
+    assert judged(tmp_path / "run", data="jsonl:blank.jsonl")["n"] == 20
+    assert sum(counted) == 39  # an item or a blank line each
 
 
 @pytest.mark.parametrize(
@@ -181,18 +174,10 @@ def test_the_command_refuses_workers_that_it_does_not_know(corpus, tmp_path, opt
     assert said in " ".join(found.stderr.split())
 
 
-def test_a_folder_is_of_one_criterion(opened, corpus, tmp_path):
-    with opened(tmp_path / "run"):
-        pass
-    other = PointwiseJudge(Criterion("politeness", "is the reply polite?"))
-    with pytest.raises(ValueError, match="holds a run with other settings"):
-        Corpus(other, {}, corpus / "items.jsonl", "embedded", OPENED, tmp_path / "run")
-
-
-def test_a_corpus_without_items_is_refused(opened, corpus, tmp_path):
+def test_a_corpus_without_items_is_refused(judged, corpus, tmp_path):
     (corpus / "empty.jsonl").write_text("\n")
-    with opened(tmp_path / "run", data="empty.jsonl") as run, pytest.raises(DataError, match="holds no items"):
-        run.run(lambda _: None)
+    with pytest.raises(DataError, match="holds no items"):
+        judged(tmp_path / "run", data="empty.jsonl")
     arguments = ["judge", "--judge", corpus / "judge.json", "--lm", "embedded"]
     found = evalbias(*arguments, "--data", corpus / "empty.jsonl", cwd=tmp_path, check=False)
     assert (found.returncode, "holds no items" in found.stderr) == (2, True)
