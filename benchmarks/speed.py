@@ -37,7 +37,7 @@ from benchmarks.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM, ServerLM
 from evalbias.lm.files import unpacked
 from evalbias.lm.tokens import Scored, choice_sequences, joint
-from evalbias.lm.tree import shared
+from evalbias.lm.tree import Rows
 from evalbias.lm.types import MeasuringLM
 
 MODELS = {"SmolLM2": SMOLLM2, "Gemma 3": GEMMA3}
@@ -308,10 +308,9 @@ def arithmetic(lm: LocalLM, work: Workload) -> tuple[float, float]:
     weights = sum(p.numel() for p in model.base_model.layers.parameters())
     head = model.get_output_embeddings().weight.numel()
     read = {s.ids[:at] for s in scored for at in range(s.start, len(s.ids))}
-    ids = [np.array(row) for row in sorted({s.ids[:-1] for s in scored})]
-    distinct, pairs = 0, 0
-    for row, length in zip(ids, shared(ids), strict=True):
-        distinct += len(row) - length
+    rows, pairs = Rows.of(scored), 0
+    distinct = rows.tokens
+    for row, length in zip(rows.ids, rows.shared, strict=True):
         pairs += (len(row) * (len(row) + 1) - length * (length + 1)) // 2  # a token attends to itself and all before it
     config = model.config
     attention = 4 * pairs * config.hidden_size * config.num_hidden_layers

@@ -18,8 +18,8 @@ from torch.nn.functional import log_softmax
 from benchmarks.tuned_judge.questions import Question
 from evalbias.lm.head import decoder
 from evalbias.lm.local import LocalEngine
-from evalbias.lm.tokens import choice_sequences
-from evalbias.lm.tree import packs, shared
+from evalbias.lm.tokens import Scored, choice_sequences
+from evalbias.lm.tree import Rows, packs
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,11 @@ def pack(engine: LocalEngine, questions: Sequence[Question]) -> Packed:
         answers.append({choice.ids[-1]: share for choice, share in zip(choices, shares, strict=True)})
         prompts.append(choices[0].ids[:-1])
     order = sorted(set(prompts))
-    rows = [np.array(row) for row in order]
-    ends = [[len(row) - 1] for row in rows]  # the hidden state of the last token is needed
-    (trie,) = packs(rows, shared(rows), ends, sum(map(len, rows)), known={}, kept={})
+    rows = Rows.of([Scored((*row, 0), len(row)) for row in order])  # the hidden state of the last token is needed
+    (trie,) = packs(rows, rows.tokens, known={}, kept={})
     places = np.arange(len(trie.ids))
     sees = (places <= places[:, None]) & (places[:, None] < trie.ends)
-    last = {order[row]: place for place, row, _ in trie.reads}
+    last = {order[row]: place for place, _, row in trie.reads.tolist()}
     return Packed(
         torch.from_numpy(trie.ids),
         torch.from_numpy(trie.positions),

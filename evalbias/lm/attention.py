@@ -1,13 +1,22 @@
-"""Tree attention: masks by layer, tiles, and the kernels on CPU and GPU."""
+"""Tree attention: the mask of each kind of layer, its tiles, the kernels on CPU and GPU, and how a model takes them.
+
+Nearly all tokens of a pack attend to the same context and to little of the pack. The *far* part is the shared prefix,
+which all queries attend to at once without a mask. The *near* part is the rest, suffix and pack, of which the tiles
+without a pair are skipped. Layers whose windows cut into the prefix have a near part only: the prefix's last tokens
+belong to it. The parts are merged by their log-sum-exps, and so are attention sinks. There is no mask of the whole
+pack, and no key head is repeated.
+
+This is cascade attention (FlashInfer, Ye et al. 2025), with the batching over the shared prefix of Hydragen (Juravsky
+et al. 2024).
+"""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
@@ -15,13 +24,11 @@ import numpy as np
 import torch
 from torch.nn.attention import flex_attention as flex
 from transformers import AttentionInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 
 from evalbias.lm.tree import Layers, Pack, sent
 from evalbias.measures.arrays import BoolArray, IntArray
 
-# Which tiles of a pack's attention hold pairs of a query and a key: the block-sparse form of a tree mask.
+# Tiles: which blocks of a pack's attention hold pairs of a query and a key; the block-sparse form of a tree mask.
 #
 # A tile is a block of queries times a block of keys. Packs are traversed depth first, so a branch's tokens stand side
 # by side, and most tiles pair tokens of different branches. Such tiles are skipped. Of the others, those in which every
@@ -96,18 +103,26 @@ class Tiles:
         )
         return every
 
-    @property
-    def pairs(self) -> int:
-        """Number of query-key pairs that are computed for one head, those under the mask included."""
-        return int(np.diff(self.queries) @ self.attended @ np.diff(self.keys))
-
-    def runs(self, block: int) -> list[slice]:
+    def runs(self, queries: slice) -> list[slice]:
         """Return the exact runs of adjacent keys to which some query of a block attends, not cut at tiles."""
-        queries = slice(int(self.queries[block]), int(self.queries[block + 1]))
         place = np.arange(-self.before, len(self.reach))
         seen = (place < queries.stop) & (self.ends > queries.start) & (self.positions >= self.reach[queries].min())
         edges = np.flatnonzero(np.diff(seen, prepend=False, append=False))
         return [slice(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+
+    def mask(self, queries: slice, keys: Sequence[slice], like: torch.Tensor) -> torch.Tensor:
+        """Return the (q, k) additive mask of some queries and runs of keys, with a tensor's dtype and device."""
+        columns = np.concatenate([np.arange(run.start, run.stop) for run in keys])
+        reach = self.reach[queries]
+        place, ends = (sent(x, like.device) for x in (columns - self.before, self.ends[columns]))
+        rows = sent(np.arange(queries.start, queries.stop), like.device)[:, None]
+        # A key is visible to a query that stands at or after it and has left neither its subtree nor its reach.
+        hidden = (place > rows) | (rows >= ends)
+        if reach.max() > 0:
+            positions = sent(self.positions[columns], like.device)
+            hidden |= positions < sent(reach, like.device)[:, None]
+        mask = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device)
+        return mask.masked_fill_(hidden, torch.finfo(mask.dtype).min)
 
 
 def _edges(count: int, size: int) -> IntArray:
@@ -134,316 +149,249 @@ WIDTHS = {SLIDING: "sliding_window", CHUNKED: "attention_chunk_size"}
 """Settings that hold the width of each limited kind."""
 
 
-@dataclass(frozen=True)
-class LayerKinds:
-    """The kind of every layer of a model.
-
-    Attributes:
-        layers: Kind of each layer.
-        config: The model's configuration, which holds the widths.
-    """
-
-    layers: tuple[str, ...]
-    config: Any
-
-    @classmethod
-    def of(cls, config: Any) -> LayerKinds | None:
-        """Return the kinds of a text model's layers, or None if there are other layers than attention."""
-        types = getattr(config, "layer_types", None)
-        if types is None:
-            unused = {SLIDING} if getattr(config, "use_sliding_window", True) is False else set()
-            limited = [kind for kind, name in WIDTHS.items() if getattr(config, name, None) and kind not in unused]
-            types = [limited[0] if limited else FULL] * config.num_hidden_layers
-        return cls(tuple(types), config) if set(types) <= {FULL, *WIDTHS} else None
-
-    @property
-    def distinct(self) -> tuple[str, ...]:
-        """The kinds that occur."""
-        return tuple(dict.fromkeys(self.layers))
-
-    def first_positions(self, kind: str, positions: IntArray) -> IntArray:
-        """Return the first position that each token attends to, negative if its window begins before the text.
-
-        Args:
-            kind: Kind of the layer.
-            positions: (n,) positions of the tokens.
-        """
-        if kind == FULL:
-            return np.zeros_like(positions)
-        width = int(getattr(self.config, WIDTHS[kind]))
-        return positions - width + 1 if kind == SLIDING else positions - positions % width
+def layer_kinds(config: Any) -> tuple[str, ...] | None:
+    """Return the kind of each layer of a text model, or None if there are other layers than attention."""
+    types = getattr(config, "layer_types", None)
+    if types is None:
+        unused = {SLIDING} if getattr(config, "use_sliding_window", True) is False else set()
+        limited = [kind for kind, name in WIDTHS.items() if getattr(config, name, None) and kind not in unused]
+        types = [limited[0] if limited else FULL] * config.num_hidden_layers
+    return tuple(types) if set(types) <= {FULL, *WIDTHS} else None
 
 
 @dataclass(frozen=True)
 class LayerMask:
-    """Attention mask of the layers of one kind, for a pack of n tokens after c tokens of context.
+    """What the layers of one kind attend to, for a pack of n tokens after c tokens of context.
 
     Attributes:
         first: Token of the context at which the mask begins.
         prefix: Whether all of the pack attends to the tokens before ``first``, without a mask; else none of it does.
-        tiles: The mask, in tiles.
-        like: Tensor of the mask's dtype and device.
+        tiles: The mask of the tokens from ``first`` on.
     """
 
     first: int
     prefix: bool
     tiles: Tiles
-    like: torch.Tensor
+    _made: dict[tuple[str, torch.device, torch.dtype], Any] = field(default_factory=dict)
 
-    def on(self, device: torch.device) -> LayerMask:
-        """Return the mask for a device: the layers of a large model are spread over several."""
-        return self if device == self.like.device else replace(self, like=self.like.to(device))
-
-    @cached_property
-    def mask(self) -> torch.Tensor:
-        """(1, 1, n, c + n - first) additive mask, for attention that knows no tiles."""
-        return self.part(slice(0, len(self.tiles.reach)), [slice(0, len(self.tiles.ends))])[None, None]
-
-    def part(self, queries: slice, keys: Sequence[slice]) -> torch.Tensor:
-        """Return the (q, k) additive mask of some queries and keys."""
-        columns = np.concatenate([np.arange(run.start, run.stop) for run in keys])
-        reach = self.tiles.reach[queries]
-        place, ends = (sent(x, self.like.device) for x in (columns - self.tiles.before, self.tiles.ends[columns]))
-        rows = sent(np.arange(queries.start, queries.stop), self.like.device)[:, None]
-        # A key is visible to a query that stands at or after it and has left neither its subtree nor its reach.
-        hidden = (place > rows) | (rows >= ends)
-        if reach.max() > 0:
-            positions = sent(self.tiles.positions[columns], self.like.device)
-            hidden |= positions < sent(reach, self.like.device)[:, None]
-        mask = torch.zeros(hidden.shape, dtype=self.like.dtype, device=self.like.device)
-        # additive: saves each layer the conversion
-        return mask.masked_fill_(hidden, torch.finfo(mask.dtype).min)
+    def once(self, make: Callable[[Tiles, torch.Tensor], Any], like: torch.Tensor) -> Any:
+        """Return what a kernel makes of the tiles, made once for all layers of a device and dtype."""
+        key = make.__name__, like.device, like.dtype
+        if key not in self._made:
+            self._made[key] = make(self.tiles, like)
+        return self._made[key]
 
 
-def layer_masks(
-    kinds: LayerKinds, pack: Pack, prefix_length: int, *, cascade: bool, like: torch.Tensor
-) -> dict[str, LayerMask]:
+def layer_masks(config: Any, kinds: Sequence[str], pack: Pack, prefix_length: int) -> dict[str, LayerMask]:
     """Return the mask of each kind of layer.
 
     Args:
+        config: Configuration of the text model, which holds the widths.
         kinds: Kinds of the model's layers.
         pack: The pack.
-        prefix_length: Number of the context's first tokens that the tree lets the whole pack attend to.
-        cascade: Whether layers attend to a shared prefix without a mask where they attend to all of it.
-        like: Tensor of the masks' dtype and device.
+        prefix_length: Number of the context's first tokens that the whole pack attends to, apart from the others.
     """
     masks: dict[str, LayerMask] = {}
     whole: LayerMask | None = None  # of every kind that hides nothing from this pack
-    for kind in kinds.distinct:
-        reach = kinds.first_positions(kind, pack.positions)  # (n,)
-        if reach.max() > 0:
-            first = min(prefix_length, max(0, int(reach.min())))  # a context token's place is its position
-            masks[kind] = LayerMask(first, False, _tiles(pack, first, reach), like)
+    for kind in dict.fromkeys(kinds):
+        # 1. The first position that each token attends to, (n,); negative if its window begins before the text.
+        positions = pack.positions
+        width = 1 if kind == FULL else int(getattr(config, WIDTHS[kind]))
+        chunk = positions - positions % width
+        reach = np.zeros_like(positions) if kind == FULL else positions - width + 1 if kind == SLIDING else chunk
+        # 2. A window that cuts into the prefix leaves no part of it that all attend to.
+        cut = bool(reach.max() > 0)
+        if not cut and whole is not None:
+            masks[kind] = whole
             continue
-        if whole is None:
-            first = prefix_length if cascade else 0
-            whole = LayerMask(first, cascade, _tiles(pack, first, reach), like)
-        masks[kind] = whole
+        first = min(prefix_length, max(0, int(reach.min()))) if cut else prefix_length  # a place is a position there
+        after = np.concatenate([np.arange(first, len(pack.source)), positions])  # (c + n - first,)
+        masks[kind] = LayerMask(first, not cut and first > 0, Tiles(pack.ends[first:], after, reach))
+        whole = whole if cut else masks[kind]
     return masks
 
 
-def _tiles(pack: Pack, first: int, reach: IntArray) -> Tiles:
-    positions = np.concatenate([np.arange(first, len(pack.source)), pack.positions])  # (c + n - first,)
-    return Tiles(pack.ends[first:], positions, reach)
+def configs_of(model: Any) -> list[Any]:
+    """Return the configurations that a model's layers read their settings from."""
+    configs = [module.config.get_text_config() for module in model.modules() if hasattr(module, "config")]
+    return list({id(config): config for config in configs}.values())
 
 
 @contextmanager
-def narrowed(model: Any, width: int) -> Iterator[None]:
-    """Set every window and chunk of a model to a width inside the ``with`` block, to try it on short texts."""
-    configs = [module.config.get_text_config() for module in model.modules() if hasattr(module, "config")]
-    settings = [
-        (config, name, getattr(config, name))
-        for config in {id(config): config for config in configs}.values()
-        for name in WIDTHS.values()
-        if getattr(config, name, None)
-    ]
+def configured(configs: Sequence[Any], **settings: Any) -> Iterator[None]:
+    """Change settings inside the ``with`` block, where configurations have them."""
+    values = ((config, name, getattr(config, name, None)) for config in configs for name in settings)
+    before = [(config, name, value) for config, name, value in values if value]
     try:
-        for config, name, _ in settings:
-            setattr(config, name, width)
+        for config, name, _ in before:
+            setattr(config, name, settings[name])
         yield
     finally:
-        for config, name, before in settings:
-            setattr(config, name, before)
+        for config, name, value in before:
+            setattr(config, name, value)
 
 
-# Tree attention on a CPU: PyTorch's flash kernel, once for the shared prefix and once for each block of queries.
+def narrowed(model: Any, width: int) -> Any:
+    """Set every window and chunk of a model to a width inside the ``with`` block, to try it on short texts."""
+    return configured(configs_of(model), **dict.fromkeys(WIDTHS.values(), width))
 
 
-_FLASH = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-"""The kernel behind PyTorch's scaled-dot-product attention on a CPU: the only one that returns the log-sum-exp."""
+# The kernels: attention of (1, H, n, d) queries to (1, G, k, d) keys and values, G dividing H, all of them or under the
+# mask of a kind of layer. They return outputs (1, H, n, d) and log-sum-exps (1, H, n).
+
+
+Result = tuple[torch.Tensor, torch.Tensor]
+Kernel = Callable[
+    [torch.Tensor, torch.Tensor, torch.Tensor, LayerMask | None, float | None, float | None],
+    Result,
+]
+"""Function of queries, keys, values, mask, factor of the scores (None: d ** -0.5) and their limit (None: none)."""
 
 SPARSE = 0.75
 """Largest share of a span of keys that is copied together; of denser spans the kernel also computes what is hidden."""
 
-Result = tuple[torch.Tensor, torch.Tensor]
-"""Outputs (1, H, n, d) and log-sum-exps (1, H, n)."""
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Queries from ``start`` to ``stop``, the runs of keys they attend to, and the (q, k) mask of both."""
-
-    start: int
-    stop: int
-    runs: Sequence[slice]
-    mask: torch.Tensor
-
-
-class CPUAttention:
-    """The two parts of a pack's attention, for the layers of one kind.
-
-    The query heads of a key head are laid side by side as queries, so that no key is repeated.
-
-    Args:
-        mask: What the layers attend to.
-    """
-
-    def __init__(self, mask: LayerMask) -> None:
-        self.mask = mask
-
-    @staticmethod
-    def usable(_: torch.dtype) -> bool:
-        """Return whether this PyTorch has the kernel, which takes all dtypes."""
-        return _FLASH is not None
-
-    def near(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scaling: float | None,
-        softcap: float | None,
-    ) -> Result:
-        """Attend to the suffix and the pack, block by block under the tree mask."""
-        groups = query.shape[1] // key.shape[1]  # queries per key head
-        done = [
-            _flash(
-                query[:, :, block.start : block.stop],
-                _taken(key, block.runs),
-                _taken(value, block.runs),
-                block.mask.repeat(groups, 1)[None, None],  # not kept: with few key heads, it is many times larger
-                scaling,
-                softcap,
-            )
-            for block in self._blocks
-        ]
-        outs, lses = zip(*done, strict=True)
-        return torch.cat(outs, dim=2), torch.cat(lses, dim=2)
-
-    @staticmethod
-    def far(
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scaling: float | None,
-        softcap: float | None,
-    ) -> Result:
-        """Attend to the shared prefix, all queries at once without a mask."""
-        return _flash(query, key, value, None, scaling, softcap)
-
-    @cached_property
-    def _blocks(self) -> list[_Block]:
-        edges, blocks = self.mask.tiles.queries, []
-        for number in range(len(edges) - 1):
-            start, stop, runs = int(edges[number]), int(edges[number + 1]), self.mask.tiles.runs(number)
-            span = slice(runs[0].start, runs[-1].stop)
-            if sum(run.stop - run.start for run in runs) > SPARSE * (span.stop - span.start):
-                runs = [span]
-            blocks.append(_Block(start, stop, runs, self.mask.part(slice(start, stop), runs)))
-        return blocks
-
-
-def _taken(states: torch.Tensor, runs: Sequence[slice]) -> torch.Tensor:
-    """Return the keys or values of some runs; a single run is not copied."""
-    parts = [states[:, :, run] for run in runs]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
-
-
-def _flash(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    scaling: float | None,
-    softcap: float | None,
-) -> Result:
-    if softcap is not None:
-        raise NotImplementedError("The flash kernel for CPUs cannot cap attention scores.")
-    assert _FLASH is not None  # checked by ``usable``
-    _, heads, n, size = query.shape
-    grouped = query.reshape(1, key.shape[1], -1, size)  # (1, G, H / G * n, d)
-    out, lse = _FLASH(grouped, key, value, attn_mask=mask, scale=scaling)
-    return out.reshape(1, heads, n, size), lse.reshape(1, heads, n)
-
-
-# Tree attention on a GPU: FlexAttention for the tiles of the pack, a flash kernel for the shared prefix.
-#
-# FlexAttention (Dong et al. 2024) compiles a kernel that skips tiles, caps scores and takes grouped key heads. Its
-# compiled form has not run on a GPU: the tests run its uncompiled form on a CPU, and the shapes of the flash kernel on
-# tensors without data. A model is therefore tried on the GPU itself when it is loaded (``score.py``), and runs under a
-# dense mask if this module fails there. A model in float32 always does.
-
+_FLASH = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+"""The kernel behind PyTorch's scaled-dot-product attention on a CPU: the only one that returns the log-sum-exp."""
 
 MOST_KERNELS = 64
 """Largest number of compiled kernels: by kind of mask, head size, and whether the pack or its context is one tile."""
-"""Outputs (1, H, n, d) and log-sum-exps (1, H, n)."""
 
 
-class GPUAttention:
-    """The two parts of a pack's attention, for the layers of one kind.
+def kernels_of(device: torch.device, dtype: torch.dtype) -> list[Kernel]:
+    """Return the kernels to try for a model, the fastest first.
 
-    Args:
-        mask: What the layers attend to.
+    FlexAttention compiles well for 16 bits, from PyTorch 2.13 on. In float32 a kernel takes one to two minutes to
+    compile for an H100, and spills up to 9 kB a thread out of its registers.
     """
-
-    def __init__(self, mask: LayerMask) -> None:
-        self.mask = mask
-        self._block_mask: flex.BlockMask | None = None
-
-    @staticmethod
-    def usable(dtype: torch.dtype) -> bool:
-        """Return whether this PyTorch compiles FlexAttention with log-sum-exps for many shapes, and well for a dtype.
-
-        PyTorch 2.13 does for 16 bits. In float32 a kernel takes one to two minutes to compile for an H100, and spills
-        up to 9 kB a thread out of its registers.
-        """
-        return dtype.itemsize == 2 and "recompile_limit" in inspect.signature(torch.compile).parameters
-
-    def near(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scaling: float | None,
-        softcap: float | None,
-    ) -> Result:
-        """Attend to the suffix and the pack, tile by tile."""
-        if self._block_mask is None:
-            self._block_mask = block_mask(self.mask)
-        return _flex(query, key, value, self._block_mask, scaling, softcap)
-
-    @staticmethod
-    def far(
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        scaling: float | None,
-        softcap: float | None,
-    ) -> Result:
-        """Attend to the shared prefix without a mask, in the flash kernel where it takes the numbers."""
-        size = query.shape[-1]
-        if softcap is None and query.is_cuda and query.dtype.itemsize == 2 and size % 8 == 0 and size <= 256:
-            # takes grouped key heads as they are, as scaled_dot_product_attention(enable_gqa=True) passes them
-            out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, scale=scaling)
-            return out, lse
-        return _flex(query, key, value, None, scaling, softcap)
+    compiles = dtype.itemsize == 2 and "recompile_limit" in inspect.signature(torch.compile).parameters
+    if device.type == "cuda" and compiles:
+        return [flex_kernel, plain_kernel]
+    return [flash_kernel, plain_kernel] if device.type == "cpu" and _FLASH is not None else [plain_kernel]
 
 
-def block_mask(mask: LayerMask) -> flex.BlockMask:
+def flash_kernel(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: LayerMask | None,
+    scaling: float | None,
+    softcap: float | None,
+) -> Result:
+    """Attend on a CPU in PyTorch's flash kernel, block by block of the queries under a mask.
+
+    The query heads of a key head are laid side by side as queries, so that no key is repeated.
+
+    Raises:
+        NotImplementedError: Scores have a limit.
+    """
+    if softcap is not None:
+        raise NotImplementedError("The flash kernel for CPUs cannot cap attention scores.")
+
+    def part(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> Result:
+        _, heads, n, size = query.shape
+        assert _FLASH is not None  # checked by ``kernels_of``
+        grouped = query.reshape(1, key.shape[1], -1, size)  # (1, G, H / G * n, d)
+        out, lse = _FLASH(grouped, key, value, attn_mask=mask, scale=scaling)
+        return out.reshape(1, heads, n, size), lse.reshape(1, heads, n)
+
+    return _by_blocks(part, query, key, value, mask)
+
+
+def plain_kernel(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: LayerMask | None,
+    scaling: float | None,
+    softcap: float | None,
+) -> Result:
+    """Attend in plain operations, on any device and with capped scores, block by block of the queries."""
+
+    def part(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> Result:
+        _, heads, n, size = query.shape
+        grouped = query.reshape(1, key.shape[1], -1, size)  # (1, G, H / G * n, d)
+        scores = (grouped @ key.mT).float() * (size**-0.5 if scaling is None else scaling)  # (1, G, H / G * n, k)
+        scores = scores if softcap is None else softcap * torch.tanh(scores / softcap)
+        scores = scores if mask is None else scores + mask
+        lse = scores.logsumexp(-1)
+        out = (scores - lse[..., None]).exp().to(value.dtype) @ value
+        return out.reshape(1, heads, n, value.shape[-1]), lse.reshape(1, heads, n)
+
+    if mask is not None or query.shape[2] <= TILE:
+        return _by_blocks(part, query, key, value, mask)
+    parts = [
+        part(some, key, value, None) for some in torch.split(query, TILE, dim=2)
+    ]  # bounds the memory of the scores
+    return torch.cat([out for out, _ in parts], dim=2), torch.cat([lse for _, lse in parts], dim=2)
+
+
+def _by_blocks(
+    part: Callable[..., Result], query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: LayerMask | None
+) -> Result:
+    if mask is None:
+        return part(query, key, value, None)
+    groups = query.shape[1] // key.shape[1]  # queries per key head
+    parts = []
+    for queries, runs, hidden in mask.once(_blocks, query):
+        keys, values = (  # a single run is not copied
+            states[:, :, runs[0]] if len(runs) == 1 else torch.cat([states[:, :, run] for run in runs], dim=2)
+            for states in (key, value)
+        )
+        # the mask of all heads is not kept: with few key heads, it is many times larger
+        parts.append(part(query[:, :, queries], keys, values, hidden.repeat(groups, 1)[None, None]))
+    return torch.cat([out for out, _ in parts], dim=2), torch.cat([lse for _, lse in parts], dim=2)
+
+
+def _blocks(tiles: Tiles, like: torch.Tensor) -> list[tuple[slice, list[slice], torch.Tensor]]:
+    """Return blocks of queries, the runs of keys they attend to, and the (q, k) mask of both."""
+    done = []
+    for start, stop in zip(tiles.queries[:-1].tolist(), tiles.queries[1:].tolist(), strict=True):
+        queries = slice(start, stop)
+        runs = tiles.runs(queries)
+        span = slice(runs[0].start, runs[-1].stop)
+        if sum(run.stop - run.start for run in runs) > SPARSE * (span.stop - span.start):
+            runs = [span]
+        done.append((queries, runs, tiles.mask(queries, runs, like)))
+    return done
+
+
+def flex_kernel(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: LayerMask | None,
+    scaling: float | None,
+    softcap: float | None,
+) -> Result:
+    """Attend on a GPU: tile by tile in FlexAttention under a mask, else in the flash kernel where it takes the numbers.
+
+    FlexAttention (Dong et al. 2024) compiles a kernel that skips tiles, caps scores and takes grouped key heads. Its
+    compiled form has not run on a GPU: the tests run its uncompiled form on a CPU, and the shapes of the flash kernel
+    on tensors without data. A model is therefore tried on the GPU itself when it is loaded (``score.py``).
+    """
+    size = query.shape[-1]
+    flash = query.is_cuda and query.dtype.itemsize == 2 and size % 8 == 0 and size <= 256
+    if mask is None and softcap is None and flash:
+        # takes grouped key heads as they are, as scaled_dot_product_attention(enable_gqa=True) passes them
+        out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, scale=scaling)
+        return out, lse
+    out, aux = _compiled(query.device.type)(
+        query,
+        key,
+        value,
+        score_mod=None if softcap is None else _capped(softcap),
+        block_mask=None if mask is None else mask.once(block_mask, query),
+        scale=scaling,
+        enable_gqa=True,
+        return_aux=flex.AuxRequest(lse=True),
+    )
+    return out, aux.lse
+
+
+def block_mask(tiles: Tiles, like: torch.Tensor) -> flex.BlockMask:
     """Return FlexAttention's form of a mask; it is made from the tiles on the host, not from a dense mask."""
-    tiles, device = mask.tiles, mask.like.device
     ends, positions, reach, place = (
-        sent(values.astype(np.int32), device)
+        sent(values.astype(np.int32), like.device)
         for values in (tiles.ends, tiles.positions, tiles.reach, np.arange(len(tiles.ends)) - tiles.before)
     )
 
@@ -454,8 +402,8 @@ def block_mask(mask: LayerMask) -> flex.BlockMask:
         return (place[k] <= q) & (q < ends[k]) & (positions[k] >= reach[q])
 
     return flex.BlockMask.from_kv_blocks(
-        *_lists(tiles.attended & ~tiles.whole, device),
-        *_lists(tiles.whole, device),
+        *_lists(tiles.attended & ~tiles.whole, like.device),
+        *_lists(tiles.whole, like.device),
         BLOCK_SIZE=tiles.size,
         mask_mod=in_reach if tiles.reach.max() > 0 else in_branch,
         seq_lengths=(len(tiles.reach), len(tiles.ends)),
@@ -470,34 +418,13 @@ def _lists(blocks: BoolArray, device: torch.device) -> tuple[torch.Tensor, torch
     return sent(counts, device), sent(lists, device)
 
 
-def _flex(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    blocks: flex.BlockMask | None,
-    scaling: float | None,
-    softcap: float | None,
-) -> Result:
-    out, aux = _kernel(query.device.type)(
-        query,
-        key,
-        value,
-        score_mod=None if softcap is None else _capped(softcap),
-        block_mask=blocks,
-        scale=scaling,
-        enable_gqa=True,
-        return_aux=flex.AuxRequest(lse=True),
-    )
-    return out, aux.lse
-
-
 @cache
 def _capped(softcap: float) -> Callable[..., torch.Tensor]:
     return lambda score, *_: softcap * torch.tanh(score / softcap)
 
 
 @cache
-def _kernel(device: str) -> Any:
+def _compiled(device: str) -> Any:
     """Return FlexAttention compiled for a GPU; on a CPU the compiled kernel returns no log-sum-exps."""
     if device != "cuda":
         return flex.flex_attention
@@ -505,97 +432,33 @@ def _kernel(device: str) -> Any:
     return compiled(flex.flex_attention, fullgraph=True, recompile_limit=MOST_KERNELS)
 
 
-# Tree attention of a pack, in two parts, on CPU and GPU.
-#
-# Nearly all tokens of a pack attend to the same context and to little of the pack. The *far* part is the shared prefix,
-# which all queries attend to at once without a mask. The *near* part is the rest, suffix and pack, of which the tiles
-# without a pair are skipped. Layers whose windows cut into the prefix have a near part only: the
-# prefix's last tokens belong to it. The parts are merged by their log-sum-exps, and so are attention sinks. There is no
-# mask of the whole pack, and no key head is repeated.
-#
-# This is cascade attention (FlashInfer, Ye et al. 2025), with the batching over the shared prefix of Hydragen (Juravsky
-# et al. 2024). A kernel does both parts.
+# How a model takes tree attention: transformers looks up its attention by name in every forward pass, so the name is
+# set for the passes over packs only, and elsewhere the model's own attention is untouched.
 
 
-Kernel = CPUAttention | GPUAttention
-KERNELS: dict[str, type[Kernel]] = {"cpu": CPUAttention, "cuda": GPUAttention}
-"""Device type -> kernel."""
+NAME = "evalbias_tree"
 
-Returned = tuple[torch.Tensor, torch.Tensor | None]
-
-
-@dataclass(frozen=True)
-class Cascade:
-    """The attention of one forward pass.
-
-    Attributes:
-        prefix: Keys and values of the shared prefix; may be empty.
-        masks: Mask of each layer; layers of one kind have the same.
-        kernels: Kernels that were made so far, by mask and device.
-    """
-
-    prefix: Layers
-    masks: Sequence[LayerMask]
-    kernels: dict[tuple[int, torch.device], Kernel] = field(default_factory=dict)
-
-    def kernel(self, number: int, device: torch.device) -> Kernel:
-        """Return the kernel of a layer, which layers of its kind on its device share."""
-        mask = self.masks[number]
-        key = id(mask), device
-        if key not in self.kernels:
-            self.kernels[key] = KERNELS[device.type](mask.on(device))
-        return self.kernels[key]
-
-
-_CASCADE: ContextVar[Cascade | None] = ContextVar("cascade", default=None)
-
-
-def install(model: Any) -> bool:
-    """Make a model use tree attention in packs, and return whether that is possible.
-
-    Outside packs it keeps its own attention, which must be PyTorch's scaled-dot-product attention or transformers'
-    plain ("eager") one, and the device must have a kernel for the
-    model's dtype.
-    """
-    own = model.config._attn_implementation
-    if own in NAMES.values():
-        return True
-    kernel = KERNELS.get(model.device.type)
-    if own not in NAMES or kernel is None or not kernel.usable(model.dtype):
-        return False
-    if own == "eager" and not getattr(model, "_supports_attention_backend", False):
-        return False
-    for name, attention, mask in ((NAMES["sdpa"], _over_sdpa, sdpa_mask), (NAMES["eager"], _over_eager, eager_mask)):
-        AttentionInterface.register(name, attention)
-        AttentionMaskInterface.register(name, mask)
-    model.set_attn_implementation(NAMES[own])
-    return True
-
-
-def uninstall(model: Any) -> None:
-    """Make a model use its own attention again."""
-    for own, name in NAMES.items():
-        if model.config._attn_implementation == name:
-            model.set_attn_implementation(own)
-
-
-NAMES = {"sdpa": "evalbias_tree_or_sdpa", "eager": "evalbias_tree_or_eager"}
-"""A model's own attention -> the name under which transformers knows tree attention in its place."""
+_PASS: ContextVar[tuple[Kernel, Layers, Sequence[LayerMask]]] = ContextVar("pass")
 
 
 @contextmanager
-def tree_attention(prefix: Layers, masks: Sequence[LayerMask]) -> Iterator[None]:
+def tree_attention(
+    configs: Sequence[Any], kernel: Kernel, prefix: Layers, masks: Sequence[LayerMask]
+) -> Iterator[None]:
     """Run the forward pass inside the ``with`` block on a pack that also attends to a shared prefix.
 
     Args:
-        prefix: Keys and values of the shared prefix.
-        masks: Mask of each layer.
+        configs: Configurations of the model, from ``configs_of``.
+        kernel: Kernel that computes both parts.
+        prefix: Keys and values of the shared prefix; may be empty.
+        masks: Mask of each layer; layers of one kind have the same.
     """
-    token = _CASCADE.set(Cascade(prefix, masks))
+    token = _PASS.set((kernel, prefix, masks))
     try:
-        yield
+        with configured(configs, _attn_implementation=NAME):
+            yield
     finally:
-        _CASCADE.reset(token)
+        _PASS.reset(token)
 
 
 def attend(
@@ -603,77 +466,48 @@ def attend(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    cascade: Cascade,
+    _: Any,
     *,
     scaling: float | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
     position_bias: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Attend to the shared prefix and to the given keys.
+    **_options: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attend to the shared prefix and to the given keys, as an attention function of transformers.
 
     Args:
         module: Attention layer.
         query: Queries of the pack, (1, H, n, d).
         key: Keys of m tokens before the pack and of the pack, (1, G, m + n, d) with G dividing H.
         value: Values, shaped as the keys.
-        cascade: Shared prefix and masks.
         scaling: Factor of the scores.
         softcap: Limit that scores approach: c tanh(score / c).
         s_aux: (H,) attention sinks, scores that take part in the softmax but have no value.
         position_bias: Not supported.
+        **_options: Others that transformers passes do not change the scores, such as the window, which the masks hold.
 
     Returns:
-        The outputs, (1, n, H, d).
+        The outputs, (1, n, H, d), and no weights.
 
     Raises:
         NotImplementedError: The layer's attention is of another kind.
     """
     number: Any = module.layer_idx
-    mask, kernel = cascade.masks[number], cascade.kernel(number, query.device)
+    kernel, prefix, masks = _PASS.get()
+    mask = masks[number]
     if (query.shape[2], key.shape[2]) != (len(mask.tiles.reach), len(mask.tiles.ends)) or position_bias is not None:
         raise NotImplementedError(f"Layer {number} attends to other tokens or adds a bias by position.")
-    out, lse = kernel.near(query, key, value, scaling, softcap)
-    if mask.prefix and cascade.prefix:
-        keys, values = cascade.prefix[number]  # (1, G, p, d)
-        far, far_lse = kernel.far(query, keys, values, scaling, softcap)
+    out, lse = kernel(query, key, value, mask, scaling, softcap)
+    if mask.prefix:
+        keys, values = prefix[number]  # (1, G, p, d)
+        far, far_lse = kernel(query, keys, values, None, scaling, softcap)
         # softmax over both parts weighs them by sigmoid(far_lse - lse)
         out = torch.lerp(out, far, (far_lse - lse).sigmoid()[..., None].to(out.dtype))
         lse = torch.logaddexp(lse, far_lse) if s_aux is not None else lse
     if s_aux is not None:
         out = out * (lse - s_aux[None, :, None]).sigmoid()[..., None].to(out.dtype)
-    return out.transpose(1, 2)
+    return out.transpose(1, 2), None
 
 
-def _over_sdpa(
-    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **options: Any
-) -> Returned:
-    return _either(sdpa_attention_forward, module, query, key, value, mask, **options)
-
-
-def _over_eager(
-    module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, **options: Any
-) -> Returned:
-    plain = sys.modules[type(module).__module__].eager_attention_forward  # each family has its own
-    return _either(plain, module, query, key, value, mask, **options)
-
-
-SCORES = ("scaling", "softcap", "s_aux", "position_bias")
-"""Options that change the scores; transformers passes others, such as the window, which the masks hold."""
-
-
-def _either(
-    own: Callable[..., Returned],
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: Any,
-    **options: Any,
-) -> Returned:
-    """Use tree attention in a pack, the model's own attention elsewhere."""
-    cascade = _CASCADE.get()
-    if cascade is None:
-        return own(module, query, key, value, mask, **options)
-    scores = {name: options[name] for name in SCORES if name in options}
-    return attend(module, query, key, value, cascade, **scores), None
+AttentionInterface.register(NAME, attend)

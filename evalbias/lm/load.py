@@ -32,7 +32,6 @@ from evalbias.lm.checks import (
 )
 from evalbias.lm.files import check_json_files, is_gguf, unpacked
 from evalbias.lm.fingerprint import model_fingerprint
-from evalbias.lm.passed_checks import PassedChecks, passed_checks
 from evalbias.lm.render import template_of
 from evalbias.values import read_json
 
@@ -142,10 +141,6 @@ def placement(
 # Loading of a model and its tokenizer, with a fingerprint that identifies both.
 
 
-CAUSAL = "causal, with logits that follow from the hidden states"
-"""Name of the check of ``check_model``."""
-
-
 @dataclass(frozen=True)
 class Loaded:
     """A model in memory.
@@ -156,7 +151,6 @@ class Loaded:
         arguments: Arguments of ``load``.
         fingerprint: 12 hexadecimal digits of a hash of weights, configuration, tokenizer and dtype.
         context_length: Context length in tokens.
-        passed: Checks that the model has passed before, on this machine.
     """
 
     model: Any
@@ -164,7 +158,6 @@ class Loaded:
     arguments: dict[str, Any]
     fingerprint: str
     context_length: int
-    passed: PassedChecks
 
 
 def load(
@@ -202,7 +195,6 @@ def load(
     tokenizer = load_tokenizer(model, **options)
     template = template_of(tokenizer, template_options)
     hide_progress()
-    read = model_fingerprint(model, [])
     text = config.get_text_config()  # of a multimodal model; else the configuration itself
     check_depth(getattr(text, "num_hidden_layers", None), _tensors(Path(source), model), model)
     kind = _dtype(dtype)
@@ -222,14 +214,7 @@ def load(
     if quantization is not None:
         details.append(json.dumps(quantization, sort_keys=True))
     fingerprint = model_fingerprint(model, details)
-    # The fingerprint identifies the model if its files are those that were read, its code is not its own, and it is on
-    # one device.
-    named = (commit is not None or Path(model).exists()) and model_fingerprint(model, []) == read
-    known = named and not trust_remote_code and device_map is None
-    passed = passed_checks(weights, fingerprint) if known else PassedChecks()
-    if CAUSAL not in passed:
-        check_model(weights, model)
-        passed.add(CAUSAL)
+    check_model(weights, model)
     arguments = {
         **{"model": model, "device": device, "dtype": dtype, **options},
         **{"template_options": template_options, "adapter": adapter},
@@ -241,7 +226,7 @@ def load(
         raise ValueError(
             f"{model} has a context of {context} tokens, which holds no text: fetch its config.json again."
         )
-    return Loaded(weights, tokenizer, arguments, fingerprint, context, passed)
+    return Loaded(weights, tokenizer, arguments, fingerprint, context)
 
 
 def load_tokenizer(model: str, **options: Any) -> Any:

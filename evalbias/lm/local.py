@@ -168,7 +168,6 @@ class LocalEngine(Engine):
             batch_tokens=batch_tokens,
             share=share_prefixes,
             prefix_bytes=prefix_bytes,
-            passed=loaded.passed.under(self._options),
         )
         self._busy = threading.RLock()  # the model runs one batch at a time
         self._judge: Batcher[Question, ChoiceLogprobs] = Batcher(self._judgments)
@@ -191,7 +190,9 @@ class LocalEngine(Engine):
         longest = [max(row, key=lambda scored: len(scored.ids)) for row in rows]
         check_lengths(longest, self.loaded.context_length, whose="model")  # by prompt: the scorer counts sequences
         with self._busy:
-            values = self.scorer([sequence for row in rows for sequence in row])
+            values = self.scorer(
+                [sequence for row in rows for sequence in row], [item for item, row in enumerate(rows) for _ in row]
+            )
         totals = np.array([v.sum() for v in values]).reshape(len(prompts), len(choices))  # (n, c)
         return ChoiceLogprobs(tuple(choices), totals)
 

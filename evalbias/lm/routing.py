@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evalbias.lm.tree import shared as shared_prefixes
+from evalbias.lm.tokens import common
 
 BLOCK = 64
 """Length in bytes by which prefixes are compared: 16 tokens, which servers cache as one block."""
@@ -87,8 +87,7 @@ def groups(keys: Sequence[bytes], most: int) -> list[Group]:
 
 
 def _cut(keys: Sequence[bytes], most: int) -> Iterator[Group]:
-    rows = [np.frombuffer(key, dtype=np.uint8) for key in keys]
-    shared = np.array(shared_prefixes(rows)) // BLOCK  # (n,) blocks shared with the prompt before
+    shared = np.array([0, *(common(a, b) for a, b in itertools.pairwise(keys))]) // BLOCK  # (n,) with the prompt before
     whole = len(keys[0]) // BLOCK if len(keys) == 1 else int(shared[1:].min()) - 1
     todo = [(0, len(keys), whole)]
     while todo:

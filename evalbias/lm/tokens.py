@@ -248,7 +248,7 @@ def encode(reader: Reader, texts: Sequence[str], *, special: bool, known: Encode
 
 def following(reader: Reader, texts: Sequence[str], known: Sequence[Encoded], *, special: bool) -> list[Encoded]:
     """Tokenize texts, each of which shares a prefix with its counterpart in ``known``."""
-    shared = [alike(text, other.text) for text, other in zip(texts, known, strict=True)]
+    shared = [common(text, other.text) for text, other in zip(texts, known, strict=True)]
     cuts = [_cut(other, length, reader.margin) for other, length in zip(known, shared, strict=True)]
     whole = [number for number, cut in enumerate(cuts) if cut is None]
     part = [(number, cut) for number, cut in enumerate(cuts) if cut is not None]
@@ -316,11 +316,11 @@ def _cut(known: Encoded, shared: int, margin: int) -> int | None:
     return cut if cut >= 2 else None
 
 
-def alike(a: Any, b: Any) -> int:
+def common(a: Any, b: Any) -> int:
     """Return the length of the common prefix of two sequences, by bisection.
 
     Example:
-        >>> alike("the cat", "the car")
+        >>> common("the cat", "the car")
         6
     """
     low, high = 0, min(len(a), len(b))
@@ -636,7 +636,7 @@ def common_prefix(sequences: Sequence[Ids]) -> int:
         >>> common_prefix([(1, 2, 3), (1, 2), (1, 2, 4)])
         2
     """
-    return alike(min(sequences), max(sequences))
+    return common(min(sequences), max(sequences))
 
 
 def key_of(ids: Sequence[int]) -> bytes:

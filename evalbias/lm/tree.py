@@ -1,4 +1,4 @@
-"""The prefix tree of a request: shared beginnings, packs of the rest, and their keys and values."""
+"""What the sequences of a call share: distinct rows, the packs of their trie, trunks, and keys and values."""
 
 from __future__ import annotations
 
@@ -14,9 +14,97 @@ import torch
 from numpy.typing import NDArray
 from transformers import DynamicCache
 
-from evalbias.measures.arrays import IntArray
+from evalbias.lm.tokens import Scored, common, key_of
+from evalbias.measures.arrays import FloatArray, IntArray
 
-# Copies of the host's arrays to a model's device that the host does not wait for.
+Read = tuple[int, int, int]
+"""A log-probability that is read: place of the token after which it is read, next token, and target: its index in one
+flat array of the call's log-probabilities."""
+
+
+class Rows:
+    """The distinct token sequences of a call in sorted order, without last tokens, which are only read.
+
+    Args:
+        wanted: Tokens of a row, by ``key_of`` -> the log-probabilities that are read at its positions.
+
+    Attributes:
+        ids: n rows of tokens.
+        shared: n lengths of the prefix that each row shares with the row before; 0 for the first.
+        first: n first positions of each row whose logits are needed.
+        reads: n arrays (r, 3) of ``Read``: at the tokens that each row adds to the rows before.
+
+    Example:
+        >>> rows = Rows.of([Scored((1, 2, 9), 2), Scored((1, 2, 3, 9), 2)])
+        >>> rows.shared, [reads.tolist() for reads in rows.reads]
+        ([0, 2], [[[1, 9, 0], [1, 3, 1]], [[2, 9, 2]]])
+    """
+
+    def __init__(self, wanted: Mapping[bytes, Sequence[Read]]) -> None:
+        self._wanted = wanted
+        keys = sorted(wanted)
+        self.ids: list[IntArray] = [np.frombuffer(key, dtype=">u4").astype(np.int64) for key in keys]
+        self.shared = [0, *(common(a, b) // 4 for a, b in itertools.pairwise(keys))][: len(keys)]
+        self.first = [min(read[0] for read in wanted[key]) for key in keys]
+        # A token belongs to the row that adds it: the first one with this prefix. Its logits are read there alone.
+        owner = np.zeros(max(map(len, self.ids), default=0), dtype=np.int64)
+        owned: list[list[Read]] = [[] for _ in keys]
+        for row, key in enumerate(keys):
+            owner[self.shared[row] : len(self.ids[row])] = row
+            for read in wanted[key]:
+                owned[owner[read[0]]].append(read)
+        self.reads: list[IntArray] = [np.array(reads, dtype=np.int64).reshape(-1, 3) for reads in owned]
+
+    @classmethod
+    def of(cls, sequences: Sequence[Scored]) -> Rows:
+        """Return the rows of sequences, whose scored tokens are numbered one after another."""
+        wanted: dict[bytes, list[Read]] = {}
+        target, before, key = 0, None, b""
+        for sequence in sequences:
+            run = sequence.ids[:-1]
+            if run != before:  # choices of one token each follow one another
+                before, key = run, key_of(run)
+            reads = wanted.setdefault(key, [])
+            for place in range(sequence.start, len(sequence.ids)):
+                reads.append((place - 1, sequence.ids[place], target))
+                target += 1
+        return cls(wanted)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def tokens(self) -> int:
+        """Number of distinct tokens: the nodes of the trie."""
+        return sum(map(len, self.ids)) - sum(self.shared)
+
+    def parted(self, longest: float) -> tuple[Rows, Rows]:
+        """Return the rows of at most so many tokens, and the others."""
+        if max(map(len, self.ids), default=0) <= longest:
+            return self, Rows({})
+        short = {key: reads for key, reads in self._wanted.items() if len(key) <= 4 * longest}
+        return Rows(short), Rows({key: reads for key, reads in self._wanted.items() if key not in short})
+
+    def unread(self, values: FloatArray) -> Rows:
+        """Return the rows with log-probabilities that are NaN so far."""
+        left = {key: [read for read in reads if np.isnan(values[read[2]])] for key, reads in self._wanted.items()}
+        return Rows({key: reads for key, reads in left.items() if reads})
+
+    def placed(self, groups: Sequence[Sequence[int]], start: int, width: int) -> IntArray:
+        """Return what is read at the places of (b, w) tokens, flattened: (r, 3).
+
+        Args:
+            groups: b groups of the rows whose tokens a sequence holds.
+            start: Position of the first of the w tokens.
+            width: The number w.
+        """
+        parts = [np.zeros((0, 3), dtype=np.int64)]
+        for index, group in enumerate(groups):
+            for row in group:
+                reads, positions = self.reads[row], self.reads[row][:, 0]
+                inside = reads[(positions >= start) & (positions < start + width)]
+                parts.append(inside + np.array([index * width - start, 0, 0]))
+        return np.concatenate(parts)
 
 
 def sent(values: NDArray[Any], device: torch.device) -> torch.Tensor:
@@ -29,17 +117,13 @@ def sent(values: NDArray[Any], device: torch.device) -> torch.Tensor:
     return tensor.to(device, non_blocking=True)
 
 
-# The token trie of a call, and the order in which a model runs every distinct token once.
+# Packs: the trie of a call, in the order in which a model runs every distinct token once.
 #
-# Sorted rows traverse a trie depth first: row i adds the tokens after the prefix that it shares with row i - 1. The
+# Sorted rows traverse the trie depth first: row i adds the tokens after the prefix that it shares with row i - 1. The
 # tokens, in that order, are cut into packs. Every ancestor of a pack's token is in the same pack or in the pack's
 # context: the path from the root to the pack's first token. A token is visible to the tokens after it until the
 # traversal leaves its subtree, so one number per token describes the whole tree mask.
 
-
-Ids = IntArray
-Read = tuple[int, int, int]
-"""(place in the pack, row, position in the row) of a token whose logits are needed."""
 
 OPEN = -1
 """Marks a token that is still visible at the end of its pack."""
@@ -56,16 +140,16 @@ class Pack:
             if all later places do.
         source: (c,) places of the context's tokens in the previous pack's context and tokens.
         known: Row whose stored prefix is the context; None if the context comes from the previous pack.
-        reads: Tokens of the pack whose logits are needed.
+        reads: (r, 3) ``Read``: place in the pack, next token, target.
         paths: row -> (length,) places, in this context and pack, of the row's prefix that is to be stored.
     """
 
-    ids: Ids
+    ids: IntArray
     positions: IntArray
     ends: IntArray
     source: IntArray
     known: int | None
-    reads: tuple[Read, ...]
+    reads: IntArray
     paths: Mapping[int, IntArray]
 
     @property
@@ -85,133 +169,74 @@ class Pack:
         )
 
 
-def shared(rows: Sequence[NDArray[Any]]) -> list[int]:
-    """Return the length of the prefix that each sorted row shares with the row before; 0 for the first.
+class _Open:
+    """A pack that is being filled; the arguments are those of ``Pack``."""
 
-    Example:
-        >>> shared([np.array(row) for row in ([1, 2, 3], [1, 2, 4], [1, 5])])
-        [0, 2, 1]
-    """
-    return [0, *(common(a, b) for a, b in itertools.pairwise(rows))] if rows else []
+    def __init__(self, source: IntArray, known: int | None, size: int) -> None:
+        self.source, self.known, self.count = source, known, 0
+        self.ends = np.full(len(source) + size, OPEN, dtype=np.int64)
+        self.ids: list[IntArray] = []
+        self.positions: list[IntArray] = []
+        self.reads: list[IntArray] = []
+        self.paths: dict[int, IntArray] = {}
+
+    def add(self, ids: IntArray, start: int, reads: IntArray) -> IntArray:
+        """Add tokens at positions from ``start`` on, with the row's reads, and return their places."""
+        inside = reads[(reads[:, 0] >= start) & (reads[:, 0] < start + len(ids))]
+        self.reads.append(inside + np.array([self.count - start, 0, 0]))
+        self.ids.append(ids)
+        self.positions.append(np.arange(start, start + len(ids)))
+        first = len(self.source) + self.count
+        self.count += len(ids)
+        return np.arange(first, first + len(ids))
+
+    def closed(self) -> Pack:
+        ends = self.ends[: len(self.source) + self.count]
+        ends[ends == OPEN] = self.count
+        ids, positions, reads = map(np.concatenate, (self.ids, self.positions, self.reads))
+        return Pack(ids, positions, ends, self.source, self.known, reads, self.paths)
 
 
-def common(a: NDArray[Any], b: NDArray[Any]) -> int:
-    """Return the length of the common prefix of two rows."""
-    length = min(len(a), len(b))
-    differ = a[:length] != b[:length]
-    return int(differ.argmax()) if differ.any() else length
-
-
-def packs(
-    rows: Sequence[Ids],
-    lengths: Sequence[int],
-    reads: Sequence[Sequence[int]],
-    size: int,
-    *,
-    known: Mapping[int, int],
-    kept: Mapping[int, int],
-) -> Iterator[Pack]:
-    """Traverse sorted rows and yield the packs.
+def packs(rows: Rows, size: int, *, known: Mapping[int, int], kept: Mapping[int, int]) -> Iterator[Pack]:
+    """Traverse rows and yield the packs.
 
     Args:
-        rows: Distinct, non-empty rows in sorted order.
-        lengths: Lengths of the shared prefixes, from ``shared``.
-        reads: Positions of each row whose logits are needed.
+        rows: Rows, none of which is empty.
         size: Largest number of tokens in a pack, at least 1.
         known: row -> length of its stored prefix, which is not run. The prefix is longer than the one shared with the
             row before, and neither the row nor one that shares the prefix needs logits inside it.
         kept: row -> length of its prefix that is to be stored.
     """
-    owned = _owned(rows, lengths, reads)
-    walk = _Walk(size, max((len(row) for row in rows), default=0))
-    for number, row in enumerate(rows):
-        start = lengths[number]
-        if number in known:
-            yield from walk.flush()
-            start = known[number]
-            walk.enter(number, start)
+    path = np.zeros(max(map(len, rows.ids), default=0), dtype=np.int64)  # position -> place in context and pack
+    pack, length = _Open(path[:0], None, size), 0  # ``length`` is that of the path
+    for row, ids in enumerate(rows.ids):
+        # 1. Go back to the prefix that the row shares with the row before, or begin a pack after its stored prefix.
+        if row in known:
+            if pack.count:
+                yield pack.closed()
+            length = known[row]
+            path[:length] = np.arange(length)
+            pack = _Open(np.arange(length), row, size)
         else:
-            walk.leave(start)
-        while start < len(row):
-            if walk.count == size:
-                yield from walk.flush()
-            stop = min(len(row), start + size - walk.count)
-            walk.add(row, start, stop, owned[number])
-            start = stop
-        if number in kept:
-            walk.keep(number, kept[number])
-    yield from walk.flush()
+            pack.ends[path[rows.shared[row] : length]] = pack.count  # the tokens after it are no longer visible
+            length = rows.shared[row]
+        # 2. Add the row's own tokens; a full pack breaks them off, and the next one continues the same path.
+        while length < len(ids):
+            if pack.count == size:
+                yield pack.closed()
+                pack = _Open(path[:length].copy(), None, size)
+                path[:length] = np.arange(length)
+            stop = min(len(ids), length + size - pack.count)
+            path[length:stop] = pack.add(ids[length:stop], length, rows.reads[row])
+            length = stop
+        # 3. Note where the prefix stands that is to be stored.
+        if row in kept:
+            pack.paths[row] = path[: kept[row]].copy()
+    if pack.count:
+        yield pack.closed()
 
 
-def _owned(
-    rows: Sequence[Ids], lengths: Sequence[int], reads: Sequence[Sequence[int]]
-) -> list[dict[int, list[tuple[int, int]]]]:
-    """Return for each row: position of a token that it adds -> the (row, position) that need this token's logits."""
-    owner = np.zeros(max((len(row) for row in rows), default=0), dtype=np.int64)
-    owned: list[dict[int, list[tuple[int, int]]]] = [{} for _ in rows]
-    for number, (row, length, places) in enumerate(zip(rows, lengths, reads, strict=True)):
-        owner[length : len(row)] = number
-        for place in places:
-            owned[owner[place]].setdefault(place, []).append((number, place))
-    return owned
-
-
-class _Walk:
-    """The traversal's state: the pack that is being filled, and the path from the root to its last token."""
-
-    def __init__(self, size: int, longest: int) -> None:
-        self._size = size
-        self._path = np.zeros(longest, dtype=np.int64)  # position -> place in context and pack
-        self._begin(np.zeros(0, dtype=np.int64), None)
-
-    def _begin(self, source: IntArray, known: int | None) -> None:
-        self._source, self._known = source, known
-        self._ids: list[Ids] = []
-        self._positions: list[IntArray] = []
-        self._ends = np.full(len(source) + self._size, OPEN, dtype=np.int64)
-        self._reads: list[Read] = []
-        self._paths: dict[int, IntArray] = {}
-        self._path[: len(source)] = np.arange(len(source))
-        self._length = len(source)
-        self.count = 0
-
-    def enter(self, row: int, length: int) -> None:
-        """Continue from a row's stored prefix; the pack must have been flushed."""
-        self._begin(np.arange(length), row)
-
-    def leave(self, length: int) -> None:
-        """Return to the path's first ``length`` tokens; those after them are no longer visible."""
-        self._ends[self._path[length : self._length]] = self.count
-        self._length = length
-
-    def add(self, row: Ids, start: int, stop: int, owned: Mapping[int, list[tuple[int, int]]]) -> None:
-        """Append a row's tokens from ``start`` to ``stop`` to the path and the pack."""
-        first = len(self._source) + self.count
-        self._path[start:stop] = np.arange(first, first + stop - start)
-        self._ids.append(row[start:stop])
-        self._positions.append(np.arange(start, stop))
-        for position, readers in owned.items():
-            if start <= position < stop:
-                self._reads += [(self.count + position - start, *reader) for reader in readers]
-        self.count += stop - start
-        self._length = stop
-
-    def keep(self, row: int, length: int) -> None:
-        """Note the places of the path's first ``length`` tokens."""
-        self._paths[row] = self._path[:length].copy()
-
-    def flush(self) -> Iterator[Pack]:
-        """Yield the pack unless it is empty, and begin the next one after the same path."""
-        if not self.count:
-            return
-        ends = self._ends[: len(self._source) + self.count]
-        ends[ends == OPEN] = self.count
-        ids, positions = np.concatenate(self._ids), np.concatenate(self._positions)
-        yield Pack(ids, positions, ends, self._source, self._known, tuple(self._reads), self._paths)
-        self._begin(self._path[: self._length].copy(), None)
-
-
-# Shared prefixes of models that cannot run packs: a trunk runs once, and its state is repeated for what follows.
+# Branches, for models that cannot run packs: a trunk runs once, and its state is repeated for what follows.
 #
 # A pack needs attention, which can be masked. A layer that passes a state from token to token (linear attention, Mamba,
 # convolutions) or that counts places (ALiBi) can only run consecutive tokens. Its cache after a shared prefix, the
@@ -249,41 +274,21 @@ class Trunk:
     last: int = 0
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """Tokens that ran together.
-
-    Attributes:
-        hidden: (b, w, d) hidden states.
-        start: Position of the first of the w tokens.
-        rows: The rows to whom each of the b sequences belongs.
-    """
-
-    hidden: torch.Tensor
-    start: int
-    rows: tuple[Sequence[int], ...]
-
-
-def trunks(rows: Sequence[Ids], lengths: Sequence[int]) -> list[Trunk]:
-    """Return the trunks of sorted rows in the order in which they run; the first is empty.
-
-    Args:
-        rows: Distinct, non-empty rows in sorted order.
-        lengths: Length of the prefix that each row shares with the row before, from ``trie.shared``.
-    """
+def trunks(rows: Rows) -> list[Trunk]:
+    """Return the trunks of rows in the order in which they run; the first is empty."""
     done = [Trunk(range(len(rows)), 0, 0, 0)]
-    waiting = [(done[0].rows, 0)] if rows else []
+    waiting = [(done[0].rows, 0)] if len(rows) else []
     while waiting:
         group, parent = waiting.pop()
         if len(group) == 1:
             done[parent].leaves.append(group[0])
             continue
-        stop = min(lengths[row] for row in group[1:])
+        stop = min(rows.shared[row] for row in group[1:])
         start = done[parent].stop
         if stop - start >= SHORTEST and (len(group) - 1) * (stop - start) >= SAVING:
             done.append(Trunk(group, start, stop, parent))
             parent = len(done) - 1
-        cuts = [group.start, *(row for row in group[1:] if lengths[row] == stop), group.stop]
+        cuts = [group.start, *(row for row in group[1:] if rows.shared[row] == stop), group.stop]
         waiting += [(range(a, b), parent) for a, b in itertools.pairwise(cuts)][::-1]
     for number, trunk in enumerate(done):
         trunk.last = number
@@ -291,36 +296,52 @@ def trunks(rows: Sequence[Ids], lengths: Sequence[int]) -> list[Trunk]:
     return done
 
 
-def run(
-    body: Any, rows: Sequence[Ids], lengths: Sequence[int], batch_tokens: int, device: torch.device
-) -> Iterator[Stretch]:
+def batches(rows: Rows, numbers: Sequence[int], start: int, most: int) -> Iterator[tuple[list[int], IntArray]]:
+    """Yield batches of rows of similar length: their numbers, and their (b, w) tokens from ``start`` on, padded with 0.
+
+    Args:
+        rows: All rows.
+        numbers: Rows to run; those without tokens from ``start`` on are left out.
+        start: Position of the first token.
+        most: Largest number of tokens in a batch, those before ``start`` and padding included.
+    """
+    left = sorted((n for n in numbers if len(rows.ids[n]) > start), key=lambda n: len(rows.ids[n]))
+    while left:
+        count = 1
+        while count < len(left) and (count + 1) * len(rows.ids[left[count]]) <= most:
+            count += 1
+        batch, left = left[:count], left[count:]
+        ids = np.zeros((count, len(rows.ids[batch[-1]]) - start), dtype=np.int64)
+        for place, number in enumerate(batch):
+            ids[place, : len(rows.ids[number]) - start] = rows.ids[number][start:]
+        yield batch, ids
+
+
+def branches(body: Any, rows: Rows, most: int, device: torch.device) -> Iterator[tuple[torch.Tensor, IntArray]]:
     """Run every row, each trunk once.
 
     Args:
         body: Decoder of the model.
-        rows: Distinct, non-empty rows in sorted order.
-        lengths: Length of the prefix that each row shares with the row before.
-        batch_tokens: Largest number of tokens in a batch, those of its trunk included.
+        rows: Rows to run.
+        most: Largest number of tokens in a batch, those of its trunk included.
         device: Device of the model.
+
+    Yields:
+        (b, w, d) hidden states of what ran together, and (r, 3) ``Read`` at their places, flattened.
     """
-    plan = trunks(rows, lengths)
+    plan = trunks(rows)
     states: dict[int, Any] = {}  # number of a trunk -> cache after it
     for number, trunk in enumerate(plan):
+        # 1. The trunk's own tokens, after a copy of the state that its parent left.
         if trunk.stop:
-            ids = sent(rows[trunk.rows[0]][trunk.start : trunk.stop], device)[None]
-            hidden, states[number] = _forward(body, ids, copy.deepcopy(states.get(trunk.parent)))
-            yield Stretch(hidden, trunk.start, (trunk.rows,))
-        left = sorted((row for row in trunk.leaves if len(rows[row]) > trunk.stop), key=lambda row: len(rows[row]))
-        while left:
-            count = 1
-            while count < len(left) and (count + 1) * len(rows[left[count]]) <= batch_tokens:
-                count += 1
-            batch, left = left[:count], left[count:]
-            rests = np.zeros((count, len(rows[batch[-1]]) - trunk.stop), dtype=np.int64)  # (b, w)
-            for place, row in enumerate(batch):
-                rests[place, : len(rows[row]) - trunk.stop] = rows[row][trunk.stop :]
-            hidden, _ = _forward(body, sent(rests, device), _repeated(states.get(number), count))
-            yield Stretch(hidden, trunk.stop, tuple((row,) for row in batch))
+            ids = rows.ids[trunk.rows[0]][None, trunk.start : trunk.stop]  # (1, w)
+            hidden, states[number] = _forward(body, sent(ids, device), copy.deepcopy(states.get(trunk.parent)))
+            yield hidden, rows.placed([trunk.rows], trunk.start, ids.shape[1])
+        # 2. What its rows add, after the repeated state.
+        for batch, ids in batches(rows, trunk.leaves, trunk.stop, most):  # (b, w)
+            hidden, _ = _forward(body, sent(ids, device), _repeated(states.get(number), len(batch)))
+            yield hidden, rows.placed([(row,) for row in batch], trunk.stop, ids.shape[1])
+        # 3. States that no later trunk follows are freed.
         for done in [done for done in states if plan[done].last <= number]:
             del states[done]
 
@@ -342,7 +363,7 @@ def _repeated(state: Any, count: int) -> Any:
     return name, cache
 
 
-# KV cache of a pack: a shared prefix that is never copied, and a suffix that is.
+# Keys and values of a pack's context, in two parts: a shared prefix that is never copied, and a suffix that is.
 #
 # The first tokens of a pack's context are visible to all of its tokens, such as a prompt's demonstrations: the *shared
 # prefix*. Its keys and values stay in place from pack to pack. The other context tokens are visible to some of the
@@ -355,7 +376,7 @@ Layers = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True)
-class Context:
+class KVParts:
     """Keys and values of the tokens before a pack.
 
     Attributes:
@@ -366,29 +387,30 @@ class Context:
     prefix: Layers
     suffix: Layers
 
-    def at(self, places: IntArray, prefix_length: int) -> Context:
+    def at(self, places: IntArray, prefix_length: int) -> KVParts:
         """Return the context of the next pack.
 
         Args:
             places: Places, in this context, of the next context's tokens; ascending.
             prefix_length: Number of the next context's first tokens that are visible to the whole next pack.
         """
-        length = tokens(self.prefix)
+        length = _tokens(self.prefix)
         # a path leaves the prefix only at the prefix's end, so equal places come first
         kept = int((places[:length] == np.arange(min(len(places), length))).sum())
-        tail = _at(self.suffix, places[kept:] - length)
+        tail = _taken(self.suffix, places[kept:] - length)
         if prefix_length <= kept:  # the prefix ends here: its other tokens join the suffix
-            suffix = joined(sliced(self.prefix, prefix_length, kept), tail)
-            return Context(sliced(self.prefix, 0, prefix_length), suffix)
+            suffix = _joined(sliced(self.prefix, prefix_length, kept), tail)
+            return KVParts(sliced(self.prefix, 0, prefix_length), suffix)
         own = prefix_length - kept  # tokens of the suffix that join the prefix
-        prefix = joined(sliced(self.prefix, 0, kept), sliced(tail, 0, own))
-        return Context(prefix, sliced(tail, own, len(places) - kept))
+        prefix = _joined(sliced(self.prefix, 0, kept), sliced(tail, 0, own))
+        return KVParts(prefix, sliced(tail, own, len(places) - kept))
 
     def copy(self, places: IntArray) -> Layers:
         """Return a copy of the keys and values at ascending places."""
-        length = tokens(self.prefix)
+        length = _tokens(self.prefix)
         split = int(np.searchsorted(places, length))
-        return joined(_taken(self.prefix, places[:split]), _taken(self.suffix, places[split:] - length))
+        before = _taken(self.prefix, places[:split], copied=True)
+        return _joined(before, _taken(self.suffix, places[split:] - length, copied=True))
 
 
 class PackCache(DynamicCache):  # type: ignore[misc]
@@ -399,7 +421,7 @@ class PackCache(DynamicCache):  # type: ignore[misc]
         first: First token of the context whose keys and values each layer's attention receives with the pack's own.
     """
 
-    def __init__(self, context: Context, first: Sequence[int]) -> None:
+    def __init__(self, context: KVParts, first: Sequence[int]) -> None:
         super().__init__()
         self._context = context
         self._first = first
@@ -412,39 +434,28 @@ class PackCache(DynamicCache):  # type: ignore[misc]
         prefix, suffix = self._context.prefix, self._context.suffix
         own = (key_states, value_states)
         layer = self._layers[layer_idx] = _cat(suffix[layer_idx], own) if suffix else own
-        before = sliced(prefix[layer_idx : layer_idx + 1], self._first[layer_idx], tokens(prefix))
+        before = sliced(prefix[layer_idx : layer_idx + 1], self._first[layer_idx], _tokens(prefix))
         return _cat(before[0], layer) if before else layer
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the number of context tokens."""
-        return tokens(self._context.prefix) + tokens(self._context.suffix)
+        return _tokens(self._context.prefix) + _tokens(self._context.suffix)
 
-    def extended(self) -> Context:
+    def extended(self) -> KVParts:
         """Return the context with the pack's own keys and values, after the forward pass."""
-        return Context(self._context.prefix, [self._layers[number] for number in range(len(self._layers))])
+        return KVParts(self._context.prefix, [self._layers[number] for number in range(len(self._layers))])
 
 
-def tokens(layers: Layers) -> int:
-    """Return the number of tokens."""
+def _tokens(layers: Layers) -> int:
     return int(layers[0][0].shape[2]) if layers else 0
 
 
-def size_of(layers: Layers) -> int:
-    """Return the size in bytes."""
-    return sum(tensor.nbytes for pair in layers for tensor in pair)
-
-
-def _at(layers: Layers, places: IntArray) -> Layers:
+def _taken(layers: Layers, places: IntArray, *, copied: bool = False) -> Layers:
+    """Return the tokens at ascending places; the first ones are not copied unless that is asked for."""
     if not len(places):
         return []
-    if int(places[0]) == 0 and int(places[-1]) == len(places) - 1:  # ascending
+    if not copied and int(places[0]) == 0 and int(places[-1]) == len(places) - 1:
         return sliced(layers, 0, len(places))
-    return _taken(layers, places)
-
-
-def _taken(layers: Layers, places: IntArray) -> Layers:
-    if not len(places):
-        return []
     on = {device: sent(places, device) for device in {keys.device for keys, _ in layers}}  # of a spread model, several
     return [(keys.index_select(2, on[keys.device]), values.index_select(2, on[keys.device])) for keys, values in layers]
 
@@ -453,12 +464,12 @@ def sliced(layers: Layers, start: int, stop: int) -> Layers:
     """Return the tokens from ``start`` to ``stop``, without copying."""
     if stop <= start:
         return []
-    if start == 0 and stop >= tokens(layers):
+    if start == 0 and stop >= _tokens(layers):
         return layers
     return [(keys[:, :, start:stop], values[:, :, start:stop]) for keys, values in layers]
 
 
-def joined(a: Layers, b: Layers) -> Layers:
+def _joined(a: Layers, b: Layers) -> Layers:
     """Concatenate the tokens of ``a`` and ``b``; either may be empty."""
     return [_cat(one, other) for one, other in zip(a, b, strict=True)] if a and b else a or b
 
@@ -467,7 +478,11 @@ def _cat(a: tuple[torch.Tensor, torch.Tensor], b: tuple[torch.Tensor, torch.Tens
     return torch.cat([a[0], b[0]], dim=2), torch.cat([a[1], b[1]], dim=2)
 
 
-# Prefix cache: keys and values of prompt prefixes, kept from call to call.
+def _copied(layers: Layers) -> Layers:
+    return [(keys.clone(), values.clone()) for keys, values in layers]
+
+
+# The prefix store: keys and values of prompt prefixes, kept from call to call.
 #
 # The stored prefixes form a radix tree with least-recently-used eviction, as in RadixAttention (Zheng et al. 2024,
 # SGLang).
@@ -489,18 +504,11 @@ class Node:
         used: Number of the last call that used the node.
     """
 
-    ids: Ids
+    ids: IntArray
     layers: Layers
     parent: Node | None = None
     children: dict[int, Node] = field(default_factory=dict)
     used: int = 0
-
-    def lineage(self) -> Iterator[Node]:
-        """Yield this node and its ancestors, without the root."""
-        node = self
-        while node.parent is not None:
-            yield node
-            node = node.parent
 
 
 @dataclass(frozen=True)
@@ -517,7 +525,7 @@ class Prefix:
 
     def layers(self) -> Layers:
         """Return the keys and values of all parts, concatenated."""
-        return reduce(joined, self.parts)
+        return reduce(_joined, self.parts)
 
 
 class PrefixStore:
@@ -545,7 +553,7 @@ class PrefixStore:
         self._call = 0
         self.bytes = 0
 
-    def put(self, ids: Ids, context: Context, path: IntArray) -> None:
+    def put(self, ids: IntArray, context: KVParts, path: IntArray) -> None:
         """Store a prefix if there is room for it.
 
         Args:
@@ -555,76 +563,68 @@ class PrefixStore:
         """
         if self._token_bytes * len(ids) > self.budget:
             return
+        # 1. Find what is stored of it already; a node that continues differently is split there.
         length, nodes = self._match(ids)
         last = nodes[-1] if nodes else self._root
         surplus = sum(len(node.ids) for node in nodes) - length
         if surplus:
             last = self._split(last, len(last.ids) - surplus)
         self._touch(last)
+        # 2. Copy the rest, which follows it, into a node of its own.
         if length == len(ids) or not self._make_room(self._token_bytes * (len(ids) - length)):
             return
         node = Node(ids[length:].copy(), context.copy(path[length:]), last)
-        size = size_of(node.layers)
+        size = _size(node.layers)
         self._token_bytes = size // len(node.ids)
         if self._make_room(size):
             self.bytes += size
             last.children[int(node.ids[0])] = node
             self._touch(node)
 
-    def lookup(self, rows: Sequence[Ids], lengths: Sequence[int], first: Sequence[int]) -> dict[int, Prefix]:
-        """Begin a new call, and return the stored prefixes that save it ``MIN_SAVING`` tokens or more.
-
-        Args:
-            rows: Sorted rows.
-            lengths: Length of the prefix that each row shares with the row before.
-            first: First position of each row whose logits are needed.
-
-        Returns:
-            row -> stored prefix, which need not be run.
-        """
+    def lookup(self, rows: Rows) -> dict[int, Prefix]:
+        """Begin a new call, and return the stored prefixes that save it ``MIN_SAVING`` tokens or more, by row."""
         self._call += 1
         prefixes: dict[int, Prefix] = {}
-        for number, row in enumerate(rows) if self._order else ():
+        for number, row in enumerate(rows.ids) if self._order else ():
             length, nodes = self._match(row)
-            end = number
-            while (
-                length - lengths[number] >= MIN_SAVING and end < len(rows) and (end == number or lengths[end] >= length)
-            ):
-                length = min(length, first[end])  # a token whose logits are needed must be run
+            before, end = rows.shared[number], number
+            while length - before >= MIN_SAVING and end < len(rows) and (end == number or rows.shared[end] >= length):
+                length = min(length, rows.first[end])  # a token whose logits are needed must be run
                 end += 1
-            if length - lengths[number] >= MIN_SAVING:
-                prefixes[number] = Prefix(length, _parts(nodes, length))
+            if length - before >= MIN_SAVING:
+                starts = itertools.accumulate((len(node.ids) for node in nodes), initial=0)
+                parts = [sliced(node.layers, 0, length - at) for node, at in zip(nodes, starts, strict=False)]
+                prefixes[number] = Prefix(length, tuple(part for part in parts if part))
                 self._touch(nodes[-1])
         return prefixes
 
-    def worthwhile(self, rows: Sequence[Ids], lengths: Sequence[int], first: Sequence[int]) -> dict[int, int]:
+    def worthwhile(self, rows: Rows) -> dict[int, int]:
         """Return which prefixes of a call to store: those at which prompts diverge, and all of a single prompt.
-
-        The arguments are those of ``lookup``.
 
         Returns:
             row -> length of its prefix to store.
         """
-        if not self.budget or not rows:
+        if not self.budget or not len(rows):
             return {}
         chosen: dict[int, int] = {}
         path: list[int] = []  # lengths chosen on the path to the row, ascending
         for number in range(1, len(rows)):
-            length = min(lengths[number], first[number - 1], first[number])
-            while path and path[-1] > lengths[number]:
+            shared, first = rows.shared[number], rows.first
+            length = min(shared, first[number - 1], first[number])
+            while path and path[-1] > shared:
                 path.pop()
             if length - (path[-1] if path else 0) >= MIN_SAVING and length < first[number]:
                 chosen[number - 1] = length
                 path.append(length)
-        if not chosen and first[-1] >= MIN_SAVING:
-            chosen[len(rows) - 1] = first[-1]
+        if not chosen and rows.first[-1] >= MIN_SAVING:
+            chosen[len(rows) - 1] = rows.first[-1]
         return chosen
 
-    def _match(self, row: Ids) -> tuple[int, list[Node]]:
+    def _match(self, row: IntArray) -> tuple[int, list[Node]]:
         """Return the length of a row's stored prefix and its nodes; the last node may continue differently."""
         node, length, nodes = self._root, 0, []
         while length < len(row) and (child := node.children.get(int(row[length]))) is not None:
-            alike = common(child.ids, row[length:])
+            alike = common(child.ids.tobytes(), row[length:].tobytes()) // row.itemsize
             nodes.append(child)
             length += alike
             if alike < len(child.ids):
@@ -646,10 +646,11 @@ class PrefixStore:
 
     def _touch(self, node: Node) -> None:
         """Make a node the most recently used one, and its ancestors more recent still."""
-        for one in node.lineage():
-            self._order.pop(one, None)
-            self._order[one] = None
-            one.used = self._call
+        while node.parent is not None:
+            self._order.pop(node, None)
+            self._order[node] = None
+            node.used = self._call
+            node = node.parent
 
     def _make_room(self, size: int) -> bool:
         """Evict nodes of earlier calls until ``size`` bytes fit, and return whether they do."""
@@ -660,16 +661,9 @@ class PrefixStore:
             assert oldest.parent is not None
             del oldest.parent.children[int(oldest.ids[0])]  # the oldest node is a leaf: its children would be older
             del self._order[oldest]
-            self.bytes -= size_of(oldest.layers)
+            self.bytes -= _size(oldest.layers)
         return True
 
 
-def _parts(nodes: Sequence[Node], length: int) -> tuple[Layers, ...]:
-    """Return the keys and values of the first ``length`` tokens, one part per node."""
-    starts = itertools.accumulate((len(node.ids) for node in nodes), initial=0)
-    parts = (sliced(node.layers, 0, length - start) for node, start in zip(nodes, starts, strict=False))
-    return tuple(part for part in parts if part)
-
-
-def _copied(layers: Layers) -> Layers:
-    return [(keys.clone(), values.clone()) for keys, values in layers]
+def _size(layers: Layers) -> int:
+    return sum(tensor.nbytes for pair in layers for tensor in pair)

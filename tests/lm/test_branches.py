@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
 from lm.test_families import KINDS, LINEAR, build, plain
 
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import run, shared, trunks
 
 BRANCHING = {
     "qwen3-next": ("Qwen3Next", LINEAR),
@@ -62,55 +60,3 @@ def test_reads_inside_a_trunk():
     sequences = [Scored(tuple(ids), 1) for ids in texts]
     made = Scorer(model, context=512, batch_tokens=64)
     np.testing.assert_allclose(np.concatenate(made(sequences)), plain(model, sequences), atol=1e-4)
-
-
-def test_the_trunks_of_an_example():
-    """Rows share 100 tokens, two of them 70 more; one row stands apart."""
-    rows = [np.arange(100), np.arange(0, 170), np.arange(0, 180), np.append(np.arange(100), 999), np.array([5000])]
-    rows[2][170:] += 1000
-    lengths = [0, 100, 170, 100, 0]
-    assert shared(rows) == lengths
-    root, first, second = trunks(rows, lengths)
-    assert (root.start, root.stop, root.leaves) == (0, 0, [4])
-    assert (list(first.rows), first.start, first.stop, first.leaves) == ([0, 1, 2, 3], 0, 100, [0, 3])
-    assert (list(second.rows), second.start, second.stop, second.leaves) == ([1, 2], 100, 170, [1, 2])
-    assert (second.parent, first.last, second.last) == (1, 2, 2)
-
-
-def test_every_token_runs_in_its_place():
-    """A stand-in model returns each token's sum with all tokens before it."""
-
-    class Sums:
-        def __call__(self, input_ids, use_cache, past_key_values=None):
-            before = torch.zeros(len(input_ids), 1) if past_key_values is None else past_key_values.sums
-            hidden = input_ids.cumsum(1) + before
-            cache = Cache(hidden[:, -1:])
-            return type("Outputs", (), {"last_hidden_state": hidden[..., None], "past_key_values": cache})
-
-    class Cache:
-        def __init__(self, sums):
-            self.sums = sums
-
-        def reorder_cache(self, places):
-            self.sums = self.sums[places]
-
-    rng = np.random.default_rng(2)
-    paths = [()]
-    for _ in range(60):
-        parent = paths[rng.integers(len(paths))]
-        paths.append((*parent, *rng.integers(0, 9, rng.integers(1, 40)).tolist()))
-    rows = [np.array(path) for path in sorted(set(paths)) if path]
-    seen = set()
-    for stretch in run(Sums(), rows, shared(rows), 300, torch.device("cpu")):
-        assert (
-            stretch.hidden.shape[0] == 1 or stretch.hidden.shape[0] * (stretch.start + stretch.hidden.shape[1]) <= 300
-        )
-        for sums, group in zip(stretch.hidden[..., 0], stretch.rows, strict=True):
-            for row in group:
-                stop = min(len(rows[row]), stretch.start + len(sums))
-                expected = rows[row].cumsum()[stretch.start : stop]
-                assert sums[: stop - stretch.start].tolist() == expected.tolist()
-                places = {(row, position) for position in range(stretch.start, stop)}
-                assert not places & seen
-                seen |= places
-    assert seen == {(row, position) for row, ids in enumerate(rows) for position in range(len(ids))}

@@ -233,6 +233,20 @@ def test_nan_logits_are_an_error(folders, lms):
         lm.choice_logprobs(["the cat"], ["1"])
 
 
+def test_the_error_of_nan_logits_names_the_item(folders, monkeypatch):
+    """The item of the call, not one of its token sequences, of which each item has one per choice."""
+    lm = LocalLM(folders["llama"], device="cpu", dtype="float32")
+    read = lm.engine.scorer._logprobs
+
+    def broken(hidden, reads):
+        for values, targets in read(hidden, reads):
+            yield torch.where(torch.from_numpy(targets) == 2 * 5 + 1, torch.nan, values), targets
+
+    monkeypatch.setattr(lm.engine.scorer, "_logprobs", broken)
+    with pytest.raises(FloatingPointError, match="item 2"):
+        lm.choice_logprobs([f"the cat {word}" for word in "abc"], ["1", "2", "3", "4", "5"])
+
+
 def test_many_logits_are_read_in_parts(lms, monkeypatch):
     pairs = [(p, "a cat sat on the mat") for p in text_prompts(9, 2)]
     expected = [x.total for x in lms["qwen2"].loglikelihood(pairs)]
@@ -240,18 +254,18 @@ def test_many_logits_are_read_in_parts(lms, monkeypatch):
     assert [x.total for x in lms["qwen2"].loglikelihood(pairs)] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(("share", "part"), [(True, "_run"), (False, "_batch")])
-def test_out_of_memory_halves_the_batch(folders, lms, share, part):
+@pytest.mark.parametrize("share", [True, False])
+def test_out_of_memory_halves_the_batch(folders, lms, share):
     lm = LocalLM(folders["llama"], device="cpu", dtype="float32", share_prefixes=share, batch_tokens=200)
-    run, sizes = getattr(lm.engine.scorer, part), []
+    run, sizes = lm.engine.scorer._decoder, []
 
-    def tight(rows, *rest):
-        sizes.append(len(rows.ids) if share else sum(len(row.ids) for row in rows))
+    def tight(input_ids, **rest):
+        sizes.append(input_ids.numel())
         if sizes[-1] > 60:
             raise torch.OutOfMemoryError("no memory")
-        return run(rows, *rest)
+        return run(input_ids=input_ids, **rest)
 
-    setattr(lm.engine.scorer, part, tight)
+    lm.engine.scorer._decoder = tight
     prompts = text_prompts(10, 3)
     expected = lms["llama"].choice_logprobs(prompts, ["1", "2"]).logprobs
     np.testing.assert_allclose(lm.choice_logprobs(prompts, ["1", "2"]).logprobs, expected, atol=1e-5)

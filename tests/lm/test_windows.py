@@ -5,9 +5,10 @@ import pytest
 import torch
 from lm.test_families import GEMMA3, GEMMA3N, KINDS, PER_LAYER, build, plain, texts
 
-from evalbias.lm.attention import LayerKinds, layer_masks, narrowed
+from evalbias.lm.attention import layer_masks, narrowed
 from evalbias.lm.score import Scorer
-from evalbias.lm.tree import packs, shared
+from evalbias.lm.tokens import Scored
+from evalbias.lm.tree import Rows, packs
 
 WIDTH = 32
 MIXED = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": WIDTH}
@@ -52,15 +53,15 @@ def test_a_stored_prefix_is_longer_than_the_window():
 
 def test_masks_by_hand():
     """The example of ``layer_masks``: the text a b, then c, d and e after one, two and no tokens of it."""
-    rows = [np.array(row) for row in ([1, 2, 3], [1, 2, 4], [1, 5])]
-    (pack,) = packs(rows, shared(rows), [[2], [2], [1]], 8, known={}, kept={})
-    config = type("Config", (), {"layer_types": MIXED["layer_types"], "sliding_window": 2})
-    masks = layer_masks(LayerKinds.of(config), pack, 0, cascade=False, like=torch.zeros(0))
+    rows = Rows.of([Scored((1, 2, 3, 0), 3), Scored((1, 2, 4, 0), 3), Scored((1, 5, 0), 2)])
+    (pack,) = packs(rows, 8, known={}, kept={})
+    config = type("Config", (), {"sliding_window": 2})
+    masks = layer_masks(config, MIXED["layer_types"], pack, 0)
     tree = ["x....", "xx...", "xxx..", "xx.x.", "x...x"]
     window = ["x....", "xx...", ".xx..", ".x.x.", "x...x"]
-    for kind, rows in (("full_attention", tree), ("sliding_attention", window)):
-        visible = masks[kind].mask[0, 0] == 0
-        assert ["".join(".x"[int(cell)] for cell in row) for row in visible] == rows
+    for kind, expected in (("full_attention", tree), ("sliding_attention", window)):
+        visible = masks[kind].tiles.mask(slice(0, 5), [slice(0, 5)], torch.zeros(0)) == 0
+        assert ["".join(".x"[int(cell)] for cell in row) for row in visible] == expected
 
 
 def test_windows_are_restored_after_the_trial():

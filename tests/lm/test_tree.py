@@ -1,5 +1,7 @@
 """The trie of a call: every distinct token runs once, and an answer depends only on its own row."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -8,11 +10,10 @@ from hypothesis import strategies as st
 from lm.models import build
 from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from evalbias import LocalLM
-from evalbias.lm import score as scorer
+from evalbias.lm.attention import Tiles
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import Context, PrefixStore, packs, shared
+from evalbias.lm.tree import KVParts, PrefixStore, Rows, branches, packs, trunks
 
 VOCABULARY = 40
 FAMILIES = ("llama", "qwen2", "gpt2", "gpt-neox")
@@ -111,19 +112,12 @@ def test_sliding_windows_and_tied_embeddings():
 
 
 class Deaf(torch.nn.Module):
-    """A model that ignores a given mask of four dimensions."""
+    """A model that attends in code of its own, whatever attention its configuration names."""
 
-    def __init__(self, inner, *, takes_attention):
+    def __init__(self, inner):
         super().__init__()
         self.inner, self.config, self.device, self.dtype = inner, inner.config, inner.device, inner.dtype
-        self.base_model, self.takes_attention = self, takes_attention
-
-    def parameters(self, recurse=True):
-        return self.inner.base_model.parameters()
-
-    def set_attn_implementation(self, name):
-        if self.takes_attention:
-            self.inner.set_attn_implementation(name)
+        self.base_model = self
 
     def get_input_embeddings(self):
         return self.inner.get_input_embeddings()
@@ -132,17 +126,16 @@ class Deaf(torch.nn.Module):
         return self.inner.get_output_embeddings()
 
     def forward(self, attention_mask=None, **rest):
+        self.config._attn_implementation = "sdpa"
         given = attention_mask is not None and attention_mask.ndim == 4
         return self.inner.base_model(attention_mask=None if given else attention_mask, **rest)
 
 
-@pytest.mark.parametrize("takes_attention", [False, True])
-def test_a_model_that_ignores_a_given_mask_shares_in_tree_attention_only(caplog, takes_attention):
-    """Tree attention knows the masks itself, so that a model need not hand them on."""
+def test_a_model_that_ignores_the_attention_it_is_given_runs_no_packs(caplog):
     model = build("llama", Words())
-    deaf = Scorer(Deaf(model, takes_attention=takes_attention), context=256, batch_tokens=4096)
-    assert deaf.share == takes_attention
-    assert ("without sharing prefixes" in caplog.text) != takes_attention
+    deaf = Scorer(Deaf(model), context=256, batch_tokens=4096)
+    assert not deaf.share
+    assert "in packs, its answers differ by" in caplog.text
     sequences = random_trie(np.random.default_rng(3), 20)
     np.testing.assert_allclose(flat(deaf(sequences)), flat(make_scorer(model, share=False)(sequences)), atol=1e-5)
 
@@ -194,12 +187,17 @@ def layers_from(start, stop):
 
 
 def put(store, ids):
-    store.put(ids, Context(layers_from(0, len(ids)), []), np.arange(len(ids)))
+    store.put(ids, KVParts(layers_from(0, len(ids)), []), np.arange(len(ids)))
+
+
+def looked_up(rows):
+    """Return rows of a call that reads what follows each of some sorted prompts and one more token."""
+    return Rows.of([Scored((*row.tolist(), 9999, 0), len(row) + 1) for row in rows])
 
 
 def held(store, rows):
     """Return row -> length of its stored prefix, after checking the keys and values."""
-    prefixes = store.lookup(rows, shared(rows), [len(row) for row in rows])
+    prefixes = store.lookup(looked_up(rows))
     for prefix in prefixes.values():
         ((keys, values),) = prefix.layers()
         assert keys[0, 0, :, 0].tolist() == list(range(prefix.length))
@@ -226,7 +224,7 @@ def test_the_store_keeps_its_budget():
     nothing = PrefixStore(0)
     put(nothing, rows[0])
     assert held(nothing, rows) == {}
-    assert nothing.worthwhile(rows, shared(rows), [99] * 3) == {}
+    assert nothing.worthwhile(looked_up(rows)) == {}
 
 
 def test_the_store_holds_a_common_prefix_once():
@@ -281,24 +279,144 @@ def test_a_call_beyond_the_budget_leaves_prefixes_for_the_next_one(models):
         assert small.tokens_run - before == spent
 
 
+@pytest.mark.parametrize("prefix_bytes", [0, 1 << 24])
+def test_out_of_memory_drops_stored_prefixes_before_it_halves_the_batch(models, prefix_bytes):
+    """A stand-in for a GPU that holds no more than the prefixes of one call."""
+    rng = np.random.default_rng(4)
+    calls = [prompts(rng, 3, prefix=tuple(rng.integers(1, VOCABULARY, 100).tolist())) for _ in range(3)]
+    tight, cold = make_scorer(models["llama"], pack=64, prefix_bytes=prefix_bytes), make_scorer(models["llama"])
+    run, limit = tight._run, 1 << 17
+
+    def refuse(pack, before):
+        if len(pack.ids) > 64 or tight.prefixes.bytes > limit:
+            raise torch.OutOfMemoryError("no memory")
+        return run(pack, before)
+
+    tight._run = refuse
+    for call in calls:
+        np.testing.assert_allclose(flat(tight(call)), flat(cold(call)), atol=1e-5)
+    assert tight.batch_tokens == 4096
+    limit = -1
+    with pytest.raises(torch.OutOfMemoryError):
+        tight(calls[0])
+    assert tight.batch_tokens == 1
+
+
 def test_a_walk_by_hand():
-    rows = [np.array(ids) for ids in ([1, 2, 3], [1, 2, 4, 5], [6])]
-    walk = list(packs(rows, shared(rows), [[1, 2], [1, 3], [0]], 4, known={}, kept={0: 2}))
-    first, second = walk
+    rows = Rows.of([Scored((1, 2, 3, 70), 2), Scored((1, 2, 4, 5, 80), 2), Scored((6, 90), 1)])
+    assert (rows.shared, rows.first, rows.tokens) == ([0, 2, 0], [1, 1, 0], 6)
+    first, second = packs(rows, 4, known={}, kept={0: 2})
     assert first.ids.tolist() == [1, 2, 3, 4]
     assert first.positions.tolist() == [0, 1, 2, 2]
     assert first.ends.tolist() == [4, 4, 3, 4]
-    assert set(first.reads) == {(1, 0, 1), (1, 1, 1), (2, 0, 2)}
+    assert sorted(first.reads.tolist()) == [[1, 3, 0], [1, 4, 2], [2, 70, 1], [3, 5, 3]]
     assert first.paths[0].tolist() == [0, 1]
     assert (second.ids.tolist(), second.source.tolist()) == ([5, 6], [0, 1, 3])
     assert second.ends.tolist() == [1, 1, 1, 1, 2]  # the last row attends to nothing of the path
-    assert set(second.reads) == {(0, 1, 3), (1, 2, 0)}
+    assert second.reads.tolist() == [[0, 80, 4], [1, 90, 5]]
 
 
-def test_a_model_with_its_own_attention_gets_prefix_and_suffix_in_one(folders, lms, monkeypatch):
-    monkeypatch.setattr(scorer, "install", lambda _: False)  # as on a GPU
-    own = LocalLM(folders["qwen2"], device="cpu", dtype="float32", batch_tokens=32)
-    assert own.engine.scorer.share
-    prompts = [f"Judge the output on quality: is it good? {a} {b}" for a in ("the cat", "a mat") for b in "abcdef"]
-    logprobs = [lm.choice_logprobs(prompts, ["1", "2", "10"]).logprobs for lm in (own, lms["qwen2"])]
-    np.testing.assert_allclose(*logprobs, atol=1e-5)
+def test_rows_that_are_left_are_read_where_they_were():
+    rows = Rows.of([Scored((1, 2, 3, 70), 2), Scored((1, 2, 4, 5, 80), 2), Scored((6, 90), 1)])
+    values = np.array([-1.0, -1.0, -1.0, np.nan, -1.0, np.nan])
+    left = rows.unread(values)
+    assert [row.tolist() for row in left.ids] == [[1, 2, 4, 5], [6]]
+    assert [reads.tolist() for reads in left.reads] == [[[2, 5, 3]], [[0, 90, 5]]]
+    short, overlong = rows.parted(3)
+    assert [row.tolist() for row in short.ids] == [[1, 2, 3], [6]]
+    assert [reads.tolist() for reads in overlong.reads] == [[[1, 4, 2], [2, 5, 3], [3, 80, 4]]]
+    assert not len(rows.parted(4)[1])
+
+
+def test_the_trunks_of_an_example():
+    """Rows share 100 tokens, two of them 70 more; one row stands apart."""
+    beginning, more = tuple(range(100)), tuple(range(100, 170))
+    texts = [beginning, (*beginning, *more), (*beginning, *more, *range(1170, 1180)), (*beginning, 999), (5000,)]
+    rows = Rows.of([Scored((*text, 0), len(text)) for text in texts])
+    assert rows.shared == [0, 100, 170, 100, 0]
+    root, first, second = trunks(rows)
+    assert (root.start, root.stop, root.leaves) == (0, 0, [4])
+    assert (list(first.rows), first.start, first.stop, first.leaves) == ([0, 1, 2, 3], 0, 100, [0, 3])
+    assert (list(second.rows), second.start, second.stop, second.leaves) == ([1, 2], 100, 170, [1, 2])
+    assert (second.parent, first.last, second.last) == (1, 2, 2)
+
+
+def test_every_token_of_branches_runs_in_its_place_and_is_read_once():
+    """A stand-in model returns each token's sum with all tokens before it."""
+
+    class Sums:
+        def __call__(self, input_ids, use_cache, past_key_values=None):
+            before = torch.zeros(len(input_ids), 1) if past_key_values is None else past_key_values.sums
+            hidden = input_ids.cumsum(1) + before
+            cache = Cache(hidden[:, -1:])
+            return type("Outputs", (), {"last_hidden_state": hidden[..., None], "past_key_values": cache})
+
+    class Cache:
+        def __init__(self, sums):
+            self.sums = sums
+
+        def reorder_cache(self, places):
+            self.sums = self.sums[places]
+
+    rng = np.random.default_rng(2)
+    paths = [()]
+    for _ in range(60):
+        parent = paths[rng.integers(len(paths))]
+        paths.append((*parent, *rng.integers(0, 9, rng.integers(1, 40)).tolist()))
+    sequences = [Scored((*path, 7), 1) for path in paths if path]
+    expected = [sum(s.ids[:stop]) for s in sequences for stop in range(1, len(s.ids))]
+    found = np.full(len(expected), -1.0)
+    for hidden, reads in branches(Sums(), Rows.of(sequences), 300, torch.device("cpu")):
+        assert hidden.shape[0] == 1 or hidden.shape[0] * hidden.shape[1] <= 300
+        place, _, target = reads.T
+        assert (found[target] == -1).all()
+        found[target] = hidden.flatten()[place]
+    assert found.tolist() == expected
+
+
+def tiles(pack, first, width, size):
+    """Return the tiles of a pack from a token of its context on, under a window of a width; None for full attention."""
+    positions = np.concatenate([np.arange(first, len(pack.source)), pack.positions])
+    reach = np.zeros_like(pack.positions) if width is None else pack.positions - width + 1
+    return Tiles(pack.ends[first:], positions, reach, size)
+
+
+def spread(blocks, made):
+    """Return the (n, m + n) pairs of the tiles that are True."""
+    return np.repeat(np.repeat(blocks, np.diff(made.queries), axis=0), np.diff(made.keys), axis=1)
+
+
+def test_the_tiles_of_an_example():
+    rows = Rows.of([Scored((1, 1, 2, 2, 2, 0), 5), Scored((1, 1, 3, 3, 0), 4)])
+    (pack,) = packs(rows, 8, known={}, kept={})
+    made = tiles(pack, 0, None, 2)
+    letters = np.where(made.whole, "#", np.where(made.attended, "o", "."))
+    assert ["".join(row) for row in letters] == ["o...", "#o..", "#oo.", "#.o#"]
+    assert made.runs(slice(6, 7)) == [slice(0, 2), slice(5, 7)]
+    assert made.runs(slice(2, 4)) == [slice(0, 4)]
+
+
+@pytest.mark.parametrize("width", [None, 5, 40])
+@pytest.mark.parametrize("seed", range(6))
+def test_tiles_are_those_of_the_dense_mask(seed, width):
+    """No tile that holds a pair is skipped, and whole ones hold every pair; so do the runs of keys."""
+    rng = np.random.default_rng(seed)
+    trunk = rng.integers(0, 3, 30)
+    texts = {(*trunk[: rng.integers(10, 30)], *rng.integers(0, 3, rng.integers(2, 25))) for _ in range(12)}
+    for pack in packs(Rows.of([Scored((*text, 0), len(text)) for text in texts]), 60, known={}, kept={}):
+        for first in {0, pack.prefix_length}:
+            made = tiles(pack, first, width, 8)
+            place = np.arange(-made.before, len(made.reach))
+            rows = place[made.before :, None]
+            # The definition: at or before the query, in its branch, within its reach.
+            mask = (place <= rows) & (rows < made.ends) & (made.positions >= made.reach[:, None])  # (n, m + n)
+            assert not (mask & ~spread(made.attended, made)).any()
+            assert (mask | ~spread(made.whole, made)).all()
+            added = made.mask(slice(0, len(made.reach)), [slice(0, len(made.ends))], torch.zeros(0))
+            assert np.array_equal(added.numpy() == 0, mask)
+            for start, stop in itertools.pairwise(made.queries.tolist()):
+                seen = np.zeros(len(made.ends), dtype=bool)
+                for run in made.runs(slice(start, stop)):
+                    seen[run] = True
+                assert not mask[start:stop, ~seen].any()
+                assert width is not None or mask[start:stop, seen].any(axis=0).all()

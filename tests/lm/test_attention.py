@@ -11,11 +11,22 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention as flex
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from evalbias.lm import attention as tree_attention
-from evalbias.lm import score as readout
-from evalbias.lm.attention import TILE, CPUAttention, GPUAttention, LayerMask, Tiles
+from evalbias.lm import score
+from evalbias.lm.attention import (
+    TILE,
+    LayerMask,
+    Tiles,
+    attend,
+    flash_kernel,
+    flex_kernel,
+    kernels_of,
+    plain_kernel,
+    tree_attention,
+)
+from evalbias.lm.head import Head
 from evalbias.lm.score import Scorer
-from evalbias.lm.tree import packs, shared
+from evalbias.lm.tokens import Scored
+from evalbias.lm.tree import Rows, packs
 
 QWEN3 = ("Qwen3", {"head_dim": 16})
 MODELS = {
@@ -29,55 +40,48 @@ MODELS = {
 CAPPED = {"gemma2, capped scores": WINDOWED["gemma2"]}
 
 
-@pytest.fixture
-def on_a_gpu(monkeypatch):
+@pytest.fixture(autouse=True)
+def uncompiled(monkeypatch):
     """Run the GPU's kernel on the CPU, without compiling it."""
-    monkeypatch.setitem(tree_attention.KERNELS, "cpu", GPUAttention)
-    monkeypatch.setattr(GPUAttention, "usable", lambda _: True)
     monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 
 
 def some_packs(rng, size, tile):
     """Yield (prefix length, tiles) of the packs of a random trie."""
     trunk = rng.integers(0, 3, 40)
-    rows = {(*trunk[: rng.integers(15, 40)], *rng.integers(0, 3, rng.integers(2, 30))) for _ in range(12)}
-    rows = [np.array(row) for row in sorted(rows)]
-    for pack in packs(rows, shared(rows), [[len(row) - 1] for row in rows], size, known={}, kept={}):
+    texts = {(*trunk[: rng.integers(15, 40)], *rng.integers(0, 3, rng.integers(2, 30))) for _ in range(12)}
+    for pack in packs(Rows.of([Scored((*text, 0), len(text)) for text in texts]), size, known={}, kept={}):
         p = pack.prefix_length
         positions = np.concatenate([np.arange(p, len(pack.source)), pack.positions])
         yield p, Tiles(pack.ends[p:], positions, np.zeros_like(pack.positions), tile)
 
 
-@pytest.mark.parametrize("kernel", [CPUAttention, GPUAttention])
+@pytest.mark.parametrize("kernel", [flash_kernel, plain_kernel, flex_kernel])
 @pytest.mark.parametrize("sinks", [False, True])
-def test_both_parts_are_one_softmax(kernel, sinks, monkeypatch):
+@pytest.mark.parametrize("softcap", [None, 2.0])
+def test_both_parts_are_one_softmax(kernel, sinks, softcap):
     """Against the definition in float64, with three query heads for each of two key heads."""
-    monkeypatch.setitem(tree_attention.KERNELS, "cpu", kernel)
-    monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+    if kernel is flash_kernel and softcap:
+        pytest.skip("caps no scores")
     rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
     seen = 0
-    for p, tiles in some_packs(rng, 70, 128 if kernel is GPUAttention else 16):
+    for p, tiles in some_packs(rng, 70, 128 if kernel is flex_kernel else 16):
         n, m = len(tiles.reach), tiles.before
         query = torch.randn(1, 6, n, 16, generator=generator)
         keys, values = torch.randn(2, 1, 2, p + m + n, 16, generator=generator)
         sink = torch.randn(6, generator=generator) if sinks else None
-        mask = LayerMask(p, True, tiles, torch.empty(0))
+        mask = LayerMask(p, p > 0, tiles)
         prefix = [(keys[:, :, :p], values[:, :, :p])] if p else []
-        out = tree_attention.attend(
-            SimpleNamespace(layer_idx=0),
-            query,
-            keys[:, :, p:],
-            values[:, :, p:],
-            tree_attention.Cascade(prefix, [mask]),
-            scaling=0.3,
-            s_aux=sink,
-        )
+        with tree_attention([], kernel, prefix, [mask]):
+            given = query, keys[:, :, p:], values[:, :, p:], None
+            out, _ = attend(SimpleNamespace(layer_idx=0), *given, scaling=0.3, softcap=softcap, s_aux=sink)
         place = torch.arange(-m, n)
         rows = place[m:, None]
         near = (place <= rows) & (rows < torch.from_numpy(tiles.ends))
         visible = torch.cat([torch.ones(n, p, dtype=torch.bool), near], dim=1)  # (n, p + m + n)
         repeated, weighed = (x.double().repeat_interleave(3, dim=1) for x in (keys, values))
-        scores = (0.3 * query.double() @ repeated.transpose(-1, -2)).masked_fill(~visible, -torch.inf)
+        scores = 0.3 * query.double() @ repeated.transpose(-1, -2)
+        scores = (softcap * torch.tanh(scores / softcap) if softcap else scores).masked_fill(~visible, -torch.inf)
         if sinks:
             scores = torch.cat([scores, sink.double().reshape(1, 6, 1, 1).expand(1, 6, n, 1)], dim=-1)
         expected = scores.softmax(-1)[..., : p + m + n] @ weighed
@@ -89,35 +93,41 @@ def test_both_parts_are_one_softmax(kernel, sinks, monkeypatch):
 def test_masks_are_kept_once_for_all_heads():
     """With 12 query heads on one key head, masks by head would take 12 times the memory."""
     (_, tiles), *_ = some_packs(np.random.default_rng(0), 4096, 16)
-    kernel = CPUAttention(LayerMask(0, False, tiles, torch.empty(0)))
+    mask = LayerMask(0, False, tiles)
     key = torch.zeros(1, 1, len(tiles.ends), 8)
-    kernel.near(torch.zeros(1, 12, len(tiles.reach), 8), key, key, None, None)
-    sizes = [block.mask.numel() for block in kernel._blocks]
-    assert len(sizes) > 1
-    assert sum(sizes) <= len(tiles.reach) * len(tiles.ends)
+    flash_kernel(torch.zeros(1, 12, len(tiles.reach), 8), key, key, mask, None, None)
+    (blocks,) = mask._made.values()
+    assert len(blocks) > 1
+    assert sum(hidden.numel() for _, _, hidden in blocks) <= len(tiles.reach) * len(tiles.ends)
+
+
+def check(kernel, name, options, monkeypatch):
+    monkeypatch.setattr(score, "kernels_of", lambda *_: [kernel])
+    model, sequences = build(name, options), texts()
+    expected, own = plain(model, sequences), model.config._attn_implementation
+    for pack in (4096, 50):
+        made = Scorer(model, context=512, batch_tokens=pack, prefix_bytes=1 << 24)
+        assert made.share
+        for _ in range(2):  # without, then with stored prefixes
+            np.testing.assert_allclose(np.concatenate(made(sequences)), expected, atol=5e-6)
+        assert kernel is not flex_kernel or made.tokens_run % TILE == 0
+    assert model.config._attn_implementation == own
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_the_cpus_kernel_gives_the_models_own_answers(kind):
-    check(*MODELS[kind])
+def test_the_cpus_kernel_gives_the_models_own_answers(kind, monkeypatch):
+    check(flash_kernel, *MODELS[kind], monkeypatch)
+
+
+@pytest.mark.parametrize("kind", ["qwen3", *CAPPED])
+def test_plain_attention_gives_the_models_own_answers(kind, monkeypatch):
+    check(plain_kernel, *(MODELS | CAPPED)[kind], monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS | CAPPED)
-def test_the_gpus_kernel_gives_the_models_own_answers(kind, on_a_gpu):
-    check(*(MODELS | CAPPED)[kind])
-
-
-def check(name, options):
-    model, sequences = build(name, options), texts()
-    expected = plain(model, sequences)
-    for pack, padded in ((4096, False), (50, False), (4096, True)):
-        made = Scorer(model, context=512, batch_tokens=pack, prefix_bytes=1 << 24)
-        made._padded_packs = padded
-        assert model.config._attn_implementation in tree_attention.NAMES.values()
-        for _ in range(2):  # without, then with stored prefixes
-            np.testing.assert_allclose(np.concatenate(made(sequences)), expected, atol=5e-6)
-        assert not padded or made.tokens_run % TILE == 0
+def test_the_gpus_kernel_gives_the_models_own_answers(kind, monkeypatch):
+    check(flex_kernel, *(MODELS | CAPPED)[kind], monkeypatch)
 
 
 class Transfers(TorchDispatchMode):
@@ -144,19 +154,17 @@ def test_a_run_never_waits_for_the_device(monkeypatch):
     model, sequences = build("Qwen3", {"head_dim": 16}), texts()
     made = Scorer(model, context=512, batch_tokens=50, prefix_bytes=1 << 24)
     collected = []
-    monkeypatch.setitem(tree_attention.KERNELS, "meta", CPUAttention)
-    monkeypatch.setattr(readout, "_collect", lambda pending, _: collected.append(pending))
+    monkeypatch.setattr(score, "_collect", lambda pending, _: collected.append(pending))
     model.to("meta")
-    made._readout = readout.Readout(model)
+    made._head = Head(model)
     with Transfers() as transfers:
         for _ in range(2):  # without, then with stored prefixes
-            made(sequences)
+            made._read(made._packs(Rows.of(sequences)), np.zeros(0))
     assert transfers.waits == []
-    short, padded = collected[0], collected[1]
-    assert sum(len(targets) for _, targets in short) == sum(len(s.ids) - s.start for s in sequences)
-    assert {values.device.type for values, _ in short} == {"meta"}
-    assert len(short) > 3  # packs, none of which was waited for
-    assert padded == []
+    for pending in collected:
+        assert sum(len(targets) for _, targets in pending) == sum(len(s.ids) - s.start for s in sequences)
+        assert {values.device.type for values, _ in pending} == {"meta"}
+    assert len(collected[0]) > 3  # packs, none of which was waited for
 
 
 @pytest.mark.parametrize(
@@ -183,19 +191,23 @@ def test_a_blocking_copy_is_noticed():
     assert transfers.waits == ["aten._to_copy.default"]
 
 
-def test_a_gpus_kernel_is_for_16_bits(monkeypatch):
-    monkeypatch.setitem(tree_attention.KERNELS, "cpu", GPUAttention)
-    for dtype, wanted in ((torch.bfloat16, True), (torch.float16, True), (torch.float32, False)):
-        assert tree_attention.install(build(*QWEN3).to(dtype)) is wanted
+def test_kernels_to_try():
+    assert kernels_of(torch.device("cpu"), torch.float32) == [flash_kernel, plain_kernel]
+    assert kernels_of(torch.device("cuda"), torch.bfloat16) == [flex_kernel, plain_kernel]
+    for device in ("cuda", "mps"):
+        assert kernels_of(torch.device(device), torch.float32) == [plain_kernel]
 
 
-def test_a_gpu_without_tree_attention_is_warned_about(monkeypatch, caplog):
-    """Here because there is no GPU; on one, for want of a C compiler, for example."""
-    model = build(*QWEN3).bfloat16()
-    monkeypatch.setattr(type(model), "device", torch.device("cuda"))
-    Scorer(model, context=512, batch_tokens=4096)
-    (record,) = [record for record in caplog.records if "dense mask, which is slower" in record.message]
-    assert record.levelname == "WARNING"
+def test_a_kernel_that_fails_is_told_of(monkeypatch, caplog):
+    """On a GPU for want of a C compiler, for example."""
+
+    def broken(*_):
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(score, "kernels_of", lambda *_: [broken, plain_kernel])
+    with caplog.at_level("INFO"):
+        assert Scorer(build(*QWEN3), context=512, batch_tokens=4096).share
+    assert "Packs run in plain attention, which is slower: else, RuntimeError: no compiler" in caplog.text
 
 
 @pytest.mark.parametrize("heads", [(32, 8), (28, 4), (9, 3)])
@@ -204,6 +216,6 @@ def test_shapes_of_the_flash_kernel_on_a_gpu(heads):
     with FakeTensorMode():
         query = torch.empty(1, heads[0], 300, 128, dtype=torch.bfloat16, device="cuda")
         keys = torch.empty(1, heads[1], 1200, 128, dtype=torch.bfloat16, device="cuda")
-        out, lse = GPUAttention.far(query, keys, keys, 0.1, None)
+        out, lse = flex_kernel(query, keys, keys, None, 0.1, None)
     assert (out.shape, lse.shape) == (query.shape, query.shape[:3])
     assert (out.dtype, lse.dtype, lse.device.type) == (torch.bfloat16, torch.float32, "cuda")
