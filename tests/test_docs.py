@@ -133,3 +133,13 @@ def test_the_reference_shows_every_public_name():
 )
 def test_shown_and_printed_output_are_compared_by_words_and_by_value(shown, printed, equal):
     assert same(shown, printed) == equal
+
+
+def test_every_file_that_the_architecture_names_exists():
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    folder, missing = None, []
+    for path in re.findall(r"`([\w/.]+\.py)`", text):
+        folder = (ROOT / path).parent if "/" in path else folder  # a bare name lies beside the file named before it
+        if not (folder / Path(path).name).is_file():
+            missing.append(path)
+    assert missing == []
