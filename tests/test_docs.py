@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
 
