@@ -20,11 +20,12 @@ import numpy as np
 
 from benchmarks.harness import argument_parser, data_folder, finish
 from benchmarks.self_bias import first_to_last, table
-from evalbias.cli.models import model_identity, open_lm
+from evalbias.cli.models import open_lm
 from evalbias.data.loops import loop_items
 from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.evaluation.loops import CachedScorer, LoopRun, conclude_quality, run_loops
 from evalbias.evaluation.words import count, mark
+from evalbias.lm.cache import model_identity
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import MeasuringModels
 from evalbias.programs.concepts import ExactConcepts, coverage

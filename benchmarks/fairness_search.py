@@ -33,10 +33,11 @@ from dspy.utils.callback import BaseCallback
 
 from benchmarks.harness import argument_parser, data_folder, finish, markdown
 from evalbias import data
-from evalbias.cli.models import model_identity, open_lm
+from evalbias.cli.models import open_lm
 from evalbias.data import by_input, pairs, world
 from evalbias.evaluation import Measurement, compare_with_baselines, measure_ranking
 from evalbias.evaluation.words import count, mark
+from evalbias.lm.cache import model_identity
 from evalbias.measures import quadratic_fit, spearman
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.zepo import (

@@ -8,7 +8,6 @@ section's two markers is replaced, so what people write around them stays.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import platform
@@ -20,8 +19,7 @@ from typing import Any
 
 import evalbias.runs
 from evalbias import LocalLM
-from evalbias.lm.cache import JournaledLM
-from evalbias.values import to_json
+from evalbias.lm.cache import CachedLM
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
@@ -49,9 +47,9 @@ def data_folder(name: str = "") -> Path:
     return path
 
 
-def keeping_answers(lm: LocalLM, file: Path) -> JournaledLM:
+def keeping_answers(lm: LocalLM, file: Path) -> CachedLM:
     """Return the model with a file of its answers, which hold for the same weights, precision and packages only."""
-    return JournaledLM(lm, file, model=json.dumps(to_json(lm.provenance())))
+    return CachedLM(lm, file)
 
 
 def markdown(headings: Sequence[object], rows: Iterable[Sequence[object]]) -> str:

@@ -126,7 +126,7 @@ class KeptSearch(LikelihoodMitigation):
         return super().beside(problem, outcome, answers)
 
     def chosen_with(self, max_loss: float) -> Selection:
-        """Choose once more where a loss of performance is allowed; the model keeps its answers (``ChoiceMemo``)."""
+        """Choose once more where a loss of performance is allowed; the model keeps its answers (``CachedLM``)."""
         lenient = copy(self)
         lenient.max_loss = max_loss
         inputs = len(set(map(self.input_of, self.problem.held_back)))

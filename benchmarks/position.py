@@ -23,13 +23,14 @@ import numpy as np
 
 from benchmarks.harness import argument_parser, data_folder, finish
 from evalbias import data
-from evalbias.cli.models import model_identity, open_lm
+from evalbias.cli.models import open_lm
 from evalbias.data import world
 from evalbias.data import world as wordings
 from evalbias.data.pairing import input_key
 from evalbias.evaluation import judge_examples, measure
 from evalbias.evaluation.biases import PositionBias
 from evalbias.evaluation.estimates import Estimate, Sample, estimates_of
+from evalbias.lm.cache import model_identity
 from evalbias.measures import decision_shares
 from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.resample import MeanStatistic

@@ -25,9 +25,10 @@ from scipy.special import expit
 
 from benchmarks.harness import argument_parser, finish
 from evalbias import data
-from evalbias.cli.models import model_identity, open_lm
+from evalbias.cli.models import open_lm
 from evalbias.data import world
 from evalbias.data import world as wordings
+from evalbias.lm.cache import model_identity
 from evalbias.measures import share_interval
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import ZEPO, GrammarParaphraser

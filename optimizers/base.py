@@ -19,8 +19,9 @@ from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.estimates import Comparison, compare
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.words import count
-from evalbias.lm.cache import CountingLM
-from evalbias.lm.contract import measuring, resolve_lm
+from evalbias.lm.cache import CachedLM
+from evalbias.lm.contract import resolve_lm
+from evalbias.lm.types import Choices, Likelihood, Text
 from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, choose
 from evalbias.programs.items import check_two_candidates, read_item, read_pair
 from evalbias.programs.judges import PointwiseJudge
@@ -218,7 +219,7 @@ class Problem:
     valset: list[dspy.Example]
     lm: Any
     held_back: list[dspy.Example] = field(default_factory=list)
-    counter: CountingLM | None = None
+    counter: CachedLM | None = None
     likelihood_lm: Any = None
     calls: int = 0
 
@@ -308,8 +309,8 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             train, held_back = hold_back(train, self.input_of, seed=self.seed)
             self.check_fit(student, train)
         started = time.monotonic()
-        lm = CountingLM(measuring(resolve_lm(lm, student.predict))) if self.needs_probabilities else lm
-        counter = lm if isinstance(lm, CountingLM) else None
+        counter = CachedLM(resolve_lm(lm, student.predict)) if self.needs_probabilities else None
+        lm = lm if counter is None else counter
         problem = Problem(student, train, held_out, lm, held_back, counter)
         if self.log_dir is not None:
             self.log_dir.mkdir(parents=True, exist_ok=True)
@@ -421,4 +422,5 @@ def _spent(problem: Problem) -> Cost:
     counter = problem.counter
     if counter is None:
         return Cost(calls=problem.calls)
-    return Cost(counter.judgments, counter.likelihoods, problem.calls + counter.texts)
+    judgments, likelihoods, texts = (counter.questions[kind] for kind in (Choices, Likelihood, Text))
+    return Cost(judgments, likelihoods, problem.calls + texts)

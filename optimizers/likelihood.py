@@ -27,9 +27,9 @@ from evalbias.evaluation.estimates import (
 )
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged, human_scores, judge_examples, total
 from evalbias.evaluation.words import count, number
-from evalbias.lm.cache import ChoiceMemo, LikelihoodMemo
-from evalbias.lm.contract import measuring, resolve_lm
-from evalbias.lm.types import MeasuringLM, PromptRefused, RequestRefused
+from evalbias.lm.cache import CachedLM, measuring
+from evalbias.lm.contract import resolve_lm
+from evalbias.lm.types import Choices, MeasuringLM, PromptRefused, RequestRefused
 from evalbias.measures import performance_statistic, rs_scores, spearman_rows, unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.likelihood import TOTAL
@@ -56,7 +56,7 @@ from evalbias.optimizers.likelihood_rules import (
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import read_item
-from evalbias.programs.judges import REDUCTIONS, PointwiseJudge, likelihood_scores, name_refused_items
+from evalbias.programs.judges import REDUCTIONS, PointwiseJudge, answer_items, likelihood_scores
 
 # Base of the optimizers against likelihood bias: the model of LS, the rule of choice, RS, and checks.
 
@@ -121,9 +121,9 @@ class LikelihoodOptimizer(JudgeOptimizer):
         super().usable(student, valset)
         super().check(student, trainset, valset)
 
-    def likelihoods_of(self, lm: MeasuringLM) -> LikelihoodMemo:
+    def likelihoods_of(self, lm: MeasuringLM) -> CachedLM:
         """Return the model whose likelihood defines LS; every text is asked once."""
-        return LikelihoodMemo(lm if self.likelihood_lm is None else measuring(self.likelihood_lm))
+        return CachedLM(lm if self.likelihood_lm is None else self.likelihood_lm)
 
     def check_likelihoods(self, problem: Problem, item: dspy.Example) -> None:
         """Measure the LS of one item, so that a model without likelihoods is refused before a judgment is paid for.
@@ -217,9 +217,9 @@ def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm:
 
     def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | RequestRefused | None:
         trial.predict.demos = demos[:count]
-        prompts = [trial.messages(e) for e in items]
+        questions = [Choices(trial.messages(e), tuple(judge.criterion.labels)) for e in items]
         try:
-            name_refused_items(lambda part: model.choice_logprobs(part, judge.criterion.labels), prompts, items)
+            answer_items(model, questions, items, refused="raise")
         except (PromptRefused, RequestRefused) as error:  # the latter: not even a harmless text fits
             return error
         return None
@@ -534,7 +534,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             ValueError: A score that no label fits.
         """
         student = problem.student
-        problem.lm = LikelihoodMemo(ChoiceMemo(problem.lm))
+        problem.lm = CachedLM(problem.lm)
         problem.likelihood_lm = problem.lm if self.likelihood_lm is None else self.likelihoods_of(problem.lm)
         rated = rated_items(problem.trainset, student.criterion)
         everything = [*rated, *rated_items(problem.held_back, student.criterion), *problem.valset]
@@ -726,9 +726,9 @@ def compile_each(
     optimizer = copy.copy(optimizer)
     models = [resolve_lm(lm, j.predict) for j in judges]
     if optimizer.likelihood_lm is not None:
-        optimizer.likelihood_lm = LikelihoodMemo(measuring(optimizer.likelihood_lm))
+        optimizer.likelihood_lm = CachedLM(optimizer.likelihood_lm)
     elif all(model is models[0] for model in models):
-        lm = LikelihoodMemo(measuring(models[0]))
+        lm = CachedLM(models[0])
     compiled = {j.criterion.name: optimizer.compile(j, trainset=trainset, valset=valset, lm=lm) for j in judges}
     reports: dict[str, CompileReport] = {name: judge.report for name, judge in compiled.items()}
     before = {name: report.before for name, report in reports.items() if report.before}

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from evalbias.data.pairing import input_key
 from evalbias.evaluation.estimates import Bias, Estimate, estimate_value
 from evalbias.evaluation.judged import LENGTHS, Judged
-from evalbias.lm.contract import measuring
+from evalbias.lm.cache import measuring
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray

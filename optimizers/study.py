@@ -18,7 +18,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from evalbias.data.pairing import input_key
 from evalbias.evaluation.judged import Judged
-from evalbias.lm.cache import ChoiceMemo
+from evalbias.lm.cache import CachedLM, model_identity
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import count_undefined
 from evalbias.measures.arrays import FloatArray, mean_of_defined
@@ -203,7 +203,7 @@ class Trials:
         self.student: PairwiseJudge = problem.student
         self.demos, self.pairs, self.labeled = demos, pairs, labeled
         self.objective, self.progress = objective, progress
-        self.lm: MeasuringLM = ChoiceMemo(problem.lm)
+        self.lm: MeasuringLM = CachedLM(problem.lm)
         self.size = len(pairs[0].candidates)
         sampled = self.student.sampling or getattr(problem.lm, "sampling", None)
         self.calibrations = (None,) if sampled else calibrations_of(self.size)  # which need measured probabilities
@@ -376,7 +376,7 @@ class JudgeStudy(JudgeOptimizer):
         student, lm, pairs = problem.student, problem.lm, problem.trainset
         content = {
             "student": state_without_model(student),
-            "lm": lm.provenance() if hasattr(lm, "provenance") else str(getattr(lm, "model", type(lm).__name__)),
+            "lm": model_identity(lm),
             "objective": describe(self.objective) if self.objective else None,
             "proposer": describe(self.proposer),
             "pairs": [[e.source, *e.candidates, e.get("preference")] for e in pairs],

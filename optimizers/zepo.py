@@ -15,7 +15,8 @@ import numpy as np
 
 from evalbias.data.pairing import by_input, pairs
 from evalbias.evaluation.rankings import measure_ranking
-from evalbias.lm.contract import measuring, resolve_lm
+from evalbias.lm.cache import measuring
+from evalbias.lm.contract import resolve_lm
 from evalbias.measures import count_undefined, decision_rates
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.position_calibration import by_candidate, rotations

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.data.items import item_name
-from evalbias.lm.contract import written
+from evalbias.lm.cache import measuring
 from evalbias.measures import MQMError, MQMReading, QuantileMap, mqm_score, read_mqm
 from evalbias.measures.arrays import FloatArray, numbers
 from evalbias.measures.mqm import read_instructscore
@@ -411,7 +411,7 @@ class InstructScore:
         reference = str(required_field(self.name, example, "reference"))
         texts = {"{reference}": reference, "{output}": output}
         prompt = re.sub(r"\{reference\}|\{output\}", lambda m: texts[m.group()], self.prompt)
-        return _feedback(read_instructscore(written(self.lm, [prompt], max_tokens=self.max_tokens)[0]))
+        return _feedback(read_instructscore(measuring(self.lm).texts([prompt], max_tokens=self.max_tokens)[0]))
 
 
 def _feedback(reading: MQMReading) -> Feedback:

@@ -18,13 +18,26 @@ from typing import Any, Literal, TypeVar
 
 import dspy
 import numpy as np
-from dspy import lm15
 from dspy.utils.callback import with_callbacks
 
 from evalbias.data import cells
 from evalbias.data.items import item_name
-from evalbias.lm.contract import Sampling, aask, ask, awrite, measuring, resolve_lm, write, written
-from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, PromptRefused, chunk_of, settled, stacked, unanswered
+from evalbias.lm.cache import measuring
+from evalbias.lm.contract import Sampling, aask, ask, resolve_lm
+from evalbias.lm.types import (
+    ChoiceLogprobs,
+    Choices,
+    Likelihood,
+    MeasuringLM,
+    Question,
+    Refused,
+    Text,
+    Written,
+    chunk_of,
+    raise_refused,
+    stacked,
+    unanswered,
+)
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import LikelihoodCalibration
 from evalbias.programs.criterion import Criterion
@@ -39,8 +52,7 @@ MAX_SCORE_TOKENS = 8
 PASSED_SETTINGS = ("cache", "rollout_id")
 """Settings of a call that are DSPy's own. A measured answer does not depend on others; direct scoring is greedy."""
 
-Refused = Literal["undefined", "raise"]
-Answer = TypeVar("Answer")
+RefusedItems = Literal["undefined", "raise"]
 
 logger = get_logger(__name__)
 
@@ -113,15 +125,21 @@ class Judge(Program):
         """Return the texts and the answer of a demonstration; ``name`` names it in errors."""
         raise NotImplementedError
 
-    def row(self, answer: ChoiceLogprobs | str) -> dict[str, Any]:
+    def row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the fields of one answer, as DSPy's traces keep it."""
         raise NotImplementedError
 
     def predictions(
-        self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: Refused
+        self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
     ) -> list[dspy.Prediction]:
         """Return one prediction for each item from the rows of its questions."""
         raise NotImplementedError
+
+    def question(self, messages: Sequence[Message], labels: tuple[str, ...]) -> Choices | Text:
+        """Return what the model is asked: for its choice of the labels, or for a text with ``direct`` scoring."""
+        if self.scoring == "direct":
+            return Text(messages, MAX_SCORE_TOKENS, temperature=0.0)
+        return Choices(messages, tuple(labels))
 
     def shown(self, demos: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return what the prompt shows of demonstrations; those without an answer are left out, with a warning.
@@ -170,7 +188,7 @@ class Judge(Program):
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
         chunk: int | None = None,
-        refused: Refused = "undefined",
+        refused: RefusedItems = "undefined",
         **options: Any,
     ) -> list[dspy.Prediction]:
         """Judge many items in few calls of the model.
@@ -215,7 +233,7 @@ class Judge(Program):
         lm: Any,
         *,
         chunk: int | None = None,
-        refused: Refused = "undefined",
+        refused: RefusedItems = "undefined",
         progress: Callable[[int], None] | None = None,
     ) -> list[dict[str, Any]]:
         """Return the row of every question, (item that it is about, inputs of ``predict``), asked in chunks.
@@ -228,18 +246,12 @@ class Judge(Program):
             kinds.setdefault(self.labels(inputs), []).append(place)
         size, rows = chunk or chunk_of(lm), {}
         for labels, places in kinds.items():
-            if self.scoring == "direct":
-                answer: Callable[[Sequence[Any]], Sequence[Any]] = lambda some: written(  # noqa: E731
-                    lm, some, max_tokens=MAX_SCORE_TOKENS
-                )
-                missing: Any = ""
-            else:
-                model, missing = self.measuring(lm), unanswered(labels)
-                answer = lambda some: model.choice_logprobs(some, labels).rows()  # noqa: E731, B023
+            direct = self.scoring == "direct"
+            model, missing = (measuring(lm), Written("")) if direct else (self.measuring(lm), unanswered(labels))
             for start in range(0, len(places), size):
                 part = places[start : start + size]
-                prompts = [self.prompt(instructions, demos, asked[place][1]) for place in part]
-                answers, why = answer_items(answer, prompts, [asked[place][0] for place in part], refused=refused)
+                questions = [self.question(self.prompt(instructions, demos, asked[p][1]), labels) for p in part]
+                answers, why = answer_items(model, questions, [asked[p][0] for p in part], refused=refused)
                 for number, place in enumerate(part):
                     rows[place] = self.row(answers.get(number, missing)) | (
                         {"undefined": why[number]} if number in why else {}
@@ -275,24 +287,17 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one judgment; see ``dspy.Adapter``."""
-        judge, messages = self.judge, self.format(signature, demos, inputs)
+        question = self.judge.question(self.format(signature, demos, inputs), self.judge.labels(inputs))
         options = {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
-        if judge.scoring == "direct":
-            return [judge.row(write(lm, messages, _GREEDY, **options))]
-        return [judge.row(ask(lm, messages, judge.labels(inputs), judge.sampling, **options))]
+        return [self.judge.row(ask(lm, question, self.judge.sampling, **options))]
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one judgment asynchronously; see ``dspy.Adapter``."""
-        judge, messages = self.judge, self.format(signature, demos, inputs)
+        question = self.judge.question(self.format(signature, demos, inputs), self.judge.labels(inputs))
         options = {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
-        if judge.scoring == "direct":
-            return [judge.row(await awrite(lm, messages, _GREEDY, **options))]
-        return [judge.row(await aask(lm, messages, judge.labels(inputs), judge.sampling, **options))]
-
-
-_GREEDY = lm15.Config(temperature=0.0, max_tokens=MAX_SCORE_TOKENS)
+        return [self.judge.row(await aask(lm, question, self.judge.sampling, **options))]
 
 
 def check_batch_options(options: Mapping[str, Any]) -> None:
@@ -338,17 +343,17 @@ def saved_criterion(state: Mapping[str, Any], part: str = "settings") -> Criteri
 
 
 def answer_items(
-    ask: Callable[[Sequence[Any]], Sequence[Answer]],
-    prompts: Sequence[Any],
+    model: MeasuringLM,
+    questions: Sequence[Question],
     examples: Sequence[dspy.Example],
     *,
-    refused: Refused = "undefined",
-) -> tuple[dict[int, Answer], dict[int, str]]:
-    """Ask for all prompts; one that the model refuses costs its own answer alone, and no prompt is answered twice.
+    refused: RefusedItems = "undefined",
+) -> tuple[dict[int, Any], dict[int, str]]:
+    """Ask questions; one that the model refuses costs its own answer alone.
 
     Args:
-        ask: Method of the model that takes a list of prompts.
-        prompts: Prompts, one per example.
+        model: Model to ask.
+        questions: Questions, one per example.
         examples: Examples with ``id``, ``ids`` or ``source``.
         refused: ``"undefined"`` to log refused items by name and go on, or ``"raise"``.
 
@@ -356,20 +361,22 @@ def answer_items(
         Index of an item -> its answer, and index of a refused item -> a sentence that names it and the reason.
 
     Raises:
-        PromptRefused: A prompt is refused and ``refused`` is ``"raise"``; the message names its item.
+        PromptRefused: A question is refused and ``refused`` is ``"raise"``; the message names its item.
         ValueError: ``refused`` is unknown.
     """
-    if refused == "raise":
-        return dict(enumerate(name_refused_items(ask, prompts, examples))), {}
-    if refused != "undefined":
+    if refused not in ("undefined", "raise"):
         raise ValueError(f"refused={refused!r} is unknown: choose 'undefined' or 'raise'.")
-    answers, reasons = settled(ask, prompts)
-    sentences = {i: f"{_prompt_of(examples[i])} {reason}" for i, reason in sorted(reasons.items())}
+    answers: dict[int, Any] = {}
+    model.answer(questions, answers)
+    reasons = {i: answer.reason for i, answer in sorted(answers.items()) if isinstance(answer, Refused)}
+    if refused == "raise":
+        raise_refused(answers, {i: _prompt_of(examples[i]) for i in reasons})
+    sentences = {i: f"{_prompt_of(examples[i])} {reason}" for i, reason in reasons.items()}
     if sentences:
         distinct = list(dict.fromkeys(sentences.values()))
         more = f" The same holds for {len(distinct) - 1} more." if len(distinct) > 1 else ""
         logger.warning("%s Its judgment is undefined.%s", distinct[0], more)
-    return answers, sentences
+    return {i: answer for i, answer in answers.items() if i not in reasons}, sentences
 
 
 def answer_choices(
@@ -378,36 +385,14 @@ def answer_choices(
     choices: Sequence[str],
     examples: Sequence[dspy.Example],
     *,
-    refused: Refused = "undefined",
+    refused: RefusedItems = "undefined",
 ) -> ChoiceLogprobs:
     """Return the log-probabilities of choices after every prompt, NaN after one that the model refuses.
 
     Arguments and errors are those of ``answer_items``.
     """
-    answers, _ = answer_items(
-        lambda some: model.choice_logprobs(some, choices).rows(), prompts, examples, refused=refused
-    )
+    answers, _ = answer_items(model, [Choices(p, tuple(choices)) for p in prompts], examples, refused=refused)
     return stacked([answers[i] if i in answers else unanswered(choices) for i in range(len(prompts))], choices)
-
-
-def name_refused_items(
-    ask: Callable[[Sequence[Any]], Answer], prompts: Sequence[Any], examples: Sequence[dspy.Example]
-) -> Answer:
-    """Call the model, and name the item if a prompt is refused; the model itself knows positions only.
-
-    Args:
-        ask: Call of the model with a list of prompts.
-        prompts: Prompts, one per example.
-        examples: Examples with ``id``, ``ids`` or ``source``.
-
-    Raises:
-        PromptRefused: A prompt is refused, for example because it is too long; the message names its item.
-    """
-    try:
-        return ask(prompts)
-    except PromptRefused as error:
-        names = {i: _prompt_of(examples[i]) for i in error.refused}
-        raise type(error)(error.refused, error.answered, names) from error
 
 
 def _prompt_of(example: dspy.Example) -> str:
@@ -431,7 +416,7 @@ def likelihood_scores(
     lm: MeasuringLM,
     *,
     reduction: str = "sum",
-    refused: Refused = "undefined",
+    refused: RefusedItems = "undefined",
 ) -> FloatArray:
     """Measure (n,) LS, ``log P(output | source, task)`` in nats (Ohi et al. 2024, eq 1); NaN if refused.
 
@@ -451,15 +436,15 @@ def likelihoods_and_refusals(
     lm: MeasuringLM,
     *,
     reduction: str,
-    refused: Refused = "undefined",
+    refused: RefusedItems = "undefined",
 ) -> tuple[FloatArray, dict[int, str]]:
     """Measure (n,) LS as ``likelihood_scores`` does, and return why it is refused by index of an item."""
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")
     texts = [(e.source, e.output) for e in examples]
     unique = dict(zip(texts, examples, strict=True))
-    questions = [(likelihood_messages(criterion, source), output) for source, output in unique]
-    answers, reasons = answer_items(lm.loglikelihood, questions, list(unique.values()), refused=refused)
+    questions = [Likelihood(likelihood_messages(criterion, source), output) for source, output in unique]
+    answers, reasons = answer_items(measuring(lm), questions, list(unique.values()), refused=refused)
     keys = list(unique)
     known = {keys[i]: a.total if reduction == "sum" else a.mean for i, a in answers.items()}
     why = {keys[i]: reason for i, reason in reasons.items()}
@@ -586,13 +571,13 @@ class PointwiseJudge(Judge):
         except ValueError as error:
             raise ValueError(f"T{name[1:]} has no label. {error}") from error
 
-    def row(self, answer: ChoiceLogprobs | str) -> dict[str, Any]:
+    def row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the fields of a score: the expectation over the labels (Ohi et al. 2024, eq 7), or the one written.
 
         Score and mode are NaN if no label has any probability.
         """
-        if isinstance(answer, str):
-            score = written_score(self.criterion, answer)
+        if isinstance(answer, Written):
+            score = written_score(self.criterion, answer.text)
             return {"score": score, "distribution": None, "mode": score, "coverage": math.nan, "samples": None}
         distribution = dict(zip(self.criterion.labels, answer.probabilities[0].tolist(), strict=True))
         # score = sum over labels of value * P(label)
@@ -608,7 +593,7 @@ class PointwiseJudge(Judge):
         }
 
     def predictions(
-        self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: Refused
+        self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
     ) -> list[dspy.Prediction]:
         """Return one prediction for each item, corrected for likelihood if the judge is calibrated."""
         scored = [row for (row,) in rows]

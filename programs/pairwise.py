@@ -11,7 +11,7 @@ import dspy
 import numpy as np
 
 from evalbias.lm.contract import Sampling, resolve_lm
-from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
+from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, Written
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.position_calibration import (
     Comparisons,
@@ -32,7 +32,7 @@ from evalbias.measures.position_calibration import (
 )
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
-from evalbias.programs.judges import Judge, Refused
+from evalbias.programs.judges import Judge, RefusedItems
 from evalbias.programs.prompts import Message, comparison_instructions, comparison_labels, comparison_messages
 from evalbias.programs.saved import Predictor, Setting, load_program, number, one_of
 
@@ -233,7 +233,7 @@ class PairwiseJudge(Judge):
         texts = check_candidates({"source": demo.get("source"), "candidates": candidates}, name)
         return demo["source"], texts, label
 
-    def row(self, answer: ChoiceLogprobs | str) -> dict[str, Any]:
+    def row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the log-probabilities of the answers by position, and the most probable answer."""
         assert isinstance(answer, ChoiceLogprobs)  # no comparison is written
         logprobs = answer.logprobs[0]  # (c + t,)
@@ -241,7 +241,7 @@ class PairwiseJudge(Judge):
         return {"preference": best, "logprobs": logprobs.tolist(), "samples": answer.samples}
 
     def predictions(
-        self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: Refused
+        self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
     ) -> list[dspy.Prediction]:
         """Return one prediction for each item, calibrated for position and averaged over the orders."""
         done: dict[int, dspy.Prediction] = {}
@@ -303,7 +303,7 @@ class PairwiseJudge(Judge):
         return prompts
 
     def answer_logprobs(
-        self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any, *, refused: Refused = "undefined"
+        self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any, *, refused: RefusedItems = "undefined"
     ) -> FloatArray:
         """Return the log-probabilities of the answers to n examples of c candidates in r orders: (n, r, c + t).
 

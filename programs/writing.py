@@ -8,9 +8,10 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
+from evalbias.lm.calls import HARMLESS, Call, driven
 from evalbias.lm.contract import resolve_lm
-from evalbias.lm.dspy_seam import ERRORS, active_trace, own_refusal, reason_of, trial_after
-from evalbias.lm.types import HARMLESS, PromptRefused
+from evalbias.lm.dspy_seam import active_trace, refusal_of
+from evalbias.lm.types import raise_refused
 from evalbias.programs.prompts import Message
 from evalbias.programs.saved import Predictor
 
@@ -60,18 +61,19 @@ class PlainPredict(dspy.Module):  # type: ignore[misc]
             PromptRefused: The model refuses the inputs, for example because they are too long.
             RequestRefused: The model refuses the settings, and so a harmless text too.
         """
-        try:
-            return self._asked(**inputs)
-        except ERRORS as error:
-            reason = reason_of(error)
-            if reason is None:
-                raise
-            if own_refusal(error) is None:
-                with trial_after(error), dspy.context(trace=[]):  # no step of the program
-                    self._asked(**dict.fromkeys(inputs, HARMLESS))
-            raise PromptRefused({0: reason}, names={0: "The prompt"}) from error
 
-    def _asked(self, **inputs: Any) -> dspy.Prediction:
+        async def control(_: int) -> dspy.Prediction:
+            with dspy.context(trace=[]):  # no step of the program
+                return await self._asked(dict.fromkeys(inputs, HARMLESS))
+
+        answers: dict[int, Any] = {}
+        call = Call(lambda _: self._asked(inputs), answers, control=control, refusal=refusal_of)
+        driven(call.run([0], at_once=1))
+        call.check()
+        raise_refused(answers, {0: "The prompt"})
+        return answers[0]
+
+    async def _asked(self, inputs: Mapping[str, Any]) -> dspy.Prediction:
         try:
             with dspy.context(adapter=PlainTextAdapter()):
                 return self.predict(**inputs)

@@ -11,10 +11,21 @@ from collections.abc import Sequence
 import dspy
 import numpy as np
 
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Prompt
+from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, Refused, Written, answer_by_kind
 
 
-class FormulaLM:
+def outcome(lm, questions):
+    """Ask a model; returns place -> answer, place -> reason of a refusal, and the error that ended the call or None."""
+    answers, ended = {}, None
+    try:
+        lm.answer(questions, answers)
+    except (ConnectionError, KeyboardInterrupt) as error:
+        ended = error
+    refused = {place: answer.reason for place, answer in sorted(answers.items()) if isinstance(answer, Refused)}
+    return {place: a for place, a in sorted(answers.items()) if place not in refused}, refused, ended
+
+
+class FormulaLM(MeasuringLM):
     """Judges by the numbers in a text: "q=3 z=-1.5" is of quality 3 and rarity -1.5.
 
     Its expected score follows quality plus ``bias`` times z; the log-likelihood of a text is its z. A demonstration
@@ -28,6 +39,18 @@ class FormulaLM:
         self.mass = coverage
         self.judged: list[str] = []
         self.calls = 0
+
+    def answer(self, questions, answers):
+        answer_by_kind(
+            questions,
+            answers,
+            choices=lambda choices, some: self.choice_logprobs([q.prompt for q in some], choices).rows(),
+            likelihoods=lambda some: self.loglikelihood([(q.context, q.continuation) for q in some]),
+            texts=lambda some: [Written(self.write(q)) for q in some],
+        )
+
+    def write(self, question):
+        raise NotImplementedError("a formula writes no texts")
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         self.calls += 1

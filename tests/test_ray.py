@@ -10,9 +10,10 @@ from commands import evalbias
 
 from evalbias import PointwiseJudge
 from evalbias.cli import models
-from evalbias.cli.models import model_identity, open_lm
+from evalbias.cli.models import open_lm
 from evalbias.data import world
-from evalbias.lm.contract import Sampling, drawn, written
+from evalbias.lm.cache import model_identity
+from evalbias.lm.types import Text
 from evalbias.lm.workers import PART
 from evalbias.options import MeasuringModels
 from evalbias.programs.criterion import SYNTHETIC
@@ -85,9 +86,11 @@ def test_the_model_is_the_same_in_workers_and_here(workers):
             expected += kind(here, slice(start, start + PART))
         workers.forget()
         assert kind(workers, slice(None)) == pytest.approx(expected, abs=1e-6)
-    assert workers.written(prompts[:3], max_tokens=4) == written(here, prompts[:3], max_tokens=4)
-    sampling = Sampling(2, 1.0, 4, 0)
-    assert workers.drawn(prompts[:3], [5, 6, 7], sampling) == drawn(here, prompts[:3], [5, 6, 7], sampling)
+    texts = [Text(prompts[n % 3], 4, float(n > 2), seed=n) for n in range(6)]  # greedy, then drawn
+    there, in_place = {}, {}
+    workers.answer(texts, there)
+    here.answer(texts, in_place)
+    assert [there[n].text for n in range(6)] == [in_place[n].text for n in range(6)]
 
 
 COMMANDS = {

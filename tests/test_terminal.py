@@ -25,7 +25,7 @@ from evalbias.cli.terminal import plan as tell_plan
 from evalbias.data import columns, world
 from evalbias.data import files as formats
 from evalbias.data import items as loaders
-from evalbias.lm.types import NoProbabilities
+from evalbias.lm.types import Choices, Likelihood, NoProbabilities, Text
 from evalbias.lm.workers import About
 from evalbias.options import JudgeOptions, MeasuringModels, OptimizeOptions, Out
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
@@ -57,6 +57,7 @@ def test_a_line_of_progress_every_thirty_seconds():
 
 def test_the_plan_of_a_long_run(monkeypatch, capsys):
     prompts = [[{"role": "user", "content": "x" * 400}, {"role": "assistant", "content": "y" * 80}]] * 10
+    prompts = [Choices(prompt, ("1", "2")) for prompt in prompts]
     tell_plan(prompts, 999, "m", hosted=None, yes=False)
     assert capsys.readouterr().err == ""  # not a long run
     tell_plan(prompts, 20_000, "m", hosted=None, yes=False)
@@ -71,7 +72,9 @@ def test_the_plan_of_a_long_run(monkeypatch, capsys):
     tell_plan(prompts, 20_000, "m", hosted="openai/unheard-of", yes=False)
     assert "$" not in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "litellm", None)
-    tell_plan([("x" * 400, "y" * 80)], 1000, "m", hosted="openai/gpt-4o-mini", yes=False)  # LS: context, continuation
+    tell_plan(
+        [Likelihood("x" * 400, "y" * 80)], 1000, "m", hosted="openai/gpt-4o-mini", yes=False
+    )  # LS: context, continuation
     assert capsys.readouterr().err == "plan: about 1,000 prompts to m, 120,000 tokens (estimated from 1 prompt).\n"
 
 
@@ -88,10 +91,10 @@ def test_a_user_at_a_terminal_is_asked(monkeypatch, answer, yes, goes_on):
     asked = []
     monkeypatch.setattr(plan.typer, "confirm", lambda text, **_: asked.append(text) or answer == "y")
     if goes_on:
-        tell_plan(["prompt"], 5000, "m", hosted=None, yes=yes)
+        tell_plan([Text("prompt")], 5000, "m", hosted=None, yes=yes)
     else:
         with pytest.raises(plan.typer.Exit):
-            tell_plan(["prompt"], 5000, "m", hosted=None, yes=yes)
+            tell_plan([Text("prompt")], 5000, "m", hosted=None, yes=yes)
     assert asked == ([] if yes else ["Go on?"])
 
 

@@ -13,7 +13,7 @@ from evalbias.cli.run import Outcome, Run, keep
 from evalbias.evaluation import judge_examples, measure, total
 from evalbias.evaluation.bias import bias_score_caution, effect_sentence
 from evalbias.evaluation.biases import LikelihoodBias
-from evalbias.lm.cache import LikelihoodMemo
+from evalbias.lm.cache import CachedLM
 from evalbias.optimizers import (
     BiasedDemos,
     BiasedDemosReport,
@@ -35,7 +35,7 @@ def measure_likelihood_command(asked: LikelihoodOptions, models: MeasuringModels
     """Measure each criterion's judge with random demonstrations."""
     split = scored(asked, criteria_of(asked, asked.criteria))
     with Run("measure likelihood", asked, models, out, more=split.settings()) as run:
-        judged, scorer = {}, LikelihoodMemo(run.likelihood_lm)
+        judged, scorer = {}, CachedLM(run.likelihood_lm)
         with run.progress(len(split.test) * (1 + len(split.criteria))):
             for c in split.criteria:
                 demos, _ = draw_demos(rated_items(split.train, c), asked.k, seed=asked.seed)

@@ -13,7 +13,6 @@ import numpy as np
 import typer
 
 from evalbias import data
-from evalbias.cli.models import model_identity
 from evalbias.cli.run import Outcome, Run, keep
 from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
@@ -31,7 +30,7 @@ from evalbias.evaluation import (
     summarize_loop,
 )
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
-from evalbias.lm.contract import measuring
+from evalbias.lm.cache import measuring, model_identity
 from evalbias.measures import QuantileMap
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.refine import ExternalFeedbackRefine

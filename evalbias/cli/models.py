@@ -17,7 +17,7 @@ from evalbias.options import MeasuringModels, Models
 
 if TYPE_CHECKING:
     from evalbias.lm.contract import Sampling
-    from evalbias.lm.workers import DistributedLM
+    from evalbias.lm.workers import WorkersLM
 
 
 SERVER = "hosted_vllm/"
@@ -159,15 +159,16 @@ def _server(name: str, options: MeasuringModels, template: dict[str, Any] | None
     return lm
 
 
-def _distributed(name: str, options: MeasuringModels) -> DistributedLM:
+def _distributed(name: str, options: MeasuringModels) -> WorkersLM:
     """Open a model in each of the workers that ``--workers`` names, which run in other folders."""
-    from evalbias.lm.workers import DistributedLM, RayPool
+    from evalbias.lm.cache import model_identity
+    from evalbias.lm.workers import RayPool, WorkersLM
 
     actors = actors_of(options.workers or "")
     adapter = None if options.adapter is None else str(Path(options.adapter).resolve())
     resolved = str(Path(name).resolve()) if name != EMBEDDED and Path(name).exists() else name
     opening = functools.partial(open_lm, resolved, replace(options, adapter=adapter, workers=None))
-    return DistributedLM(RayPool(opening, model_identity, actors))
+    return WorkersLM(RayPool(opening, model_identity, actors))
 
 
 def actors_of(workers: str) -> int | None:
@@ -217,10 +218,3 @@ def sampling_of(options: MeasuringModels, *, seed: int = 0) -> Sampling | None:
     if options.samples is None:
         return None
     return Sampling(options.samples, options.sample_temperature, options.sample_tokens, seed)
-
-
-def model_identity(lm: Any) -> dict[str, Any]:
-    """Return what decides a model's numbers, for run.json and journal keys: never an address or a key."""
-    if hasattr(lm, "provenance"):
-        return dict(lm.provenance())
-    return {"model": str(lm.model)}

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import typer
 
-from evalbias.cli.models import hosted_name, model_identity, open_lm, sampling_of
+from evalbias.cli.models import hosted_name, open_lm, sampling_of
 from evalbias.cli.terminal import STOPPED, PlainConsole, Progress, plan, print_json, progress
 from evalbias.evaluation.conclusions import worsened
 from evalbias.evaluation.estimates import Comparison
 from evalbias.evaluation.words import coverage_warning
-from evalbias.lm.cache import JournaledLM
-from evalbias.lm.contract import ContractLM, measuring
+from evalbias.lm.cache import CachedLM, measuring, model_identity
+from evalbias.lm.contract import AnyLM
 from evalbias.lm.fingerprint import same_sample
 from evalbias.lm.types import ModelChanged, chunk_of
 from evalbias.measures.arrays import FloatArray
@@ -111,7 +111,7 @@ class Run(Closable):
         self._shown: Progress | None = None
         self._as_json, self._left, self._planned, self._verified = out.as_json, 0, False, 0
         self._given, self._name = given, str(getattr(asked, "lm", None) or getattr(asked, "likelihood_lm", None) or "")
-        self._journals: list[JournaledLM] = []
+        self._models: list[CachedLM] = []
         try:
             lm: Any = opened.get("lm")
             watched = None if lm is None else measuring(lm)
@@ -126,11 +126,11 @@ class Run(Closable):
             else:
                 chunk = chunk_of(lm) if by_parts else None
                 if lm is not None:
-                    self.likelihood_lm = self._journaled(lm, self.folder.journal, chunk)
+                    self.likelihood_lm = self._cached(watched, self.folder.journal, chunk)
                     opened["lm"] = measuring(self.likelihood_lm, self._sampling)
                 if "likelihood_lm" in opened:
                     path = self.folder.path / "likelihoods.jsonl"
-                    self.likelihood_lm = opened["likelihood_lm"] = self._journaled(opened["likelihood_lm"], path)
+                    self.likelihood_lm = opened["likelihood_lm"] = self._cached(opened["likelihood_lm"], path)
         except BaseException:
             self.folder.close()
             raise
@@ -174,19 +174,19 @@ class Run(Closable):
 
     def check_model(self) -> None:
         """Compare the model with the first one, if it answered since that was done; see ``ModelWatch.check``."""
-        asked = sum(lm.asked for lm in self._journals)
-        if asked > self._verified or not self._journals:
+        asked = self._asked()
+        if asked > self._verified or not self._models:
             self._watch.check()
             self._verified = asked
 
     def forget(self) -> None:
         """Delete the answers of a part, once all that is made of them is written."""
-        for journal in self._journals:
-            journal.clear()
+        for lm in self._models:
+            lm.clear()
 
     def leave(self, outcome: Outcome) -> None:
         """Write result.json and report.html; print the brief result as JSON, or what is to be shown."""
-        if self._journals:
+        if self._models:
             self.check_model()
         self.folder.write_result(outcome.result)
         content = outcome.result if outcome.page is None else outcome.page
@@ -202,28 +202,30 @@ class Run(Closable):
             console.print(part, soft_wrap=isinstance(part, str))
         if covered := coverage_note(outcome.coverage):
             console.print(covered)
-        if self._journals:
-            new, replayed = (sum(getattr(lm, name) for lm in self._journals) for name in ("asked", "replayed"))
-            note = f"answers asked {new}, replayed {replayed}"
+        if self._models:
+            note = f"answers asked {self._asked()}, replayed {sum(lm.replayed for lm in self._models)}"
             if self._sampling is not None:
                 note += f"; probabilities are estimates from {self._sampling.samples} answers to each prompt"
             console.print(note, style="dim")
         console.print(f"run folder: {self.folder.path}", soft_wrap=True)
         console.print(f"report: {self.folder.path / FILE}", soft_wrap=True)
 
-    def _journaled(self, lm: Any, path: Path, chunk: int | None = None) -> JournaledLM:
-        journal = JournaledLM(
-            measuring(lm),
+    def _cached(self, lm: Any, path: Path, chunk: int | None = None) -> CachedLM:
+        cached = CachedLM(
+            lm,
             path,
-            model=json.dumps(model_identity(lm), sort_keys=True),
-            progress=self._advance,
+            chunk=chunk,
+            exact=self._given.exact_resume,
             before=self._plan,
             between=self._watch.check_again,
-            chunk=chunk,
-            exact_resume=self._given.exact_resume,
+            progress=self._advance,
         )
-        self._journals.append(journal)
-        return journal
+        self._models.append(cached)
+        return cached
+
+    def _asked(self) -> int:
+        """Return the number of answers that models gave so far."""
+        return sum(lm.asked.total() for lm in self._models)
 
     def _plan(self, questions: Sequence[Any]) -> None:
         """Tell the plan before the first question of the run, if it is a long one, and look whose answers come."""
@@ -291,7 +293,7 @@ class ModelWatch:
         self._folder, self._lm, self._journals = folder, lm, journals
         self._file = folder.path / "sample.json"
         self._watched = hasattr(lm, "samples")
-        self._unsampled = sampled and isinstance(lm, ContractLM)
+        self._unsampled = sampled and isinstance(lm, AnyLM)
         self._first: FloatArray | None = None
         self._sure: dict[Path, int] | None = None  # sizes of the journals at the last check
         self._checked = -math.inf

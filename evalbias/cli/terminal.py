@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from contextvars import ContextVar
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -22,6 +22,9 @@ from rich.segment import Segment
 from rich.text import Text
 
 from evalbias.values import message, visible, without_commands
+
+if TYPE_CHECKING:
+    from evalbias.lm.types import Prompt, Question
 
 # Standard output and standard error of a command: their reader may leave, and no text commands a terminal or CI.
 
@@ -236,11 +239,11 @@ CHARACTERS = 4.0
 """Characters of a token, about, in English."""
 
 
-def plan(questions: Sequence[Any], left: int, model: str, *, hosted: str | None, yes: bool) -> None:
+def plan(questions: Sequence[Question], left: int, model: str, *, hosted: str | None, yes: bool) -> None:
     """Say what a long run will ask, and at a terminal whether it shall; short runs are not planned.
 
     Args:
-        questions: First questions to the model: prompts, alone or with a continuation or a seed.
+        questions: First questions to the model.
         left: Number of answers that are still to be asked for.
         model: The model in words.
         hosted: Name of a hosted model as price lists have it; None for others.
@@ -262,13 +265,17 @@ def plan(questions: Sequence[Any], left: int, model: str, *, hosted: str | None,
         raise typer.Exit(1)
 
 
-def _length(question: Any) -> int:
-    """Return the characters of a question: a prompt is a text or a list of messages."""
-    if isinstance(question, str):
-        return len(question)
-    if isinstance(question, dict):
-        return _length(question.get("content", ""))
-    return sum(map(_length, question)) if isinstance(question, list | tuple) else 0
+def _length(question: Question) -> int:
+    """Return the characters of a question's texts."""
+    from evalbias.lm.types import Likelihood
+
+    if isinstance(question, Likelihood):
+        return _prompt_length(question.context) + len(question.continuation)
+    return _prompt_length(question.prompt)
+
+
+def _prompt_length(prompt: Prompt) -> int:
+    return len(prompt) if isinstance(prompt, str) else sum(len(message["content"]) for message in prompt)
 
 
 def _rounded(tokens: float) -> str:

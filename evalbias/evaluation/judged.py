@@ -14,7 +14,8 @@ from evalbias.data.cells import TIE, check_size
 from evalbias.data.items import item_name
 from evalbias.data.pairing import human_score, input_field, input_key, is_rated, single_ratings
 from evalbias.evaluation.words import median_coverage, model_title
-from evalbias.lm.contract import measuring, resolve_lm
+from evalbias.lm.cache import measuring
+from evalbias.lm.contract import resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import consistent_preferences
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio

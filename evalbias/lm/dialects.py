@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from dspy import lm15
 
+from evalbias.lm.calls import HARMLESS
 from evalbias.lm.dialect import (
     ALL_NEUTRAL,
     NEUTRAL,
@@ -33,7 +34,7 @@ from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, sample_of
 from evalbias.lm.reading import TOP, first_token_row, first_tokens
 from evalbias.lm.render import as_text
 from evalbias.lm.tokens import ControlTokenInText, Ids, Scored, check_choices
-from evalbias.lm.types import HARMLESS, ChoiceLogprobs, Joined, Message, Prompt, as_messages, each
+from evalbias.lm.types import ChoiceLogprobs, Joined, Message, Prompt, as_messages, each
 from evalbias.measures.arrays import FloatArray
 
 # OpenAI's chat protocol: the most probable first tokens of an answer, and nothing else.

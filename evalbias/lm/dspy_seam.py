@@ -7,7 +7,7 @@ import contextvars
 import functools
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,17 +21,27 @@ from dspy._vendor.lm15.serde import request_to_dict, response_from_dict, respons
 from dspy.adapters.types.decision import Choice, Noul, Score, decision_type
 from dspy.clients.base_lm import LM_CLASS_STATE_KEY as LM_CLASS
 from dspy.clients.engines.base import validate_request
-from dspy.utils.exceptions import LMError, LMInvalidRequestError, LMUnsupportedModelError
+from dspy.utils.exceptions import (
+    ContextWindowExceededError,
+    LMError,
+    LMInvalidRequestError,
+    LMUnsupportedFeatureError,
+    LMUnsupportedModelError,
+)
 
-from evalbias.lm.reading import first_token_row, first_tokens
+from evalbias.lm.reading import TOP, first_token_row, first_tokens
 from evalbias.lm.types import (
     STATUSES,
     ChoiceLogprobs,
+    Choices,
     Message,
     NoProbabilities,
     PromptRefused,
     PromptTooLong,
-    RequestRefused,
+    Refused,
+    Text,
+    Written,
+    as_messages,
 )
 
 # DSPy names that evalbias needs and that DSPy does not export publicly.
@@ -55,19 +65,7 @@ from evalbias.lm.types import (
 #   limit, and offers no setting for answers that are meant to be short.
 
 
-__all__ = [
-    "LM_CLASS",
-    "active_trace",
-    "calling_predictor",
-    "is_decision",
-    "non_judgment_properties",
-    "request_judgments",
-    "request_to_dict",
-    "response_from_dict",
-    "response_to_dict",
-    "validate_request",
-    "without_truncation_warning",
-]
+__all__ = ["LM_CLASS", "request_to_dict", "response_from_dict", "response_to_dict"]  # used by other modules alone
 
 _short: ContextVar[bool] = ContextVar("_short", default=False)
 
@@ -184,6 +182,10 @@ COVERAGE = "coverage"
 """Key under which DSPy's own engine returns the probability that any of the choices follows."""
 
 
+TOPS = (TOP, 5)
+"""Numbers of first tokens to ask for, in turn: some providers refuse more than 5."""
+
+
 def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[str]) -> lm15.Request:
     """Return the request that asks which of the choices follows the messages, with its probability."""
     fmt = lm15.judgments(**{FIELD: lm15.choice("Which answer follows?", list(choices))})
@@ -193,6 +195,18 @@ def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[
 def first_token_request(model: str, messages: Sequence[Message], top: int) -> lm15.Request:
     """Return the request for the ``top`` most probable first tokens of the answer to the messages."""
     return chat_request(model, messages, lm15.Config(max_tokens=1, temperature=1.0, top_p=1.0, logprobs=top))
+
+
+def text_request(model: str, question: Text, *, seed: bool = True) -> lm15.Request:
+    """Return the request for a text, with or without the question's seed."""
+    return chat_request(model, as_messages(question.prompt), text_config(question, seed=seed))
+
+
+def text_config(question: Text, *, seed: bool = True) -> lm15.Config:
+    """Return the settings of a text's generation as DSPy's, with or without the question's seed."""
+    names = ("max_tokens", "temperature", "top_p", "top_k", "logprobs", *["seed"] * seed)
+    given = {name: getattr(question, name) for name in names if getattr(question, name) is not None}
+    return lm15.Config(**given, stop=question.stop)
 
 
 def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -> lm15.Request:
@@ -272,81 +286,58 @@ def _data(response: lm15.Response) -> lm15.DataPart | None:
     return next((p for p in response.message.parts if isinstance(p, lm15.DataPart)), None)
 
 
-# Errors of requests to any ``dspy.LM`` that may be about the prompt, and the reason that they give.
+# Errors of requests to any ``dspy.LM``, and how the prompt may be to blame for them.
 
 
-ERRORS = (LMError, lm15.LM15Error, NoProbabilities)
-"""Errors of one request, of which ``reason_of`` tells those that may be about the prompt."""
+FAILED = (LMError, lm15.LM15Error)
+"""Errors of requests: through DSPy's execution, and from a subclass of ``dspy.BaseLM``."""
+
+UNSUPPORTED = (LMUnsupportedFeatureError, lm15.UnsupportedFeatureError)
+"""A model's refusal of a feature."""
+
+INVALID = (LMInvalidRequestError, lm15.InvalidRequestError)
+TOO_LONG = (ContextWindowExceededError, lm15.ContextLengthError)
 
 
-def reason_of(error: BaseException) -> str | None:
-    """Return why a model refused a request, as in ``PromptRefused``; None if the prompt cannot be to blame."""
+def refusal_of(error: BaseException) -> Refused | None:
+    """Return how a prompt may be to blame for an error; None if it cannot be."""
     own = own_refusal(error)
     if own is not None:
-        return own.refused[0]
+        return own
     if isinstance(error, NoProbabilities):
-        return f"is answered by {error.model} without token probabilities: {error.reason}."
-    if not isinstance(error, LMInvalidRequestError | lm15.InvalidRequestError):
-        return None
-    if isinstance(error, LMUnsupportedModelError | lm15.UnsupportedModelError):
+        return Refused(f"is answered by {error.model} without token probabilities: {error.reason}.")
+    if not isinstance(error, INVALID) or isinstance(error, LMUnsupportedModelError | lm15.UnsupportedModelError):
         return None
     if error.status is not None and error.status not in STATUSES:
         return None
     words = error.message.partition("\n\n")[0].strip()  # DSPy adds advice on conversations
     by = f" by {error.model}" if getattr(error, "model", None) else ""
-    return f"is refused{by}: {words.rstrip('.') or f'status {error.status}, and DSPy passes no reason on'}."
+    words = words.rstrip(".") or f"status {error.status}, and DSPy passes no reason on"
+    return Refused(f"is refused{by}: {words}.", isinstance(error, TOO_LONG))
 
 
-@contextmanager
-def trial_after(refusal: Exception) -> Iterator[None]:
-    """Ask about a harmless text, after a refusal; that it is answered shows that the prompt is to blame.
-
-    Raises:
-        NoProbabilities: The model reports no probabilities for the harmless text either.
-        RequestRefused: The model refuses the harmless text too.
-    """
-    try:
-        yield
-    except ERRORS as second:
-        if isinstance(second, NoProbabilities) or reason_of(second) is None:
-            raise
-        raise RequestRefused(
-            f"The request {reason_of(refusal)} A harmless text with the same settings is refused too: change the "
-            "settings or the model.",
-            {},
-        ) from refusal
-
-
-def own_refusal(error: BaseException | None) -> PromptRefused | None:
-    """Return the refusal by one of our engines that an error of DSPy stands for."""
+def own_refusal(error: BaseException | None) -> Refused | None:
+    """Return the refusal by one of our engines that an error of DSPy stands for; it is known to be about the prompt."""
     while error is not None and not isinstance(error, PromptRefused):
         error = error.__cause__
-    return error
+    return None if error is None else Refused(error.refused[0], isinstance(error, PromptTooLong))
 
 
-# DSPy's requests and responses, as our engines read and write them.
+# DSPy's requests as questions to our engines, and their answers as its responses.
 
 
-Ask = Callable[[Sequence[Message], tuple[str, ...]], ChoiceLogprobs]
-
-
-def judgments(request: lm15.Request) -> dict[str, Any]:
-    """Return the judgments that a request asks for, by name; empty if it asks for a text."""
-    by_name: dict[str, Any] = request_judgments(request)
-    return by_name
-
-
-def refuse(request: lm15.Request, engine: str) -> None:
-    """Refuse a request with a feature that our engines lack, so that nothing is ignored silently.
+def question_of(request: lm15.Request, engine: str) -> Choices | Text:
+    """Return the question that a request asks.
 
     Args:
         request: Request from DSPy.
-        engine: Name of the engine, for the message.
+        engine: Name of the engine, for messages.
 
     Raises:
-        lm15.UnsupportedFeatureError: The request uses an unsupported feature; the message names it.
+        lm15.UnsupportedFeatureError: The request uses a feature that our engines lack; nothing is ignored silently.
     """
-    config, requested = request.config, judgments(request)
+    validate_request(request)
+    config, requested = request.config, request_judgments(request)
     schema = (config.response_format or {}).get("schema")
     features = {
         "tools": bool(request.tools),
@@ -363,24 +354,14 @@ def refuse(request: lm15.Request, engine: str) -> None:
             raise lm15.UnsupportedFeatureError(
                 f"{engine} does not support {feature}: leave it out, or make a separate request for it."
             )
+    messages = _messages(request, engine)
+    for judgment in requested.values():
+        return Choices(messages, tuple(judgment.keys))
+    names = ("max_tokens", "temperature", "top_p", "top_k", "seed", "logprobs")
+    return Text(messages, **{name: getattr(config, name) for name in names}, stop=tuple(config.stop or ()))
 
 
-@contextmanager
-def refusals_for_dspy() -> Iterator[None]:
-    """Turn the refusal of a prompt into the error that DSPy defines for it.
-
-    Raises:
-        lm15.ContextLengthError: The prompt is too long; DSPy raises ``dspy.ContextWindowExceededError``.
-        lm15.InvalidRequestError: The prompt is refused for another reason; DSPy raises ``LMInvalidRequestError``.
-    """
-    try:
-        yield
-    except PromptRefused as error:
-        kind = lm15.ContextLengthError if isinstance(error, PromptTooLong) else lm15.InvalidRequestError
-        raise kind(f"The prompt {error.refused[0]}") from error
-
-
-def messages_of(request: lm15.Request, engine: str) -> list[Message]:
+def _messages(request: lm15.Request, engine: str) -> list[Message]:
     """Return a request's system text and turns as messages.
 
     Raises:
@@ -397,38 +378,50 @@ def messages_of(request: lm15.Request, engine: str) -> list[Message]:
     return done
 
 
-def measured(request: lm15.Request, messages: list[Message], ask: Ask) -> lm15.Response:
-    """Answer a request for judgments; the response also holds the log-probabilities before renormalizing.
-
-    Args:
-        request: Request for judgments.
-        messages: Messages of the request.
-        ask: Function that returns the log-probabilities of choices after messages.
+def response_of(request: lm15.Request, answer: ChoiceLogprobs | Written | Refused) -> lm15.Response:
+    """Return the answer to ``question_of(request)`` as DSPy's response.
 
     Raises:
+        lm15.ContextLengthError: The prompt is too long; DSPy raises ``dspy.ContextWindowExceededError``.
+        lm15.InvalidRequestError: The prompt is refused for another reason; DSPy raises ``LMInvalidRequestError``.
         lm15.UnsupportedFeatureError: All choices have probability 0, or the model does not report their probabilities.
     """
-    value, shares, logprobs = {}, {}, {}
-    for name, judgment in judgments(request).items():
-        answer = ask(messages, tuple(judgment.keys))
-        row = answer.probabilities[0]  # (c,)
-        if np.isnan(row).any():
-            raise lm15.UnsupportedFeatureError(
-                f"{request.model} gives {list(judgment.keys)} no probability, or does not report it: use other choices."
-            )
-        best = judgment.keys[int(row.argmax())]
-        value[name] = _value(judgment.kind, best)
-        shares[name] = dict(zip(judgment.keys, row.tolist(), strict=True))
-        if not answer.renormalized:
-            logprobs[name] = dict(zip(judgment.keys, answer.logprobs[0].tolist(), strict=True))
-    part = lm15.DataPart(value=value, probabilities=shares, method="candidate_sequence_likelihood")
+    if isinstance(answer, Refused):
+        kind = lm15.ContextLengthError if answer.too_long else lm15.InvalidRequestError
+        cause = PromptTooLong if answer.too_long else PromptRefused
+        raise kind(f"The prompt {answer.reason}") from cause({0: answer.reason}, names={0: "The prompt"})
+    if isinstance(answer, ChoiceLogprobs):
+        return _measured(request, answer)
+    read, written = answer.tokens
+    return lm15.Response(
+        id=None,
+        model=request.model,
+        message=lm15.Message.assistant(answer.text),
+        finish_reason="stop" if answer.finished else "length",
+        usage=lm15.Usage(input_tokens=read, output_tokens=written, total_tokens=None),
+        logprobs=answer.logprobs,
+    )
+
+
+def _measured(request: lm15.Request, answer: ChoiceLogprobs) -> lm15.Response:
+    """Return a measured judgment; its ``provider_data`` holds the log-probabilities before renormalizing."""
+    ((name, judgment),) = request_judgments(request).items()
+    keys = list(judgment.keys)
+    row = answer.probabilities[0]  # (c,)
+    if np.isnan(row).any():
+        raise lm15.UnsupportedFeatureError(
+            f"{request.model} gives {keys} no probability, or does not report it: use other choices."
+        )
+    value = _value(judgment.kind, keys[int(row.argmax())])
+    shares, logprobs = (dict(zip(keys, values.tolist(), strict=True)) for values in (row, answer.logprobs[0]))
+    part = lm15.DataPart(value={name: value}, probabilities={name: shares}, method="candidate_sequence_likelihood")
     return lm15.Response(
         id=None,
         model=request.model,
         message=lm15.Message.assistant([part]),
         finish_reason="stop",
         usage=lm15.Usage(input_tokens=None, output_tokens=0, total_tokens=None),
-        provider_data={LOGPROBS: logprobs} if logprobs else {},
+        provider_data={} if answer.renormalized else {LOGPROBS: {name: logprobs}},
     )
 
 

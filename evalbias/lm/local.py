@@ -17,23 +17,27 @@ import numpy as np
 from dspy import lm15
 
 from evalbias.lm.decisions import DecidingLM
-from evalbias.lm.dspy_seam import (
-    AsyncEngine,
-    Engine,
-    judgments,
-    measured,
-    messages_of,
-    refusals_for_dspy,
-    refuse,
-    validate_request,
-)
+from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of
 from evalbias.lm.generate import Generated, Settings, generate
 from evalbias.lm.load import Loaded, load
-from evalbias.lm.render import Renderer, check_pairs, check_prompts
+from evalbias.lm.render import Renderer
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.score import Scorer
-from evalbias.lm.tokens import PromptTokenizer, check_known, check_lengths, choice_sequences, joint
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, Message, Prompt
+from evalbias.lm.tokens import PromptTokenizer, check_known, check_length, check_lengths, choice_sequences, joint
+from evalbias.lm.types import (
+    Answers,
+    ChoiceLogprobs,
+    Choices,
+    Likelihood,
+    LogLikelihood,
+    MeasuringLM,
+    Question,
+    Rendered,
+    Text,
+    Written,
+    answer_by_kind,
+    each,
+)
 
 # Batching of calls from many threads.
 #
@@ -138,9 +142,6 @@ def embedded_judge_lm(*, device: str = "auto") -> LocalLM:
 
 NAME = "LocalLM"
 
-Start = tuple[list[int], Settings]
-Question = tuple[Sequence[Message], tuple[str, ...]]
-
 
 class LocalEngine(Engine):
     """The engine of ``LocalLM``.
@@ -170,44 +171,56 @@ class LocalEngine(Engine):
             prefix_bytes=prefix_bytes,
         )
         self._busy = threading.RLock()  # the model runs one batch at a time
-        self._judge: Batcher[Question, ChoiceLogprobs] = Batcher(self._judgments)
-        self._write: Batcher[Start, Generated] = Batcher(self._generations)
+        self._batch: Batcher[Question, Any] = Batcher(self._answers)
         self._draws: Counter[bytes] = Counter()
         self._drawing = threading.Lock()  # not _busy: requests queue while the model runs
 
-    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
-        check_pairs(pairs)
-        sequences = joint(self.tokenizer, [(self.render(p), continuation) for p, continuation in pairs])
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions, those about the same choices in one batch; see ``MeasuringLM``."""
+        answer_by_kind(questions, answers, choices=self._choices, likelihoods=self._likelihoods, texts=self._texts)
+
+    def _likelihoods(self, questions: Sequence[Likelihood]) -> list[LogLikelihood]:
+        sequences = joint(self.tokenizer, [(self.render(q.context), q.continuation) for q in questions])
         check_known(self.tokenizer, sequences)
         with self._busy:
             return [LogLikelihood(values) for values in self.scorer(sequences)]
 
-    def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
-        check_prompts(prompts)
-        rows = choice_sequences(self.tokenizer, [self.render(p) for p in prompts], choices)
+    def _choices(self, choices: tuple[str, ...], questions: Sequence[Choices]) -> list[ChoiceLogprobs]:
+        rows = choice_sequences(self.tokenizer, [self.render(q.prompt) for q in questions], choices)
         longest = [max(row, key=lambda scored: len(scored.ids)) for row in rows]
         check_lengths(longest, self.loaded.context_length, whose="model")  # by prompt: the scorer counts sequences
         with self._busy:
             values = self.scorer(
                 [sequence for row in rows for sequence in row], [item for item, row in enumerate(rows) for _ in row]
             )
-        totals = np.array([v.sum() for v in values]).reshape(len(prompts), len(choices))  # (n, c)
-        return ChoiceLogprobs(tuple(choices), totals)
+        totals = np.array([v.sum() for v in values]).reshape(len(questions), len(choices))  # (n, c)
+        return ChoiceLogprobs(choices, totals).rows()
+
+    def _texts(self, questions: Sequence[Text]) -> list[Written]:
+        """Generate texts, as many at once as ``batch_tokens`` allows."""
+        rendered = [self.render(q.prompt) for q in questions]
+        prompts = [list(self.tokenizer.encode(one.alone()).ids) for one in rendered]
+        each(lambda ids: check_length(len(ids), self.loaded.context_length, whose="model", generated=1), prompts)
+        settings = [self._seeded(*one) for one in zip(prompts, map(_settings, questions), strict=True)]
+        size = max(len(prompt) + one.max_tokens for prompt, one in zip(prompts, settings, strict=True))
+        rows, done = max(1, self.scorer.batch_tokens // size), list[Generated]()
+        loaded = self.loaded
+        with self._busy:
+            for start in range(0, len(prompts), rows):
+                part = slice(start, start + rows)
+                done += generate(
+                    loaded.model, loaded.tokenizer, prompts[part], settings[part], context=loaded.context_length
+                )
+        return [_written(*one) for one in zip(questions, rendered, prompts, done, strict=True)]
+
+    def _answers(self, questions: Sequence[Question]) -> list[Any]:
+        answers: dict[int, Any] = {}
+        self.answer(questions, answers)
+        return [answers[place] for place in range(len(questions))]
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request; see ``dspy.clients.engines.Engine``."""
-        validate_request(request)
-        refuse(request, NAME)
-        messages = messages_of(request, NAME)
-        with refusals_for_dspy():
-            if judgments(request):
-                return measured(request, messages, lambda prompt, choices: self._judge((prompt, choices)))
-            rendered = self.render(messages)
-            prompt = list(self.tokenizer.encode(rendered.alone()).ids)
-            generated = self._write((prompt, self._seeded(prompt, _settings(request))))
-            return _response(request, generated, len(prompt), rendered.lead)
+        return response_of(request, self._batch(question_of(request, NAME)))
 
     def forget(self) -> None:
         """Clear the prefix cache."""
@@ -231,56 +244,28 @@ class LocalEngine(Engine):
         seed = int.from_bytes(hashlib.sha256(key + number.to_bytes(8, "big")).digest()[:8], "big") >> 1
         return replace(settings, seed=seed)
 
-    def _generations(self, starts: Sequence[Start]) -> list[Generated]:
-        """Generate the texts of one batch of requests, as many at once as ``batch_tokens`` allows."""
-        size = max(len(prompt) + settings.max_tokens for prompt, settings in starts)
-        rows, done = max(1, self.scorer.batch_tokens // size), []
-        loaded = self.loaded
-        with self._busy:
-            for index in range(0, len(starts), rows):
-                prompts, settings = zip(*starts[index : index + rows], strict=True)
-                done += generate(loaded.model, loaded.tokenizer, prompts, settings, context=loaded.context_length)
-        return done
 
-    def _judgments(self, questions: Sequence[Question]) -> list[ChoiceLogprobs]:
-        """Answer one batch of judgments, those with the same choices in one call."""
-        done: dict[int, ChoiceLogprobs] = {}
-        for choices in dict.fromkeys(choices for _, choices in questions):
-            indices = [i for i, (_, c) in enumerate(questions) if c == choices]
-            logprobs = self.choice_logprobs([questions[i][0] for i in indices], choices).logprobs  # (n, c)
-            for row, index in enumerate(indices):
-                done[index] = ChoiceLogprobs(choices, logprobs[row : row + 1])
-        return [done[i] for i in range(len(questions))]
+def _settings(question: Text) -> Settings:
+    names = ("max_tokens", "temperature", "top_p", "top_k", "seed")
+    values = {name: getattr(question, name) for name in names if getattr(question, name) is not None}
+    return Settings(**values, stop=question.stop, top=question.logprobs)
 
 
-def _settings(request: lm15.Request) -> Settings:
-    values = {
-        name: getattr(request.config, name)
-        for name in ("max_tokens", "temperature", "top_p", "top_k", "seed")
-        if getattr(request.config, name) is not None
-    }
-    return Settings(**values, stop=tuple(request.config.stop), top=request.config.logprobs)
-
-
-def _response(request: lm15.Request, generated: Generated, prompt_tokens: int, lead: str) -> lm15.Response:
-    logprobs = None
-    if request.config.logprobs is not None:
-        logprobs = tuple(
-            lm15.TokenLogprob(
-                token=token.text,
-                logprob=token.logprob,
-                token_id=token.id,
-                top=tuple(lm15.TopLogprob(token=text, logprob=value, token_id=i) for i, text, value in token.top),
-            )
-            for token in generated.tokens
+def _written(question: Text, rendered: Rendered, prompt: Sequence[int], generated: Generated) -> Written:
+    tokens = tuple(
+        lm15.TokenLogprob(
+            token=token.text,
+            logprob=token.logprob,
+            token_id=token.id,
+            top=tuple(lm15.TopLogprob(token=text, logprob=value, token_id=i) for i, text, value in token.top),
         )
-    return lm15.Response(
-        id=None,
-        model=request.model,
-        message=lm15.Message.assistant(generated.text.removeprefix(lead)),
-        finish_reason="stop" if generated.finished else "length",
-        usage=lm15.Usage(input_tokens=prompt_tokens, output_tokens=generated.length, total_tokens=None),
-        logprobs=logprobs,
+        for token in generated.tokens
+    )
+    return Written(
+        generated.text.removeprefix(rendered.lead),
+        logprobs=None if question.logprobs is None else tokens,
+        finished=generated.finished,
+        tokens=(len(prompt), generated.length),
     )
 
 
@@ -291,7 +276,7 @@ BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
 PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
 
 
-class LocalLM(DecidingLM, SavedLM):
+class LocalLM(DecidingLM, SavedLM, MeasuringLM):
     """A causal transformers model, on GPU or CPU; of a multimodal model, the part that reads text.
 
     Logits are those of the model's own code, scaling and capping included; the output layer is computed in float32.
@@ -371,26 +356,13 @@ class LocalLM(DecidingLM, SavedLM):
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
         super().__init__(name, engine=engine, async_engine=AsyncEngine(engine), **kwargs)
 
-    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Return the log-probability in nats of each continuation after its context; see ``MeasuringLM``.
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions in batches; see ``MeasuringLM``.
 
         Raises:
-            ValueError: An item is no pair of context and continuation, a continuation is empty, or nothing precedes it.
-            PromptTooLong: A text is longer than the model's context.
-            TextUnknown: A continuation has words that the model's vocabulary lacks.
             FloatingPointError: The model returned NaN or infinite logits.
         """
-        return self._local.loglikelihood(pairs)
-
-    def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Return the log-probability in nats of every choice after every prompt; see ``MeasuringLM``.
-
-        Raises:
-            ValueError: The prompts are a single text, or there are no choices, or one is empty or repeated.
-            PromptTooLong: A prompt is longer than the model's context.
-            FloatingPointError: The model returned NaN or infinite logits.
-        """
-        return self._local.choice_logprobs(prompts, choices)
+        self._local.answer(questions, answers)
 
     def forget(self) -> None:
         """Clear the prefix cache, whose reuse may change the last digits of an answer."""

@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import time
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeVar
 
 from dspy import lm15
 
-from evalbias.lm.calls import Fleet, Replica
-from evalbias.lm.contract import Sampling
+from evalbias.lm.calls import Call, harmless
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dialect import Dialect, Endpoint, Job, WrongTokenizer
 from evalbias.lm.dialects import DIALECTS
-from evalbias.lm.dspy_seam import (
-    AsyncEngine,
-    Engine,
-    judgments,
-    measured,
-    messages_of,
-    refusals_for_dspy,
-    refuse,
-    validate_request,
+from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, text_config
+from evalbias.lm.errors import (
+    Declined,
+    NotJSON,
+    RequestError,
+    StatusError,
+    describe_error,
+    is_denied,
+    is_fatal,
+    is_missing,
+    is_transient,
 )
-from evalbias.lm.errors import NotJSON, RequestError, StatusError, describe_error, is_denied, is_missing
 from evalbias.lm.fingerprint import Answering, same_sample
-from evalbias.lm.heap import HEAP
 from evalbias.lm.load import load_tokenizer
 from evalbias.lm.reading import TOLERANCE
-from evalbias.lm.render import ChatTemplate, check_pairs, check_prompts, template_of
+from evalbias.lm.render import ChatTemplate, template_of
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.transport import Connection, Pool, key_for
 from evalbias.lm.types import (
-    ARRIVED,
-    HARMLESS,
-    ChoiceLogprobs,
-    LogLikelihood,
+    STATUSES,
+    Answers,
+    MeasuringLM,
     NoProbabilities,
-    Prompt,
+    Question,
+    Refused,
+    RequestRefused,
+    Unanswered,
+    Written,
+    answer_by_kind,
     each,
-    harmless,
-    stacked,
 )
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import get_logger
@@ -50,116 +52,149 @@ from evalbias.values import get_logger
 # A model behind a server as a DSPy engine: measured judgments, generation, and token probabilities.
 
 
-Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 NAME = "ServerLM"
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One server of the model: the connection to it, and its dialect, which was tried on this server."""
+
+    connection: Connection
+    dialect: Dialect
 
 
 class ServerEngine(Engine):
     """The engine of ``ServerLM``.
 
     Args:
-        fleet: Servers of the model, at least one; all speak the same dialect.
+        replicas: Servers of the model, at least one; all speak the same dialect.
+        pool: Pool of their connections.
         model: Name under which the servers serve the model.
     """
 
-    def __init__(self, fleet: Fleet, model: str) -> None:
-        self.fleet = fleet
-        self._model = model
+    def __init__(self, replicas: Sequence[Replica], pool: Pool, model: str) -> None:
+        self.replicas, self.pool, self._model = tuple(replicas), pool, model
 
     @property
     def dialect(self) -> Dialect:
         """Dialect that makes the jobs: the first server's. Any of the servers can run them."""
-        return self.fleet.replicas[0].dialect
+        return self.replicas[0].dialect
 
-    def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
-        check_prompts(prompts)
-        choices = tuple(choices)
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions, as many at a time as the servers take; see ``MeasuringLM``."""
+        jobs = self._jobs(questions, answers)
+        call = self._call(questions, jobs, answers)
+        try:
+            self.pool.run(self._run(call, jobs))
+        finally:
+            call.over = True
+        self._check(call, questions, answers)
 
-        def jobs(prompts: Sequence[Prompt]) -> list[Job[ChoiceLogprobs]]:
-            return self.dialect.choice_jobs(prompts, choices)
+    async def aanswer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions from a coroutine on any event loop."""
+        jobs = self._jobs(questions, answers)
+        call = self._call(questions, jobs, answers)
+        await asyncio.wrap_future(self.pool.transport.submit(self._run(call, jobs)))
+        self._check(call, questions, answers)
 
-        rows = self._all(jobs, prompts, harmless)
-        return stacked(rows, choices)
+    def _jobs(self, questions: Sequence[Question], answers: Answers) -> dict[int, Job[Any]]:
+        """Return place -> job of every question; one that the model cannot take is answered."""
+        jobs: dict[int, Any] = {}
+        answer_by_kind(
+            questions,
+            jobs,
+            choices=lambda choices, some: self.dialect.choice_jobs([q.prompt for q in some], choices),
+            likelihoods=lambda some: self.dialect.likelihood_jobs([(q.context, q.continuation) for q in some]),
+            texts=lambda some: each(lambda q: self.dialect.generation_job(q.prompt, text_config(q)), some),
+        )
+        for place in [place for place, job in jobs.items() if isinstance(job, Refused)]:
+            answers[place] = jobs.pop(place)
+        return jobs
 
-    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
-        check_pairs(pairs)
-        return self._all(self.dialect.likelihood_jobs, pairs, lambda pair: (harmless(pair[0]), HARMLESS))
+    def _call(self, questions: Sequence[Question], jobs: Mapping[int, Job[Any]], answers: Answers) -> Call:
+        """Return the call of some jobs; the sorted jobs fall to the servers in contiguous shares."""
+        order = sorted(jobs, key=lambda place: jobs[place].key)
+        share = {place: i * len(self.replicas) // len(order) for i, place in enumerate(order)}
+        began: dict[int, float] = {}
 
-    def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
-        """Generate a text after every prompt, decoded greedily."""
-        return self._texts(prompts, [lm15.Config(temperature=0.0, max_tokens=max_tokens)] * len(prompts))
+        async def ask(place: int) -> Any:
+            began[place] = time.monotonic()
+            return await self._asked(jobs[place], share[place])
 
-    def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
-        """Sample a text after every prompt, each with its own seed."""
-        config = lm15.Config(temperature=sampling.temperature, max_tokens=sampling.max_tokens)
-        return self._texts(prompts, [replace(config, seed=seed) for seed in seeds])
+        async def control(place: int) -> Any:
+            refused: dict[int, Any] = {}
+            job = self._jobs([harmless(questions[place])], refused)
+            return refused[0] if refused else await self._asked(job[0], share[place])
 
-    def _texts(self, prompts: Sequence[Prompt], configs: Sequence[lm15.Config]) -> list[str]:
-        def job(question: tuple[Prompt, lm15.Config]) -> Job[str]:
-            whole = self.dialect.generation_job(*question)
-            return Job(partial(_text, whole), whole.key)
+        def fatal(place: int, error: Exception) -> bool:
+            """Return whether the server refuses everything, or has answered nothing since the request began."""
+            silent = self.replicas[share[place]].connection.last_answer < began[place]
+            return is_fatal(error) or (is_transient(error) and silent)
 
-        questions = list(zip(prompts, configs, strict=True))
-        return self._all(partial(each, job), questions, lambda question: (harmless(question[0]), question[1]))
+        return Call(ask, answers, control=control, refusal=self._refusal, fatal=fatal)
 
-    def _all(
-        self,
-        jobs: Callable[[Sequence[Item]], list[Job[Answer]]],
-        items: Sequence[Item],
-        control: Callable[[Item], Item],
-    ) -> list[Answer]:
-        """Run the jobs of all items.
+    async def _run(self, call: Call, jobs: Mapping[int, Job[Any]]) -> None:
+        order, servers = sorted(jobs, key=lambda place: jobs[place].key), len(self.replicas)
+        shares: list[list[int]] = [[] for _ in self.replicas]
+        for number, place in enumerate(order):
+            shares[number * servers // len(order)].append(place)
+        await asyncio.gather(*(call.run(share, at_once=self.pool.in_flight) for share in shares if share))
 
-        Args:
-            jobs: Function from items to one job each.
-            items: Items of the call.
-            control: Function from an item to the same one about a harmless text.
+    async def _asked(self, job: Job[Any], server: int) -> Any:
+        try:
+            answer = await job.run(self.replicas[server].dialect)
+        except Declined as error:
+            return self._refused(error)
+        return _written(answer) if isinstance(answer, lm15.Response) else answer
+
+    def _refusal(self, error: Exception) -> Refused | None:
+        return self._refused(error) if isinstance(error, StatusError) and error.status in STATUSES else None
+
+    def _refused(self, error: Exception) -> Refused:
+        return Refused(f"is refused by {self._model}: {describe_error(error).rstrip('.')}.")
+
+    def _check(self, call: Call, questions: Sequence[Question], answers: Answers) -> None:
+        """Raise if a question has no answer.
+
+        Raises:
+            Unanswered: A question has no answer. The others were asked all the same, unless the error was fatal.
+            RequestRefused: The server refuses the settings, and so every question.
         """
-        with HEAP.frozen():  # while prompts are tokenized
-            return self.fleet.all(
-                jobs(items), lambda i: jobs([control(items[i])])[0], name=self._model, arrived=ARRIVED.get()
-            )
+        if not call.failed:
+            return
+        place, error = min(call.failed.items(), key=lambda failed: failed[0])
+        text = (
+            f"{self._model} did not answer item {place} of {len(questions)} ({len(answers)} answered, "
+            f"{len(call.failed)} failed): {describe_error(error)}"
+        )
+        if call.settings_refused:
+            text = f"{text.rstrip('.')}. A harmless text with the same settings is refused too: change them."
+            raise RequestRefused(text) from error
+        raise Unanswered(text) from error
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request; see ``dspy.clients.engines.Engine``."""
-        job, messages = self._job(request)
-        with refusals_for_dspy():
-            (answer,) = self.fleet.all([job(messages)], lambda _: job(harmless(messages)), name=self._model)
-        return _response(request, answer)
+        answers: dict[int, Any] = {}
+        self.answer([question_of(request, NAME)], answers)
+        return response_of(request, answers[0])
 
     async def complete_async(self, request: lm15.Request) -> lm15.Response:
         """Answer one request without a thread of its own; see ``AsyncEngine``."""
-        job, messages = self._job(request)
-        with refusals_for_dspy():
-            answer = await self.fleet.one(job(messages), lambda _: job(harmless(messages)), name=self._model)
-        return _response(request, answer)
-
-    def _job(self, request: lm15.Request) -> tuple[Callable[[Prompt], Job[Any]], Prompt]:
-        """Return what answers a request: a function that makes the job for a prompt, and the request's prompt.
-
-        The job returns a judgment's log-probabilities or a generated text.
-        """
-        validate_request(request)
-        refuse(request, NAME)
-        messages, asked = messages_of(request, NAME), judgments(request)
-        if not asked:
-            return lambda prompt: self.dialect.generation_job(prompt, request.config), messages
-        (judgment,) = asked.values()  # ``refuse`` lets one through
-        return lambda prompt: self.dialect.choice_jobs([prompt], tuple(judgment.keys))[0], messages
+        answers: dict[int, Any] = {}
+        await self.aanswer([question_of(request, NAME)], answers)
+        return response_of(request, answers[0])
 
 
-def _response(request: lm15.Request, answer: Any) -> lm15.Response:
-    if isinstance(answer, lm15.Response):
-        return answer
-    return measured(request, messages_of(request, NAME), lambda *_: answer)
-
-
-async def _text(job: Job[lm15.Response], dialect: Dialect) -> str:
-    return (await job.run(dialect)).text or ""
+def _written(response: lm15.Response) -> Written:
+    usage = response.usage
+    return Written(
+        response.text or "",
+        response.logprobs,
+        response.finish_reason != "length",
+        (usage.input_tokens, usage.output_tokens),
+    )
 
 
 # Find out, once, which model a server serves and which dialect it speaks, and whether several servers agree.
@@ -300,7 +335,7 @@ def _typed(values: Any, name: str, kind: type) -> Any:
 # ``ServerLM``: a model behind an OpenAI-compatible server as a ``dspy.LM`` with token probabilities.
 
 
-class ServerLM(DecidingLM, SavedLM):
+class ServerLM(DecidingLM, SavedLM, MeasuringLM):
     """A model behind a server: vLLM, SGLang, llama.cpp, any server that echoes log-probabilities, or OpenAI.
 
     The server's dialect is found out once, when the object is made; ``capabilities``, ``provenance`` and the log name
@@ -310,8 +345,9 @@ class ServerLM(DecidingLM, SavedLM):
     (``"systemone"``, ``"decisions"``). DSPy's decision outputs (``Noul``, ``Choice``, ``Score``) are answered with
     measured probabilities; see ``DecidingLM``.
 
-    Several servers of the same model share a call: prompts that begin alike go to the same one, whose cache then holds
-    their prefix, and if one fails the others answer in its place; see ``evalbias.lm.routing`` and ``fleet``.
+    Several servers of the same model share a call: of its sorted prompts each answers a contiguous share, so that
+    prompts that begin alike mostly go to the same one, whose cache then holds their prefix. A server that fails leaves
+    its share unanswered; the other answers are kept.
 
     Args:
         model: Name under which the server serves the model.
@@ -341,8 +377,7 @@ class ServerLM(DecidingLM, SavedLM):
 
     draws_by_seed = True
     """A request's seed is passed on; a server repeats a draw as far as its batches give the same numbers."""
-    tells_answers = True
-    """See ``evalbias.lm.types.ARRIVED``."""
+    answers_alone = True
 
     def __init__(
         self,
@@ -387,7 +422,7 @@ class ServerLM(DecidingLM, SavedLM):
             dialects.append(_run(pool, connection, model, find_dialect(endpoint, served, only=only)))
         self._tokenizer_digest = None if loaded is None else _digest(loaded, template)
         replicas = [Replica(*pair) for pair in zip(connections, dialects, strict=True)]
-        engine = ServerEngine(Fleet(replicas, pool, patience=patience), model)
+        engine = ServerEngine(replicas, pool, model)
         if len(replicas) > 1:
             check_alike(connections, dialects, [_run(pool, r.connection, model, r.dialect.sample()) for r in replicas])
         # DSPy's cache would know the model by a name that any server may give to any weights.
@@ -399,55 +434,13 @@ class ServerLM(DecidingLM, SavedLM):
     def capabilities(self) -> str:
         """Description of what the server returns, such as ``"vllm 0.29: choices and likelihoods, ..."``."""
         dialect = self._engine.dialect
-        count = len(self._engine.fleet.replicas)
+        count = len(self._engine.replicas)
         servers = f" on {count} servers" if count > 1 else ""
         return f"{dialect.name} {self._served.version or ''}".strip() + f"{servers}: {dialect.capabilities}"
 
-    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Return the log-probability in nats of each continuation after its context; see ``MeasuringLM``.
-
-        Raises:
-            NotImplementedError: The server returns no likelihoods.
-            ValueError: A continuation is empty, or nothing precedes it.
-            PromptTooLong: A text is longer than the model's context.
-            TextUnknown: A continuation has words that the model's vocabulary lacks.
-            PromptRefused: The server refuses items; the exception holds the answers of the others.
-            RequestRefused: The server refuses the settings, and so every item.
-            Unanswered: An item has no answer; the exception holds the answers of the others.
-        """
-        return self._engine.loglikelihood(pairs)
-
-    def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Return the log-probability in nats of every choice after every prompt; see ``MeasuringLM``.
-
-        Raises:
-            ValueError: There are no choices, one is empty or repeated, or the server cannot take a prompt.
-            PromptTooLong: A prompt is longer than the model's context.
-            PromptRefused: The server refuses items; the exception holds the answers of the others.
-            RequestRefused: The server refuses the settings, and so every item.
-            Unanswered: An item has no answer; the exception holds the answers of the others.
-        """
-        return self._engine.choice_logprobs(prompts, choices)
-
-    def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
-        """Generate a text after every prompt, decoded greedily.
-
-        Raises:
-            PromptRefused: The server refuses items; the exception holds the answers of the others.
-            RequestRefused: The server refuses the settings, and so every item.
-            Unanswered: An item has no answer; the exception holds the answers of the others.
-        """
-        return self._engine.written(prompts, max_tokens=max_tokens)
-
-    def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
-        """Sample a text after every prompt, each with its own seed.
-
-        Raises:
-            PromptRefused: The server refuses items; the exception holds the answers of the others.
-            RequestRefused: The server refuses the settings, and so every item.
-            Unanswered: An item has no answer; the exception holds the answers of the others.
-        """
-        return self._engine.drawn(prompts, seeds, sampling)
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions, several in flight; see ``MeasuringLM``."""
+        self._engine.answer(questions, answers)
 
     def samples(self) -> list[FloatArray]:
         """Return log-probabilities of a fixed text from each server, which reveal other weights under the same name.
@@ -458,10 +451,10 @@ class ServerLM(DecidingLM, SavedLM):
             ConnectionError: No server answers.
             ModelChanged: An answer names another model than earlier ones.
         """
-        fleet, samples = self._engine.fleet, []
-        for replica in fleet.replicas:
+        engine, samples = self._engine, []
+        for replica in engine.replicas:
             try:
-                samples.append(_run(fleet.pool, replica.connection, self._served_name, replica.dialect.sample()))
+                samples.append(_run(engine.pool, replica.connection, self._served_name, replica.dialect.sample()))
             except ConnectionError as error:
                 failure = error
         if not samples:
@@ -471,7 +464,7 @@ class ServerLM(DecidingLM, SavedLM):
     @property
     def answering(self) -> list[Answering]:
         """Names that each server's answers carry; none where a file's name may stand for them, and its weights tell."""
-        dialects = [replica.dialect for replica in self._engine.fleet.replicas]
+        dialects = [replica.dialect for replica in self._engine.replicas]
         return [dialect.answering for dialect in dialects if not dialect.needs_tokenizer]
 
     def provenance(self) -> dict[str, str]:

@@ -1,23 +1,22 @@
-"""What models are asked and answer, and how an item is refused."""
+"""Questions to a language model, their answers, and the one method by which every model here answers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from evalbias.measures.arrays import FloatArray
-
-# Token probabilities, and the protocol of a language model that returns them.
-
+from evalbias.values import number
 
 Message = Mapping[str, str]
 Prompt = str | Sequence[Message]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 SAME_MODEL = 0.2
 """Largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)."""
@@ -25,113 +24,24 @@ SAME_MODEL = 0.2
 MOST = math.exp(SAME_MODEL)
 """Largest sum of the probabilities of choices, which exclude each other; each may come from a run of its own."""
 
+CHUNK = 256
+"""Number of questions in one call of a model when there are many."""
+
+
+def chunk_of(lm: Any) -> int:
+    """Return the number of questions for one call: ``CHUNK``, or more if the model serves many requests at once.
+
+    Such a model idles at the end of a call, so calls hold eight times the requests in flight.
+    """
+    return max(CHUNK, 8 * getattr(lm, "in_flight", 0))
+
 
 def as_messages(prompt: Prompt) -> Sequence[Message]:
     """Return a prompt as messages; a text is the user's."""
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
-class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """A model cannot be asked about some items of a call, which says nothing about the others.
-
-    Items that are neither refused nor answered were not asked: a call without the refused ones answers them. See
-    ``evalbias.lm.types.settled``.
-
-    Args:
-        refused: Index of an item in the call -> what is wrong with its prompt, as the rest of a sentence that begins
-            with the prompt: "has 99 tokens, but the model's context is 64."; at least one.
-        answered: Index of an item in the call -> its answer.
-        names: Index of an item in the call -> its name in the message. Defaults to the index.
-    """
-
-    def __init__(
-        self,
-        refused: Mapping[int, str],
-        answered: Mapping[int, Any] | None = None,
-        names: Mapping[int, str] | None = None,
-    ) -> None:
-        super().__init__(refused, answered, names)  # the arguments: workers pickle their errors
-        if not refused:
-            raise ValueError("No item is refused: return the answers.")
-        self.refused = dict(refused)
-        self.answered = dict(answered or {})
-        self.names = dict(names or {})
-
-    def __str__(self) -> str:
-        first = min(self.refused)
-        more = f" ({len(self.refused) - 1} more of the call are refused.)" if len(self.refused) > 1 else ""
-        return f"{self.names.get(first, f'Text {first} of the call')} {self.refused[first]}{more}"
-
-
-class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the others, named for the problem
-    """Some items of a call have no answer; the other answers are kept.
-
-    Attributes:
-        answered: Index of an item in the call -> its answer.
-    """
-
-    def __init__(self, message: str, answered: dict[int, Any]) -> None:
-        super().__init__(message)
-        self.answered = answered
-
-
-class RequestRefused(Unanswered):
-    """A model refuses every prompt under the settings of a call, or does not exist; the settings are to be changed."""
-
-
-class NoProbabilities(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """A model reports no token probabilities; the message names the two ways out.
-
-    Attributes:
-        model: Name of the model.
-        reason: What it did when it was asked for them.
-    """
-
-    def __init__(self, model: str, reason: str) -> None:
-        super().__init__(model, reason)
-        self.model = model
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return (
-            f"{self.model} reports no token probabilities: {self.reason}. Either measure with LocalLM, with ServerLM "
-            "(vLLM, SGLang, llama.cpp) or with a model whose answers carry logprobs; or estimate the probabilities "
-            "from repeated answers: scoring='sampled', or --samples on the command line."
-        )
-
-
-class ModelChanged(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """A model is no longer the one that gave the earlier answers."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """The user interrupted a call; the answers so far are kept.
-
-    Attributes:
-        answered: Index of an item in the call -> its answer.
-    """
-
-    def __init__(self, answered: dict[int, Any]) -> None:
-        super().__init__()
-        self.answered = answered
-
-
-ARRIVED: ContextVar[Callable[[int, Any], None] | None] = ContextVar("arrived", default=None)
-"""Function that models whose class has ``tells_answers`` call with the index and the answer of an item, as it comes.
-
-It is called from several threads, once for each answered item of the call that it was set for.
-"""
-
-CHUNK = 256
-"""Number of prompts in one call of a model when there are many."""
-
-
-def chunk_of(lm: Any) -> int:
-    """Return the number of prompts for one call: ``CHUNK``, or more if the model serves many requests at once.
-
-    Such a model idles at the end of a call, so calls hold eight times the requests in flight.
-    """
-    return max(CHUNK, 8 * getattr(lm, "in_flight", 0))
+# Answers.
 
 
 @dataclass(frozen=True)
@@ -232,50 +142,255 @@ def stacked(rows: Sequence[ChoiceLogprobs], choices: Sequence[str]) -> ChoiceLog
     )
 
 
-@runtime_checkable
-class MeasuringLM(Protocol):
-    """A language model that returns the log-probabilities of given texts.
+@dataclass(frozen=True)
+class Written:
+    """A text that a model wrote.
 
-    Results come in the order of the arguments and do not depend on the rest of the call. Items that the model cannot
-    take, such as too long ones, raise ``PromptRefused``, which names them and holds the answers that the model gave.
+    Attributes:
+        text: The text.
+        logprobs: One ``lm15.TokenLogprob`` a token, if the question asks for them.
+        finished: Whether the text ended by itself or at a stop string, not at the token limit.
+        tokens: Number of tokens of the prompt and of the text; None where the model does not say.
     """
 
-    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Return the log-probability of each continuation after its context."""
-        ...
+    text: str
+    logprobs: tuple[Any, ...] | None = None
+    finished: bool = True
+    tokens: tuple[int | None, int | None] = (None, None)
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The answer to a question that a model cannot take, which says nothing about other questions.
+
+    Attributes:
+        reason: What is wrong with the prompt, as the rest of a sentence that begins with it: "has 99 tokens, but ...".
+        too_long: Whether the prompt is longer than the model's context.
+    """
+
+    reason: str
+    too_long: bool = False
+
+
+# Questions. Each knows how its answer is kept as JSON: ``dump`` and ``load``.
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Which of the choices follows a prompt, and with which log-probability each? The answer has one row."""
+
+    prompt: Prompt
+    choices: tuple[str, ...]
+
+    def dump(self, answer: ChoiceLogprobs) -> Any:
+        """Return an answer as JSON."""
+        return {"logprobs": answer.logprobs[0], "renormalized": answer.renormalized}
+
+    def load(self, kept: Any) -> ChoiceLogprobs:
+        """Return the answer that was kept."""
+        row = np.array([number(value) for value in kept["logprobs"]]).reshape(1, len(self.choices))
+        return ChoiceLogprobs(self.choices, row, renormalized=kept["renormalized"])
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """How likely is a continuation after a context? The answer is a ``LogLikelihood``."""
+
+    context: Prompt
+    continuation: str
+
+    def dump(self, answer: LogLikelihood) -> Any:
+        """Return an answer as JSON."""
+        return {"per_token": answer.per_token}
+
+    def load(self, kept: Any) -> LogLikelihood:
+        """Return the answer that was kept."""
+        return LogLikelihood(np.array([number(value) for value in kept["per_token"]]))
+
+
+@dataclass(frozen=True)
+class Text:
+    """What does the model write after a prompt? The answer is a ``Written``, of which only the text is kept.
+
+    Attributes:
+        prompt: Prompt.
+        max_tokens: Largest number of new tokens; None leaves it, as every other None, to the model's default.
+        temperature: Sampling temperature; 0 takes the most probable token.
+        top_p: Probability of the nucleus from which to sample.
+        top_k: Number of most probable tokens from which to sample.
+        seed: Seed of the sampling.
+        stop: Strings before the first of which the text ends.
+        logprobs: Number of alternatives to report for each token; None reports no log-probabilities.
+    """
+
+    prompt: Prompt
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = None
+
+    def dump(self, answer: Written) -> Any:
+        """Return an answer as JSON."""
+        return {"written": answer.text}
+
+    def load(self, kept: Any) -> Written:
+        """Return the answer that was kept."""
+        return Written(str(kept["written"]))
+
+
+Question = Choices | Likelihood | Text
+Answer = ChoiceLogprobs | LogLikelihood | Written | Refused
+Answers = MutableMapping[int, Any]
+"""Place of a question in a call -> its answer."""
+
+
+class MeasuringLM:
+    """A language model that answers questions. A subclass writes ``answer``; the rest of its interface follows.
+
+    Attributes:
+        model: Name of the model.
+    """
+
+    model: str
+
+    answers_alone = False
+    """Whether an answer depends on its question alone, as that of a server does, and may be kept as soon as it comes.
+    The last digits of a local model's answer depend on its batch, so its answers are kept together."""
+
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions; an answer does not depend on the other questions, up to rounding.
+
+        Args:
+            questions: Questions of any kind.
+            answers: Place of a question -> its answer; each item is set when the answer comes, so that whatever ends
+                the call costs no answer. A question that the model cannot take is answered by ``Refused``. Unless the
+                call raises, every question is answered.
+
+        Raises:
+            NotImplementedError: The model does not answer questions of this kind.
+            RequestRefused: The model refuses the settings, and so every question.
+            Unanswered: A question has no answer.
+            ValueError: A question cannot be asked, such as one about no choices.
+        """
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Clear what is kept between calls and may change the last digits of an answer; by default nothing is."""
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Return the log-probability of every choice after every prompt."""
-        ...
+        """Return the log-probability in nats of every choice after every prompt.
+
+        Raises:
+            ValueError: The prompts are a single text, or there are no choices, or one is empty or repeated.
+            PromptRefused: The model cannot take prompts, such as too long ones (``PromptTooLong``).
+            RequestRefused: The model refuses the settings, and so every prompt.
+            Unanswered: A prompt has no answer.
+            FloatingPointError: The model returned NaN or infinite logits.
+        """
+        if isinstance(prompts, str):
+            raise ValueError(f"The prompts are the text {prompts!r:.80}: give a list of prompts.")
+        choices = tuple(choices)
+        return stacked(self._all([Choices(prompt, choices) for prompt in prompts]), choices)
+
+    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
+        """Return the log-probability in nats of each continuation after its context; errors as of ``choice_logprobs``.
+
+        Raises:
+            NotImplementedError: The model returns no likelihoods.
+            ValueError: An item is no pair of context and continuation, a continuation is empty, or nothing precedes it.
+        """
+        for place, pair in enumerate(pairs):
+            if isinstance(pair, str) or len(pair) != 2 or not isinstance(pair[1], str):
+                raise ValueError(f"Text {place} of the call is {pair!r:.80}: give a pair (context, continuation).")
+        return self._all([Likelihood(context, continuation) for context, continuation in pairs])
+
+    def texts(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
+        """Return a text after every prompt, decoded greedily; errors as of ``choice_logprobs``."""
+        return [written.text for written in self._all([Text(prompt, max_tokens, 0.0) for prompt in prompts])]
+
+    def _all(self, questions: Sequence[Question]) -> list[Any]:
+        answers: dict[int, Any] = {}
+        self.answer(questions, answers)
+        raise_refused(answers)
+        return [answers[place] for place in range(len(questions))]
 
 
-# Items that a model refuses: which of a call they are, and whether the item or the settings are to blame.
-#
-# A server answers "400 Bad Request" to a prompt that is too long or against its policy, and also to a setting that it
-# does not know. Codes and wordings differ between servers and versions, so they are not read. The same request with a
-# harmless text in place of the judged one tells the two apart: if it is answered, the refusal was about the item, which
-# is left out; if it is refused too, so would be every item, and the call ends with an error.
+# Refusals and failures.
 
-
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 
 STATUSES = frozenset({400, 413, 422})
 """HTTP statuses that may be about the prompt: bad request, too large, unprocessable."""
 
-HARMLESS = "Answer with one digit."
-"""Text in place of the judged one."""
+
+class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+    """A model cannot be asked some questions of a call, which says nothing about the others.
+
+    Args:
+        refused: Place of a question in the call -> what is wrong with its prompt, as in ``Refused``; at least one.
+        names: Place of a question -> its name in the message. Defaults to the place.
+    """
+
+    def __init__(self, refused: Mapping[int, str], names: Mapping[int, str] | None = None) -> None:
+        super().__init__(refused, names)  # the arguments: workers pickle their errors
+        if not refused:
+            raise ValueError("No item is refused: return the answers.")
+        self.refused, self.names = dict(refused), dict(names or {})
+
+    def __str__(self) -> str:
+        first = min(self.refused)
+        more = f" ({len(self.refused) - 1} more of the call are refused.)" if len(self.refused) > 1 else ""
+        return f"{self.names.get(first, f'Text {first} of the call')} {self.refused[first]}{more}"
 
 
-def harmless(prompt: Prompt) -> Prompt:
-    """Return a prompt with ``HARMLESS`` as its last user message; instructions and demonstrations stay as they are."""
-    if isinstance(prompt, str):
-        return HARMLESS
-    last = max((i for i, message in enumerate(prompt) if message["role"] == "user"), default=len(prompt) - 1)
-    return [{**message, "content": HARMLESS} if i == last else message for i, message in enumerate(prompt)]
+class PromptTooLong(PromptRefused):
+    """A prompt is longer than the model's context; prompts are never truncated."""
 
 
-def each(check: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
+class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the others, named for the problem
+    """Some questions of a call have no answer."""
+
+
+class RequestRefused(Unanswered):
+    """A model refuses every prompt under the settings of a call, or does not exist; the settings are to be changed."""
+
+
+class NoProbabilities(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+    """A model reports no token probabilities; the message names the two ways out.
+
+    Attributes:
+        model: Name of the model.
+        reason: What it did when it was asked for them.
+    """
+
+    def __init__(self, model: str, reason: str) -> None:
+        super().__init__(model, reason)
+        self.model = model
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model} reports no token probabilities: {self.reason}. Either measure with LocalLM, with ServerLM "
+            "(vLLM, SGLang, llama.cpp) or with a model whose answers carry logprobs; or estimate the probabilities "
+            "from repeated answers: scoring='sampled', or --samples on the command line."
+        )
+
+
+class ModelChanged(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+    """A model is no longer the one that gave the earlier answers."""
+
+
+def raise_refused(answers: Mapping[int, Any], names: Mapping[int, str] | None = None) -> None:
+    """Raise ``PromptRefused`` if any of a call's questions is refused, ``PromptTooLong`` if all these are too long."""
+    refused = {place: answer for place, answer in sorted(answers.items()) if isinstance(answer, Refused)}
+    if refused:
+        kind = PromptTooLong if all(answer.too_long for answer in refused.values()) else PromptRefused
+        raise kind({place: answer.reason for place, answer in refused.items()}, names)
+
+
+def each(check: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     """Apply a function to every item of a call.
 
     Args:
@@ -285,102 +400,58 @@ def each(check: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]
     Raises:
         PromptRefused: Items are refused, all of which the exception holds.
     """
-    done: list[Answer] = []
+    done: list[Result] = []
     errors: dict[int, PromptRefused] = {}
-    for number, item in enumerate(items):
+    for place, item in enumerate(items):
         try:
             done.append(check(item))
         except PromptRefused as error:
-            errors[number] = error
+            errors[place] = error
     if errors:
         kinds = {type(error) for error in errors.values()}
         kind = kinds.pop() if len(kinds) == 1 else PromptRefused
-        raise kind({number: error.refused[0] for number, error in errors.items()})
+        raise kind({place: error.refused[0] for place, error in errors.items()})
     return done
 
 
-def settled(
-    ask: Callable[[list[Item]], Sequence[Answer]], items: Sequence[Item]
-) -> tuple[dict[int, Answer], dict[int, str]]:
-    """Ask about all items, and again about those that a refused call left unanswered.
+def answer_by_kind(
+    questions: Sequence[Question],
+    answers: Answers,
+    *,
+    choices: Callable[[tuple[str, ...], list[Choices]], Sequence[Any]],
+    likelihoods: Callable[[list[Likelihood]], Sequence[Any]],
+    texts: Callable[[list[Text]], Sequence[Any]],
+) -> None:
+    """Answer questions by functions of many, those about the same choices together.
 
-    Returns:
-        Index of an item -> its answer, in the order of the items, and index of a refused item -> the reason.
-
-    Raises:
-        Unanswered: There was a connection error; the exception holds all answers so far.
-        Interrupted: The user interrupted a call; the exception holds all answers so far.
-        ValueError: The model gives more or fewer answers than it was asked for.
-    """
-    answered: dict[int, Answer] = {}
-    refused: dict[int, str] = {}
-    while waiting := [i for i in range(len(items)) if i not in answered and i not in refused]:
-        try:
-            answers: Mapping[int, Answer] = _numbered(ask([items[i] for i in waiting]), len(waiting))
-        except PromptRefused as error:
-            answers = error.answered
-            refused |= {waiting[i]: reason for i, reason in error.refused.items()}
-        except (Unanswered, Interrupted) as error:
-            error.answered = answered | {waiting[i]: answer for i, answer in error.answered.items()}
-            raise
-        answered |= {waiting[i]: answer for i, answer in answers.items()}
-    return dict(sorted(answered.items())), refused
-
-
-def _numbered(answers: Sequence[Answer], asked: int) -> dict[int, Answer]:
-    if len(answers) != asked:  # asking again for those that are missing might never end
-        raise ValueError(f"The model gave {len(answers)} answers to {asked} prompts: correct it, one answer a prompt.")
-    return dict(enumerate(answers))
-
-
-def remembered(
-    ask: Callable[[list[Item]], Sequence[Answer]],
-    items: Sequence[Item],
-    keys: Sequence[str],
-    known: MutableMapping[str, Answer],
-) -> list[Answer]:
-    """Return the answers to all items; those that are not known yet are asked for and kept, whatever ends the call.
-
-    Args:
-        ask: Function from items to their answers.
-        items: Items of the call.
-        keys: Key of every item; items with the same key have the same answer.
-        known: Key -> answer; new answers are added.
+    The functions raise ``PromptRefused`` if they cannot take some questions, and are called again without these.
 
     Raises:
-        PromptRefused: Items are refused; the exception holds the answers of the others.
-        Unanswered: There was a connection error; the exception holds all answers so far.
-        Interrupted: The user interrupted a call; the exception holds all answers so far.
+        ValueError: A function gives more or fewer answers than it was asked for.
     """
-    new = {key: item for key, item in zip(keys, items, strict=True) if key not in known}
-    names = list(new)
-    try:
-        answered, refused = settled(ask, list(new.values()))
-    except (Unanswered, Interrupted) as error:
-        known.update({names[i]: answer for i, answer in error.answered.items()})
-        error.answered = {number: known[key] for number, key in enumerate(keys) if key in known}
-        raise
-    known.update({names[i]: answer for i, answer in answered.items()})
-    check_refused(keys, {names[i]: reason for i, reason in refused.items()}, known.__getitem__)
-    return [known[key] for key in keys]
+    groups: dict[Any, list[int]] = {}  # choices or kind -> places
+    for place, question in enumerate(questions):
+        groups.setdefault(question.choices if isinstance(question, Choices) else type(question), []).append(place)
+    for group, places in groups.items():
+        ask: Any = likelihoods if group is Likelihood else texts if group is Text else partial(choices, group)
+        while places:
+            try:
+                found = ask([questions[place] for place in places])
+            except PromptRefused as error:
+                for number, reason in error.refused.items():
+                    answers[places[number]] = Refused(reason, isinstance(error, PromptTooLong))
+                places = [place for number, place in enumerate(places) if number not in error.refused]
+                continue
+            if len(found) != len(places):  # asking again for those that are missing might never end
+                raise ValueError(
+                    f"The model gave {len(found)} answers to {len(places)} prompts: correct it, one answer a prompt."
+                )
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
+            break
 
 
-def check_refused(keys: Sequence[str], refused: Mapping[str, str], answer: Callable[[str], Any]) -> None:
-    """Check that no item of a call is refused.
-
-    Args:
-        keys: Key of every item.
-        refused: Key of a refused item -> the reason.
-        answer: Function from the key of any other item to its answer.
-
-    Raises:
-        PromptRefused: An item is refused.
-    """
-    if refused:
-        raise PromptRefused(
-            {number: refused[key] for number, key in enumerate(keys) if key in refused},
-            {number: answer(key) for number, key in enumerate(keys) if key not in refused},
-        )
+# Prompts as text, and joined with an answer.
 
 
 FOLLOW = "\n"
@@ -459,26 +530,3 @@ class Rendered:
     def alone(self) -> Joined:
         """Return the prompt without an answer, as a model continues it."""
         return Joined(self.text, len(self.text), self.special, self.controls)
-
-
-class PromptTooLong(PromptRefused):
-    """A prompt is longer than the model's context; prompts are never truncated."""
-
-
-# The base of models that change or watch what another model answers.
-
-
-class WrappedLM:
-    """A measuring LM around another one; every attribute that a subclass does not define is the wrapped model's.
-
-    Args:
-        lm: Model to ask.
-    """
-
-    def __init__(self, lm: MeasuringLM) -> None:
-        self._lm = lm
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # a copy is asked for these before it has the model
-            raise AttributeError(name)
-        return getattr(self._lm, name)

@@ -1,4 +1,8 @@
-"""One model in several processes: Ray actors, each with a copy."""
+"""One model in several processes: Ray actors, each with a copy, which answer the parts of a call side by side.
+
+Parts have the same questions however many workers there are. Workers keep their prefix caches from part to part, so the
+last digits of an answer depend on which parts its worker had before, unless ``forget`` was called.
+"""
 
 from __future__ import annotations
 
@@ -6,61 +10,38 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from evalbias.lm.contract import Sampling, drawn, measuring, written
-from evalbias.lm.types import (
-    ChoiceLogprobs,
-    Interrupted,
-    LogLikelihood,
-    Prompt,
-    PromptRefused,
-    Unanswered,
-    settled,
-    stacked,
-)
+from evalbias.lm.contract import as_measuring
+from evalbias.lm.types import Answers, MeasuringLM, Question, Unanswered
 
-# A worker of a distributed model: its own copy of the model, and the parts of calls that it answers.
-
-
-ASK: dict[str, Callable[..., Sequence[Any]]] = {
-    "choices": lambda lm, prompts, choices: measuring(lm).choice_logprobs(prompts, choices).rows(),
-    "likelihoods": lambda lm, pairs: measuring(lm).loglikelihood(pairs),
-    "written": lambda lm, prompts, max_tokens: written(lm, prompts, max_tokens=max_tokens),
-    "drawn": lambda lm, pairs, sampling: drawn(lm, [p for p, _ in pairs], [seed for _, seed in pairs], sampling),
-}
-"""Kind of a call -> function that asks a model about items."""
+PART = 64
+"""Largest number of questions in a part."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Items of one call that one worker answers.
+    """Questions of one call that one worker answers.
 
     Attributes:
-        kind: Key of ``ASK``.
-        items: Items.
-        arguments: Further arguments of the call, the same for all items.
+        questions: Questions.
         afresh: Whether the worker clears its prefix cache first.
     """
 
-    kind: str
-    items: tuple[Any, ...]
-    arguments: tuple[Any, ...] = ()
+    questions: tuple[Question, ...]
     afresh: bool = False
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Answers to a part; items are numbered within the part.
+    """Answers to a part.
 
     Attributes:
-        answered: Item -> its answer.
-        refused: Item -> reason why the model refuses it.
-        error: Reason why the remaining items have no answer; None if there are none.
+        answers: Place of a question in the part -> its answer.
+        error: Reason why the remaining questions have no answer; None if there are none.
     """
 
-    answered: Mapping[int, Any] = field(default_factory=dict)
-    refused: Mapping[int, str] = field(default_factory=dict)
+    answers: Mapping[int, Any] = field(default_factory=dict)
     error: str | None = None
 
 
@@ -92,8 +73,8 @@ class Worker:
 
     def __init__(self, opening: Callable[[], Any], identity: Callable[[Any], dict[str, Any]]) -> None:
         try:
-            self._lm = opening()
-            self._about = About(str(self._lm.model), identity(self._lm))
+            lm = opening()
+            self._lm, self._about = as_measuring(lm), About(str(lm.model), identity(lm))
         except (ValueError, OSError, ImportError) as error:
             self._about = About(error=str(error))
 
@@ -102,70 +83,32 @@ class Worker:
         return self._about
 
     def answer(self, part: Part) -> Outcome:
-        """Ask the model, which was opened, about the items of a part."""
-        if part.afresh and hasattr(self._lm, "forget"):
+        """Ask the model, which was opened, the questions of a part."""
+        if part.afresh:
             self._lm.forget()
+        answers: dict[int, Any] = {}
         try:
-            answered, refused = settled(lambda items: ASK[part.kind](self._lm, items, *part.arguments), part.items)
-        except Unanswered as error:
-            return Outcome(error.answered, error=str(error))
+            self._lm.answer(part.questions, answers)
         except (ValueError, OSError, FloatingPointError) as error:
-            return Outcome(error=str(error))
-        return Outcome(answered, refused)
+            return Outcome(answers, error=str(error))
+        return Outcome(answers)
 
 
-# A model of which several workers hold a copy: the items of a call are cut into parts that they answer side by side.
-#
-# Parts have the same items however many workers there are. Workers keep their prefix caches from part to part, so the
-# last digits of an answer depend on which parts its worker had before, unless ``forget`` was called.
-
-
-PART = 64
-"""Largest number of items in a part."""
-
-
-class WorkerPool(Protocol):
-    """Workers with copies of the same model; see ``evalbias.lm.workers.Worker``."""
-
-    @property
-    def size(self) -> int:
-        """Number of workers."""
-        ...
-
-    def about(self) -> About:
-        """Return the model of the workers.
-
-        Raises:
-            ValueError: A worker cannot open it.
-        """
-        ...
-
-    def answers(self, parts: Sequence[Part]) -> Iterator[tuple[int, Outcome]]:
-        """Yield the number of each part with its outcome, in any order.
-
-        Raises:
-            ValueError: A worker that takes another's place cannot open the model, or has a different one.
-        """
-        ...
-
-
-class DistributedLM:
-    """A measuring LM whose calls the workers of a pool carry out; see ``MeasuringLM``.
-
-    It also writes and samples texts for whole calls, but is not a ``dspy.LM``.
+class WorkersLM(MeasuringLM):
+    """A model whose calls the workers of a pool carry out; it answers whole calls, but is not a ``dspy.LM``.
 
     Args:
-        pool: Workers.
+        pool: Workers: an object with the ``size``, ``about`` and ``answers`` of ``RayPool``.
 
     Attributes:
         model: Name of the model.
-        in_flight: Number of items with which all workers are busy; see ``chunk_of``.
+        in_flight: Number of questions with which all workers are busy; see ``chunk_of``.
 
     Raises:
         ValueError: The workers cannot open the model.
     """
 
-    def __init__(self, pool: WorkerPool) -> None:
+    def __init__(self, pool: Any) -> None:
         self._pool = pool
         about = pool.about()
         self.model, self._identity = about.name, about.identity
@@ -180,57 +123,25 @@ class DistributedLM:
         """Let the workers clear their prefix caches before each part of the next call."""
         self._afresh = True
 
-    def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
-        """Return the log-probability of every choice after every prompt; see ``MeasuringLM``."""
-        choices = tuple(choices)
-        rows = self._answers("choices", prompts, choices)
-        return stacked(rows, choices)
-
-    def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
-        """Return the log-probability of each continuation after its context; see ``MeasuringLM``."""
-        return self._answers("likelihoods", pairs)
-
-    def written(self, prompts: Sequence[Prompt], *, max_tokens: int) -> list[str]:
-        """Generate a text after every prompt; see ``evalbias.lm.contract.written``."""
-        return self._answers("written", prompts, max_tokens)
-
-    def drawn(self, prompts: Sequence[Prompt], seeds: Sequence[int], sampling: Sampling) -> list[str]:
-        """Sample a text after every prompt, each with its own seed; see ``evalbias.lm.contract.drawn``."""
-        return self._answers("drawn", list(zip(prompts, seeds, strict=True)), sampling)
-
-    def _answers(self, kind: str, items: Sequence[Any], *arguments: Any) -> list[Any]:
-        """Return the answers to all items.
-
-        Raises:
-            PromptRefused: The model refuses items; the exception holds the answers of the others.
-            Unanswered: Parts have no answer; the exception holds all other answers.
-            Interrupted: The user interrupted the call; the exception holds all answers so far.
-        """
-        starts = range(0, len(items), PART)
-        parts = [Part(kind, tuple(items[start : start + PART]), arguments, self._afresh) for start in starts]
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions in parts; see ``MeasuringLM``."""
+        starts = range(0, len(questions), PART)
+        parts = [Part(tuple(questions[start : start + PART]), self._afresh) for start in starts]
         self._afresh = False
-        answered: dict[int, Any] = {}
-        refused: dict[int, str] = {}
-        failed: dict[int, str] = {}  # first item of a part -> error
+        failed: dict[int, str] = {}  # first question of a part -> error
         try:
             for number, outcome in self._pool.answers(parts):
-                start = starts[number]
-                answered |= {start + i: answer for i, answer in outcome.answered.items()}
-                refused |= {start + i: reason for i, reason in outcome.refused.items()}
+                for place, answer in outcome.answers.items():
+                    answers[starts[number] + place] = answer
                 if outcome.error is not None:
-                    failed[start] = outcome.error
-        except KeyboardInterrupt as error:
-            raise Interrupted(answered) from error
+                    failed[starts[number]] = outcome.error
         except ValueError as error:
-            raise Unanswered(str(error), answered) from error
+            raise Unanswered(str(error)) from error
         if failed:
             start = min(failed)
-            last = min(start + PART, len(items)) - 1
+            last = min(start + PART, len(questions)) - 1
             more = f" ({len(failed) - 1} more parts of the call failed.)" if len(failed) > 1 else ""
-            raise Unanswered(f"{self.model}: items {start} to {last} of a call: {failed[start]}{more}", answered)
-        if refused:
-            raise PromptRefused(refused, answered)
-        return [answered[number] for number in range(len(items))]
+            raise Unanswered(f"{self.model}: items {start} to {last} of a call: {failed[start]}{more}")
 
 
 # Workers of a distributed model on a Ray cluster: one actor each, which opens the model itself.
@@ -275,7 +186,7 @@ def share(gpus: int, cpus: int, actors: int | None) -> tuple[int, dict[str, int]
 
 
 class RayPool:
-    """Actors with copies of the same model; see ``WorkerPool``.
+    """Actors with copies of the same model.
 
     An actor gets its first part when it has opened the model, so work begins with whichever is ready first. One that
     dies is replaced, and its part goes to another. An actor that dies while it opens the model is replaced too, but
@@ -306,13 +217,21 @@ class RayPool:
             self._add()
 
     def about(self) -> About:
-        """Return the model of the first worker that has opened it; see ``WorkerPool``."""
+        """Return the model of the first worker that has opened it.
+
+        Raises:
+            ValueError: It cannot open it.
+        """
         while self._about is None:
             self._ready(self._first(self._starting))
         return self._about
 
     def answers(self, parts: Sequence[Part]) -> Iterator[tuple[int, Outcome]]:
-        """Yield the number of each part with its outcome; see ``WorkerPool``."""
+        """Yield the number of each part with its outcome, in any order.
+
+        Raises:
+            ValueError: A worker that takes another's place cannot open the model, or has a different one.
+        """
         waiting, deaths = deque(range(len(parts))), Counter[int]()
         busy: dict[Any, tuple[int, Any]] = {}  # reference to an outcome -> number of the part, actor
         try:

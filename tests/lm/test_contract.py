@@ -3,17 +3,16 @@
 import math
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+import time
 
 import dspy
 import numpy as np
 import pytest
 from fake_server import serving
 
-from evalbias.lm import contract as conversation
-from evalbias.lm.cache import JournaledLM
-from evalbias.lm.contract import IN_FLIGHT, measuring, written
-from evalbias.lm.types import Interrupted
+from evalbias.lm.cache import CachedLM, measuring
+from evalbias.lm.contract import IN_FLIGHT
+from evalbias.lm.types import Text
 from evalbias.programs import Criterion, PointwiseJudge
 
 LABELS = ["1", "2", "3"]
@@ -90,52 +89,35 @@ class HangingEngine:
         pass
 
 
-def test_an_interrupt_while_requests_are_queued_keeps_the_answers(monkeypatch):
-    class Interrupting(ThreadPoolExecutor):
-        sent = 0
+def interrupt_once(condition):
+    """Interrupt this thread as a user does, once something holds."""
 
-        def submit(self, *arguments):
-            if self.sent == 3:
-                raise KeyboardInterrupt
-            self.sent += 1
-            future = super().submit(*arguments)
-            wait([future])
-            return future
+    def wait():
+        while not condition():
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-    monkeypatch.setattr(conversation, "ThreadPoolExecutor", Interrupting)
-    with pytest.raises(Interrupted) as raised:
-        conversation.concurrently(str.upper, ["a", "b", "c", "d", "e"])
-    assert raised.value.answered == {0: "A", 1: "B", 2: "C"}
+    threading.Thread(target=wait, daemon=True).start()
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_cancels_queued_requests_and_keeps_the_answers(tmp_path, monkeypatch):
-    begun, journaled = [], []
-
-    def interrupted(futures, *_):
-        begun.extend(futures)
-        wait(futures[:20])
-        if (tmp_path / "j").exists():
-            journaled.append((tmp_path / "j").read_bytes().count(b"\n"))
-        signal.raise_signal(signal.SIGINT)  # while the first of the hanging requests is waited for
-
-    monkeypatch.setattr(conversation, "_refused", interrupted)
+def test_an_interrupt_cancels_queued_requests_and_keeps_the_answers(tmp_path):
+    file, answers = tmp_path / "j", {}
     engine, prompts = HangingEngine(quick=20), [ask(f"cat {n}") for n in range(256)]
     lm = dspy.LM("test/hanging", engine=engine, cache=False)
     try:
-        with pytest.raises(Interrupted) as raised:
-            written(lm, prompts, max_tokens=4)
-        assert sum(future.done() and not future.cancelled() for future in begun) == 20  # no other was waited for
-        assert sorted(raised.value.answered) == list(range(20))
-        assert set(raised.value.answered.values()) == {"fine"}
-        journal = JournaledLM(measuring(lm), tmp_path / "j", model="m", chunk=256)
-        with pytest.raises(Interrupted):
-            journal.written(prompts, max_tokens=4)
-        assert journaled == [20]  # as they came
+        interrupt_once(lambda: len(answers) == 20)
+        with pytest.raises(KeyboardInterrupt):
+            measuring(lm).answer([Text(prompt, 4, temperature=0.0) for prompt in prompts], answers)
+        assert sorted(answers) == list(range(20))  # no other was waited for
+        assert {answer.text for answer in answers.values()} == {"fine"}
+        cached = CachedLM(lm, file, chunk=256)
+        interrupt_once(lambda: file.exists() and file.read_bytes().count(b"\n") == 20)  # as they came
+        with pytest.raises(KeyboardInterrupt):
+            cached.texts(prompts, max_tokens=4)
     finally:
         engine.released.set()
-    wait([future for future in begun if not future.cancelled()])
     assert engine.calls <= 2 * (20 + IN_FLIGHT)
-    again = JournaledLM(journal, tmp_path / "j", model="m")
-    again.written(prompts[:20], max_tokens=4)
-    assert (again.asked, again.replayed) == (0, 20)
+    resumed = CachedLM(lm, file)
+    resumed.texts(prompts[:20], max_tokens=4)
+    assert (resumed.asked.total(), resumed.replayed) == (0, 20)

@@ -11,10 +11,10 @@ from fake_decisions import REFUSED, asked
 from fake_server import serving
 
 from evalbias import PairwiseJudge, PointwiseJudge, ServerLM
-from evalbias.lm.cache import JournaledLM
+from evalbias.lm.cache import CachedLM
 from evalbias.lm.dialects import QUESTION
 from evalbias.lm.dspy_seam import judgment_request, read_judgment
-from evalbias.lm.tokens import ControlTokenInText
+from evalbias.lm.types import PromptRefused
 from evalbias.programs import Criterion
 
 pytestmark = pytest.mark.slow
@@ -102,9 +102,9 @@ def test_a_declined_question_costs_its_own_item_alone(local):
 def test_a_resumed_run_keeps_that_only_shares_are_known(local, tmp_path):
     with serving(local, "decisions") as (address, fake):
         lm = ServerLM("tiny", base_url=address, **LIMITS)
-        first = JournaledLM(lm, tmp_path / "j.jsonl", model="m").choice_logprobs([CHAT], CHOICES)
+        first = CachedLM(lm, tmp_path / "j.jsonl").choice_logprobs([CHAT], CHOICES)
         before = len(fake.requests)
-        again = JournaledLM(lm, tmp_path / "j.jsonl", model="m").choice_logprobs([CHAT], CHOICES)
+        again = CachedLM(lm, tmp_path / "j.jsonl").choice_logprobs([CHAT], CHOICES)
         assert len(fake.requests) == before
     assert first.renormalized
     assert again.renormalized
@@ -166,10 +166,10 @@ def test_texts_and_likelihoods_are_not_to_be_had(local):
         with pytest.raises(NotImplementedError, match=r"returns no likelihoods.*--likelihood-lm"):
             lm.loglikelihood([("a", "b")])
         with pytest.raises(NotImplementedError, match=r"writes no texts.*dialect='chat'"):
-            lm.written(["a"], max_tokens=1)
+            lm.texts(["a"], max_tokens=1)
         with pytest.raises(LMError, match=r"writes no texts"):
             lm(lm15.Request(model=lm.model, messages=(lm15.Message.user("a"),)))
-        with pytest.raises(ControlTokenInText, match=r"Text 1 of the call contains '<\|im_end\|>'"):
+        with pytest.raises(PromptRefused, match=r"Text 1 of the call contains '<\|im_end\|>'"):
             lm.choice_logprobs(["a", "b <|im_end|>"], ["1", "2"])
 
 

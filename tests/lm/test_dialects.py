@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from copy import deepcopy
 
 import dspy
@@ -13,17 +14,17 @@ from commands import evalbias
 from dspy import lm15
 from fake_decisions import asked
 from fake_server import serving
+from fakes import outcome
 from texts import writer
 
 from evalbias import PointwiseJudge, ServerLM
 from evalbias.cli.run import ModelWatch
 from evalbias.lm import dialect as tokenized
-from evalbias.lm.cache import JournaledLM
-from evalbias.lm.contract import measuring
+from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.dialects import CONTROL, DIALECTS, QUESTION
 from evalbias.lm.dspy_seam import LOGPROBS, judgment_request, read_judgment
 from evalbias.lm.fingerprint import same_sample
-from evalbias.lm.types import ChoiceLogprobs, ModelChanged, PromptRefused, Unanswered
+from evalbias.lm.types import ChoiceLogprobs, Choices, ModelChanged, Unanswered
 from evalbias.programs import Criterion
 from evalbias.runs import RunFolder
 
@@ -94,7 +95,7 @@ def test_other_weights_are_noticed_in_every_dialect(lms, other, kind, tmp_path, 
     with folder, serving(local, kind) as (address, fake):
         lm, choices = opened(address, local, kind), truth(local, fake, kind, PROMPTS[0])[0]
         watch = ModelWatch(folder, lm, lambda: [folder.journal])
-        journal = JournaledLM(lm, folder.journal, model="m")
+        journal = CachedLM(lm, folder.journal)
         journal.choice_logprobs(PROMPTS[:2], choices)
         watch.check()
         kept = folder.journal.read_bytes()
@@ -184,10 +185,10 @@ def test_a_long_run_compares_the_model_again_and_again(lms, other, tmp_path, mon
             watch.check_again()
             fake.loaded = other
 
-        journal = JournaledLM(lm, folder.journal, model="m", chunk=1, between=between)
+        journal = CachedLM(lm, folder.journal, chunk=1, between=between)
         with pytest.raises(ModelChanged, match="Its last 1 answers are dropped"):
             journal.choice_logprobs(PROMPTS, CHOICES)
-        kept = JournaledLM(lm, folder.journal, model="m")._answers
+        kept = CachedLM(lm, folder.journal)._known
     assert len(kept) == 1
 
 
@@ -210,11 +211,10 @@ def test_an_answer_by_another_name_is_refused_and_the_others_are_kept(lms, kind)
         choices = truth(local, fake, kind, PROMPTS[0])[0] if kind == "chat" else ["1", "2"]  # one request for each item
         lm.choice_logprobs(PROMPTS[:1], choices)
         fake.faults = named(["an alias", "an alias", "\x1bother"])
-        with pytest.raises(
-            Unanswered, match=r"by the model '\\x1bother', but earlier ones are by 'an alias'"
-        ) as raised:
-            lm.choice_logprobs(PROMPTS, choices)
-    assert len(raised.value.answered) == 2
+        answers, _, ended = outcome(lm, [Choices(prompt, tuple(choices)) for prompt in PROMPTS])
+    assert isinstance(ended, Unanswered)
+    assert "by the model '\\x1bother', but earlier ones are by 'an alias'" in str(ended)
+    assert len(answers) == 2
 
 
 class Answers:
@@ -248,7 +248,7 @@ def test_ordinary_models_are_known_by_their_answers_and_names(tmp_path, caplog):
         estimated = ordinary(lambda *_: digits, "b")
         watched(estimated, sampled=True).check()  # it is not asked until its first answer
         with pytest.raises(ConnectionError, match="by the model 'b'"):
-            estimated.written(PROMPTS, max_tokens=1)
+            estimated.texts(PROMPTS, max_tokens=1)
     assert not caplog.text
     with pytest.raises(ValueError, match="robabilities do not sum to 1"):  # of the engine itself
         ordinary(lambda *_: {"1": 0.5}, "a").choice_logprobs(PROMPTS[:1], ["1"])
@@ -257,9 +257,9 @@ def test_ordinary_models_are_known_by_their_answers_and_names(tmp_path, caplog):
     assert caplog.text.count("system_fingerprint 'f") == 1
     lm = ordinary(lambda *_: digits, "a", **{"the cat the": "b"})
     lm.choice_logprobs(PROMPTS[:2], list(digits))
-    with pytest.raises(Unanswered) as raised:
-        lm.choice_logprobs(PROMPTS[:3], list(digits))
-    assert 2 not in raised.value.answered
+    answers, _, ended = outcome(lm, [Choices(prompt, tuple(digits)) for prompt in PROMPTS[:3]])
+    assert isinstance(ended, Unanswered)
+    assert 2 not in answers
 
 
 def test_a_model_that_reports_no_probabilities_has_no_sample(tmp_path):
@@ -309,9 +309,9 @@ def test_impossible_probabilities_cost_only_their_own_item(lms, tmp_path):
         lm = opened(address, local, "vllm")
         start = len(fake.requests)
         fake.faults = lambda n, *_: believe if n == start + 2 else None
-        with pytest.raises(Unanswered, match=r"5 answered, 1 failed.*of the next token sum to 1.06") as raised:
-            lm.choice_logprobs(PROMPTS, ["1", "2"])
-    assert len(raised.value.answered) == 5
+        answers, _, ended = outcome(lm, [Choices(prompt, ("1", "2")) for prompt in PROMPTS])
+    assert re.search(r"5 answered, 1 failed.*of the next token sum to 1.06", str(ended))
+    assert len(answers) == 5
 
     request = judgment_request("m", PROMPTS[0], ["1", "2"])
     shares = {"score": {"1": 0.5, "2": 0.5}}
@@ -334,11 +334,10 @@ def test_impossible_probabilities_cost_only_their_own_item(lms, tmp_path):
 
     assert read_judgment(Believing().complete(request), ["1", "2"]).coverage == pytest.approx(2 * math.exp(-1))
     lm = dspy.LM("test/believing", engine=Believing(), cache=False)
-    with pytest.raises(
-        PromptRefused, match=r"Text 1 .* answer that cannot be used: the probabilities .* sum to"
-    ) as one:
-        measuring(lm).choice_logprobs(PROMPTS, ["1", "2"])
-    assert sorted(one.value.answered) == [0, 2, 3, 4, 5]
+    answers, refused, _ = outcome(measuring(lm), [Choices(prompt, ("1", "2")) for prompt in PROMPTS])
+    assert list(refused) == [1]
+    assert re.search("answer that cannot be used: the probabilities .* sum to", refused[1])
+    assert list(answers) == [0, 2, 3, 4, 5]
 
 
 CONTROLS = """

@@ -1,14 +1,15 @@
 """A model of which several workers hold copies gives the answers of one copy, and keeps those that it has."""
 
+import re
+
 import numpy as np
 import pytest
-from fakes import FormulaLM
+from fakes import FormulaLM, outcome
 
 from evalbias.lm import workers as distributed
-from evalbias.lm.cache import JournaledLM
-from evalbias.lm.contract import Sampling
-from evalbias.lm.types import Interrupted, MeasuringLM, PromptRefused, Unanswered, chunk_of
-from evalbias.lm.workers import DistributedLM, Outcome, Worker
+from evalbias.lm.cache import CachedLM
+from evalbias.lm.types import Choices, MeasuringLM, PromptRefused, Text, Unanswered, chunk_of
+from evalbias.lm.workers import Outcome, Worker, WorkersLM
 
 CHOICES = ("1", "2", "3", "4", "5")
 
@@ -17,6 +18,9 @@ class Model(FormulaLM):
     """A model that writes, refuses prompts that say "too long", and counts how often it forgets."""
 
     forgot = 0
+
+    def write(self, question):
+        return f"{question.prompt[-1]['content']} {question.seed} {question.temperature} {question.max_tokens}"
 
     def provenance(self):
         return {"model": self.model, "weights": "formula"}
@@ -28,12 +32,6 @@ class Model(FormulaLM):
         if bad := [i for i, prompt in enumerate(prompts) if "too long" in prompt[-1]["content"]]:
             raise PromptRefused(dict.fromkeys(bad, "is too long."))
         return super().choice_logprobs(prompts, choices)
-
-    def written(self, prompts, *, max_tokens):
-        return [f"{prompt[-1]['content']}, {max_tokens}" for prompt in prompts]
-
-    def drawn(self, prompts, seeds, sampling):
-        return [f"{p[-1]['content']} {s} {sampling.temperature}" for p, s in zip(prompts, seeds, strict=True)]
 
 
 class Pool:
@@ -76,26 +74,26 @@ def _small_parts(monkeypatch):
 
 def test_workers_give_the_answers_of_one_model():
     one, pool = Model(), Pool()
-    lm = DistributedLM(pool)
+    lm = WorkersLM(pool)
     assert isinstance(lm, MeasuringLM)
     assert (lm.model, lm.provenance(), lm.in_flight) == (one.model, one.provenance(), 12)
     assert chunk_of(lm) == 256  # eight parts for each worker would be 96
     asked = prompts(10)
     answer = lm.choice_logprobs(asked, CHOICES)
-    assert [len(part.items) for part in pool.parts] == [4, 4, 2]
+    assert [len(part.questions) for part in pool.parts] == [4, 4, 2]
     np.testing.assert_array_equal(answer.logprobs, one.choice_logprobs(asked, CHOICES).logprobs)
     assert lm.choice_logprobs([], CHOICES).logprobs.shape == (0, 5)
     pairs = [(prompt, prompt[0]["content"]) for prompt in asked]
     assert [a.total for a in lm.loglikelihood(pairs)] == [a.total for a in one.loglikelihood(pairs)]
-    assert lm.written(asked, max_tokens=3) == one.written(asked, max_tokens=3)
-    sampling = Sampling(2, 0.5, 8, 0)
-    assert lm.drawn(asked, list(range(10)), sampling) == one.drawn(asked, list(range(10)), sampling)
+    texts = [Text(prompt, 8, 0.5, seed=seed) for seed, prompt in enumerate(asked)]
+    answers = outcome(lm, texts)[0]
+    assert [answers[n].text for n in range(10)] == [f"{p[0]['content']} {n} 0.5 8" for n, p in enumerate(asked)]
 
 
 @pytest.mark.parametrize(("exact", "times"), [(True, 3), (False, 0)])
 def test_workers_forget_before_each_part_of_a_run_that_is_to_be_repeated_exactly(tmp_path, exact, times):
     before = Model.forgot
-    journaled = JournaledLM(DistributedLM(Pool()), tmp_path / "answers.jsonl", model="m", exact_resume=exact)
+    journaled = CachedLM(WorkersLM(Pool()), tmp_path / "answers.jsonl", exact=exact)
     assert len(journaled.choice_logprobs(prompts(10), CHOICES).logprobs) == 10
     assert Model.forgot - before == times
 
@@ -103,20 +101,20 @@ def test_workers_forget_before_each_part_of_a_run_that_is_to_be_repeated_exactly
 def test_refused_items_do_not_cost_the_others():
     asked = prompts(10)
     asked[1:2], asked[9:] = prompts(1, "too long"), prompts(1, "too long")
-    with pytest.raises(PromptRefused, match="is too long") as raised:
-        DistributedLM(Pool()).choice_logprobs(asked, CHOICES)
-    assert raised.value.refused == {1: "is too long.", 9: "is too long."}
-    assert sorted(raised.value.answered) == [0, 2, 3, 4, 5, 6, 7, 8]
+    answers, refused, _ = outcome(WorkersLM(Pool()), [Choices(prompt, CHOICES) for prompt in asked])
+    assert refused == {1: "is too long.", 9: "is too long."}
+    assert sorted(answers) == [0, 2, 3, 4, 5, 6, 7, 8]
     row = Model().choice_logprobs(asked[7:8], CHOICES).logprobs
-    np.testing.assert_array_equal(raised.value.answered[7].logprobs, row)
+    np.testing.assert_array_equal(answers[7].logprobs, row)
 
 
 def test_parts_without_answers_do_not_cost_the_others():
     pool = Pool(fault=lambda number, outcome: Outcome(error="3 workers died") if number else outcome)
     message = r"fake/formula: items 4 to 7 of a call: 3 workers died \(1 more parts of the call failed.\)"
-    with pytest.raises(Unanswered, match=message) as raised:
-        DistributedLM(pool).choice_logprobs(prompts(10), CHOICES)
-    assert sorted(raised.value.answered) == [0, 1, 2, 3]
+    answers, _, ended = outcome(WorkersLM(pool), [Choices(prompt, CHOICES) for prompt in prompts(10)])
+    assert isinstance(ended, Unanswered)
+    assert re.fullmatch(message, str(ended))
+    assert sorted(answers) == [0, 1, 2, 3]
 
 
 def test_an_error_of_the_model_names_the_items():
@@ -125,21 +123,21 @@ def test_an_error_of_the_model_names_the_items():
             raise FloatingPointError("the logits of text 0 are NaN")
 
     with pytest.raises(Unanswered, match="items 0 to 2 of a call: the logits of text 0 are NaN"):
-        DistributedLM(Pool(Broken)).loglikelihood([(prompt, "x") for prompt in prompts(3)])
+        WorkersLM(Pool(Broken)).loglikelihood([(prompt, "x") for prompt in prompts(3)])
 
 
 @pytest.mark.parametrize(
-    ("error", "raised"), [(KeyboardInterrupt(), Interrupted), (ValueError("different models"), Unanswered)]
+    ("error", "raised"), [(KeyboardInterrupt(), KeyboardInterrupt), (ValueError("different models"), Unanswered)]
 )
 def test_a_call_that_ends_early_keeps_its_answers_in_the_journal(tmp_path, error, raised):
     pool, asked = Pool(fault=failing(error)), prompts(10)
-    journaled = JournaledLM(DistributedLM(pool), tmp_path / "answers.jsonl", model="m")
+    journaled = CachedLM(WorkersLM(pool), tmp_path / "answers.jsonl")
     with pytest.raises(raised):
         journaled.choice_logprobs(asked, CHOICES)
     pool.fault = lambda number, outcome: outcome
-    again = JournaledLM(DistributedLM(pool), tmp_path / "answers.jsonl", model="m")
+    again = CachedLM(WorkersLM(pool), tmp_path / "answers.jsonl")
     answer = again.choice_logprobs(asked, CHOICES)
-    assert (again.replayed, again.asked) == (6, 4)
+    assert (again.replayed, again.asked.total()) == (6, 4)
     np.testing.assert_array_equal(answer.logprobs, Model().choice_logprobs(asked, CHOICES).logprobs)
 
 

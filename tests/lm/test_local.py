@@ -20,7 +20,7 @@ from evalbias.lm import score as readout
 from evalbias.lm.dspy_seam import judgment_request, read_judgment
 from evalbias.lm.generate import Settings, generate
 from evalbias.lm.render import Renderer
-from evalbias.lm.tokens import PromptTokenizer, TextUnknown, choice_sequences, joint
+from evalbias.lm.tokens import PromptRefused, PromptTokenizer, choice_sequences, joint
 from evalbias.lm.types import PromptTooLong, Rendered
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
@@ -55,7 +55,7 @@ def test_loglikelihood_equals_a_plain_forward_pass(lms, kind):
 def test_a_text_of_unknown_words_has_no_likelihood():
     lm = embedded_judge_lm()
     texts = [" She was born in Lima.", " Thank you for writing, Ann.", " She works as a plumber."]
-    with pytest.raises(TextUnknown, match=r"does not know \(4 of its 7 tokens\), so it has no likelihood") as caught:
+    with pytest.raises(PromptRefused, match=r"does not know \(4 of its 7 tokens\), so it has no likelihood") as caught:
         lm.loglikelihood([("Unheard words may precede:", text) for text in texts])
     assert list(caught.value.refused) == [1, 2]
     assert lm.loglikelihood([("Unheard words may precede:", texts[0])])[0].total < 0
@@ -315,7 +315,7 @@ def batches(batcher, threads):
 
 def test_calls_from_threads_are_batched(folders):
     lm = LocalLM(folders["llama"], device="cpu", dtype="float32", cache=False)
-    sizes = batches(lm.engine._judge, 16)
+    sizes = batches(lm.engine._batch, 16)
     prompts = [[CHAT[0], {"role": "user", "content": f"Output: {w}\nQuality:"}] for w in ["cat", "mat", "sat"] * 10]
     choices = [["1", "2"], ["1", "2", "3"]] * 15
     with ThreadPoolExecutor(16) as pool:
@@ -423,7 +423,7 @@ def test_each_request_of_a_batch_keeps_its_own_settings(lms):
 
 def test_texts_from_threads_are_batched(folders):
     lm = LocalLM(folders["qwen2"], device="cpu", dtype="float32", cache=False)
-    sizes = batches(lm.engine._write, 16)
+    sizes = batches(lm.engine._batch, 16)
     prompts = text_prompts(24, 5)
     with ThreadPoolExecutor(16) as pool:
         texts = list(pool.map(lambda p: lm(p, max_tokens=5, temperature=0.0)[0], prompts))
@@ -506,7 +506,7 @@ def test_copies_share_the_weights(lms):
 
 def test_awaited_calls_are_batched(folders):
     lm = LocalLM(folders["llama"], device="cpu", dtype="float32", cache=False)
-    sizes = batches(lm.engine._judge, 24)
+    sizes = batches(lm.engine._batch, 24)
     prompts = [[CHAT[0], {"role": "user", "content": f"Output: {w}\nQuality:"}] for w in ("cat", "mat", "sat") * 8]
 
     async def ask():

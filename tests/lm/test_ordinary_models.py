@@ -11,8 +11,7 @@ from fake_server import serving
 from texts import writer
 
 from evalbias import Sampling, ServerLM
-from evalbias.lm.cache import CountingLM, JournaledLM
-from evalbias.lm.contract import measuring
+from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.reading import named_choice
 from evalbias.lm.types import NoProbabilities
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
@@ -157,7 +156,7 @@ def test_draws_are_the_same_for_a_seed_in_every_form_of_call():
         judge.predict.lm = lm
         one, many = judge(source="s", output="o"), judge.batch([example])[0]
         assert one.toDict() == many.toDict() == asyncio.run(judge.acall(source="s", output="o")).toDict()
-        assert judge.batch([example], lm=CountingLM(measuring(lm)))[0].toDict() == one.toDict()
+        assert judge.batch([example], lm=CachedLM(lm))[0].toDict() == one.toDict()
         values.append(one.distribution)
     assert values[0] != values[1]
 
@@ -197,11 +196,11 @@ def test_a_run_that_stopped_draws_nothing_again(tmp_path):
     lm, engine = writer(lambda *_: MIX)
     judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=5))
     examples = [dspy.Example(source="s", output=str(i)) for i in range(3)]
-    first = judge.batch(examples[:2], lm=JournaledLM(measuring(lm), tmp_path / "j", model="m"))
+    first = judge.batch(examples[:2], lm=CachedLM(lm, tmp_path / "j"))
     assert len(engine.requests) == 10
-    journal = JournaledLM(measuring(lm), tmp_path / "j", model="m")
+    journal = CachedLM(lm, tmp_path / "j")
     assert [p.toDict() for p in judge.batch(examples, lm=journal)[:2]] == [p.toDict() for p in first]
-    assert (journal.asked, journal.replayed, len(engine.requests)) == (5, 10, 15)
+    assert (journal.asked.total(), journal.replayed, len(engine.requests)) == (5, 10, 15)
 
 
 def test_a_server_and_a_local_model_can_be_sampled_too(lms):

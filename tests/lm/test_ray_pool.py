@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from evalbias.lm import workers as ray_pool
+from evalbias.lm.types import Text
 from evalbias.lm.workers import RETRIES, About, Outcome, Part, RayPool, share
 
-PARTS = [Part("written", (f"text {n}",)) for n in range(5)]
+PARTS = [Part((Text(f"text {n}"),)) for n in range(5)]
 ABOUT = About("model", {"weights": "w"})
 
 
@@ -64,7 +65,7 @@ class FakeRay:
 
 
 def good(asked):
-    return ABOUT if asked == "about" else Outcome({0: asked.items[0].upper()})
+    return ABOUT if asked == "about" else Outcome({0: asked.questions[0].prompt.upper()})
 
 
 def dying(asked, on=PARTS):
@@ -90,7 +91,7 @@ def test_parts_are_answered_once_each(monkeypatch):
     assert (found.size, found.about(), fake.needs, fake.started) == (2, ABOUT, {"num_gpus": 1}, 2)
     for _ in range(2):
         answers = dict(found.answers(PARTS))
-        assert {n: outcome.answered[0] for n, outcome in answers.items()} == {n: f"TEXT {n}" for n in range(5)}
+        assert {n: outcome.answers[0] for n, outcome in answers.items()} == {n: f"TEXT {n}" for n in range(5)}
     assert list(found.answers([])) == []
 
 

@@ -10,23 +10,25 @@ import numpy as np
 import pytest
 from dspy.utils.exceptions import LMInvalidRequestError
 from fake_server import serving
-from fakes import FormulaLM
+from fakes import FormulaLM, outcome
 from texts import writer
 
 from evalbias import Sampling, ServerLM
-from evalbias.lm.cache import ChoiceMemo, CountingLM, JournaledLM, LikelihoodMemo
-from evalbias.lm.contract import SampledLM, measuring, written
+from evalbias.lm.cache import CachedLM, measuring
+from evalbias.lm.calls import HARMLESS, harmless
+from evalbias.lm.contract import as_measuring
 from evalbias.lm.types import (
-    HARMLESS,
-    Interrupted,
+    Choices,
+    Likelihood,
+    LogLikelihood,
     NoProbabilities,
     PromptRefused,
     PromptTooLong,
     RequestRefused,
+    Text,
     Unanswered,
+    Written,
     each,
-    harmless,
-    settled,
 )
 from evalbias.programs import Criterion, PointwiseJudge, judge_metric
 
@@ -124,20 +126,20 @@ def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_
         lm.choice_logprobs(prompts[:1], ["1", "2"])
         each_costs = len(fake.requests) - before
         start = refuse_the_poisoned(fake)
-        journal = JournaledLM(lm, tmp_path / "j.jsonl", model="m")
+        journal = CachedLM(lm, tmp_path / "j.jsonl")
         with pytest.raises(
             PromptRefused, match=r"^Text 3 of the call is refused by tiny: status 400, The input \(61709"
         ):
             journal.choice_logprobs(prompts, ["1", "2"])
         sent = [json.dumps(request) for request in fake.requests[start:]]
-        with pytest.raises(PromptRefused) as raised:
-            JournaledLM(lm, tmp_path / "j.jsonl", model="m").choice_logprobs(prompts, ["1", "2"])
+        questions = [Choices(prompt, ("1", "2")) for prompt in prompts]
+        answers, refused, _ = outcome(CachedLM(lm, tmp_path / "j.jsonl"), questions)
     assert len(sent) == len(set(sent)) == 6 * each_costs + 1  # a refusal ends its item; the harmless text is one more
-    assert list(raised.value.refused) == [3]
-    assert (journal.asked, sorted(raised.value.answered)) == (5, [0, 1, 2, 4, 5])
+    assert list(refused) == [3]
+    assert (journal.asked.total(), list(answers)) == (5, [0, 1, 2, 4, 5])
     if kind != "chat":
         truth = local.choice_logprobs([p for i, p in enumerate(prompts) if i != 3], ["1", "2"]).logprobs
-        rows = np.concatenate([raised.value.answered[i].logprobs for i in (0, 1, 2, 4, 5)])
+        rows = np.concatenate([answer.logprobs for answer in answers.values()])
         np.testing.assert_allclose(rows, truth, atol=1e-4)
 
 
@@ -147,9 +149,9 @@ def test_likelihoods_and_texts_of_the_other_items_are_kept_too(lms):
         lm = server(address, local)
         start = refuse_the_poisoned(fake)
         pairs = [("the cat", f" {word}") for word in WORDS]
-        answers, refused = settled(lm.loglikelihood, pairs)
+        answers, refused, _ = outcome(lm, [Likelihood(*pair) for pair in pairs])
         assert (list(answers), list(refused)) == ([0, 1, 2, 4, 5], [3])
-        texts, refused = settled(lambda some: lm.written(some, max_tokens=2), list(WORDS))
+        texts, refused, _ = outcome(lm, [Text(word, 2, temperature=0.0) for word in WORDS])
         assert (list(texts), list(refused)) == ([0, 1, 2, 4, 5], [3])
         assert len(fake.requests) - start == 2 * (6 + 1)
         direct = PointwiseJudge(C, scoring="direct").batch(ITEMS, lm=lm)
@@ -282,12 +284,12 @@ def refusing(texts):
 def test_sampled_and_written_answers_are_not_drawn_again(tmp_path):
     lm, seen = refusing({"1": 0.5, "3": 0.5})
     judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=4))
-    journal = JournaledLM(measuring(lm), tmp_path / "j.jsonl", model="m")
+    journal = CachedLM(lm, tmp_path / "j.jsonl")
     predictions = judge.batch(ITEMS, lm=journal)
     assert [i for i, p in enumerate(predictions) if np.isnan(p.score)] == [3]
     assert "flagged" in predictions[3].undefined
     assert len(seen) == len(set(seen)) == 6 * 4 + 1
-    assert (journal.asked, [text for text, _ in seen].count(HARMLESS)) == (20, 1)
+    assert (journal.asked.total(), [text for text, _ in seen].count(HARMLESS)) == (20, 1)
     seen.clear()
     predictions = PointwiseJudge(C, scoring="direct").batch(ITEMS, lm=lm)
     assert [i for i, p in enumerate(predictions) if p.get("undefined")] == [3]
@@ -310,131 +312,102 @@ def test_a_metric_counts_a_refused_item_as_undefined():
     assert metric.undefined_items == ["i3"]
 
 
-class Refusing(FormulaLM):
-    """Refuses prompts that name poison: in a first call without answering any, or beside the other answers."""
+class Refusing:
+    """A user's own model, with the two methods alone: it refuses prompts that name poison, without other answers."""
 
-    def __init__(self, *, answers):
-        super().__init__()
-        self.answers, self.asked = answers, []
+    model = "fake/refusing"
 
-    def _all(self, texts, ask):
-        bad = {i: "is poison." for i, text in enumerate(texts) if "poison" in text}
-        good = [i for i in range(len(texts)) if i not in bad]
-        if bad and not self.answers:
+    def __init__(self):
+        self.formula, self.asked = FormulaLM(), []
+
+    def checked(self, texts):
+        if bad := {i: "is poison." for i, text in enumerate(texts) if "poison" in text}:
             raise PromptRefused(bad)
-        self.asked += [texts[i] for i in good]
-        answers = ask(good)
-        if bad:
-            raise PromptRefused(bad, dict(zip(good, answers, strict=True)))
-        return answers
+        self.asked += texts
 
     def choice_logprobs(self, prompts, choices):
-        def ask(good):
-            return FormulaLM.choice_logprobs(self, [prompts[i] for i in good], choices)
-
-        if not any("poison" in p[-1]["content"] for p in prompts):
-            self.asked += [p[-1]["content"] for p in prompts]
-            return ask(range(len(prompts)))
-        return self._all([p[-1]["content"] for p in prompts], lambda good: ask(good).rows())
+        self.checked([prompt[-1]["content"] for prompt in prompts])
+        return self.formula.choice_logprobs(prompts, choices)
 
     def loglikelihood(self, pairs):
-        return self._all([text for _, text in pairs], lambda good: super(Refusing, self).loglikelihood(
-            [pairs[i] for i in good]))  # fmt: skip
+        self.checked([text for _, text in pairs])
+        return self.formula.loglikelihood(pairs)
 
 
-@pytest.mark.parametrize("answers", [True, False])
-def test_wrapped_models_say_which_items_are_refused(tmp_path, answers):
+def test_models_around_a_users_own_one_say_which_items_are_refused(tmp_path):
     texts = [f"q={1 + i % 3} z={i / 10}" for i in range(6)]
     texts[2] += " poison"
     prompts = [[{"role": "system", "content": "Judge."}, {"role": "user", "content": text}] for text in texts]
     prompts.append(prompts[0])  # asked once
-    wraps = (CountingLM, ChoiceMemo, LikelihoodMemo, lambda lm: JournaledLM(lm, tmp_path / "j", model="m", chunk=2))
-    for wrap in wraps:
-        (tmp_path / "j").unlink(missing_ok=True)
-        lm = Refusing(answers=answers)
-        wrapped = wrap(lm)
-        found, refused = settled(lambda some, w=wrapped: w.choice_logprobs(some, C.labels).rows(), prompts)
+    for wrap in (as_measuring, CachedLM, lambda lm: CachedLM(lm, tmp_path / "j", chunk=2)):
+        lm = Refusing()
+        found, refused, _ = outcome(wrap(lm), [Choices(prompt, C.labels) for prompt in prompts])
         assert refused == {2: "is poison."}
         assert list(found) == [0, 1, 3, 4, 5, 6]
         truth = FormulaLM().choice_logprobs([p for i, p in enumerate(prompts) if i != 2], C.labels).logprobs
         np.testing.assert_array_equal(np.concatenate([row.logprobs for row in found.values()]), truth)
-        once = wrap not in (CountingLM, LikelihoodMemo)
-        assert len(lm.asked) == (5 if once else 6)
-    lm = Refusing(answers=answers)
-    counting = CountingLM(lm)
-    memo = LikelihoodMemo(counting)
-    pairs = [("c", text) for text in texts]
+        assert len(lm.asked) == (6 if wrap is as_measuring else 5)
+    lm = Refusing()
+    counting = CachedLM(lm)
+    memo = CachedLM(counting)
     for _ in range(2):
-        found, refused = settled(memo.loglikelihood, pairs)
+        found, refused, _ = outcome(memo, [Likelihood("c", text) for text in texts])
         assert (list(found), list(refused)) == ([0, 1, 3, 4, 5], [2])
-    assert (len(lm.asked), counting.likelihoods) == (5, 5)
+    assert (len(lm.asked), counting.questions, memo.questions) == (5, {Likelihood: 5}, {Likelihood: 10})
 
 
-def test_answers_before_an_outage_are_kept():
-    calls = []
-
-    def ask(items):
-        calls.append(items)
-        if len(calls) == 1:
-            raise PromptRefused({1: "is bad."}, {0: "A"})
-        raise Unanswered("down", {1: "D"})
-
-    with pytest.raises(Unanswered, match="down") as raised:
-        settled(ask, ["a", "b", "c", "d"])
-    assert calls == [["a", "b", "c", "d"], ["c", "d"]]
-    assert raised.value.answered == {0: "A", 3: "D"}
-
-
-@pytest.mark.parametrize("end", [lambda answers: Unanswered("down", answers), Interrupted])
-def test_wrapped_models_number_what_was_answered_before_an_outage_by_the_items_of_the_call(tmp_path, end):
-    """Items 0 and 1 are known, and 2 and 3 are the same; the model breaks off after one more prompt, or six texts."""
+@pytest.mark.parametrize("end", [Unanswered("down"), KeyboardInterrupt()])
+def test_answers_before_an_outage_are_kept_and_numbered_by_the_items_of_the_call(tmp_path, end):
+    """Items 0 and 1 are known, and 2 and 3 are the same; the model breaks off at z=0.4."""
 
     class Down(FormulaLM):
-        asked = 0
+        put = 0
 
-        def choice_logprobs(self, prompts, choices):
-            Down.asked += len(prompts)
-            rows = FormulaLM.choice_logprobs(self, prompts, choices).rows()
-            if any("z=0.4" in prompt[-1]["content"] for prompt in prompts):
-                raise end(dict(enumerate(rows[:1])))
-            return FormulaLM.choice_logprobs(self, prompts, choices)
+        def answer(self, questions, answers):
+            for place, question in enumerate(questions):
+                if "z=0.4" in question.prompt[-1]["content"]:
+                    raise end
+                Down.put += 1
+                if isinstance(question, Text):
+                    answers[place] = Written("3")
+                else:
+                    answers[place] = FormulaLM.choice_logprobs(self, [question.prompt], question.choices)
 
-        def drawn(self, prompts, seeds, sampling):
-            if any("z=0.4" in prompt[-1]["content"] for prompt in prompts):
-                raise end(dict.fromkeys(range(6), "3"))
-            return ["3"] * len(prompts)
-
-    prompts = [[{"role": "user", "content": f"q=2 z={z}"}] for z in (0.0, 0.1, 0.2, 0.2, 0.3, 0.4)]
-    for wrap in (ChoiceMemo, lambda lm: JournaledLM(lm, tmp_path / "j", model="m", chunk=8)):
+    prompts = [[{"role": "user", "content": f"q=2 z={z}"}] for z in (0.0, 0.1, 0.2, 0.2, 0.4, 0.3)]
+    questions = [Choices(prompt, C.labels) for prompt in prompts]
+    for wrap in (CachedLM, lambda lm: CachedLM(lm, tmp_path / "j", chunk=8)):
         wrapped = wrap(Down())
         wrapped.choice_logprobs(prompts[:2], C.labels)
-        with pytest.raises((Unanswered, Interrupted)) as raised:
-            settled(lambda some, w=wrapped: w.choice_logprobs(some, C.labels).rows(), prompts)
-        assert list(raised.value.answered) == [0, 1, 2, 3]
-        before = Down.asked
+        found, _, ended = outcome(wrapped, questions)
+        assert (list(found), ended) == ([0, 1, 2, 3], end)
+        before = Down.put
         again = wrapped.choice_logprobs(prompts[:4], C.labels)  # nothing that was answered is asked again
-        assert Down.asked == before
-        truth = FormulaLM().choice_logprobs(prompts[:4], C.labels)
-        np.testing.assert_array_equal(again.logprobs, truth.logprobs)
-    for wrapped_by in (None, ChoiceMemo, lambda lm: JournaledLM(lm, tmp_path / "k", model="m")):
-        sampled = SampledLM(Down() if wrapped_by is None else wrapped_by(Down()), Sampling(samples=2))
-        with pytest.raises((Unanswered, Interrupted)) as raised:
-            settled(lambda some, w=sampled: w.choice_logprobs(some, C.labels).rows(), prompts)
-        rows = raised.value.answered
-        assert {i: row.probabilities[0].tolist() for i, row in rows.items()} == {i: [0, 0, 1] for i in rows}
-        assert list(rows) == ([0, 1, 2] if wrapped_by is None else [0, 1, 2, 3])
+        assert Down.put == before
+        np.testing.assert_array_equal(again.logprobs, FormulaLM().choice_logprobs(prompts[:4], C.labels).logprobs)
+    for sampled in (
+        measuring(Down(), Sampling(samples=2)),
+        measuring(CachedLM(Down()), Sampling(samples=2)),
+        CachedLM(Down(), tmp_path / "k", sampling=Sampling(samples=2)),
+    ):
+        found, _, ended = outcome(sampled, questions)
+        assert ended == end
+        assert {i: row.probabilities[0].tolist() for i, row in found.items()} == {i: [0, 0, 1] for i in range(4)}
 
 
 def test_a_model_that_gives_too_few_answers_is_not_asked_for_ever():
+    class Few(Refusing):
+        def loglikelihood(self, pairs):
+            return [LogLikelihood(np.zeros(1))]
+
     with pytest.raises(ValueError, match="gave 1 answers to 2 prompts"):
-        settled(lambda items: items[:1], ["a", "b"])
+        measuring(Few()).loglikelihood([("c", "a"), ("c", "b")])
 
 
 def test_a_refusal_names_its_items():
-    error = PromptTooLong({4: "has 99 tokens.", 2: "has 88 tokens."}, {0: 1.0})
+    error = PromptTooLong({4: "has 99 tokens.", 2: "has 88 tokens."})
     assert str(error) == "Text 2 of the call has 88 tokens. (1 more of the call are refused.)"
     copy = pickle.loads(pickle.dumps(error))
-    assert (type(copy), str(copy), copy.answered) == (PromptTooLong, str(error), {0: 1.0})
+    assert (type(copy), str(copy), copy.refused) == (PromptTooLong, str(error), error.refused)
     with pytest.raises(ValueError, match="No item is refused"):
         PromptRefused({})
 
@@ -452,21 +425,22 @@ def test_a_refusal_names_its_items():
 def test_the_harmless_text_replaces_the_judged_one_only():
     system, shown = {"role": "system", "content": "Judge."}, {"role": "assistant", "content": "2"}
     user = {"role": "user", "content": "text"}
-    assert harmless("text") == HARMLESS
-    assert harmless([system, user, shown, user]) == [system, user, shown, {"role": "user", "content": HARMLESS}]
-    assert harmless([user, shown]) == [{"role": "user", "content": HARMLESS}, shown]
-    assert harmless([system]) == [{"role": "system", "content": HARMLESS}]
+    replaced = {"role": "user", "content": HARMLESS}
+    assert harmless(Text("text", 8, seed=1)) == Text(HARMLESS, 8, seed=1)
+    assert harmless(Choices([system, user, shown, user], ("1",))).prompt == [system, user, shown, replaced]
+    assert harmless(Likelihood([user, shown], "text")) == Likelihood([replaced, shown], HARMLESS)
+    assert harmless(Text([system])).prompt == [{"role": "system", "content": HARMLESS}]
 
 
 def test_local_models_refuse_every_long_prompt_of_a_call_at_once(lms):
     local, long = lms["qwen2-chat"], "the cat sat on the mat " * 60
     prompts = ["a", long, "b", long]
-    for ask, items in (
-        (lambda some: local.choice_logprobs(some, ["1", "2", "3"]).rows(), prompts),
-        (local.loglikelihood, [("the", text) for text in prompts]),
-        (lambda some: written(local, some, max_tokens=2), prompts),
+    for questions in (
+        [Choices(prompt, ("1", "2", "3")) for prompt in prompts],
+        [Likelihood("the", text) for text in prompts],
+        [Text(prompt, 2, temperature=0.0) for prompt in prompts],
     ):
-        found, refused = settled(ask, items)
+        found, refused, _ = outcome(local, questions)
         assert (list(found), list(refused)) == ([0, 2], [1, 3])
         assert "but the model's context is 256" in refused[1]
     with pytest.raises(LMInvalidRequestError, match=r"The prompt has \d+ tokens, but the model's context is 256"):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from commands import evalbias
 from dspy import lm15
 from fake_server import serving
+from fakes import outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +18,7 @@ from evalbias import ServerLM
 from evalbias.lm.dialect import TEXT
 from evalbias.lm.dspy_seam import AsyncEngine, judgment_request, read_judgment
 from evalbias.lm.transport import HEAVY_IN_FLIGHT
-from evalbias.lm.types import PromptRefused, PromptTooLong, Unanswered
+from evalbias.lm.types import Choices, Likelihood, PromptTooLong, Text, Unanswered
 
 pytestmark = pytest.mark.slow
 
@@ -45,50 +47,42 @@ def put(value, *path):
     return change
 
 
-def choices(lm):
-    return lm.choice_logprobs(PROMPTS, ["1", "2"])
-
-
-def likelihoods(lm):
-    return lm.loglikelihood([(prompt, " sat") for prompt in PROMPTS])
-
-
-def texts(lm):
-    return lm.written(PROMPTS, max_tokens=2)
-
+CHOICES = [Choices(prompt, ("1", "2")) for prompt in PROMPTS]
+LIKELIHOODS = [Likelihood(prompt, " sat") for prompt in PROMPTS]
+TEXTS = [Text(prompt, 2, temperature=0.0) for prompt in PROMPTS]
 
 TOP = ("completion_probabilities", 0, "top_logprobs")
 META = ("meta_info", "output_token_ids_logprobs")
 MALFORMED = [
-    ("llama.cpp", choices, put(..., *TOP, 0, "id"), "id is missing"),
-    ("llama.cpp", choices, put("1", *TOP, 0, "id"), "id is a str, but must be a int"),
-    ("llama.cpp", choices, put(None, *TOP, 0), "id is missing"),
-    ("llama.cpp", choices, put(7, *TOP), "top_logprobs is a int, but must be a list"),
-    ("vllm", choices, put(None, "choices"), "choices.0 is missing"),
-    ("vllm", choices, put([1], "choices", 0, "logprobs", "top_logprobs"), "token_id:.* is missing"),
-    ("vllm", choices, lambda _: [1], "choices.0 is missing"),
-    ("vllm", choices, lambda _: "fine", "choices.0 is missing"),
-    ("vllm", likelihoods, put(5, "choices", 0, "prompt_logprobs"), "prompt_logprobs is a int, but must be a list"),
-    ("vllm", likelihoods, put([3] * 4, "choices", 0, "prompt_logprobs"), "prompt_logprobs for|is missing"),
-    ("vllm", texts, put([1, 2], "usage"), "usage is a list, but must be a dict"),
-    ("vllm", texts, put("many", "usage", "prompt_tokens"), "prompt_tokens is a str, but must be a int"),
-    ("vllm", texts, put(True, "usage", "prompt_tokens"), "prompt_tokens is a bool, but must be a int"),
-    ("vllm", texts, put(-1, "usage", "prompt_tokens"), "prompt_tokens is -1"),
-    ("vllm", texts, put(3, "choices", 0, "text"), "text is a int, but must be a str"),
-    ("sglang", choices, put([5], *META), "0 is a int, but must be a list|output_token_ids_logprobs.0 is a int"),
-    ("sglang", choices, put([[[-1.0]]], *META), "1 is missing"),
-    ("sglang", likelihoods, put({}, "meta_info", "input_token_logprobs"), "input_token_logprobs is a dict"),
-    ("echo", likelihoods, put([], "usage"), "usage.prompt_tokens is missing"),
-    ("echo", likelihoods, put(1.5, "choices", 0, "logprobs", "token_logprobs"), "token_logprobs is a float"),
-    ("chat", choices, put("no", "choices", 0, "logprobs", "content", 0, "top_logprobs", 0), "token is missing"),
+    ("llama.cpp", CHOICES, put(..., *TOP, 0, "id"), "id is missing"),
+    ("llama.cpp", CHOICES, put("1", *TOP, 0, "id"), "id is a str, but must be a int"),
+    ("llama.cpp", CHOICES, put(None, *TOP, 0), "id is missing"),
+    ("llama.cpp", CHOICES, put(7, *TOP), "top_logprobs is a int, but must be a list"),
+    ("vllm", CHOICES, put(None, "choices"), "choices.0 is missing"),
+    ("vllm", CHOICES, put([1], "choices", 0, "logprobs", "top_logprobs"), "token_id:.* is missing"),
+    ("vllm", CHOICES, lambda _: [1], "choices.0 is missing"),
+    ("vllm", CHOICES, lambda _: "fine", "choices.0 is missing"),
+    ("vllm", LIKELIHOODS, put(5, "choices", 0, "prompt_logprobs"), "prompt_logprobs is a int, but must be a list"),
+    ("vllm", LIKELIHOODS, put([3] * 4, "choices", 0, "prompt_logprobs"), "prompt_logprobs for|is missing"),
+    ("vllm", TEXTS, put([1, 2], "usage"), "usage is a list, but must be a dict"),
+    ("vllm", TEXTS, put("many", "usage", "prompt_tokens"), "prompt_tokens is a str, but must be a int"),
+    ("vllm", TEXTS, put(True, "usage", "prompt_tokens"), "prompt_tokens is a bool, but must be a int"),
+    ("vllm", TEXTS, put(-1, "usage", "prompt_tokens"), "prompt_tokens is -1"),
+    ("vllm", TEXTS, put(3, "choices", 0, "text"), "text is a int, but must be a str"),
+    ("sglang", CHOICES, put([5], *META), "0 is a int, but must be a list|output_token_ids_logprobs.0 is a int"),
+    ("sglang", CHOICES, put([[[-1.0]]], *META), "1 is missing"),
+    ("sglang", LIKELIHOODS, put({}, "meta_info", "input_token_logprobs"), "input_token_logprobs is a dict"),
+    ("echo", LIKELIHOODS, put([], "usage"), "usage.prompt_tokens is missing"),
+    ("echo", LIKELIHOODS, put(1.5, "choices", 0, "logprobs", "token_logprobs"), "token_logprobs is a float"),
+    ("chat", CHOICES, put("no", "choices", 0, "logprobs", "content", 0, "top_logprobs", 0), "token is missing"),
     (
         "chat",
-        choices,
+        CHOICES,
         put(0.0, "choices", 0, "logprobs", "content", 0, "top_logprobs", 1, "logprob"),
         "the probabilities of the first token sum to",
     ),
-    ("chat", texts, put([], "choices", 0, "message"), "message is a list, but must be a dict"),
-    ("chat", texts, put(4, "choices", 0, "message", "content"), "an entry is a int, but must be a str"),
+    ("chat", TEXTS, put([], "choices", 0, "message"), "message is a list, but must be a dict"),
+    ("chat", TEXTS, put(4, "choices", 0, "message", "content"), "an entry is a int, but must be a str"),
 ]
 
 
@@ -99,9 +93,9 @@ def test_a_malformed_answer_is_an_error_of_its_item_only(lms, kind, call, change
         lm = ServerLM("tiny", base_url=address, patience=5.0) if kind == "chat" else server(address, local)
         first = len(fake.requests) + 1
         fake.faults = lambda n, *_: change if n == first else None
-        with pytest.raises(Unanswered, match=rf"item \d of 3 \(2 answered, 1 failed\).*({message})") as raised:
-            call(lm)
-        assert len(raised.value.answered) == 2
+        answers, _, ended = outcome(lm, call)
+        assert re.search(rf"item \d of 3 \(2 answered, 1 failed\).*({message})", str(ended))
+        assert len(answers) == 2
         assert len(fake.requests) < first + 9  # and nothing was sent again
 
 
@@ -138,12 +132,10 @@ def test_any_answer_gives_probabilities_or_costs_its_own_item_alone(lms, kind):
         def check(data):
             first = len(fake.requests) + 1
             fake.faults = lambda n, *_: (lambda answer: mutated(answer, data.draw)) if n == first else None
-            try:
-                answered = choices(lm).rows()
-            except (Unanswered, PromptRefused) as error:
-                answered = [*error.answered.values(), None]
-            assert len(answered) == len(PROMPTS)  # one is missing at most
-            rows = np.concatenate([answer.logprobs for answer in answered if answer is not None])
+            answers, refused, ended = outcome(lm, CHOICES)
+            assert isinstance(ended, Unanswered | None)
+            assert len(answers) + len(refused) + (ended is not None) == len(PROMPTS)  # one is missing at most
+            rows = np.concatenate([answer.logprobs for answer in answers.values()])
             shares = np.exp(rows[~np.isnan(rows).any(axis=1)])
             assert ((shares >= 0) & (shares <= 1)).all()
             assert (shares.sum(axis=1) <= 1.05).all()
@@ -201,13 +193,13 @@ def test_a_malformed_logprob_of_a_generated_token_is_an_error_of_the_item(lms):
 def test_probabilities_are_asked_for_under_neutral_sampling(lms, kind):
     with serving(lms["qwen2"], kind) as (address, fake):
         lm = server(address, lms["qwen2"])
-        choices(lm)
-        likelihoods(lm)
+        outcome(lm, CHOICES)
+        outcome(lm, LIKELIHOODS)
         bodies = [body for path, body in fake.requests if path.endswith(("completions", "generate"))]
-        asked = [body.get("sampling_params", body) for body in bodies]
+        sent = [body.get("sampling_params", body) for body in bodies]
     neutral = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-    assert len(asked) >= 6
-    assert all(neutral.items() <= body.items() for body in asked)
+    assert len(sent) >= 6
+    assert all(neutral.items() <= body.items() for body in sent)
 
 
 @pytest.mark.parametrize("unknown", [set(), {"top_k"}, {"max_completion_tokens"}, {"min_p", "max_completion_tokens"}])
@@ -215,7 +207,7 @@ def test_a_chat_is_asked_with_the_settings_that_it_knows(lms, unknown):
     with serving(lms["qwen2-chat"], "chat") as (address, fake):
         fake.unknown = unknown
         lm = ServerLM("tiny", base_url=address, patience=5.0)
-        choices(lm)
+        outcome(lm, CHOICES)
         _, body = fake.requests[-1]
     assert body["temperature"] == 1.0
     assert ("repetition_penalty" in body) is not bool(unknown & {"top_k", "min_p"})
@@ -243,11 +235,14 @@ def test_a_text_that_leaves_no_room_for_an_answer_is_refused_before_it_is_sent(l
         text = next(text for text in texts if len(tokenizer(text)["input_ids"]) == 256)
         cut = next(i for i in range(len(text) - 1, 0, -1) if text[i] == " ")
         before = len(fake.requests)
-        with pytest.raises(PromptTooLong, match=r"Text 1 .* 256 tokens, .* context is 256, of which 1 must stay free"):
-            lm.loglikelihood([("the", " cat"), (text[:cut], text[cut:])])
+        with pytest.raises(PromptTooLong, match=r"Text 0 .* 256 tokens, .* context is 256, of which 1 must stay free"):
+            lm.loglikelihood([(text[:cut], text[cut:])])
         with pytest.raises(PromptTooLong, match=r"Text 0 of the call has 256 tokens, but the server's context is 256"):
-            lm.written([text], max_tokens=1)
+            lm.texts([text], max_tokens=1)
         assert len(fake.requests) == before
+        with pytest.raises(PromptTooLong, match=r"^Text 1 of the call has 256 tokens"):
+            lm.loglikelihood([("the", " cat"), (text[:cut], text[cut:])])
+        assert len(fake.requests) == before + 1  # the other text
         (fits,) = lm.choice_logprobs([text[:cut]], [text[cut:]]).logprobs  # its last token is the answer
     np.testing.assert_allclose(fits, local.choice_logprobs([text[:cut]], [text[cut:]]).logprobs[0], atol=1e-4)
 

@@ -18,12 +18,9 @@ from fake_server import Server, serving
 
 from evalbias import ServerLM
 from evalbias.lm import transport
-from evalbias.lm.calls import Fleet, Replica
-from evalbias.lm.dialect import Job
+from evalbias.lm.calls import Call
 from evalbias.lm.errors import NoAnswer, NotJSON, StatusError, Unreadable, describe_error
-from evalbias.lm.heap import Heap
 from evalbias.lm.transport import Connection, Pool, _json, key_for
-from evalbias.lm.types import Unanswered
 
 FORK = """
 import os, sys
@@ -68,10 +65,13 @@ def test_an_answer_has_a_size_limit(lms, monkeypatch):
         assert len(fake.requests) == before + 1  # asking again would not make it shorter
 
 
-def fleet_of(jobs):
-    pool, connection = connect("http://127.0.0.1:9/v1")
-    fleet = Fleet([Replica(connection, None)], pool, patience=1.0)
-    return fleet.all([jobs(number) for number in range(10)], jobs, name="m")
+def run_all(ask, at_once):
+    """Ask ten questions on a server's event loop."""
+    pool, _ = connect("http://127.0.0.1:9/v1")
+    answers = {}
+    call = Call(ask, answers, control=ask, refusal=lambda _: None, fatal=lambda *_: False)
+    pool.run(call.run(range(10), at_once=at_once))
+    return answers, call.failed
 
 
 def test_whatever_an_answer_raises_costs_its_own_item_alone():
@@ -80,41 +80,33 @@ def test_whatever_an_answer_raises_costs_its_own_item_alone():
 
     held = []
 
-    def job(number):
-        async def run(_):
-            answer = Large()
-            held.append(weakref.ref(answer))
-            if number == 1:
-                raise OverflowError("int too large to convert to float")
-            return number
+    async def ask(number):
+        answer = Large()
+        held.append(weakref.ref(answer))
+        if number == 1:
+            raise OverflowError("int too large to convert to float")
+        return number
 
-        return Job(run, bytes([number]))
-
-    with pytest.raises(
-        Unanswered, match=r"item 1 of 10 \(9 answered, 1 failed\).*OverflowError: int too large"
-    ) as raised:
-        fleet_of(job)
-    assert sorted(raised.value.answered) == [0, *range(2, 10)]
+    answers, failed = run_all(ask, 4)
+    assert sorted(answers) == [0, *range(2, 10)]
+    assert describe_error(failed[1]).endswith("cannot be used: OverflowError: int too large to convert to float.")
     assert [one() for one in held] == [None] * 10  # nor does the error keep its answer in memory
 
 
 def test_no_job_goes_on_after_a_cancellation():
     started, ended = [], []
 
-    def job(number):
-        async def run(_):
-            started.append(number)
-            if number == 1:
-                raise asyncio.CancelledError
-            try:
-                await asyncio.sleep(60)
-            finally:
-                ended.append(number)
-
-        return Job(run, bytes([number]))
+    async def ask(number):
+        started.append(number)
+        if number == 1:
+            raise asyncio.CancelledError
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(number)
 
     with pytest.raises(concurrent.futures.CancelledError):
-        fleet_of(job)
+        run_all(ask, 4)
     assert sorted(started) == [0, 1, 2, 3]
     assert sorted(ended) == [0, 2, 3]
 
@@ -340,35 +332,3 @@ def test_proxies_of_the_environment_are_used(monkeypatch):
 def test_a_request_may_hold_what_the_fast_json_library_refuses():
     body = {"seed": 1 << 70, "prompt": "half a character: \ud83d", "ids": (1, 2)}
     assert json.loads(_json(body)) == {**body, "ids": [1, 2]}
-
-
-def test_the_collector_leaves_alone_what_was_there_before_a_call(lms):
-    local, seen = lms["qwen2"], []
-    assert gc.get_freeze_count() == 0
-    with serving(local, faults=lambda *_: seen.append(gc.get_freeze_count())) as (address, _):
-        lm = ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.arguments["model"])
-        seen.clear()
-        lm.choice_logprobs(["the cat", "the mat"], ["1", "2"])
-    assert len(seen) == 2
-    assert min(seen) > 10_000
-    assert gc.get_freeze_count() == 0
-
-
-def test_calls_of_several_threads_share_one_freeze_and_a_programs_own_is_left_alone():
-    heap = Heap()
-    with heap.frozen():
-        first = gc.get_freeze_count()
-        later = [[n] for n in range(100_000)]  # many: earlier tests still free some hundred objects
-        with heap.frozen():
-            assert gc.get_freeze_count() >= first + len(later) * 0.99
-            assert gc.get_freeze_count() > first / 2 > 0  # a frozen object that nobody uses is freed all the same
-        assert gc.get_freeze_count() > first / 2
-    assert gc.get_freeze_count() == 0
-    gc.freeze()
-    try:
-        own = gc.get_freeze_count()
-        with heap.frozen():
-            assert gc.get_freeze_count() <= own
-        assert gc.get_freeze_count() > own / 2
-    finally:
-        gc.unfreeze()

@@ -352,9 +352,8 @@ def test_direct_scoring_on_a_real_model(real_lm):
 
 def test_demonstrations_for_a_judge_that_writes_its_score():
     class Writer(FormulaLM):
-        def written(self, prompts, *, max_tokens):
-            rows = self.choice_logprobs(prompts, "12345").logprobs
-            return [f"Score: {1 + row.argmax()}" for row in rows]
+        def write(self, question):
+            return f"Score: {1 + self.choice_logprobs([question.prompt], '12345').logprobs[0].argmax()}"
 
     student = PointwiseJudge(C, scoring="direct")
     compiled = BiasedDemos(8, n_resamples=500, select=False).compile(

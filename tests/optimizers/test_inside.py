@@ -6,7 +6,7 @@ from fakes import PARTS, FormulaLM, Wording, items, rated
 from models_of_text import Scripted
 
 from evalbias import ZEPO, BiasedDemos, ExternalFeedbackRefine, GrammarParaphraser, JudgeStudy, data
-from evalbias.lm.dspy_seam import measured, messages_of
+from evalbias.lm.dspy_seam import question_of, response_of
 from evalbias.optimizers.likelihood import compile_each
 from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, preference_accuracy
@@ -108,8 +108,8 @@ class Answering:
         self.formula = formula
 
     def complete(self, request):
-        messages = messages_of(request, "a formula")
-        return measured(request, messages, lambda messages, choices: self.formula.choice_logprobs([messages], choices))
+        question = question_of(request, "a formula")
+        return response_of(request, self.formula.choice_logprobs([question.prompt], question.choices))
 
     def __deepcopy__(self, memo):
         return self

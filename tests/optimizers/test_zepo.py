@@ -12,7 +12,7 @@ from dspy.utils import DummyLM
 from fakes import LEANS, PARTS, Comparer, Wording, pair
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
-from evalbias.lm.cache import JournaledLM
+from evalbias.lm.cache import CachedLM
 from evalbias.lm.types import ChoiceLogprobs, PromptTooLong
 from evalbias.measures import decision_rates, fairness
 from evalbias.optimizers.objectives import ObjectiveRule
@@ -190,7 +190,7 @@ def test_a_whole_search_through_a_journal_reads_each_text_once(lms, tmp_path):
     for exact in (False, True):
         lm.forget()
         before = lm.tokens_run
-        journaled = JournaledLM(lm, tmp_path / f"{exact}.jsonl", model="tiny", exact_resume=exact)
+        journaled = CachedLM(lm, tmp_path / f"{exact}.jsonl", exact=exact)
         ZEPO(GrammarParaphraser(PARTS), population=2, stopping=Epochs(4), select=False).compile(
             judge, trainset=pairs, lm=journaled
         )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from fakes import FormulaLM, items
 
-from evalbias.lm.contract import ContractLM
+from evalbias.lm.contract import AnyLM
 from evalbias.lm.types import PromptRefused
 from evalbias.measures.corrections import LikelihoodCalibration, fit_likelihood_calibration
 from evalbias.programs import Criterion, PointwiseJudge, load_judge
@@ -106,7 +106,7 @@ def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
 
 class Silent(FormulaLM):
     def loglikelihood(self, pairs):
-        return ContractLM(self).loglikelihood(pairs)
+        return AnyLM(self).loglikelihood(pairs)
 
 
 def test_a_model_without_likelihoods_is_refused_and_an_undefined_one_leaves_the_score_undefined():

@@ -11,8 +11,7 @@ from texts import writer
 
 from evalbias import ZEPO, GrammarParaphraser, JudgeStudy, PairwiseRanker, Sampling
 from evalbias.evaluation import judge_examples
-from evalbias.lm.cache import ChoiceMemo, CountingLM
-from evalbias.lm.contract import SampledLM
+from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.types import NoProbabilities
 from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
@@ -170,7 +169,7 @@ def test_estimates_are_not_calibrated(calibration):
         lambda: judge.batch(pairs),
         lambda: judge.calibrate(pairs),
         lambda: judge(source="s", candidates=pairs[0].candidates),
-        lambda: PairwiseJudge(C, calibration=calibration).batch(pairs, lm=SampledLM(lm, Sampling(samples=4))),
+        lambda: PairwiseJudge(C, calibration=calibration).batch(pairs, lm=measuring(lm, Sampling(samples=4))),
     ):
         with pytest.raises(ValueError, match=rf"calibration='{calibration}' needs measured probabilities"):
             ask()
@@ -180,7 +179,8 @@ def test_estimates_are_not_calibrated(calibration):
 def test_settings_of_the_command_hold_for_a_judge_that_samples_itself():
     lm, engine = writer(preference)
     judge = PairwiseJudge(C, scoring="sampled", sampling=Sampling(samples=7))
-    for model in (asked := SampledLM(lm, Sampling(samples=3)), CountingLM(asked), ChoiceMemo(asked)):
+    for model in (asked := measuring(lm, Sampling(samples=3)), CachedLM(asked), CachedLM(lm, sampling=Sampling(2))):
         engine.requests.clear()
         (prediction,) = judge.batch([pair(1, 2)], lm=model)
-        assert prediction.samples == len(engine.requests) == 3
+        assert prediction.samples == model.sampling.samples
+        assert len(engine.requests) == {asked: 3}.get(model, 0 if model.sampling.samples == 3 else 2)
