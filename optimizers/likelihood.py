@@ -372,7 +372,7 @@ class BiasedDemos(LikelihoodOptimizer):
         return rated if self.select else draw_demos(rated, self.k, seed=self.seed)[1]
 
     def judgments(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], criterion: Criterion) -> int:
-        """Return about how many judgments compiling on these items takes; of those that are tried, some are asked once."""
+        """Return about how many judgments compiling on these items takes; some that are tried are asked once."""
         rated = len(rated_items(trainset, criterion))
         fit, held_back = (rated - rated // 2, rated // 2) if self.select else (rated, 0)
         tried = min(TRIED, rated + len(valset))
