@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evalbias.lm.types import PromptTooLong
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, load_judge, load_ranker
-from evalbias.programs.ranking import Answer, ComparedSource, Merge, MergeSort
+from evalbias.programs.ranking import Answer, Compared, merge, rank, together
 
 C = Criterion("quality", "is it good?")
 
@@ -140,11 +140,13 @@ def test_a_judge_that_goes_in_circles_is_reported_by_beam():
 def merged(probabilities, beam, gap):
     """Merge two sorted lists; (m, n) probabilities that a candidate of the left list is better."""
     m, n = probabilities.shape
-    source = ComparedSource("s", [str(k) for k in range(m + n)])
-    merge = Merge(source, range(m), range(m, m + n), beam, gap)
-    while pairs := merge.advance():
-        source.known.update({(a, b): probabilities[a, b - m] for a, b in pairs})
-    return merge.merged
+    source = Compared("s", [str(k) for k in range(m + n)])
+    parts = together([merge(source, range(m), range(m, m + n), beam, gap)])
+    while True:
+        try:
+            source.known.update({(a, b): probabilities[a, b - m] for a, b in next(parts)})
+        except StopIteration as end:
+            return end.value[0]
 
 
 def likeliest(probabilities):
@@ -202,12 +204,11 @@ def test_certain_and_undefined_comparisons_are_scored():
 
 def sort(shares, start, beam, gap):
     """Sort candidates by an (n, n) matrix of win shares; return the order, the unranked and the pairs asked."""
-    source = ComparedSource("s", [str(k) for k in range(len(shares))])
-    one, asked = MergeSort(source, start, beam, gap), []
-    while pairs := one.advance():
-        asked += pairs
-        source.answers.update({(a, b): Answer(shares[a, b], 1.0) for a, b in pairs})
-    return one.order, one.unranked, asked
+    source, asked = Compared("s", [str(k) for k in range(len(shares))]), []
+    for needed in together([rank(source, start, beam, gap)]):
+        asked += [pair for _, pair in needed]
+        source.answers.update({(a, b): Answer(shares[a, b], 1.0) for _, (a, b) in needed})
+    return source.order, [c for c in start if c not in source.order], asked
 
 
 def win_shares(n, draw):
@@ -293,13 +294,30 @@ def test_a_ranking_without_any_defined_comparison_ranks_nothing():
     )
 
 
+def test_more_candidates_than_letters_are_ranked_and_may_be_named_outputs():
+    qualities = random.Random(0).sample(range(100), 60)
+    (ranking,) = PairwiseRanker(PairwiseJudge(C)).batch([pair(*qualities)], lm=Comparer())
+    assert [qualities[i] for i in ranking.order] == sorted(qualities, reverse=True)
+    named = dspy.Example(source="s", outputs=pair(4, 1, 3).candidates)
+    assert PairwiseRanker(PairwiseJudge(C)).batch([named], lm=Comparer())[0].order == [0, 2, 1]
+
+
+def test_equal_candidates_share_a_place_also_if_there_are_no_others():
+    lm = Comparer()
+    (same,) = PairwiseRanker(PairwiseJudge(C)).batch([pair(2, 2)], lm=lm)
+    assert (same.order, same.scores, same.unranked, same.comparisons) == ([0, 1], [0.5, 0.5], {}, 0)
+    assert lm.prompts == []
+
+
 def test_bad_input():
     with pytest.raises(ValueError, match="search='bubble' is unknown"):
         PairwiseRanker(PairwiseJudge(C), search="bubble")
     with pytest.raises(ValueError, match="beam_size=0: give a whole number of at least 1"):
         PairwiseRanker(PairwiseJudge(C), beam_size=0)
-    with pytest.raises(ValueError, match="give a list of 2"):
-        PairwiseRanker(PairwiseJudge(C)).batch([pair(1)], lm=Comparer())
+    with pytest.raises(ValueError, match=r"The item '1' has the candidates .*: give a list of 2 or more texts"):
+        PairwiseRanker(PairwiseJudge(C)).batch([pair(1, 2), pair(1)], lm=Comparer())
+    with pytest.raises(ValueError, match="The item '0' does not have two candidates: give pairs"):
+        PairwiseRanker(PairwiseJudge(C)).batch([dspy.Example(source="s")], lm=Comparer())
 
 
 def test_a_ranker_is_saved_with_its_judge(tmp_path):
