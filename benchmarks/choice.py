@@ -29,14 +29,14 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import likelihood_effects
 from evalbias.optimizers.likelihood import STRENGTHS
 from evalbias.optimizers.likelihood_rules import (
+    EFFECT,
     RISE,
     AgreementRule,
-    Effect,
     LikelihoodRule,
     cross_fitted,
     fitted,
-    last_items,
 )
+from evalbias.optimizers.selection import last_items
 
 DEMONSTRATIONS = 5
 WIDE = (-1e9, 1e9)
@@ -103,7 +103,7 @@ def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged],
 
     Both are empty where the ratings of the other items agree too little for a fit; a compiler has no such candidate.
     """
-    calibration = fitted(on, Effect().slope, reduction="sum")
+    calibration = fitted(EFFECT, on, reduction="sum")
     if calibration is None:
         return [], []
     parts = [calibration.at(strength) for strength in STRENGTHS]
@@ -135,14 +135,12 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     first = np.arange(inputs - inputs // 2)
     held, shown_held = last_items(given, inputs // 2), [last_items(one, inputs // 2) for one in shown]
     seed = int(rng.integers(1 << 30))
-    rule, agreement = (
-        one(lambda judge: judge, n_resamples=2_000, seed=seed) for one in (LikelihoodRule, AgreementRule)
-    )
+    rule, agreement = (one(EFFECT, n_resamples=2_000, seed=seed) for one in (LikelihoodRule, AgreementRule))
     half, half_tastes = calibrations(held, given.take(first), world.given)
     other, other_tastes = calibrations(shown_held[0], shown[0].take(first), world.shown)
     rest, rest_tastes = [*shown_held, *other], [world.shown] * len(shown) + other_tastes
     _, whole_tastes = calibrations(given, given, world.given)
-    whole = cross_fitted(given, STRENGTHS, Effect().slope, reduction="sum", scale=WIDE, seed=0)[: len(whole_tastes)]
+    whole = cross_fitted(EFFECT, given, STRENGTHS, reduction="sum", scale=WIDE, seed=0)[: len(whole_tastes)]
     agrees = agreement.p_values([*whole, *rest], given)
     passed = {
         "Bonferroni": (bonferroni([*half, *rest], held), half_tastes, _is_fairer),

@@ -26,13 +26,13 @@ from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
 from benchmarks.tuned_judge import questions
 from evalbias import LikelihoodMitigation, LocalLM, PointwiseJudge, data
 from evalbias.data.pairing import by_input, input_key
-from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.judged import RATINGS, Judged
 from evalbias.evaluation.words import p_equals
-from evalbias.optimizers.base import Outcome, Problem
+from evalbias.optimizers.base import Problem
 from evalbias.optimizers.demonstrations import rated_items
 from evalbias.optimizers.likelihood import against_baselines, baseline_facts
-from evalbias.optimizers.likelihood_rules import AgreementRule, LikelihoodRule, objective_of
-from evalbias.optimizers.selection import GIVEN, LEVEL, Cost, Selection, choose
+from evalbias.optimizers.likelihood_rules import LABELS, AgreementRule, LikelihoodRule, bias_number
+from evalbias.optimizers.selection import GIVEN, LEVEL, Candidate, Cost, Selection, choose, count_unanswered
 from evalbias.programs.criterion import BINS, PRESETS, Criterion
 from evalbias.values import number as read_number
 from evalbias.values import to_json
@@ -118,12 +118,12 @@ class KeptSearch(LikelihoodMitigation):
     """Keeps its search, so that another rule can choose from what it tried."""
 
     problem: Problem
-    outcome: Outcome
+    found: list[Candidate]
 
-    def beside(self, problem: Problem, outcome: Outcome, answers: Judged) -> dict[str, Any]:
-        """See ``LikelihoodMitigation``."""
-        self.problem, self.outcome = problem, outcome
-        return super().beside(problem, outcome, answers)
+    def candidates(self, problem: Problem) -> list[Candidate]:
+        """Keep the problem and the candidates."""
+        self.problem, self.found = problem, super().candidates(problem)
+        return self.found
 
     def chosen_with(self, max_loss: float) -> Selection:
         """Choose once more where a loss of performance is allowed; the model keeps its answers (``CachedLM``)."""
@@ -131,15 +131,23 @@ class KeptSearch(LikelihoodMitigation):
         lenient.max_loss = max_loss
         inputs = len(set(map(self.input_of, self.problem.held_back)))
         rules = lenient.rules(self.problem)
-        return choose(self.outcome.given, self.outcome.candidates, rules, spent=Cost, inputs=inputs)
+        return choose(
+            self.problem.given,
+            self.found,
+            rules,
+            test=lambda program: self.tested(self.problem, program),
+            spent=Cost,
+            inputs=inputs,
+        )
 
     def on_test_items(self, names: Collection[str]) -> dict[str, Judged]:
         """Return the answers on the valset of the given judge, the paper's method, the calibrated judges and others."""
-        return {
-            one.name: self.judge(self.problem, one.program, self.problem.valset)
-            for one in (self.outcome.given, *self.outcome.candidates)
-            if one.name in {GIVEN, *names} or one.name.endswith(PAPER) or CALIBRATED in one.name
+        programs = {GIVEN: self.problem.student} | {
+            one.name: one.program
+            for one in self.found
+            if one.name in names or one.name.endswith(PAPER) or CALIBRATED in one.name
         }
+        return {name: self.answers(self.problem, one, self.problem.valset) for name, one in programs.items()}
 
 
 def compiled(
@@ -164,22 +172,23 @@ def compiled(
     report = optimizer.compile(PointwiseJudge(criterion), trainset=train, valset=test, lm=lm).report
     chosen = next(one.name for one in report.candidates if one.chosen)
     with_loss = optimizer.chosen_with(MAX_LOSS)
-    tried = optimizer.on_test_items((chosen, with_loss.chosen.name))
+    lenient = GIVEN if with_loss.chosen is optimizer.problem.given else with_loss.chosen.name
+    tried = optimizer.on_test_items((chosen, lenient))
     given = tried[GIVEN]
-    rule = LikelihoodRule(lambda judge: given, n_resamples=n_resamples, seed=seed)
-    agreement = AgreementRule(lambda judge: given, n_resamples=n_resamples, seed=seed)
-    rule.objective = objective_of(given, seed=seed)
+    number = bias_number(given.covariates.get(RATINGS))
+    rule = LikelihoodRule(number, n_resamples=n_resamples, seed=seed)
+    agreement = AgreementRule(number, n_resamples=n_resamples, seed=seed)
     problem = optimizer.problem
-    rated = rated_items(problem.trainset, criterion)
+    rated = rated_items(problem.fit, criterion)
     facts = baseline_facts(rated, criterion, problem.likelihood_lm, reduction=optimizer.reduction)
     alone = against_baselines(tried[chosen], facts, n_resamples=n_resamples, seed=seed)
     return {
         "decision": report.decision,
         "chosen": chosen,
-        "chosen_with_loss": with_loss.chosen.name,
+        "chosen_with_loss": lenient,
         "decision_with_loss": with_loss.fields["decision"],
         "paper": next((name for name in tried if name.endswith(PAPER)), None),
-        "objective": rule.objective.label,
+        "objective": LABELS[number],
         "tried": {name: _row(rule, agreement, judged, given) for name, judged in tried.items()},
         "inner": {one.name: {"p_value": one.p_value, "reason": one.reason} for one in report.candidates},
         "alone": {name: _estimate(e) for name, e in alone["baselines"].items()},
@@ -197,7 +206,7 @@ def _row(rule: LikelihoodRule, agreement: AgreementRule, judged: Judged, given: 
         "p_smaller": rule.p_values([judged], given)[0],
         "p_agrees": agreement.p_values([judged], given)[0],
         "loss": rule.loss(judged, given),
-        "undefined": rule.undefined(judged, given),
+        "undefined": count_unanswered(judged) - count_unanswered(given),
     }
 
 

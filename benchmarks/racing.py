@@ -32,9 +32,10 @@ from evalbias.lm.cache import model_identity
 from evalbias.measures import share_interval
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import ZEPO, GrammarParaphraser
-from evalbias.optimizers.objectives import PairwiseTarget
+from evalbias.optimizers.base import Problem
+from evalbias.optimizers.objectives import probabilities
 from evalbias.optimizers.racing import LEVEL, rounds
-from evalbias.optimizers.zepo import Fairness, Search
+from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.runs import Journal, check_settings
 
@@ -50,18 +51,16 @@ Ask = Callable[[Sequence[str]], FloatArray]
 """Wordings -> (w, n, 2) probabilities of both positions for every pair of the pool."""
 
 
-class Answered(PairwiseTarget):
-    """A pairwise judge whose answers to a pool of pairs are known.
+class Answers:
+    """The answers of a pairwise judge to a pool of pairs.
 
     Args:
-        judge: The judge.
         pool: The pairs.
         ask: Source of the answers.
         file: File to keep them in; None keeps none.
     """
 
-    def __init__(self, judge: PairwiseJudge, pool: Sequence[dspy.Example], ask: Ask, file: Path | None) -> None:
-        super().__init__(judge, pool, lm=None)  # type: ignore[arg-type]  # its answers are known
+    def __init__(self, pool: Sequence[dspy.Example], ask: Ask, file: Path | None) -> None:
         self._places = {_texts(pair): place for place, pair in enumerate(pool)}
         self._ask, self._journal = ask, None if file is None else Journal(file)
         records = [] if self._journal is None else self._journal.read("wording", "answers")
@@ -76,8 +75,8 @@ class Answered(PairwiseTarget):
             if self._journal is not None:
                 self._journal.append([{"wording": text, "answers": self._answers[text].tolist()} for text in part])
 
-    def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
-        """See ``Target``."""
+    def __call__(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
+        """Return (w, n, 2) probabilities of the answers to pairs of the pool."""
         self.ask(wordings)
         places = [self._places[_texts(pair)] for pair in examples]
         return np.stack([self._answers[text][places] for text in wordings])
@@ -85,6 +84,30 @@ class Answered(PairwiseTarget):
 
 def _texts(pair: dspy.Example) -> tuple[str, ...]:
     return (pair.source, *pair.candidates)
+
+
+class Answered(ZEPO):
+    """A search on a judge whose answers are known."""
+
+    def __init__(self, answers: Answers, **options: Any) -> None:
+        super().__init__(GrammarParaphraser(wordings.PARTS), select=False, **options)
+        self._answers = answers
+
+    def ask(self, problem: Problem, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
+        """Look the answers up."""
+        return self._answers(wordings, examples)
+
+
+class NoModel:
+    """Stands for the model that gave the answers, and is never asked."""
+
+    model = "answered"
+
+    def choice_logprobs(self, prompts: Any, choices: Any) -> Any:
+        """Refuse to answer."""
+        raise AssertionError("the answers are known")
+
+    loglikelihood = choice_logprobs
 
 
 def formula(pool: Sequence[dspy.Example]) -> Ask:
@@ -122,19 +145,18 @@ class Compared:
     seconds: float
 
 
-def compared(target: Answered, pool: Sequence[dspy.Example], pairs: int, seed: int) -> Compared:
+def compared(answers: Answers, pool: Sequence[dspy.Example], pairs: int, seed: int) -> Compared:
     """Search twice on the same pairs."""
-    drawn = random.Random(seed).sample(list(pool), pairs)
-    found, seconds = [], 0.0
+    drawn, judge = random.Random(seed).sample(list(pool), pairs), PairwiseJudge(SYNTHETIC)
+    found, seconds = list[ZEPOReport](), 0.0
     for racing in (False, True):
-        zepo = ZEPO(GrammarParaphraser(wordings.PARTS), racing=racing, seed=seed, select=False)
         started = time.process_time()
-        found.append(Search(zepo, target, Fairness(), drawn).run())
+        zepo = Answered(answers, racing=racing, seed=seed)
+        found.append(zepo.compile(judge, trainset=drawn, lm=NoModel()).report)
         seconds = time.process_time() - started
     exact, raced = found
-    values = [one["tried"][one["best"]].objective for one in found]
-    same = exact["chosen"] == raced["chosen"]
-    return Compared(same, values[0] - values[1], exact["judgments"], raced["judgments"], seconds)
+    values = [one.tried[one.best].objective for one in found]
+    return Compared(exact.chosen == raced.chosen, values[0] - values[1], exact.judgments, raced.judgments, seconds)
 
 
 def row(pairs: int, searches: Sequence[Compared]) -> str:
@@ -167,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pool = data.pairs(world.documents(DOCUMENTS, args.outputs, seed=POOL_SEED), seed=0)
     judge, title = PairwiseJudge(SYNTHETIC), "a formula"
     if args.lm is None:
-        target = Answered(judge, pool, formula(pool), None)
+        answers = Answers(pool, formula(pool), None)
         made = f"the synthetic world's formula, with noise of {NOISE} nats"
     else:
         lm: Any = open_lm(args.lm)
@@ -176,9 +198,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         check_settings(
             args.out / "settings.json", {"lm": model_identity(lm), "pool": [DOCUMENTS, args.outputs, POOL_SEED]}
         )
-        asked = PairwiseTarget(judge, pool, lm)
-        target = Answered(judge, pool, lambda texts: asked.probabilities(texts, pool), args.out / "answers.jsonl")
-    rows = [row(n, [compared(target, pool, n, seed) for seed in range(args.searches)]) for n in args.pairs]
+        answers = Answers(pool, lambda texts: probabilities(judge, texts, pool, lm), args.out / "answers.jsonl")
+    rows = [row(n, [compared(answers, pool, n, seed) for seed in range(args.searches)]) for n in args.pairs]
     text = "\n".join(
         [
             f"## Racing in the fairness search: {title}",

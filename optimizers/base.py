@@ -1,35 +1,290 @@
-"""Base of the optimizers: what a compilation does, how its items are split, and judges inside programs."""
+"""What every optimizer does: search on one half of the inputs, choose on the other, and report on a valset."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, TypeVar
 
 import dspy
 import numpy as np
+from dspy.predict.parameter import Parameter
 from dspy.teleprompt import Teleprompter
 
 from evalbias.data.items import item_name
 from evalbias.data.pairing import input_key
-from evalbias.evaluation.biases import measure_all
-from evalbias.evaluation.estimates import Comparison, compare
+from evalbias.evaluation.biases import BIASES
+from evalbias.evaluation.estimates import Comparison, compare, measure
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import resolve_lm
 from evalbias.lm.types import Choices, Likelihood, Text
-from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, choose
-from evalbias.programs.items import check_two_candidates, read_item, read_pair
+from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, Selection, choose
+from evalbias.programs.items import check_two_candidates
 from evalbias.programs.judges import PointwiseJudge
 from evalbias.programs.pairwise import PairwiseJudge
-from evalbias.runs import lock_folder
+from evalbias.runs import Journal, check_settings, lock_folder
 from evalbias.values import describe, get_logger
 
-# Parts of programs: finding what to compile, its state, and putting the compiled form in its place.
+Made = TypeVar("Made")
+
+NOT_SETTINGS = ("kind", "log_dir", "progress", "seed")
+"""Attributes of an optimizer that decide no number."""
+
+FEWEST_INPUTS = 8
+"""Fewest inputs that a paired test can decide on."""
+
+FEWEST_TO_CHOOSE = 2 * FEWEST_INPUTS
+"""Fewest inputs of a trainset of which half is held back to choose on."""
+
+
+class Options(TypedDict, total=False):
+    """Options that every optimizer takes; see ``JudgeOptimizer``."""
+
+    select: bool
+    n_resamples: int
+    seed: int
+    progress: Callable[[int], None] | None
+
+
+@dataclass
+class Problem:
+    """What a method searches on. It may set ``given``, ``baseline`` and ``likelihood_lm``, and adds to the last two.
+
+    Attributes:
+        student: The part to compile; the search leaves it as it is.
+        fit: Training examples to search on, without those that are held back.
+        held_back: Training examples to choose on; empty with ``select=False``.
+        valset: Validation examples, which only report; empty where none were given.
+        lm: The student's model, which is asked nothing twice; what resolves it module by module if nothing is measured.
+        log: Log of the search.
+        given: The student, with what the report says if it is kept.
+        baseline: With ``select=False``, the program that the compiled one is compared with on the valset.
+        likelihood_lm: Model whose likelihood defines LS; None where the method needs none.
+        details: Fields of the optimizer's report, beyond those that every report has and those of the candidates.
+        calls: Requests to generate text that ``lm`` does not count.
+    """
+
+    student: Any
+    fit: list[dspy.Example]
+    held_back: list[dspy.Example]
+    valset: list[dspy.Example]
+    lm: CachedLM | Any
+    log: Log
+    given: Candidate
+    baseline: Any
+    likelihood_lm: Any = None
+    details: dict[str, Any] = field(default_factory=dict)
+    calls: int = 0
+
+
+class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
+    """Base of the optimizers: a method offers candidates, and one that is better than the given program is compiled.
+
+    Half of the trainset's inputs are kept back. On their items, the candidates are compared with the given program in
+    paired tests, and the given program is returned unless a candidate is significantly better; the report says which
+    and why. The valset only reports. A method writes ``candidates`` and ``rules``, and sets ``report_type`` if its
+    report has more fields.
+
+    Args:
+        select: False searches on the whole trainset and returns the method's result as it is, which may be worse than
+            the given program: the papers' bare methods.
+        n_resamples: Swaps of each permutation test in the comparison.
+        seed: Seed for everything that the search draws and for the tests.
+        progress: Called with the number of judgments done.
+    """
+
+    report_type: type[CompileReport] = CompileReport
+    compiles: tuple[type, ...] = (PairwiseJudge, PointwiseJudge)
+    """Classes of programs that the method compiles."""
+
+    noun = "judge"
+    """What it compiles, in words."""
+
+    measures = True
+    """If True, the student's model must measure probabilities."""
+
+    counts_distinct = False
+    """If True, the cost counts equal prompts once, because the method asks the same again for many candidates."""
+
+    biases: tuple[str, ...] | None = None
+    """Names of the biases that are compared on the valset; None compares all that apply."""
+
+    budget: int | None = None
+    log_dir: Path | None = None
+
+    def __init__(
+        self,
+        *,
+        select: bool = True,
+        n_resamples: int = 100_000,
+        seed: int = 0,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.select = select
+        self.n_resamples = n_resamples
+        self.seed = seed
+        self.progress = progress
+
+    def compile(
+        self,
+        student: Any,
+        *,
+        trainset: Sequence[dspy.Example],
+        teacher: Any = None,
+        valset: Sequence[dspy.Example] | None = None,
+        lm: Any = None,
+        part: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """Compile a copy of the student, or of the judge or loop inside it.
+
+        Args:
+            student: Program to compile, or a program that holds it at any depth; it is left as it is.
+            trainset: Training examples; see the class for what they must hold.
+            teacher: Not used, and logged: no optimizer of ours learns from another program.
+            valset: Other examples, on which the baseline and the compiled program are compared.
+            lm: Model for the student. Defaults to its own, else DSPy's.
+            part: Path of the module to compile, such as ``"judge"``, where the student holds several.
+            **options: Arguments of other optimizers (``num_threads`` and others); not used, and logged.
+
+        Returns:
+            The compiled program, with everything around it. Its ``report`` is a ``CompileReport`` of the class's
+            ``report_type``.
+
+        Raises:
+            TypeError: The student holds nothing that this optimizer compiles.
+            ValueError: Several modules to compile and none named, unusable examples, or shared examples.
+        """
+        if unused := sorted(name for name, one in {"teacher": teacher, **options}.items() if one is not None):
+            get_logger(__name__).warning("%s.compile has no use for %s.", type(self).__name__, ", ".join(unused))
+        # 1. The part to compile, and the examples as it reads them.
+        path, inner = find_part(student, self.compiles, part, optimizer=type(self).__name__)
+        fit, test = self.read(inner, trainset or ()), self.read(inner, valset or ())
+        self.check(inner, fit, test)
+        # 2. Half of the inputs are kept back to choose on; what is left must suffice the method.
+        held_back: list[dspy.Example] = []
+        if self.select:
+            fit, held_back = hold_back(fit, self.input_of, seed=self.seed)
+            try:
+                self.check(inner, fit, ())
+            except ValueError as error:
+                remedy = "Half of the inputs are kept back to choose on: give more, or select=False."
+                raise ValueError(f"{error} {remedy}") from error
+        # 3. The model counts and remembers, so that the choice asks nothing that the search asked.
+        started = time.monotonic()
+        model = CachedLM(resolve_lm(lm, inner.predict)) if self.measures else lm
+        with Log(self.log_dir) as log:
+            given = Candidate(f"the given {self.noun}", inner)
+            problem = Problem(inner, fit, held_back, test, model, log, given, inner)
+            # 4. The method's candidates, of which the bare method takes the first.
+            candidates = self.candidates(problem)
+            # 5. The choice between them and the given program, by paired tests on what was kept back.
+            selection = Selection(candidates[0])
+            if self.select:
+                problem.baseline = inner
+                selection = choose(
+                    problem.given,
+                    candidates,
+                    self.rules(problem),
+                    test=lambda program: self.tested(problem, program),
+                    spent=lambda: self._spent(problem),
+                    inputs=len(set(map(self.input_of, held_back))),
+                )
+            # 6. The valset only reports.
+            found = self.validate(problem, selection)
+        # 7. A copy of the student holds the chosen part.
+        chosen = selection.chosen
+        program = with_part(student, self.compiles, path, chosen.program)
+        told = {"chosen": chosen.name, **selection.fields, **problem.details, **chosen.details, **found}
+        cost = replace(self._spent(problem), seconds=time.monotonic() - started)
+        settings = {name: value for name, value in describe(self).items() if name not in NOT_SETTINGS}
+        program.report = self.report_type(**told, cost=cost, seed=self.seed, settings=settings)
+        return program
+
+    def _spent(self, problem: Problem) -> Cost:
+        """Return what a compilation has taken so far."""
+        if not self.measures:
+            return Cost(calls=problem.calls)
+        lm = problem.lm
+        counted = lm.asked if self.counts_distinct else lm.questions
+        return Cost(counted[Choices], lm.asked[Likelihood], problem.calls + counted[Text])
+
+    # What a method writes.
+
+    def candidates(self, problem: Problem) -> Sequence[Candidate]:
+        """Return the programs that may be compiled, at least one; the program that was given is none of them."""
+        raise NotImplementedError
+
+    def rules(self, problem: Problem) -> Sequence[Rule]:
+        """Return the rules by which a candidate is better than the given program on ``problem.held_back``, in order."""
+        raise NotImplementedError
+
+    # What a method may change.
+
+    def read(self, student: Any, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+        """Return the examples as the student reads them.
+
+        Raises:
+            ValueError: An example lacks a text that the student reads; it is named.
+        """
+        return [student.read(e, i) for i, e in enumerate(examples)]
+
+    def input_of(self, example: dspy.Example) -> str:
+        """Identify the input of an example; the examples of one input are kept back together."""
+        return input_key(example)
+
+    def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
+        """Refuse examples that the method cannot use.
+
+        Raises:
+            ValueError: There are no training examples, or some of them are in the valset.
+        """
+        if not trainset:
+            raise ValueError("The trainset is empty: give training examples.")
+        if isinstance(student, PairwiseJudge):
+            check_two_candidates(valset)
+            for key in (input_key, lambda e: e.source):  # outputs of one input are compared with each other
+                check_disjoint(trainset, valset, key, noun="inputs")
+        check_disjoint(trainset, valset, identity)
+
+    def answers(self, problem: Problem, program: Any, examples: Sequence[dspy.Example]) -> Judged:
+        """Run a program on examples, with the covariates of the method."""
+        return judge_examples(program, examples, lm=problem.lm, progress=self.progress)
+
+    def tested(self, problem: Problem, program: Any) -> Judged:
+        """Return what the rules see: a program's answers to the held-back items."""
+        return self.answers(problem, program, problem.held_back)
+
+    def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
+        """Compare the baseline and the compiled program on the valset; returns fields of the report."""
+        if not problem.valset:
+            return {}
+        baseline, program = problem.baseline, selection.chosen.program
+        before = self.answers(problem, baseline, problem.valset)
+        after = before if program is baseline else self.answers(problem, program, problem.valset)
+        return {"before": before, "after": after, "comparison": self.compare(before, after)}
+
+    def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:
+        """Compare two programs' answers to the same items: bias -> comparison."""
+        biases = BIASES.values() if self.biases is None else [BIASES[name] for name in self.biases]
+        return {
+            bias.name: compare(
+                *(measure(bias, judged, seed=self.seed) for judged in (before, after)),
+                n_resamples=self.n_resamples,
+                seed=self.seed,
+            )
+            for bias in biases
+            if bias.applies(before) and bias.applies(after)
+        }
+
+
+# Parts of programs: finding what to compile, and putting the compiled form in its place.
 
 
 def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimizer: str) -> tuple[str, Any]:
@@ -47,13 +302,13 @@ def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimi
     """
     if isinstance(student, kinds) and name is None:
         return "self", student
-    found = dict(student.named_sub_modules(kinds)) if isinstance(student, dspy.Module) else {}
-    parts = {path.removeprefix("self."): module for path, module in found.items()}
-    wanted = " or ".join(kind.__name__ for kind in kinds)
+    parts = _parts(student, kinds) if isinstance(student, dspy.Module) else {}
     if not parts:
-        raise TypeError(
-            f"{optimizer} compiles a {wanted}, or a program that contains one; {_named(student)} is neither."
-        )
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        named = f"this {type(student).__name__}"
+        if isinstance(student, type):
+            named = f"the class {student.__name__} (pass an instance)"
+        raise TypeError(f"{optimizer} compiles a {wanted}, or a program that contains one; {named} is neither.")
     if name is None and len(parts) > 1:
         raise ValueError(
             f"{type(student).__name__} holds several programs that {optimizer} compiles: name one with "
@@ -67,51 +322,34 @@ def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimi
     return path, parts[path]
 
 
-def _named(student: Any) -> str:
-    """Return what a student is in words; a class is one that was not instantiated."""
-    if isinstance(student, type):
-        return f"the class {student.__name__} (pass an instance)"
-    return f"this {type(student).__name__}"
-
-
 def with_part(student: Any, kinds: tuple[type, ...], path: str, compiled: Any) -> Any:
     """Return a copy of the student whose part at ``path`` has the parameters of the compiled program.
 
-    Only parameters are taken over, so that modules which the program shares stay shared, and models stay as they are.
+    Only parameters are taken over, those of frozen parts among them, so that modules which the program shares stay
+    shared, and models stay as they are. The copy keeps the student's callbacks, which DSPy's copies drop.
     """
-    if path == "self":
-        return compiled
-    program = student.deepcopy()
-    place = {name.removeprefix("self."): module for name, module in program.named_sub_modules(kinds)}[path]
-    for (_, ours), (_, theirs) in zip(place.named_parameters(), compiled.named_parameters(), strict=True):
-        kept = {"lm": ours.lm} if isinstance(ours, dspy.Predict) else {}
-        ours.__dict__.update({**theirs.__dict__, **kept})
+    program = (student if path != "self" else compiled).deepcopy()
+    if path != "self":
+        place = _parts(program, kinds)[path]
+        for (_, ours), (_, theirs) in zip(_parameters(place), _parameters(compiled), strict=True):
+            kept = {"lm": ours.lm} if isinstance(ours, dspy.Predict) else {}
+            ours.__dict__.update({**theirs.__dict__, **kept})
+    watched = dict(student.named_sub_modules(dspy.Module))
+    for name, module in program.named_sub_modules(dspy.Module):
+        module.callbacks = list(watched[name].callbacks) if name in watched else module.callbacks
     return program
 
 
-def state_without_model(program: Any) -> dict[str, Any]:
-    """Return a program's state, as for a log's key, without the models attached to it: not every model can be saved."""
-    bare = program.deepcopy()
-    bare.set_lm(None)
-    state: dict[str, Any] = bare.dump_state()
-    return state
+def _parts(program: Any, kinds: Any) -> dict[str, Any]:
+    """Return the parts of some kinds by path, the frozen ones that DSPy calls compiled among them."""
+    return {path.removeprefix("self."): part for path, part in program.named_sub_modules(kinds)}
 
 
-def tell_ignored(optimizer: str, options: dict[str, Any]) -> None:
-    """Log the arguments of ``compile`` that an optimizer has no use for."""
-    given = sorted(name for name, value in options.items() if value is not None)
-    if given:
-        get_logger(__name__).warning("%s.compile has no use for %s.", optimizer, ", ".join(given))
+def _parameters(program: Any) -> list[tuple[str, Any]]:
+    return list(program.named_sub_modules(Parameter))
 
 
 # Splits of examples that share nothing: held-back inputs to choose on, and a trainset apart from its valset.
-
-
-FEWEST_INPUTS = 8
-"""Fewest inputs that a paired test can decide on."""
-
-FEWEST_TO_CHOOSE = 2 * FEWEST_INPUTS
-"""Fewest inputs of a trainset of which half is held back to choose on."""
 
 
 def hold_back(
@@ -175,252 +413,92 @@ def identity(example: dspy.Example) -> tuple[Any, ...]:
     return (example.get("id"), example.get("source"), example.get("output"), *sorted(example.get("candidates") or []))
 
 
-# The shape of every optimizer of ours: the checks, the model, the comparison and the report are the same.
+def check_budget(budget: int | None) -> int | None:
+    """Return a budget that allows at least one prompt, or None for no limit."""
+    if budget is not None and budget < 1:
+        raise ValueError(f"budget={budget}: allow at least one prompt, or None for no limit.")
+    return budget
 
 
-NOT_SETTINGS = ("kind", "log_dir", "progress", "seed")
-"""Attributes of an optimizer that decide no number."""
+# What a search has done, so that one that was stopped goes on.
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """Result of a search.
+class Log:
+    """Log of a search, in a folder that it locks; a search that is started again repeats nothing that is logged.
 
-    Attributes:
-        candidates: Programs that may be compiled, at least one; the bare method compiles the first.
-        given: The program that was given, with what the report says if it is kept.
-        baseline: The program that the bare method's result is compared with on the valset.
-        details: Fields of the optimizer's report, beyond those that every report has and those of the candidates.
-    """
-
-    candidates: Sequence[Candidate]
-    given: Candidate
-    baseline: Any
-    details: Mapping[str, Any]
-
-
-@dataclass
-class Problem:
-    """Input of a search.
-
-    Attributes:
-        student: The program to compile; the search leaves it as it is.
-        trainset: Training examples to search on, without those that are held back.
-        held_back: Training examples to choose on; empty with ``select=False``.
-        valset: Validation examples, which only report; empty where none were given.
-        lm: The student's model, counted; None where it is resolved module by module.
-        counter: The counting model under ``lm``; None where it is resolved module by module.
-        likelihood_lm: Model whose likelihood defines LS; None where the method needs none.
-        calls: Requests to generate text so far; the search adds them up.
-    """
-
-    student: Any
-    trainset: list[dspy.Example]
-    valset: list[dspy.Example]
-    lm: Any
-    held_back: list[dspy.Example] = field(default_factory=list)
-    counter: CachedLM | None = None
-    likelihood_lm: Any = None
-    calls: int = 0
-
-
-class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
-    """Base of the optimizers: a search offers candidates, and one that is better than the given program is compiled.
-
-    Half of the trainset's inputs are kept back. On their items, the candidates of the search are compared with the
-    given program in paired tests, and the given program is returned unless a candidate is significantly better; the
-    report says which and why. The valset only reports. A subclass writes ``search`` and ``rule``, and sets
-    ``report_type`` if its report has more fields.
+    Judgments are logged by the model's own store, and loops by ``run_loops``.
 
     Args:
-        select: False searches on the whole trainset and returns the method's result as it is, which may be worse than
-            the given program: the papers' bare methods.
-        n_resamples: Swaps of each permutation test in the comparison.
-        budget: Largest number of prompts or requests in the search; None sets no limit.
-        seed: Seed for everything that the search draws and for the tests.
-        log_dir: Folder in which the search is logged; started again, it continues from there. None keeps no log.
-        progress: Called with the number of judgments done.
+        folder: Folder; made if missing. None keeps the log in memory.
     """
 
-    report_type: type[CompileReport] = CompileReport
-    compiles: tuple[type, ...] = (PairwiseJudge, PointwiseJudge)
-    """Classes of programs that the method compiles."""
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._lock = ExitStack()
+        self._made: dict[type, dict[str, Any]] = {}
+        self._journals: dict[str, Journal] = {}
 
-    needs_probabilities = True
-    """If True, the student's model must measure probabilities."""
+    def __enter__(self) -> Log:
+        """Lock the folder.
 
-    def __init__(
-        self,
-        *,
-        select: bool = True,
-        n_resamples: int = 100_000,
-        budget: int | None = None,
-        seed: int = 0,
-        log_dir: Path | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> None:
-        super().__init__()
-        if budget is not None and budget < 1:
-            raise ValueError(f"budget={budget}: allow at least one prompt, or None for no limit.")
-        self.select = select
-        self.n_resamples = n_resamples
-        self.budget = budget
-        self.seed = seed
-        self.log_dir = log_dir
-        self.progress = progress
+        Raises:
+            FolderInUse: Another process works in it.
+        """
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = lock_folder(self.folder)
+        return self
 
-    def compile(
-        self,
-        student: Any,
-        *,
-        trainset: Sequence[dspy.Example],
-        teacher: Any = None,
-        valset: Sequence[dspy.Example] | None = None,
-        lm: Any = None,
-        part: str | None = None,
-        **options: Any,
-    ) -> Any:
-        """Compile a copy of the student, or of the judge or loop inside it.
+    def __exit__(self, *error: object) -> None:
+        self._lock.close()
+
+    def begin(self, settings: Mapping[str, Any]) -> None:
+        """Keep everything that decides the search.
+
+        Raises:
+            ValueError: The folder holds another search, or files of no search.
+        """
+        if self.folder is not None:
+            check_settings(self.folder / "search.json", settings)
+
+    def once(self, key: str, kind: type[Made], make: Callable[[], Made]) -> Made:
+        """Return what was made under a key, or make and log it.
 
         Args:
-            student: Program to compile, or a program that holds it at any depth; it is left as it is.
-            trainset: Training examples; see the class for what they must hold.
-            teacher: Not used, and logged: no optimizer of ours learns from another program.
-            valset: Other examples, on which the baseline and the compiled program are compared.
-            lm: Model for the student. Defaults to its own, else DSPy's.
-            part: Path of the module to compile, such as ``"judge"``, where the student holds several.
-            **options: Arguments of other optimizers (``num_threads`` and others); not used, and logged.
-
-        Returns:
-            The compiled program, with everything around it. Its ``report`` is a ``CompileReport`` of the class's
-            ``report_type``.
+            key: Key.
+            kind: Dataclass of what is made; it takes its own fields as JSON has them.
+            make: Function that makes it.
 
         Raises:
-            TypeError: The student holds nothing that this optimizer compiles.
-            ValueError: Several modules to compile and none named, unusable examples, or shared examples.
+            ValueError: A line of the log, such as ``proposals.jsonl``, is damaged.
         """
-        name = type(self).__name__
-        tell_ignored(name, {"teacher": teacher, **options})
-        whole, (path, student) = student, find_part(student, self.compiles, part, optimizer=name)
-        train, held_out = self.usable(student, trainset or ()), self.usable(student, valset or ())
-        self.check(student, train, held_out)
-        held_back: list[dspy.Example] = []
-        if self.select:
-            train, held_back = hold_back(train, self.input_of, seed=self.seed)
-            self.check_fit(student, train)
-        started = time.monotonic()
-        counter = CachedLM(resolve_lm(lm, student.predict)) if self.needs_probabilities else None
-        lm = lm if counter is None else counter
-        problem = Problem(student, train, held_out, lm, held_back, counter)
-        if self.log_dir is not None:
-            self.log_dir.mkdir(parents=True, exist_ok=True)
-        with nullcontext() if self.log_dir is None else lock_folder(self.log_dir):
-            outcome = self.search(problem)
-            chosen, baseline, fields = self._select(problem, outcome)
-            fields |= {"chosen": chosen.name, **outcome.details, **chosen.details}
-            fields |= self.validate(problem, baseline, chosen.program)
-        cost = replace(_spent(problem), seconds=time.monotonic() - started)
-        settings = {name: value for name, value in describe(self).items() if name not in NOT_SETTINGS}
-        result = chosen.program.deepcopy() if chosen.program is student else chosen.program
-        program = with_part(whole, self.compiles, path, result)
-        program.report = self.report_type(**fields, cost=cost, seed=self.seed, settings=settings)
-        return program
+        name = f"{kind.__name__.lower()}s"
+        if kind not in self._made:
+            self._made[kind] = self._read(name, kind)
+        made: dict[str, Made] = self._made[kind]
+        if key not in made:
+            made[key] = make()
+            self._append(name, {"key": key, **asdict(made[key])})  # type: ignore[call-overload]
+        return made[key]
 
-    def _select(self, problem: Problem, outcome: Outcome) -> tuple[Candidate, Any, dict[str, Any]]:
-        """Return what is compiled, what it is compared with on the valset, and fields of the report."""
-        if not self.select:
-            return outcome.candidates[0], outcome.baseline, {}
-        selection = choose(
-            outcome.given,
-            outcome.candidates,
-            self.rules(problem),
-            spent=lambda: _spent(problem),
-            inputs=len(set(map(self.input_of, problem.held_back))),
-        )
-        fields = {**selection.fields, **self.beside(problem, outcome, selection.answers)}
-        return selection.chosen, outcome.given.program, fields
+    def note(self, name: str, record: Mapping[str, Any]) -> None:
+        """Append a record to a file, which the first record of a search begins anew."""
+        if name not in self._journals and self.folder is not None:
+            (self.folder / f"{name}.jsonl").unlink(missing_ok=True)
+        self._append(name, record)
 
-    def beside(self, problem: Problem, outcome: Outcome, answers: Any) -> dict[str, Any]:
-        """Return further fields of the report about the chosen program's answers on the held-back items."""
-        return {}
-
-    def usable(self, student: Any, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
-        """Return the examples as the student reads them.
-
-        Raises:
-            ValueError: An example lacks a text that the student reads; it is named.
-        """
-        if isinstance(student, PairwiseJudge):
-            return [read_pair(e, i) for i, e in enumerate(examples)]
-        if isinstance(student, PointwiseJudge):
-            return [read_item(e, i) for i, e in enumerate(examples)]
-        return list(examples)
-
-    def input_of(self, example: dspy.Example) -> str:
-        """Identify the input of an example; the examples of one input are kept back together."""
-        return input_key(example)
-
-    def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """Refuse examples that the method cannot use.
-
-        Raises:
-            ValueError: There are no training examples, or some of them are in the valset.
-        """
-        if not trainset:
-            raise ValueError("The trainset is empty: give training examples.")
-        if isinstance(student, PairwiseJudge):
-            check_two_candidates(valset)
-            for key in (input_key, lambda e: e.source):  # outputs of one input are compared with each other
-                check_disjoint(trainset, valset, key, noun="inputs")
-        check_disjoint(trainset, valset, identity)
-
-    def check_fit(self, student: Any, trainset: Sequence[dspy.Example]) -> None:
-        """Refuse a trainset that is too small to search on once half of it is held back.
-
-        Raises:
-            ValueError: It is too small for the method.
-        """
-        try:
-            self.check(student, trainset, ())
-        except ValueError as error:
-            raise ValueError(
-                f"{error} Half of the inputs are kept back to choose on: give more, or select=False."
-            ) from error
-
-    def search(self, problem: Problem) -> Outcome:
-        """Find candidates; the program that was given is not one of them."""
-        raise NotImplementedError
-
-    def rules(self, problem: Problem) -> Sequence[Rule]:
-        """Return the rules by which a candidate is better than the given program on ``problem.held_back``, in order."""
-        raise NotImplementedError
-
-    def validate(self, problem: Problem, baseline: Any, program: Any) -> dict[str, Any]:
-        """Compare the baseline and the compiled program on the valset; returns fields of the report."""
-        if not problem.valset:
+    def _read(self, name: str, kind: type[Made]) -> dict[str, Made]:
+        if self.folder is None:
             return {}
-        before = self.judge(problem, baseline, problem.valset)
-        after = before if program is baseline else self.judge(problem, program, problem.valset)
-        return {"before": before, "after": after, "comparison": self.compare(before, after)}
+        needed = [one.name for one in fields(kind) if one.default is MISSING]  # type: ignore[arg-type]
+        names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+        records = self._journal(name).read("key", *needed)
+        return {r["key"]: kind(**{n: v for n, v in r.items() if n in names}) for r in records}
 
-    def judge(self, problem: Problem, program: Any, examples: Sequence[dspy.Example]) -> Judged:
-        """Have a judge answer examples, with the covariates of the method."""
-        return judge_examples(program, examples, lm=problem.lm, progress=self.progress)
+    def _append(self, name: str, record: Mapping[str, Any]) -> None:
+        if self.folder is not None:
+            self._journal(name).append([record])
 
-    def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:
-        """Compare two programs' answers on every bias that applies."""
-        first, second = (measure_all(judged, seed=self.seed) for judged in (before, after))
-        return {
-            bias: compare(first[bias], second[bias], n_resamples=self.n_resamples, seed=self.seed)
-            for bias in first
-            if bias in second
-        }
-
-
-def _spent(problem: Problem) -> Cost:
-    """Return what a compilation has taken so far."""
-    counter = problem.counter
-    if counter is None:
-        return Cost(calls=problem.calls)
-    judgments, likelihoods, texts = (counter.questions[kind] for kind in (Choices, Likelihood, Text))
-    return Cost(judgments, likelihoods, problem.calls + texts)
+    def _journal(self, name: str) -> Journal:
+        assert self.folder is not None
+        return self._journals.setdefault(name, Journal(self.folder / f"{name}.jsonl"))

@@ -1,4 +1,4 @@
-"""Demonstrations: drawn, chosen by RS, and put into a judge."""
+"""Demonstrations against likelihood bias: which items can be shown, and which ones help."""
 
 from __future__ import annotations
 
@@ -9,17 +9,99 @@ import numpy as np
 import scipy
 
 from evalbias.evaluation.judged import human_scores
+from evalbias.lm.cache import measuring
+from evalbias.lm.types import Choices, MeasuringLM, PromptRefused, RequestRefused
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.likelihood import normalize
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label
-from evalbias.programs.judges import PointwiseJudge
-
-# Ways to choose demonstrations against likelihood bias; each returns indices of items in the order shown.
-
+from evalbias.programs.judges import PointwiseJudge, answer_items
 
 POOL = 4
 """Items at each end, for each demonstration, among which lengths are matched."""
+TRIED = 16
+"""Number of the longest items whose prompts are tried before anything is judged."""
+
+# The items that can be shown, a random draw of them, and a judge that shows them.
+
+
+def rated_items(examples: Sequence[dspy.Example], criterion: Criterion) -> list[dspy.Example]:
+    """Return the items whose human score on the criterion is defined.
+
+    Raises:
+        ValueError: An item was not rated on the criterion at all.
+    """
+    scores = human_scores(examples, criterion)
+    return [e for e, score in zip(examples, scores, strict=True) if np.isfinite(score)]
+
+
+def draw_demos(examples: Sequence[dspy.Example], k: int, *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Return k items drawn at random, in their order, and all the others.
+
+    Raises:
+        ValueError: Fewer than k items.
+    """
+    if k > len(examples):
+        raise ValueError(f"{k} demonstrations cannot be drawn from {len(examples)} rated items: lower k.")
+    picked = set(np.random.default_rng(seed).choice(len(examples), k, replace=False).tolist())
+    drawn = [e for i, e in enumerate(examples) if i in picked]
+    return drawn, [e for i, e in enumerate(examples) if i not in picked]
+
+
+def with_demos(
+    student: PointwiseJudge, examples: Sequence[dspy.Example], *, bins: Sequence[float] | None = None
+) -> PointwiseJudge:
+    """Return a copy of the judge with these demonstrations, labeled by their human scores (see ``label_of``).
+
+    A likelihood calibration is discarded, because it was fitted under the old demonstrations.
+    """
+    judge: PointwiseJudge = student.deepcopy()
+    judge.likelihood_calibration = None
+    judge.predict.demos = [
+        dspy.Example(source=e.source, output=e.output, score=item_label(e, student.criterion, bins=bins))
+        for e in examples
+    ]
+    return judge
+
+
+class DemosDoNotFitError(ValueError):
+    """Demonstrations do not fit into the model's context."""
+
+
+def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
+    """Refuse demonstrations that do not fit into the model's context, before anything is judged with them.
+
+    An item that the model cannot take even without demonstrations is undefined anyway, and says nothing of them.
+
+    Raises:
+        DemosDoNotFitError: One of the longest items does not fit; the message says how many demonstrations would.
+    """
+    longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
+    model = measuring(lm, judge.sampling)
+    demos, trial = judge.predict.demos, judge.deepcopy()
+
+    def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | RequestRefused | None:
+        trial.predict.demos = demos[:count]
+        questions = [Choices(trial.messages(e), tuple(judge.criterion.labels)) for e in items]
+        try:
+            answer_items(model, questions, items, refused="raise")
+        except (PromptRefused, RequestRefused) as error:  # the latter: not even a harmless text fits
+            return error
+        return None
+
+    first = refusal(longest, len(demos))
+    if first is None:
+        return
+    alone = [item for item in longest if refusal([item], 0) is None]
+    if not alone:
+        raise DemosDoNotFitError(f"Not even a prompt without demonstrations fits. {first}") from first
+    problem = refusal(alone, len(demos))
+    if problem is not None:
+        count = next(count for count in range(len(demos) - 1, -1, -1) if refusal(alone, count) is None)
+        raise DemosDoNotFitError(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem
+
+
+# Ways to choose demonstrations; each returns indices of items in the order shown.
 
 
 class TooFewError(ValueError):
@@ -118,49 +200,3 @@ def _matched(
     rows, columns = scipy.optimize.linear_sum_assignment(cost)
     nearest = np.argsort(cost[rows, columns], kind="stable")[:pairs]
     return [int(i) for n in nearest for i in (a[rows[n]], b[columns[n]])]
-
-
-# Demonstrations: the items that can serve, a random draw of them, and a judge that shows them.
-
-
-def rated_items(examples: Sequence[dspy.Example], criterion: Criterion) -> list[dspy.Example]:
-    """Return the items whose human score on the criterion is defined.
-
-    Raises:
-        ValueError: An item was not rated on the criterion at all.
-    """
-    scores = human_scores(examples, criterion)
-    return [e for e, score in zip(examples, scores, strict=True) if np.isfinite(score)]
-
-
-def draw_demos(examples: Sequence[dspy.Example], k: int, *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Return k items drawn at random, in their order, and all the others.
-
-    Raises:
-        ValueError: Fewer than k items.
-    """
-    if k > len(examples):
-        raise ValueError(f"{k} demonstrations cannot be drawn from {len(examples)} rated items: lower k.")
-    picked = set(np.random.default_rng(seed).choice(len(examples), k, replace=False).tolist())
-    drawn = [e for i, e in enumerate(examples) if i in picked]
-    return drawn, [e for i, e in enumerate(examples) if i not in picked]
-
-
-def with_demos(
-    student: PointwiseJudge, examples: Sequence[dspy.Example], *, bins: Sequence[float] | None = None
-) -> PointwiseJudge:
-    """Return a copy of the judge with these demonstrations, labeled by their human scores (see ``label_of``).
-
-    A likelihood calibration is discarded, because it was fitted under the old demonstrations.
-    """
-    judge: PointwiseJudge = student.deepcopy()
-    judge.likelihood_calibration = None
-    judge.predict.demos = [
-        dspy.Example(
-            source=e.source,
-            output=e.output,
-            score=item_label(e, student.criterion, bins=bins),
-        )
-        for e in examples
-    ]
-    return judge

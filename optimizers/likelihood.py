@@ -1,4 +1,4 @@
-"""Mitigation of likelihood bias: demonstrations by RS, calibration, and baselines."""
+"""Methods against likelihood bias: RS demonstrations, a choice among mitigations, and several criteria at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dspy
 import numpy as np
@@ -15,29 +15,38 @@ import numpy as np
 from evalbias.data.items import item_name
 from evalbias.data.pairing import human_score
 from evalbias.evaluation.agreement import surpasses
-from evalbias.evaluation.biases import LikelihoodBias
 from evalbias.evaluation.estimates import (
     Comparison,
     Estimate,
     Sample,
-    compare,
     estimate_value,
     estimates_of,
-    measure,
 )
-from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged, human_scores, judge_examples, total
+from evalbias.evaluation.judged import (
+    HUMAN_SCORES,
+    LENGTHS,
+    LIKELIHOODS,
+    Judged,
+    human_ratings,
+    human_scores,
+    judge_examples,
+    total,
+)
 from evalbias.evaluation.words import count, number
-from evalbias.lm.cache import CachedLM, measuring
+from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import resolve_lm
-from evalbias.lm.types import Choices, MeasuringLM, PromptRefused, RequestRefused
+from evalbias.lm.types import MeasuringLM
 from evalbias.measures import performance_statistic, rs_scores, spearman_rows, unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.likelihood import TOTAL
-from evalbias.optimizers.base import JudgeOptimizer, Outcome, Problem
+from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
 from evalbias.optimizers.demonstrations import (
+    TRIED,
+    DemosDoNotFitError,
     TooFewError,
     balanced,
     both_ends,
+    check_demos_fit,
     draw_demos,
     highest_rs,
     rated_items,
@@ -45,71 +54,74 @@ from evalbias.optimizers.demonstrations import (
     with_demos,
 )
 from evalbias.optimizers.likelihood_rules import (
+    LABELS,
+    REASONS,
     AgreementRule,
     LikelihoodRule,
-    Objective,
+    bias_number,
     cross_fitted,
     fitted,
-    last_items,
-    objective_of,
 )
-from evalbias.optimizers.selection import Candidate, CompileReport, Rule
+from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection, last_items
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import read_item
-from evalbias.programs.judges import REDUCTIONS, PointwiseJudge, answer_items, likelihood_scores
+from evalbias.programs.judges import REDUCTIONS, PointwiseJudge, likelihood_scores
 
-# Base of the optimizers against likelihood bias: the model of LS, the rule of choice, RS, and checks.
-
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 RS_NORMALIZATIONS = ("mean-range", "center-max")
 """Normalizations of the scores in RS: the paper's, and its code's."""
-TRIED = 16
-"""Number of the longest items whose prompts are tried before anything is judged."""
+ORDERS = ("ascending", "descending")
+STRENGTHS = (0.25, 0.5, 0.75, 1.0)
+"""Parts of the likelihood bias that the calibrated candidates subtract."""
+BASELINES = {LIKELIHOODS: "likelihood alone", LENGTHS: "length alone"}
+
+
+class LikelihoodOptions(Options, total=False):
+    """Options of the methods against likelihood bias; see ``LikelihoodOptimizer``."""
+
+    likelihood_lm: MeasuringLM | None
+    bins: Sequence[float] | None
+    reduction: str
+    normalization: str
 
 
 class LikelihoodOptimizer(JudgeOptimizer):
-    """Base of the optimizers that compile a pointwise judge's likelihood bias away.
+    """Base of the methods against likelihood bias of a pointwise judge: LS, what is read of an item, and the rules.
 
     Args:
         likelihood_lm: Model whose likelihood defines LS. Defaults to the judge's own model.
         bins: Edges that cut human scores into labels; see ``label_of``. By default they are on the criterion's scale.
         reduction: Reduction of token log-probabilities to LS: ``"sum"`` (eq 1) or ``"mean"``.
-        normalization: Normalization of the scores whose difference is the US of RS; see ``rs_of``.
-        max_loss: Fall in performance (Spearman's rho) that a smaller bias may cost, in [0, 1); see ``LikelihoodRule``.
-        select: See ``JudgeOptimizer``.
-        n_resamples: Swaps of each permutation test.
-        seed: Seed for everything that is drawn.
-        progress: Called with the number of judgments done.
+        normalization: Normalization of the scores whose difference is the US of RS: ``"mean-range"`` (eq 2), or
+            ``"center-max"``, which the published code uses. BiasScore always follows eq 2.
+        **options: Options of every optimizer; see ``JudgeOptimizer``.
     """
 
     compiles = (PointwiseJudge,)
+    biases = ("likelihood",)
+    max_loss = 0.0
 
     def __init__(
         self,
         *,
-        likelihood_lm: MeasuringLM | None,
-        bins: Sequence[float] | None,
-        reduction: str,
-        normalization: str,
-        max_loss: float = 0.0,
-        select: bool,
-        n_resamples: int,
-        seed: int,
-        progress: Callable[[int], None] | None,
+        likelihood_lm: MeasuringLM | None = None,
+        bins: Sequence[float] | None = None,
+        reduction: str = "sum",
+        normalization: str = "mean-range",
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(select=select, n_resamples=n_resamples, seed=seed, progress=progress)
+        super().__init__(**options)
         if normalization not in RS_NORMALIZATIONS:
             raise ValueError(f"normalization={normalization!r} is unknown: choose one of {RS_NORMALIZATIONS}.")
-        if not 0 <= max_loss < 1:
-            raise ValueError(f"max_loss={max_loss}: give a fall in performance from 0 to below 1, such as 0.05.")
-        self.normalization = normalization
-        self.max_loss = max_loss
         self.likelihood_lm = likelihood_lm
         self.bins = bins
         self.reduction = reduction
+        self.normalization = normalization
 
-    def usable(self, student: PointwiseJudge, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
-        """See ``JudgeOptimizer``; the texts of an item without a human score are not read, and may be empty."""
+    def read(self, student: PointwiseJudge, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+        """Return the examples; the texts of one without a human score are not read, and may be empty."""
         name = student.criterion.name
         return [
             e if isinstance(e, dspy.Example) and math.isnan(human_score(e, name, required=False)) else read_item(e, i)
@@ -117,44 +129,37 @@ class LikelihoodOptimizer(JudgeOptimizer):
         ]
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """See ``JudgeOptimizer``; all items of the valset are judged, so their texts are checked."""
-        super().usable(student, valset)
-        super().check(student, trainset, valset)
-
-    def likelihoods_of(self, lm: MeasuringLM) -> CachedLM:
-        """Return the model whose likelihood defines LS; every text is asked once."""
-        return CachedLM(lm if self.likelihood_lm is None else self.likelihood_lm)
-
-    def check_likelihoods(self, problem: Problem, item: dspy.Example) -> None:
-        """Measure the LS of one item, so that a model without likelihoods is refused before a judgment is paid for.
+        """Refuse examples that the method cannot use; all items of the valset are judged, so their texts are checked.
 
         Raises:
-            NotImplementedError: The model reports no likelihoods.
+            ValueError: See ``check_ratings`` and ``JudgeOptimizer.check``.
         """
-        likelihood_scores([item], problem.student.criterion, problem.likelihood_lm, reduction=self.reduction)
+        check_ratings(trainset, student.criterion, self._largest())
+        super().read(student, valset)
+        super().check(student, trainset, valset)
 
-    def measured(self, trainset: Sequence[dspy.Example], criterion: Criterion) -> list[dspy.Example]:
-        """Return the training items whose likelihood is measured, held-back ones among them."""
-        return rated_items(trainset, criterion)
+    def _largest(self) -> int:
+        """Return the largest number of demonstrations."""
+        raise NotImplementedError
 
-    def judgments(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], criterion: Criterion) -> int:
-        """Return about how many judgments compiling on these items takes."""
+    def judgments(self, rated: int, valset: int) -> int:
+        """Return about how many judgments compiling on so many rated items and validation items takes."""
         raise NotImplementedError
 
     def rules(self, problem: Problem) -> list[Rule]:
-        """See ``LikelihoodRule`` and ``AgreementRule``; held-back items without a human score do not count."""
-        rated = rated_items(problem.held_back, problem.student.criterion)
-        held_back = {"held_back": len(rated), "n_resamples": self.n_resamples, "seed": self.seed}
+        """Less likelihood bias, or else better agreement; held-back items without a human score do not count."""
+        criterion = problem.student.criterion
+        name = bias_number(human_ratings([*problem.fit, *problem.held_back], criterion))
+        held_back = len(rated_items(problem.held_back, criterion))
+        lessens = LikelihoodRule(
+            name, held_back=held_back, max_loss=self.max_loss, n_resamples=self.n_resamples, seed=self.seed
+        )
+        return [lessens, AgreementRule(name, held_back=held_back, n_resamples=self.n_resamples, seed=self.seed)]
 
-        def answers(judge: PointwiseJudge) -> Judged:
-            return self.judge(problem, judge, rated)
-
-        return [LikelihoodRule(answers, max_loss=self.max_loss, **held_back), AgreementRule(answers, **held_back)]
-
-    def judge(self, problem: Problem, program: PointwiseJudge, examples: Sequence[dspy.Example]) -> Judged:
+    def answers(self, problem: Problem, judge: PointwiseJudge, examples: Sequence[dspy.Example]) -> Judged:
         """Have a judge answer examples, with their LS as a covariate."""
         return judge_examples(
-            program,
+            judge,
             examples,
             lm=problem.lm,
             likelihood_lm=problem.likelihood_lm,
@@ -162,14 +167,34 @@ class LikelihoodOptimizer(JudgeOptimizer):
             progress=self.progress,
         )
 
-    def compare(self, before: Judged, after: Judged) -> dict[str, Comparison]:
-        """Compare the likelihood bias only."""
-        bias = LikelihoodBias()
-        sides = [measure(bias, judged, seed=self.seed) for judged in (before, after)]
-        return {bias.name: compare(*sides, n_resamples=self.n_resamples, seed=self.seed)}
+    def tested(self, problem: Problem, judge: PointwiseJudge) -> Judged:
+        """Have a judge answer the held-back items that have a human score."""
+        return self.answers(problem, judge, rated_items(problem.held_back, judge.criterion))
+
+    def with_random(self, problem: Problem, k: int) -> tuple[PointwiseJudge, list[dspy.Example], list[dspy.Example]]:
+        """Return the judge with k random demonstrations, those, and the other rated items.
+
+        Raises:
+            DemosDoNotFitError: See ``check_demos_fit``.
+            NotImplementedError: The model reports no likelihoods; it is refused before a judgment is paid for.
+            ValueError: A score that no label fits.
+        """
+        criterion = problem.student.criterion
+        problem.likelihood_lm = problem.lm if self.likelihood_lm is None else CachedLM(self.likelihood_lm)
+        random, pool = draw_demos(rated_items(problem.fit, criterion), k, seed=self.seed)
+        judge = with_demos(problem.student, random, bins=self.bins)
+        likelihood_scores(pool[:1], criterion, problem.likelihood_lm, reduction=self.reduction)
+        check_demos_fit(judge, judged_items(problem), problem.lm)
+        return judge, random, pool
 
 
-def check_rated(trainset: Sequence[dspy.Example], criterion: Criterion, k: int) -> None:
+def judged_items(problem: Problem) -> list[dspy.Example]:
+    """Return all items that are judged: the rated ones of the trainset, and the valset."""
+    criterion = problem.student.criterion
+    return [*rated_items(problem.fit, criterion), *rated_items(problem.held_back, criterion), *problem.valset]
+
+
+def check_ratings(trainset: Sequence[dspy.Example], criterion: Criterion, k: int) -> None:
     """Refuse too few items to draw k random demonstrations and choose k others, and scores that tell nothing.
 
     Raises:
@@ -189,57 +214,7 @@ def check_rated(trainset: Sequence[dspy.Example], criterion: Criterion, k: int) 
         )
 
 
-def rs_of(judged: Judged, normalization: str) -> tuple[FloatArray, FloatArray]:
-    """Return (RS, US), (n,) each, over the items where all three numbers are defined; NaN elsewhere."""
-    likelihoods, model, human = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)
-    kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
-    rs, unfairness = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
-    unfairness[kept] = unfairness_scores(model[kept], human[kept], normalization=normalization)
-    rs[kept] = rs_scores(likelihoods[kept], unfairness[kept])
-    return rs, unfairness
-
-
-class DemosDoNotFitError(ValueError):
-    """Demonstrations do not fit into the model's context."""
-
-
-def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
-    """Refuse demonstrations that do not fit into the model's context, before anything is judged with them.
-
-    An item that the model cannot take even without demonstrations is undefined anyway, and says nothing of them.
-
-    Raises:
-        DemosDoNotFitError: One of the longest items does not fit; the message says how many demonstrations would.
-    """
-    longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
-    model = measuring(lm, judge.sampling)
-    demos, trial = judge.predict.demos, judge.deepcopy()
-
-    def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | RequestRefused | None:
-        trial.predict.demos = demos[:count]
-        questions = [Choices(trial.messages(e), tuple(judge.criterion.labels)) for e in items]
-        try:
-            answer_items(model, questions, items, refused="raise")
-        except (PromptRefused, RequestRefused) as error:  # the latter: not even a harmless text fits
-            return error
-        return None
-
-    first = refusal(longest, len(demos))
-    if first is None:
-        return
-    alone = [item for item in longest if refusal([item], 0) is None]
-    if not alone:
-        raise DemosDoNotFitError(f"Not even a prompt without demonstrations fits. {first}") from first
-    problem = refusal(alone, len(demos))
-    if problem is not None:
-        count = next(count for count in range(len(demos) - 1, -1, -1) if refusal(alone, count) is None)
-        raise DemosDoNotFitError(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem
-
-
 # RS demonstrations: show the judge its most biased judgments with the human scores (Ohi et al. 2024, section 2.2).
-
-
-ORDERS = ("ascending", "descending")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,44 +256,14 @@ class BiasedDemos(LikelihoodOptimizer):
 
     Args:
         k: Number of demonstrations, at least 1 (the paper: 8).
-        likelihood_lm: Model whose likelihood defines LS. Defaults to the judge's own model.
-        bins: Edges that cut human scores into labels; see ``label_of``. By default they are on the criterion's scale.
-        reduction: Reduction of token log-probabilities to LS: ``"sum"`` (eq 1) or ``"mean"``.
-        normalization: Normalization of the scores whose difference is the US of RS: ``"mean-range"`` (eq 2), or
-            ``"center-max"``, which the published code uses. BiasScore always follows eq 2.
         order: Order of the demonstrations by RS: ``"ascending"`` or ``"descending"``.
-        select: See ``JudgeOptimizer``, ``LikelihoodRule`` and ``AgreementRule``; False is the paper's method.
-        n_resamples: Swaps of each permutation test.
-        seed: Seed for the held-back items, the random demonstrations and the tests.
-        progress: Called with the number of judgments done.
+        **options: Options of ``LikelihoodOptimizer`` and of every optimizer; ``select=False`` is the paper's method.
     """
 
     report_type = BiasedDemosReport
 
-    def __init__(
-        self,
-        k: int = 8,
-        *,
-        likelihood_lm: MeasuringLM | None = None,
-        bins: Sequence[float] | None = None,
-        reduction: str = "sum",
-        normalization: str = "mean-range",
-        order: str = "ascending",
-        select: bool = True,
-        n_resamples: int = 100_000,
-        seed: int = 0,
-        progress: Callable[[int], None] | None = None,
-    ) -> None:
-        super().__init__(
-            likelihood_lm=likelihood_lm,
-            bins=bins,
-            reduction=reduction,
-            normalization=normalization,
-            select=select,
-            n_resamples=n_resamples,
-            seed=seed,
-            progress=progress,
-        )
+    def __init__(self, k: int = 8, *, order: str = "ascending", **options: Unpack[LikelihoodOptions]) -> None:
+        super().__init__(**options)
         if k < 1:
             raise ValueError(f"k={k}: at least one demonstration must be chosen.")
         if order not in ORDERS:
@@ -326,63 +271,45 @@ class BiasedDemos(LikelihoodOptimizer):
         self.k = k
         self.order = order
 
-    def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """See ``JudgeOptimizer``; also refuses too few rated items."""
-        check_rated(trainset, student.criterion, self.k)
-        super().check(student, trainset, valset)
+    def _largest(self) -> int:
+        return self.k
 
-    def search(self, problem: Problem) -> Outcome:
-        """See ``JudgeOptimizer``.
+    def judgments(self, rated: int, valset: int) -> int:
+        """Return the items judged under both sets of demonstrations, and those that are tried to fit."""
+        held_back = rated // 2 if self.select else 0
+        return rated - self.k + held_back + 2 * valset + 2 * min(TRIED, rated + valset)
 
-        Raises:
-            ValueError: A score that no label fits, or demonstrations that do not fit into the model's context.
-        """
-        student, lm = problem.student, problem.lm
-        problem.likelihood_lm = self.likelihoods_of(lm)
-        rated = rated_items(problem.trainset, student.criterion)
-        random, candidates = draw_demos(rated, self.k, seed=self.seed)
-        baseline = with_demos(student, random, bins=self.bins)
-        judged = [*rated, *rated_items(problem.held_back, student.criterion), *problem.valset]
-        self.check_likelihoods(problem, candidates[0])
-        check_demos_fit(baseline, judged, lm)
-        train = self.judge(problem, baseline, candidates)
-        rs, unfairness = rs_of(train, self.normalization)
+    def candidates(self, problem: Problem) -> list[Candidate]:
+        """Return the judge with the demonstrations of highest RS."""
+        # 1. k random demonstrations make the paper's baseline, under which all other rated items are judged.
+        problem.baseline, random, pool = self.with_random(problem, self.k)
+        train = self.answers(problem, problem.baseline, pool)
+        # 2. US = Score_m - Score_h, both normalized (eq 2); RS = |LS* + US*| (eq 6), NaN where one is undefined.
+        likelihoods, model, human = train.covariate(LIKELIHOODS), train.answers, train.covariate(HUMAN_SCORES)
+        kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
+        rs, unfairness = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
+        unfairness[kept] = unfairness_scores(model[kept], human[kept], normalization=self.normalization)
+        rs[kept] = rs_scores(likelihoods[kept], unfairness[kept])
+        # 3. The k items of highest RS are shown with their human scores, ascending as in the published code.
         highest = highest_rs(rs, self.k)
-        chosen = [candidates[i] for i in (highest if self.order == "ascending" else highest[::-1])]
-        compiled = with_demos(student, chosen, bins=self.bins)
-        check_demos_fit(compiled, judged, lm)
-        details = {
+        chosen = [pool[i] for i in (highest if self.order == "ascending" else highest[::-1])]
+        compiled = with_demos(problem.student, chosen, bins=self.bins)
+        check_demos_fit(compiled, judged_items(problem), problem.lm)
+        problem.details = {
             "train": train,
             "unfairness": unfairness,
             "rs": rs,
             "demonstrations": tuple(item_name(e) for e in chosen),
             "demonstration_words": tuple(len(e.output.split()) for e in chosen),
-            "mean_words": float(np.mean([len(e.output.split()) for e in candidates])),
+            "mean_words": float(np.mean([len(e.output.split()) for e in pool])),
             "random": tuple(item_name(e) for e in random),
-            "left_out": len(problem.trainset) - len(rated),
+            "left_out": len(problem.fit) - len(random) - len(pool),
             "undefined": int(np.isnan(rs).sum()),
         }
-        name = f"the {self.k} demonstrations of highest RS among {len(candidates)} items"
-        given = Candidate("given", student, {"chosen": "the given judge"})
-        return Outcome([Candidate(name, compiled)], given, baseline, details)
-
-    def measured(self, trainset: Sequence[dspy.Example], criterion: Criterion) -> list[dspy.Example]:
-        """Return the training items whose likelihood is measured; without a choice, not the random demonstrations."""
-        rated = rated_items(trainset, criterion)
-        return rated if self.select else draw_demos(rated, self.k, seed=self.seed)[1]
-
-    def judgments(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], criterion: Criterion) -> int:
-        """Return about how many judgments compiling on these items takes; some that are tried are asked once."""
-        rated = len(rated_items(trainset, criterion))
-        fit, held_back = (rated - rated // 2, rated // 2) if self.select else (rated, 0)
-        tried = min(TRIED, rated + len(valset))
-        return max(0, fit - self.k) + 2 * held_back + 2 * len(valset) + 2 * tried
+        return [Candidate(f"the {self.k} demonstrations of highest RS among {len(pool)} items", compiled)]
 
 
-# Baselines of a judge: the likelihood alone and the length alone, taken as scores.
-
-
-NAMES = {LIKELIHOODS: "likelihood alone", LENGTHS: "length alone"}
+# A judge against simple baselines: the likelihood alone and the length alone, taken as scores.
 
 
 def baseline_facts(
@@ -397,31 +324,30 @@ def baseline_facts(
 
 
 def against_baselines(
-    judged: Judged, fitted: Mapping[str, FloatArray], *, n_resamples: int, seed: int
+    judged: Judged, known: Mapping[str, FloatArray], *, n_resamples: int, seed: int
 ) -> dict[str, Any]:
     """Compare a judge's performance with that of likelihood alone and of length alone.
 
     Args:
         judged: The judge's answers.
-        fitted: ``baseline_facts`` of other items, which tell whether more or less of each is better.
+        known: ``baseline_facts`` of other items, which tell whether more or less of each is better.
         n_resamples: Swaps of each permutation test.
         seed: Seed for tests and intervals.
 
     Returns:
         The fields ``baselines`` (name -> estimate of the performance) and ``against_baselines`` (a sentence).
     """
-    human, clusters = judged.covariate(HUMAN_SCORES), judged.clusters
-    performance = performance_statistic(human)
-    own = estimate_value(Sample(judged.answers, performance, "performance"))
+    performance, clusters = performance_statistic(judged.covariate(HUMAN_SCORES)), judged.clusters
     samples, unbeaten = {}, []
-    for column, name in NAMES.items():
-        known = ~np.isnan(fitted[column] + fitted[HUMAN_SCORES])
-        sign = np.sign(spearman_rows(fitted[column][known][None], fitted[HUMAN_SCORES][known])[0])
+    for column, name in BASELINES.items():
+        kept = ~np.isnan(known[column] + known[HUMAN_SCORES])
+        sign = np.sign(spearman_rows(known[column][kept][None], known[HUMAN_SCORES][kept])[0])
         scores = sign * judged.covariate(column)
         samples[name] = Sample(scores, performance, name)
         if not surpasses(performance, judged.answers, scores, clusters=clusters, n_resamples=n_resamples, seed=seed):
             unbeaten.append(name)
     baselines = estimates_of(samples, seed=seed, clusters=clusters)
+    own = estimate_value(Sample(judged.answers, performance, "performance"))
     listed = ", ".join(f"{name} {number(baselines[name].value)}" for name in samples)
     sentence = f"Performance on the held-back items: the judge {number(own)}, {listed}."
     if unbeaten:
@@ -430,10 +356,6 @@ def against_baselines(
 
 
 # Several mitigations of likelihood bias behind one compiler, which takes the one that is shown to help.
-
-
-STRENGTHS = (0.25, 0.5, 0.75, 1.0)
-"""Parts of the likelihood effect that the calibrated candidates subtract."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -480,189 +402,141 @@ class LikelihoodMitigation(LikelihoodOptimizer):
 
     Args:
         k: Numbers of demonstrations to try, each at least 2.
-        likelihood_lm: Model whose likelihood defines LS. Defaults to the judge's own model. Calibrated candidates need
-            the judge's own, because a calibrated judge measures LS wherever it judges.
-        bins: Edges that cut human scores into labels; see ``label_of``.
-        reduction: Reduction of token log-probabilities to LS, for the measured bias and the calibration.
-        normalization: See ``BiasedDemos``.
-        max_loss: Fall in performance (Spearman's rho, from 0 to 1) that a smaller bias may cost; a judge is taken if
-            the items rule out a larger one. 0 takes only judges that are not significantly worse.
-        n_resamples: Swaps of each permutation test.
-        seed: Seed for the held-back items, the random demonstrations and the tests.
-        progress: Called with the number of judgments done.
+        max_loss: Fall in performance (Spearman's rho, from 0 to below 1) that a smaller bias may cost; a judge is taken
+            if the items rule out a larger one. 0 takes only judges that are not significantly worse.
+        **options: Options of ``LikelihoodOptimizer`` and of every optimizer; it always chooses (``select``). With a
+            ``likelihood_lm`` no candidate is calibrated, because a calibrated judge measures LS wherever it judges.
     """
 
     report_type = MitigationReport
+    counts_distinct = True
 
     def __init__(
-        self,
-        k: Sequence[int] = (2, 4, 8),
-        *,
-        likelihood_lm: MeasuringLM | None = None,
-        bins: Sequence[float] | None = None,
-        reduction: str = "sum",
-        normalization: str = "mean-range",
-        max_loss: float = 0.0,
-        n_resamples: int = 10_000,
-        seed: int = 0,
-        progress: Callable[[int], None] | None = None,
+        self, k: Sequence[int] = (2, 4, 8), *, max_loss: float = 0.0, **options: Unpack[LikelihoodOptions]
     ) -> None:
-        super().__init__(
-            likelihood_lm=likelihood_lm,
-            bins=bins,
-            reduction=reduction,
-            normalization=normalization,
-            max_loss=max_loss,
-            select=True,
-            n_resamples=n_resamples,
-            seed=seed,
-            progress=progress,
-        )
+        super().__init__(**options)
+        if not self.select:
+            raise ValueError("select=False: LikelihoodMitigation always chooses; BiasedDemos has a bare form.")
+        if not 0 <= max_loss < 1:
+            raise ValueError(f"max_loss={max_loss}: give a fall in performance from 0 to below 1, such as 0.05.")
         if isinstance(k, int) or not k or min(k) < 2:
             raise ValueError(f"k={k}: give the numbers of demonstrations to try, each at least 2, such as (2, 4, 8).")
+        self.max_loss = max_loss
         self.k = tuple(k)
 
-    def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """See ``JudgeOptimizer``; also refuses too few rated items."""
-        check_rated(trainset, student.criterion, max(self.k))
-        super().check(student, trainset, valset)
+    def _largest(self) -> int:
+        return max(self.k)
 
-    def search(self, problem: Problem) -> Outcome:
-        """See ``JudgeOptimizer``.
+    def judgments(self, rated: int, valset: int) -> int:
+        """Return the items judged as given, and under every set of demonstrations, and those that are tried to fit."""
+        sets = 1 + len(self.k) * len(REDUCTIONS) + 2 * len({k - k % 2 for k in self.k})
+        return (3 + sets) * (rated // 2) + 3 * valset + sets * TRIED
 
-        Raises:
-            ValueError: A score that no label fits.
-        """
-        student = problem.student
-        problem.lm = CachedLM(problem.lm)
-        problem.likelihood_lm = problem.lm if self.likelihood_lm is None else self.likelihoods_of(problem.lm)
-        rated = rated_items(problem.trainset, student.criterion)
-        everything = [*rated, *rated_items(problem.held_back, student.criterion), *problem.valset]
-        drawn, pool = draw_demos(rated, max(self.k), seed=self.seed)
-        shown = Candidate(f"{max(self.k)} random demonstrations", with_demos(student, drawn, bins=self.bins))
-        self.check_likelihoods(problem, pool[0])
-        check_demos_fit(shown.program, everything, problem.lm)
-        judged = self.judge(problem, shown.program, pool)
-        candidates, left_out = [shown], {}
-        for name, choose in self._choices(problem, judged, pool):
+    def candidates(self, problem: Problem) -> list[Candidate]:
+        """Return the judge with every mitigation that can be made."""
+        student, left_out = problem.student, dict[str, str]()
+        name = bias_number(human_ratings([*problem.fit, *problem.held_back], student.criterion))
+        # 1. Random demonstrations, under which all other rated items are judged.
+        judge, _, pool = self.with_random(problem, max(self.k))
+        judged = self.answers(problem, judge, pool)
+        random = Candidate(f"{max(self.k)} random demonstrations", judge)
+        candidates, paper = [random], None
+        # 2. Demonstrations that are chosen by RS, by both ends of it, and balanced in likelihood.
+        for title, choose in self._demonstrations(problem, judged, pool):
             try:
                 judge = with_demos(student, [pool[i] for i in choose()], bins=self.bins)
-                check_demos_fit(judge, everything, problem.lm)
+                check_demos_fit(judge, judged_items(problem), problem.lm)
             except (TooFewError, DemosDoNotFitError) as error:
-                left_out[name] = str(error)
+                left_out[title] = str(error)
             else:
-                candidates.append(Candidate(name, judge))
-        objective = objective_of(judged, seed=self.seed)
-        given = Candidate("given", student, {"chosen": "the given judge"})
-        name = "likelihood calibration"
-        if self.likelihood_lm is None:
-            calibrated, given = self._calibrated_given(problem, given, objective)
-            with_random = self._calibrated(f"{shown.name} and {name}", shown.program, judged, objective)
-            undefined = f"the {objective.label} to take out is undefined"
-            left_out |= {
-                who: undefined
-                for who, found in ((name, calibrated), (f"{shown.name} and {name}", with_random))
-                if not found
-            }
-            candidates += calibrated + with_random
+                candidates.append(Candidate(title, judge))
+                paper = judge if title == _rs_name(max(self.k), self.reduction) else paper
+        # 3. Calibrations of the given judge, which all rated items fit and test, and of the one with random ones.
+        calibration = "likelihood calibration"
+        if self.likelihood_lm is not None:
+            left_out[calibration] = "LS is another model's, which the judge does not ask"
         else:
-            left_out[name] = "LS is another model's, which the judge does not ask"
-        details = {
-            "objective": f"{objective.label}, because {objective.because}",
+            found = {
+                calibration: self._calibrated_given(problem, name),
+                f"{random.name} and {calibration}": self._calibrated(
+                    f"{random.name} and {calibration}", name, random.program, judged
+                ),
+            }
+            candidates += [one for some in found.values() for one in some]
+            undefined = f"the {LABELS[name]} to take out is undefined"
+            left_out |= {title: undefined for title, some in found.items() if not some}
+        # 4. The paper's method answers the valset, for the report.
+        problem.details = {
+            "objective": f"{LABELS[name]}, because {REASONS[name]}",
             "left_out": left_out,
+            "paper": self.answers(problem, paper, problem.valset) if paper and problem.valset else None,
         }
-        return Outcome(candidates, given, student, details)
+        return candidates
 
-    def beside(self, problem: Problem, outcome: Outcome, answers: Judged) -> dict[str, Any]:
-        """Compare what was chosen with likelihood alone and length alone, and run the paper's method on the valset."""
-        name = _rs_name(max(self.k), self.reduction)
-        papers = [one.program for one in outcome.candidates if one.name == name and problem.valset]
+    def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
+        """Also compare what was chosen with likelihood alone and length alone, on the held-back items."""
         criterion = problem.student.criterion
-        rated, held_back = rated_items(problem.trainset, criterion), rated_items(problem.held_back, criterion)
-        facts = baseline_facts(rated, criterion, problem.likelihood_lm, reduction=self.reduction)
-        compared = last_items(answers, len(held_back))  # calibrated scores answer all items
-        return {
-            "paper": self.judge(problem, papers[0], problem.valset) if papers else None,
-            **against_baselines(compared, facts, n_resamples=self.n_resamples, seed=self.seed),
-        }
+        assert selection.answers is not None
+        held_back = rated_items(problem.held_back, criterion)
+        compared = last_items(selection.answers, len(held_back))  # calibrated scores answer all items
+        rated = rated_items(problem.fit, criterion)
+        known = baseline_facts(rated, criterion, problem.likelihood_lm, reduction=self.reduction)
+        beside = against_baselines(compared, known, n_resamples=self.n_resamples, seed=self.seed)
+        return {**super().validate(problem, selection), **beside}
 
-    def judgments(self, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example], criterion: Criterion) -> int:
-        """Return about how many judgments compiling on these items takes."""
-        half = len(rated_items(trainset, criterion)) // 2
-        sets = 1 + len(list(self._names()))
-        return 2 * half + (1 + sets) * half + 3 * len(valset) + sets * TRIED
-
-    def _names(self) -> Iterator[tuple[str, int, str]]:
-        """Yield name, number and kind of every chosen set of demonstrations."""
-        for k in self.k:
-            for reduction in REDUCTIONS:
-                yield _rs_name(k, reduction), k, reduction
-        for k in sorted({k - k % 2 for k in self.k}):
-            yield f"{k} demonstrations of high RS at both ends", k, "both ends"
-            yield f"{k} demonstrations balanced in likelihood", k, "balanced"
-
-    def _choices(
+    def _demonstrations(
         self, problem: Problem, judged: Judged, pool: Sequence[dspy.Example]
     ) -> Iterator[tuple[str, Callable[[], list[int]]]]:
         """Yield the name of every set of demonstrations with the function that chooses it."""
-        human, model = judged.covariate(HUMAN_SCORES), judged.answers
+        human, criterion = judged.covariate(HUMAN_SCORES), problem.student.criterion
         words = np.array([len(e.output.split()) for e in pool], dtype=np.float64)
-        by_reduction = {
-            reduction: likelihood_scores(pool, problem.student.criterion, problem.likelihood_lm, reduction=reduction)
+        likelihoods = {
+            reduction: likelihood_scores(pool, criterion, problem.likelihood_lm, reduction=reduction)
             for reduction in REDUCTIONS
         }
-        unfairness = unfairness_scores(model, human, normalization=self.normalization)
-        signed = {reduction: signed_rs(ls, unfairness) for reduction, ls in by_reduction.items()}
-        own = by_reduction[self.reduction]
-        for name, k, kind in self._names():
-            if kind == "both ends":
-                yield name, partial(both_ends, signed[self.reduction], words, k)
-            elif kind == "balanced":
-                yield name, partial(balanced, own, human, words, k)
-            else:
-                yield name, partial(highest_rs, signed[kind], k)
+        unfairness = unfairness_scores(judged.answers, human, normalization=self.normalization)
+        signed = {reduction: signed_rs(ls, unfairness) for reduction, ls in likelihoods.items()}
+        for k in self.k:
+            for reduction in REDUCTIONS:
+                yield _rs_name(k, reduction), partial(highest_rs, signed[reduction], k)
+        for k in sorted({k - k % 2 for k in self.k}):
+            ends = partial(both_ends, signed[self.reduction], words, k)
+            yield f"{k} demonstrations of high RS at both ends", ends
+            even = partial(balanced, likelihoods[self.reduction], human, words, k)
+            yield f"{k} demonstrations balanced in likelihood", even
 
-    def _calibrated_given(
-        self, problem: Problem, given: Candidate, objective: Objective
-    ) -> tuple[list[Candidate], Candidate]:
-        """Return the given judge calibrated, and as it is, with answers to all rated training items.
+    def _calibrated_given(self, problem: Problem, name: str) -> list[Candidate]:
+        """Return the given judge calibrated, with cross-fitted answers to all rated items, the held-back ones last.
 
-        The fit needs no prompts beside those of the given judge, so it takes all items, the held-back ones last; the
-        answers that it is tested by are cross-fitted.
+        The given judge gets its own answers to these items too.
         """
         criterion = problem.student.criterion
-        everything = [*rated_items(problem.trainset, criterion), *(held := rated_items(problem.held_back, criterion))]
+        held_back = rated_items(problem.held_back, criterion)
+        everything = [*rated_items(problem.fit, criterion), *held_back]
         bare: PointwiseJudge = problem.student.deepcopy()
         bare.likelihood_calibration = None
-        judged = self.judge(problem, bare, everything)
-        candidates = self._calibrated("likelihood calibration", bare, judged, objective)
-        inputs = count(len(set(map(self.input_of, everything))), "training input")
-        some = count(len(set(map(self.input_of, held))), "held-back input")
-        given = replace(given, answers=self.judge(problem, problem.student, everything), items=some)
+        judged = self.answers(problem, bare, everything)
+        candidates = self._calibrated("likelihood calibration", name, bare, judged)
+        inputs, some = (len(set(map(self.input_of, items))) for items in (everything, held_back))
+        where, there = f"all {count(inputs, 'training input')}", count(some, "held-back input")
+        if candidates:
+            there += f" (calibrations of the given judge: on {where})"
+        problem.given = replace(problem.given, answers=self.answers(problem, problem.student, everything), items=there)
         if not candidates:
-            return [], given
-        answers = cross_fitted(
-            judged,
-            STRENGTHS,
-            objective.slope,
-            reduction=self.reduction,
-            scale=criterion.scale,
-            seed=self.seed,
-        )
-        where = f"all {inputs}"
-        tested = [replace(one, answers=own, items=where) for one, own in zip(candidates, answers, strict=True)]
-        return tested, replace(given, items=f"{some} (calibrations of the given judge: on {where})")
-
-    def _calibrated(self, name: str, judge: PointwiseJudge, judged: Judged, objective: Objective) -> list[Candidate]:
-        """Return the judge with a likelihood calibration at every strength; none where it cannot be fitted."""
-        calibration = fitted(judged, objective.slope, reduction=self.reduction)
-        if calibration is None:
             return []
-        candidates = []
+        answers = cross_fitted(name, judged, STRENGTHS, reduction=self.reduction, scale=criterion.scale, seed=self.seed)
+        return [replace(one, answers=own, items=where) for one, own in zip(candidates, answers, strict=True)]
+
+    def _calibrated(self, title: str, name: str, judge: PointwiseJudge, judged: Judged) -> list[Candidate]:
+        """Return the judge with a likelihood calibration at every strength; none where it cannot be fitted."""
+        calibration = fitted(name, judged, reduction=self.reduction)
+        candidates: list[Candidate] = []
+        if calibration is None:
+            return candidates
         for strength in STRENGTHS:
-            copy: PointwiseJudge = judge.deepcopy()
-            copy.likelihood_calibration = calibration.at(strength)
-            candidates.append(Candidate(f"{name} of strength {strength:g}", copy))
+            one: PointwiseJudge = judge.deepcopy()
+            one.likelihood_calibration = calibration.at(strength)
+            candidates.append(Candidate(f"{title} of strength {strength:g}", one))
         return candidates
 
 
@@ -671,9 +545,6 @@ def _rs_name(k: int, reduction: str) -> str:
 
 
 # One task judged on several criteria: each judge is compiled on its own, and all of them and the total compared.
-
-
-LIKELIHOOD = "likelihood"
 
 
 @dataclass(frozen=True)
@@ -723,20 +594,23 @@ def compile_each(
             f"The item {item_name(ambiguous[0])!r:.80} has one score for {len(judges)} criteria: give one for each, "
             "scores={CRITERION: NUMBER}."
         )
+    # 1. One memory of likelihoods for all compilations, where they ask the same model.
     optimizer = copy.copy(optimizer)
     models = [resolve_lm(lm, j.predict) for j in judges]
     if optimizer.likelihood_lm is not None:
         optimizer.likelihood_lm = CachedLM(optimizer.likelihood_lm)
     elif all(model is models[0] for model in models):
         lm = CachedLM(models[0])
+    # 2. Each judge is compiled on its own.
     compiled = {j.criterion.name: optimizer.compile(j, trainset=trainset, valset=valset, lm=lm) for j in judges}
     reports: dict[str, CompileReport] = {name: judge.report for name, judge in compiled.items()}
+    # 3. The total averages the scores of all criteria.
     before = {name: report.before for name, report in reports.items() if report.before}
     after = {name: report.after for name, report in reports.items() if report.after}
-    comparisons = {name: report.comparison[LIKELIHOOD] for name, report in reports.items()}
+    comparisons = {name: report.comparison["likelihood"] for name, report in reports.items()}
     if len(reports) > 1:
         before[TOTAL], after[TOTAL] = total(list(before.values())), total(list(after.values()))
-        comparisons[TOTAL] = optimizer.compare(before[TOTAL], after[TOTAL])[LIKELIHOOD]
+        comparisons[TOTAL] = optimizer.compare(before[TOTAL], after[TOTAL])["likelihood"]
     return CompiledCriteria(compiled, reports, before, after, comparisons)
 
 
@@ -748,7 +622,6 @@ def count_answers(
     valset: Sequence[dspy.Example],
 ) -> int:
     """Return about how many answers ``compile_each`` asks for: judgments, and each text's likelihood once."""
-    texts = {(e.source, e.output) for e in valset}
-    for criterion in criteria:
-        texts |= {(e.source, e.output) for e in optimizer.measured(trainset, criterion)}
-    return len(texts) + sum(optimizer.judgments(trainset, valset, c) for c in criteria)
+    rated = [rated_items(trainset, criterion) for criterion in criteria]
+    texts = {(e.source, e.output) for items in (valset, *rated) for e in items}
+    return len(texts) + sum(optimizer.judgments(len(items), len(valset)) for items in rated)

@@ -1,10 +1,10 @@
-"""What a search optimizes, and how its candidates are answered."""
+"""What a search without labels maximizes: a judge's answers in the given order, objectives on them, and the rule."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import dspy
 import numpy as np
@@ -21,14 +21,138 @@ from evalbias.measures.families import holm
 from evalbias.measures.pairs import FairnessStatistic, decision_shares, negative_entropies
 from evalbias.measures.position_calibration import rotations
 from evalbias.measures.resample import MeanStatistic, Statistic, aligned, cluster_codes, defined_items
-from evalbias.optimizers.base import state_without_model
-from evalbias.optimizers.selection import LEVEL
-from evalbias.programs.criterion import Criterion
+from evalbias.optimizers.selection import LEVEL, Rule, count_unanswered
 from evalbias.programs.judges import PointwiseJudge, answer_choices
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
-from evalbias.programs.prompts import comparison_labels
 
-# Mixtures of two judges' answers to the same examples.
+Judge = PairwiseJudge | PointwiseJudge
+
+DISTRIBUTIONS = "distributions"
+"""Covariate of a pointwise judge's answers: (n, c) probabilities of the labels, ascending."""
+
+N_RESAMPLES = 2_000
+"""Swaps of the permutation test of an objective, and resamples of its interval."""
+
+# Answers of a judge under one or many instructions, in the given order, without debiasing and calibration.
+#
+# A wording is what is searched: the instruction of a judge that compares, and that of one that scores without its last
+# line, which names the answers. A judge's own instruction stays as it is, also where it ends without that line.
+
+
+def first_wording(judge: Judge) -> str:
+    """Return the judge's own wording."""
+    instructions: str = judge.predict.signature.instructions
+    return instructions.removesuffix(_last_line(judge))
+
+
+def instruct(judge: Judge, instruction: str) -> None:
+    """Change a judge's instruction. What was fitted under the old one is discarded."""
+    if isinstance(judge, PairwiseJudge):
+        judge.corrections = {}
+    else:
+        judge.likelihood_calibration = None
+    judge.predict.signature = judge.predict.signature.with_instructions(instruction)
+
+
+def reworded(judge: Judge, wording: str) -> Judge:
+    """Return a copy of the judge with a wording."""
+    one: Judge = judge.deepcopy()
+    own = wording == first_wording(judge)
+    instruct(one, judge.predict.signature.instructions if own else wording + _last_line(judge))
+    return one
+
+
+def _last_line(judge: Judge) -> str:
+    return "" if isinstance(judge, PairwiseJudge) else f"\n{judge.criterion.answer_format}"
+
+
+def check_searchable(judge: Judge, examples: Sequence[dspy.Example]) -> None:
+    """Refuse pairs of different sizes, no items, and a judge without probabilities.
+
+    Raises:
+        ValueError: See above.
+    """
+    if isinstance(judge, PairwiseJudge):
+        sizes = {len(e.candidates) for e in examples}
+        if len(sizes) != 1:
+            raise ValueError(f"{len(examples)} pairs with {sorted(sizes)} candidates: give pairs of one size.")
+    elif judge.scoring == "direct" or not examples:
+        raise ValueError(
+            f"scoring={judge.scoring!r}, {len(examples)} items: give items, and a judge with probabilities ('expected' "
+            "or 'sampled')."
+        )
+
+
+def without_content(judge: Judge, example: dspy.Example) -> dspy.Example:
+    """Return an input of the same form that holds nothing to judge."""
+    if isinstance(judge, PairwiseJudge):
+        return judge.content_free(len(example.candidates))
+    return dspy.Example(source=CONTENT_FREE, output=CONTENT_FREE)
+
+
+def probabilities(
+    judge: Judge, wordings: Sequence[str], examples: Sequence[dspy.Example], lm: MeasuringLM
+) -> FloatArray:
+    """Return (w, n, c) probabilities of the answers to n examples of one size under w wordings.
+
+    They are by position for a judge that compares, by label (ascending) for one that scores; NaN where the answer is
+    undefined, for example because the model cannot take a prompt that long.
+    """
+    judges, labels = [reworded(judge, wording) for wording in wordings], judge.labels(examples[0])
+    # 1. All wordings are asked in one call, example by example, so that the wordings of one example share a prefix.
+    prompts = [one.messages(example) for example in examples for one in judges]
+    items = [example for example in examples for _ in judges]
+    answers = answer_choices(measuring(lm, judge.sampling), prompts, labels, items)
+    rows = answers.logprobs.reshape(len(examples), len(judges), len(labels)).swapaxes(0, 1).reshape(-1, len(labels))
+    # 2. Log-probabilities become shares; a comparison that the labels hardly cover is undefined.
+    if isinstance(judge, PairwiseJudge):
+        shown = rotations(len(examples[0].candidates), every=False)
+        shares = judge.aggregate(rows[:, None], shown, None).positions
+    else:
+        shares = ChoiceLogprobs(labels, rows).probabilities
+    return np.asarray(shares.reshape(len(judges), len(examples), len(labels)))
+
+
+def judged_in_order(
+    judge: Judge, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray | None = None
+) -> Judged:
+    """Return (n, c) probabilities of answers in the given order with the examples' covariates.
+
+    Args:
+        judge: The judge.
+        answers: Probabilities by position, or by label.
+        examples: The n examples.
+        content_free: (1, c) answer to an input without content; None where it was not asked.
+    """
+    if isinstance(judge, PairwiseJudge):
+        lengths = np.array([[len(text) for text in e.candidates] for e in examples], dtype=np.float64)
+        numbers, covariates = answers[:, None], {LENGTHS: lengths}
+    else:
+        lengths = np.array([len(e.output) for e in examples], dtype=np.float64)
+        numbers = answers @ np.array(judge.criterion.values, dtype=np.float64)
+        covariates = {DISTRIBUTIONS: answers, LENGTHS: lengths}
+    return Judged(
+        ids=tuple(str(e.get("id", i)) for i, e in enumerate(examples)),
+        criterion=judge.criterion.name,
+        answers=numbers,
+        covariates=covariates,
+        inputs=[input_key(e) for e in examples],
+        ties=isinstance(judge, PairwiseJudge) and judge.ties,
+        content_free=content_free,
+        judgments=len(examples),
+    )
+
+
+def rows_of(judged: Judged) -> FloatArray:
+    """Return (n, c) probabilities of answers in the given order."""
+    return judged.answers[:, 0] if judged.pairwise else judged.covariate(DISTRIBUTIONS)
+
+
+def answer_in_order(judge: Judge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> Judged:
+    """Have a judge answer examples of one size in the given order."""
+    check_searchable(judge, examples)
+    (rows,) = probabilities(judge, [first_wording(judge)], examples, lm)
+    return judged_in_order(judge, rows, examples)
 
 
 def mixed(first: Judged, second: Judged, swap: BoolArray) -> Judged:
@@ -40,7 +164,7 @@ def mixed(first: Judged, second: Judged, swap: BoolArray) -> Judged:
     return _combined(first, second, pick)
 
 
-def stacked(first: Judged, second: Judged) -> Judged:
+def both_answers(first: Judged, second: Judged) -> Judged:
     """Return the first judge's answers and then the second's, as answers to twice as many items."""
     both = _combined(first, second, lambda a, b: np.concatenate([a, b]))
     return replace(both, ids=(*first.ids, *second.ids), inputs=[*first.inputs, *second.inputs])
@@ -55,10 +179,6 @@ def _combined(first: Judged, second: Judged, combine: Callable[[np.ndarray, np.n
 
 
 # Objectives of an instruction search, without labels. Higher is better for every one.
-
-
-DISTRIBUTIONS = "distributions"
-"""Covariate of a pointwise judge's answers: (n, c) probabilities of the labels, ascending."""
 
 
 class Objective(Protocol):
@@ -96,16 +216,16 @@ class Fairness:
         self.name = "fairness by document" if by_document else "fairness"
 
     def __call__(self, judged: Judged) -> float:
-        """See ``Objective``."""
+        """Return the fairness of the answers."""
         groups = judged.inputs if self.by_document else None
-        return fairness(_probabilities(judged), prior=self.prior, groups=groups, ties=judged.ties)
+        return fairness(rows_of(judged), prior=self.prior, groups=groups, ties=judged.ties)
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        """See ``Objective``."""
+        """Return the fairness in each resample; see ``Objective``."""
         if self.by_document:
             return one_by_one(self, judged, counts)
         statistic = FairnessStatistic(self.prior, ties=judged.ties)
-        return _resampled(statistic, decision_shares(_probabilities(judged)), counts)
+        return _resampled(statistic, decision_shares(rows_of(judged)), counts)
 
 
 class Confidence:
@@ -115,12 +235,12 @@ class Confidence:
     content_free = False
 
     def __call__(self, judged: Judged) -> float:
-        """See ``Objective``."""
-        return confidence(_probabilities(judged))
+        """Return the confidence of the answers."""
+        return confidence(rows_of(judged))
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        """See ``Objective``."""
-        return _resampled(MeanStatistic(), negative_entropies(_probabilities(judged)), counts)
+        """Return the confidence in each resample; see ``Objective``."""
+        return _resampled(MeanStatistic(), negative_entropies(rows_of(judged)), counts)
 
 
 class ContextFreeConfidence:
@@ -130,26 +250,22 @@ class ContextFreeConfidence:
     content_free = True
 
     def __call__(self, judged: Judged) -> float:
-        """See ``Objective``.
-
-        Raises:
-            ValueError: The content-free input was not asked.
-        """
+        """Return the entropy of the content-free answer, which must have been asked."""
         if judged.content_free is None:
             raise ValueError("The context-free confidence needs the answer to a content-free input.")
         return -confidence(judged.content_free)
 
 
 class CalibrationGap:
-    """Minus the gap between the positions' mean log-probabilities, at most 0."""
+    """Minus the gap between the positions' mean log-probabilities, at most 0; certain answers have none: left out."""
 
     name = "calibration"
     content_free = False
 
     def __call__(self, judged: Judged) -> float:
-        """See ``Objective``; an answer that is certain has no finite gap and is left out."""
+        """Return minus the gap of the answers."""
         with np.errstate(divide="ignore"):
-            logprobs = np.log(_probabilities(judged))
+            logprobs = np.log(rows_of(judged))
         logprobs[np.isinf(logprobs).any(axis=1)] = np.nan
         return -calibration_gap(logprobs)
 
@@ -161,7 +277,7 @@ class ScoreUniformity:
     content_free = False
 
     def __call__(self, judged: Judged) -> float:
-        """See ``Objective`` and ``evalbias.measures.score_uniformity``."""
+        """Return the uniformity of the scores."""
         distributions = judged.covariate(DISTRIBUTIONS)
         levels = np.linspace(0.0, 1.0, distributions.shape[1])
         return score_uniformity(np.clip(distributions @ levels, 0.0, 1.0), low=0.0, high=1.0)
@@ -186,14 +302,19 @@ class BiasObjective:
         self.name = bias.name
 
     def __call__(self, judged: Judged) -> float:
-        """See ``Objective``."""
+        """Return minus the distance."""
         sample = self.bias.samples(judged)[str(self.bias.objective)]
         return -abs(estimate_value(sample) - float(sample.null or 0.0))
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        """See ``Objective``."""
+        """Return minus the distance in each resample; see ``Objective``."""
         sample = self.bias.samples(judged)[str(self.bias.objective)]
         return -np.abs(_resampled(sample.statistic, sample.values, counts) - float(sample.null or 0.0))
+
+
+def default_objective(judge: Judge) -> Objective:
+    """Return the fairness of a judge that compares (the paper's), the score uniformity of one that scores (ours)."""
+    return Fairness() if isinstance(judge, PairwiseJudge) else ScoreUniformity()
 
 
 def one_by_one(objective: Objective, judged: Judged, counts: FloatArray) -> FloatArray:
@@ -212,284 +333,72 @@ def _resampled(statistic: Statistic, values: FloatArray, counts: FloatArray) -> 
     return found
 
 
-def _probabilities(judged: Judged) -> FloatArray:
-    """Return (n, c) probabilities in the order given."""
-    return judged.answers[:, 0] if judged.pairwise else judged.covariate(DISTRIBUTIONS)
-
-
-# Judges whose instruction ZEPO can change, and their answers as rows of probabilities.
-
-
-Judge = PairwiseJudge | PointwiseJudge
-
-
-class Target(Protocol):
-    """A judge whose instruction is searched.
-
-    Attributes:
-        criterion: Criterion that it judges.
-        first: Instruction that the search begins with.
-        classes: Number of answers that it chooses from.
-        state: Whatever else decides its answers, for logs.
-    """
-
-    criterion: Criterion
-    first: str
-    classes: int
-    state: dict[str, Any]
-
-    def instruction(self, wording: str) -> str:
-        """Return the whole instruction of a wording."""
-        ...
-
-    def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
-        """Return (w, n, classes) probabilities of the answers under every wording; NaN where undefined.
-
-        All wordings are asked in one call, example by example, so that the wordings of one example share a prefix.
-        """
-        ...
-
-    def judged(self, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray) -> Judged:
-        """Return (n, classes) answers to examples with the examples' covariates."""
-        ...
-
-    def content_free(self) -> dspy.Example:
-        """Return an input that holds nothing to judge."""
-        ...
-
-
-class PairwiseTarget:
-    """A pairwise judge in the given order, without its debiasing and calibration.
-
-    Raises:
-        ValueError: There are no pairs, or they have different numbers of candidates.
-    """
-
-    def __init__(self, judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: MeasuringLM) -> None:
-        sizes = {len(e.candidates) for e in pairs}
-        if len(sizes) != 1:
-            raise ValueError(f"{len(pairs)} pairs with {sorted(sizes)} candidates: give pairs of one size.")
-        (self._size,) = sizes
-        self._judge, self._lm = judge.deepcopy(), lm
-        self._judge.debias = self._judge.calibration = None
-        self.criterion = judge.criterion
-        self.first: str = judge.predict.signature.instructions
-        self.classes = self._size + int(judge.ties)
-        self.state = state_without_model(judge)
-
-    def instruction(self, wording: str) -> str:
-        """Return the wording itself: the prompt names the answers after it."""
-        return wording
-
-    def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
-        """Return (w, n, classes) probabilities by position; see ``Target``."""
-        labels = comparison_labels(self._size, ties=self._judge.ties)
-        logprobs = _logprobs(self._judge, wordings, examples, labels, self._lm)  # (w n, classes)
-        combined = self._judge.aggregate(logprobs[:, None], rotations(self._size, every=False), None)
-        return np.asarray(combined.positions.reshape(len(wordings), len(examples), self.classes))
-
-    def judged(self, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray) -> Judged:
-        """See ``Target``."""
-        return judged_in_order(self._judge, answers, examples, content_free)
-
-    def content_free(self) -> dspy.Example:
-        """Return as many candidates, all without content."""
-        return self._judge.content_free(self._size)
-
-
-class PointwiseTarget:
-    """A pointwise judge with probabilities; a wording is followed by the line that names its answers.
-
-    The judge's own instruction stays as it is, also where it ends without that line.
-
-    Raises:
-        ValueError: The judge reads what the model writes, or there are no items.
-    """
-
-    def __init__(self, judge: PointwiseJudge, items: Sequence[dspy.Example], lm: MeasuringLM) -> None:
-        if judge.scoring == "direct" or not items:
-            raise ValueError(
-                f"scoring={judge.scoring!r}, {len(items)} items: give items, and a judge with probabilities "
-                "('expected' or 'sampled')."
-            )
-        self._judge, self._lm = judge.deepcopy(), lm
-        self.criterion = judge.criterion
-        self._format = "\n" + judge.criterion.answer_format
-        self._given: str = judge.predict.signature.instructions
-        self.first = self._given.removesuffix(self._format)
-        self.classes = len(judge.criterion.labels)
-        self.state = state_without_model(judge)
-
-    def instruction(self, wording: str) -> str:
-        """Return the wording and the line that names the answers; of the judge's own, what the judge is told."""
-        return self._given if wording == self.first else wording + self._format
-
-    def probabilities(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
-        """Return (w, n, classes) probabilities by label, ascending; see ``Target``."""
-        labels, instructions = self.criterion.labels, [self.instruction(wording) for wording in wordings]
-        logprobs = _logprobs(self._judge, instructions, examples, labels, self._lm)
-        shares = ChoiceLogprobs(labels, logprobs).probabilities
-        return shares.reshape(len(wordings), len(examples), self.classes)
-
-    def judged(self, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray) -> Judged:
-        """See ``Target``."""
-        lengths = np.array([len(e.output) for e in examples], dtype=np.float64)
-        return Judged(
-            ids=tuple(str(e.get("id", i)) for i, e in enumerate(examples)),
-            criterion=self.criterion.name,
-            answers=answers @ np.array(self.criterion.values, dtype=np.float64),
-            covariates={DISTRIBUTIONS: answers, LENGTHS: lengths},
-            inputs=[input_key(e) for e in examples],
-            content_free=content_free if len(content_free) else None,
-            judgments=len(examples),
-        )
-
-    def content_free(self) -> dspy.Example:
-        """Return an output without content."""
-        return dspy.Example(source=CONTENT_FREE, output=CONTENT_FREE)
-
-
-def target_of(judge: Judge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> Target:
-    """Return a judge as a target of the search."""
-    return (PairwiseTarget if isinstance(judge, PairwiseJudge) else PointwiseTarget)(judge, examples, lm)
-
-
-def judged_in_order(
-    judge: PairwiseJudge, answers: FloatArray, pairs: Sequence[dspy.Example], content_free: FloatArray
-) -> Judged:
-    """Return (n, c) probabilities by position, asked in the given order only, with the pairs' covariates."""
-    return Judged(
-        ids=tuple(str(e.get("id", i)) for i, e in enumerate(pairs)),
-        criterion=judge.criterion.name,
-        answers=answers[:, None],
-        covariates={LENGTHS: np.array([[len(text) for text in e.candidates] for e in pairs], dtype=np.float64)},
-        inputs=[input_key(e) for e in pairs],
-        ties=judge.ties,
-        content_free=content_free if len(content_free) else None,
-        judgments=len(pairs),
-    )
-
-
-def _logprobs(
-    judge: Judge,
-    instructions: Sequence[str],
-    examples: Sequence[dspy.Example],
-    labels: tuple[str, ...],
-    lm: MeasuringLM,
-) -> FloatArray:
-    """Return (w n, c) log-probabilities of the labels, instruction by instruction; asked example by example.
-
-    NaN for an example that the model cannot take, for example because it is too long.
-    """
-    judges = [judge.deepcopy() for _ in instructions]
-    for one, instruction in zip(judges, instructions, strict=True):
-        instruct(one, instruction)
-    prompts = [one.messages(example) for example in examples for one in judges]
-    items = [example for example in examples for _ in judges]
-    model = measuring(lm, judge.sampling)
-    logprobs = answer_choices(model, prompts, labels, items).logprobs
-    by_example = logprobs.reshape(len(examples), len(judges), len(labels))
-    return np.asarray(by_example.swapaxes(0, 1).reshape(-1, len(labels)))
-
-
-def instruct(judge: Judge, instruction: str) -> None:
-    """Change a judge's instruction. What was fitted under the old one is discarded."""
-    if isinstance(judge, PairwiseJudge):
-        judge.corrections = {}
-    else:
-        judge.likelihood_calibration = None
-    judge.predict.signature = judge.predict.signature.with_instructions(instruction)
-
-
 # The choice between an instruction that was found and the given one, on held-back examples.
 
 
-N_RESAMPLES = 2_000
-"""Swaps of the permutation test, and resamples of the interval."""
-
-
-class ObjectiveRule:
-    """A judge is better if its objective is higher (``Rule``).
+class ObjectiveRule(Rule):
+    """A judge is better if its objective is higher.
 
     The test swaps both judges' answers input by input, which is right whatever the objective: under the null hypothesis
     it does not matter which of them answered.
 
     Args:
-        objective: Objective; one that asks a content-free input says nothing about examples and is refused.
-        examples: Held-back examples.
-        lm: Model to ask.
+        objective: Objective.
         seed: Seed for swaps and resamples.
 
     Raises:
-        ValueError: The objective asks a content-free input.
+        ValueError: The objective asks a content-free input, so it says nothing about examples.
     """
 
     level = LEVEL
 
-    def __init__(self, objective: Objective, examples: Sequence[dspy.Example], lm: MeasuringLM, *, seed: int) -> None:
+    def __init__(self, objective: Objective, *, seed: int) -> None:
         check_held_back(objective)
         self.objective = objective
         self.aim = f"a higher {objective.name}"
-        self.examples, self.lm, self._seed = list(examples), lm, seed
-        self._codes = cluster_codes([input_key(e) for e in examples], np.ones(len(examples), dtype=bool))
+        self.seed = seed
 
-    def answers(self, program: Judge) -> Judged:
-        """Return the judge's answers to the examples in the given order."""
-        target = target_of(program, self.examples, self.lm)
-        (rows,) = target.probabilities([target.first], self.examples)
-        return target.judged(rows, self.examples, rows[:0])
-
-    def undefined(self, answers: Judged, given: Judged) -> int:
-        """Return the number of examples that it leaves without an answer beyond those of the given judge."""
-        return _undefined(answers) - _undefined(given)
-
-    def estimates(self, answers: Judged) -> dict[str, Estimate]:
+    def estimates(self, judged: Judged) -> dict[str, Estimate]:
         """Return the objective with its interval over inputs."""
-        members = [np.flatnonzero(self._codes == code) for code in range(self._codes.max() + 1)]
-        rng = np.random.default_rng(self._seed)
+        codes = _inputs(judged)
+        members = [np.flatnonzero(codes == code) for code in range(codes.max() + 1)]
+        rng = np.random.default_rng(self.seed)
         draws = rng.integers(0, len(members), size=(N_RESAMPLES, len(members)))
-        values = [self.objective(answers.take(np.concatenate([members[i] for i in draw]))) for draw in draws]
+        values = [self.objective(judged.take(np.concatenate([members[i] for i in draw]))) for draw in draws]
         low, high = np.nanquantile(values, [0.025, 0.975]) if not np.isnan(values).all() else (np.nan, np.nan)
-        name, undefined = self.objective.name, _undefined(answers)
+        name, undefined = self.objective.name, count_unanswered(judged)
         estimate = Estimate(
             name=name,
             label=name,
-            value=self.objective(answers),
+            value=self.objective(judged),
             low=float(low),
             high=float(high),
             null=None,
-            n=len(answers.ids) - undefined,
+            n=len(judged.ids) - undefined,
             undefined=undefined,
         )
         return {name: estimate}
 
-    def p_values(self, answers: Sequence[Judged], given: Judged) -> list[float]:
+    def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
         """Return the one-sided p that each objective is not higher, adjusted by Holm."""
-        return holm([self._p_value(one, given) for one in answers])
+        return holm([self._p_value(one, given) for one in judged])
 
-    def _p_value(self, answers: Judged, given: Judged) -> float:
-        observed = self.objective(answers) - self.objective(given)
+    def _p_value(self, judged: Judged, given: Judged) -> float:
+        observed = self.objective(judged) - self.objective(given)
         if np.isnan(observed):
             return float("nan")
-        swaps = np.random.default_rng(self._seed).random((N_RESAMPLES, self._codes.max() + 1)) < 0.5
+        codes = _inputs(given)
+        swaps = np.random.default_rng(self.seed).random((N_RESAMPLES, codes.max() + 1)) < 0.5
         extreme = 0
         for swap in swaps:
-            mask = swap[self._codes]
-            difference = self.objective(mixed(answers, given, mask)) - self.objective(mixed(given, answers, mask))
+            mask = swap[codes]
+            difference = self.objective(mixed(judged, given, mask)) - self.objective(mixed(given, judged, mask))
             extreme += not difference < observed - SLACK  # a tie counts, and NaN, which is not below
         return (1 + extreme) / (1 + N_RESAMPLES)
 
-    def loss(self, answers: Judged, given: Judged) -> str:
-        """Return nothing: the objective is all that is known without labels."""
-        return ""
-
-    def error(self, answers: Judged) -> float:
-        """Return 0: any difference decides."""
-        return 0.0
-
-    def costs(self, answers: Judged) -> tuple[float, ...]:
+    def costs(self, judged: Judged) -> tuple[float, ...]:
         """Return minus the objective."""
-        return (-self.objective(answers),)
+        return (-self.objective(judged),)
 
 
 def check_held_back(objective: Objective | None) -> None:
@@ -505,5 +414,6 @@ def check_held_back(objective: Objective | None) -> None:
         )
 
 
-def _undefined(judged: Judged) -> int:
-    return int(np.isnan(judged.answers.reshape(len(judged.ids), -1)).any(axis=1).sum())
+def _inputs(judged: Judged) -> np.ndarray:
+    """Return (n,) number of each item's input."""
+    return cluster_codes(judged.inputs, np.ones(len(judged.ids), dtype=bool))

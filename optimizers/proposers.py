@@ -36,6 +36,11 @@ class Proposal:
     rejected: tuple[tuple[str, str], ...] = ()
     calls: int = 0
 
+    def __post_init__(self) -> None:
+        """Take lists, as JSON has them."""
+        object.__setattr__(self, "instructions", tuple(self.instructions))
+        object.__setattr__(self, "rejected", tuple((reason, text) for reason, text in self.rejected))
+
 
 class Proposer(Protocol):
     """Rewords an instruction, the incumbent of the search. The same seed gives the same proposals."""

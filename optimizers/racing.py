@@ -1,56 +1,15 @@
-"""Candidates of a search, and the race that drops those behind."""
+"""Racing: the rounds in which instructions are judged, and when one is dropped."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
-from evalbias.optimizers.objectives import Objective, one_by_one, stacked
-
-# An instruction that is being tested.
-
-
-@dataclass
-class Candidate:
-    """One instruction and the judge's answers under it.
-
-    Attributes:
-        number: Number in the search, from 0.
-        epoch: Epoch in which it was proposed; 0 for the first instruction.
-        parent: Number of the instruction it was made from; None for the first.
-        instruction: The wording.
-        answers: (n, c) probabilities on the first n examples.
-        content_free: (1, c) probabilities on a content-free input; (0, c) before it was asked.
-        judged: The same answers with the examples' covariates; None before any example was answered.
-        objective: Value of the objective; NaN where undefined.
-        behind: Number of the instruction that it was behind when racing dropped it; None if it was not dropped.
-    """
-
-    number: int
-    epoch: int
-    parent: int | None
-    instruction: str
-    answers: FloatArray
-    content_free: FloatArray
-    judged: Judged | None = None
-    objective: float = math.nan
-    behind: int | None = None
-
-    @classmethod
-    def new(cls, number: int, epoch: int, parent: int | None, instruction: str, classes: int) -> Candidate:
-        """Return a candidate without answers."""
-        return cls(number, epoch, parent, instruction, np.empty((0, classes)), np.empty((0, classes)))
-
-
-def worst_last(candidate: Candidate) -> float:
-    """Sort key: the highest objective first, undefined ones last; the sort keeps the order of equals."""
-    return math.inf if math.isnan(candidate.objective) else -candidate.objective
-
+from evalbias.optimizers.objectives import Objective, both_answers, one_by_one
 
 # Racing: an instruction is dropped once its answers so far show that it cannot win on all examples.
 #
@@ -94,9 +53,15 @@ def rounds(examples: int) -> list[int]:
     return sizes
 
 
+def worst_last(objective: float) -> float:
+    """Sort key: the highest objective first, undefined ones last; the sort keeps the order of equals."""
+    return math.inf if math.isnan(objective) else -objective
+
+
 def drop(
-    rivals: Sequence[Candidate],
-    incumbent: Candidate,
+    rivals: Mapping[int, Judged],
+    incumbent: int,
+    on_all: Judged,
     objective: Objective,
     *,
     looks: int,
@@ -105,8 +70,9 @@ def drop(
     """Decide which instructions are dropped after a round.
 
     Args:
-        rivals: Instructions that are still in the race, all judged on the same first examples.
-        incumbent: Instruction to surpass, judged on all examples.
+        rivals: Number of each instruction that is still in the race -> its answers, all to the same first examples.
+        incumbent: Number of the instruction to surpass.
+        on_all: Its answers to all examples.
         objective: Objective to maximize.
         looks: Number of rounds after which instructions may be dropped.
         rng: Source of the draws.
@@ -114,18 +80,20 @@ def drop(
     Returns:
         Number of each dropped instruction -> number of the leader that it is behind.
     """
-    leader = min([incumbent, *rivals], key=worst_last)
-    answered = len(rivals[0].answers)
-    counts = imagined(alike(_judged(incumbent), answered // GROUP), answered, rng)
+    answers = {incumbent: on_all, **rivals}
+    values = {number: objective(judged) for number, judged in answers.items()}
+    leader = min(values, key=lambda number: worst_last(values[number]))
+    answered = len(next(iter(rivals.values())).ids)
+    counts = imagined(alike(on_all, answered // GROUP), answered, rng)  # (DRAWS, 2 answered)
     dropped = {}
-    for rival in rivals:
-        if rival is leader:
+    for number, judged in rivals.items():
+        if number == leader:
             continue
-        own = _values(objective, rival, leader, counts)
+        own = _values(objective, judged, answers[leader], counts)
         # The incumbent's objective is known: it is judged on all examples.
-        best = leader.objective if leader is incumbent else _values(objective, leader, rival, counts)
-        if math.isnan(rival.objective) or np.mean(~(own < best - SLACK)) < LEVEL / looks:  # no tie or NaN is behind
-            dropped[rival.number] = leader.number
+        best = values[leader] if leader == incumbent else _values(objective, answers[leader], judged, counts)
+        if math.isnan(values[number]) or np.mean(~(own < best - SLACK)) < LEVEL / looks:  # no tie or NaN is behind
+            dropped[number] = leader
     return dropped
 
 
@@ -160,14 +128,9 @@ def alike(incumbent: Judged, groups: int) -> IntArray:
     return np.where(np.isnan(first), groups, found)
 
 
-def _values(objective: Objective, one: Candidate, other: Candidate, counts: FloatArray) -> FloatArray:
+def _values(objective: Objective, one: Judged, other: Judged, counts: FloatArray) -> FloatArray:
     """Return the objective of one instruction on imagined sets of all examples, (DRAWS,)."""
     items = np.arange(counts.shape[1] // 2)
-    both = stacked(*(_judged(candidate).take(items) for candidate in (one, other)))
+    both = both_answers(one.take(items), other.take(items))
     resampled = getattr(objective, "resampled", None)
     return one_by_one(objective, both, counts) if resampled is None else np.asarray(resampled(both, counts))
-
-
-def _judged(candidate: Candidate) -> Judged:
-    assert candidate.judged is not None, "an instruction in a race is judged"
-    return candidate.judged

@@ -1,17 +1,91 @@
-"""The choice among candidates on held-back items, and the report of a compilation."""
+"""The choice between candidates and the given program on held-back items, and the report of a compilation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from evalbias.evaluation.estimates import Comparison, Estimate
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import count, p_equals
+from evalbias.measures.arrays import FloatArray
+
+LEVEL = 0.05
+"""Chance that any candidate passes the test that it is better, where none is (family-wise error)."""
+GIVEN = "given"
+"""Name of the given program among the candidates of a report."""
+INCOMPARABLE = "cannot be compared: what it should improve is undefined for it or for the given program"
+FLATTERED = "The best of several looks better on these items than it is: measure it on others (a valset)."
+"""Caution about the numbers of a winner: of 20 candidates whose effect is .25, the chosen one shows .12 to .14."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program that may be compiled.
+
+    Attributes:
+        name: The choice in words.
+        program: The program.
+        details: Fields of the optimizer's report that hold if this program is compiled.
+        answers: Its answers, where the search has them; None runs the program on the held-back items.
+        items: What these answers are to, in words; empty for the held-back inputs.
+    """
+
+    name: str
+    program: Any
+    details: Mapping[str, Any] = field(default_factory=dict)
+    answers: Judged | None = None
+    items: str = ""
+
+
+class Rule:
+    """What makes a candidate better than the given program. A rule measures answers, and runs nothing.
+
+    Every candidate answers the held-back items, or more items of which those are the last; the given program answers
+    all the items of any candidate, so its last answers are to the same items.
+
+    Attributes:
+        aim: What "better" means, in words.
+        level: Chance that any candidate passes the test that it is better, where none is.
+    """
+
+    aim: str
+    level: float = LEVEL
+
+    def estimates(self, judged: Judged) -> dict[str, Estimate]:
+        """Return what a report shows of the answers."""
+        raise NotImplementedError
+
+    def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
+        """Return the p of the paired test that each candidate is no better, adjusted for all; NaN if undefined."""
+        raise NotImplementedError
+
+    def costs(self, judged: Judged) -> tuple[float, ...]:
+        """Return numbers that should be small; the first one decides between candidates that are all better."""
+        raise NotImplementedError
+
+    def error(self, judged: Judged) -> float:
+        """Return the standard error of the first of ``costs``: what it must differ by to decide; 0 for any amount."""
+        return 0.0
+
+    def loss(self, judged: Judged, given: Judged) -> str:
+        """Say what a candidate makes significantly worse, such as "the performance falls"; empty if nothing."""
+        return ""
+
+
+def last_items(judged: Judged, items: int) -> Judged:
+    """Return the answers to the last items."""
+    return judged if items == len(judged.ids) else judged.take(np.arange(len(judged.ids) - items, len(judged.ids)))
+
+
+def count_unanswered(judged: Judged) -> int:
+    """Return the number of items without a defined answer."""
+    return int(np.isnan(judged.answers.reshape(len(judged.ids), -1)).any(axis=1).sum())
+
 
 # Report of every optimizer: what was tried, what was chosen and why, and what it cost.
 
@@ -38,7 +112,7 @@ class Cost:
 
     def since(self, before: Cost) -> Cost:
         """Return what was spent after an earlier moment."""
-        return Cost(*(getattr(self, name) - getattr(before, name) for name in ("judgments", "likelihoods", "calls")))
+        return Cost(*(getattr(self, name) - getattr(before, name) for name in self.to_dict()))
 
 
 @dataclass(frozen=True)
@@ -104,74 +178,7 @@ class CompileReport:
         return "\n".join([*lines, f"Cost: {', '.join(spent) or 'nothing'}."])
 
 
-# Choosing on held-back items: a candidate replaces the given program only where a paired test says it is better.
-
-
-INCOMPARABLE = "cannot be compared: what it should improve is undefined for it or for the given program"
-LEVEL = 0.05
-"""Chance that any candidate passes the test that it is better, where none is (family-wise error)."""
-GIVEN = "given"
-FLATTERED = "The best of several looks better on these items than it is: measure it on others (a valset)."
-"""Caution about the numbers of a winner: of 20 candidates whose effect is .25, the chosen one shows .12 to .14."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A program that may be compiled.
-
-    Attributes:
-        name: The choice in words.
-        program: The program.
-        details: Fields of the optimizer's report that hold if this program is compiled.
-        answers: Its answers, where the search has them; None runs the program on the held-back items.
-        items: What these answers are to, in words; empty for the held-back inputs.
-    """
-
-    name: str
-    program: Any
-    details: Mapping[str, Any] = field(default_factory=dict)
-    answers: Any = None
-    items: str = ""
-
-
-class Rule(Protocol):
-    """Measurements on the held-back items, and the test that a candidate is better than the given program.
-
-    Attributes:
-        aim: What "better" means, in words.
-        level: Chance that any candidate passes the test that it is better, where none is.
-    """
-
-    aim: str
-    level: float
-
-    def answers(self, program: Any) -> Any:
-        """Run a program on the held-back items."""
-        ...
-
-    def undefined(self, answers: Any, given: Any) -> int:
-        """Return the number of items that a candidate leaves undefined beyond those of the given program."""
-        ...
-
-    def estimates(self, answers: Any) -> dict[str, Estimate]:
-        """Return what a report shows of the answers."""
-        ...
-
-    def p_values(self, answers: Sequence[Any], given: Any) -> list[float]:
-        """Return the p of the paired test that each candidate is no better, adjusted for all; NaN if undefined."""
-        ...
-
-    def loss(self, answers: Any, given: Any) -> str:
-        """Say what a candidate makes significantly worse, such as "the performance falls"; empty if nothing."""
-        ...
-
-    def costs(self, answers: Any) -> tuple[float, ...]:
-        """Return numbers that should be small; the first one decides between candidates that are all better."""
-        ...
-
-    def error(self, answers: Any) -> float:
-        """Return the standard error of the first of ``costs``: what it must differ by to decide; 0 for any amount."""
-        ...
+# The choice: a candidate replaces the given program only where a paired test says that it is better.
 
 
 @dataclass(frozen=True)
@@ -180,17 +187,23 @@ class Selection:
 
     Attributes:
         chosen: The given program or a candidate.
-        answers: Its answers on the held-back items.
+        answers: Its answers on the held-back items; None where nothing was kept back.
         fields: Fields of the report: ``decision``, ``candidates`` and ``front``.
     """
 
     chosen: Candidate
-    answers: Any
-    fields: Mapping[str, Any]
+    answers: Judged | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 def choose(
-    given: Candidate, candidates: Sequence[Candidate], rules: Sequence[Rule], *, spent: Callable[[], Cost], inputs: int
+    given: Candidate,
+    candidates: Sequence[Candidate],
+    rules: Sequence[Rule],
+    *,
+    test: Callable[[Any], Judged],
+    spent: Callable[[], Cost],
+    inputs: int,
 ) -> Selection:
     """Choose between candidates and the given program on the held-back items.
 
@@ -204,6 +217,7 @@ def choose(
         candidates: Others.
         rules: What is better, in the order in which it is sought. All rules measure the same answers, and their levels
             add up to the chance of a false choice.
+        test: Function from a program to its answers on the held-back items.
         spent: Returns what was spent so far.
         inputs: Number of held-back inputs, for the report.
     """
@@ -211,31 +225,39 @@ def choose(
     answers, costs = [], []
     for one in programs:
         before = spent()
-        answers.append(rules[0].answers(one.program) if one.answers is None else one.answers)
+        answers.append(test(one.program) if one.answers is None else one.answers)
         costs.append(spent().since(before))
     aim = ", or ".join(rule.aim for rule in rules)
     selections = []
     for rule in rules:
-        selections.append(_by(rule, programs, answers, costs, aim, inputs))
+        selections.append(_choose_by(rule, programs, answers, costs, aim, inputs))
         if selections[-1].chosen is not given:
             return selections[-1]
     return selections[0]
 
 
-def _by(
-    rule: Rule, programs: Sequence[Candidate], answers: Sequence[Any], costs: Sequence[Cost], aim: str, inputs: int
+def _choose_by(
+    rule: Rule, programs: Sequence[Candidate], answers: Sequence[Judged], costs: Sequence[Cost], aim: str, inputs: int
 ) -> Selection:
     """Choose by one rule; the given program comes first, and ``aim`` is that of all rules."""
-    first = answers[0]
-    more = [rule.undefined(a, first) for a in answers]
-    tested = [i for i in range(1, len(programs)) if more[i] <= 0]
+    given, others = answers[0], range(1, len(programs))
+    # 1. A candidate that leaves more items undefined is out. The others are tested together.
+    more = [count_unanswered(one) - count_unanswered(last_items(given, len(one.ids))) for one in answers]
+    tested = [i for i in others if more[i] <= 0]
     p_values = [float("nan")] * len(programs)
-    for i, p_value in zip(tested, rule.p_values([answers[i] for i in tested], first) if tested else (), strict=True):
-        p_values[i] = p_value
-    faults = ["", *(_fault(answers[i], first, p_values[i], more[i], rule) for i in range(1, len(programs)))]
-    ranks = [rule.costs(a) for a in answers]
-    good = [i for i in range(1, len(programs)) if not faults[i]]
-    best = _best(good, ranks, lambda i: rule.error(answers[i])) if good else 0
+    if tested:
+        for i, p_value in zip(tested, rule.p_values([answers[i] for i in tested], given), strict=True):
+            p_values[i] = p_value
+    # 2. Of those without a fault, the lowest first cost sets the mark, and within its error the next cost decides.
+    faults = ["", *(_fault(rule, answers[i], given, p_values[i], more[i]) for i in others)]
+    ranks = [rule.costs(one) for one in answers]
+    good = [i for i in others if not faults[i]]
+    best = 0
+    if good:
+        lowest = min(good, key=lambda i: ranks[i])
+        limit = ranks[lowest][0] + np.nan_to_num(rule.error(answers[lowest]), nan=0.0)
+        best = min((i for i in good if ranks[i][0] <= limit), key=lambda i: (*ranks[i][1:], ranks[i][0]))
+    # 3. The report says of each why it was chosen or not, and which no other one surpasses.
     reasons = [fault or "is better, but not the best" for fault in faults]
     reasons[0] = "is what the others are compared with"
     reasons[best] = f"is chosen: {rule.aim}" if best else "is kept: nothing is better"
@@ -243,13 +265,14 @@ def _by(
         Tried(GIVEN if i == 0 else one.name, rule.estimates(answers[i]), p_values[i], costs[i], i == best, reasons[i])
         for i, one in enumerate(programs)
     )
-    front = tuple(t.name for t, rank in zip(tried, ranks, strict=True) if not any(_surpasses(r, rank) for r in ranks))
+    heights = np.nan_to_num(np.array(ranks), nan=np.inf)  # (programs, costs)
+    front = tuple(one.name for one, own in zip(tried, heights, strict=True) if not _surpassed(own, heights))
     where = programs[best].items or count(inputs, "held-back input")
-    decision = _decision(tried, best, p_values, rule.aim if best else aim, where)
+    decision = _decision(tried, best, rule.aim if best else aim, where)
     return Selection(programs[best], answers[best], {"decision": decision, "candidates": tried, "front": front})
 
 
-def _fault(answers: Any, given: Any, p_value: float, more: int, rule: Rule) -> str:
+def _fault(rule: Rule, judged: Judged, given: Judged, p_value: float, more: int) -> str:
     """Say why a candidate cannot be chosen; empty if it can."""
     if more > 0:
         return f"leaves {more} more undefined"
@@ -257,40 +280,32 @@ def _fault(answers: Any, given: Any, p_value: float, more: int, rule: Rule) -> s
         return INCOMPARABLE
     if not p_value < rule.level:
         return f"is not significantly better (adjusted {p_equals(p_value)}, level {rule.level:g})"
-    return rule.loss(answers, given)
+    return rule.loss(judged, given)
 
 
-def _best(good: Sequence[int], ranks: Sequence[tuple[float, ...]], error: Callable[[int], float]) -> int:
-    """Return the one whose later costs are lowest among those within a standard error of the lowest first cost."""
-    lowest = min(good, key=lambda i: ranks[i])
-    limit = ranks[lowest][0] + np.nan_to_num(error(lowest), nan=0.0)
-    return min((i for i in good if ranks[i][0] <= limit), key=lambda i: (*ranks[i][1:], ranks[i][0]))
+def _surpassed(own: FloatArray, all_costs: FloatArray) -> bool:
+    """Return whether another program's costs are nowhere higher and somewhere lower; undefined ones are infinite."""
+    return bool(((all_costs <= own).all(axis=1) & (all_costs < own).any(axis=1)).any())
 
 
-def _surpasses(first: tuple[float, ...], second: tuple[float, ...]) -> bool:
-    """Return whether the first costs are nowhere higher and somewhere lower; undefined ones (NaN) are the highest."""
-    a, b = (np.nan_to_num(np.array(costs), nan=np.inf) for costs in (first, second))
-    return bool((a <= b).all() and (a < b).any())
-
-
-def _decision(tried: Sequence[Tried], best: int, p_values: Sequence[float], aim: str, where: str) -> str:
-    others = "the only candidate" if len(tried) == 2 else f"{len(tried) - 1} candidates"
+def _decision(tried: Sequence[Tried], best: int, aim: str, where: str) -> str:
+    given, *rest = tried
+    others = "the only candidate" if len(rest) == 1 else f"{len(rest)} candidates"
     if best:
         changes = "; ".join(
-            f"{e.label} {tried[0].estimates[name].text()} -> {e.text()}"
+            f"{e.label} {given.estimates[name].text()} -> {e.text()}"
             for name, e in tried[best].estimates.items()
-            if name in tried[0].estimates
+            if name in given.estimates
         )
-        among, caution = ("", "") if len(tried) == 2 else (f" out of {others}", f" {FLATTERED}")
+        among, caution = ("", "") if len(rest) == 1 else (f" out of {others}", f" {FLATTERED}")
         return f'"{tried[best].name}" was chosen{among} on {where}, for {aim}: {changes}.{caution}'
-    if len(tried) == 2:
-        tested = f"{others} for {aim}, {tried[1].reason}"
-        return f'The given program was kept: "{tried[1].name}", {tested}, on {where}.'
-    if all(one.reason == INCOMPARABLE for one in tried[1:]):
-        reasons = (e.reason for e in tried[0].estimates.values() if e.reason)
+    if len(rest) == 1:
+        return f'The given program was kept: "{rest[0].name}", {others} for {aim}, {rest[0].reason}, on {where}.'
+    if all(one.reason == INCOMPARABLE for one in rest):
+        reasons = (e.reason for e in given.estimates.values() if e.reason)
         return f"The given program was kept: {aim} cannot be tested on {where}: {next(reasons, 'it is undefined')}."
-    nearest = min(range(1, len(tried)), key=lambda i: np.nan_to_num(p_values[i], nan=np.inf))
+    nearest = min(rest, key=lambda one: np.nan_to_num(one.p_value, nan=np.inf))
     return (
         f"The given program was kept: none of {others} showed {aim} on {where}. The nearest, "
-        f'"{tried[nearest].name}", {tried[nearest].reason}.'
+        f'"{nearest.name}", {nearest.reason}.'
     )

@@ -15,7 +15,7 @@ from rich.text import Text
 from evalbias.evaluation import LoopPair, LoopRun, LoopSummary, StyleReport, doublings
 from evalbias.evaluation.audit import Audit, Finding, is_of_bias
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
-from evalbias.evaluation.judged import LIKELIHOODS, Judged
+from evalbias.evaluation.judged import LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.rankings import NAME as AGREEMENT
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import (
@@ -35,7 +35,7 @@ from evalbias.evaluation.words import (
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.measures.resample import SHARE
 from evalbias.optimizers.likelihood import BiasedDemosReport, MitigationReport
-from evalbias.optimizers.likelihood_rules import LikelihoodRule
+from evalbias.optimizers.likelihood_rules import LikelihoodRule, bias_number
 from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.report.plots import new_figure, save_figure
@@ -158,7 +158,7 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
 
 
 def _estimates(judged: Judged, *, seed: int) -> dict[str, Estimate]:
-    return LikelihoodRule(lambda _: judged, n_resamples=1, seed=seed).estimates(judged)
+    return LikelihoodRule(bias_number(judged.covariates.get(RATINGS)), n_resamples=1, seed=seed).estimates(judged)
 
 
 def _is_undefined(estimate: Estimate) -> bool:

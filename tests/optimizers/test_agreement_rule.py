@@ -10,7 +10,7 @@ from planted import with_effect
 
 from evalbias import LikelihoodMitigation
 from evalbias.evaluation.judged import RATINGS
-from evalbias.optimizers.likelihood_rules import RISE, AgreementRule, LikelihoodRule
+from evalbias.optimizers.likelihood_rules import EFFECT, RISE, AgreementRule, LikelihoodRule
 from evalbias.optimizers.selection import LEVEL
 from evalbias.programs import Criterion, PointwiseJudge
 
@@ -18,7 +18,7 @@ C = Criterion("quality", "is it good?")
 
 
 def rule(**options):
-    return AgreementRule(lambda one: one, n_resamples=2_000, seed=0, **options)
+    return AgreementRule(EFFECT, n_resamples=2_000, seed=0, **options)
 
 
 def test_the_two_rules_share_the_level():
@@ -65,7 +65,7 @@ def test_the_performance_comes_first_and_its_standard_error_decides_what_is_equa
     sharp = with_effect(0.3, noise=0.1)
     minus_performance, bias = rule().costs(sharp)
     assert (bias, -minus_performance) == tuple(
-        abs(x) for x in LikelihoodRule(lambda one: one, n_resamples=9, seed=0).costs(sharp)
+        abs(x) for x in LikelihoodRule(EFFECT, n_resamples=9, seed=0).costs(sharp)
     )
     performance = rule().estimates(sharp)["performance"]
     assert rule().error(sharp) == pytest.approx((performance.high - performance.low) / (2 * 1.959964), rel=1e-6)

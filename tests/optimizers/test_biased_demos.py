@@ -13,8 +13,7 @@ from evalbias.lm.dspy_seam import chat_request
 from evalbias.lm.types import PromptTooLong
 from evalbias.measures import likelihood_bias
 from evalbias.optimizers import BiasedDemos
-from evalbias.optimizers.demonstrations import with_demos
-from evalbias.optimizers.likelihood import DemosDoNotFitError, check_demos_fit
+from evalbias.optimizers.demonstrations import DemosDoNotFitError, check_demos_fit, with_demos
 from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
 from evalbias.programs.judges import written_score
 from evalbias.report.tables import words_note

@@ -7,7 +7,7 @@ import pkgutil
 
 from evalbias import evaluation, optimizers
 
-OPEN = {"Problem", "Candidate"}
+OPEN = {"Problem"}
 """States of a search, which it fills."""
 
 

@@ -13,27 +13,30 @@ from evalbias import BiasedDemos, LikelihoodMitigation
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.types import PromptTooLong
 from evalbias.measures import likelihood_effect
+from evalbias.optimizers import likelihood_rules as rules
 from evalbias.optimizers.demonstrations import TooFewError, balanced, both_ends, highest_rs, signed_rs
 from evalbias.optimizers.likelihood import against_baselines
 from evalbias.optimizers.likelihood_rules import (
-    Effect,
+    BIAS_SCORE_Z,
+    EFFECT,
+    REASONS,
     LikelihoodRule,
-    StandardizedBiasScore,
+    bias_number,
     cross_fitted,
     fitted,
-    objective_of,
+    slope,
 )
 from evalbias.programs import Criterion, PointwiseJudge, load_judge
 
 C = Criterion("quality", "is it good?")
 
 
-def rule(**options):
-    return LikelihoodRule(lambda one: one, n_resamples=500, seed=0, **options)
+def rule(name=EFFECT, **options):
+    return LikelihoodRule(name, n_resamples=500, seed=0, **options)
 
 
-def p_value(one, given):
-    (found,) = rule().p_values([one], given)
+def p_value(one, given, name=EFFECT):
+    (found,) = rule(name).p_values([one], given)
     return found
 
 
@@ -44,7 +47,7 @@ def test_the_magnitude_of_the_effect_is_tested_on_both_sides():
     assert p_value(opposite, biased) > 0.05  # the same magnitude: the difference alone would be significant
     assert p_value(fair, opposite) < 0.001
     assert p_value(biased, biased) == 1.0
-    found = Effect().estimate(biased)
+    found = rule().estimates(biased)[EFFECT]
     expected = likelihood_effect(biased.covariates[LIKELIHOODS], biased.answers, biased.covariates[RATINGS])
     assert (found.value, found.low, found.high) == (expected.effect, expected.low, expected.high)
 
@@ -78,34 +81,35 @@ def test_families_of_different_items_share_the_level_and_the_given_judge_must_be
     both = rule().p_values([fair, fair.take(half)], given)
     assert both == pytest.approx([2 * everywhere, 2 * late], abs=0.002)
     assert rule().p_values([given, given.take(half)], given) == [1.0, 1.0]  # and not 2
-    assert rule().undefined(fair.take(half), given) == 0
     unclear = replace(given, answers=np.where(np.arange(200) < 100, with_effect(-0.6).answers, given.answers))
     assert rule().p_values([fair.take(half)], unclear)[0] > 0.05  # biased one way and the other: 0 over all
-    compared = LikelihoodRule(lambda one: one, held_back=100, n_resamples=500, seed=0)
+    compared = rule(held_back=100)
     assert compared.costs(fair) == compared.costs(fair.take(half))
     assert compared.error(fair) == compared.error(fair.take(half))
 
 
-def test_cross_fitted_scores_are_corrected_by_other_inputs_alone():
+def test_cross_fitted_scores_are_corrected_by_other_inputs_alone(monkeypatch):
     one = replace(with_effect(0.6, n=60), inputs=[str(i // 3) for i in range(60)], scale=(-9.0, 9.0))
     options = {"reduction": "sum", "scale": (-9.0, 9.0), "seed": 0}
-    slopes = []
+    slopes, measured = [], rules.slope
 
-    def slope(part):
+    def watched(name, part):
         slopes.append(part.inputs)
-        return Effect().slope(part)
+        return measured(name, part)
 
-    half, full = cross_fitted(one, (0.5, 1.0), slope, **options)
+    monkeypatch.setattr(rules, "slope", watched)
+    half, full = cross_fitted(EFFECT, one, (0.5, 1.0), **options)
     assert len(slopes) == 10
     assert all(len(inputs) == 54 and len(set(inputs)) == 18 for inputs in slopes)
     taken = one.answers - full.answers
     assert half.answers == pytest.approx(one.answers - taken / 2)
     left_out = [i for i in range(60) if one.inputs[i] not in slopes[0]]
     others = [i for i in range(60) if i not in left_out]
-    fit = fitted(one.take(np.array(others)), Effect().slope, reduction="sum")
+    fit = fitted(EFFECT, one.take(np.array(others)), reduction="sum")
     likelihoods = one.covariates[LIKELIHOODS]
     assert taken[left_out] == pytest.approx(fit.slope * (likelihoods[left_out] - likelihoods[others].mean()))
-    undefined = cross_fitted(one, (1.0,), lambda part: math.nan, **options)[0]
+    monkeypatch.setattr(rules, "slope", lambda name, part: math.nan)
+    undefined = cross_fitted(EFFECT, one, (1.0,), **options)[0]
     assert np.isnan(undefined.answers).all()
 
 
@@ -120,10 +124,10 @@ def test_a_smaller_bias_must_not_cost_performance():
     reason = found.loss(few[1], few[0])  # no significant loss, but so few items cannot rule one out
     assert reason.startswith("may lose more than 0.1 of performance (0.")
     assert rule().loss(replace(few[0], answers=2 * few[0].answers), few[0]) == ""  # the same ranking
-    effect = Effect().estimate(given)
+    effect = found.estimates(given)[EFFECT]
     assert found.error(given) == pytest.approx((effect.high - effect.low) / (2 * 1.959964), rel=1e-6)
     bias, performance = found.costs(given)
-    assert bias == pytest.approx(abs(Effect().value(given)))
+    assert bias == pytest.approx(abs(effect.value))
     assert performance < -0.5
 
 
@@ -147,16 +151,16 @@ def test_a_loss_that_is_allowed_is_ruled_out_by_the_items_to_be_larger():
 
 def test_without_several_ratings_the_standardized_bias_score_decides_and_says_why():
     single = with_effect(0.6, ratings=1)
-    objective = objective_of(single, seed=0)
-    assert isinstance(objective, StandardizedBiasScore)
-    assert "one rating each" in objective.because
-    assert p_value(with_effect(0.0, ratings=1), single) < 0.05
-    assert p_value(single, single) == 1.0
+    assert bias_number(single.covariates.get(RATINGS)) == bias_number(np.ones((3, 1))) == BIAS_SCORE_Z
+    assert bias_number(np.array([[1.0, np.nan], [2.0, 3.0]])) == EFFECT
+    assert "one rating each" in REASONS[BIAS_SCORE_Z]
+    assert p_value(with_effect(0.0, ratings=1), single, BIAS_SCORE_Z) < 0.05
+    assert p_value(single, single, BIAS_SCORE_Z) == 1.0
     correlations = [
         np.corrcoef(single.covariates[LIKELIHOODS], x)[0, 1] for x in (single.answers, single.covariates[HUMAN_SCORES])
     ]
-    assert objective.slope(single) == pytest.approx(correlations[0] - correlations[1])
-    assert list(rule().estimates(single)) == ["bias_score_z", "bias_score", "performance"]
+    assert slope(BIAS_SCORE_Z, single) == pytest.approx(correlations[0] - correlations[1])
+    assert list(rule(BIAS_SCORE_Z).estimates(single)) == ["bias_score_z", "bias_score", "performance"]
 
 
 def test_demonstrations_at_both_ends_of_matched_lengths_worked_by_hand():
@@ -262,10 +266,10 @@ def test_another_models_likelihood_allows_no_calibration_and_long_demonstrations
 def test_ratings_that_do_not_agree_are_the_reason_why_an_effect_is_not_compared():
     given = with_effect(0.5, n=40)
     given.covariates[RATINGS] = np.random.default_rng(5).normal(size=(40, 2))
-    estimate = Effect().estimate(given)
+    estimate = rule().estimates(given)[EFFECT]
     assert estimate.reason.startswith("the ratings are too few or too unreliable to hold the quality fixed")
     assert math.isnan(p_value(with_effect(0.0, n=40), given))
-    assert Effect().estimate(with_effect(0.5)).reason == ""
+    assert rule().estimates(with_effect(0.5))[EFFECT].reason == ""
 
 
 @pytest.mark.parametrize("optimizer", [LikelihoodMitigation(k=(2,)), BiasedDemos(k=2), BiasedDemos(k=2, select=False)])

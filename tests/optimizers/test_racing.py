@@ -15,7 +15,6 @@ from evalbias.optimizers.zepo import (
     ZEPO,
     BiasObjective,
     CalibrationGap,
-    Candidate,
     Confidence,
     ContextFreeConfidence,
     Epochs,
@@ -39,15 +38,16 @@ def searched(*, lm=None, pairs=None, **options):
     return zepo.compile(PairwiseJudge(C), trainset=pairs or ordered_pairs(12), lm=lm or Wording()).report
 
 
-def candidate(number, first, n=None):
-    """Return a candidate that prefers the first position with the given probabilities."""
+def preferring(first, n=None):
+    """Return the answers of a judge that prefers the first position with the given probabilities."""
     first = np.asarray(first, dtype=np.float64)[:n]
-    one = Candidate.new(number, 0, None, "", 2)
-    one.answers = np.stack([first, 1 - first], axis=1)
     ids = tuple(map(str, range(len(first))))
-    one.judged = Judged(ids, "quality", one.answers[:, None], inputs=ids)
-    one.objective = Fairness()(one.judged)
-    return one
+    return Judged(ids, "quality", np.stack([first, 1 - first], axis=1)[:, None], inputs=ids)
+
+
+def dropped(rivals, incumbent, looks, objective=None):
+    rng = np.random.default_rng(0)
+    return drop(rivals, 0, incumbent, objective or Fairness(), looks=looks, rng=rng)
 
 
 def test_rounds_double_and_end_with_all_examples():
@@ -124,21 +124,19 @@ def test_a_budget_covers_an_epoch_without_drops():
 
 def test_what_is_clearly_behind_is_dropped_and_what_may_still_win_is_not():
     even, lean = np.tile([0.9, 0.1], 50), np.full(100, 0.9)
-    incumbent = candidate(0, np.r_[lean[:80], 1 - lean[:20]])  # fairness -.6
-    rivals = [candidate(1, even, 50), candidate(2, lean, 50), candidate(3, np.roll(even, 1), 50)]
-    assert drop(rivals, incumbent, Fairness(), looks=2, rng=np.random.default_rng(0)) == {2: 1}
-    silent = candidate(4, np.full(100, np.nan), 50)
-    dropped = drop([rivals[0], silent], incumbent, Fairness(), looks=2, rng=np.random.default_rng(0))
-    assert dropped == {4: 1}
+    incumbent = preferring(np.r_[lean[:80], 1 - lean[:20]])  # fairness -.6
+    rivals = {1: preferring(even, 50), 2: preferring(lean, 50), 3: preferring(np.roll(even, 1), 50)}
+    assert dropped(rivals, incumbent, 2) == {2: 1}
+    assert dropped({1: rivals[1], 4: preferring(np.full(100, np.nan), 50)}, incumbent, 2) == {4: 1}
 
 
 def test_two_discordant_examples_leave_a_doubt():
-    incumbent = candidate(0, np.full(100, 0.9))
+    incumbent = preferring(np.full(100, 0.9))
     first = np.r_[np.full(18, 0.9), 0.1, 0.1]
-    rivals = [candidate(1, first), candidate(2, np.full(20, 0.9))]  # on 2 of 20 only one prefers the second position
-    assert drop(rivals, incumbent, Fairness(), looks=1, rng=np.random.default_rng(0)) == {}
-    rivals[0] = candidate(1, np.r_[first[:10], np.full(10, 0.1)])  # on 10 of 20
-    assert drop(rivals, incumbent, Fairness(), looks=1, rng=np.random.default_rng(0)) == {2: 1}
+    rivals = {1: preferring(first), 2: preferring(np.full(20, 0.9))}  # on 2 of 20 only one prefers the second position
+    assert dropped(rivals, incumbent, 1) == {}
+    rivals[1] = preferring(np.r_[first[:10], np.full(10, 0.1)])  # on 10 of 20
+    assert dropped(rivals, incumbent, 1) == {2: 1}
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.6, 0.8])
@@ -163,8 +161,7 @@ def test_imagined_examples_are_like_those_of_their_group():
     assert (own[:, :2].sum(axis=1) >= 2 + 3).all()  # three are left of group 0
     assert (own[:, 2:].sum(axis=1) >= 2 + 1).all()
     assert (own.sum(axis=1) == 9).all()
-    incumbent = candidate(0, [0.1, 0.9, 0.4, 0.6, np.nan])
-    assert alike(incumbent.judged, 4).tolist() == [0, 3, 1, 2, 4]
+    assert alike(preferring([0.1, 0.9, 0.4, 0.6, np.nan]), 4).tolist() == [0, 3, 1, 2, 4]
 
 
 def pairwise_answers(rng, n=30):
@@ -208,15 +205,11 @@ def test_an_objective_without_a_fast_form_races_too(monkeypatch, objective):
 def test_scores_race_too():
     rng = np.random.default_rng(0)
 
-    def scored(number, shares, n):
-        one = Candidate.new(number, 0, None, "", 5)
-        one.answers = rng.multinomial(40, shares, size=n) / 40
+    def scored(shares, n):
+        answers = rng.multinomial(40, shares, size=n) / 40
         ids = tuple(map(str, range(n)))
-        covariates = {DISTRIBUTIONS: one.answers}
-        one.judged = Judged(ids, "quality", one.answers @ np.arange(1.0, 6.0), covariates=covariates, inputs=ids)
-        one.objective = ScoreUniformity()(one.judged)
-        return one
+        return Judged(ids, "quality", answers @ np.arange(1.0, 6.0), covariates={DISTRIBUTIONS: answers}, inputs=ids)
 
     even, top = np.full(5, 0.2), np.array([0, 0, 0, 0.1, 0.9])
-    incumbent, rivals = scored(0, even, 60), [scored(1, top, 30), scored(2, even, 30)]
-    assert list(drop(rivals, incumbent, ScoreUniformity(), looks=1, rng=rng)) == [1]
+    incumbent, rivals = scored(even, 60), {1: scored(top, 30), 2: scored(even, 30)}
+    assert list(dropped(rivals, incumbent, 1, ScoreUniformity())) == [1]

@@ -1,7 +1,5 @@
 """Choosing between candidates and the given program on held-back items."""
 
-from types import SimpleNamespace
-
 import dspy
 import numpy as np
 import pytest
@@ -10,10 +8,11 @@ from models_of_text import Scripted
 
 from evalbias import data
 from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.judged import Judged
 from evalbias.optimizers import ZEPO, BiasedDemos, GrammarParaphraser
 from evalbias.optimizers.base import hold_back
-from evalbias.optimizers.refine import ExternalFeedbackRefine, QualityRule, Ran
-from evalbias.optimizers.selection import FLATTERED, Candidate, Cost, choose
+from evalbias.optimizers.refine import ExternalFeedbackRefine, QualityRule
+from evalbias.optimizers.selection import FLATTERED, Candidate, Cost, Rule, choose, count_unanswered
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import ContextFreeConfidence, Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
@@ -24,7 +23,7 @@ from evalbias.programs.writing import PlainPredict
 C = Criterion("quality", "is it good?")
 
 
-class Table:
+class Table(Rule):
     """A rule whose numbers are given: program -> (bias, performance, p, loss, undefined)."""
 
     aim, level = "less bias", 0.05
@@ -36,29 +35,31 @@ class Table:
     def error(self, answers):
         return self.standard_error
 
-    def answers(self, program):
-        return self.rows[program]
+    def row(self, judged):
+        return self.rows[judged.criterion]
 
-    def undefined(self, answers, given):
-        return answers[4] - given[4]
+    def estimates(self, judged):
+        return {"bias": Estimate("bias", "bias", self.row(judged)[0], 0.0, 1.0, 0.0, 9, 0)}
 
-    def estimates(self, answers):
-        return {"bias": Estimate("bias", "bias", answers[0], 0.0, 1.0, 0.0, 9, answers[4])}
+    def p_values(self, judged, given):
+        return [self.row(one)[2] for one in judged]
 
-    def p_values(self, answers, given):
-        return [row[2] for row in answers]
+    def loss(self, judged, given):
+        return self.row(judged)[3]
 
-    def loss(self, answers, given):
-        return answers[3]
-
-    def costs(self, answers):
-        return answers[0], -answers[1]
+    def costs(self, judged):
+        return self.row(judged)[0], -self.row(judged)[1]
 
 
 def chosen(rows, error=0.0, **more):
     names = list(rows)
     given, *others = (Candidate(name, name) for name in names)
-    return choose(given, others, [Table(rows, error), *more.values()], spent=Cost, inputs=9)
+
+    def test(name):
+        answers = np.where(np.arange(9) < rows[name][4], np.nan, 1.0)
+        return Judged(tuple("abcdefghi"), name, answers)
+
+    return choose(given, others, [Table(rows, error), *more.values()], test=test, spent=Cost, inputs=9)
 
 
 GIVEN = (0.5, 0.4, float("nan"), "", 0)
@@ -110,11 +111,11 @@ class ByPerformance(Table):
 
     aim, level = "agreement", 0.05
 
-    def p_values(self, answers, given):
-        return [row[2] - 0.04 for row in answers]
+    def p_values(self, judged, given):
+        return [self.row(one)[2] - 0.04 for one in judged]
 
-    def costs(self, answers):
-        return -answers[1], answers[0]
+    def costs(self, judged):
+        return super().costs(judged)[::-1]
 
 
 def test_the_next_rule_is_asked_only_where_the_one_before_finds_nothing():
@@ -132,12 +133,13 @@ def test_the_next_rule_is_asked_only_where_the_one_before_finds_nothing():
 
 
 def refined(quality, calls):
-    return Ran(np.array(quality, dtype=float), calls)
+    answers = np.array(quality, dtype=float)
+    return Judged(tuple(map(str, range(len(answers)))), "quality", answers, judgments=calls)
 
 
 def test_a_loop_of_fewer_requests_may_lose_the_tolerance():
     def rule(tolerance):
-        return QualityRule(None, None, None, tolerance=tolerance, n_resamples=4_000, seed=0)
+        return QualityRule(tolerance=tolerance, n_resamples=4_000, seed=0)
 
     given = refined([3.0] * 4, 24)
     higher, lower, cheaper = refined([4.0] * 4, 24), refined([2.0] * 4, 24), refined([2.0] * 4, 8)
@@ -154,26 +156,8 @@ def test_a_loop_of_fewer_requests_may_lose_the_tolerance():
     assert rule(0.5).aim == "a higher quality, or fewer requests for at most 0.5 points"
     half = refined([np.nan, 2.0, 5.0], 7)
     assert rule(0.0).costs(half) == (-3.5, 7.0)
-    assert (rule(0.0).undefined(half, refined([1.0] * 3, 9)), rule(0.0).undefined(refined([1.0] * 3, 9), half)) == (
-        1,
-        -1,
-    )
+    assert [count_unanswered(one) for one in (half, refined([1.0] * 3, 9))] == [1, 0]
     assert rule(0.0).estimates(half)["quality"].value == 3.5
-
-
-def test_each_loop_runs_over_the_held_back_items_under_a_name_of_its_own():
-    problem, asked = SimpleNamespace(held_back=["x", "y"], calls=5), []
-
-    def run(program, items, name):
-        asked.append((program, items, name))
-        loops = [SimpleNamespace(calls=2), SimpleNamespace(calls=3)]
-        return SimpleNamespace(loops=loops, quality=lambda items, scorer: np.array([[1.0, 2.0], [3.0, 4.0]]))
-
-    rule = QualityRule(problem, run, None, tolerance=0.0, n_resamples=9, seed=0)
-    found = [rule.answers(program) for program in ("given", "other")]
-    assert asked == [("given", ["x", "y"], "held-back-1"), ("other", ["x", "y"], "held-back-2")]
-    assert [one.quality.tolist() for one in found] == [[3.0, 4.0]] * 2  # of the last round
-    assert ([one.calls for one in found], problem.calls) == ([5, 5], 15)
 
 
 @pytest.mark.parametrize(

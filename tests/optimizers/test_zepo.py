@@ -15,13 +15,13 @@ from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.types import ChoiceLogprobs, PromptTooLong
 from evalbias.measures import decision_rates, fairness
-from evalbias.optimizers.objectives import ObjectiveRule
+from evalbias.optimizers.objectives import ObjectiveRule, answer_in_order
+from evalbias.optimizers.selection import count_unanswered
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import (
     ZEPO,
     BiasObjective,
     CalibrationGap,
-    Candidate,
     Confidence,
     ContextFreeConfidence,
     Epochs,
@@ -30,7 +30,10 @@ from evalbias.optimizers.zepo import (
     LMParaphraser,
     Patience,
     Proposal,
-    StrictImprovement,
+    strict_improvement,
+)
+from evalbias.optimizers.zepo import (
+    Wording as Tried,
 )
 from evalbias.programs import Criterion, PairwiseJudge
 
@@ -420,9 +423,7 @@ def test_objectives_by_hand():
 
 def test_acceptance_and_stopping():
     def better(candidate, incumbent):
-        sides = [Candidate.new(0, 0, None, "", 2) for _ in range(2)]
-        sides[0].objective, sides[1].objective = candidate, incumbent
-        return StrictImprovement().should_accept(*sides)
+        return strict_improvement(*(Tried(0, 0, None, "", objective) for objective in (candidate, incumbent)))
 
     assert better(-0.2, -0.5)
     assert not better(-0.2, -0.2)
@@ -492,14 +493,13 @@ def test_a_rule_may_test_the_answers_themselves():
     """An acceptance rule sees every answer, so a paired test needs no change elsewhere."""
     seen = []
 
-    class Significant:
-        def should_accept(self, candidate, incumbent):
-            sides = [measure(BIASES["position"], one.judged, seed=0, n_resamples=9) for one in (incumbent, candidate)]
-            change = compare(*sides, n_resamples=999, n_intervals=9, seed=0)["first_rate"]
-            seen.append(change.itemwise_test.p_value < 0.05 and candidate.objective > incumbent.objective)
-            return seen[-1]
+    def significant(candidate, incumbent):
+        sides = [measure(BIASES["position"], one.judged, seed=0, n_resamples=9) for one in (incumbent, candidate)]
+        change = compare(*sides, n_resamples=999, n_intervals=9, seed=0)["first_rate"]
+        seen.append(change.itemwise_test.p_value < 0.05 and candidate.objective > incumbent.objective)
+        return seen[-1]
 
-    report = search(acceptance=Significant()).report
+    report = search(acceptance=significant).report
     assert sum(t.accepted for t in report.tried) == 1 + sum(seen) >= 2
     assert report.history[-1] == search().report.history[-1]
 
@@ -587,10 +587,9 @@ class First:
 
 def first_rule(firsts, inputs):
     """A rule on held-back pairs, and the judge that gives these probabilities to the first position."""
-    examples = [pair(1, 2, source=one) for one in inputs]
     answers = np.stack([firsts, 1 - np.array(firsts)], axis=1)[:, None]
     judged = Judged(tuple(map(str, range(len(inputs)))), "quality", answers, inputs=inputs)
-    return ObjectiveRule(First(), examples, Wording(), seed=0), judged
+    return ObjectiveRule(First(), seed=0), judged
 
 
 def test_the_interval_of_an_objective_draws_as_many_inputs_as_there_are():
@@ -622,13 +621,13 @@ def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):
 
 
 def test_examples_without_an_answer_are_counted_beyond_the_given_judges():
-    rule, two = first_rule([math.nan, math.nan, 0.5], list("abc"))
+    _, two = first_rule([math.nan, math.nan, 0.5], list("abc"))
     _, one = first_rule([0.5, math.nan, 0.5], list("abc"))
-    assert (rule.undefined(two, one), rule.undefined(one, two), rule.undefined(two, two)) == (1, -1, 0)
+    assert [count_unanswered(judged) for judged in (two, one)] == [2, 1]
 
 
 def test_held_back_pairs_are_judged_without_a_content_free_input():
-    rule, _ = first_rule([0.5, 0.5], list("ab"))
-    judged = rule.answers(PairwiseJudge(C))
+    lm = Wording()
+    judged = answer_in_order(PairwiseJudge(C), [pair(1, 2, source=one) for one in "ab"], lm)
     assert judged.content_free is None
-    assert (len(judged.ids), len(rule.lm.asked)) == (2, 2)
+    assert (len(judged.ids), len(lm.asked)) == (2, 2)
