@@ -1,11 +1,14 @@
-"""Files of models: checks, fingerprints, and GGUF files unpacked."""
+"""Files of models: what they must hold, and GGUF files unpacked."""
 
 from __future__ import annotations
 
 import copy
 import json
+import re
 import shutil
 import sys
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,11 +16,130 @@ from typing import Any
 import torch
 from filelock import FileLock
 from tokenizers import pre_tokenizers, processors
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
 
-from evalbias.lm.checks import check_config, check_depth, check_weights, readable
 from evalbias.lm.fingerprint import cache_folder, file_hash
 from evalbias.values import get_logger, read_json
+
+MOST = 10_000
+"""Most layers, blocks or labels that a configuration may name; each is built one by one."""
+
+FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "adapter_config.json",
+)
+"""Small files that hold an object each. A tokenizer.json is large: it is looked at when it cannot be read."""
+
+_COUNT = re.compile("(layers?|blocks|depth|labels)$")
+_NUMBER = re.compile(r"\.(\d+)\.")
+
+
+@contextmanager
+def readable(problem: str, remedy: str) -> Iterator[None]:
+    """Turn what a third-party loader raises about a damaged file, which may be anything, into one ValueError.
+
+    Args:
+        problem: What is wrong, with the name of the folder or file.
+        remedy: What the user should do.
+
+    Raises:
+        ValueError: The loader failed; its error is the cause.
+    """
+    try:
+        yield
+    except (OSError, ImportError, MemoryError, torch.OutOfMemoryError):  # they say what the machine lacks
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"{problem} ({type(error).__name__}: {reason}): {remedy}.") from error
+
+
+def check_json_files(folder: Path) -> None:
+    """Refuse a folder of which one of ``FILES`` is damaged.
+
+    Raises:
+        ValueError: A file holds something else than a JSON object; it is named.
+    """
+    for name in FILES:
+        if (folder / name).is_file():
+            read_json(folder / name, "fetch it again")
+
+
+def check_counts(settings: dict[str, Any], name: str) -> None:
+    """Check the settings of a config.json before a configuration is made of them: it makes lists of such lengths.
+
+    Raises:
+        ValueError: It names more than ``MOST`` layers, blocks or labels.
+    """
+    rest: list[Any] = [settings]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, dict):
+            for key, value in one.items():
+                if isinstance(value, int) and value > MOST and _COUNT.search(key):
+                    raise ValueError(
+                        f"The config.json of {name} has {key}={value:.3g}, which no model has: fetch it again."
+                    )
+            one = list(one.values())
+        rest += one if isinstance(one, list) else []
+
+
+def check_depth(layers: Any, tensors: Collection[str], name: str) -> None:
+    """Check that a checkpoint holds about as many layers as its configuration says; missing ones are named later.
+
+    Args:
+        layers: Number of layers of the configuration.
+        tensors: Names of the checkpoint's tensors; none if they are not known yet.
+        name: Name of the model, for messages.
+
+    Raises:
+        ValueError: There are no layers, or the checkpoint holds less than half of them, so that building the others
+            would take long and fill the memory.
+    """
+    held = len({number[1] for tensor in tensors if (number := _NUMBER.search(tensor))})
+    if isinstance(layers, int) and not 0 < layers <= (2 * held + 10 if tensors else MOST):
+        raise ValueError(f"{name} has weights of {held} layers, and its configuration names {layers}: fetch it again.")
+
+
+def check_config(config: Any, name: str) -> None:
+    """Check that a configuration is that of a decoder-only language model.
+
+    Raises:
+        ValueError: It is another kind of model.
+    """
+    kind = type(config).__name__.removesuffix("Config")
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(
+            f"{name} is an encoder-decoder model ({kind}), which does not continue its prompt: use a causal model."
+        )
+    own_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING and not own_code:
+        raise ValueError(f"{name} is not a causal language model ({kind}): use a model that continues text.")
+
+
+def check_weights(missing: Iterable[str], name: str) -> None:
+    """Check that a checkpoint held all weights, given those it lacked.
+
+    Raises:
+        ValueError: Weights are missing; transformers fills them with random numbers.
+    """
+    if lacking := sorted(missing):
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        raise ValueError(
+            f"{name} has no weights for {', '.join(lacking[:3])}{more}, which would be random: use a checkpoint of the "
+            "whole language model, output layer included."
+        )
+
 
 # Rules by which the tokenizer of a GGUF file splits text before it merges characters; the file names one of them.
 #
@@ -213,28 +335,3 @@ def _plain(tokenizer: Any) -> PreTrainedTokenizerFast:
         clean_up_tokenization_spaces=False,
         **{name: token for name in names if (token := getattr(tokenizer, name)) is not None},
     )
-
-
-# The JSON files of a model's folder; transformers reads them without a look at what they hold.
-
-
-FILES = (
-    "config.json",
-    "generation_config.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "adapter_config.json",
-)
-"""Small files that hold an object each. A tokenizer.json is large: it is looked at when it cannot be read."""
-
-
-def check_json_files(folder: Path) -> None:
-    """Refuse a folder of which one of ``FILES`` is damaged.
-
-    Raises:
-        ValueError: A file holds something else than a JSON object; it is named.
-    """
-    for name in FILES:
-        if (folder / name).is_file():
-            read_json(folder / name, "fetch it again")

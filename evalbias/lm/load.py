@@ -1,4 +1,4 @@
-"""Models, tokenizers and adapters from folders and the hub, checked before they are used."""
+"""A model and its tokenizer into memory: placed, adapted, checked, and known by a fingerprint."""
 
 from __future__ import annotations
 
@@ -21,124 +21,114 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.quantizers.auto import AutoQuantizationConfig
 from transformers.utils import is_accelerate_available, logging
 
-from evalbias.lm.checks import (
+from evalbias.lm.files import (
     check_config,
     check_counts,
     check_depth,
-    check_model,
-    check_vocabulary,
+    check_json_files,
     check_weights,
+    is_gguf,
     readable,
+    unpacked,
 )
-from evalbias.lm.files import check_json_files, is_gguf, unpacked
 from evalbias.lm.fingerprint import model_fingerprint
+from evalbias.lm.head import Head, decoder
 from evalbias.lm.render import template_of
 from evalbias.values import read_json
 
-# LoRA adapters: small changes of a model's weights, merged into them when the model is loaded.
-
-
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+"""Files of an adapter."""
+
+PROBE = [0, 1, 2, 1, 0, 2, 1, 2]
+"""Tokens on which a model is tried; every vocabulary has them."""
+
+ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-3}
+ROUNDING_16_BIT = 2e-2
+"""Largest difference of logits due to rounding, as a share of the largest logit."""
 
 
-def check_adapter(adapter: str) -> None:
-    """Check that a folder holds a LoRA adapter in peft's format.
-
-    Raises:
-        FileNotFoundError: The folder does not exist, or lacks one of the adapter's two files.
-        ValueError: The adapter is of another kind than LoRA, or its configuration is damaged.
-    """
-    folder = Path(adapter)
-    for name in (CONFIG, WEIGHTS):
-        if not (folder / name).is_file():
-            raise FileNotFoundError(f"{adapter} has no {name}: give the folder of an adapter that peft saved.")
-    settings = read_json(folder / CONFIG, "fetch it again")
-    kind = settings.get("peft_type")
-    if settings.get("layer_replication"):
-        raise ValueError(f"{adapter} repeats layers of its model (layer_replication), which is not supported.")
-    if kind != "LORA":
-        raise ValueError(
-            f"{adapter} is an adapter of the kind {kind!r:.80}, which cannot be merged: give a LoRA adapter."
-        )
-
-
-def merged(model: Any, adapter: str, name: str) -> Any:
-    """Return a model with a LoRA adapter merged into its weights, in their dtype.
-
-    Args:
-        model: Causal transformers model; its weights are changed.
-        adapter: Folder of the adapter.
-        name: Name of the model, for messages.
+@dataclass(frozen=True)
+class ModelSource:
+    """Where a model is loaded from, and how; the attributes are arguments of ``LocalLM``.
 
     Raises:
-        ImportError: The extra ``peft`` is not installed.
-        ValueError: The adapter does not fit the model: modules or shapes differ, or weights are missing or left over.
+        ValueError: Attributes exclude each other, the device or the data type is unknown, or there is no such device.
     """
-    try:
-        from peft import PeftModel, get_peft_model_state_dict
-    except ImportError as error:
-        raise ImportError(f"The adapter {adapter} takes an extra: pip install 'evalbias[peft]'.") from error
-    problem, remedy = f"The adapter {adapter} does not fit {name}", "give one of this model, or fetch it again"
-    with readable(problem, remedy), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # weights that cannot be placed are checked below
-        # memory only for weights of the file's own sizes, whatever its configuration says
-        adapted = PeftModel.from_pretrained(model, adapter, torch_device="cpu", low_cpu_mem_usage=True)
-    placed = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
-    with safe_open(Path(adapter) / WEIGHTS, framework="pt") as stored:
-        differing = sorted(placed.symmetric_difference(stored.keys()))
-    if differing:
-        side = "lacks" if differing[0] in placed else "is made for a model with"
-        raise ValueError(f"The adapter {adapter} does not fit {name}: it {side} {differing[0]}.")
-    with readable(problem, remedy):  # NaN among its weights
-        return adapted.merge_and_unload(safe_merge=True)
 
+    model: str
+    device: str = "auto"
+    dtype: str = "auto"
+    revision: str | None = None
+    trust_remote_code: bool = False
+    template_options: Mapping[str, Any] | None = None
+    adapter: str | None = None
+    device_map: str | Mapping[str, Any] | None = None
+    quantization: Mapping[str, Any] | None = None
 
-# Where a model's weights go as they are loaded, and whether they are quantized on the way.
-#
-# Weights that are bound for a GPU are read straight into its memory, and those of a large model into the memory of
-# several GPUs, by the package ``accelerate``. Spreading over several GPUs and quantizing were tried on a CPU only, as
-# far as transformers' own loading allows that.
+    def __post_init__(self) -> None:
+        if self.device_map is not None and self.device != "auto":
+            raise ValueError(
+                f"device={self.device!r} and device_map={self.device_map!r} exclude each other: leave one out."
+            )
+        for name in ("device_map", "quantization"):
+            if self.adapter is not None and getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} cannot be combined with an adapter: merge it into the model first."
+                )
+        _ = self.target, self.weight_type
 
+    @property
+    def target(self) -> torch.device:
+        """Device of a model that fits on one."""
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            target = torch.device(self.device)
+        except RuntimeError as error:
+            raise ValueError(f"device={self.device!r} is unknown: use 'auto', 'cpu', 'cuda' or 'cuda:0'.") from error
+        if target.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(
+                f"device={self.device!r} cannot be used, because there is no CUDA device: use 'cpu' or 'auto'."
+            )
+        return target
 
-def placement(
-    target: torch.device,
-    *,
-    device: str,
-    device_map: str | Mapping[str, Any] | None,
-    adapter: str | None,
-    quantization: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """Return the options of ``from_pretrained`` that place weights; none if they are to be moved afterwards.
+    @property
+    def weight_type(self) -> torch.dtype | str:
+        """Data type of the weights; ``"auto"`` keeps their own."""
+        if self.dtype == "auto":
+            return "auto"
+        value = getattr(torch, self.dtype, None)
+        if not isinstance(value, torch.dtype) or not value.is_floating_point:
+            raise ValueError(f"dtype={self.dtype!r} is unknown: use 'auto', 'float32', 'bfloat16' or 'float16'.")
+        return value
 
-    Args:
-        target: Device of a model that fits on one.
-        device: Argument of ``LocalLM``, from which ``target`` follows.
-        device_map: Argument of ``LocalLM``.
-        adapter: Argument of ``LocalLM``; it is merged on the CPU, before weights are moved.
-        quantization: Argument of ``LocalLM``.
+    @property
+    def remote(self) -> dict[str, Any]:
+        """Options with which transformers reads any file of the model."""
+        return {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
 
-    Raises:
-        ImportError: There is a device map or a quantization, and ``accelerate`` is not installed.
-        ValueError: Options exclude each other, or the quantization is unknown.
-    """
-    if device_map is not None and device != "auto":
-        raise ValueError(f"device={device!r} and device_map={device_map!r} exclude each other: leave one out.")
-    if adapter is not None:
-        for name, value in (("device_map", device_map), ("quantization", quantization)):
-            if value is not None:
-                raise ValueError(f"{name}={value!r} cannot be combined with an adapter: merge it into the model first.")
-        return {}
-    if device_map is None and quantization is None and (target.type == "cpu" or not is_accelerate_available()):
-        return {}
-    if not is_accelerate_available():
-        raise ImportError("device_map and quantization take an extra: pip install 'evalbias[gpu]'.")
-    options: dict[str, Any] = {"device_map": {"": target} if device_map is None else device_map}
-    if quantization is not None:
-        options["quantization_config"] = AutoQuantizationConfig.from_dict(dict(quantization))
-    return options
+    def placement(self) -> dict[str, Any]:
+        """Return the options of ``from_pretrained`` that place weights; none if they are to be moved afterwards.
 
+        Weights that are bound for a GPU are read straight into its memory, and those of a large model into the memory
+        of several GPUs, by the package ``accelerate``. Spreading over several GPUs and quantizing were tried on a CPU
+        only, as far as transformers' own loading allows that.
 
-# Loading of a model and its tokenizer, with a fingerprint that identifies both.
+        Raises:
+            ImportError: There is a device map or a quantization, and ``accelerate`` is not installed.
+            ValueError: The quantization is unknown.
+        """
+        if self.adapter is not None:
+            return {}  # it is merged on the CPU, before weights are moved
+        plain = self.device_map is None and self.quantization is None
+        if plain and (self.target.type == "cpu" or not is_accelerate_available()):
+            return {}
+        if not is_accelerate_available():
+            raise ImportError("device_map and quantization take an extra: pip install 'evalbias[gpu]'.")
+        options: dict[str, Any] = {"device_map": {"": self.target} if self.device_map is None else self.device_map}
+        if self.quantization is not None:
+            options["quantization_config"] = AutoQuantizationConfig.from_dict(dict(self.quantization))
+        return options
 
 
 @dataclass(frozen=True)
@@ -146,87 +136,72 @@ class Loaded:
     """A model in memory.
 
     Attributes:
+        source: Where it was loaded from.
         model: The model in evaluation mode, on its device.
         tokenizer: Fast tokenizer of the model.
-        arguments: Arguments of ``load``.
         fingerprint: 12 hexadecimal digits of a hash of weights, configuration, tokenizer and dtype.
         context_length: Context length in tokens.
     """
 
+    source: ModelSource
     model: Any
     tokenizer: Any
-    arguments: dict[str, Any]
     fingerprint: str
     context_length: int
 
 
-def load(
-    model: str,
-    *,
-    device: str,
-    dtype: str,
-    revision: str | None,
-    trust_remote_code: bool,
-    template_options: Mapping[str, Any] | None = None,
-    adapter: str | None = None,
-    device_map: str | Mapping[str, Any] | None = None,
-    quantization: Mapping[str, Any] | None = None,
-) -> Loaded:
-    """Load a model from a folder, a GGUF file or by its Hugging Face name; the arguments are those of ``LocalLM``.
+def load(source: ModelSource) -> Loaded:
+    """Load a model from a folder, a GGUF file or by its Hugging Face name.
 
     Raises:
         FileNotFoundError: A folder does not exist or contains no model or no adapter.
-        ImportError: The model is a GGUF file and the extra ``gguf`` is not installed, or an adapter is given and the
-            extra ``peft`` is not installed, or a device map is given and the extra ``gpu`` is not installed, or the
-            package of a quantization method is not installed.
-        ValueError: The device or dtype is unknown, the device is missing, a device map is given beside a device or an
-            adapter, the quantization is unknown or given beside an adapter, the tokenizer returns no offsets, the chat
-            template lacks an option, the model is not a causal language model, a file is damaged, weights are missing,
-            or the adapter does not fit.
+        ImportError: An extra is not installed that the model's file, an adapter or a device map takes, or the package
+            of a quantization method.
+        ValueError: The quantization is unknown, the tokenizer returns no offsets, the chat template lacks an option,
+            the model is not a causal language model, a file is damaged, weights are missing, or the adapter does not
+            fit.
     """
-    if adapter is not None:
-        check_adapter(adapter)
-    target = _device(device)
-    placed = placement(target, device=device, device_map=device_map, adapter=adapter, quantization=quantization)
-    options = {"revision": revision, "trust_remote_code": trust_remote_code}
-    source = _source(model, revision)
-    config = _config(source, options)
-    check_config(config, model)
-    tokenizer = load_tokenizer(model, **options)
-    template = template_of(tokenizer, template_options)
+    name = source.model
+    # 1. Everything that can be refused before the weights are read.
+    if source.adapter is not None:
+        check_adapter(source.adapter)
+    placed = source.placement()
+    folder = _folder(name, source.revision)
+    config = _config(folder, source.remote)
+    check_config(config, name)
+    tokenizer = load_tokenizer(name, **source.remote)
+    template = template_of(tokenizer, source.template_options)
     hide_progress()
     text = config.get_text_config()  # of a multimodal model; else the configuration itself
-    check_depth(getattr(text, "num_hidden_layers", None), _tensors(Path(source), model), model)
-    kind = _dtype(dtype)
-    with _readable_weights(model):  # no attention of the config.json's choice: it may name code to download and run
+    check_depth(getattr(text, "num_hidden_layers", None), _tensors(Path(folder), name), name)
+    # 2. The weights. No attention of the config.json's choice: it may name code to download and run.
+    with _readable_weights(name):
         weights, loading = AutoModelForCausalLM.from_pretrained(
-            source, config=config, dtype=kind, attn_implementation=None, output_loading_info=True, **options, **placed
+            folder,
+            config=config,
+            dtype=source.weight_type,
+            attn_implementation=None,
+            output_loading_info=True,
+            **source.remote,
+            **placed,
         )
-    check_weights(loading["missing_keys"], model)
-    check_vocabulary(tokenizer, weights, model)
-    if adapter is not None:
-        weights = merged(weights, adapter, model)
-    weights = weights.eval() if placed else weights.eval().to(target)
-    commit = getattr(config, "_commit_hash", None)
-    details = [commit, weights.dtype, template and template.key]
-    if adapter is not None:
-        details.append(model_fingerprint(adapter, []))
-    if quantization is not None:
-        details.append(json.dumps(quantization, sort_keys=True))
-    fingerprint = model_fingerprint(model, details)
-    check_model(weights, model)
-    arguments = {
-        **{"model": model, "device": device, "dtype": dtype, **options},
-        **{"template_options": template_options, "adapter": adapter},
-        **{"device_map": device_map, "quantization": quantization},
-    }
+    check_weights(loading["missing_keys"], name)
+    check_vocabulary(tokenizer, weights, name)
+    if source.adapter is not None:
+        weights = merged(weights, source.adapter, name)
+    weights = weights.eval() if placed else weights.eval().to(source.target)
+    # 3. What identifies the model, and whether it can be measured.
+    details = [getattr(config, "_commit_hash", None), weights.dtype, template and template.key]
+    if source.adapter is not None:
+        details.append(model_fingerprint(source.adapter, []))
+    if source.quantization is not None:
+        details.append(json.dumps(source.quantization, sort_keys=True))
+    check_model(weights, name)
     limits = (getattr(text, "max_position_embeddings", None), getattr(text, "n_positions", None))
     context = min((int(n) for n in limits if n), default=tokenizer.model_max_length)
     if context < 2:
-        raise ValueError(
-            f"{model} has a context of {context} tokens, which holds no text: fetch its config.json again."
-        )
-    return Loaded(weights, tokenizer, arguments, fingerprint, context)
+        raise ValueError(f"{name} has a context of {context} tokens, which holds no text: fetch its config.json again.")
+    return Loaded(source, weights, tokenizer, model_fingerprint(name, details), context)
 
 
 def load_tokenizer(model: str, **options: Any) -> Any:
@@ -236,7 +211,7 @@ def load_tokenizer(model: str, **options: Any) -> Any:
         OSError: The tokenizer does not exist.
         ValueError: The tokenizer returns no character offsets, or a file of it is damaged.
     """
-    source = _source(model, options.get("revision"))
+    source = _folder(model, options.get("revision"))
     remedy = "fetch its tokenizer.json again if it is damaged or missing"
     with readable(f"The tokenizer of {model} cannot be read", remedy):
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
@@ -291,7 +266,7 @@ def hide_progress() -> None:
     logging.disable_progress_bar()
 
 
-def _source(model: str, revision: str | None) -> str:
+def _folder(model: str, revision: str | None) -> str:
     """Return the folder or Hugging Face name from which transformers loads a model."""
     if is_gguf(model):
         hide_progress()
@@ -325,22 +300,115 @@ def _check_hub(model: str, revision: str | None) -> None:
         raise _unknown(model) from error
 
 
-def _device(device: str) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+# LoRA adapters: small changes of a model's weights, merged into them when the model is loaded.
+
+
+def check_adapter(adapter: str) -> None:
+    """Check that a folder holds a LoRA adapter in peft's format.
+
+    Raises:
+        FileNotFoundError: The folder does not exist, or lacks one of the adapter's two files.
+        ValueError: The adapter is of another kind than LoRA, or its configuration is damaged.
+    """
+    folder = Path(adapter)
+    for name in (CONFIG, WEIGHTS):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{adapter} has no {name}: give the folder of an adapter that peft saved.")
+    settings = read_json(folder / CONFIG, "fetch it again")
+    kind = settings.get("peft_type")
+    if settings.get("layer_replication"):
+        raise ValueError(f"{adapter} repeats layers of its model (layer_replication), which is not supported.")
+    if kind != "LORA":
+        raise ValueError(
+            f"{adapter} is an adapter of the kind {kind!r:.80}, which cannot be merged: give a LoRA adapter."
+        )
+
+
+def merged(model: Any, adapter: str, name: str) -> Any:
+    """Return a model with a LoRA adapter merged into its weights, in their dtype.
+
+    Args:
+        model: Causal transformers model; its weights are changed.
+        adapter: Folder of the adapter.
+        name: Name of the model, for messages.
+
+    Raises:
+        ImportError: The extra ``peft`` is not installed.
+        ValueError: The adapter does not fit the model: modules or shapes differ, or weights are missing or left over.
+    """
     try:
-        target = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(f"device={device!r} is unknown: use 'auto', 'cpu', 'cuda' or 'cuda:0'.") from error
-    if target.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device={device!r} cannot be used, because there is no CUDA device: use 'cpu' or 'auto'.")
-    return target
+        from peft import PeftModel, get_peft_model_state_dict
+    except ImportError as error:
+        raise ImportError(f"The adapter {adapter} takes an extra: pip install 'evalbias[peft]'.") from error
+    problem, remedy = f"The adapter {adapter} does not fit {name}", "give one of this model, or fetch it again"
+    with readable(problem, remedy), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # weights that cannot be placed are checked below
+        # memory only for weights of the file's own sizes, whatever its configuration says
+        adapted = PeftModel.from_pretrained(model, adapter, torch_device="cpu", low_cpu_mem_usage=True)
+    placed = set(get_peft_model_state_dict(adapted, save_embedding_layers=False))
+    with safe_open(Path(adapter) / WEIGHTS, framework="pt") as stored:
+        differing = sorted(placed.symmetric_difference(stored.keys()))
+    if differing:
+        side = "lacks" if differing[0] in placed else "is made for a model with"
+        raise ValueError(f"The adapter {adapter} does not fit {name}: it {side} {differing[0]}.")
+    with readable(problem, remedy):  # NaN among its weights
+        return adapted.merge_and_unload(safe_merge=True)
 
 
-def _dtype(dtype: str) -> Any:
-    if dtype == "auto":
-        return "auto"
-    value = getattr(torch, dtype, None)
-    if not isinstance(value, torch.dtype) or not value.is_floating_point:
-        raise ValueError(f"dtype={dtype!r} is unknown: use 'auto', 'float32', 'bfloat16' or 'float16'.")
-    return value
+# Whether a model can be measured.
+
+
+def check_vocabulary(tokenizer: Any, model: Any, name: str) -> None:
+    """Check that a model has an embedding of every token that texts consist of.
+
+    Tokens that were added later do not count: some models come with one for images, which they cannot read.
+
+    Raises:
+        ValueError: The tokenizer is that of another model.
+    """
+    ids = [*tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values()]
+    ids += [id for id in (tokenizer.bos_token_id, tokenizer.eos_token_id) if id is not None]
+    known = model.get_input_embeddings().weight.shape[0]
+    if max(ids, default=0) >= known:
+        raise ValueError(
+            f"The tokenizer of {name} has a token {max(ids)}, and the model knows {known}: fetch the tokenizer.json of "
+            "this model."
+        )
+
+
+def check_model(model: Any, name: str) -> None:
+    """Check on a few tokens that no logit depends on later tokens, and that ``Head`` returns the model's logits.
+
+    Raises:
+        ValueError: The model looks ahead, its logits cannot be computed from its hidden states, or its output layer is
+            on no device.
+    """
+    output = model.get_output_embeddings()
+    if output is not None and any(weight.is_meta for weight in output.parameters()):
+        raise ValueError(
+            f"{name} is too large for its devices: its output layer was offloaded, which is not supported. Use more "
+            "GPUs, a quantization, or a device_map that keeps the output layer on a device."
+        )
+    limit = ROUNDING.get(model.dtype, ROUNDING_16_BIT)
+    probe = torch.tensor([PROBE], device=model.device)
+    other = torch.tensor([[*PROBE[:-1], 0]], device=model.device)
+    with torch.inference_mode():
+        whole = model(probe, use_cache=False).logits[0].float()  # (n, V)
+        if not _alike(whole[:-1], model(other, use_cache=False).logits[0, :-1].float(), limit):
+            raise ValueError(f"{name} attends to later tokens, so it is not a causal model: use one that is.")
+        try:
+            ours = Head(model)(decoder(model)(input_ids=probe, use_cache=False).last_hidden_state[0])
+        except (AttributeError, TypeError, RuntimeError, IndexError) as error:
+            raise ValueError(
+                f"{name} returns no hidden states apart from its logits, which is not supported: use another model."
+            ) from error
+    if not _alike(whole, ours, limit):
+        raise ValueError(
+            f"{name}'s logits do not follow from its hidden states, which is not supported: use another model."
+        )
+
+
+def _alike(a: torch.Tensor, b: torch.Tensor, limit: float) -> bool:
+    """Return whether two tensors are equal up to a share of the largest magnitude."""
+    scale = float(a.nan_to_num(0, 0, 0).abs().max())
+    return a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=limit * scale, equal_nan=True)

@@ -1,11 +1,10 @@
-"""``LocalLM``: a model on this machine as a DSPy engine."""
+"""``LocalLM``: a transformers model on this machine as a ``dspy.LM`` with token probabilities."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -19,7 +18,7 @@ from dspy import lm15
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of
 from evalbias.lm.generate import Generated, Settings, generate
-from evalbias.lm.load import Loaded, load
+from evalbias.lm.load import Loaded, ModelSource, load
 from evalbias.lm.render import Renderer
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.score import Scorer
@@ -39,241 +38,17 @@ from evalbias.lm.types import (
     each,
 )
 
-# Batching of calls from many threads.
-#
-# A caller queues its item. If no batch runs, it answers everything queued by then; else it waits for the batch to end.
-# Threads that just got an answer come back one after another, a few milliseconds apart: the next batch waits for them,
-# so that it holds an item of every busy thread. A lone thread never waits.
-
-
-PATIENCE = 0.1
-"""Longest pause between two arrivals that a batch waits for, as a share of the time that the last batch took."""
-
-LEAST_PATIENCE = 0.01
-"""Shortest such pause in seconds: what a thread spends in DSPy between two calls, with others busy too."""
-
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
-
-
-class Batcher(Generic[Item, Answer]):
-    """Answers items in batches.
-
-    Args:
-        answer: Function that returns one answer per item, in order. If it raises, the items are answered one by one,
-            so that only the item's own caller gets the error.
-    """
-
-    def __init__(self, answer: Callable[[Sequence[Item]], Sequence[Answer]]) -> None:
-        self._answer = answer
-        self._waiting: list[tuple[Item, Future[Answer]]] = []
-        lock = threading.Lock()
-        self._arrived, self._ended = threading.Condition(lock), threading.Condition(lock)
-        self._running = False
-        self._busy = 1  # threads to wait for: the most that were answered or waiting, one fewer every round
-        self._pause = LEAST_PATIENCE
-
-    def __call__(self, item: Item) -> Answer:
-        """Return the item's answer.
-
-        Raises:
-            Exception: Whatever ``answer`` raises for this item.
-        """
-        mine: Future[Answer] = Future()
-        with self._ended:
-            self._waiting.append((item, mine))
-            self._arrived.notify()
-            while self._running and not mine.done():
-                self._ended.wait()
-            if mine.done():
-                return mine.result()
-            self._running = True
-        batch: list[tuple[Item, Future[Answer]]] = []
-        try:
-            batch = self._gathered()
-            start = time.monotonic()
-            self._run(batch)
-            self._pause = max(LEAST_PATIENCE, PATIENCE * (time.monotonic() - start))
-        finally:
-            with self._ended:
-                self._running = False
-                self._busy = max(self._busy - 1, len(batch) + len(self._waiting))
-                self._ended.notify_all()
-        return mine.result()
-
-    def _gathered(self) -> list[tuple[Item, Future[Answer]]]:
-        """Take what is queued, once every busy thread is there or nobody came for a while."""
-        with self._arrived:
-            arrived = 0
-            while arrived < len(self._waiting) < self._busy:
-                arrived = len(self._waiting)
-                self._arrived.wait(self._pause)
-            batch, self._waiting = self._waiting, []
-            return batch
-
-    def _run(self, batch: list[tuple[Item, Future[Answer]]]) -> None:
-        try:
-            answers = self._answer([item for item, _ in batch])
-        except BaseException as error:
-            if len(batch) == 1 or not isinstance(error, Exception):
-                for _, future in batch:
-                    future.set_exception(error)
-                return
-            for one in batch:
-                self._run([one])
-            return
-        for (_, future), answer in zip(batch, answers, strict=True):
-            future.set_result(answer)
-
-
-# The judge that ships with the package: a small Llama trained on the synthetic world, loaded like any other folder.
-
-
-FOLDER = Path(__file__).parent.parent / "embedded"
-
-
-def embedded_judge_lm(*, device: str = "auto") -> LocalLM:
-    """Load the embedded model in float32; it knows the synthetic world only and cannot judge real texts."""
-    return LocalLM(str(FOLDER), device=device, dtype="float32")
-
-
-# A local transformers model as a DSPy engine: measured judgments, generation, and token probabilities.
-
-
-NAME = "LocalLM"
-
-
-class LocalEngine(Engine):
-    """The engine of ``LocalLM``.
-
-    Args:
-        loaded: Model and tokenizer.
-        batch_tokens: Largest number of tokens in one forward pass.
-        share_prefixes: Whether to compute shared prefixes once.
-        prefix_bytes: Memory in bytes for keys and values that are kept between calls.
-    """
-
-    def __init__(self, loaded: Loaded, *, batch_tokens: int, share_prefixes: bool, prefix_bytes: int) -> None:
-        self.loaded = loaded
-        self._options = {
-            "batch_tokens": batch_tokens,
-            "share_prefixes": share_prefixes,
-            "prefix_bytes": prefix_bytes,
-        }
-        self.tokenizer = PromptTokenizer(loaded.tokenizer)
-        self.render = Renderer(self.tokenizer, loaded.arguments["template_options"])
-        context = loaded.context_length
-        self.scorer = Scorer(
-            loaded.model,
-            context=context,
-            batch_tokens=batch_tokens,
-            share=share_prefixes,
-            prefix_bytes=prefix_bytes,
-        )
-        self._busy = threading.RLock()  # the model runs one batch at a time
-        self._batch: Batcher[Question, Any] = Batcher(self._answers)
-        self._draws: Counter[bytes] = Counter()
-        self._drawing = threading.Lock()  # not _busy: requests queue while the model runs
-
-    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions, those about the same choices in one batch; see ``MeasuringLM``."""
-        answer_by_kind(questions, answers, choices=self._choices, likelihoods=self._likelihoods, texts=self._texts)
-
-    def _likelihoods(self, questions: Sequence[Likelihood]) -> list[LogLikelihood]:
-        sequences = joint(self.tokenizer, [(self.render(q.context), q.continuation) for q in questions])
-        check_known(self.tokenizer, sequences)
-        with self._busy:
-            return [LogLikelihood(values) for values in self.scorer(sequences)]
-
-    def _choices(self, choices: tuple[str, ...], questions: Sequence[Choices]) -> list[ChoiceLogprobs]:
-        rows = choice_sequences(self.tokenizer, [self.render(q.prompt) for q in questions], choices)
-        longest = [max(row, key=lambda scored: len(scored.ids)) for row in rows]
-        check_lengths(longest, self.loaded.context_length, whose="model")  # by prompt: the scorer counts sequences
-        with self._busy:
-            values = self.scorer(
-                [sequence for row in rows for sequence in row], [item for item, row in enumerate(rows) for _ in row]
-            )
-        totals = np.array([v.sum() for v in values]).reshape(len(questions), len(choices))  # (n, c)
-        return ChoiceLogprobs(choices, totals).rows()
-
-    def _texts(self, questions: Sequence[Text]) -> list[Written]:
-        """Generate texts, as many at once as ``batch_tokens`` allows."""
-        rendered = [self.render(q.prompt) for q in questions]
-        prompts = [list(self.tokenizer.encode(one.alone()).ids) for one in rendered]
-        each(lambda ids: check_length(len(ids), self.loaded.context_length, whose="model", generated=1), prompts)
-        settings = [self._seeded(*one) for one in zip(prompts, map(_settings, questions), strict=True)]
-        size = max(len(prompt) + one.max_tokens for prompt, one in zip(prompts, settings, strict=True))
-        rows, done = max(1, self.scorer.batch_tokens // size), list[Generated]()
-        loaded = self.loaded
-        with self._busy:
-            for start in range(0, len(prompts), rows):
-                part = slice(start, start + rows)
-                done += generate(
-                    loaded.model, loaded.tokenizer, prompts[part], settings[part], context=loaded.context_length
-                )
-        return [_written(*one) for one in zip(questions, rendered, prompts, done, strict=True)]
-
-    def _answers(self, questions: Sequence[Question]) -> list[Any]:
-        answers: dict[int, Any] = {}
-        self.answer(questions, answers)
-        return [answers[place] for place in range(len(questions))]
-
-    def complete(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request; see ``dspy.clients.engines.Engine``."""
-        return response_of(request, self._batch(question_of(request, NAME)))
-
-    def forget(self) -> None:
-        """Clear the prefix cache."""
-        with self._busy:
-            self.scorer.prefixes.clear()
-
-    def dump_state(self) -> dict[str, Any]:
-        """Return the arguments of ``LocalLM`` for the same model, without weights or keys."""
-        return {**self.loaded.arguments, **self._options}
-
-    def _seeded(self, prompt: list[int], settings: Settings) -> Settings:
-        """Return settings with a seed that depends on the prompt, so that prompts do not share random numbers.
-
-        A repeated request with a seed samples the same text again; one without a seed samples another text.
-        """
-        key, number = hashlib.sha256(repr((prompt, settings)).encode()).digest(), 0
-        if settings.seed is None:
-            with self._drawing:
-                self._draws[key] += 1
-                number = self._draws[key]
-        seed = int.from_bytes(hashlib.sha256(key + number.to_bytes(8, "big")).digest()[:8], "big") >> 1
-        return replace(settings, seed=seed)
-
-
-def _settings(question: Text) -> Settings:
-    names = ("max_tokens", "temperature", "top_p", "top_k", "seed")
-    values = {name: getattr(question, name) for name in names if getattr(question, name) is not None}
-    return Settings(**values, stop=question.stop, top=question.logprobs)
-
-
-def _written(question: Text, rendered: Rendered, prompt: Sequence[int], generated: Generated) -> Written:
-    tokens = tuple(
-        lm15.TokenLogprob(
-            token=token.text,
-            logprob=token.logprob,
-            token_id=token.id,
-            top=tuple(lm15.TopLogprob(token=text, logprob=value, token_id=i) for i, text, value in token.top),
-        )
-        for token in generated.tokens
-    )
-    return Written(
-        generated.text.removeprefix(rendered.lead),
-        logprobs=None if question.logprobs is None else tokens,
-        finished=generated.finished,
-        tokens=(len(prompt), generated.length),
-    )
-
-
-# ``LocalLM``: a transformers model on this machine as a ``dspy.LM`` with token probabilities.
-
-
 BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
 PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
+
+FOLDER = Path(__file__).parent.parent / "embedded"
+"""The judge that ships with the package: a small Llama trained on the synthetic world."""
+
+MOST_DRAWN = 1 << 16
+"""Number of prompts whose draws without a seed are numbered; a prompt that was drawn longer ago begins anew."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class LocalLM(DecidingLM, SavedLM, MeasuringLM):
@@ -336,22 +111,18 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
         **kwargs: Any,
     ) -> None:
         loaded = load(
-            model,
-            device=device,
-            dtype=dtype,
-            revision=revision,
-            trust_remote_code=trust_remote_code,
-            template_options=template_options,
-            adapter=adapter,
-            device_map=device_map,
-            quantization=quantization,
+            ModelSource(
+                model, device, dtype, revision, trust_remote_code, template_options, adapter, device_map, quantization
+            )
         )
-        size = batch_tokens or BATCH_TOKENS.get(loaded.model.device.type, BATCH_TOKENS["cpu"])
-        if prefix_bytes is None:
-            prefix_bytes = PREFIX_BYTES.get(loaded.model.device.type, PREFIX_BYTES["cpu"])
-        engine = LocalEngine(
-            loaded, batch_tokens=size, share_prefixes=share_prefixes, prefix_bytes=prefix_bytes if share_prefixes else 0
-        )
+        kind = loaded.model.device.type if loaded.model.device.type in BATCH_TOKENS else "cpu"
+        kept = PREFIX_BYTES[kind] if prefix_bytes is None else prefix_bytes
+        self._memory: dict[str, Any] = {
+            "batch_tokens": batch_tokens or BATCH_TOKENS[kind],
+            "share_prefixes": share_prefixes,
+            "prefix_bytes": kept if share_prefixes else 0,
+        }
+        engine = LocalEngine(loaded, **self._memory)
         # DSPy's cache knows a model by this name alone, so the name says which weights they are.
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
         super().__init__(name, engine=engine, async_engine=AsyncEngine(engine), **kwargs)
@@ -391,11 +162,11 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
     def provenance(self) -> dict[str, str]:
         """Return the settings that decide the numbers: model, fingerprint, dtype, device and versions."""
         loaded = self._local.loaded
-        adapter = loaded.arguments["adapter"]
+        adapter = loaded.source.adapter
         return {
             "model": self.model,
             **({} if adapter is None else {"adapter": Path(adapter).resolve().name}),
-            "revision": str(loaded.arguments["revision"]),
+            "revision": str(loaded.source.revision),
             "dtype": str(loaded.model.dtype).removeprefix("torch."),
             "device": str(loaded.model.device),
             "torch": version("torch"),
@@ -404,9 +175,215 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
 
     def saved_arguments(self) -> dict[str, Any]:
         """Return the arguments of ``LocalLM``; see ``SavedLM``."""
-        return self._local.dump_state()
+        return {**vars(self._local.loaded.source), **self._memory}
 
     @property
     def _local(self) -> LocalEngine:
         engine: LocalEngine = self.engine
         return engine
+
+
+def embedded_judge_lm(*, device: str = "auto") -> LocalLM:
+    """Load the embedded model in float32; it knows the synthetic world only and cannot judge real texts."""
+    return LocalLM(str(FOLDER), device=device, dtype="float32")
+
+
+class LocalEngine(Engine):
+    """The engine of ``LocalLM``, which copies of it share.
+
+    Args:
+        loaded: Model and tokenizer.
+        batch_tokens: Largest number of tokens in one forward pass.
+        share_prefixes: Whether to compute shared prefixes once.
+        prefix_bytes: Memory in bytes for keys and values that are kept between calls.
+    """
+
+    def __init__(self, loaded: Loaded, *, batch_tokens: int, share_prefixes: bool, prefix_bytes: int) -> None:
+        self.loaded = loaded
+        self.tokenizer = PromptTokenizer(loaded.tokenizer)
+        self.render = Renderer(self.tokenizer, loaded.source.template_options)
+        self.scorer = Scorer(
+            loaded.model,
+            context=loaded.context_length,
+            batch_tokens=batch_tokens,
+            share=share_prefixes,
+            prefix_bytes=prefix_bytes,
+        )
+        self._busy = threading.RLock()  # the model runs one batch at a time
+        self._batch: Batcher[Question, Any] = Batcher(self._answers)
+        self._draws: dict[bytes, int] = {}  # prompt and settings -> number of draws so far, the latest last
+        self._drawing = threading.Lock()  # not _busy: requests queue while the model runs
+
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions, those about the same choices in one batch; see ``MeasuringLM``."""
+        answer_by_kind(questions, answers, choices=self._choices, likelihoods=self._likelihoods, texts=self._texts)
+
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        """Answer one request, in one batch with those of other threads; see ``dspy.clients.engines.Engine``."""
+        return response_of(request, self._batch(question_of(request, "LocalLM")))
+
+    def forget(self) -> None:
+        """Clear the prefix cache."""
+        with self._busy:
+            self.scorer.prefixes.clear()
+
+    def _answers(self, questions: Sequence[Question]) -> list[Any]:
+        answers: dict[int, Any] = {}
+        self.answer(questions, answers)
+        return [answers[place] for place in range(len(questions))]
+
+    def _choices(self, choices: tuple[str, ...], questions: Sequence[Choices]) -> list[ChoiceLogprobs]:
+        rows = choice_sequences(self.tokenizer, [self.render(q.prompt) for q in questions], choices)
+        longest = [max(row, key=lambda scored: len(scored.ids)) for row in rows]
+        check_lengths(longest, self.loaded.context_length, whose="model")  # by prompt: the scorer counts sequences
+        with self._busy:
+            values = self.scorer(
+                [sequence for row in rows for sequence in row], [item for item, row in enumerate(rows) for _ in row]
+            )
+        totals = np.array([v.sum() for v in values]).reshape(len(questions), len(choices))  # (n, c)
+        return ChoiceLogprobs(choices, totals).rows()
+
+    def _likelihoods(self, questions: Sequence[Likelihood]) -> list[LogLikelihood]:
+        sequences = joint(self.tokenizer, [(self.render(q.context), q.continuation) for q in questions])
+        check_known(self.tokenizer, sequences)
+        with self._busy:
+            return [LogLikelihood(values) for values in self.scorer(sequences)]
+
+    def _texts(self, questions: Sequence[Text]) -> list[Written]:
+        """Generate texts, as many at once as ``batch_tokens`` allows."""
+        rendered = [self.render(q.prompt) for q in questions]
+        prompts = [list(self.tokenizer.encode(one.alone()).ids) for one in rendered]
+        each(lambda ids: check_length(len(ids), self.loaded.context_length, whose="model", generated=1), prompts)
+        settings = [self._seeded(*one) for one in zip(prompts, map(_settings, questions), strict=True)]
+        size = max(len(prompt) + one.max_tokens for prompt, one in zip(prompts, settings, strict=True))
+        rows, done = max(1, self.scorer.batch_tokens // size), list[Generated]()
+        loaded = self.loaded
+        with self._busy:
+            for start in range(0, len(prompts), rows):
+                part = slice(start, start + rows)
+                done += generate(
+                    loaded.model, loaded.tokenizer, prompts[part], settings[part], context=loaded.context_length
+                )
+        return [_written(*one) for one in zip(questions, rendered, prompts, done, strict=True)]
+
+    def _seeded(self, prompt: list[int], settings: Settings) -> Settings:
+        """Return settings with a seed that depends on the prompt, so that prompts do not share random numbers.
+
+        A repeated request with a seed samples the same text again; one without a seed samples another text.
+        """
+        key, number = hashlib.sha256(repr((prompt, settings)).encode()).digest(), 0
+        if settings.seed is None and settings.temperature > 0:
+            with self._drawing:
+                number = self._draws[key] = self._draws.pop(key, 0) + 1
+                if len(self._draws) > MOST_DRAWN:
+                    del self._draws[next(iter(self._draws))]
+        seed = int.from_bytes(hashlib.sha256(key + number.to_bytes(8, "big")).digest()[:8], "big") >> 1
+        return replace(settings, seed=seed)
+
+
+def _settings(question: Text) -> Settings:
+    names = ("max_tokens", "temperature", "top_p", "top_k", "seed")
+    values = {name: getattr(question, name) for name in names if getattr(question, name) is not None}
+    return Settings(**values, stop=question.stop, top=question.logprobs)
+
+
+def _written(question: Text, rendered: Rendered, prompt: Sequence[int], generated: Generated) -> Written:
+    tokens = tuple(
+        lm15.TokenLogprob(
+            token=token.text,
+            logprob=token.logprob,
+            token_id=token.id,
+            top=tuple(lm15.TopLogprob(token=text, logprob=value, token_id=i) for i, text, value in token.top),
+        )
+        for token in generated.tokens
+    )
+    return Written(
+        generated.text.removeprefix(rendered.lead),
+        logprobs=None if question.logprobs is None else tokens,
+        finished=generated.finished,
+        tokens=(len(prompt), generated.length),
+    )
+
+
+# Batching of calls from many threads.
+#
+# A caller queues its item. If no batch runs, it answers everything queued by then; else it waits for the batch to end.
+# Threads that just got an answer come back one after another, a few milliseconds apart: the next batch waits for them,
+# so that it holds an item of every busy thread. A lone thread never waits.
+
+
+PATIENCE = 0.1
+"""Longest pause between two arrivals that a batch waits for, as a share of the time that the last batch took."""
+
+LEAST_PATIENCE = 0.01
+"""Shortest such pause in seconds: what a thread spends in DSPy between two calls, with others busy too."""
+
+
+class Batcher(Generic[Item, Result]):
+    """Answers items in batches.
+
+    Args:
+        answer: Function that returns one answer per item, in order. If it raises, the items are answered one by one,
+            so that only the item's own caller gets the error.
+    """
+
+    def __init__(self, answer: Callable[[Sequence[Item]], Sequence[Result]]) -> None:
+        self._answer = answer
+        self._waiting: list[tuple[Item, Future[Result]]] = []
+        lock = threading.Lock()
+        self._arrived, self._ended = threading.Condition(lock), threading.Condition(lock)
+        self._running = False
+        self._busy = 1  # threads to wait for: the most that were answered or waiting, one fewer every round
+        self._pause = LEAST_PATIENCE
+
+    def __call__(self, item: Item) -> Result:
+        """Return the item's answer.
+
+        Raises:
+            Exception: Whatever ``answer`` raises for this item.
+        """
+        mine: Future[Result] = Future()
+        with self._ended:
+            self._waiting.append((item, mine))
+            self._arrived.notify()
+            while self._running and not mine.done():
+                self._ended.wait()
+            if mine.done():
+                return mine.result()
+            self._running = True
+        batch: list[tuple[Item, Future[Result]]] = []
+        try:
+            batch = self._gathered()
+            start = time.monotonic()
+            self._run(batch)
+            self._pause = max(LEAST_PATIENCE, PATIENCE * (time.monotonic() - start))
+        finally:
+            with self._ended:
+                self._running = False
+                self._busy = max(self._busy - 1, len(batch) + len(self._waiting))
+                self._ended.notify_all()
+        return mine.result()
+
+    def _gathered(self) -> list[tuple[Item, Future[Result]]]:
+        """Take what is queued, once every busy thread is there or nobody came for a while."""
+        with self._arrived:
+            arrived = 0
+            while arrived < len(self._waiting) < self._busy:
+                arrived = len(self._waiting)
+                self._arrived.wait(self._pause)
+            batch, self._waiting = self._waiting, []
+            return batch
+
+    def _run(self, batch: list[tuple[Item, Future[Result]]]) -> None:
+        try:
+            answers = self._answer([item for item, _ in batch])
+        except BaseException as error:
+            if len(batch) == 1 or not isinstance(error, Exception):
+                for _, future in batch:
+                    future.set_exception(error)
+                return
+            for one in batch:
+                self._run([one])
+            return
+        for (_, future), answer in zip(batch, answers, strict=True):
+            future.set_result(answer)

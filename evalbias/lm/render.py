@@ -18,7 +18,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.sandbox import SandboxedEnvironment
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
-from evalbias.lm.checks import readable
+from evalbias.lm.files import readable
 from evalbias.lm.tokens import PromptTokenizer, unused_characters
 from evalbias.lm.types import FOLLOW, Closing, Joined, Message, Prompt, Rendered
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Encoding, Tokenizer
 
-from evalbias.lm.checks import readable
+from evalbias.lm.files import readable
 from evalbias.lm.types import Joined, PromptRefused, PromptTooLong, Rendered, Span, each
 
 # Control tokens, such as the end of a turn: only a chat template may write them, and every other text is plain text.

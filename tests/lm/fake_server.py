@@ -79,7 +79,7 @@ class FakeServer:
 
     def models(self, _):
         owner = {"llama.cpp": "llamacpp", "echo": "me", "chat": "system"}.get(self.kind, self.kind)
-        details = {"vllm": {"root": self.loaded.arguments["model"], "max_model_len": self.context}}.get(self.kind, {})
+        details = {"vllm": {"root": self.loaded.source.model, "max_model_len": self.context}}.get(self.kind, {})
         return {"data": [{"id": self.model, "owned_by": owner, **details}]}
 
     def tokenize(self, body):

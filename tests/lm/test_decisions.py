@@ -94,7 +94,7 @@ def test_a_plain_predictor_gets_measured_decisions(lms, kind):
 def test_a_server_answers_decisions_with_the_models_probabilities(lms):
     local = lms["qwen2-chat"]
     with serving(local, "vllm") as (address, _):
-        lm = ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.arguments["model"])
+        lm = ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.source.model)
         check(on(lm)(text="the cat sat"), local)
 
 
@@ -229,7 +229,7 @@ def test_a_server_that_refuses_an_item_is_asked_for_the_others(lms):
         return 400 if isinstance(prompt, list) and "poison" in fake.text(prompt) else None
 
     with serving(local, "vllm") as (address, fake):
-        lm = ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.arguments["model"], patience=5.0)
+        lm = ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.source.model, patience=5.0)
         fake.faults = refuse
         predict = on(lm)
         message = r"No decision about the item text='poison': The prompt is refused by tiny: status 400, made to fail"

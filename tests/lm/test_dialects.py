@@ -37,7 +37,7 @@ CHOICES = ["1", "the", "10"]
 
 
 def opened(address, local, kind):
-    tokenizer = local.engine.loaded.arguments["model"] if kind in TOKENIZED else None
+    tokenizer = local.engine.loaded.source.model if kind in TOKENIZED else None
     return ServerLM("tiny", base_url=address, tokenizer=tokenizer, dialect=ENDPOINTS.get(kind, kind), **LIMITS)
 
 
@@ -124,7 +124,7 @@ def test_a_command_refuses_other_weights_from_some_request_on(lms, other, kind, 
     (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     command = ["judge", "--criterion", "quality: is it good?", "--data", "items.jsonl", "--lm", "tiny"]
     command += ["--dialect", ENDPOINTS.get(kind, kind), "--in-flight", "2", "--refused", "undefined"]
-    command += ["--tokenizer", local.engine.loaded.arguments["model"]] if kind in TOKENIZED else []
+    command += ["--tokenizer", local.engine.loaded.source.model] if kind in TOKENIZED else []
     with serving(local, kind) as (address, fake):
         fake.context = 4096
         command += ["--api-base", address]
@@ -153,7 +153,7 @@ def test_a_loop_refuses_other_weights_from_some_request_on(lms, other, tmp_path)
     item = {"source": "Hallo", "reference": "Hello", "source_language": "German", "target_language": "English"}
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"id": str(n), **item}) + "\n" for n in range(4)))
     command = ["refine", "--task", "translation", "--data", "texts.jsonl", "--lm", "tiny", "--threads", 1]
-    command += ["--tokenizer", local.engine.loaded.arguments["model"], "--max-iterations", 0, "--max-tokens", 4]
+    command += ["--tokenizer", local.engine.loaded.source.model, "--max-iterations", 0, "--max-tokens", 4]
     with serving(local) as (address, fake):
         fake.context = 4096
         command += ["--api-base", address, "--out", "run"]

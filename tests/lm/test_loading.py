@@ -25,8 +25,7 @@ from transformers import (
 
 from evalbias import LocalLM
 from evalbias.lm import fingerprint
-from evalbias.lm.checks import readable
-from evalbias.lm.files import FILES
+from evalbias.lm.files import FILES, readable
 from evalbias.lm.fingerprint import file_hash, model_fingerprint
 
 HEADS = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}

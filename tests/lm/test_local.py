@@ -21,7 +21,7 @@ from evalbias.lm.dspy_seam import judgment_request, read_judgment
 from evalbias.lm.generate import Settings, generate
 from evalbias.lm.render import Renderer
 from evalbias.lm.tokens import PromptRefused, PromptTokenizer, choice_sequences, joint
-from evalbias.lm.types import PromptTooLong, Rendered
+from evalbias.lm.types import PromptRefused, PromptTooLong, Rendered, Text
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "Output", "Source", "Quality", "naïve", "日本", "1", "2", "10", "\n"]
@@ -515,3 +515,23 @@ def test_awaited_calls_are_batched(folders):
     rows = [read_judgment(r, ["1", "2"]).logprobs[0] for r in asyncio.run(ask())]
     np.testing.assert_allclose(rows, lm.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-5)
     assert sum(sizes) == sum(sizes[:2]) == 24
+
+
+def test_draws_without_a_seed_differ_and_the_count_of_them_does_not_grow_for_ever(lms, monkeypatch):
+    engine, drawn = lms["qwen2"].engine, Text("the cat", 8, temperature=1.0)
+    monkeypatch.setattr("evalbias.lm.local.MOST_DRAWN", 3)
+    monkeypatch.setattr(engine, "_draws", {})
+
+    def written(question):
+        answers = {}
+        engine.answer([question], answers)
+        return answers[0].text
+
+    assert len({written(drawn) for _ in range(4)}) > 1
+    for n in range(20):
+        written(Text(f"the cat {n}", 1, temperature=0.0))
+        written(Text(f"the cat {n}", 1, temperature=1.0, seed=n))
+    assert list(engine._draws.values()) == [4]  # what is greedy, or has a seed, is not counted
+    for n in range(20):
+        written(Text(f"the cat {n}", 1, temperature=1.0))
+    assert len(engine._draws) == 3

@@ -210,7 +210,7 @@ def test_a_server_and_a_local_model_can_be_sampled_too(lms):
     assert sampled.samples == 6
     assert set(np.exp(sampled.logprobs).round(6).ravel()) <= {round(i / 6, 6) for i in range(7)}
     with serving(local, "vllm") as (address, fake):
-        lm = ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.arguments["model"])
+        lm = ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.source.model)
         before = len(fake.requests)
         measuring(lm, Sampling(samples=6, max_tokens=4, temperature=0.7)).choice_logprobs([CHAT], choices)
         bodies = [body for _, body in fake.requests[before:]]

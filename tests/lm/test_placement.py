@@ -7,36 +7,42 @@ from transformers import AutoModelForCausalLM
 
 from evalbias import LocalLM
 from evalbias.lm import load as placing
-from evalbias.lm.load import placement
+from evalbias.lm.load import ModelSource
 
-FREE = {"device": "auto", "device_map": None, "adapter": None, "quantization": None}
 CUDA, CPU = torch.device("cuda:1"), torch.device("cpu")
 EIGHT_BITS = {"quant_method": "bitsandbytes", "load_in_8bit": True}
 
 
-def test_weights_go_straight_to_a_gpu():
-    assert placement(CUDA, **FREE) == {"device_map": {"": CUDA}}
-    assert placement(CPU, **FREE) == {}
-    assert placement(CUDA, **{**FREE, "device_map": "auto"}) == {"device_map": "auto"}
+@pytest.fixture
+def gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
 
 
-def test_an_adapter_is_merged_before_weights_are_moved():
-    assert placement(CUDA, **{**FREE, "adapter": "folder"}) == {}
-    for name, value in (("device_map", "auto"), ("quantization", EIGHT_BITS)):
-        with pytest.raises(ValueError, match=f"{name}=.* cannot be combined with an adapter"):
-            placement(CUDA, **{**FREE, "adapter": "folder", name: value})
-
-
-def test_options_that_exclude_each_other():
-    with pytest.raises(ValueError, match="device='cuda' and device_map='auto' exclude each other"):
-        placement(CUDA, **{**FREE, "device": "cuda", "device_map": "auto"})
-
-
-def test_without_accelerate_weights_are_moved_afterwards(monkeypatch):
+@pytest.mark.usefixtures("gpus")
+def test_weights_go_straight_to_a_gpu(monkeypatch):
+    assert ModelSource("m", "cuda:1").placement() == {"device_map": {"": CUDA}}
+    assert ModelSource("m", "cpu").placement() == {}
+    assert ModelSource("m", device_map="auto").placement() == {"device_map": "auto"}
+    assert ModelSource("m", "cuda:1", adapter="folder").placement() == {}  # merged before weights are moved
     monkeypatch.setattr(placing, "is_accelerate_available", lambda: False)
-    assert placement(CUDA, **FREE) == {}
+    assert ModelSource("m", "cuda:1").placement() == {}  # moved afterwards
     with pytest.raises(ImportError, match=r"pip install 'evalbias\[gpu\]'"):
-        placement(CUDA, **{**FREE, "device_map": "auto"})
+        ModelSource("m", device_map="auto").placement()
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"adapter": "folder", "device_map": "auto"}, "device_map=.* cannot be combined with an adapter"),
+        ({"adapter": "folder", "quantization": EIGHT_BITS}, "quantization=.* cannot be combined with an adapter"),
+        ({"device": "cuda", "device_map": "auto"}, "device='cuda' and device_map='auto' exclude each other"),
+        ({"device": "abacus"}, "device='abacus' is unknown"),
+        ({"dtype": "int8"}, "dtype='int8' is unknown"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_at_once(options, match):
+    with pytest.raises(ValueError, match=match):
+        ModelSource("m", **options)
 
 
 def test_a_quantizer_gets_its_settings(folders, monkeypatch):

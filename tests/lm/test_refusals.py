@@ -99,7 +99,7 @@ def openai(address, **options):
 
 def server(address, local, **options):
     options = {"patience": 5.0, **options}
-    return ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.arguments["model"], **options)
+    return ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.source.model, **options)
 
 
 def poisoned(fake, body):

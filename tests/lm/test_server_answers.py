@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ GENERATION = lm15.Config(max_tokens=2, temperature=0.0, logprobs=2)
 
 def server(address, lm, **options):
     settings = {"patience": 120.0, "timeout": 60.0, **options}
-    return ServerLM("tiny", base_url=address, tokenizer=lm.engine.loaded.arguments["model"], **settings)
+    return ServerLM("tiny", base_url=address, tokenizer=lm.engine.loaded.source.model, **settings)
 
 
 def put(value, *path):
@@ -166,7 +167,7 @@ def test_a_key_that_the_server_repeats_everywhere_is_written_nowhere(lms, tmp_pa
     with serving(lms["qwen2"], faults=faults, key=key) as (address, fake):
         fake.context = 2048
         options = ["--lm", "tiny", "--api-base", address, "--criterion", "quality: is it good?", "-v", "--out", "run"]
-        options += ["--tokenizer", lms["qwen2"].engine.loaded.arguments["model"], "--data", "items.jsonl"]
+        options += ["--tokenizer", lms["qwen2"].engine.loaded.source.model, "--data", "items.jsonl"]
         done = evalbias("judge", *options, cwd=tmp_path, check=False)
     assert "[key]" in done.stderr
     assert (tmp_path / "run/run.json").exists(), done.stderr
@@ -257,7 +258,7 @@ def test_the_servers_word_for_its_model_never_runs_code(lms, tmp_path, monkeypat
     (folder / "own.py").write_text(f"open({str(marker)!r}, 'w')\nclass Own: pass\nclass Config: pass\n")
     monkeypatch.setattr("builtins.input", lambda *_: "y")  # a user who agrees to everything
     with serving(lms["qwen2"]) as (address, fake):
-        fake.loaded = type("Loaded", (), {"arguments": {"model": str(folder)}})()
+        fake.loaded = SimpleNamespace(source=SimpleNamespace(model=str(folder)))
         with pytest.raises(ValueError, match=r"No tokenizer can be loaded for tiny"):
             ServerLM("tiny", base_url=address, patience=5.0)
     assert not marker.exists()

@@ -36,7 +36,7 @@ LIMITS = {"patience": 120.0, "timeout": 60.0}
 
 
 def server(address, lm, **options):
-    return ServerLM("tiny", base_url=address, tokenizer=lm.engine.loaded.arguments["model"], **{**LIMITS, **options})
+    return ServerLM("tiny", base_url=address, tokenizer=lm.engine.loaded.source.model, **{**LIMITS, **options})
 
 
 @pytest.mark.parametrize("dialect", ["vllm", "sglang", "llama.cpp", "echo"])
@@ -113,7 +113,7 @@ def test_servers_that_take_texts_refuse_control_tokens_in_them(chatml):
 
 
 def test_template_options_reach_a_servers_prompts(chatml):
-    folder = chatml.engine.loaded.arguments["model"]
+    folder = chatml.engine.loaded.source.model
     options = {"enable_thinking": True}
     thinking = LocalLM(folder, device="cpu", dtype="float32", template_options=options)
     with serving(chatml) as (address, _):

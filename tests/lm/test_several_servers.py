@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def server(addresses, local, **options):
-    folder = local.engine.loaded.arguments["model"]
+    folder = local.engine.loaded.source.model
     return ServerLM("tiny", base_url=addresses, tokenizer=folder, timeout=60.0, patience=120.0, **options)
 
 
@@ -52,7 +52,7 @@ def test_a_server_that_fails_leaves_its_share_unanswered_and_the_rest_is_kept(lm
     local = lms["qwen2"]
     questions = [Choices(f"{letter} the cat", ("1", "2")) for letter in "abcdefghij"]
     with serving(local) as (one, _), serving(local) as (two, fake):
-        lm = ServerLM("tiny", base_url=[one, two], tokenizer=local.engine.loaded.arguments["model"], patience=0.5)
+        lm = ServerLM("tiny", base_url=[one, two], tokenizer=local.engine.loaded.source.model, patience=0.5)
         before = len(fake.requests)
         fake.faults = lambda *_: fault
         answers, refused, ended = outcome(lm, questions)
