@@ -20,7 +20,7 @@ from evalbias.lm import score as readout
 from evalbias.lm.dspy_seam import judgment_request, read_judgment
 from evalbias.lm.generate import Settings, generate
 from evalbias.lm.render import Renderer
-from evalbias.lm.tokens import PromptRefused, PromptTokenizer, choice_sequences, joint
+from evalbias.lm.tokens import PromptTokenizer, choice_sequences, joint
 from evalbias.lm.types import PromptRefused, PromptTooLong, Rendered, Text
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
