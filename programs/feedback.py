@@ -480,7 +480,7 @@ class MappedFeedback:
     """Feedback of another source whose score is mapped onto MQM points; the refiner is shown the source's own text.
 
     Args:
-        source: A metric, such as ``ReferenceFeedback`` or ``LearnedFeedback``.
+        source: A metric, such as ``ReferenceFeedback`` or ``ScorerFeedback``.
         quantile_map: Map from the metric's scores to MQM scores, fitted on texts that have both; its ``metric`` is the
             source's name.
 
@@ -635,7 +635,7 @@ class ReferenceFeedback:
 
 
 class ScorerFeedback:
-    """Score of any function; for COMET and BLEURT in another environment, see ``LearnedFeedback``.
+    """Score of any function, such as a learned metric of another package.
 
     Args:
         name: Name in reports, also shown to the refiner.

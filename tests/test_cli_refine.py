@@ -1,7 +1,6 @@
 """The commands of self-bias, as a user runs them."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from commands import evalbias, kill_once
 from lm.models import save
 
 from evalbias.programs.tasks import TASKS
+from evalbias.values import file_digest
 
 pytestmark = pytest.mark.slow
 
@@ -236,7 +236,7 @@ def test_instructscore_aspects_and_style(model, tmp_path):
     for aspect in told["aspects"]:
         assert all(1 <= one["estimates"]["score"]["value"] <= 5 for one in aspect["rounds"])
     (run,) = (tmp_path / "runs").iterdir()
-    assert json.loads((run / "run.json").read_text())["prompt"] == "{reference} {output}"
+    assert json.loads((run / "run.json").read_text())["instructscore_prompt"] == file_digest(tmp_path / "request.txt")
     write(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
     options = [*task, "--quantile-map", "pairs.jsonl", "--out", "style", "--json"]
     style = json.loads(evalbias("measure", "style", *options, cwd=tmp_path).stdout)["report"]
@@ -258,7 +258,7 @@ def test_a_file_of_examples_is_shown_and_kept_in_the_run(model, tmp_path):
     ]
     assert told[0]["tokens"] != told[1]["tokens"]
     kept = [json.loads((tmp_path / name / "run.json").read_text())["examples"] for name in ("own", "built-in")]
-    assert kept == [rows, None]
+    assert kept == [file_digest(tmp_path / "examples.json"), None]
     wrong = evalbias("refine", *task, "--examples", "items.jsonl", cwd=tmp_path, check=False)
     assert wrong.returncode == 2
     assert "items.jsonl is not valid JSON" in wrong.stderr
@@ -313,43 +313,16 @@ def test_bias_of_translations_needs_a_map(data_dir, model, tmp_path):
         "measure", "style", *task, "--quantile-map", "bleu.jsonl", "--metric", "bleu", "--out", "style", cwd=tmp_path
     )
     assert "No Bias is measured" not in style.stderr
-    settings = json.loads((tmp_path / "style/run.json").read_text())["metric"]
-    assert settings["name"] == "bleu"
-    assert len(settings["map_sha256"]) == 64
-
-
-def test_a_learned_metric_scores_from_a_python_of_its_own(model, tmp_path, monkeypatch):
-    (tmp_path / "bleurt").mkdir()
-    (tmp_path / "bleurt/__init__.py").write_text("")
-    (tmp_path / "bleurt/score.py").write_text(
-        "class BleurtScorer:\n    def __init__(self, path): pass\n"
-        "    def score(self, references, candidates): return [0.5]\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    write(tmp_path / "items.jsonl", [ITEMS["translation"]])
-    write(tmp_path / "pairs.jsonl", [{"bleurt B": x, "mqm": y} for x, y in [(0, -25), (0.5, -12), (1, 0)]])
-    metric = [
-        "--metric",
-        "bleurt",
-        "--metric-python",
-        sys.executable,
-        "--checkpoint",
-        "B",
-        "--quantile-map",
-        "pairs.jsonl",
-    ]
-    options = ["--data", "items.jsonl", "--lm", model, "--max-iterations", 0, "--max-tokens", 8, *metric, "--json"]
-    told = json.loads(evalbias("refine", "--task", "translation", *options, cwd=tmp_path).stdout)
-    assert (told["quality"], told["failed"]) == ([[-12.0]], {})
-    assert told["ranges"] == {"own": [-25, 0], "quality": [-25, 0]}
+    settings = json.loads((tmp_path / "style/run.json").read_text())
+    assert settings["metric"]["name"] == "bleu"
+    assert len(settings["quantile_map"]) == 64
 
 
 @pytest.mark.parametrize(
     ("task", "options", "match"),
     [
         ("mathematics", ["--metric", "bleu"], "the task mathematics defines its own quality"),
-        ("translation", ["--metric", "comet", "--checkpoint", "x"], "give --metric-python too"),
-        ("translation", ["--checkpoint", "x"], "--checkpoint is for --metric comet or bleurt"),
+        ("translation", ["--metric", "comet"], "'comet' is not one of 'chrf', 'bleu'"),
     ],
 )
 def test_options_of_the_metric_that_do_nothing_are_refused(task, options, match, model, tmp_path):
@@ -357,7 +330,7 @@ def test_options_of_the_metric_that_do_nothing_are_refused(task, options, match,
     given = ["--task", task, "--data", "items.jsonl", "--lm", model, *options]
     told = evalbias("refine", *given, cwd=tmp_path, check=False)
     assert told.returncode == 2
-    assert match in told.stderr
+    assert match in " ".join(told.stderr.split())
 
 
 @pytest.mark.parametrize(

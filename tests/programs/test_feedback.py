@@ -1,9 +1,7 @@
 """Feedback sources: scores, texts, ranges and required fields."""
 
 import math
-import re
 import sys
-from pathlib import Path
 
 import dspy
 import pytest
@@ -22,7 +20,6 @@ from evalbias.programs.feedback import (
     ScorerFeedback,
     majority,
 )
-from evalbias.programs.learned import LearnedFeedback
 from evalbias.programs.writing import PlainPredict
 
 CONCEPTS = ["dog", "run", "park"]
@@ -263,66 +260,3 @@ def test_instructscore_shows_only_place_kind_and_severity():
         source({"id": "x"}, "y")
     with pytest.raises(ValueError, match=r"lacks \{output\}"):
         InstructScore(lm, prompt="{reference}")
-
-
-COMET = """
-class Model:
-    def predict(self, rows, batch_size, progress_bar):
-        print("a package that talks")
-        if rows[0]["mt"] == "boom":
-            raise MemoryError("no memory left")
-        if rows[0]["mt"] == "nothing":
-            return type("P", (), {"scores": [float("nan")]})
-        return type("P", (), {"scores": [len(rows[0]["mt"]) / len(rows[0]["ref"])]})
-def download_model(name): return "/there/" + name
-def load_from_checkpoint(path):
-    if "broken" in path: raise OSError("no such checkpoint")
-    return Model()
-"""
-BLEURT = """
-class BleurtScorer:
-    def __init__(self, path): self.path = path
-    def score(self, references, candidates): return [float(references == candidates)]
-"""
-
-
-@pytest.fixture
-def packages(tmp_path, monkeypatch):
-    """Stand-ins for the packages of COMET and BLEURT, importable by the other interpreter."""
-    (tmp_path / "comet.py").write_text(COMET)
-    (tmp_path / "bleurt").mkdir()
-    (tmp_path / "bleurt/__init__.py").write_text("")
-    (tmp_path / "bleurt/score.py").write_text(BLEURT)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    return tmp_path
-
-
-def test_learned_metrics_answer_from_another_interpreter(packages):
-    example = {"source": "chien", "reference": "dog\nand so on"}
-    with LearnedFeedback("comet", "wmt22", python=sys.executable) as comet:
-        assert comet(example, "dog\nand").score == pytest.approx(7 / 13)
-        assert comet(example, "dog" * 9).score == 1
-        assert comet.name == "comet wmt22"
-        with pytest.raises(RuntimeError, match="comet wmt22: MemoryError: no memory left"):
-            comet(example, "boom")
-        assert comet(example, "dog").score == pytest.approx(3 / 13)  # one text does not end it
-        nothing = comet(example, "nothing")
-        assert (math.isnan(nothing.score), nothing.status) == (True, "no score")
-        comet._process.kill()
-        with pytest.raises(RuntimeError, match="comet wmt22 stopped"):
-            comet(example, "dog")
-    names = set()
-    for content in ("first", "second"):
-        (checkpoint := Path(packages) / "model.ckpt").write_text(content)
-        with LearnedFeedback("comet", str(checkpoint), python=sys.executable) as comet:
-            names.add(comet.name)
-    assert len(names) == 2  # files of one name may hold different models
-    assert all(re.fullmatch("comet model.ckpt@[0-9a-f]{8}", name) for name in names)
-    with LearnedFeedback("bleurt", "BLEURT-20", python=sys.executable) as bleurt:
-        assert [bleurt(example, text).score for text in ("dog", example["reference"])] == [0, 1]
-    with pytest.raises(RuntimeError, match="no such checkpoint"):
-        LearnedFeedback("comet", "broken", python=sys.executable)
-    with pytest.raises(ValueError, match="'meteor' is unknown"):
-        LearnedFeedback("meteor", "x", python=sys.executable)
-    with pytest.raises(FileNotFoundError):
-        LearnedFeedback("comet", "x", python="/no/such/python")
