@@ -33,8 +33,8 @@ def audit_command(asked: AuditOptions, models: MeasuringModels, out: AuditOut) -
     if asked.is_recorded:
         refuse_unused(out.given)
     ready = prepared(asked)  # all that can be wrong is told before a model is opened
-    if ready.items.left_out:
-        say(ready.items.summary())
+    if ready.dataset.left_out:
+        say(ready.dataset.summary())
     with Run("audit", ready, models, out, more=_settings(asked, ready)) as run:
         has_model = run.likelihood_lm is not None
         with run.progress(_answers_needed(ready)) if has_model else nullcontext():
@@ -58,7 +58,7 @@ def audit_command(asked: AuditOptions, models: MeasuringModels, out: AuditOut) -
 
 def _settings(asked: AuditOptions, ready: PreparedAudit) -> dict[str, Any]:
     """Return what decides the numbers besides the options."""
-    split = Split(str(asked.data), ready.items, (ready.criterion,), ready.examples)
+    split = Split(str(asked.data), ready.dataset, (ready.criterion,), ready.questions)
     settings = {**split.settings(), "criterion": None, "judge": None}
     if ready.judge is not None:
         settings["judge"] = f"new {ready.judge.kind}" if asked.judge is None else file_digest(asked.judge)
@@ -70,8 +70,8 @@ def _settings(asked: AuditOptions, ready: PreparedAudit) -> dict[str, Any]:
 def _answers_needed(asked: PreparedAudit) -> int:
     """Return about how many answers of models are needed: judgments, and likelihoods of every text."""
     if asked.judge is None:
-        return len(asked.examples)
-    return (4 if isinstance(asked.judge, PairwiseJudge) else 2) * len(asked.examples)
+        return len(asked.questions)
+    return (4 if isinstance(asked.judge, PairwiseJudge) else 2) * len(asked.questions)
 
 
 OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect", "workers"}

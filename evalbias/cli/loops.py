@@ -227,22 +227,25 @@ def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
 # The task of a loop, its items and its sources of feedback.
 
 
-def task_of(asked: LoopOptions, *, max_iterations: int | None = None) -> tuple[RefineTask, list[Any], dict[str, Any]]:
+def task_of(asked: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]]:
     """Return the task of a loop, its items, and what decides the numbers besides the options, for run.json.
 
     Raises:
         ValueError: A file is damaged, or the items lack what the task needs; the message names the place.
     """
     config: dict[str, Any] = {} if asked.max_tokens is None else {"max_tokens": asked.max_tokens}
-    more: dict[str, Any] = {"data": str(asked.data), "temperature": TEMPERATURE}
+    more: dict[str, Any] = {"data": str(asked.data), "temperature": TEMPERATURE, "metric": {}}
     if asked.task == "translation":
         metric, to_mqm = ReferenceFeedback(asked.metric), asked.quantile_map
         config |= {"metric": metric, "to_mqm": None if to_mqm is None else quantile_map(to_mqm)[0]}
         more["metric"] = {"name": metric.name, "signature": metric.signature}
     if asked.examples is not None:
         config["examples"] = read_examples(asked.examples)
-    iterations = 10 if max_iterations is None else max_iterations
-    task = TASKS[asked.task](max_iterations=iterations, seed=asked.seed, **config)
+    if getattr(asked, "max_iterations", None) is not None:
+        config["max_iterations"] = asked.max_iterations
+    task = TASKS[asked.task](seed=asked.seed, **config)
+    if getattr(asked, "program", None) is not None:
+        _load(with_refiner(task), asked.program, asked.seed)
     items, more["data_sha256"] = loop_items(asked.data, mapping=asked.mapping)
     items = items[: asked.limit]
     check_items(task, items)
@@ -260,13 +263,9 @@ def with_refiner(task: RefineTask) -> SelfRefine:
     return task.loop
 
 
-def load_loop(task: RefineTask, file: Path, seed: int) -> None:
-    """Load a compiled loop into a task; the command's seed decides a run, not the one that was saved.
-
-    Raises:
-        ValueError: The file holds no loop of this task.
-    """
-    state, loop = read_state(file, SelfRefine.kind), with_refiner(task)
+def _load(loop: SelfRefine, file: Path, seed: int) -> None:
+    """Load a compiled loop; the command's seed decides a run, not the one that was saved."""
+    state = read_state(file, SelfRefine.kind)
     try:
         loop.load_state(state)
     except (KeyError, ValueError) as error:
@@ -310,9 +309,7 @@ def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: Outco
 
 def refine_command(asked: RefineOptions, models: Models, out: Out) -> None:
     """Run the loop; report its outputs and their quality by the task's external source."""
-    task, items, more = task_of(asked, max_iterations=asked.max_iterations)
-    if asked.program is not None:
-        load_loop(task, asked.program, asked.seed)
+    task, items, more = task_of(asked)
     check_external(asked, task)
     loop = with_refiner(task) if asked.feedback == "external" else task.loop
     with Run("refine", asked, models, out, more=more, writes=True) as run:
@@ -384,7 +381,7 @@ def _output(one: Loop) -> dict[str, Any]:
 
 def compile_refine_command(asked: CompileRefineOptions, models: Models, out: Out) -> None:
     """Compile the loop; report own and external feedback side by side. A loop that is not better is not written."""
-    task, items, more = task_of(asked, max_iterations=asked.max_iterations)
+    task, items, more = task_of(asked)
     check_external(asked, task)
     student = with_refiner(task)
     train, test = data.split(items, seed=asked.seed, test_fraction=asked.test_fraction, by="input")

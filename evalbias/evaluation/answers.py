@@ -483,12 +483,12 @@ class PreparedAudit(AuditOptions):
     """Options of an audit whose judge is loaded or made, whose criterion is found, and whose data are read.
 
     Attributes:
-        items: What was read.
-        examples: The items that are judged: those, or pairs that were drawn of them.
+        dataset: What was read.
+        questions: The items that are judged: those, or pairs that were drawn of them.
     """
 
-    items: data_sets.Dataset
-    examples: Sequence[dspy.Example]
+    dataset: data_sets.Dataset
+    questions: Sequence[dspy.Example]
 
 
 def prepared(asked: AuditOptions) -> PreparedAudit:
@@ -528,7 +528,7 @@ def prepared(asked: AuditOptions) -> PreparedAudit:
     by = asked.by if asked.by is not None or known is None else known.groups
     given = {f.name: getattr(asked, f.name) for f in fields(asked)}
     given |= {"judge": judge, "criterion": criterion, "by": by}
-    return PreparedAudit(**given, items=items, examples=examples)
+    return PreparedAudit(**given, dataset=items, questions=examples)
 
 
 def answers_of(asked: PreparedAudit) -> Judged:
@@ -537,7 +537,7 @@ def answers_of(asked: PreparedAudit) -> Judged:
     Raises:
         ValueError: The items lack what is asked for, or the judge answered none.
     """
-    judge, examples, criterion = asked.judge, asked.examples, asked.criterion
+    judge, examples, criterion = asked.judge, asked.questions, asked.criterion
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         return _asked(judge, examples, asked.lm, asked.likelihood_lm, asked.progress)
     likelihood_lm = asked.lm if asked.likelihood_lm is None else asked.likelihood_lm
