@@ -241,10 +241,10 @@ def task_of(asked: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]]:
         more["metric"] = {"name": metric.name, "signature": metric.signature}
     if asked.examples is not None:
         config["examples"] = read_examples(asked.examples)
-    if getattr(asked, "max_iterations", None) is not None:
+    if isinstance(asked, FeedbackOptions) and asked.max_iterations is not None:
         config["max_iterations"] = asked.max_iterations
     task = TASKS[asked.task](seed=asked.seed, **config)
-    if getattr(asked, "program", None) is not None:
+    if isinstance(asked, RefineOptions) and asked.program is not None:
         _load(with_refiner(task), asked.program, asked.seed)
     items, more["data_sha256"] = loop_items(asked.data, mapping=asked.mapping)
     items = items[: asked.limit]
