@@ -83,8 +83,7 @@ class UnlabeledDemos(UserWarning):
 class Judge(Program):
     """A criterion, one prompt, and how its model is asked: the base of judges that score and judges that compare.
 
-    A kind of judge declares its ``scoring`` and writes ``read``, ``questions``, ``labels``, ``prompt``, ``shown_demo``,
-    ``row`` and ``predictions``.
+    A kind of judge declares its ``scoring`` and ``label_fields``, and writes what raises ``NotImplementedError`` here.
 
     Attributes:
         predict: The ``dspy.Predict`` of the prompt; optimizers change its instructions and demonstrations.
@@ -109,10 +108,6 @@ class Judge(Program):
         """Return an example whose texts are checked; calls, batches and optimizers read through this."""
         raise NotImplementedError
 
-    def questions(self, item: dspy.Example) -> list[dict[str, Any]]:
-        """Return the inputs of ``predict`` to ask about an item."""
-        raise NotImplementedError
-
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the answers to choose from."""
         raise NotImplementedError
@@ -121,25 +116,23 @@ class Judge(Program):
         """Return the messages of one question; ``demos`` are those of ``shown``."""
         raise NotImplementedError
 
-    def shown_demo(self, demo: Mapping[str, Any], name: str) -> Any:
+    def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
+        """Return the inputs of ``predict`` to ask about an item."""
+        raise NotImplementedError
+
+    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> Any:
         """Return the texts and the answer of a demonstration; ``name`` names it in errors."""
         raise NotImplementedError
 
-    def row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
+    def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the fields of one answer, as DSPy's traces keep it."""
         raise NotImplementedError
 
-    def predictions(
+    def _predictions(
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
     ) -> list[dspy.Prediction]:
         """Return one prediction for each item from the rows of its questions."""
         raise NotImplementedError
-
-    def question(self, messages: Sequence[Message], labels: tuple[str, ...]) -> Choices | Text:
-        """Return what the model is asked: for its choice of the labels, or for a text with ``direct`` scoring."""
-        if self.scoring == "direct":
-            return Text(messages, MAX_SCORE_TOKENS, temperature=0.0)
-        return Choices(messages, tuple(labels))
 
     def shown(self, demos: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return what the prompt shows of demonstrations; those without an answer are left out, with a warning.
@@ -158,7 +151,7 @@ class Judge(Program):
                 UnlabeledDemos,
                 stacklevel=2,
             )
-        return [self.shown_demo(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own]
+        return [self._shown_demo(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own]
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of one judgment, of candidates in the given order; the texts are not checked."""
@@ -168,17 +161,17 @@ class Judge(Program):
         """Return the model to ask for choices: ``lm``, or its repeated answers."""
         return measuring(lm, self.sampling)
 
-    def judged(self, item: dspy.Example) -> dspy.Prediction:
-        """Judge one item that was read."""
+    def _judged(self, item: dspy.Example) -> dspy.Prediction:
+        """Judge one item that was read; a judgment is never streamed."""
         with dspy.context(adapter=JudgeAdapter(self), send_stream=None):
-            rows = [self.predict(**question) for question in self.questions(item)]
-        return self.predictions([item], [rows], resolve_lm(None, self.predict), "raise")[0]
+            rows = [self.predict(**question) for question in self._questions(item)]
+        return self._predictions([item], [rows], resolve_lm(None, self.predict), "raise")[0]
 
-    async def ajudged(self, item: dspy.Example) -> dspy.Prediction:
+    async def _ajudged(self, item: dspy.Example) -> dspy.Prediction:
         """Judge one item asynchronously; what corrections ask besides runs in a thread."""
         with dspy.context(adapter=JudgeAdapter(self), send_stream=None):
-            rows = [await self.predict.acall(**question) for question in self.questions(item)]
-        done = await asyncio.to_thread(self.predictions, [item], [rows], resolve_lm(None, self.predict), "raise")
+            rows = [await self.predict.acall(**question) for question in self._questions(item)]
+        done = await asyncio.to_thread(self._predictions, [item], [rows], resolve_lm(None, self.predict), "raise")
         return done[0]
 
     def batch(
@@ -220,14 +213,15 @@ class Judge(Program):
         check_batch_options(options)
         items = [self.read(example, index) for index, example in enumerate(examples)]
         lm = resolve_lm(lm, self.predict)
-        asked = [(item, question) for item in items for question in self.questions(item)]
-        answered = iter(self.ask(asked, lm, chunk=chunk, refused=refused, progress=progress))
-        rows = [[next(answered) for _ in self.questions(item)] for item in items]
-        done = self.predictions(items, rows, lm, refused)
+        asked = [self._questions(item) for item in items]
+        flat = [(item, inputs) for item, questions in zip(items, asked, strict=True) for inputs in questions]
+        answered = iter(self._ask(flat, lm, chunk=chunk, refused=refused, progress=progress))
+        rows = [[next(answered) for _ in questions] for questions in asked]
+        done = self._predictions(items, rows, lm, refused)
         tell_callbacks(self, items, done)
         return done
 
-    def ask(
+    def _ask(
         self,
         asked: Sequence[tuple[dspy.Example, Mapping[str, Any]]],
         lm: Any,
@@ -241,24 +235,26 @@ class Judge(Program):
         The row of a question that the model refuses also says why (``undefined``).
         """
         instructions, demos = self.predict.signature.instructions, self.shown(self.predict.demos)
-        kinds: dict[tuple[str, ...], list[int]] = {}  # one call asks for one set of labels
-        for place, (_, inputs) in enumerate(asked):
-            kinds.setdefault(self.labels(inputs), []).append(place)
-        size, rows = chunk or chunk_of(lm), {}
-        for labels, places in kinds.items():
-            direct = self.scoring == "direct"
-            model, missing = (measuring(lm), Written("")) if direct else (self.measuring(lm), unanswered(labels))
-            for start in range(0, len(places), size):
-                part = places[start : start + size]
-                questions = [self.question(self.prompt(instructions, demos, asked[p][1]), labels) for p in part]
-                answers, why = answer_items(model, questions, [asked[p][0] for p in part], refused=refused)
-                for number, place in enumerate(part):
-                    rows[place] = self.row(answers.get(number, missing)) | (
-                        {"undefined": why[number]} if number in why else {}
-                    )
-                if progress is not None:
-                    progress(len(part))
-        return [rows[place] for place in range(len(asked))]
+        model, size = self.measuring(lm), chunk or chunk_of(lm)
+        rows: list[dict[str, Any]] = []
+        for start in range(0, len(asked), size):
+            part = asked[start : start + size]
+            questions = [
+                self._question(self.prompt(instructions, demos, inputs), self.labels(inputs)) for _, inputs in part
+            ]
+            answers, why = answer_items(model, questions, [item for item, _ in part], refused=refused)
+            for i, question in enumerate(questions):
+                none = unanswered(question.choices) if isinstance(question, Choices) else Written("")
+                rows.append(self._row(answers.get(i, none)) | ({"undefined": why[i]} if i in why else {}))
+            if progress is not None:
+                progress(len(part))
+        return rows
+
+    def _question(self, messages: Sequence[Message], labels: tuple[str, ...]) -> Choices | Text:
+        """Return what the model is asked: for its choice of the labels, or for a text with ``direct`` scoring."""
+        if self.scoring == "direct":
+            return Text(messages, MAX_SCORE_TOKENS, temperature=0.0)
+        return Choices(messages, labels)
 
     @classmethod
     def from_state(cls: type[AnyJudge], state: dict[str, Any]) -> AnyJudge:
@@ -287,17 +283,21 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one judgment; see ``dspy.Adapter``."""
-        question = self.judge.question(self.format(signature, demos, inputs), self.judge.labels(inputs))
-        options = {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
-        return [self.judge.row(ask(lm, question, self.judge.sampling, **options))]
+        question, options = self._asked(lm_kwargs, signature, demos, inputs)
+        return [self.judge._row(ask(lm, question, self.judge.sampling, **options))]
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one judgment asynchronously; see ``dspy.Adapter``."""
-        question = self.judge.question(self.format(signature, demos, inputs), self.judge.labels(inputs))
-        options = {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
-        return [self.judge.row(await aask(lm, question, self.judge.sampling, **options))]
+        question, options = self._asked(lm_kwargs, signature, demos, inputs)
+        return [self.judge._row(await aask(lm, question, self.judge.sampling, **options))]
+
+    def _asked(
+        self, lm_kwargs: Mapping[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
+    ) -> tuple[Choices | Text, dict[str, Any]]:
+        question = self.judge._question(self.format(signature, demos, inputs), self.judge.labels(inputs))
+        return question, {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
 
 
 def check_batch_options(options: Mapping[str, Any]) -> None:
@@ -534,19 +534,15 @@ class PointwiseJudge(Judge):
             PromptRefused: The model refuses the prompt, for example because it is too long.
             NotImplementedError: The judge is calibrated, and the model reports no likelihoods.
         """
-        return self.judged(self.read({"source": source, "output": output}))
+        return self._judged(self.read({"source": source, "output": output}))
 
     async def aforward(self, source: str, output: str) -> dspy.Prediction:
         """Judge one output asynchronously; see ``forward``."""
-        return await self.ajudged(self.read({"source": source, "output": output}))
+        return await self._ajudged(self.read({"source": source, "output": output}))
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
         """Return an example whose ``source`` and ``output`` are checked; see ``read_item``."""
         return read_item(example, index)
-
-    def questions(self, item: dspy.Example) -> list[dict[str, Any]]:
-        """Return the one question about an item."""
-        return [{"source": item["source"], "output": item["output"]}]
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the scores of the scale as texts."""
@@ -558,8 +554,10 @@ class PointwiseJudge(Judge):
             self.criterion, inputs["source"], inputs["output"], demos=demos, instructions=instructions
         )
 
-    def shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, str, str]:
-        """Return a demonstration's source, output and label."""
+    def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
+        return [{"source": item["source"], "output": item["output"]}]
+
+    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, str, str]:
         check_item(demo, name)
         score = cells.number(demo.get("score"), f"The score of {name}", texts=True)
         if math.isnan(score):
@@ -571,7 +569,7 @@ class PointwiseJudge(Judge):
         except ValueError as error:
             raise ValueError(f"T{name[1:]} has no label. {error}") from error
 
-    def row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
+    def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the fields of a score: the expectation over the labels (Ohi et al. 2024, eq 7), or the one written.
 
         Score and mode are NaN if no label has any probability.
@@ -583,19 +581,12 @@ class PointwiseJudge(Judge):
         # score = sum over labels of value * P(label)
         score = sum(value * p for value, p in zip(self.criterion.values, distribution.values(), strict=True))
         mode = math.nan if math.isnan(score) else float(max(distribution, key=distribution.__getitem__))
-        coverage = float(answer.coverage[0])
-        return {
-            "score": score,
-            "distribution": distribution,
-            "mode": mode,
-            "coverage": coverage,
-            "samples": answer.samples,
-        }
+        shares = {"distribution": distribution, "mode": mode, "coverage": float(answer.coverage[0])}
+        return {"score": score, **shares, "samples": answer.samples}
 
-    def predictions(
+    def _predictions(
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
     ) -> list[dspy.Prediction]:
-        """Return one prediction for each item, corrected for likelihood if the judge is calibrated."""
         scored = [row for (row,) in rows]
         if (calibration := self.likelihood_calibration) is None:
             return [row if isinstance(row, dspy.Prediction) else dspy.Prediction(**row) for row in scored]

@@ -165,11 +165,11 @@ class PairwiseJudge(Judge):
             PromptRefused: The model cannot take a prompt, for example because it is too long.
             NoProbabilities: The model reports no probabilities.
         """
-        return self.judged(self._fitted({"source": source, "candidates": candidates}))
+        return self._judged(self._fitted({"source": source, "candidates": candidates}))
 
     async def aforward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
         """Compare the candidates of one source asynchronously; see ``forward``."""
-        return await self.ajudged(self._fitted({"source": source, "candidates": candidates}))
+        return await self._ajudged(self._fitted({"source": source, "candidates": candidates}))
 
     def _fitted(self, fields: Mapping[str, Any]) -> dspy.Example:
         """Return the item of a call, before which nothing is asked if its calibration cannot be applied.
@@ -192,17 +192,6 @@ class PairwiseJudge(Judge):
         """Return an example whose ``source`` and ``candidates`` are checked; see ``read_pair``."""
         return read_pair(example, index)
 
-    def questions(self, item: dspy.Example) -> list[dict[str, Any]]:
-        """Return one question for each order in which the candidates are shown."""
-        return [self._question(item, order) for order in self._orders(len(item["candidates"]))]
-
-    def _question(self, item: dspy.Example, order: Order) -> dict[str, Any]:
-        candidates = list(item["candidates"])
-        return {"source": item["source"], "candidates": [candidates[i] for i in order]}
-
-    def _orders(self, count: int) -> list[Order]:
-        return rotations(count, every=self.debias == "permutation")
-
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the answers of a comparison: A, B, ... by position, and possibly "Tie"."""
         return comparison_labels(len(inputs["candidates"]), ties=self.ties)
@@ -219,8 +208,17 @@ class PairwiseJudge(Judge):
             last=self.instruction_place == "last",
         )
 
-    def shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, Sequence[str], str]:
-        """Return a demonstration's source, candidates and answer."""
+    def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
+        return [self._in_order(item, order) for order in self._orders(len(item["candidates"]))]
+
+    def _in_order(self, item: dspy.Example, order: Order) -> dict[str, Any]:
+        candidates = list(item["candidates"])
+        return {"source": item["source"], "candidates": [candidates[i] for i in order]}
+
+    def _orders(self, count: int) -> list[Order]:
+        return rotations(count, every=self.debias == "permutation")
+
+    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, Sequence[str], str]:
         candidates = demo.get("candidates") or demo.get("outputs")
         if not candidates:
             raise ValueError(f"T{name[1:]} has no candidates: give pairs.")
@@ -233,17 +231,16 @@ class PairwiseJudge(Judge):
         texts = check_candidates({"source": demo.get("source"), "candidates": candidates}, name)
         return demo["source"], texts, label
 
-    def row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
+    def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the log-probabilities of the answers by position, and the most probable answer."""
         assert isinstance(answer, ChoiceLogprobs)  # no comparison is written
         logprobs = answer.logprobs[0]  # (c + t,)
         best = None if np.isnan(logprobs).any() else answer.choices[int(logprobs.argmax())]
         return {"preference": best, "logprobs": logprobs.tolist(), "samples": answer.samples}
 
-    def predictions(
+    def _predictions(
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
     ) -> list[dspy.Prediction]:
-        """Return one prediction for each item, calibrated for position and averaged over the orders."""
         done: dict[int, dspy.Prediction] = {}
         sizes = [len(item["candidates"]) for item in items]
         for count in sorted(set(sizes)):
@@ -309,7 +306,7 @@ class PairwiseJudge(Judge):
 
         NaN for a comparison that the model cannot take, for example because it is too long.
         """
-        rows = self.ask([(e, self._question(e, order)) for e in examples for order in orders], lm, refused=refused)
+        rows = self._ask([(e, self._in_order(e, order)) for e in examples for order in orders], lm, refused=refused)
         return np.array([row["logprobs"] for row in rows], dtype=np.float64).reshape(len(examples), len(orders), -1)
 
     def aggregate(self, logprobs: FloatArray, orders: Sequence[Order], correction: Correction | None) -> Comparisons:

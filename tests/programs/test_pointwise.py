@@ -22,7 +22,7 @@ def item(quality, rarity, **more):
 def test_the_expected_score_is_equation_7_worked_by_hand():
     shares = np.array([[0.1, 0.0, 0.2, 0.0, 0.1]])
     with np.errstate(divide="ignore"):
-        row = PointwiseJudge(C).row(ChoiceLogprobs(C.labels, np.log(shares)))
+        row = PointwiseJudge(C)._row(ChoiceLogprobs(C.labels, np.log(shares)))
     # (1 * .1 + 3 * .2 + 5 * .1) / .4 = 1.2 / .4
     assert row["score"] == pytest.approx(3.0)
     assert row["coverage"] == pytest.approx(0.4)
@@ -31,14 +31,14 @@ def test_the_expected_score_is_equation_7_worked_by_hand():
 
 
 def test_labels_without_probability_are_undefined():
-    row = PointwiseJudge(C).row(ChoiceLogprobs(C.labels, np.full((1, 5), -np.inf)))
+    row = PointwiseJudge(C)._row(ChoiceLogprobs(C.labels, np.full((1, 5), -np.inf)))
     assert math.isnan(row["score"])
     assert math.isnan(row["mode"])
     assert row["coverage"] == 0
 
 
 def test_renormalized_answers_have_no_coverage():
-    row = PointwiseJudge(C).row(ChoiceLogprobs(C.labels, np.log(np.full((1, 5), 0.2)), renormalized=True))
+    row = PointwiseJudge(C)._row(ChoiceLogprobs(C.labels, np.log(np.full((1, 5), 0.2)), renormalized=True))
     assert row["score"] == pytest.approx(3.0)
     assert math.isnan(row["coverage"])
 
