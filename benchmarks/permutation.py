@@ -20,7 +20,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.harness import argument_parser, finish, markdown
-from evalbias.measures import bias_score, bias_score_statistic, paired_permutation_test, performance_statistic
+from evalbias.measures import Draws, bias_score, estimate_bias_score, estimate_spearman
 from evalbias.measures import unfairness_scores as us
 
 STATISTICS = ("BiasScore", "performance")
@@ -39,8 +39,10 @@ def judged(n: int, seed: int = 0) -> tuple[np.ndarray, ...]:
 def evalbias_p_value(statistic: str, n: int, resamples: int) -> float:
     """Return the p-value that this package computes."""
     likelihoods, human, before, after = judged(n)
-    chosen = bias_score_statistic(likelihoods, human) if statistic == "BiasScore" else performance_statistic(human)
-    return paired_permutation_test(chosen, before, after, n_resamples=resamples, seed=0).p_value
+    draws = Draws(resamples=0, swaps=resamples)
+    if statistic == "BiasScore":
+        return estimate_bias_score(after, likelihoods, human, before=before, draws=draws).p_value
+    return estimate_spearman(after, human, before=before, draws=draws).p_value
 
 
 def scipy_p_value(statistic: str, n: int, resamples: int) -> float:

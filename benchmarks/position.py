@@ -29,11 +29,11 @@ from evalbias.data import world as wordings
 from evalbias.data.pairing import input_key
 from evalbias.evaluation import judge_examples, measure
 from evalbias.evaluation.biases import PositionBias
-from evalbias.evaluation.estimates import Estimate, Sample, estimates_of
+from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.lm.cache import model_identity
 from evalbias.measures import decision_shares
 from evalbias.measures.position_calibration import by_candidate, rotations
-from evalbias.measures.resample import MeanStatistic
+from evalbias.measures.resample import estimate_mean
 from evalbias.optimizers import ZEPO, GrammarParaphraser
 from evalbias.options import MeasuringModels
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge
@@ -126,8 +126,7 @@ def row(title: str, mitigation: Mitigation, test: Sequence[dspy.Example], lm: An
     candidates = by_candidate(judged.answers, rotations(2, every=True))  # (n, 2, 2)
     better = ["AB".index(e.preference) for e in test]
     right = np.mean([decision_shares(candidates[:, r])[range(len(test)), better] for r in range(2)], axis=0)
-    samples = {"agreement": Sample(right, MeanStatistic(), "agreement")}
-    agreement = estimates_of(samples, seed=seed, clusters=judged.clusters)["agreement"]
+    agreement = Number("agreement", "agreement", right, estimate_mean).estimate(judged.clusters, seed=seed)
     cells = [*(position[name] for name in ("fairness", "position_consistency")), agreement]
     shown = [_cell(e) for e in cells]
     return "| " + " | ".join([title, *shown, str(mitigation.fit_prompts), str(mitigation.prompts)]) + " |"

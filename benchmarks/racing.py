@@ -29,7 +29,7 @@ from evalbias.cli.models import open_lm
 from evalbias.data import world
 from evalbias.data import world as wordings
 from evalbias.lm.cache import model_identity
-from evalbias.measures import share_interval
+from evalbias.measures import estimate_share
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import ZEPO, GrammarParaphraser
 from evalbias.optimizers.base import Problem
@@ -162,7 +162,7 @@ def compared(answers: Answers, pool: Sequence[dspy.Example], pairs: int, seed: i
 def row(pairs: int, searches: Sequence[Compared]) -> str:
     """Return one row of the table."""
     same = np.array([s.same for s in searches], dtype=np.float64)
-    interval = share_interval(same)
+    interval = estimate_share(same)
     asked, raced = sum(s.exact for s in searches), sum(s.raced for s in searches)
     lost = [s.lost for s in searches]
     cells = [

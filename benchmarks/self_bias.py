@@ -26,7 +26,7 @@ from evalbias.data.loops import RecordedLoop, recorded_loop
 from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.evaluation.loops import CachedScorer, LoopRun, run_loops
 from evalbias.evaluation.words import UNDEFINED, count, mark, p_equals
-from evalbias.measures import SelfBias, measure_self_bias
+from evalbias.measures import SelfBiasScores, measure_self_bias
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.refine import RefineReport
 from evalbias.programs import SYNTHETIC, PointwiseJudge, labeled
@@ -161,7 +161,7 @@ def _believes(record: Mapping[str, Any]) -> float:
     return math.nan if missing is None else float(not missing)
 
 
-def _pair(ours: SelfBias) -> str:
+def _pair(ours: SelfBiasScores) -> str:
     return f"{ours.bias:.2f} / {ours.skewness:.3f}"
 
 

@@ -19,7 +19,8 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,20 +28,26 @@ from scipy.special import ndtr
 
 from benchmarks.harness import argument_parser, finish, markdown
 from evalbias.measures import (
-    FairnessStatistic,
-    MeanStatistic,
-    ShareStatistic,
-    SkewnessStatistic,
-    bias_score_statistic,
+    Draws,
+    Interval,
+    estimate_bias_score,
+    estimate_fairness,
+    estimate_mean,
+    estimate_share,
+    estimate_skewness,
+    estimate_spearman,
     likelihood_bias,
     likelihood_effect,
     likelihood_effect_change,
-    paired_permutation_test,
-    performance_statistic,
-    spearman_rows,
+    spearman,
+    win_shares,
 )
+from evalbias.measures.agreement import counted_spearman
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.resample import MeanCorrelationStatistic, Statistic, aligned, counted_interval, defined_items
+from evalbias.measures.likelihood import counted_bias_score
+from evalbias.measures.loops import counted_skewness
+from evalbias.measures.pairs import counted_fairness
+from evalbias.measures.resample import Statistic, estimate_mean_coefficient, interval, mean
 
 SHARED = 0.4
 """Part of a variance that the outputs of one document share."""
@@ -54,14 +61,18 @@ class Judges:
     """What a statistic needs of two judges.
 
     Attributes:
-        statistic: The statistic, with its references.
+        estimator: Function of the values that gives the interval and, with ``before``, the paired test.
+        counted: The statistic that it estimates.
         first: (n,) or (n, d) of the first judge.
         second: The same of the second.
+        given: Further columns of the items.
     """
 
-    statistic: Statistic
+    estimator: Callable[..., Interval]
+    counted: Statistic
     first: FloatArray
     second: FloatArray
+    given: tuple[FloatArray, ...] = ()
 
 
 def normal(rng: np.random.Generator, n: int, outputs: int, *shape: int) -> FloatArray:
@@ -96,13 +107,16 @@ def scoring(effect: float, other: float | None = None) -> Draw:
             likert(3 + 1.1 * (0.6 * quality + e * ls + np.sqrt(1 - 0.36 - e**2 - 0.6 * e) * own))
             for e, own in zip(effects, noise, strict=True)
         )
-        statistics = {
-            "BiasScore": bias_score_statistic(ls, human),
-            "BiasScore (z)": bias_score_statistic(ls, human, normalization="z-score"),
-            "performance": performance_statistic(human),
-        }
-        judges = {name: Judges(statistic, first, second) for name, statistic in statistics.items()}
-        lenient = Judges(statistics["performance"], first, (5 + second) / 2)  # the upper half of the scale
+
+        def bias(normalization: str) -> Judges:
+            kind: dict[str, Any] = {"normalization": normalization}
+            functions = partial(estimate_bias_score, **kind), partial(counted_bias_score, **kind)
+            return Judges(*functions, first, second, (ls, human))
+
+        scores = {"BiasScore": bias("mean-range"), "BiasScore (z)": bias("z-score")}
+        performance = Judges(estimate_spearman, counted_spearman, first, second, (human,))
+        judges = {**scores, "performance": performance}
+        lenient = replace(performance, second=(5 + second) / 2)  # the upper half of the scale
         return {**judges, "performance, second lenient": lenient}
 
     return draw
@@ -127,14 +141,12 @@ def comparing(lean: float, other: float | None = None) -> Draw:
             first = pull > 0
             decided = [np.stack([first, ~first], axis=-1), np.stack([first & ~ties, ~first & ~ties, ties], axis=-1)]
             shares = [one.astype(np.float64).mean(axis=0) for one in decided]  # (n, 2) and (n, 3)
+            shares[1] = win_shares(shares[1], ties=True)
             sides.append([*shares, shares[0][:, 0], (first[0] != first[1]).astype(np.float64)])
-        statistics = {
-            "fairness": FairnessStatistic(),
-            "fairness, with ties": FairnessStatistic(ties=True),
-            "first rate": ShareStatistic(),
-            "position consistency": ShareStatistic(),
-        }
-        return {name: Judges(s, a, b) for (name, s), a, b in zip(statistics.items(), *sides, strict=True)}
+        fairness, share = (estimate_fairness, counted_fairness), (estimate_share, mean)
+        kinds = {"fairness": fairness, "fairness, with ties": fairness, "first rate": share}
+        kinds["position consistency"] = share
+        return {name: Judges(e, c, a, b) for (name, (e, c)), a, b in zip(kinds.items(), *sides, strict=True)}
 
     return draw
 
@@ -151,7 +163,10 @@ def self_scoring(shift: float, other: float | None = None) -> Draw:
     def draw(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
         scale = np.where(rng.random((2, n)) < 0.2, 3, 2)
         first, second = np.round(shifts + scale * normal(rng, n, outputs, 2))
-        return {"Bias": Judges(MeanStatistic(), first, second), "Dskew": Judges(SkewnessStatistic(), first, second)}
+        return {
+            "Bias": Judges(estimate_mean, mean, first, second),
+            "Dskew": Judges(estimate_skewness, counted_skewness, first, second),
+        }
 
     return draw
 
@@ -162,7 +177,8 @@ def consistent(share: float, other: float | None = None) -> Draw:
 
     def draw(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
         first, second = (ndtr(normal(rng, n, outputs)) < share for share in shares)
-        return {"position consistency": Judges(ShareStatistic(), first.astype(np.float64), second.astype(np.float64))}
+        sides = first.astype(np.float64), second.astype(np.float64)
+        return {"position consistency": Judges(estimate_share, mean, sides[0], sides[1])}
 
     return draw
 
@@ -179,8 +195,10 @@ def ranking(noise: float, other: float | None = None) -> Draw:
     def draw(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
         quality = rng.normal(size=(n, RANKED))
         human = likert(3 + quality[..., None] + 0.7 * rng.normal(size=(n, RANKED, 3))).mean(axis=2)
-        sides = [spearman_rows(quality + one * rng.normal(size=(n, RANKED)), human) for one in noises]
-        return {"ranking agreement": Judges(MeanCorrelationStatistic(), *sides)}
+        documents = np.repeat(np.arange(n), RANKED).tolist()
+        ranked = [(quality + one * rng.normal(size=(n, RANKED))).ravel() for one in noises]
+        sides = [np.array(spearman(one, human.ravel(), groups=documents).by_group) for one in ranked]
+        return {"ranking agreement": Judges(estimate_mean_coefficient, mean, sides[0], sides[1])}
 
     return draw
 
@@ -268,41 +286,45 @@ def check(
     """
     clusters = None if outputs == 1 else (np.arange(n) // outputs).tolist()
     codes = np.arange(n) // outputs
-    resamples: dict[str, Any] = {"n_resamples": n_resamples}
     part = max(1, sets // 5)
     found: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for index in range(sets):
-        resamples["seed"] = index
+        draws = Draws(seed=index, resamples=n_resamples, swaps=0)
         for name, judges in draw(np.random.default_rng([seed, index]), n, outputs).items():
-            statistic, first, second, seen = judges.statistic, judges.first, judges.second, found[name]
-            seen["covered"].append(statistic.interval(first, clusters=clusters, **resamples))
-            seen["rejected"].append(_rejects(judges, clusters=clusters, n_resamples=n_swaps, seed=index))
+            estimator, first, given, seen = judges.estimator, judges.first, judges.given, found[name]
+            seen["covered"].append(estimator(first, *given, clusters=clusters, draws=draws))
+            seen["rejected"].append(_rejects(judges, clusters, swaps=n_swaps, seed=index))
             if index < part:
-                resampled = functools.partial(statistic.resampled, first)
-                options: dict[str, Any] = {"method": "percentile", "confidence": 0.95, **resamples}
-                seen["percentile"].append(counted_interval(resampled, codes, statistic(first), **options))
-                seen["difference"].append(statistic.difference(first, second, clusters=clusters, **resamples))
+                of_first = functools.partial(_counted, judges)
+                seen["percentile"].append(interval(of_first, codes, method="percentile", draws=draws))
+                seen["difference"].append(
+                    estimator(judges.second, *given, before=first, clusters=clusters, draws=draws)
+                )
                 if clusters is not None:
-                    seen["itemwise"].append(_rejects(judges, n_resamples=n_swaps, seed=index))
+                    seen["itemwise"].append(_rejects(judges, None, swaps=n_swaps, seed=index))
     population = draw(np.random.default_rng(seed), POPULATION, outputs)
     return [
         _summary(world, name, _value(judges), found[name], n=n, outputs=outputs) for name, judges in population.items()
     ]
 
 
-def _rejects(judges: Judges, **options: Any) -> bool:
-    test = paired_permutation_test(judges.statistic, judges.first, judges.second, **options)
-    return bool(test.p_value <= LEVEL)
+def _rejects(judges: Judges, clusters: Sequence[object] | None, *, swaps: int, seed: int) -> bool:
+    draws = Draws(seed=seed, resamples=0, swaps=swaps)
+    found = judges.estimator(judges.first, *judges.given, before=judges.second, clusters=clusters, draws=draws)
+    return bool(found.p_value <= LEVEL)
+
+
+def _counted(judges: Judges, counts: FloatArray) -> FloatArray:
+    return judges.counted(counts, judges.first, *judges.given)
 
 
 def _value(judges: Judges) -> float:
-    kept = defined_items(*aligned(judges.first, *judges.statistic.references))
-    return judges.statistic.keep(kept)(judges.first[kept])
+    return float(_counted(judges, np.ones((1, len(judges.first))))[0])
 
 
 def _summary(world: str, name: str, truth: float, found: dict[str, list[Any]], *, n: int, outputs: int) -> Check:
-    mean = float(np.nanmean([one.estimate for one in found["covered"]]))
-    truth = mean if name in OWN_EXPECTATION else BOUNDARY.get((world, name), truth)
+    average = float(np.nanmean([one.value for one in found["covered"]]))
+    truth = average if name in OWN_EXPECTATION else BOUNDARY.get((world, name), truth)
 
     def covering(kind: str, value: float) -> float:
         return float(np.mean([one.low - SLACK <= value <= one.high + SLACK for one in found[kind]]))
@@ -314,7 +336,7 @@ def _summary(world: str, name: str, truth: float, found: dict[str, list[Any]], *
         outputs=outputs,
         sets=len(found["covered"]),
         truth=truth,
-        mean=mean,
+        mean=average,
         rejected=float(np.mean(found["rejected"])),
         itemwise=float(np.mean(found["itemwise"])) if found["itemwise"] else float("nan"),
         covered=covering("covered", truth),
@@ -332,7 +354,7 @@ def shares_found(
     for index in range(sets):
         drawn = draw(np.random.default_rng([seed, index]), n, 1)
         for name in statistics:
-            rejected[name] += _rejects(drawn[name], n_resamples=n_swaps, seed=index)
+            rejected[name] += _rejects(drawn[name], None, swaps=n_swaps, seed=index)
     return {name: count / sets for name, count in rejected.items()}
 
 

@@ -18,9 +18,7 @@ from evalbias.evaluation.agreement import surpasses
 from evalbias.evaluation.estimates import (
     Comparison,
     Estimate,
-    Sample,
-    estimate_value,
-    estimates_of,
+    Number,
 )
 from evalbias.evaluation.judged import (
     HUMAN_SCORES,
@@ -36,7 +34,7 @@ from evalbias.evaluation.words import count, number
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import resolve_lm
 from evalbias.lm.types import MeasuringLM
-from evalbias.measures import performance_statistic, rs_scores, spearman_rows, unfairness_scores
+from evalbias.measures import estimate_spearman, rs_scores, spearman, unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.likelihood import TOTAL
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
@@ -337,19 +335,16 @@ def against_baselines(
     Returns:
         The fields ``baselines`` (name -> estimate of the performance) and ``against_baselines`` (a sentence).
     """
-    performance, clusters = performance_statistic(judged.covariate(HUMAN_SCORES)), judged.clusters
-    samples, unbeaten = {}, []
+    human, clusters = judged.covariate(HUMAN_SCORES), judged.clusters
+    own = Number("performance", "performance", judged.answers, estimate_spearman, given=(human,))
+    baselines, unbeaten = {}, []
     for column, name in BASELINES.items():
-        kept = ~np.isnan(known[column] + known[HUMAN_SCORES])
-        sign = np.sign(spearman_rows(known[column][kept][None], known[HUMAN_SCORES][kept])[0])
-        scores = sign * judged.covariate(column)
-        samples[name] = Sample(scores, performance, name)
-        if not surpasses(performance, judged.answers, scores, clusters=clusters, n_resamples=n_resamples, seed=seed):
+        scores = np.sign(spearman(known[column], known[HUMAN_SCORES]).value) * judged.covariate(column)
+        baselines[name] = replace(own, name=name, label=name, values=scores).estimate(clusters, seed=seed)
+        if not surpasses(own, scores, clusters=clusters, n_resamples=n_resamples, seed=seed):
             unbeaten.append(name)
-    baselines = estimates_of(samples, seed=seed, clusters=clusters)
-    own = estimate_value(Sample(judged.answers, performance, "performance"))
-    listed = ", ".join(f"{name} {number(baselines[name].value)}" for name in samples)
-    sentence = f"Performance on the held-back items: the judge {number(own)}, {listed}."
+    listed = ", ".join(f"{name} {number(found.value)}" for name, found in baselines.items())
+    sentence = f"Performance on the held-back items: the judge {number(own.value())}, {listed}."
     if unbeaten:
         sentence += f" The judge is not significantly better than {' or '.join(unbeaten)}: no gain is shown."
     return {"baselines": baselines, "against_baselines": sentence}

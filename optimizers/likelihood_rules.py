@@ -11,22 +11,17 @@ import scipy
 
 from evalbias.evaluation.bias import MARGINS
 from evalbias.evaluation.biases import LikelihoodBias
-from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, estimate_value, estimates_of
+from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Number
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.words import p_equals
-from evalbias.measures import (
-    bias_score_statistic,
-    bootstrap_ci,
-    likelihood_effect,
-    paired_permutation_test,
-    performance_statistic,
-)
-from evalbias.measures.agreement import pearson_rows
-from evalbias.measures.arrays import FloatArray, defined
+from evalbias.measures import Draws, estimate, estimate_spearman, likelihood_effect, pearson, spearman
+from evalbias.measures.agreement import counted_spearman, exchanged_ranks
+from evalbias.measures.arrays import FloatArray, cluster_codes, defined
 from evalbias.measures.corrections import LikelihoodCalibration, fit_likelihood_calibration
-from evalbias.measures.equal_quality import likelihood_effects
+from evalbias.measures.equal_quality import SCORE_SD, likelihood_effects
 from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
-from evalbias.measures.resample import SCORE_SD, cluster_codes, drawn
+from evalbias.measures.likelihood import counted_bias_score
+from evalbias.measures.resample import bootstrapped
 from evalbias.optimizers.selection import LEVEL, Rule, last_items
 
 EFFECT, BIAS_SCORE_Z, PERFORMANCE = "likelihood_effect", "bias_score_z", "performance"
@@ -69,8 +64,8 @@ def slope(name: str, judged: Judged) -> float:
     if name == EFFECT:
         return _value(EFFECT, judged)
     columns = [judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)]
-    ls, model, human = (column[defined(*columns)][None] for column in columns)
-    return float((pearson_rows(model, ls) - pearson_rows(human, ls))[0])  # corr(score, LS) - corr(Score_h, LS)
+    ls, model, human = (column[defined(*columns)] for column in columns)
+    return pearson(model, ls).value - pearson(human, ls).value
 
 
 def joint_errors(name: str, judges: Sequence[Judged], *, draws: int, seed: int) -> tuple[FloatArray, FloatArray]:
@@ -104,33 +99,37 @@ def _bias_score_errors(
 ) -> tuple[FloatArray, FloatArray] | None:
     """Draw errors by the bootstrap over inputs, widened to t quantiles; None for fewer than two inputs."""
     first = judges[0]
-    human = first.covariate(HUMAN_SCORES)
-    statistic = bias_score_statistic(first.covariate(LIKELIHOODS), human, normalization="z-score")
-    scores = [one.answers for one in judges]
-    kept = defined(*scores, *statistic.references)
+    given, scores = [first.covariate(name) for name in (LIKELIHOODS, HUMAN_SCORES)], [one.answers for one in judges]
+    kept = defined(*scores, *given)
     codes = cluster_codes(first.clusters, kept)
     inputs = len(set(codes.tolist()))
     if inputs < 2:
         return None
-    part = statistic.keep(kept)
-    values = np.array([part(x[kept]) for x in scores])
-    counts = list(drawn(codes, draws, rng))
-    resampled = np.column_stack([np.concatenate([part.resampled(x[kept], c) for c in counts]) for x in scores])
+    (ls, human), scores = ([column[kept] for column in columns] for columns in (given, scores))
+
+    def measured(counts: FloatArray) -> FloatArray:  # (k, s)
+        return np.column_stack([counted_bias_score(counts, x, ls, human, normalization="z-score") for x in scores])
+
+    (values,) = measured(np.ones((1, len(codes))))
+    resampled = np.concatenate([measured(counts) for counts in bootstrapped(codes, draws, rng)])
     errors = (resampled - values)[~np.isnan(resampled).any(axis=1)]
     return values, errors * np.sqrt(inputs / rng.chisquare(inputs - 1, size=(len(errors), 1)))
 
 
 def _value(name: str, judged: Judged) -> float:
     if name != EFFECT:
-        return estimate_value(LikelihoodBias().samples(judged)[name])
+        return _number(name, judged).value()
     columns = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(RATINGS)
     return likelihood_effect(*columns, clusters=judged.inputs or None).effect  # also where ratings are too few to test
 
 
 def _estimate(name: str, judged: Judged, seed: int) -> Estimate:
-    sample = LikelihoodBias().samples(judged)[name]
-    estimate = estimates_of({name: sample}, seed=seed, clusters=judged.clusters)[name]
-    return replace(estimate, value=_value(name, judged), label=LABELS.get(name, estimate.label))
+    found = _number(name, judged).estimate(judged.clusters, seed=seed)
+    return replace(found, value=_value(name, judged), label=LABELS.get(name, found.label))
+
+
+def _number(name: str, judged: Judged) -> Number:
+    return next(one for one in LikelihoodBias().numbers(judged) if one.name == name)
 
 
 # Rules of the choice between judges.
@@ -191,18 +190,14 @@ class LikelihoodRule(Rule):
     def loss(self, judged: Judged, given: Judged) -> str:
         """Say whether the performance falls, or may fall by more than the margin."""
         given = last_items(given, len(judged.ids))
-        test = paired_permutation_test(
-            performance_statistic(given.covariate(HUMAN_SCORES)),
-            judged.answers,
-            given.answers,
-            clusters=given.clusters,
-            n_resamples=self.n_resamples,
-            seed=self.seed,
-        )
-        digits = 2 if abs(test.difference) >= 0.01 else 3
-        fall = f"{test.statistic_b:.{digits}f} -> {test.statistic_a:.{digits}f}"
+        human, draws = given.covariate(HUMAN_SCORES), Draws(seed=self.seed, resamples=0, swaps=self.n_resamples)
+        test = estimate_spearman(judged.answers, human, before=given.answers, clusters=given.clusters, draws=draws)
+        common = defined(judged.answers, given.answers, human)
+        before, after = (spearman(one.answers[common], human[common]).value for one in (given, judged))
+        digits = 2 if abs(test.value) >= 0.01 else 3
+        fall = f"{before:.{digits}f} -> {after:.{digits}f}"
         lowest, margin = self._lowest_change(judged, given), self.max_loss or MARGIN
-        if not self.max_loss and test.difference < 0 and test.p_value / 2 < LOSS:
+        if not self.max_loss and test.value < 0 and test.p_value / 2 < LOSS:
             lost = f"loses performance ({fall}, {p_equals(test.p_value / 2)}, at worst {lowest:+.2f}"
             if not -MARGIN < lowest < 0:  # it may be large, or NaN
                 return f"{lost})"
@@ -214,22 +209,13 @@ class LikelihoodRule(Rule):
 
     def _lowest_change(self, judged: Judged, given: Judged) -> float:
         """Return the lower end of the one-sided 95 % interval of the change in performance."""
-        statistic = performance_statistic(given.covariate(HUMAN_SCORES))
 
-        def change(before: FloatArray, after: FloatArray, *references: FloatArray) -> FloatArray:
-            return np.asarray(statistic.rows(after, *references) - statistic.rows(before, *references))
+        def change(counts: FloatArray, before: FloatArray, after: FloatArray, human: FloatArray) -> FloatArray:
+            return counted_spearman(counts, after, human) - counted_spearman(counts, before, human)
 
-        arrays = (given.answers, judged.answers, *statistic.references)
-        found = bootstrap_ci(
-            change,
-            *arrays,
-            clusters=given.clusters,
-            method="percentile",
-            n_resamples=N_RESAMPLES,
-            confidence=1 - 2 * LOSS,
-            seed=self.seed,
-        )
-        return found.low
+        arrays = given.answers, judged.answers, given.covariate(HUMAN_SCORES)
+        draws = Draws(seed=self.seed, resamples=N_RESAMPLES, confidence=1 - 2 * LOSS)
+        return estimate(change, *arrays, clusters=given.clusters, method="percentile", draws=draws).low
 
     def error(self, judged: Judged) -> float:
         """Return the standard error of the bias on the held-back items."""
@@ -269,11 +255,12 @@ class AgreementRule(LikelihoodRule):
 
         def higher(judges: list[Judged]) -> FloatArray:
             return higher_than_first(
-                performance_statistic(judges[0].covariate(HUMAN_SCORES)),
+                counted_spearman,
                 [one.answers for one in judges],
+                judges[0].covariate(HUMAN_SCORES),
                 clusters=judges[0].clusters,
-                n_resamples=self.n_resamples,
-                seed=self.seed,
+                exchanged=exchanged_ranks,
+                draws=Draws(seed=self.seed, swaps=self.n_resamples),
             )
 
         return [float(p) for p in np.minimum(1.0, _in_families(judged, given, higher))]

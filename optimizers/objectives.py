@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import dspy
@@ -11,16 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.data.pairing import input_key
-from evalbias.evaluation.estimates import Bias, Estimate, estimate_value
+from evalbias.evaluation.estimates import Bias, Estimate, Number
 from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.lm.cache import measuring
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
-from evalbias.measures.arrays import SLACK, BoolArray, FloatArray
+from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined
 from evalbias.measures.families import holm
-from evalbias.measures.pairs import FairnessStatistic, decision_shares, negative_entropies
+from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
 from evalbias.measures.position_calibration import rotations
-from evalbias.measures.resample import MeanStatistic, Statistic, aligned, cluster_codes, defined_items
+from evalbias.measures.resample import Statistic, mean
 from evalbias.optimizers.selection import LEVEL, Rule, count_unanswered
 from evalbias.programs.judges import PointwiseJudge, answer_choices
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
@@ -224,8 +225,10 @@ class Fairness:
         """Return the fairness in each resample; see ``Objective``."""
         if self.by_document:
             return one_by_one(self, judged, counts)
-        statistic = FairnessStatistic(self.prior, ties=judged.ties)
-        return _resampled(statistic, decision_shares(rows_of(judged)), counts)
+        shares = decision_shares(rows_of(judged))
+        if self.prior is None:
+            return _resampled(counted_fairness, counts, win_shares(shares, ties=judged.ties))
+        return _resampled(partial(counted_fairness, prior=np.asarray(self.prior, dtype=np.float64)), counts, shares)
 
 
 class Confidence:
@@ -240,7 +243,7 @@ class Confidence:
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
         """Return the confidence in each resample; see ``Objective``."""
-        return _resampled(MeanStatistic(), negative_entropies(rows_of(judged)), counts)
+        return _resampled(mean, counts, negative_entropies(rows_of(judged)))
 
 
 class ContextFreeConfidence:
@@ -303,13 +306,19 @@ class BiasObjective:
 
     def __call__(self, judged: Judged) -> float:
         """Return minus the distance."""
-        sample = self.bias.samples(judged)[str(self.bias.objective)]
-        return -abs(estimate_value(sample) - float(sample.null or 0.0))
+        number = self._number(judged)
+        return -abs(number.value() - float(number.null or 0.0))
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
         """Return minus the distance in each resample; see ``Objective``."""
-        sample = self.bias.samples(judged)[str(self.bias.objective)]
-        return -np.abs(_resampled(sample.statistic, sample.values, counts) - float(sample.null or 0.0))
+        number = self._number(judged)
+        if number.counted is None:
+            return one_by_one(self, judged, counts)
+        found = _resampled(number.counted, counts, number.values, *number.given)
+        return -np.abs(found - float(number.null or 0.0))
+
+    def _number(self, judged: Judged) -> Number:
+        return next(one for one in self.bias.numbers(judged) if one.name == self.bias.objective)
 
 
 def default_objective(judge: Judge) -> Objective:
@@ -323,13 +332,13 @@ def one_by_one(objective: Objective, judged: Judged, counts: FloatArray) -> Floa
     return np.array([objective(judged.take(np.repeat(items, row))) for row in counts.astype(np.int64)])
 
 
-def _resampled(statistic: Statistic, values: FloatArray, counts: FloatArray) -> FloatArray:
+def _resampled(statistic: Statistic, counts: FloatArray, *columns: FloatArray) -> FloatArray:
     """Return a statistic's values in resamples, (k,), over the items that define it; NaN without any."""
-    kept = defined_items(*aligned(values, *statistic.references))
+    kept = defined(*columns)
     found = np.full(len(counts), np.nan)
     some = counts[:, kept].any(axis=1)
     if some.any():
-        found[some] = statistic.keep(kept).resampled(values[kept], counts[np.ix_(some, kept)])
+        found[some] = statistic(counts[np.ix_(some, kept)], *(column[kept] for column in columns))
     return found
 
 

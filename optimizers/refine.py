@@ -14,11 +14,11 @@ import numpy as np
 
 from evalbias.data.pairing import input_key
 from evalbias.evaluation.biases import SelfBias
-from evalbias.evaluation.estimates import Estimate, Measurement, Sample, compare, estimates_of
+from evalbias.evaluation.estimates import Estimate, Measurement, Number, compare
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, measure_rounds, run_loops
 from evalbias.evaluation.words import count
-from evalbias.measures import MeanStatistic, paired_permutation_test
+from evalbias.measures import Draws, estimate_mean
 from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.families import holm
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_budget, check_disjoint
@@ -118,8 +118,8 @@ class QualityRule(Rule):
 
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
         """Return the mean quality with its interval."""
-        samples = {"quality": Sample(judged.answers, MeanStatistic(), "quality", signed=False)}
-        return estimates_of(samples, seed=self.seed, n_resamples=self.n_resamples)
+        quality = Number("quality", "quality", judged.answers, estimate_mean, signed=False)
+        return {"quality": quality.estimate(seed=self.seed, n_resamples=self.n_resamples)}
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
         """Return the one-sided p that each quality is no higher, adjusted by Holm."""
@@ -127,10 +127,9 @@ class QualityRule(Rule):
 
     def _p_value(self, judged: Judged, given: Judged) -> float:
         allowed = self.tolerance if judged.judgments < given.judgments else 0.0
-        test = paired_permutation_test(
-            MeanStatistic(), judged.answers + allowed, given.answers, n_resamples=self.n_resamples, seed=self.seed
-        )
-        return test.p_value / 2 if test.difference > 0 else 1 - test.p_value / 2
+        draws = Draws(seed=self.seed, resamples=0, swaps=self.n_resamples)
+        found = estimate_mean(judged.answers + allowed, before=given.answers, draws=draws)
+        return found.p_value / 2 if found.value > 0 else 1 - found.p_value / 2
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
         """Return minus the mean quality, and the requests."""
@@ -373,7 +372,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             own=tuple(map(mean_of_defined, own)),
             tokens=tuple(run.tokens().tolist()),
             calls=tuple(run.calls().tolist()),
-            bias_rises=self._rise([measurement.samples["bias"].values for measurement in rounds]),
+            bias_rises=self._rise([measurement.numbers["bias"].values for measurement in rounds]),
             failed=_failed(run, scorer),
         )
         return _Variant(record, quality)
@@ -381,10 +380,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     def _rise(self, differences: Sequence[FloatArray]) -> int | None:
         """Return the first round whose Bias is significantly above that of the first outputs."""
         for k in range(1, len(differences)):
-            test = paired_permutation_test(
-                MeanStatistic(), differences[k], differences[0], n_resamples=self.n_resamples, seed=self.seed
-            )
-            if test.p_value < RISE_LEVEL / (len(differences) - 1) and test.difference > 0:
+            draws = Draws(seed=self.seed, resamples=0, swaps=self.n_resamples)
+            found = estimate_mean(differences[k], before=differences[0], draws=draws)
+            if found.p_value < RISE_LEVEL / (len(differences) - 1) and found.value > 0:
                 return k
         return None
 

@@ -13,6 +13,7 @@ import numpy as np
 from evalbias.lm.contract import Sampling, resolve_lm
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, Written
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import (
     Comparisons,
     Correction,
@@ -28,7 +29,6 @@ from evalbias.measures.position_calibration import (
     position_prior,
     prior_offsets,
     rotations,
-    win_probabilities,
 )
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
@@ -255,7 +255,7 @@ class PairwiseJudge(Judge):
             # 3. Correct for position, and average by candidate.
             comparisons = self.aggregate(logprobs, orders, correction)
             averaged, positions = comparisons.probabilities, comparisons.positions  # (n, c+t), (n, r, c+t)
-            lead, best, wins = gaps(averaged), decisions(averaged), win_probabilities(averaged, ties=self.ties)
+            lead, best, wins = gaps(averaged), decisions(averaged), win_shares(averaged, ties=self.ties)
             for n, place in enumerate(places):
                 why = [row["undefined"] for row in rows[place] if "undefined" in row]
                 done[place] = dspy.Prediction(

@@ -63,13 +63,15 @@ def compared(rng, n, *, length=0.0, likelihood=0.0, own=0.0, first=0.0, raters=2
     return Judged(ids(n), "quality", np.stack([wins, 1 - wins], axis=2), covariates, writers=writers)
 
 
+def numbers(bias, judged):
+    return {one.name: one for one in bias.numbers(judged)}
+
+
 def flagged(bias, name, draw, *, sets, seed=0):
     """Share of the data sets in which an estimate's test, or else its interval, excludes an unbiased judge."""
     hits = 0
     for index in range(sets):
         judged = draw(np.random.default_rng([seed, index]))
-        sample = bias.samples(judged)[name]
-        found = sample.statistic.interval(sample.values, n_resamples=400, seed=index)
-        excluded = found.low > sample.null or found.high < sample.null  # an undefined interval flags nothing
-        hits += excluded if np.isnan(found.p_value) else found.p_value < 0.05
+        found = numbers(bias, judged)[name].estimate(seed=index, n_resamples=400)
+        hits += found.p_value < 0.05  # an undefined interval flags nothing
     return hits / sets

@@ -7,7 +7,7 @@ from dataclasses import replace
 from benchmarks.audit.judges import OWN
 from evalbias.evaluation.audit import Finding, findings_of
 from evalbias.evaluation.biases import BIASES, SelfPreference
-from evalbias.evaluation.estimates import Bias, Sample, measured
+from evalbias.evaluation.estimates import Bias, Number, measured
 from evalbias.evaluation.judged import Judged
 
 OTHERS = ("agreement", "corrected", "joint")
@@ -23,26 +23,24 @@ def findings(judged: Judged, *, seed: int) -> tuple[Finding, ...]:
     deciding = {name: _deciding(bias, judged) for name, bias in biases.items()}
     measurements = {
         name: measured(
-            samples,
+            numbers,
             clusters=judged.clusters,
             bias=name,
-            headlines=tuple(samples),
+            headlines=tuple(one.name for one in numbers),
             criterion=judged.criterion,
             ids=judged.ids,
             columns={},
             seed=seed,
         )
-        for name, samples in deciding.items()
-        if samples
+        for name, numbers in deciding.items()
+        if numbers
     }
     return findings_of(measurements, judged, {})
 
 
-def _deciding(bias: Bias, judged: Judged) -> dict[str, Sample]:
+def _deciding(bias: Bias, judged: Judged) -> list[Number]:
     """Return the first headline that has a null and that quality cannot explain; see ``finding.headline``."""
     bias = replace(bias, own=OWN) if isinstance(bias, SelfPreference) else bias
-    samples = bias.samples(judged)
-    for name in bias.headlines:
-        if name in samples and samples[name].null is not None and not samples[name].confounded:
-            return {name: samples[name]}
-    return {}
+    numbers = {one.name: one for one in bias.numbers(judged)}
+    headlines = [numbers[name] for name in bias.headlines if name in numbers]
+    return [one for one in headlines if one.null is not None and not one.confounded][:1]

@@ -430,7 +430,7 @@ def measure_style_command(asked: StyleOptions, models: Models, out: Out) -> None
                 progress=advance,
                 seed=asked.seed,
             )
-        before, after = (side.samples["bias"].values for side in (report.before, report.after))
+        before, after = (side.numbers["bias"].values for side in (report.before, report.after))
         names = ("given output", "own paraphrase")
         differences_plot(before, after, run.folder.path / "differences.png", names=names)
         conclusion = conclude_style(report.change)

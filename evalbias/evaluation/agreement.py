@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from evalbias.evaluation.estimates import Estimate, Measurement, Sample, estimate_value
+from evalbias.evaluation.estimates import Estimate, Measurement, Number
 from evalbias.evaluation.judged import (
     BETTER,
     HUMAN_SCORES,
@@ -18,28 +20,28 @@ from evalbias.evaluation.judged import (
     mean_of_raters,
 )
 from evalbias.evaluation.words import joined
-from evalbias.measures import brier_scores, corrected_mean, corrected_rate, decision_shares
+from evalbias.measures import (
+    brier_scores,
+    decision_shares,
+    estimate_coefficient,
+    estimate_mean,
+    estimate_share,
+    estimate_spearman,
+    win_shares,
+)
 from evalbias.measures.agreement import (
-    AlphaStatistic,
-    CalibrationStatistic,
-    CeilingStatistic,
-    KappaStatistic,
-    KendallStatistic,
-    PearsonStatistic,
+    ceiling_columns,
+    counted_alpha,
+    counted_ceiling,
+    counted_kappa,
+    counted_pearson,
+    estimate_calibration_error,
+    estimate_kendall,
     one_against_the_others,
 )
-from evalbias.measures.arrays import BoolArray, FloatArray
-from evalbias.measures.corrections import MIN_LABELS
-from evalbias.measures.likelihood import RankStatistic
-from evalbias.measures.position_calibration import win_probabilities
-from evalbias.measures.resample import (
-    ConfidenceInterval,
-    MeanStatistic,
-    ShareStatistic,
-    Statistic,
-    aligned,
-    paired_permutation_test,
-)
+from evalbias.measures.arrays import FloatArray
+from evalbias.measures.corrections import MIN_LABELS, estimate_corrected
+from evalbias.measures.resample import Interval
 
 # Estimate people's mean score of all items from a judge's scores of all of them and people's scores of a few.
 
@@ -69,77 +71,31 @@ class CorrectedEstimates:
         known = int((~np.isnan(_people(judged))).sum())
         return MIN_LABELS <= known < len(judged.ids)
 
-    def samples(self, judged: Judged) -> dict[str, Sample]:
+    def numbers(self, judged: Judged) -> list[Number]:
         """See ``Bias``."""
         people, scores = _people(judged), _judge(judged)
+
+        def number(name: str, label: str, values: FloatArray, estimator: Callable[..., Interval]) -> Number:
+            return Number(name, label, values, estimator, signed=False, tested=estimator is not corrected)
+
+        corrected = partial(estimate_corrected, people=people)
         if not judged.pairwise:
-            return {
-                "judge_mean": Sample(scores, MeanStatistic(), "judge's mean", signed=False),
-                "people_mean": Sample(people, MeanStatistic(), "people's mean", signed=False),
-                "corrected_mean": Sample(scores, CorrectedStatistic(people), "corrected", signed=False, tested=False),
-            }
+            return [
+                number("judge_mean", "judge's mean", scores, estimate_mean),
+                number("people_mean", "people's mean", people, estimate_mean),
+                number("corrected_mean", "corrected", scores, corrected),
+            ]
         name = _systems(judged)[0]
-        samples = {
-            "judge_rate": Sample(scores, ShareStatistic(), f"{name} wins, judge", signed=False),
-            "people_rate": Sample(people, ShareStatistic(), f"{name} wins, people", signed=False),
-            "corrected_mean": Sample(
-                scores, CorrectedStatistic(people), f"{name} wins, corrected", signed=False, tested=False
-            ),
-        }
+        numbers = [
+            number("judge_rate", f"{name} wins, judge", scores, estimate_share),
+            number("people_rate", f"{name} wins, people", people, estimate_share),
+            number("corrected_mean", f"{name} wins, corrected", scores, corrected),
+        ]
         said = np.concatenate([scores, people])
         if np.isin(said[~np.isnan(said)], (0.0, 1.0)).all():
-            rate = CorrectedStatistic(people, verdicts=True)
-            label = f"{name} wins, by sensitivity and specificity"
-            samples["corrected_rate"] = Sample(scores, rate, label, signed=False, tested=False)
-        return samples
-
-
-class CorrectedStatistic(Statistic):
-    """Corrected mean, or rate, of what people say (n,), NaN where they said nothing; its interval is its own.
-
-    Args:
-        people: (n,) human scores or verdicts.
-        verdicts: Whether to use sensitivity and specificity (``corrected_rate``).
-    """
-
-    def __init__(self, people: FloatArray, *, verdicts: bool = False) -> None:
-        labeled = ~np.isnan(people)
-        self.references = (np.where(labeled, people, 0.0), labeled.astype(np.float64))
-        self._verdicts = verdicts
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        """See ``Statistic``."""
-        people, labeled = (np.broadcast_to(reference, scores.shape) for reference in references)
-        rows = zip(scores, people, labeled == 1, strict=True)
-        return np.array([self._corrected(*row).estimate for row in rows])
-
-    def interval(
-        self,
-        scores: ArrayLike,
-        *,
-        clusters: Sequence[object] | None = None,
-        n_resamples: int = 10_000,
-        confidence: float = 0.95,
-        seed: int,
-    ) -> ConfidenceInterval:
-        """Return the interval of ``corrected_mean`` or ``corrected_rate``."""
-        column, people, labeled = aligned(scores, *self.references)
-        return self._corrected(column, people, labeled == 1, clusters, confidence)
-
-    def _corrected(
-        self,
-        scores: FloatArray,
-        people: FloatArray,
-        labeled: BoolArray,
-        clusters: Sequence[object] | None = None,
-        confidence: float = 0.95,
-    ) -> ConfidenceInterval:
-        arrays = scores[labeled], people[labeled], scores[~labeled]
-        corrected = corrected_rate if self._verdicts else corrected_mean
-        if clusters is None:
-            return corrected(*arrays, confidence=confidence)
-        first, second = ([clusters[int(i)] for i in np.flatnonzero(mask)] for mask in (labeled, ~labeled))
-        return corrected(*arrays, labeled_clusters=first, unlabeled_clusters=second, confidence=confidence)
+            label, rate = f"{name} wins, by sensitivity and specificity", partial(corrected, verdicts=True)
+            numbers.append(Number("corrected_rate", label, scores, rate, signed=False, tested=False))
+        return numbers
 
 
 def _systems(judged: Judged) -> list[str]:
@@ -163,16 +119,6 @@ def _of_system(judged: Judged, first: FloatArray) -> FloatArray:
     return np.where(ours, first, 1 - first)
 
 
-def side(difference: FloatArray) -> FloatArray:
-    """Return 1 for positive numbers, 0 for negative ones, NaN for 0."""
-    return np.where(difference == 0, np.nan, (1 + np.sign(difference)) / 2)
-
-
-def agreeing(choice: FloatArray, other: FloatArray) -> FloatArray:
-    """Return (n,) 1 for equal choices, 0 for different ones, .5 where one is a tie; NaN where undefined."""
-    return np.asarray(choice * other + (1 - choice) * (1 - other))
-
-
 # Floors: how well an output's likelihood or length alone agrees with people, and whether a judge does better.
 
 
@@ -194,38 +140,41 @@ SWAPS = 10_000
 """Swaps of that test."""
 
 
-def floors(judged: Judged) -> dict[str, Sample]:
+def side(difference: FloatArray) -> FloatArray:
+    """Return 1 for positive numbers, 0 for negative ones, NaN for 0."""
+    return np.where(difference == 0, np.nan, (1 + np.sign(difference)) / 2)
+
+
+def agreeing(choice: FloatArray, other: FloatArray) -> FloatArray:
+    """Return (n,) 1 for equal choices, 0 for different ones, .5 where one is a tie; NaN where undefined."""
+    return np.asarray(choice * other + (1 - choice) * (1 - other))
+
+
+def floors(judged: Judged) -> list[Number]:
     """Return what the floors are computed from, each on the side that agrees better with people on these items."""
-    found = {}
+    found = []
     for name, (covariate, most, least) in FLOORS.items():
         if covariate in judged.covariates:
             values = judged.covariate(covariate)
-            more, less = _floor(judged, values, most), _floor(judged, -values, least)
-            found[name] = less if estimate_value(less) > estimate_value(more) else more  # NaN is not above
+            more, less = _floor(judged, name, values, most), _floor(judged, name, -values, least)
+            found.append(less if less.value() > more.value() else more)  # NaN is not above
     return found
 
 
 def surpasses(
-    statistic: Statistic,
-    judge: FloatArray,
-    floor: FloatArray,
-    *,
-    clusters: Sequence[object] | None,
-    n_resamples: int = SWAPS,
-    seed: int,
+    agreement: Number, floor: FloatArray, *, clusters: Sequence[object] | None, n_resamples: int = SWAPS, seed: int
 ) -> bool:
     """Return whether a judge agrees with people significantly better than a floor (paired test, one-sided at 5 %).
 
     Args:
-        statistic: Agreement with people.
-        judge: (n,) what the statistic takes of the judge.
-        floor: (n,) the same of the floor.
+        agreement: The judge's agreement with people.
+        floor: (n,) values of the floor in place of the judge's.
         clusters: (n,) input of each item; None where every item has its own.
         n_resamples: Swaps of the test.
         seed: Seed of the test.
     """
-    test = paired_permutation_test(statistic, judge, floor, clusters=clusters, n_resamples=n_resamples, seed=seed)
-    return bool(test.difference > 0 and test.p_value / 2 < LEVEL)
+    found = agreement.change(floor, clusters, seed=seed, n_resamples=0, swaps=n_resamples)
+    return bool(found.value > 0 and found.p_value / 2 < LEVEL)
 
 
 def floors_not_surpassed(agreement: Measurement, *, seed: int) -> str:
@@ -237,21 +186,19 @@ def floors_not_surpassed(agreement: Measurement, *, seed: int) -> str:
         agreement: Agreement with people, as ``PeopleAgreement`` measures it.
         seed: Seed of the tests.
     """
-    name = next((name for name in ("spearman", "accuracy") if name in agreement.samples), None)
+    name = next((name for name in ("spearman", "accuracy") if name in agreement.numbers), None)
     if name is None:
         return ""
     own = _own(agreement, name)
-    value = estimate_value(own)
+    value = own.value()
     if np.isnan(value):
         return ""
     unsurpassed: list[Estimate] = [
         agreement[floor]
         for floor in FLOORS
-        if floor in agreement.samples
+        if floor in agreement.numbers
         and not np.isnan(agreement[floor].value)
-        and not surpasses(
-            own.statistic, own.values, agreement.samples[floor].values, clusters=agreement.clusters, seed=seed
-        )
+        and not surpasses(own, agreement.numbers[floor].values, clusters=agreement.clusters, seed=seed)
     ]
     if not unsurpassed:
         return ""
@@ -263,20 +210,17 @@ def floors_not_surpassed(agreement: Measurement, *, seed: int) -> str:
     )
 
 
-def _floor(judged: Judged, values: FloatArray, label: str) -> Sample:
+def _floor(judged: Judged, name: str, values: FloatArray, label: str) -> Number:
     if not judged.pairwise:
-        return Sample(values, RankStatistic(judged.covariate(HUMAN_SCORES)), label, tested=False)
+        human = judged.covariate(HUMAN_SCORES)
+        return Number(name, label, values, estimate_spearman, given=(human,), tested=False)
     chosen = (1 + np.sign(values[:, 0] - values[:, 1])) / 2
-    return Sample(agreeing(chosen, judged.preferred), ShareStatistic(), label, signed=False, tested=False)
+    return _share(name, label, agreeing(chosen, judged.preferred), tested=False)
 
 
-def _own(agreement: Measurement, name: str) -> Sample:
-    sample = agreement.samples[name]
-    swapped = agreement.samples.get(f"{name}_swapped")
-    if swapped is None:
-        return sample
-    values = np.asarray((sample.values + swapped.values) / 2)
-    return Sample(values, sample.statistic, sample.label, signed=sample.signed)
+def _own(agreement: Measurement, name: str) -> Number:
+    number, swapped = agreement.numbers[name], agreement.numbers.get(f"{name}_swapped")
+    return number if swapped is None else replace(number, values=(number.values + swapped.values) / 2)
 
 
 # Agreement of any judge with people, beside what people reach among themselves and what needs no judge at all.
@@ -312,57 +256,66 @@ class PeopleAgreement:
             bool({BETTER, RATINGS} & judged.covariates.keys()) if judged.pairwise else HUMAN_SCORES in judged.covariates
         )
 
-    def samples(self, judged: Judged) -> dict[str, Sample]:
+    def numbers(self, judged: Judged) -> list[Number]:
         """See ``Bias``."""
-        return _of_choices(judged) if judged.pairwise else _of_scores(judged)
+        return [*(_of_choices(judged) if judged.pairwise else _of_scores(judged)), *floors(judged)]
 
 
 def choices(judged: Judged, order: int) -> FloatArray:
     """Return (n,) 1 where the judge chooses the first candidate in one order of a pair, 0 the second, .5 for a tie."""
-    shares = win_probabilities(decision_shares(judged.answers[:, order]), ties=judged.ties)[:, 0]
+    shares = win_shares(decision_shares(judged.answers[:, order]), ties=judged.ties)[:, 0]
     return np.asarray(shares if order == 0 else 1 - shares)
 
 
-def _of_scores(judged: Judged) -> dict[str, Sample]:
+def _of_scores(judged: Judged) -> list[Number]:
     human, scores = judged.covariate(HUMAN_SCORES), judged.answers
-    samples = {
-        "spearman": Sample(scores, RankStatistic(human), "Spearman"),
-        "kendall": Sample(scores, KendallStatistic(human), "Kendall", tested=False),
-        "pearson": Sample(scores, PearsonStatistic(human), "Pearson", tested=False),
-    }
+
+    def number(name: str, label: str, estimator: Callable[..., Interval], *, tested: bool = False) -> Number:
+        return Number(name, label, scores, estimator, given=(human,), tested=tested)
+
+    numbers = [
+        number("spearman", "Spearman", estimate_spearman, tested=True),
+        number("kendall", "Kendall", estimate_kendall),
+        number("pearson", "Pearson", partial(estimate_coefficient, counted_pearson)),
+    ]
     if judged.on_peoples_scale:
-        samples["alpha_interval"] = Sample(scores, AlphaStatistic(human), "alpha (interval)", tested=False)
-        samples["alpha_ordinal"] = Sample(scores, AlphaStatistic(human, ordinal=True), "alpha (ordinal)", tested=False)
+        ordinal = partial(counted_alpha, ordinal=True)
+        numbers += [
+            number("alpha_interval", "alpha (interval)", partial(estimate_coefficient, counted_alpha)),
+            number("alpha_ordinal", "alpha (ordinal)", partial(estimate_coefficient, ordinal)),
+        ]
     if RATINGS in judged.covariates:
-        ceiling = CeilingStatistic(judged.covariate(RATINGS))
-        if not np.isnan(ceiling.values).all():
-            samples["human_ceiling"] = Sample(ceiling.values, ceiling, "one rater", tested=False)
-    return samples | floors(judged)
+        columns = ceiling_columns(judged.covariate(RATINGS))
+        if not np.isnan(columns).all():
+            ceiling = partial(estimate_coefficient, counted_ceiling)
+            numbers.append(Number("human_ceiling", "one rater", columns, ceiling, tested=False))
+    return numbers
 
 
-def _of_choices(judged: Judged) -> dict[str, Sample]:
+def _of_choices(judged: Judged) -> list[Number]:
     people, orders = judged.preferred, judged.answers.shape[1]
-    samples = {
-        name: _share(agreeing(choices(judged, order), people), label)
+    numbers = [
+        _share(name, label, agreeing(choices(judged, order), people))
         for order, (name, label) in enumerate(
             [("accuracy", "accuracy"), ("accuracy_swapped", "accuracy, swapped")][:orders]
         )
-    }
+    ]
     if orders == 2:
-        samples["consistency"] = _share(judged.consistent, "consistent")
-    samples["kappa"] = Sample(choices(judged, 0), KappaStatistic(people), "kappa", tested=False)
+        numbers.append(_share("consistency", "consistent", judged.consistent))
+    kappa = partial(estimate_coefficient, counted_kappa)
+    numbers.append(Number("kappa", "kappa", choices(judged, 0), kappa, given=(people,), tested=False))
     wins = judged.win_shares
     if not np.isin(judged.answers[~np.isnan(judged.answers)], (0.0, 1.0)).all():
-        samples["brier"] = _share(brier_scores(wins, people), "Brier")
-        calibration = CalibrationStatistic(people)
-        samples["calibration_error"] = Sample(wins, calibration, "ECE", signed=False, tested=False)
+        shown: dict[str, Any] = {"signed": False, "tested": False}
+        numbers.append(_share("brier", "Brier", brier_scores(wins, people)))
+        numbers.append(Number("calibration_error", "ECE", wins, estimate_calibration_error, given=(people,), **shown))
     if RATINGS in judged.covariates:
         one, others = np.moveaxis(one_against_the_others(judged.covariate(RATINGS)), 2, 0)
         ceiling = mean_of_raters(agreeing(side(one), side(others)))
         if not np.isnan(ceiling).all():
-            samples["human_ceiling"] = _share(ceiling, "one rater", tested=False)
-    return samples | floors(judged)
+            numbers.append(_share("human_ceiling", "one rater", ceiling, tested=False))
+    return numbers
 
 
-def _share(values: FloatArray, label: str, *, tested: bool = True) -> Sample:
-    return Sample(values, ShareStatistic(), label, signed=False, tested=tested)
+def _share(name: str, label: str, values: FloatArray, *, tested: bool = True) -> Number:
+    return Number(name, label, values, estimate_share, signed=False, tested=tested)

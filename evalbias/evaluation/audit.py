@@ -34,8 +34,8 @@ from evalbias.evaluation.estimates import (
 )
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
 from evalbias.evaluation.words import Status, count, coverage_warning, joined, notebook_view, title
+from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
-from evalbias.measures.resample import SCORE_SD
 from evalbias.measures.scale_use import SLOPE
 from evalbias.options import AuditOptions, keywords
 from evalbias.values import to_json

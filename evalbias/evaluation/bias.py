@@ -23,7 +23,8 @@ from evalbias.evaluation.judged import (
 from evalbias.evaluation.words import amount, count, decimals, interval_words, joined, number
 from evalbias.measures import FeatureEffect, bias_score, unfairness_scores
 from evalbias.measures.effect_statistic import EffectStatistic
-from evalbias.measures.resample import SCORE_SD, SHARE, defined_items
+from evalbias.measures.equal_quality import SCORE_SD
+from evalbias.measures.resample import SHARE
 from evalbias.measures.scale_use import LEAST, SLOPE
 
 # Advice on each bias in an audit: its effect in words, the data that it takes, and remedies with their costs.
@@ -272,9 +273,9 @@ def _even_pair(name: str, measurement: Measurement, judged: Judged, ends: tuple[
 
 def _score_sd(name: str, measurement: Measurement) -> float:
     """Return the standard deviation of the values that an estimate was computed from, in points or log-odds."""
-    sample = measurement.samples[name]
-    assert isinstance(sample.statistic, EffectStatistic)  # no other has this unit
-    return float(sample.statistic.both_ways(sample.values[defined_items(sample.values)]).std())
+    number = measurement.numbers[name]
+    assert isinstance(number.estimator, EffectStatistic)  # no other has this unit
+    return float(number.estimator.both_ways(number.values[~np.isnan(number.values)]).std())
 
 
 def _scale(judged: Judged) -> str:

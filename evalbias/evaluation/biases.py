@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
-from evalbias.evaluation.estimates import Bias, Measurement, Sample, measure
+from evalbias.evaluation.estimates import Bias, Measurement, Number, measure
 from evalbias.evaluation.judged import (
     BETTER,
     EXPECTED,
@@ -22,23 +22,35 @@ from evalbias.evaluation.judged import (
     RATINGS,
     Judged,
 )
-from evalbias.measures import decision_shares, longer_wins, negative_entropies
-from evalbias.measures.agreement import spearman_rows
+from evalbias.measures import (
+    decision_shares,
+    estimate,
+    estimate_bias_score,
+    estimate_fairness,
+    estimate_first_rate,
+    estimate_mean,
+    estimate_share,
+    estimate_skewness,
+    estimate_spearman,
+    longer_wins,
+    negative_entropies,
+    quality_slope,
+    win_shares,
+)
+from evalbias.measures.agreement import counted_spearman
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect_statistic import EffectStatistic
 from evalbias.measures.equal_quality import FeatureEffect
-from evalbias.measures.likelihood import bias_score_statistic, performance_statistic
-from evalbias.measures.loops import SkewnessStatistic, differences
-from evalbias.measures.pairs import BalancedRate, BothOrdersStatistic, FairnessStatistic, GapStatistic, OddsStatistic
-from evalbias.measures.position_calibration import win_probabilities
-from evalbias.measures.resample import MeanStatistic, ShareStatistic, Statistic
-from evalbias.measures.scale_use import (
-    EntropyStatistic,
-    QualitySlopeStatistic,
-    SpreadStatistic,
-    TopTwoStatistic,
-    nearest_levels,
+from evalbias.measures.loops import differences
+from evalbias.measures.pairs import (
+    counted_fairness,
+    counted_odds,
+    estimate_balanced_rate,
+    estimate_gap,
+    over_orders,
 )
+from evalbias.measures.resample import Statistic, mean
+from evalbias.measures.scale_use import counted_spread, estimate_entropy, estimate_top_two, nearest_levels
 
 
 def effect_statistic(
@@ -72,10 +84,10 @@ def effect_statistic(
     )
 
 
-def effect_sample(judged: Judged, statistic: EffectStatistic, label: str) -> Sample:
-    """Return what an effect is computed from, with its column heading in tables."""
+def effect_number(judged: Judged, statistic: EffectStatistic, name: str, label: str) -> Number:
+    """Return what an effect is computed from, with its name and its column heading in tables."""
     values = np.where(statistic.usable, judged.strength, np.nan)
-    return Sample(values, statistic, label, null=0.0, tested=False)
+    return Number(name, label, values, statistic, null=0.0, tested=False)
 
 
 # Self-preference: a judge overrates what its own system wrote (Panickssery et al. 2024; Wataoka et al. 2024).
@@ -115,19 +127,19 @@ class SelfPreference:
             return False  # one system always stands first, which position explains as well
         return judged.rated and len(writers) > 1 and (self.own is None or self.own in writers)
 
-    def samples(self, judged: Judged) -> dict[str, Sample]:
+    def numbers(self, judged: Judged) -> list[Number]:
         """See ``Bias``."""
-        samples: dict[str, Sample] = {}
+        numbers = []
         if self.own is not None:
-            samples[OWN_EXCESS] = self._excess(judged, self.own, "own system")
+            numbers.append(self._excess(judged, self.own, OWN_EXCESS, "own system"))
             if not judged.pairwise and RATINGS in judged.covariates and judged.covariate(RATINGS).shape[1] > 2:
-                samples[FAILURES] = self._excess(_failures(judged), self.own, "own system's failures")
-        return samples | {f"excess_of_{name}": self._excess(judged, name, name) for name in _names(judged)}
+                numbers.append(self._excess(_failures(judged), self.own, FAILURES, "own system's failures"))
+        return [*numbers, *(self._excess(judged, name, f"excess_of_{name}", name) for name in _names(judged))]
 
-    def _excess(self, judged: Judged, writer: str, label: str) -> Sample:
+    def _excess(self, judged: Judged, writer: str, name: str, label: str) -> Number:
         features = {OWN: written_by(judged, writer)}
         statistic = effect_statistic(judged, OWN, features, standardized=False, reliability=self.reliability)
-        return effect_sample(judged, statistic, label)
+        return effect_number(judged, statistic, name, label)
 
 
 def written_by(judged: Judged, writer: str) -> FloatArray:
@@ -196,16 +208,17 @@ class JointEffects:
         """See ``Bias``."""
         return judged.rated and len(self._features(judged)) > 1
 
-    def samples(self, judged: Judged) -> dict[str, Sample]:
+    def numbers(self, judged: Judged) -> list[Number]:
         """See ``Bias``."""
         features = self._features(judged)
-        samples = {}
+        numbers = []
         for name in features:
             statistic = effect_statistic(judged, name, features, standardized=name != OWN, reliability=self.reliability)
-            samples["own_system" if name == OWN else name] = effect_sample(judged, statistic, LABELS[name])
+            numbers.append(effect_number(judged, statistic, "own_system" if name == OWN else name, LABELS[name]))
         if judged.pairwise and judged.answers.shape[1] == 2:
-            samples["position"] = Sample(judged.position_strength, MeanStatistic(), "first position", null=0.0)
-        return samples
+            values = judged.position_strength
+            numbers.append(Number("position", "first position", values, estimate_mean, null=0.0))
+        return numbers
 
     def _features(self, judged: Judged) -> dict[str, FloatArray]:
         features = {}
@@ -251,24 +264,26 @@ class LikelihoodBias:
         needed = {LIKELIHOODS} if judged.pairwise else {LIKELIHOODS, HUMAN_SCORES}
         return needed <= judged.covariates.keys()
 
-    def samples(self, judged: Judged) -> dict[str, Sample]:
+    def numbers(self, judged: Judged) -> list[Number]:
         """See ``Bias``."""
-        likelihoods = judged.covariate(LIKELIHOODS)
-        samples: dict[str, Sample] = {}
+        ls, numbers = judged.covariate(LIKELIHOODS), []
         if judged.rated:
-            samples[EFFECT] = effect_sample(judged, self.statistic(judged), "effect of likelihood")
+            numbers.append(effect_number(judged, self.statistic(judged), EFFECT, "effect of likelihood"))
         if judged.pairwise:
-            return samples | _pairwise_samples(judged, likelihoods)
+            return [*numbers, *_of_pairs(judged, ls[:, 0] - ls[:, 1])]
         human = judged.covariate(HUMAN_SCORES)
-        scores = np.where(np.isnan(likelihoods + human), np.nan, judged.answers)  # these estimates on the same items
-        published = bias_score_statistic(likelihoods, human)
-        standardized = bias_score_statistic(likelihoods, human, normalization="z-score")
-        return {
-            **samples,
-            "bias_score": Sample(scores, published, "BiasScore", null=0.0, confounded=True),
-            "bias_score_z": Sample(scores, standardized, "BiasScore (z)", null=0.0, confounded=True),
-            "performance": Sample(scores, performance_statistic(human), "performance"),
-        }
+        scores = np.where(np.isnan(ls + human), np.nan, judged.answers)  # these numbers on the same items
+
+        def score(name: str, label: str, normalization: str) -> Number:
+            estimator = partial(estimate_bias_score, normalization=normalization)
+            return Number(name, label, scores, estimator, given=(ls, human), null=0.0, confounded=True)
+
+        return [
+            *numbers,
+            score("bias_score", "BiasScore", "mean-range"),
+            score("bias_score_z", "BiasScore (z)", "z-score"),
+            Number("performance", "performance", scores, estimate_spearman, given=(human,)),
+        ]
 
     def effect(self, judged: Judged) -> FeatureEffect:
         """Measure the likelihood effect with its slopes, its F and why it may be undefined.
@@ -284,63 +299,19 @@ class LikelihoodBias:
         return effect_statistic(judged, "likelihood", features, reliability=self.reliability)
 
 
-def _pairwise_samples(judged: Judged, likelihoods: FloatArray) -> dict[str, Sample]:
-    difference = likelihoods[:, 0] - likelihoods[:, 1]
-    wins = judged.first_wins  # (n, r)
-    odds = OddsStatistic(difference)
-    return {
-        "likelihood_correlation": Sample(
-            wins, _Orders(_Correlation(difference)), "likelihood correlation", null=0.0, confounded=True
-        ),
-        "odds_per_nat": Sample(
-            wins,
-            _Orders(odds),
-            "odds per nat",
-            null=1.0,
-            signed=False,
-            tested=False,
-            confounded=True,
-        ),
-        "odds_of_first": Sample(
-            wins,
-            _Orders(OddsStatistic(difference, at_zero=True, shared=odds)),
-            "odds of first",
-            null=1.0,
-            signed=False,
-            tested=False,
-        ),
-    }
+def _of_pairs(judged: Judged, difference: FloatArray) -> list[Number]:
+    """Return what a difference (n,) in LS has to do with winning, over the orders that were asked."""
 
+    def number(name: str, label: str, statistic: Statistic, **kind: Any) -> Number:
+        estimator = partial(estimate, partial(over_orders, statistic))
+        return Number(name, label, judged.first_wins, estimator, given=(difference,), **kind)
 
-class _Correlation(Statistic):
-    """Spearman's rho of values with a difference."""
-
-    def __init__(self, difference: FloatArray) -> None:
-        self.references = (difference,)
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        (difference,) = references
-        return spearman_rows(np.broadcast_to(difference, scores.shape), scores)
-
-
-class _Orders(Statistic):
-    """A statistic of win probabilities (n, r) over r orders; the second order swaps the sign of the difference."""
-
-    def __init__(self, inner: Statistic) -> None:
-        self._inner = inner
-        self.references = inner.references
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        (difference,) = references
-        k, _, orders = scores.shape
-        signed = np.stack([difference, -difference][:orders], axis=2)
-        return self._inner.rows(scores.reshape(k, -1), signed.reshape(len(signed), -1))
-
-    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
-        inner, orders = copy.copy(self._inner), scores.shape[1]
-        (difference,) = self.references
-        inner.references = (np.concatenate([difference, -difference][:orders]),)
-        return inner.resampled(scores.T.ravel(), np.tile(counts, orders))
+    odds: dict[str, Any] = {"null": 1.0, "signed": False, "tested": False}
+    return [
+        number("likelihood_correlation", "likelihood correlation", counted_spearman, null=0.0, confounded=True),
+        number("odds_per_nat", "odds per nat", counted_odds, **odds, confounded=True),
+        number("odds_of_first", "odds of first", partial(counted_odds, at_zero=True), **odds),
+    ]
 
 
 # Position bias: how a comparison is ordered decides which candidate wins (Zhou et al., EMNLP 2024).
@@ -365,7 +336,7 @@ class PositionBias:
         """See ``Bias``."""
         return judged.pairwise
 
-    def samples(self, judged: Judged) -> dict[str, Sample]:
+    def numbers(self, judged: Judged) -> list[Number]:
         """See ``Bias``."""
         if not judged.pairwise:
             raise ValueError(f"The judge on {judged.criterion} scores: only one that compares can prefer a position.")
@@ -373,29 +344,39 @@ class PositionBias:
         orders = range(answers.shape[1])
         shares = np.mean([decision_shares(answers[:, r]) for r in orders], axis=0)  # (n, c), NaN without every order
         entropies = np.mean([negative_entropies(answers[:, r]) for r in orders], axis=0)  # (n,)
-        places, both = answers.shape[2] - int(judged.ties), len(orders) == 2
-        wins = win_probabilities(shares, ties=judged.ties)  # (n, places): judges with and without ties can be compared
-        samples = {
-            "first_rate": Sample(
-                wins[:, 0],
-                BothOrdersStatistic() if both else ShareStatistic(),
+        both = len(orders) == 2
+        wins = win_shares(shares, ties=judged.ties)  # (n, places): judges with and without ties can be compared
+        fair = 1 / wins.shape[1]
+        numbers = [
+            Number(
+                "first_rate",
                 "first",
-                null=1 / places,
+                wins[:, 0],
+                partial(estimate_first_rate, both_orders=both),
+                null=fair,
                 signed=False,
                 confounded=not both,  # the better outputs may stand first
             ),
-            "fairness": Sample(wins, FairnessStatistic(both_orders=both), "fairness", null=0.0, confounded=not both),
-        }
+            Number(
+                "fairness",
+                "fairness",
+                wins,
+                partial(estimate_fairness, both_orders=both),
+                counted=counted_fairness,
+                null=0.0,
+                confounded=not both,
+            ),
+        ]
         if both:
-            same = Sample(judged.consistent, ShareStatistic(), "consistent", null=1.0, signed=False)
-            samples["position_consistency"] = same
+            numbers.append(_share("position_consistency", "consistent", judged.consistent, null=1.0))
         elif BETTER in judged.covariates:
-            balanced = BalancedRate(1 - judged.preferred)
-            samples["first_rate_balanced"] = Sample(
-                wins[:, 0], balanced, "first, balanced", null=1 / places, signed=False
-            )
-        samples["confidence"] = Sample(entropies, MeanStatistic(), "confidence")
-        return samples
+            kind: dict[str, Any] = {"given": (1 - judged.preferred,), "null": fair, "signed": False}
+            numbers.append(Number("first_rate_balanced", "first, balanced", wins[:, 0], estimate_balanced_rate, **kind))
+        return [*numbers, Number("confidence", "confidence", entropies, estimate_mean)]
+
+
+def _share(name: str, label: str, values: FloatArray, **kind: Any) -> Number:
+    return Number(name, label, values, estimate_share, counted=mean, signed=False, **kind)
 
 
 # Use of the scale: a judge that gives few different scores, or moves too little with the quality.
@@ -424,24 +405,36 @@ class ScaleUse:
         """See ``Bias``."""
         return not judged.pairwise and (_levels(judged) is not None or _rated_on_it(judged))
 
-    def samples(self, judged: Judged) -> dict[str, Sample]:
+    def numbers(self, judged: Judged) -> list[Number]:
         """See ``Bias``."""
-        samples: dict[str, Sample] = {}
+        numbers, scores = [], judged.answers
         if _rated_on_it(judged):
             if RATINGS in judged.covariates:
-                slope = QualitySlopeStatistic(judged.covariate(RATINGS))
-                values = np.where(slope.usable, judged.answers, np.nan)
-                samples["slope"] = Sample(values, slope, "slope", null=1.0, tested=False, only_below=True)
-            spread = SpreadStatistic(judged.covariate(HUMAN_SCORES))
-            samples["spread_ratio"] = Sample(judged.answers, spread, "spread", signed=False, tested=False)
+                ratings = judged.covariate(RATINGS)
+                kind: dict[str, Any] = {"null": 1.0, "tested": False, "only_below": True}
+                numbers.append(Number("slope", "slope", scores, quality_slope, given=(ratings,), **kind))
+            numbers.append(
+                Number(
+                    "spread_ratio",
+                    "spread",
+                    scores,
+                    partial(estimate, counted_spread),
+                    given=(judged.covariate(HUMAN_SCORES),),
+                    signed=False,
+                    tested=False,
+                )
+            )
         levels = _levels(judged)
         if levels is not None:
-            places, n = nearest_levels(judged.answers, levels), len(levels)
+            places, n = nearest_levels(scores, levels), len(levels)
             ends = np.where(np.isnan(places), np.nan, (places == 0) | (places == n - 1))
-            samples["top_two_share"] = Sample(places, TopTwoStatistic(n), "two most used", signed=False, tested=False)
-            samples["entropy"] = Sample(places, EntropyStatistic(n), "entropy", signed=False, tested=False)
-            samples["ends_share"] = Sample(ends, ShareStatistic(), "at the ends", signed=False)
-        return samples
+            shown: dict[str, Any] = {"signed": False, "tested": False}
+            numbers += [
+                Number("top_two_share", "two most used", places, partial(estimate_top_two, levels=n), **shown),
+                Number("entropy", "entropy", places, partial(estimate_entropy, levels=n), **shown),
+                _share("ends_share", "at the ends", ends),
+            ]
+        return numbers
 
 
 def _rated_on_it(judged: Judged) -> bool:
@@ -476,20 +469,24 @@ class SelfBias:
         """See ``Bias``."""
         return not judged.pairwise and EXPECTED in judged.covariates
 
-    def samples(self, judged: Judged) -> dict[str, Sample]:
+    def numbers(self, judged: Judged) -> list[Number]:
         """See ``Bias``."""
         own, expected = judged.answers, judged.covariate(EXPECTED)
         difference = differences(own, expected)
         undefined = np.isnan(difference)
-        samples = {
-            "bias": Sample(difference, MeanStatistic(), "Bias", null=0.0),
-            "skewness": Sample(difference, SkewnessStatistic(), "Dskew", null=0.0, signed=False),
-            "own": Sample(np.where(undefined, np.nan, own), MeanStatistic(), "own score"),
-            "expected": Sample(np.where(undefined, np.nan, expected), MeanStatistic(), "expected score"),
-        }
+
+        def average(name: str, label: str, values: FloatArray, null: float | None = None) -> Number:
+            return Number(name, label, values, estimate_mean, null=null)
+
+        numbers = [
+            average("bias", "Bias", difference, null=0.0),
+            Number("skewness", "Dskew", difference, estimate_skewness, null=0.0, signed=False),
+            average("own", "own score", np.where(undefined, np.nan, own)),
+            average("expected", "expected score", np.where(undefined, np.nan, expected)),
+        ]
         if QUALITY in judged.covariates:
-            samples["quality"] = Sample(judged.covariate(QUALITY), MeanStatistic(), "quality")
-        return samples
+            numbers.append(average("quality", "quality", judged.covariate(QUALITY)))
+        return numbers
 
 
 # Verbosity bias: longer text is preferred, whatever its quality.
@@ -529,30 +526,35 @@ class VerbosityBias:
         """See ``Bias``."""
         return LENGTHS in judged.covariates and (judged.pairwise or judged.rated)
 
-    def samples(self, judged: Judged) -> dict[str, Sample]:
+    def numbers(self, judged: Judged) -> list[Number]:
         """See ``Bias``."""
-        lengths = judged.covariate(LENGTHS)
-        samples: dict[str, Sample] = {}
+        lengths, numbers = judged.covariate(LENGTHS), []
         if judged.rated:
             features = {"length": log_lengths(lengths)}
             statistic = effect_statistic(judged, "length", features, reliability=self.reliability)
-            samples[LENGTH_EFFECT] = effect_sample(judged, statistic, "effect of length")
+            numbers.append(effect_number(judged, statistic, LENGTH_EFFECT, "effect of length"))
         if judged.pairwise:
             first, second = lengths[:, 0], lengths[:, 1]
             shares = judged.win_shares
             wins = longer_wins(shares, first, second)
             equal = int((~np.isnan(shares) & (first == second)).sum())
-            samples["longer_rate"] = Sample(
-                wins, ShareStatistic(), "longer", null=0.5, excluded=equal, signed=False, confounded=True
-            )
+            numbers.append(_share("longer_rate", "longer", wins, null=0.5, excluded=equal, confounded=True))
             if judged.rated:
                 longer_better = np.where(first > second, judged.preferred, 1 - judged.preferred)
-                correct = np.where(longer_better == 1, wins, 1 - wins)
-                gap = GapStatistic(longer_better)
-                samples["accuracy_gap"] = Sample(
-                    correct, gap, "accuracy gap", null=0.0, excluded=equal, tested=False, confounded=True
+                numbers.append(
+                    Number(
+                        "accuracy_gap",
+                        "accuracy gap",
+                        np.where(longer_better == 1, wins, 1 - wins),
+                        estimate_gap,
+                        given=(longer_better,),
+                        null=0.0,
+                        excluded=equal,
+                        tested=False,
+                        confounded=True,
+                    )
                 )
-        return samples
+        return numbers
 
 
 # The biases that commands, reports and searches know. A new bias is a file beside this one and a line here.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -23,16 +24,8 @@ from evalbias.evaluation.words import (
     share,
     title,
 )
-from evalbias.measures.arrays import FloatArray
-from evalbias.measures.resample import (
-    ConfidenceInterval,
-    PermutationTest,
-    Statistic,
-    aligned,
-    defined_items,
-    p_of_interval,
-    paired_permutation_test,
-)
+from evalbias.measures.arrays import BoolArray, FloatArray, defined
+from evalbias.measures.resample import ALONE, Draws, Interval, Statistic, p_of_interval
 from evalbias.values import to_json
 
 # Results whose parts are found by name.
@@ -72,7 +65,7 @@ class ByName(Generic[Part]):
         return f"{name!r} is not among {joined([repr(one) for one in self._parts()]) or 'no names at all'}."
 
 
-# Estimates with their intervals, from values by item and a statistic of them.
+# Numbers, and their estimates with intervals, from values by item and a function of them.
 
 
 N_RESAMPLES = 2_000
@@ -80,74 +73,136 @@ N_RESAMPLES = 2_000
 
 
 @dataclass(frozen=True)
-class Sample:
-    """Per-item values and the statistic of them that an estimate is.
+class Named:
+    """What a number is, whoever the judge.
 
     Attributes:
-        values: (n,) or (n, d) what the judge's answers come to, item by item; NaN where undefined.
-        statistic: Statistic of the values.
+        name: Key in a measurement and in JSON.
         label: Column heading in tables.
-        null: Value of an unbiased judge; None where the estimate is not of a bias.
-        excluded: Number of items left out by definition, such as pairs of equal lengths; their values are NaN.
+        says: The number in words, as the beginning of a sentence and the name of a row; empty for the label.
+        null: Value of an unbiased judge; None where the number is not of a bias.
         signed: Whether tables show a sign.
-        tested: Whether ``compare`` tests it by swaps. Not a statistic that is too costly to resample 100,000 times,
-            one whose interval has its own test, or one that is not of the judge.
+        excluded: Items left out by definition, such as pairs of equal lengths; their values are NaN.
         confounded: Whether the quality of the outputs may explain a departure from the null, as where the longer
-            candidate wins because it is the better one. An audit calls no judge biased for such an estimate.
+            candidate wins because it is the better one. An audit calls no judge biased for such a number.
         only_below: Whether only values below the null are of this bias.
     """
 
-    values: FloatArray
-    statistic: Statistic
+    name: str
     label: str
+    _: KW_ONLY
+    says: str = ""
     null: float | None = None
-    excluded: int = 0
     signed: bool = True
-    tested: bool = True
+    excluded: int = 0
     confounded: bool = False
     only_below: bool = False
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Number(Named):
+    """A number about a judge before it is computed.
+
+    Attributes:
+        values: (n,) or (n, d) what the judge's answers come to, item by item; NaN where undefined.
+        given: (n,) or (n, d) each: further columns about the items, which are not the judge's.
+        estimator: Function ``(values, *given, before=None, clusters=None, draws) -> Interval`` of
+            ``evalbias.measures``, such as ``estimate_share``.
+        counted: The statistic ``f(counts, values, *given) -> (k,)`` that it estimates, where a search races judges.
+        tested: Whether ``compare`` tests it by swaps. Not a number that is too costly to resample 100,000 times, one
+            whose interval has its own test, or one that is not of the judge.
+    """
+
+    values: FloatArray
+    estimator: Callable[..., Interval]
+    _: KW_ONLY
+    given: tuple[FloatArray, ...] = ()
+    counted: Statistic | None = None
+    tested: bool = True
+
+    def value(self, clusters: Sequence[object] | None = None) -> float:
+        """Compute the number alone, without its interval; NaN where no item defines it."""
+        return self.estimator(self.values, *self.given, clusters=clusters, draws=ALONE).value
+
+    def estimate(
+        self, clusters: Sequence[object] | None = None, *, seed: int, n_resamples: int = N_RESAMPLES
+    ) -> Estimate:
+        """Compute the number with its 95 % interval over clusters (inputs), and the test against the null.
+
+        Args:
+            clusters: (n,) input of each item, as ``Judged.clusters``; None where every item has its own.
+            seed: Seed for the bootstrap.
+            n_resamples: Bootstrap resamples of the interval.
+        """
+        draws = Draws(seed=seed, resamples=n_resamples, swaps=0)
+        found = self.estimator(self.values, *self.given, clusters=clusters, draws=draws)
+        p_value = math.nan if self.null is None else found.p_value
+        if self.null is not None and math.isnan(p_value):  # the interval has no test of its own
+            p_value = p_of_interval(found.value, found.low, found.high, null=self.null, units=found.units)
+        return Estimate(
+            **{one.name: getattr(self, one.name) for one in fields(Named)},
+            value=found.value,
+            low=found.low,
+            high=found.high,
+            n=found.n,
+            undefined=len(self.values) - found.n - self.excluded,
+            units=found.units,
+            p_value=p_value,
+            unit=found.unit,
+            reason=found.reason,
+        )
+
+    def change(
+        self, before: FloatArray, clusters: Sequence[object] | None = None, *, seed: int, n_resamples: int, swaps: int
+    ) -> Interval:
+        """Compute by how much it differs from that of another judge's values, with the paired interval and test."""
+        draws = Draws(seed=seed, resamples=n_resamples, swaps=swaps if self.tested else 0)
+        return self.estimator(self.values, *self.given, before=before, clusters=clusters, draws=draws)
+
+    def like(self, other: Number) -> bool:
+        """Return whether another number is of the same function with the same settings and columns."""
+        return _same((self.estimator, self.given), (other.estimator, other.given))
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, partial) and isinstance(b, partial):
+        return _same((a.func, a.args, a.keywords), (b.func, b.args, b.keywords))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(_same(value, b[name]) for name, value in a.items())
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.array_equal(a, b, equal_nan=True)
+    return bool(a == b)
+
+
+@dataclass(frozen=True)
+class Estimate(Named):
     """One number about a judge.
 
     Attributes:
-        name: Key in a measurement.
-        label: Column heading in tables.
         value: The estimate; NaN where undefined.
         low: Lower end of the 95 % interval, over inputs where several items share one.
         high: Upper end.
-        null: Value of an unbiased judge; None where the estimate is not of a bias.
         n: Items that count.
         undefined: Items left out because a number is NaN.
-        signed: Whether tables show a sign.
-        excluded: Items left out by definition, such as pairs of equal lengths.
         units: Inputs that the interval resamples, each with its items; n where none share an input.
         p_value: Two-sided p of the test against ``null``: that of the interval where it has one, else read from the
             interval (``p_of_interval``); NaN without a null.
-        unit: Unit of the estimate, such as ``"share"``; empty where it has none. See ``Statistic``.
-        confounded: See ``Sample``.
+        unit: Unit of the estimate, such as ``"share"``; empty where it has none.
         reason: Why the estimate is undefined, where that is known.
-        only_below: See ``Sample``.
     """
 
-    name: str
-    label: str
     value: float
     low: float
     high: float
-    null: float | None
     n: int
     undefined: int
-    signed: bool = True
-    excluded: int = 0
+    _: KW_ONLY
     units: int = 0
-    p_value: float = float("nan")
+    p_value: float = math.nan
     unit: str = ""
-    confounded: bool = False
     reason: str = ""
-    only_below: bool = False
 
     def text(self, value: float | None = None) -> str:
         """Format the estimate, or another value in its form."""
@@ -176,61 +231,6 @@ class Estimate:
         )
 
 
-def estimates_of(
-    samples: Mapping[str, Sample],
-    *,
-    seed: int,
-    n_resamples: int = N_RESAMPLES,
-    clusters: Sequence[str] | None = None,
-) -> dict[str, Estimate]:
-    """Compute the estimates of samples alone, with their intervals.
-
-    Args:
-        samples: Name -> what the estimate is computed from.
-        seed: Seed for the bootstrap.
-        n_resamples: Bootstrap resamples of each interval.
-        clusters: (n,) input of each item, as ``Judged.clusters``; None where every item has its own.
-    """
-    return {name: _estimate(name, sample, clusters, n_resamples, seed) for name, sample in samples.items()}
-
-
-def estimate_value(sample: Sample) -> float:
-    """Compute a sample's statistic over the items that define it; NaN without any."""
-    values, *references = aligned(sample.values, *sample.statistic.references)
-    kept = defined_items(values, *references)
-    return float(sample.statistic.keep(kept)(values[kept])) if kept.any() else float("nan")
-
-
-def _estimate(name: str, sample: Sample, clusters: Sequence[str] | None, n_resamples: int, seed: int) -> Estimate:
-    arrays = (sample.values, *sample.statistic.references)
-    interval = sample.statistic.interval(sample.values, clusters=clusters, n_resamples=n_resamples, seed=seed)
-    n = int(defined_items(*aligned(*arrays)).sum())
-    undefined = len(sample.values) - n - sample.excluded
-    value, p_value = estimate_value(sample), interval.p_value
-    if sample.null is None:
-        p_value = float("nan")
-    elif np.isnan(p_value):
-        p_value = p_of_interval(value, interval.low, interval.high, null=sample.null, units=interval.units)
-    return Estimate(
-        name=name,
-        label=sample.label,
-        value=value,
-        low=interval.low,
-        high=interval.high,
-        null=sample.null,
-        n=n,
-        undefined=undefined,
-        signed=sample.signed,
-        excluded=sample.excluded,
-        units=interval.units,
-        p_value=p_value,
-        unit=sample.statistic.unit,
-        confounded=sample.confounded,
-        reason=interval.reason,
-        only_below=sample.only_below,
-    )
-
-
 # A bias, and what measuring it on one judge gives: estimates, and everything they were computed from.
 
 
@@ -256,8 +256,8 @@ class Bias(Protocol):
         """Return whether the answers and covariates suffice to measure this bias."""
         ...
 
-    def samples(self, judged: Judged) -> dict[str, Sample]:
-        """Return what each estimate is computed from, by name.
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return what is estimated; nothing is computed yet but the items' values.
 
         Raises:
             ValueError: A covariate is missing.
@@ -275,7 +275,7 @@ class Measurement(Tabular, ByName[Estimate]):
         ids: Identifiers of the items.
         estimates: Name -> estimate.
         headlines: Names of the estimates that a short table shows.
-        samples: What the estimates were computed from.
+        numbers: Name -> what the estimate was computed from.
         columns: Name -> (n,) or (n, d) numbers about the items.
         coverage: Median probability that any answer follows; NaN where unknown.
         cost: Name -> amount of what the measurement took, such as judgments.
@@ -290,7 +290,7 @@ class Measurement(Tabular, ByName[Estimate]):
     ids: tuple[str, ...]
     estimates: Mapping[str, Estimate]
     headlines: tuple[str, ...]
-    samples: Mapping[str, Sample] = field(compare=False)
+    numbers: Mapping[str, Number] = field(compare=False)
     columns: Mapping[str, FloatArray] = field(compare=False)
     coverage: float = float("nan")
     cost: Mapping[str, float] = field(default_factory=dict)
@@ -306,7 +306,7 @@ class Measurement(Tabular, ByName[Estimate]):
     @property
     def undefined(self) -> dict[str, int]:
         """Column -> number of items in which it is undefined; columns without any are left out."""
-        counts = {name: int((~defined_items(column)).sum()) for name, column in self.columns.items()}
+        counts = {name: int((~defined(column)).sum()) for name, column in self.columns.items()}
         return {name: amount for name, amount in counts.items() if amount}
 
     def items(self) -> list[dict[str, Any]]:
@@ -315,7 +315,7 @@ class Measurement(Tabular, ByName[Estimate]):
         return [{"id": one, **{n: c[i] for n, c in columns.items()}} for i, one in enumerate(self.ids)]
 
     def to_dict(self, *, items: bool = True) -> dict[str, Any]:
-        """Return everything but the samples as JSON data, in which undefined numbers are None.
+        """Return everything but the numbers as JSON data, in which undefined numbers are None.
 
         Args:
             items: Whether to return the columns too.
@@ -375,7 +375,7 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
     if isinstance(bias, str):
         raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")
     return measured(
-        bias.samples(judged),
+        bias.numbers(judged),
         clusters=judged.clusters,
         bias=bias.name,
         headlines=bias.headlines,
@@ -391,16 +391,17 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
 
 
 def measured(
-    samples: Mapping[str, Sample],
+    numbers: Iterable[Number],
     *,
     seed: int,
     n_resamples: int = N_RESAMPLES,
     clusters: Sequence[str] | None = None,
-    **fields: Any,
+    **described: Any,
 ) -> Measurement:
-    """Compute the estimates of samples; the other arguments are fields of ``Measurement``."""
-    estimates = estimates_of(samples, seed=seed, n_resamples=n_resamples, clusters=clusters)
-    return Measurement(estimates=estimates, samples=samples, clusters=clusters, **fields)
+    """Estimate numbers; the other arguments are fields of ``Measurement``."""
+    by_name = {one.name: one for one in numbers}
+    estimates = {name: one.estimate(clusters, seed=seed, n_resamples=n_resamples) for name, one in by_name.items()}
+    return Measurement(estimates=estimates, numbers=by_name, clusters=clusters, **described)
 
 
 # Two judges on the same items: the estimates side by side, the difference with its interval, and a paired test.
@@ -408,24 +409,21 @@ def measured(
 
 @dataclass(frozen=True)
 class Change:
-    """One estimate of two judges.
+    """One number of two judges.
 
     Attributes:
         before: Estimate of the first judge, on the items that both define.
         after: Estimate of the second judge, on the same items.
-        difference: After minus before, with its paired 95 % bootstrap interval.
-        test: Two-sided paired permutation test of after against before, which swaps the outputs of an input together;
-            None where the statistic is too costly or not of the judge, or the interval of the difference has its own
-            test.
-        itemwise_test: The test of the papers' tables, which swaps item by item whatever inputs they share; the same as
-            ``test`` where every item has its own input.
+        difference: After minus before, with its paired 95 % interval. Its p is that of a two-sided paired permutation
+            test, which swaps the outputs of an input together, or of the interval's own test; NaN where there is none.
+        p_itemwise: P of the test of the papers' tables, which swaps item by item whatever inputs they share; the same
+            where every item has its own input, None where nothing is swapped.
     """
 
     before: Estimate
     after: Estimate
-    difference: ConfidenceInterval
-    test: PermutationTest | None
-    itemwise_test: PermutationTest | None
+    difference: Interval
+    p_itemwise: float | None
 
     @property
     def label(self) -> str:
@@ -434,12 +432,26 @@ class Change:
 
     @property
     def p_value(self) -> float:
-        """P of the test, in (0, 1], or of the interval's own; NaN where there is none."""
-        return self.difference.p_value if self.test is None else self.test.p_value
+        """P of the difference."""
+        return self.difference.p_value
 
     def text(self) -> str:
         """Format as "before -> after" with the paper's sign of significance."""
         return f"{self.before.text()} -> {self.after.text()}{mark(self.p_value)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON data; ``test`` and ``itemwise_test`` are None where nothing is swapped."""
+        found = self.difference
+        counts = {"n": found.n, "undefined": found.undefined, "units": found.units}
+        swapped = self.p_itemwise is not None
+        return {
+            "before": self.before,
+            "after": self.after,
+            "difference": {"estimate": found.value, "low": found.low, "high": found.high, "reason": found.reason}
+            | {"p_value": found.p_value, **counts},
+            "test": {"p_value": found.p_value, **counts} if swapped else None,
+            "itemwise_test": {"p_value": self.p_itemwise, **counts, "units": found.n} if swapped else None,
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -497,7 +509,7 @@ class Comparison(Tabular, ByName[Change]):
         rows: list[tuple[str, ...]] = []
         for change in self.changes.values():
             text, difference = change.after.text, change.difference
-            interval = f"{text(difference.estimate)} ({ends(text(difference.low), text(difference.high))})"
+            interval = f"{text(difference.value)} ({ends(text(difference.low), text(difference.high))})"
             rows.append((change.label, change.text(), interval, p_text(change.p_value), str(change.after.n)))
         return rows
 
@@ -524,29 +536,27 @@ def compare(
         ValueError: The two measure different biases or items, or were measured differently.
     """
     _check_comparable(before, after)
-    names = [name for name in before.samples if name in after.samples]
-    kept = {name: _on_common_items(before.samples[name], after.samples[name]) for name in names}
-    clusters = after.clusters
-    sides = [
-        measured(
-            {name: pair[side] for name, pair in kept.items()},
-            seed=seed,
-            n_resamples=n_intervals,
-            clusters=clusters,
-            **{field: getattr(one, field) for field in ("bias", "criterion", "ids", "headlines", "columns")},
-        )
-        for side, one in enumerate((before, after))
-    ]
-    changes = {}
-    for name, (first, second) in kept.items():
-        difference = second.statistic.difference(
-            first.values, second.values, clusters=clusters, n_resamples=n_intervals, seed=seed
-        )
-        test = _test(first, second, clusters, n_resamples=n_resamples, seed=seed)
-        itemwise = test if clusters is None else _test(first, second, None, n_resamples=n_resamples, seed=seed)
-        changes[name] = Change(sides[0].estimates[name], sides[1].estimates[name], difference, test, itemwise)
+    clusters, changes = after.clusters, {}
+    for name, first in before.numbers.items():
+        if name not in after.numbers:
+            continue
+        # 1 both judges on the items that both define
+        second = after.numbers[name]
+        common = defined(first.values, second.values)
+        sides = [replace(one, values=_masked(one.values, common)) for one in (first, second)]
+        earlier, later = (one.estimate(clusters, seed=seed, n_resamples=n_intervals) for one in sides)
+        # 2 the difference, and its test by swaps: of whole inputs, and item by item as in the papers' tables
+        difference = sides[1].change(sides[0].values, clusters, seed=seed, n_resamples=n_intervals, swaps=n_resamples)
+        p_itemwise = difference.p_value if second.tested else None
+        if second.tested and clusters is not None:
+            p_itemwise = sides[1].change(sides[0].values, seed=seed, n_resamples=0, swaps=n_resamples).p_value
+        changes[name] = Change(earlier, later, difference, p_itemwise)
     cost = {name: (before.cost[name], after.cost[name]) for name in before.cost if name in after.cost}
     return Comparison(after.bias, after.criterion, changes, after.headlines, cost)
+
+
+def _masked(values: FloatArray, kept: BoolArray) -> FloatArray:
+    return np.where(kept.reshape(-1, *(1,) * (values.ndim - 1)), values, np.nan)
 
 
 def _check_comparable(before: Measurement, after: Measurement) -> None:
@@ -565,34 +575,12 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
         raise ValueError("The items of before and after belong to different inputs: measure both on the same valset.")
     if before.provenance.get("reduction") != after.provenance.get("reduction"):
         raise ValueError("Before and after were measured with different reductions of LS: use the same.")
-    for name, sample in before.samples.items():
-        if name in after.samples and not sample.statistic.matches(after.samples[name].statistic):
+    for name, first in before.numbers.items():
+        if name in after.numbers and not first.like(after.numbers[name]):
             raise ValueError(
                 f"{name} was measured before and after with different likelihoods, human scores or normalizations, or "
                 "in one order and in both: use the same likelihood_lm, scores, settings and orders for both."
             )
-
-
-def _on_common_items(a: Sample, b: Sample) -> tuple[Sample, Sample]:
-    columns = aligned(a.values, b.values, *a.statistic.references)
-    undefined = ~defined_items(*columns)
-    return replace(a, values=_masked(columns[0], undefined)), replace(b, values=_masked(columns[1], undefined))
-
-
-def _masked(values: FloatArray, undefined: np.ndarray) -> FloatArray:
-    masked: FloatArray = values.copy()
-    masked[undefined] = np.nan
-    return masked
-
-
-def _test(
-    a: Sample, b: Sample, clusters: Sequence[str] | None, *, n_resamples: int, seed: int
-) -> PermutationTest | None:
-    if not b.tested:
-        return None
-    return paired_permutation_test(
-        b.statistic, b.values, a.values, clusters=clusters, n_resamples=n_resamples, seed=seed
-    )
 
 
 # Number of items that showing a bias needs, and the items that people should label next.
@@ -625,7 +613,7 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tes
 
     Examples:
         >>> from evalbias.evaluation import Estimate
-        >>> found = Estimate("effect", "effect", 0.1, -0.1, 0.3, null=0.0, n=100, undefined=0, units=100)
+        >>> found = Estimate("effect", "effect", 0.1, -0.1, 0.3, n=100, undefined=0, null=0.0, units=100)
         >>> items_needed(found, 0.2)  # standard error .2 / 1.984: 100 (2.815 * .1008 / .2)^2
         202
         >>> items_needed(found, 0.2, tests=4)

@@ -20,7 +20,8 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.measures import consistent_preferences
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio
 from evalbias.measures.likelihood import TOTAL
-from evalbias.measures.position_calibration import by_candidate, rotations, win_probabilities
+from evalbias.measures.pairs import win_shares
+from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates, people_choice
 from evalbias.programs.judges import PointwiseJudge, likelihood_scores
@@ -267,7 +268,7 @@ class Judged:
     def win_shares(self) -> FloatArray:
         """(n,) win probability of each pair's first candidate, averaged over the orders; a tie counts half."""
         orders = rotations(2, every=self.both_orders)
-        return win_probabilities(by_candidate(self.answers, orders).mean(axis=1), ties=self.ties)[:, 0]
+        return win_shares(by_candidate(self.answers, orders).mean(axis=1), ties=self.ties)[:, 0]
 
     @property
     def consistent(self) -> FloatArray:

@@ -23,7 +23,7 @@ from evalbias.evaluation.estimates import (
     Comparison,
     Estimate,
     Measurement,
-    Sample,
+    Number,
     compare,
     measure,
     measured,
@@ -31,7 +31,7 @@ from evalbias.evaluation.estimates import (
 from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
 from evalbias.evaluation.words import conclude, count, number
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.resample import MeanStatistic
+from evalbias.measures.resample import Draws, estimate_mean
 from evalbias.programs.feedback import FeedbackSource, expected_scores, validated
 from evalbias.programs.loops import Step, count_usage, take_step
 from evalbias.programs.writing import PlainPredict
@@ -401,7 +401,7 @@ def measure_aspects(
         name = source.source.name if isinstance(source, CachedScorer) else source.name
         rounds = [
             measured(
-                {SCORE: Sample(row, MeanStatistic(), name)},
+                [Number(SCORE, name, row, estimate_mean)],
                 bias="aspect",
                 criterion=name,
                 headlines=(SCORE,),
@@ -614,7 +614,7 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
     if not found:
         why = last.reason or "too few items have both scores"
         return f"{summary.name}: whether the model overrates its outputs is undefined: {why}."
-    moved = change.difference.estimate
+    moved = change.difference.value
     tested = f"no significant change from {number(first.value)} at {summary.numbers[0]}"
     if change.p_value < LEVEL:
         more = "more" if moved > 0 else "less"
@@ -625,7 +625,7 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
 def conclude_style(change: Comparison) -> str:
     """Say whether a model overrates its own paraphrases."""
     found = change["bias"].difference
-    shown = f"{number(found.estimate)} points (95 % interval {number(found.low)} to {number(found.high)})"
+    shown = f"{number(found.value)} points (95 % interval {number(found.low)} to {number(found.high)})"
     own = "paraphrased by itself, an output"
     return conclude(
         found.low,
@@ -649,8 +649,8 @@ def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
     values = np.asarray(quality, dtype=np.float64)
     if len(values) < 2:
         return ""
-    found = MeanStatistic().interval(values[-1] - values[0], seed=seed)
-    shown = f"{number(found.estimate)} points of {source} (95 % interval {number(found.low)} to {number(found.high)})"
+    found = estimate_mean(values[-1] - values[0], draws=Draws(seed=seed))
+    shown = f"{number(found.value)} points of {source} (95 % interval {number(found.low)} to {number(found.high)})"
     why = found.reason or f"{source} scores too few of them"
     return conclude(
         found.low,

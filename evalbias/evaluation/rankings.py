@@ -11,12 +11,12 @@ import numpy as np
 
 from evalbias.data.pairing import by_input, hold_pairs, human_score, input_key, is_rated, pairs
 from evalbias.evaluation.biases import measure_all
-from evalbias.evaluation.estimates import N_RESAMPLES, Comparison, Measurement, Sample, compare, measured
+from evalbias.evaluation.estimates import N_RESAMPLES, Comparison, Measurement, Number, compare, measured
 from evalbias.evaluation.judged import judge_examples
 from evalbias.evaluation.words import conclude, count
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import Agreement, kendall, pairwise_accuracy, spearman
-from evalbias.measures.resample import MeanCorrelationStatistic, ShareStatistic
+from evalbias.measures.resample import estimate_mean_coefficient, estimate_share
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
 
@@ -91,10 +91,12 @@ def ranking_agreement(
     values = {name: _by_document(measure(scores, human, groups=groups)) for name, (measure, _) in MEASURES.items()}
     notes = {name: sum(ranking[name] for ranking in rankings) for name in COUNTS}
     notes["unranked"] = sum(len(ranking.unranked) for ranking in rankings)
-    share, mean = ShareStatistic(), MeanCorrelationStatistic()
-    kinds = {"pairwise_accuracy": share, "spearman": mean, "kendall": mean}
+    kinds = {"pairwise_accuracy": estimate_share}
     return measured(
-        {n: Sample(v, kinds[n], MEASURES[n][1], signed=kinds[n] is not share) for n, v in values.items()},
+        [
+            Number(n, MEASURES[n][1], v, kinds.get(n, estimate_mean_coefficient), signed=n not in kinds)
+            for n, v in values.items()
+        ],
         seed=seed,
         n_resamples=n_resamples,
         bias=NAME,

@@ -1,132 +1,61 @@
 """Measures of a judge's bias and agreement: functions on arrays."""
 
-from evalbias.measures.agreement import (
-    Agreement,
-    brier_scores,
-    calibration_error,
-    cohen_kappa,
-    kendall,
-    krippendorff_alpha,
-    pairwise_accuracy,
-    pearson,
-    spearman,
-    spearman_rows,
-)
-from evalbias.measures.corrections import corrected_mean, corrected_rate
-from evalbias.measures.effect_statistic import EffectStatistic
-from evalbias.measures.equal_quality import (
-    FeatureEffect,
-    effect_at_equal_quality,
-    effect_change,
-    likelihood_effect,
-    likelihood_effect_change,
-)
-from evalbias.measures.likelihood import (
-    LikelihoodBias,
-    RankStatistic,
-    bias_score,
-    bias_score_statistic,
-    likelihood_bias,
-    performance_statistic,
-    rs_scores,
-    unfairness_scores,
-)
-from evalbias.measures.loops import (
-    QuantileMap,
-    SelfBias,
-    SkewnessStatistic,
-    distance_skewness,
-    measure_self_bias,
-    self_bias,
-)
-from evalbias.measures.mqm import MQMError, MQMReading, mqm_score, parse_mqm, read_mqm
-from evalbias.measures.pairs import (
-    FairnessStatistic,
-    OddsStatistic,
-    QuadraticFit,
-    calibration_gap,
-    confidence,
-    consistent_preferences,
-    count_undefined,
-    decision_rates,
-    decision_shares,
-    fairness,
-    longer_wins,
-    negative_entropies,
-    position_consistency,
-    quadratic_fit,
-)
-from evalbias.measures.resample import (
-    ConfidenceInterval,
-    MeanStatistic,
-    PermutationTest,
-    ShareStatistic,
-    Statistic,
-    bootstrap_ci,
-    paired_permutation_test,
-    share_interval,
-)
-from evalbias.measures.scale_use import score_uniformity
-
-__all__ = [
-    "Agreement",
-    "ConfidenceInterval",
-    "EffectStatistic",
-    "FairnessStatistic",
-    "FeatureEffect",
-    "LikelihoodBias",
-    "MQMError",
-    "MQMReading",
-    "MeanStatistic",
-    "OddsStatistic",
-    "PermutationTest",
-    "QuadraticFit",
-    "QuantileMap",
-    "RankStatistic",
-    "SelfBias",
-    "ShareStatistic",
-    "SkewnessStatistic",
-    "Statistic",
-    "bias_score",
-    "bias_score_statistic",
-    "bootstrap_ci",
-    "brier_scores",
-    "calibration_error",
-    "calibration_gap",
-    "cohen_kappa",
-    "confidence",
-    "consistent_preferences",
-    "corrected_mean",
-    "corrected_rate",
-    "count_undefined",
-    "decision_rates",
-    "decision_shares",
-    "distance_skewness",
-    "effect_at_equal_quality",
-    "effect_change",
-    "fairness",
-    "kendall",
-    "krippendorff_alpha",
-    "likelihood_bias",
-    "likelihood_effect",
-    "likelihood_effect_change",
-    "longer_wins",
-    "measure_self_bias",
-    "mqm_score",
-    "negative_entropies",
-    "paired_permutation_test",
-    "pairwise_accuracy",
-    "parse_mqm",
-    "pearson",
-    "performance_statistic",
-    "position_consistency",
-    "quadratic_fit",
-    "read_mqm",
-    "rs_scores",
-    "score_uniformity",
-    "self_bias",
-    "share_interval",
-    "spearman",
-    "spearman_rows",
-    "unfairness_scores",
-]
+from evalbias.measures.agreement import Agreement as Agreement
+from evalbias.measures.agreement import brier_scores as brier_scores
+from evalbias.measures.agreement import calibration_error as calibration_error
+from evalbias.measures.agreement import cohen_kappa as cohen_kappa
+from evalbias.measures.agreement import estimate_spearman as estimate_spearman
+from evalbias.measures.agreement import kendall as kendall
+from evalbias.measures.agreement import krippendorff_alpha as krippendorff_alpha
+from evalbias.measures.agreement import pairwise_accuracy as pairwise_accuracy
+from evalbias.measures.agreement import pearson as pearson
+from evalbias.measures.agreement import spearman as spearman
+from evalbias.measures.corrections import corrected_mean as corrected_mean
+from evalbias.measures.corrections import corrected_rate as corrected_rate
+from evalbias.measures.effect_statistic import EffectStatistic as EffectStatistic
+from evalbias.measures.equal_quality import FeatureEffect as FeatureEffect
+from evalbias.measures.equal_quality import effect_at_equal_quality as effect_at_equal_quality
+from evalbias.measures.equal_quality import effect_change as effect_change
+from evalbias.measures.equal_quality import likelihood_effect as likelihood_effect
+from evalbias.measures.equal_quality import likelihood_effect_change as likelihood_effect_change
+from evalbias.measures.likelihood import LikelihoodScores as LikelihoodScores
+from evalbias.measures.likelihood import bias_score as bias_score
+from evalbias.measures.likelihood import estimate_bias_score as estimate_bias_score
+from evalbias.measures.likelihood import likelihood_bias as likelihood_bias
+from evalbias.measures.likelihood import rs_scores as rs_scores
+from evalbias.measures.likelihood import unfairness_scores as unfairness_scores
+from evalbias.measures.loops import QuantileMap as QuantileMap
+from evalbias.measures.loops import SelfBiasScores as SelfBiasScores
+from evalbias.measures.loops import distance_skewness as distance_skewness
+from evalbias.measures.loops import estimate_skewness as estimate_skewness
+from evalbias.measures.loops import measure_self_bias as measure_self_bias
+from evalbias.measures.loops import self_bias as self_bias
+from evalbias.measures.mqm import MQMError as MQMError
+from evalbias.measures.mqm import MQMReading as MQMReading
+from evalbias.measures.mqm import mqm_score as mqm_score
+from evalbias.measures.mqm import parse_mqm as parse_mqm
+from evalbias.measures.mqm import read_mqm as read_mqm
+from evalbias.measures.pairs import QuadraticFit as QuadraticFit
+from evalbias.measures.pairs import calibration_gap as calibration_gap
+from evalbias.measures.pairs import confidence as confidence
+from evalbias.measures.pairs import consistent_preferences as consistent_preferences
+from evalbias.measures.pairs import count_undefined as count_undefined
+from evalbias.measures.pairs import decision_rates as decision_rates
+from evalbias.measures.pairs import decision_shares as decision_shares
+from evalbias.measures.pairs import estimate_fairness as estimate_fairness
+from evalbias.measures.pairs import estimate_first_rate as estimate_first_rate
+from evalbias.measures.pairs import fairness as fairness
+from evalbias.measures.pairs import longer_wins as longer_wins
+from evalbias.measures.pairs import negative_entropies as negative_entropies
+from evalbias.measures.pairs import position_consistency as position_consistency
+from evalbias.measures.pairs import quadratic_fit as quadratic_fit
+from evalbias.measures.pairs import win_shares as win_shares
+from evalbias.measures.resample import Draws as Draws
+from evalbias.measures.resample import Interval as Interval
+from evalbias.measures.resample import change as change
+from evalbias.measures.resample import estimate as estimate
+from evalbias.measures.resample import estimate_coefficient as estimate_coefficient
+from evalbias.measures.resample import estimate_mean as estimate_mean
+from evalbias.measures.resample import estimate_share as estimate_share
+from evalbias.measures.scale_use import quality_slope as quality_slope
+from evalbias.measures.scale_use import score_uniformity as score_uniformity

@@ -1,127 +1,66 @@
-"""Agreement of scores, labels and forecasts, and its reliability."""
+"""Agreement of a judge with people: of ranks, values, choices and forecasts, and of people among themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import (
+    SLACK,
     FloatArray,
     IntArray,
+    checked,
     common_index,
+    complete,
     defined,
     groups_of,
     numbers,
     ratio,
     settled,
+    sums_by_cluster,
     vectors,
 )
 from evalbias.measures.ratings import without_levels
 from evalbias.measures.resample import (
-    ConfidenceInterval,
-    CorrelationStatistic,
-    Statistic,
-    aligned,
+    ALONE,
+    DRAWS,
+    FEWEST_UNITS,
+    Draws,
+    Interval,
+    Swapped,
     chunks,
-    defined_items,
+    estimate,
+    estimate_coefficient,
+    interval,
     jackknife_variance,
+    with_variance,
 )
 
-# Ranks and rank correlation of many rows at once, for the resampling tests.
+# Correlations in resamples: counts (k, n) say how often each of k resamples holds each of n items.
 
 
 CONSTANT = 1e-14
 """Standard deviation, in units of the mean, up to which values are constant but for the rounding of their mean."""
 
 
-def rank_rows(x: FloatArray) -> FloatArray:
-    """Rank the values within each row, from 1; equal values share the mean of their ranks.
+def counted_ranks(counts: FloatArray, x: FloatArray) -> FloatArray:
+    """Rank values within each resample, from 1; equal values share the mean of their ranks.
 
     Args:
-        x: (k, n) values without NaN.
-
-    Returns:
-        (k, n) ranks in [1, n].
-
-    Examples:
-        >>> rank_rows(np.array([[30.0, 10.0, 30.0], [1.0, 2.0, 3.0]])).tolist()
-        [[2.5, 1.0, 2.5], [1.0, 2.0, 3.0]]
-    """
-    k, n = x.shape
-    order = np.argsort(x, axis=1)  # equal values share a rank, so their order does not matter
-    values = np.take_along_axis(x, order, axis=1)
-    starts = np.ones((k, n), dtype=bool)
-    starts[:, 1:] = values[:, 1:] != values[:, :-1]
-    codes = np.empty((k, n), dtype=np.int64)
-    np.put_along_axis(codes, order, np.cumsum(starts, axis=1) - 1, axis=1)
-    cells = codes + (np.arange(k) * n)[:, None]
-    counts = np.bincount(cells.ravel(), minlength=k * n).reshape(k, n)
-    ranks = np.cumsum(counts, axis=1) - 0.5 * (counts - 1)  # cumsum is the last rank of a value's ties
-    return np.asarray(ranks.ravel()[cells.ravel()].reshape(k, n), dtype=np.float64)
-
-
-def pearson_rows(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Compute Pearson's correlation of each row of x with the same row of y.
-
-    Args:
-        x: (k, n) values without NaN.
-        y: (k, n) values, or (1, n) or (n,) to correlate every row of x with the same values.
-
-    Returns:
-        (k,) correlations in [-1, 1]; NaN for an empty row, and one that is constant up to rounding.
-
-    Examples:
-        >>> pearson_rows(np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]), np.array([1.0, 2.0, 3.0])).tolist()
-        [1.0, -1.0]
-    """
-    y = np.atleast_2d(y)
-    n = x.shape[1]
-    if not n:
-        return np.full(len(x), np.nan)
-    x, y = settled(x), settled(y)
-    means = x.mean(axis=1), y.mean(axis=1)
-    x, y = x - means[0][:, None], y - means[1][:, None]
-    squares = (_unless_constant((v * v).sum(axis=1), n, mean) for v, mean in zip((x, y), means, strict=True))
-    return _correlations((x * y).sum(axis=1), *squares)
-
-
-def spearman_rows(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Compute Spearman's rank correlation of each row of x with the same row of y.
-
-    Args:
-        x: (k, n) values.
-        y: (k, n) values, or (1, n) or (n,) to correlate every row of x with the same values.
-
-    Returns:
-        (k,) rho in [-1, 1]; NaN where a row is constant up to rounding or contains a NaN.
-
-    Examples:
-        >>> spearman_rows(np.array([[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]]), np.array([1.0, 3.0, 2.0])).tolist()
-        [0.5, nan]
-    """
-    x, y = np.atleast_2d(numbers(x, "x")), np.atleast_2d(numbers(y, "y"))
-    undefined = np.isnan(x).any(axis=1) | np.isnan(y).any(axis=1)
-    return np.where(undefined, np.nan, pearson_rows(rank_rows(settled(x)), rank_rows(settled(y))))
-
-
-def counted_ranks(x: FloatArray, counts: FloatArray) -> FloatArray:
-    """Rank values of which each resample holds some several times, as ``rank_rows`` does those resamples.
-
-    Args:
-        x: (n,) values without NaN, the same in every resample, or (k, n) values of each.
         counts: (k, n) how often each resample holds each value.
+        x: (n,) values without NaN, the same in every resample, or (k, n) values of each.
 
     Returns:
         (k, n) rank of each value among a resample's; that of a value that a resample lacks means nothing.
 
     Examples:
-        >>> counted_ranks(np.array([30.0, 10.0, 20.0]), np.array([[1, 1, 1], [2, 1, 0]]))[:, :2].tolist()
+        >>> counted_ranks(np.array([[1, 1, 1], [2, 1, 0]]), np.array([30.0, 10.0, 20.0]))[:, :2].tolist()
         [[3.0, 1.0], [2.5, 1.0]]
     """
     k, n = counts.shape
@@ -142,32 +81,80 @@ def counted_ranks(x: FloatArray, counts: FloatArray) -> FloatArray:
     return np.asarray(ranks.ravel()[codes], dtype=np.float64)
 
 
-def counted_pearson(x: FloatArray, y: FloatArray, counts: FloatArray) -> FloatArray:
-    """Compute Pearson's correlation in resamples given as counts (k, n); x and y are (k, n) or (n,).
-
-    Returns:
-        (k,) correlations in [-1, 1]; NaN where a side is constant.
-    """
+def counted_pearson(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Compute Pearson's correlation of x with y, (n,) or (k, n), in resamples (k, n); NaN where a side is constant."""
     totals = counts.sum(axis=1)
     means = [(counts * v).sum(axis=1) / totals for v in (x, y)]
     x, y = x - means[0][:, None], y - means[1][:, None]
     of_x, of_y = counts * x, counts * y
     squares = ((of_x * x).sum(axis=1), (of_y * y).sum(axis=1))
-    kept = (_unless_constant(v, totals, mean) for v, mean in zip(squares, means, strict=True))
-    return _correlations((of_x * y).sum(axis=1), *kept)
+    kept = (unless_constant(v, totals, mean) for v, mean in zip(squares, means, strict=True))
+    return np.asarray(np.clip((of_x * y).sum(axis=1) / np.sqrt(np.multiply(*kept)), -1.0, 1.0))
 
 
-def _unless_constant(squares: FloatArray, n: FloatArray | int, mean: FloatArray) -> FloatArray:
+def unless_constant(squares: FloatArray, n: FloatArray, mean: FloatArray) -> FloatArray:
     """Return sums of n squared deviations from a mean (k,), NaN where they are rounding errors of that mean."""
     return np.where(squares > n * (CONSTANT * mean) ** 2, squares, np.nan)
 
 
-def _correlations(products: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Divide sums of products by the roots of both sums of squares."""
-    return np.asarray(np.clip(products / np.sqrt(x * y), -1.0, 1.0), dtype=np.float64)
+def counted_spearman(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Compute Spearman's rho of (n,) values in resamples (k, n)."""
+    return counted_pearson(counts, counted_ranks(counts, x), counted_ranks(counts, y))
 
 
-# Agreement of a judge with people: rank and linear correlation, pooled or averaged over groups.
+def counted_kendall(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Compute Kendall's tau-b of (n,) values in resamples (k, n), one after the other."""
+    items = [np.repeat(np.arange(len(x)), row.astype(np.int64)) for row in counts]
+    return np.concatenate([_taus(_orders(x[i], y[i]).sum(axis=0, keepdims=True) / 2) for i in items])
+
+
+def _taus(pairs: FloatArray) -> FloatArray:
+    """Divide (m, 3) numbers of pairs: concordant less discordant ones by the root of those untied in x and in y."""
+    return ratio(pairs[:, 0], np.sqrt(pairs[:, 1] * pairs[:, 2]))
+
+
+def _orders(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Compare each item with all n: (n, 3) concordant less discordant others, and others untied in x and in y.
+
+    Of the pairs of an item, those with a larger x and y are n less those with an x or a y up to its own, and so on: all
+    numbers are counts of items with a smaller x and a smaller y, or equal ones, in O(n log n).
+    """
+    n, (a, b) = len(x), (np.unique(v, return_inverse=True)[1].ravel() for v in (x, y))
+    ends = [np.searchsorted(np.sort(v), np.stack([v, v + 1])) for v in (a, b)]  # (2, n) each: below, and up to
+    below = _counted_below(a, b, ends[0], np.stack([b, b + 1]))  # (2, 2, n)
+    both, upto = below[0, 0] + (n - ends[0][1] - ends[1][1] + below[1, 1]), below[0, 1] + below[1, 0]
+    discordant = ends[0][0] + ends[1][0] - upto
+    untied = [n - (high - low) for low, high in ends]
+    return np.stack([both - discordant, *untied], axis=1).astype(np.float64)
+
+
+def _counted_below(x: IntArray, y: IntArray, places: IntArray, values: IntArray) -> IntArray:
+    """Count the items of which x is among so many smallest ones and y is below a value.
+
+    The items are sorted by x, then by each bit of y from the highest, those with a 0 bit first (a wavelet matrix). So
+    the items whose higher bits are those of a value stay neighbors, and a value whose bit is 1 counts those with a 0.
+
+    Args:
+        x: (n,) numbers of distinct values, from 0.
+        y: (n,) the same.
+        places: (a, n) numbers of items with a smaller x.
+        values: (b, n) numbers of values of y.
+
+    Returns:
+        (a, b, n) counts.
+    """
+    rows, found = y[np.argsort(x, kind="stable")], np.zeros((len(places), len(values), len(x)), dtype=np.int64)
+    starts, ends = np.zeros_like(values), np.broadcast_to(places[:, None], found.shape)  # of the neighbors
+    for bit in reversed(range(int(values.max(initial=0)).bit_length())):
+        ones, high = (rows >> bit) & 1, (values >> bit) & 1
+        zeros = np.concatenate([[0], np.cumsum(1 - ones)])  # (n + 1,) in each prefix
+        found += np.where(high, zeros[ends] - zeros[starts], 0)
+        starts, ends = (np.where(high, zeros[-1] + at - zeros[at], zeros[at]) for at in (starts, ends))
+        rows = np.concatenate([rows[ones == 0], rows[ones == 1]])
+    return found
+
+
+# Agreement of two sets of scores: rank and linear correlation, pooled or averaged over groups.
 
 
 @dataclass(frozen=True)
@@ -216,7 +203,7 @@ def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = No
         >>> spearman([1, 2, 1, 2], [1, 2, 9, 8], groups=["a", "a", "b", "b"]).by_group
         (1.0, -1.0)
     """
-    return _agreement(lambda a, b: spearman_rows(a[None], b[None]).item(), x, y, groups)
+    return _agreement(partial(_of_all, counted_spearman), x, y, groups)
 
 
 def pearson(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
@@ -226,7 +213,7 @@ def pearson(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = Non
         >>> round(pearson([1, 2, 3], [0, 0, 3]).value, 3)
         0.866
     """
-    return _agreement(lambda a, b: pearson_rows(a[None], b[None]).item(), x, y, groups)
+    return _agreement(partial(_of_all, counted_pearson), x, y, groups)
 
 
 def kendall(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
@@ -236,7 +223,7 @@ def kendall(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = Non
         >>> round(kendall([1, 2, 3], [1, 3, 2]).value, 3)  # two pairs in the same order, one in the opposite
         0.333
     """
-    return _agreement(lambda a, b: float(scipy.stats.kendalltau(a, b).statistic), x, y, groups)
+    return _agreement(partial(_of_all, counted_kendall), x, y, groups)
 
 
 def pairwise_accuracy(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
@@ -254,11 +241,13 @@ def pairwise_accuracy(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | 
     return _agreement(_ordered_alike, x, y, groups)
 
 
+def _of_all(statistic: Callable[..., FloatArray], a: FloatArray, b: FloatArray) -> float:
+    return float(statistic(np.ones((1, len(a))), a, b)[0])
+
+
 def _ordered_alike(a: FloatArray, b: FloatArray) -> float:
-    first, second = np.triu_indices(len(a), 1)
-    a_signs, b_signs = np.sign(a[first] - a[second]), np.sign(b[first] - b[second])
-    concordance = (a_signs * b_signs)[b_signs != 0]
-    return float((1 + concordance).mean() / 2) if len(concordance) else float("nan")
+    concordant, _, untied = _orders(a, b).sum(axis=0)
+    return float((1 + concordant / untied) / 2) if untied else float("nan")
 
 
 def _agreement(
@@ -278,6 +267,92 @@ def _agreement(
     finite = [v for v in values if not np.isnan(v)]
     value = float(np.mean(finite)) if finite else float("nan")
     return Agreement(value, int(kept.sum()), int((~kept).sum()), len(finite), len(values) - len(finite), values)
+
+
+# Estimates of the same, with their intervals, of a judge's scores and a reference (n,).
+
+
+def estimate_spearman(
+    scores: ArrayLike,
+    reference: ArrayLike,
+    *,
+    before: ArrayLike | None = None,
+    clusters: Sequence[object] | None = None,
+    draws: Draws = DRAWS,
+) -> Interval:
+    """Estimate Spearman's rho of a judge's scores with a reference, such as the human scores (performance).
+
+    Swaps exchange z-scores of each judge's ranks, and a mixture is not ranked again, which would order equal scores by
+    the judge who gave them. Scores themselves are exchangeable only between judges that use the scale alike: where one
+    scores a standard deviation higher throughout, a mixture of both has a lower rho than either, and a test at 5 %
+    rejects 0 to 2 % of equal judges.
+
+    Args:
+        scores: (n,) Score_m.
+        reference: (n,) Score_h.
+        before: (n,) scores of another judge, whose rho is subtracted.
+        clusters: (n,) cluster (input) of each item.
+        draws: See ``estimate_coefficient``.
+    """
+    options: dict[str, Any] = {"before": before, "clusters": clusters, "draws": draws}
+    return estimate_coefficient(counted_spearman, scores, reference, exchanged=exchanged_ranks, **options)
+
+
+def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> Swapped:
+    """Swap z-scores of ranks (see ``change``): what an item adds to the sums of one side, it takes from the other's."""
+    a, b, y = (_z_scores(scipy.stats.rankdata(x)) for x in (a, b, reference))
+    first, second = (np.column_stack([x, x**2, x * y]) for x in (a, b))  # (n, 3)
+
+    def rho(sums: FloatArray) -> FloatArray:  # NaN for a row that is constant but for rounding errors
+        (total, squares, products), n = sums.T, len(y)
+        spread = n * squares - total**2
+        return ratio(products, np.sqrt(np.where(spread > SLACK * (1 + n * squares), spread, 0.0)))
+
+    def swapped(swap: np.ndarray) -> tuple[FloatArray, FloatArray]:
+        moved = swap @ (second - first)  # (k, 3)
+        return rho(first.sum(axis=0) + moved), rho(second.sum(axis=0) - moved)
+
+    return swapped
+
+
+def _z_scores(x: FloatArray) -> FloatArray:
+    return np.asarray((x - x.mean()) / x.std()) if np.ptp(x) > 0 else np.full(len(x), np.nan)
+
+
+def estimate_kendall(
+    scores: ArrayLike,
+    reference: ArrayLike,
+    *,
+    before: ArrayLike | None = None,
+    clusters: Sequence[object] | None = None,
+    draws: Draws = DRAWS,
+) -> Interval:
+    """Estimate Kendall's tau-b; arguments as ``estimate_spearman``. The jackknife leaves out every cluster at once."""
+    if before is not None:
+        options: dict[str, Any] = {"before": before, "clusters": clusters, "draws": replace(draws, swaps=0)}
+        return estimate_coefficient(counted_kendall, scores, reference, **options)
+    arrays = checked({"scores": scores, "reference": reference}, clusters)
+    (x, y), codes = complete(*arrays, clusters=clusters)
+    found = interval(lambda counts: counted_kendall(counts, x, y), codes, draws=ALONE)
+    found = replace(found, undefined=len(arrays[0]) - len(codes))
+    if found.units < FEWEST_UNITS or np.isnan(found.value) or not draws.resamples:
+        return found
+    # of a cluster: pairs with any item, twice those within it
+    touched, within = sums_by_cluster(_orders(x, y), codes), 2 * _within(x, y, codes)
+    left_out = _taus(touched.sum(axis=0) / 2 - touched + within / 2)
+    return with_variance(found, jackknife_variance(left_out), confidence=draws.confidence)
+
+
+def _within(x: FloatArray, y: FloatArray, codes: IntArray) -> FloatArray:
+    """Count (G, 3) pairs within each cluster: concordant less discordant ones, and those untied in x and in y."""
+    order = np.argsort(codes, kind="stable")
+    x, y, codes = x[order], y[order], codes[order]
+    found = np.zeros((int(codes[-1]) + 1, 3))
+    for lag in range(1, int(np.bincount(codes).max())):  # items that stand so far apart
+        same = codes[lag:] == codes[:-lag]
+        a, b = (np.sign(v[lag:] - v[:-lag])[same] for v in (x, y))
+        np.add.at(found, codes[lag:][same], np.stack([a * b, a * a, b * b], axis=1))
+    return found
 
 
 # Measures of a judge's probabilities as forecasts of people's choices.
@@ -334,17 +409,44 @@ def calibration_error(probabilities: ArrayLike, outcomes: ArrayLike, *, bins: in
         raise ValueError(f"bins={bins}: give at least one.")
     p, y = _checked(probabilities, outcomes)
     kept = defined(p, y)
-    if not kept.any():
-        return float("nan")
-    p, y = p[kept], y[kept]
+    return _of_all(partial(counted_calibration_error, bins=bins), p[kept], y[kept]) if kept.any() else float("nan")
+
+
+def counted_calibration_error(counts: FloatArray, p: FloatArray, y: FloatArray, *, bins: int = BINS) -> FloatArray:
+    """Compute the calibration error of probabilities p of outcomes y, (n,) each, in resamples (k, n)."""
+    gaps = (p - y)[:, None] * _members(p, bins)  # (n, bins)
+    return np.asarray(np.abs(counts @ gaps).sum(axis=1) / counts.sum(axis=1))
+
+
+def _members(p: FloatArray, bins: int) -> FloatArray:
     places = np.minimum((p * bins).astype(np.int64), bins - 1)
-    return float(np.abs(np.bincount(places, weights=p - y)).sum() / len(p))
+    return np.asarray(places[:, None] == np.arange(bins), dtype=np.float64)
 
 
-def calibration_errors_by_chance(probabilities: FloatArray, *, draws: int, rng: np.random.Generator) -> FloatArray:
+def estimate_calibration_error(
+    probabilities: ArrayLike,
+    outcomes: ArrayLike,
+    *,
+    before: ArrayLike | None = None,
+    clusters: Sequence[object] | None = None,
+    draws: Draws = DRAWS,
+) -> Interval:
+    """Estimate the calibration error: the BCa interval, with the lower end 0 unless the error is larger than chance's.
+
+    Chance alone makes the error positive, in resamples once more, so no quantile of theirs reaches 0.
+    """
+    p, y = _checked(probabilities, outcomes)
+    options: dict[str, Any] = {"before": before, "clusters": clusters, "limits": (0.0, 1.0), "draws": draws}
+    found = estimate(counted_calibration_error, p, y, **options)
+    if before is not None or np.isnan(found.low):
+        return found
+    chance = calibration_errors_by_chance(p[defined(p, y)], draws=draws.resamples, seed=draws.seed)
+    return replace(found, low=0.0) if found.value <= np.quantile(chance, draws.confidence) else found
+
+
+def calibration_errors_by_chance(probabilities: FloatArray, *, draws: int, seed: int) -> FloatArray:
     """Draw (draws,) calibration errors of (n,) probabilities that are right: outcomes are drawn as they say."""
-    places = np.minimum((probabilities * BINS).astype(np.int64), BINS - 1)
-    members = (places[:, None] == np.arange(BINS)).astype(np.float64)  # (n, bins)
+    members, rng = _members(probabilities, BINS), np.random.default_rng(seed)  # (n, bins)
     errors = [
         np.abs((probabilities - (rng.random((k, len(probabilities))) < probabilities)) @ members)
         for k in map(len, chunks(draws, len(probabilities)))
@@ -405,7 +507,7 @@ def krippendorff_alpha(ratings: ArrayLike, *, level: Level) -> float:
         spread = np.stack([present & (table == value) for value in np.unique(values)], axis=2).astype(np.float64)
     else:
         scaled = np.full(table.shape, np.nan)
-        scaled[present] = rank_rows(values[None])[0] if level == "ordinal" else values - values.mean()
+        scaled[present] = scipy.stats.rankdata(values) if level == "ordinal" else values - values.mean()
         spread = scaled[:, :, None]  # (n, r, 1); nominal has one 0/1 column a value: unequal ones differ in two
     spread = np.where(present[:, :, None], spread, 0.0)
     counts, total = present.sum(axis=1), len(values)
@@ -441,165 +543,28 @@ def cohen_kappa(a: ArrayLike, b: ArrayLike) -> float:
     outside = [v for v in (*x, *y) if not 0 <= v <= 1]
     if outside:
         raise ValueError(f"A choice is {outside[0]:g}: give 0, 1, or .5 for a tie.")
-    return float(kappa_rows(x[None], y[None])[0]) if len(x) else float("nan")
+    return _of_all(counted_kappa, x, y) if len(x) else float("nan")
 
 
-def kappa_rows(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Compute Cohen's kappa of each row of choices (k, n) with the same row, or the one row, of y."""
-    y = np.broadcast_to(y, x.shape)
-    observed = (x * y + (1 - x) * (1 - y)).mean(axis=1)
-    p, q = x.mean(axis=1), y.mean(axis=1)
+def counted_kappa(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Compute Cohen's kappa of choices (n,) in resamples (k, n)."""
+    observed, p, q = (counts @ np.column_stack([x * y + (1 - x) * (1 - y), x, y]) / counts.sum(axis=1)[:, None]).T
     chance = p * q + (1 - p) * (1 - q)
     return ratio(observed - chance, 1 - chance)
 
 
-# Measures of agreement as statistics of a judge's scores, with their intervals.
+def counted_alpha(counts: FloatArray, scores: FloatArray, human: FloatArray, *, ordinal: bool = False) -> FloatArray:
+    """Compute alpha of a judge and people as two raters (n,) on one scale in resamples (k, n); of ranks if ordinal."""
+    both, twice = settled(np.concatenate([scores, human])), np.tile(counts, 2)  # (2n,), (k, 2n)
+    values, total = counted_ranks(twice, both) if ordinal else both[None], twice.sum(axis=1)
+    x = values - (twice * values).sum(axis=1, keepdims=True) / total[:, None]
+    one, other = np.split(x, 2, axis=1)
+    observed = (counts * 2 * (one - other) ** 2).sum(axis=1) / total
+    expected = 2 * (twice * x**2).sum(axis=1) / (total - 1)  # the centered sum is 0
+    return ratio(expected - observed, expected)
 
 
-class PearsonStatistic(CorrelationStatistic):
-    """Pearson's correlation of the scores with a reference (n,)."""
-
-    def __init__(self, reference: FloatArray) -> None:
-        self.references = (reference,)
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        """See ``Statistic``."""
-        (reference,) = references
-        return pearson_rows(scores, reference)
-
-    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
-        """See ``Statistic``."""
-        (reference,) = self.references
-        return counted_pearson(scores, reference, counts)
-
-
-class KendallStatistic(CorrelationStatistic):
-    """Kendall's tau-b of the scores with a reference (n,)."""
-
-    def __init__(self, reference: FloatArray) -> None:
-        self.references = (reference,)
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        """See ``Statistic``."""
-        (reference,) = references
-        pairs = zip(scores, np.broadcast_to(reference, scores.shape), strict=True)
-        if scores.shape[1] < 2:  # scipy warns
-            return np.full(len(scores), np.nan)
-        taus = [scipy.stats.kendalltau(settled(a), settled(b)).statistic for a, b in pairs]
-        return np.array(taus, dtype=np.float64)
-
-    def _variance(self, scores: FloatArray, codes: IntArray, *, n_resamples: int, seed: int) -> float:
-        """See ``CorrelationStatistic``; one pass over the pairs of items leaves every cluster out."""
-        (reference,) = self.references
-        return jackknife_variance(_left_out_taus(scores, reference, codes))
-
-
-class AlphaStatistic(CorrelationStatistic):
-    """Krippendorff's alpha of a judge and people as two raters; see ``krippendorff_alpha``.
-
-    Args:
-        human: (n,) human scores on the scale of the judge.
-        ordinal: Whether ranks are compared instead of values.
-    """
-
-    def __init__(self, human: FloatArray, *, ordinal: bool = False) -> None:
-        self.references = (human,)
-        self._ordinal = ordinal
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        """See ``Statistic``."""
-        (human,) = references
-        both = settled(np.concatenate([scores, np.broadcast_to(human, scores.shape)], axis=1))  # (k, 2n)
-        return _alphas(rank_rows(both) if self._ordinal else both, np.ones_like(both))
-
-    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
-        """See ``Statistic``."""
-        both, twice = settled(np.concatenate([scores, *self.references])), np.tile(counts, 2)
-        return _alphas(counted_ranks(both, twice) if self._ordinal else both[None], twice)
-
-
-class KappaStatistic(CorrelationStatistic):
-    """Cohen's kappa of choices in [0, 1] with a reference (n,); see ``cohen_kappa``."""
-
-    def __init__(self, reference: FloatArray) -> None:
-        self.references = (reference,)
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        """See ``Statistic``."""
-        (reference,) = references
-        return kappa_rows(scores, reference)
-
-
-class CalibrationStatistic(Statistic):
-    """Expected calibration error of probabilities of outcomes (n,); see ``calibration_error``."""
-
-    limits = (0.0, 1.0)
-
-    def __init__(self, outcomes: FloatArray) -> None:
-        self.references = (outcomes,)
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        """See ``Statistic``."""
-        (outcomes,) = references
-        pairs = zip(scores, np.broadcast_to(outcomes, scores.shape), strict=True)
-        return np.array([calibration_error(p, y) for p, y in pairs])
-
-    def interval(
-        self,
-        scores: ArrayLike,
-        *,
-        clusters: Sequence[object] | None = None,
-        n_resamples: int = 10_000,
-        confidence: float = 0.95,
-        seed: int,
-    ) -> ConfidenceInterval:
-        """Compute the BCa interval, with the lower end 0 unless the error is larger than chance's; see ``Statistic``.
-
-        Chance alone makes the error positive, in resamples once more, so no quantile of theirs reaches 0.
-        """
-        found = super().interval(scores, clusters=clusters, n_resamples=n_resamples, confidence=confidence, seed=seed)
-        if np.isnan(found.low):
-            return found
-        (p, *references) = aligned(scores, *self.references)
-        kept = defined_items(p, *references)
-        chance = calibration_errors_by_chance(p[kept], draws=n_resamples, rng=np.random.default_rng(seed))
-        return replace(found, low=0.0) if found.estimate <= np.quantile(chance, confidence) else found
-
-
-class CeilingStatistic(CorrelationStatistic):
-    """Spearman's rho of one rating with the mean of the item's others, over every choice of the one.
-
-    Every item counts once, each of its r choices 1 / r. The scores are (n, 2r) ``values`` of the ratings.
-
-    Args:
-        ratings: (n, r), NaN where a rater gave none.
-
-    Attributes:
-        values: (n, 2r) what ``one_against_the_others`` returns, flattened, each rater's level subtracted first; 0 for
-            choices that an item lacks, NaN for an item with fewer than two ratings.
-    """
-
-    def __init__(self, ratings: FloatArray) -> None:
-        rated = (~np.isnan(ratings)).sum(axis=1) > 1
-        pairs = np.full((*ratings.shape, 2), np.nan)
-        if rated.any():
-            level = settled(without_levels(ratings[rated]).ravel()).reshape(-1, ratings.shape[1])
-            # ratings that are equal stay so but for rounding, which would break their ties
-            pairs[rated] = np.round(one_against_the_others(level / (np.nanstd(level) or 1.0)), 9)
-        chosen = ~np.isnan(pairs[:, :, 0])
-        self.values = np.where(chosen[:, :, None] | ~rated[:, None, None], pairs, 0.0).reshape(len(ratings), -1)
-        self.references = (chosen / np.maximum(chosen.sum(axis=1, keepdims=True), 1),)
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        """See ``Statistic``."""
-        (shares,) = references
-        weights = np.broadcast_to(shares, (*scores.shape[:2], scores.shape[2] // 2))
-        return np.array([_weighted_rho(row, w[None])[0] for row, w in zip(scores, weights, strict=True)])
-
-    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
-        """See ``Statistic``."""
-        (shares,) = self.references
-        return _weighted_rho(scores, counts[:, :, None] * shares)
+# What people reach among themselves.
 
 
 def one_against_the_others(ratings: FloatArray) -> FloatArray:
@@ -618,35 +583,31 @@ def one_against_the_others(ratings: FloatArray) -> FloatArray:
     return np.stack([np.where(np.isnan(means), np.nan, ratings), means], axis=2)
 
 
-def _weighted_rho(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Compute Spearman's rho of (n, 2r) flattened pairs with k weightings (k, n, r)."""
-    one, others = values.reshape(-1, 2).T
-    counts = weights.reshape(len(weights), -1)
-    return counted_pearson(counted_ranks(one, counts), counted_ranks(others, counts), counts)
+def ceiling_columns(ratings: FloatArray) -> FloatArray:
+    """Return what ``counted_ceiling`` takes of (n, r) ratings, NaN where a rater gave none.
+
+    Returns:
+        (n, 3r) each choice of one rating (r), the mean of its others (r) and what the choice counts (r), 1 by the
+        number of choices; each rater's level is subtracted first. 0 for choices that an item lacks, NaN for an item
+        with fewer than two ratings.
+    """
+    rated = (~np.isnan(ratings)).sum(axis=1) > 1
+    pairs = np.full((*ratings.shape, 2), np.nan)
+    if rated.any():
+        level = settled(without_levels(ratings[rated]).ravel()).reshape(-1, ratings.shape[1])
+        # ratings that are equal stay so but for rounding, which would break their ties
+        pairs[rated] = np.round(one_against_the_others(level / (np.nanstd(level) or 1.0)), 9)
+    chosen = ~np.isnan(pairs[:, :, 0])
+    shares = chosen / np.maximum(chosen.sum(axis=1, keepdims=True), 1)
+    columns = np.concatenate([np.nan_to_num(pairs[:, :, 0]), np.nan_to_num(pairs[:, :, 1]), shares], axis=1)
+    return np.where(rated[:, None], columns, np.nan)
 
 
-def _alphas(values: FloatArray, counts: FloatArray) -> FloatArray:
-    """Compute interval alpha of (k, 2n) or (1, 2n) values, judge first, held so often (k, 2n)."""
-    n = counts.shape[1] // 2
-    total = counts.sum(axis=1)
-    mean = (counts * values).sum(axis=1, keepdims=True) / total[:, None]
-    x = values - mean
-    observed = (counts[:, :n] * 2 * (x[:, :n] - x[:, n:]) ** 2).sum(axis=1) / total
-    expected = 2 * (counts * x**2).sum(axis=1) / (total - 1)  # the centered sum is 0
-    return ratio(expected - observed, expected)
+def counted_ceiling(counts: FloatArray, columns: FloatArray) -> FloatArray:
+    """Compute Spearman's rho of one rating with the mean of the item's others, over every choice of the one.
 
-
-def _left_out_taus(x: FloatArray, y: FloatArray, codes: IntArray) -> FloatArray:
-    """Compute tau-b without each cluster, from the signs of all pairs of items."""
-    order = np.argsort(codes, kind="stable")
-    x, y, codes = x[order], y[order], codes[order]
-    starts = np.append(np.flatnonzero(np.diff(codes, prepend=np.nan)), len(codes))
-    touched = np.empty((len(starts) - 1, 3))  # pairs with an item of the cluster: concordance, untied in x, in y
-    twice_within = np.empty_like(touched)
-    for cluster, (start, end) in enumerate(pairwise(starts)):
-        a, b = np.sign(x[start:end, None] - x), np.sign(y[start:end, None] - y)  # (items of the cluster, n)
-        products = (a * b, a * a, b * b)
-        touched[cluster] = [p.sum() for p in products]
-        twice_within[cluster] = [p[:, start:end].sum() for p in products]
-    concordance, untied_x, untied_y = (touched.sum(axis=0) / 2 - touched + twice_within / 2).T
-    return ratio(concordance, np.sqrt(untied_x * untied_y))
+    Every item counts once, each of its choices alike; columns (n, 3r) as from ``ceiling_columns``.
+    """
+    one, others, shares = np.split(columns, 3, axis=1)  # (n, r) each
+    weights = (counts[:, :, None] * shares).reshape(len(counts), -1)  # (k, n r)
+    return counted_spearman(weights, one.ravel(), others.ravel())

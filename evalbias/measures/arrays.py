@@ -1,15 +1,12 @@
-"""Arrays of numbers: checked, aligned, and NaN where undefined."""
+"""Types, checks and small tools of arrays that all measures share; NaN means undefined."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-# Types of arrays, and division that leaves undefined what it cannot divide.
-
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -39,20 +36,6 @@ def settled(x: FloatArray) -> FloatArray:
     low, high = (end.reduce(x, axis=-1, keepdims=True) for end in (np.fmin, np.fmax))
     alike = high - low <= NO_SPREAD * np.maximum(-low, high)
     return np.where(alike & ~np.isnan(x), low, x) if alike.any() else x
-
-
-def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Divide arrays of one shape; NaN where the denominator is not above 0.
-
-    Examples:
-        >>> ratio(np.array([1.0, 1.0]), np.array([2.0, 0.0])).tolist()
-        [0.5, nan]
-    """
-    undefined = np.full(denominator.shape, np.nan)
-    return np.asarray(np.divide(numerator, denominator, out=undefined, where=denominator > TINY))
-
-
-# Checks of input arrays that all measures share.
 
 
 LARGEST_INTEGER = 2**53
@@ -126,49 +109,93 @@ def missing(value: object) -> bool:
         return True
 
 
-def vector(values: ArrayLike, name: str) -> FloatArray:
-    """Convert values to a 1-D float array; NaN is allowed and means undefined.
+def checked(columns: Mapping[str, ArrayLike], clusters: Sequence[object] | None = None) -> list[FloatArray]:
+    """Convert arrays about the same n items, (n,) or (n, d) each, to floats; NaN is allowed and means undefined.
+
+    Args:
+        columns: Name in messages -> numbers about the items.
+        clusters: (n,) what else belongs to the items and may have a pandas index.
 
     Raises:
-        ValueError: The values are not one-dimensional, one is infinite (the message gives its index), or see
-            ``numbers``.
+        ValueError: Another number of axes, an infinite value, different numbers of items or pandas indexes, or values
+            that are no numbers; the message names the array.
     """
-    array = numbers(values, name)
-    if array.ndim != 1:
-        raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
-    infinite = np.flatnonzero(np.isinf(array))
-    if len(infinite):
-        raise ValueError(f"{name}[{infinite[0]}] is infinite; use NaN for undefined values.")
-    return array
-
-
-def vectors(**arrays: ArrayLike) -> list[FloatArray]:
-    """Convert several arrays with ``vector`` and check that they have the same length.
-
-    Raises:
-        ValueError: The lengths or pandas indexes differ, or an array fails ``vector``.
-    """
-    common_index(*arrays.values())
-    checked = {name: vector(values, name) for name, values in arrays.items()}
-    if len({len(v) for v in checked.values()}) > 1:
-        sizes = ", ".join(f"{name} {len(v)}" for name, v in checked.items())
+    common_index(*columns.values(), clusters)
+    arrays = {name: numbers(values, name) for name, values in columns.items()}
+    for name, array in arrays.items():
+        if array.ndim not in (1, 2):
+            raise ValueError(f"{name} has the shape {array.shape}: give one number, or one row, per item.")
+        infinite = np.argwhere(np.isinf(array))
+        if len(infinite):
+            raise ValueError(f"{name}[{', '.join(map(str, infinite[0]))}] is infinite; use NaN for undefined values.")
+    if len({len(array) for array in arrays.values()}) > 1:
+        sizes = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
         raise ValueError(f"The arrays have different lengths: {sizes}. Give the same items in the same order.")
-    return list(checked.values())
+    return list(arrays.values())
 
 
-def check_confidence(confidence: float) -> None:
-    """Refuse a confidence level that is no probability, such as 95.
+def vectors(**columns: ArrayLike) -> list[FloatArray]:
+    """Convert (n,) arrays about the same items with ``checked``.
 
     Raises:
-        ValueError: The level does not lie between 0 and 1.
+        ValueError: An array is not one-dimensional, or fails ``checked``.
     """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence={confidence}: give a number between 0 and 1, such as 0.95.")
+    arrays = checked(columns)
+    for name, array in zip(columns, arrays, strict=True):
+        if array.ndim != 1:
+            raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
+    return arrays
 
 
-def defined(*arrays: FloatArray) -> BoolArray:
-    """Mark the items that are not NaN in any of the arrays, shape (n,)."""
-    return np.asarray(~np.isnan(np.stack(arrays)).any(axis=0))
+def defined(*columns: FloatArray) -> BoolArray:
+    """Mark the items (n,) that hold no NaN in any of the arrays, (n,) or (n, d) each."""
+    return np.asarray(~np.any([np.isnan(c).any(axis=tuple(range(1, c.ndim))) for c in columns], axis=0))
+
+
+def complete(*columns: FloatArray, clusters: Sequence[object] | None = None) -> tuple[list[FloatArray], IntArray]:
+    """Keep the items without a NaN, and number their clusters.
+
+    Args:
+        *columns: (n,) or (n, d) each.
+        clusters: (n,) cluster (input) of each item; None where every item is its own.
+
+    Returns:
+        The columns of the m items that are kept, ``settled``, and their (m,) numbers; see ``cluster_codes``.
+    """
+    kept = defined(*columns)
+    return [settled(column[kept].T).T for column in columns], cluster_codes(clusters, kept)
+
+
+def cluster_codes(clusters: Sequence[object] | None, kept: BoolArray) -> IntArray:
+    """Number the clusters of the m kept items (m,) from 0 by first appearance; without clusters every item is its own.
+
+    Raises:
+        ValueError: Another number of clusters than items, or a missing one.
+    """
+    if clusters is None:
+        return np.arange(int(kept.sum()))
+    codes: dict[object, int] = {}
+    return np.array(
+        [codes.setdefault(one, len(codes)) for one in groups_of(clusters, kept, "clusters")], dtype=np.int64
+    )
+
+
+def sums_by_cluster(values: FloatArray, codes: IntArray) -> FloatArray:
+    """Sum (n, ...) values over each of G clusters, numbered by ``cluster_codes``; (G, ...)."""
+    sums = np.zeros((int(codes.max()) + 1, *values.shape[1:]))
+    np.add.at(sums, codes, values)
+    return sums
+
+
+def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Divide arrays of one shape; NaN where the denominator is not above 0.
+
+    Examples:
+        >>> ratio(np.array([1.0, 1.0]), np.array([2.0, 0.0])).tolist()
+        [0.5, nan]
+    """
+    undefined = np.full(denominator.shape, np.nan)
+    return np.asarray(np.divide(numerator, denominator, out=undefined, where=denominator > TINY))
 
 
 def mean_of_defined(values: ArrayLike) -> float:

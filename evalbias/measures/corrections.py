@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import scipy
@@ -12,15 +14,13 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import (
     BoolArray,
     FloatArray,
-    check_confidence,
     common_index,
     defined,
     groups_of,
     settled,
-    vector,
     vectors,
 )
-from evalbias.measures.resample import ALIKE, ConfidenceInterval, share_interval
+from evalbias.measures.resample import ALIKE, DRAWS, SHARE, Draws, Interval, change, estimate_share
 
 # Means and rates that people would give to all items, from a judge on all of them and people on a few.
 #
@@ -39,8 +39,8 @@ def corrected_mean(
     *,
     labeled_clusters: Sequence[object] | None = None,
     unlabeled_clusters: Sequence[object] | None = None,
-    confidence: float = 0.95,
-) -> ConfidenceInterval:
+    draws: Draws = DRAWS,
+) -> Interval:
     """Estimate the mean human score of all items (PPI++, Angelopoulos et al. 2023).
 
     The mean of the n human scores is moved by how much the judge's mean on the N unlabeled items exceeds its mean on
@@ -60,31 +60,31 @@ def corrected_mean(
         unlabeled_judge: (N,) Score_m of the other items.
         labeled_clusters: (n,) input of each labeled item; by default every item is its own.
         unlabeled_clusters: (N,) input of each unlabeled item, which may be that of a labeled one.
-        confidence: In (0, 1).
+        draws: Level of the interval; nothing is resampled.
 
     Returns:
         The interval, in points of the human scores. Items with a NaN are left out. NaN for fewer than two labeled
         inputs; its ends are NaN where all labels are equal.
 
     Raises:
-        ValueError: The lengths differ, a score is infinite, or ``confidence`` is out of range.
+        ValueError: The lengths differ, a score is infinite.
 
     Examples:
         >>> found = corrected_mean([2, 3, 4, 5], [1, 2, 3, 4], [4, 4, 5, 5, 5, 4])  # the judge is 1 too high
-        >>> round(found.estimate, 2), round(float(np.mean([1, 2, 3, 4])), 2)
+        >>> round(found.value, 2), round(float(np.mean([1, 2, 3, 4])), 2)
         (3.16, 2.5)
     """
-    check_confidence(confidence)
     common_index(labeled_judge, labeled_human, labeled_clusters)
     common_index(unlabeled_judge, unlabeled_clusters)
     judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
-    rest = vector(unlabeled_judge, "unlabeled_judge")
+    (rest,) = vectors(unlabeled_judge=unlabeled_judge)
     kept, usable = defined(judge, human), ~np.isnan(rest)
     first, second = _names(labeled_clusters, kept, "labeled"), _names(unlabeled_clusters, usable, "unlabeled")
     judge, human, rest = judge[kept], human[kept], rest[usable]
-    units = len(set(first))
+    units, n = len(set(first)), len(human) + len(rest)
+    bare = Interval(math.nan, n=n, undefined=len(kept) + len(usable) - n, units=units)
     if units < MIN_LABELS:
-        return ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units)
+        return bare
     human, judge, rest = map(settled, (human, judge, rest))
     deviations = _per_cluster((human - human.mean()) / len(human), np.zeros(len(rest)), first, second)
     everyone = settled(np.concatenate([judge, rest]))
@@ -99,9 +99,9 @@ def corrected_mean(
     fitted = 2 if weight else 1
     error = np.sqrt(units / max(units - fitted, 1) * ((deviations - weight * moved) ** 2).sum())
     if np.ptp(human) == 0 or not error > 0:  # the error of equal labels may be a rounding error of their mean
-        return ConfidenceInterval(np.nan, np.nan, estimate, 0, 0, units, reason=ALIKE)
-    half = float(scipy.stats.t.ppf((1 + confidence) / 2, max(units - fitted, 1)) * error)
-    return ConfidenceInterval(estimate - half, estimate + half, estimate, 0, 0, units)
+        return replace(bare, value=estimate, reason=ALIKE)
+    half = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, max(units - fitted, 1)) * error)
+    return replace(bare, value=estimate, low=estimate - half, high=estimate + half)
 
 
 def corrected_rate(
@@ -111,8 +111,8 @@ def corrected_rate(
     *,
     labeled_clusters: Sequence[object] | None = None,
     unlabeled_clusters: Sequence[object] | None = None,
-    confidence: float = 0.95,
-) -> ConfidenceInterval:
+    draws: Draws = DRAWS,
+) -> Interval:
     """Estimate the rate of positive human verdicts over all items (Rogan and Gladen 1978).
 
     The judge's rate p on the unlabeled items mixes its hits and its false alarms; sensitivity (its rate on the items
@@ -131,7 +131,7 @@ def corrected_rate(
         unlabeled_judge: (N,) verdicts of the other items.
         labeled_clusters: (n,) input of each labeled item; by default every item is its own.
         unlabeled_clusters: (N,) input of each unlabeled item, which may be that of a labeled one.
-        confidence: In (0, 1).
+        draws: Level of the interval; nothing is resampled.
 
     Returns:
         The interval, within [0, 1]. NaN where the labels of either kind are of fewer than two inputs, and for a judge
@@ -139,18 +139,17 @@ def corrected_rate(
         the interval of the people's own rate.
 
     Raises:
-        ValueError: The lengths differ, a verdict is not 0, 1 or NaN, or ``confidence`` is out of range.
+        ValueError: The lengths differ, a verdict is not 0, 1 or NaN.
 
     Examples:
         >>> judge, human = [1] * 9 + [0] * 1 + [1] * 2 + [0] * 8, [1] * 10 + [0] * 10  # sensitivity .9, specificity .8
-        >>> round(corrected_rate(judge, human, [1] * 60 + [0] * 40).estimate, 3)  # (.6 + .8 - 1) / .7
+        >>> round(corrected_rate(judge, human, [1] * 60 + [0] * 40).value, 3)  # (.6 + .8 - 1) / .7
         0.571
     """
-    check_confidence(confidence)
     common_index(labeled_judge, labeled_human, labeled_clusters)
     common_index(unlabeled_judge, unlabeled_clusters)
     judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
-    rest = vector(unlabeled_judge, "unlabeled_judge")
+    (rest,) = vectors(unlabeled_judge=unlabeled_judge)
     for name, values in {"labeled_judge": judge, "labeled_human": human, "unlabeled_judge": rest}.items():
         wrong = np.flatnonzero(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
         if len(wrong):
@@ -159,17 +158,17 @@ def corrected_rate(
     first, second = _names(labeled_clusters, kept, "labeled"), _names(unlabeled_clusters, usable, "unlabeled")
     judge, human, rest = judge[kept], human[kept], rest[usable]
     if not len(rest):
-        return share_interval(human, clusters=first, confidence=confidence)
-    units, positive = len(set(first)), human == 1
+        return estimate_share(human, clusters=first, draws=draws)
+    units, positive, n = len(set(first)), human == 1, len(human) + len(rest)
     inputs_of_kind = [{first[int(index)] for index in np.flatnonzero(kind)} for kind in (positive, ~positive)]
-    undefined = ConfidenceInterval(np.nan, np.nan, np.nan, 0, 0, units)
+    bare = Interval(math.nan, n=n, undefined=len(kept) + len(usable) - n, units=units, unit=SHARE)
     if min(map(len, inputs_of_kind)) < MIN_LABELS:
-        return undefined
+        return bare
     hits, passes = judge[positive], 1 - judge[~positive]
     if hits.mean() + passes.mean() <= 1:
-        return undefined
+        return bare
     estimate = float((rest.mean() + passes.mean() - 1) / (hits.mean() + passes.mean() - 1))
-    quantile = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1))
+    quantile = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, units - 1))
     rate, sensitivity, specificity = (_Padded(rest, quantile**2 / 2), _Padded(hits, 1), _Padded(passes, 1))
     informed = sensitivity.share + specificity.share - 1
     center = (rate.share + specificity.share - 1) / informed
@@ -180,7 +179,50 @@ def corrected_rate(
     pseudo = rate.variance + center**2 * sensitivity.variance + (1 - center) ** 2 * specificity.variance
     half = quantile * float(np.sqrt((sums**2).sum() + pseudo)) / informed
     low, high, estimate = (float(np.clip(v, 0, 1)) for v in (center - half, center + half, estimate))
-    return ConfidenceInterval(min(low, estimate), max(high, estimate), estimate, 0, 0, units)
+    return replace(bare, value=estimate, low=min(low, estimate), high=max(high, estimate))
+
+
+def estimate_corrected(
+    scores: ArrayLike,
+    people: ArrayLike,
+    *,
+    verdicts: bool = False,
+    before: ArrayLike | None = None,
+    clusters: Sequence[object] | None = None,
+    draws: Draws = DRAWS,
+) -> Interval:
+    """Estimate the corrected mean, or rate, of items of which people scored a part.
+
+    Args:
+        scores: (n,) the judge's scores or verdicts of all items.
+        people: (n,) people's; NaN where they gave none.
+        verdicts: Whether to use sensitivity and specificity (``corrected_rate``) in place of ``corrected_mean``.
+        before: (n,) scores of another judge, whose corrected number is subtracted; there is no test by swaps.
+        clusters: (n,) input of each item.
+        draws: Level of the interval; resamples of a change.
+    """
+    values, human = vectors(scores=scores, people=people)
+    labeled = ~np.isnan(human)
+    if before is not None:
+        given, untested = (np.where(labeled, human, 0.0), labeled.astype(np.float64)), replace(draws, swaps=0)
+        statistic = partial(_counted_corrected, verdicts=verdicts)
+        return change(statistic, before, values, *given, clusters=clusters, draws=untested)
+    correct = corrected_rate if verdicts else corrected_mean
+    arrays = values[labeled], human[labeled], values[~labeled]
+    if clusters is None:
+        return correct(*arrays, draws=draws)
+    names = list(clusters)  # by place: pandas indexes by label
+    first, second = ([names[int(i)] for i in np.flatnonzero(mask)] for mask in (labeled, ~labeled))
+    return correct(*arrays, labeled_clusters=first, unlabeled_clusters=second, draws=draws)
+
+
+def _counted_corrected(
+    counts: FloatArray, scores: FloatArray, people: FloatArray, labeled: FloatArray, *, verdicts: bool
+) -> FloatArray:
+    """Compute the same of resamples (k, n), one after the other; people's numbers count where ``labeled`` is 1."""
+    known = np.where(labeled == 1, people, np.nan)
+    items = [np.repeat(np.arange(len(scores)), row.astype(np.int64)) for row in counts]
+    return np.array([estimate_corrected(scores[i], known[i], verdicts=verdicts).value for i in items])
 
 
 class _Padded:

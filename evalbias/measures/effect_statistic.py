@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import BoolArray, FloatArray, common_index, numbers
-from evalbias.measures.equal_quality import FeatureEffect, effect_at_equal_quality, effect_change
-from evalbias.measures.resample import SCORE_SD, ConfidenceInterval, Statistic
+from evalbias.measures.equal_quality import SCORE_SD, FeatureEffect, effect_at_equal_quality, effect_change
+from evalbias.measures.resample import DRAWS, Draws, Interval
 
 
-class EffectStatistic(Statistic):
+class EffectStatistic:
     """Effect of a feature on the scores; nothing is resampled, and differences are tested by their own interval.
 
     Args:
@@ -28,8 +27,6 @@ class EffectStatistic(Statistic):
         differences: Whether feature, scores and ratings are differences between the candidates of pairs.
         mirrored: Whether each pair counts both ways.
     """
-
-    unit: ClassVar[str] = SCORE_SD
 
     def __init__(
         self,
@@ -50,6 +47,16 @@ class EffectStatistic(Statistic):
         self._options: dict[str, Any] = {"name": name, "standardized": standardized, "reliability": reliability}
         self._options["mirrored"] = mirrored
         self._differences = differences
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, EffectStatistic) or self._options != other._options:
+            return False
+        if [*self._columns] != [*other._columns]:
+            return False
+        pairs = [(self._ratings, other._ratings), *zip(self._columns.values(), other._columns.values(), strict=True)]
+        return all(np.array_equal(*one, equal_nan=True) for one in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def feature(self) -> FloatArray:
@@ -72,17 +79,6 @@ class EffectStatistic(Statistic):
         counts = np.where(undefined, 0, (~np.isnan(self._ratings)).sum(axis=1))
         return np.asarray(counts >= (2 if (counts > 1).any() else 1))
 
-    def keep(self, kept: BoolArray) -> Statistic:
-        """Return the same statistic of a part of the items; see ``Statistic``."""
-        part = copy.copy(self)
-        part._columns = {name: column[kept] for name, column in self._columns.items()}
-        part._ratings = self._ratings[kept]
-        return part
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        """Compute the effect of every row; see ``Statistic``."""
-        return np.array([self.measure(row).effect for row in scores])
-
     def measure(self, scores: ArrayLike, *, clusters: Sequence[object] | None = None) -> FeatureEffect:
         """Compute the effect of one judge's scores (n,) with all that belongs to it."""
         common_index(self, scores, clusters)
@@ -96,37 +92,33 @@ class EffectStatistic(Statistic):
         feature, *others = self._columns.values()
         return feature, dict(zip(list(self._columns)[1:], (list(column) for column in others), strict=True))
 
-    def interval(
+    def __call__(
         self,
         scores: ArrayLike,
         *,
+        before: ArrayLike | None = None,
         clusters: Sequence[object] | None = None,
-        n_resamples: int = 10_000,
-        confidence: float = 0.95,
-        seed: int,
-    ) -> ConfidenceInterval:
-        """Return the interval of ``effect_at_equal_quality``; see ``Statistic``."""
-        return _interval(self.measure(scores, clusters=clusters), confidence)
-
-    def difference(
-        self,
-        a: ArrayLike,
-        b: ArrayLike,
-        *,
-        clusters: Sequence[object] | None = None,
-        n_resamples: int = 10_000,
-        confidence: float = 0.95,
-        seed: int,
-    ) -> ConfidenceInterval:
-        """Return the paired interval and p of ``effect_change``; see ``Statistic``."""
-        common_index(self, a, b, clusters)
-        feature, covariates = self._arguments()
-        change = effect_change(feature, a, b, self._ratings, clusters=clusters, covariates=covariates, **self._options)
-        return _interval(change, confidence)
-
-
-def _interval(found: FeatureEffect, confidence: float) -> ConfidenceInterval:
-    if confidence != 0.95:
-        raise ValueError(f"confidence={confidence}: an effect at equal quality has a 95 % interval only.")
-    p_value = np.nan if math.isnan(found.effect) else found.p_value  # bounds have no estimate that could be marked
-    return ConfidenceInterval(found.low, found.high, found.effect, 0, 0, found.clusters, p_value, found.reason)
+        draws: Draws = DRAWS,
+    ) -> Interval:
+        """Return the interval of ``effect_at_equal_quality``, or with ``before`` that of ``effect_change``."""
+        if draws.confidence != 0.95:
+            raise ValueError(f"confidence={draws.confidence}: an effect at equal quality has a 95 % interval only.")
+        if before is None:
+            found = self.measure(scores, clusters=clusters)
+        else:
+            common_index(self, before, scores, clusters)
+            feature, covariates = self._arguments()
+            options: dict[str, Any] = {**self._options, "clusters": clusters, "covariates": covariates}
+            found = effect_change(feature, before, scores, self._ratings, **options)
+        p_value = math.nan if math.isnan(found.effect) else found.p_value  # bounds have no estimate to be marked
+        return Interval(
+            value=found.effect,
+            low=found.low,
+            high=found.high,
+            p_value=p_value,
+            n=found.n,
+            undefined=found.undefined,
+            units=found.clusters,
+            unit=SCORE_SD,
+            reason=found.reason,
+        )

@@ -20,11 +20,10 @@ from evalbias.measures.arrays import (
     missing,
     numbers,
     settled,
-    vector,
+    sums_by_cluster,
     vectors,
 )
 from evalbias.measures.ratings import Rated, curvature, curvature_of_sides, pool, with_reliability, without_levels
-from evalbias.measures.resample import sums_by_cluster
 
 # Linear regression on a quality that people rate with noise: instrumental variables and known reliability.
 #
@@ -41,6 +40,8 @@ from evalbias.measures.resample import sums_by_cluster
 # repeated without each cluster, standardization included.
 
 
+SCORE_SD = "standard deviations of the score"
+"""Unit of an effect: the judge's score divided by its standard deviation over the items."""
 SINGULAR = 1e-9
 """Eigenvalue of normal equations of columns of length 1, or variance, up to which it is a rounding error of 0."""
 
@@ -327,7 +328,8 @@ def joint_model(
         if any(isinstance(value, str) for value in present):
             levels |= _levels(label, [str(value) for value in present])
         else:
-            columns[label] = _scaled(rows(vector(np.array(values, dtype=np.float64), label)))
+            (column,) = vectors(**{label: np.array(values, dtype=np.float64)})
+            columns[label] = _scaled(rows(column))
     names: dict[object, int] = {}
     codes = [names.setdefault(group, len(names)) for group in groups_of(groups, kept, "clusters")]
     return JointModel(

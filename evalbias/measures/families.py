@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import SLACK, FloatArray
-from evalbias.measures.resample import Statistic, aligned, cluster_codes, defined_items, swaps
+from evalbias.measures.arrays import SLACK, FloatArray, checked, complete
+from evalbias.measures.resample import DRAWS, Draws, Statistic, Swapped, counted_swaps, random_swaps
 
 
 def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
@@ -83,24 +83,25 @@ def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
 def higher_than_first(
     statistic: Statistic,
     systems: Sequence[ArrayLike],
-    *,
+    *given: ArrayLike,
     clusters: Sequence[object] | None = None,
-    n_resamples: int = 10_000,
-    seed: int,
+    exchanged: Callable[..., Swapped] | None = None,
+    draws: Draws = DRAWS,
 ) -> FloatArray:
     """Test which systems have a higher statistic than the first one, by paired permutation tests.
 
-    The tests are those of ``paired_permutation_test``, one-sided. All of them swap the same units, so ``step_down``
-    adjusts for their number by the joint distribution of the differences, in standard deviations: systems that score
-    alike cost hardly more than one.
+    The tests are those of ``permutation_p``, one-sided. All of them swap the same units, so ``step_down`` adjusts for
+    their number by the joint distribution of the differences, in standard deviations: systems that score alike cost
+    hardly more than one.
 
     Args:
-        statistic: See ``paired_permutation_test``.
+        statistic: See ``change``.
         systems: (1 + m) arrays, (n,) or (n, d) each: scores of the systems on the same items. Items that a system did
             not score are left out.
-        clusters: See ``paired_permutation_test``.
-        n_resamples: Random swaps drawn.
-        seed: Seed for the swaps.
+        *given: (n,) or (n, d) each: further columns of the items.
+        clusters: (n,) cluster (input) of each item, swapped whole.
+        exchanged: See ``change``.
+        draws: Swaps and seed.
 
     Returns:
         (m,) adjusted one-sided p-values; NaN where a statistic is undefined.
@@ -108,15 +109,17 @@ def higher_than_first(
     Raises:
         ValueError: Different numbers of items.
     """
-    columns = aligned(*systems, *statistic.references, beside=[statistic, clusters])
-    kept = defined_items(*columns)
-    first, *others = (column[kept] for column in columns[: len(systems)])
-    if kept.sum() < 2 or not others:
+    arrays = {f"Array {number}": column for number, column in enumerate((*systems, *given))}
+    columns, codes = complete(*checked(arrays, clusters), clusters=clusters)
+    (first, *others), rest, one = columns[: len(systems)], columns[len(systems) :], np.ones((1, len(codes)))
+    if len(codes) < 2 or not others:
         return np.full(len(others), np.nan)
-    part, codes, rng = statistic.keep(kept), cluster_codes(clusters, kept), np.random.default_rng(seed)
-    observed = np.array([part(one) for one in others]) - part(first)
-    pairs = [part.swapping(one, first) for one in others]
-    drawn = [np.column_stack([np.subtract(*pair(swap)) for pair in pairs]) for swap in swaps(codes, n_resamples, rng)]
+    observed = np.array([(statistic(one, x, *rest) - statistic(one, first, *rest)).item() for x in others])
+    pairs = [(exchanged or counted_swaps(statistic))(x, first, *rest) for x in others]
+    drawn = [
+        np.column_stack([np.subtract(*pair(swap)) for pair in pairs])
+        for swap in random_swaps(codes, draws.swaps, draws.seed)
+    ]
     differences = np.where(np.isnan(observed), 0.0, np.concatenate(drawn))
     scale = np.nanstd(differences, axis=0)
     unit = np.where(scale > 0, scale, np.inf)  # a system that always equals the first one differs by 0 of them

@@ -1,29 +1,19 @@
-"""Likelihood bias: BiasScore, US, RS, and their rank statistics."""
+"""Likelihood bias: LS, US, BiasScore and RS of Ohi et al. (2024), and BiasScore with its interval and test."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import overload
+from functools import lru_cache, partial
+from typing import Any, overload
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.agreement import counted_pearson, counted_ranks, rank_rows, spearman_rows
-from evalbias.measures.arrays import (
-    SLACK,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    common_index,
-    defined,
-    ratio,
-    settled,
-    vectors,
-)
-from evalbias.measures.mixture import Mixture
-from evalbias.measures.resample import CorrelationStatistic, Swapping, aligned, drawn
+from evalbias.measures.agreement import counted_ranks, spearman
+from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, defined, ratio, settled, vectors
+from evalbias.measures.resample import DRAWS, Draws, Interval, Swapped, counted_swaps, estimate_coefficient
 
 # Likelihood bias: the tendency of a judge to overrate likely text (Ohi et al., Findings of ACL 2024).
 #
@@ -40,7 +30,7 @@ DECIMALS = 12
 
 
 @dataclass(frozen=True)
-class LikelihoodBias:
+class LikelihoodScores:
     """Likelihood bias and evaluation performance of a judge on one criterion.
 
     Attributes:
@@ -60,7 +50,7 @@ def normalize(scores: FloatArray, normalization: str) -> FloatArray:
     """Rescale scores to a common range; NaN stays NaN, and scores that are constant up to rounding become NaN.
 
     Args:
-        scores: (n,) scores on any scale, or (k, n) rows that are rescaled one by one.
+        scores: (n,) scores on any scale.
         normalization: ``"mean-range"`` (mean 0, range 1), ``"center-max"`` (mean 0, largest magnitude 1) or
             ``"z-score"`` (mean 0, standard deviation 1).
 
@@ -76,21 +66,20 @@ def normalize(scores: FloatArray, normalization: str) -> FloatArray:
         >>> normalize(np.array([-1.0, 1.0, -1.0, 1.0]) * 7, "z-score").tolist()
         [-1.0, 1.0, -1.0, 1.0]
     """
+    _check(normalization)
+    scores = settled(scores)
+    known = scores[~np.isnan(scores)]
+    if not len(known) or np.ptp(known) == 0:
+        return np.full(len(scores), np.nan)
+    centered = scores - known.mean()
+    if normalization == "mean-range":
+        return np.asarray(centered / np.ptp(known))
+    return np.asarray(centered / (np.nanmax(np.abs(centered)) if normalization == "center-max" else known.std()))
+
+
+def _check(normalization: str) -> None:
     if normalization not in NORMALIZATIONS:
         raise ValueError(f"normalization={normalization!r} is unknown; choose one of {NORMALIZATIONS}.")
-    scores, known = settled(scores), ~np.isnan(scores)
-    count = np.maximum(known.sum(axis=-1, keepdims=True), 1)
-    lowest = np.fmin.reduce(scores, axis=-1, keepdims=True, initial=np.nan)  # fmin leaves NaN out
-    highest = np.fmax.reduce(scores, axis=-1, keepdims=True, initial=np.nan)
-    mean = np.where(known, scores, 0.0).sum(axis=-1, keepdims=True) / count
-    centered = scores - mean
-    if normalization == "mean-range":
-        scale = highest - lowest
-    elif normalization == "center-max":
-        scale = np.maximum(highest - mean, mean - lowest)
-    else:
-        scale = np.sqrt(np.where(known, centered**2, 0.0).sum(axis=-1, keepdims=True) / count)
-    return np.asarray(np.divide(centered, scale, out=np.full(scores.shape, np.nan), where=highest > lowest))
 
 
 def unfairness_scores(
@@ -124,20 +113,9 @@ def unfairness_scores(
         [0.17, -0.33, 0.17]
     """
     model, human = vectors(model_scores=model_scores, human_scores=human_scores)
-    return unfairness_rows(model, human, normalization=normalization)
-
-
-def unfairness_rows(model: FloatArray, human: FloatArray, *, normalization: str) -> FloatArray:
-    """Compute US of k systems or resamples at once; see ``unfairness_scores``.
-
-    Args:
-        model: (k, n) or (n,) Score_m.
-        human: Score_h, of the same shape or (1, n).
-        normalization: See ``normalize``.
-    """
-    undefined = np.isnan(model) | np.isnan(human)
-    model, human = np.where(undefined, np.nan, model), np.where(undefined, np.nan, human)
-    return np.asarray(np.round(normalize(model, normalization) - normalize(human, normalization), DECIMALS))
+    undefined = ~defined(model, human)
+    model, human = (normalize(np.where(undefined, np.nan, x), normalization) for x in (model, human))
+    return np.asarray(np.round(model - human, DECIMALS))
 
 
 def bias_score(likelihoods: ArrayLike, unfairness: ArrayLike) -> float:
@@ -157,7 +135,7 @@ def bias_score(likelihoods: ArrayLike, unfairness: ArrayLike) -> float:
         >>> bias_score([-9, -5, -1], [-0.3, 0.0, 0.2])
         1.0
     """
-    return _rho(*vectors(likelihoods=likelihoods, unfairness=unfairness))
+    return spearman(likelihoods, unfairness).value
 
 
 def rs_scores(likelihoods: ArrayLike, unfairness: ArrayLike) -> FloatArray:
@@ -187,7 +165,7 @@ def rs_scores(likelihoods: ArrayLike, unfairness: ArrayLike) -> FloatArray:
 @overload
 def likelihood_bias(
     likelihoods: ArrayLike, model_scores: ArrayLike, human_scores: ArrayLike, *, normalization: str = ...
-) -> LikelihoodBias: ...
+) -> LikelihoodScores: ...
 
 
 @overload
@@ -197,7 +175,7 @@ def likelihood_bias(
     human_scores: Mapping[str, ArrayLike],
     *,
     normalization: str = ...,
-) -> dict[str, LikelihoodBias]: ...
+) -> dict[str, LikelihoodScores]: ...
 
 
 def likelihood_bias(
@@ -206,7 +184,7 @@ def likelihood_bias(
     human_scores: ArrayLike | Mapping[str, ArrayLike],
     *,
     normalization: str = "mean-range",
-) -> LikelihoodBias | dict[str, LikelihoodBias]:
+) -> LikelihoodScores | dict[str, LikelihoodScores]:
     """Compute BiasScore and evaluation performance, for one criterion or for each of several.
 
     Args:
@@ -226,7 +204,7 @@ def likelihood_bias(
 
     Examples:
         >>> likelihood_bias([-9, -5, -1], [2, 3, 5], [50, 60, 70])
-        LikelihoodBias(bias_score=0.0, performance=1.0, n=3, undefined=0)
+        LikelihoodScores(bias_score=0.0, performance=1.0, n=3, undefined=0)
     """
     if not isinstance(model_scores, Mapping) and not isinstance(human_scores, Mapping):
         return _measure(likelihoods, model_scores, human_scores, normalization)
@@ -242,184 +220,150 @@ def likelihood_bias(
     return {**by_criterion, TOTAL: _measure(likelihoods, model, human, normalization)}
 
 
-def _measure(likelihoods: ArrayLike, model: ArrayLike, human: ArrayLike, normalization: str) -> LikelihoodBias:
+def _measure(likelihoods: ArrayLike, model: ArrayLike, human: ArrayLike, normalization: str) -> LikelihoodScores:
     ls, m, h = vectors(likelihoods=likelihoods, model_scores=model, human_scores=human)
     kept = defined(ls, m, h)
     ls, m, h = ls[kept], m[kept], h[kept]
     unfairness = unfairness_scores(m, h, normalization=normalization)
-    return LikelihoodBias(_rho(ls, unfairness), _rho(m, h), int(kept.sum()), int((~kept).sum()))
+    return LikelihoodScores(spearman(ls, unfairness).value, spearman(m, h).value, int(kept.sum()), int((~kept).sum()))
 
 
-def _rho(x: FloatArray, y: FloatArray) -> float:
-    kept = defined(x, y)
-    if kept.sum() < 2:
-        return float("nan")
-    return float(spearman_rows(x[kept][None], y[kept][None])[0])
+# BiasScore as a statistic of a judge's scores, with its interval and its test.
 
 
-# Rank correlations of a judge's scores, or of their unfairness scores: performance and BiasScore.
+def counted_bias_score(
+    counts: FloatArray,
+    scores: FloatArray,
+    likelihoods: FloatArray,
+    human: FloatArray,
+    *,
+    normalization: str = "mean-range",
+) -> FloatArray:
+    """Compute BiasScore, rho(LS, US), in resamples (k, n) of items (n,); US is normalized in every resample (eq 5)."""
+    # 1 items with equal scores have equal US, so they are counted together
+    pairs, codes = np.unique(np.stack([scores, human], axis=1), axis=0, return_inverse=True)  # (g, 2)
+    order = np.argsort(codes.ravel(), kind="stable")
+    starts = np.flatnonzero(np.diff(codes.ravel()[order], prepend=np.nan))  # (g,)
+    middle = (counts.sum(axis=1, keepdims=True) + 1) / 2  # mean rank
+    reference = counted_ranks(counts, likelihoods) - middle  # (k, n)
+    held, sums = (np.add.reduceat(one[:, order], starts, axis=1) for one in (counts, counts * reference))  # (k, g)
+    spread = (counts * reference**2).sum(axis=1)
+    # 2 rows with the same scales have the same US: a common shift of US moves no rank
+    scales = np.stack([_scales(held, x, normalization) for x in pairs.T], axis=1)  # (k, 2)
+    found, usable = np.full(len(counts), np.nan), (scales > 0).all(axis=1)
+
+    def correlate(us: FloatArray, rows: IntArray) -> None:
+        ranks = counted_ranks(held[rows], np.round(us, DECIMALS)) - middle[rows]
+        total = (held[rows] * ranks**2).sum(axis=1) * spread[rows]
+        found[rows] = np.clip(ratio((sums[rows] * ranks).sum(axis=1), np.sqrt(total)), -1.0, 1.0)
+
+    few, inverse = np.unique(scales, axis=0, return_inverse=True)
+    if len(few) > len(counts) / 10:
+        rows = np.flatnonzero(usable)
+        correlate(pairs[:, 0] / scales[rows, :1] - pairs[:, 1] / scales[rows, 1:], rows)
+        return found
+    for index, (model, people) in enumerate(few):
+        rows = np.flatnonzero(usable & (inverse.ravel() == index))
+        if len(rows):
+            correlate(pairs[:, 0] / model - pairs[:, 1] / people, rows)
+    return found
 
 
-class RankStatistic(CorrelationStatistic):
-    """Spearman's rho of the scores, or of their unfairness scores, with a reference.
+def _scales(counts: FloatArray, x: FloatArray, normalization: str) -> FloatArray:
+    """Return the number that each resample's scores are divided by (k,); 0 where they are constant."""
+    held = np.where(counts > 0, x, np.nan)
+    low, high = np.fmin.reduce(held, axis=1), np.fmax.reduce(held, axis=1)
+    if normalization == "mean-range":
+        return np.asarray(high - low)
+    mean = counts @ x / counts.sum(axis=1)
+    if normalization == "center-max":
+        return np.asarray(np.maximum(high - mean, mean - low))
+    spread = (counts * (x - mean[:, None]) ** 2).sum(axis=1) / counts.sum(axis=1)
+    return np.where(high == low, 0.0, np.sqrt(spread))
+
+
+def estimate_bias_score(
+    scores: ArrayLike,
+    likelihoods: ArrayLike,
+    human: ArrayLike,
+    *,
+    normalization: str = "mean-range",
+    before: ArrayLike | None = None,
+    clusters: Sequence[object] | None = None,
+    draws: Draws = DRAWS,
+) -> Interval:
+    """Estimate BiasScore of a judge's scores; its variance is the bootstrap's.
+
+    US of tied scores jumps, so leaving one item out tells nothing of the variance. Swaps exchange z-scores of the
+    judges' scores, or their US where that is of z-scores: scores themselves are exchangeable only between judges that
+    use the scale alike.
 
     Args:
-        reference: (n,) values that the scores are correlated with.
-        human_scores: (n,) Score_h, from which US is computed; None correlates the scores themselves.
-        normalization: Normalization of the scores whose difference is US; see ``unfairness_scores``.
+        scores: (n,) Score_m on any scale.
+        likelihoods: (n,) LS in nats.
+        human: (n,) Score_h on any scale.
+        normalization: See ``unfairness_scores``.
+        before: (n,) scores of another judge, whose BiasScore is subtracted.
+        clusters: (n,) cluster (input) of each item.
+        draws: See ``estimate_coefficient``.
 
     Raises:
         ValueError: Unknown normalization.
     """
-
-    def __init__(
-        self, reference: ArrayLike, human_scores: ArrayLike | None = None, *, normalization: str = "mean-range"
-    ) -> None:
-        if normalization not in NORMALIZATIONS:
-            raise ValueError(f"normalization={normalization!r} is unknown; choose one of {NORMALIZATIONS}.")
-        arrays = [reference] if human_scores is None else [reference, human_scores]
-        self.references, self.index = tuple(aligned(*arrays)), common_index(*arrays)
-        self._normalization = normalization
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        """Compute rho of every row; see ``Statistic``."""
-        if len(references) == 2:
-            scores = unfairness_rows(scores, references[1], normalization=self._normalization)
-        return spearman_rows(scores, references[0])
-
-    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
-        """See ``Statistic``; items with equal scores are counted together, and US is sorted where its scale differs."""
-        pairs, order, starts = _equal_pairs(scores, self.references[-1])
-        held = np.add.reduceat(counts[:, order], starts, axis=1)  # (k, g) items of each resample with this pair
-        if len(self.references) == 1:
-            return counted_pearson(counted_ranks(pairs[:, 0], held), counted_ranks(pairs[:, 1], held), held)
-        middle = (counts.sum(axis=1, keepdims=True) + 1) / 2  # mean rank
-        reference = counted_ranks(self.references[0], counts) - middle  # (k, n)
-        sums = np.add.reduceat((counts * reference)[:, order], starts, axis=1)  # (k, g)
-        spread = (counts * reference**2).sum(axis=1)
-        scales = np.stack([self._scales(x, held) for x in pairs.T], axis=1)  # (k, 2)
-        values, usable = np.full(len(counts), np.nan), (scales > 0).all(axis=1)
-
-        def correlate(us: FloatArray, rows: IntArray) -> None:
-            ranks = counted_ranks(np.round(us, DECIMALS), held[rows]) - middle[rows]
-            total = (held[rows] * ranks**2).sum(axis=1) * spread[rows]
-            with np.errstate(invalid="ignore", divide="ignore"):
-                rho = np.where(total > 0, (sums[rows] * ranks).sum(axis=1) / np.sqrt(total), np.nan)
-            values[rows] = np.clip(rho, -1.0, 1.0)
-
-        few, inverse = np.unique(scales, axis=0, return_inverse=True)
-        if len(few) > len(counts) / 10:
-            rows = np.flatnonzero(usable)
-            correlate(pairs[:, 0] / scales[rows, :1] - pairs[:, 1] / scales[rows, 1:], rows)
-            return values
-        for index, (model, human) in enumerate(few):
-            rows = np.flatnonzero(usable & (inverse.ravel() == index))
-            if len(rows):
-                correlate(pairs[:, 0] / model - pairs[:, 1] / human, rows)
-        return values
-
-    def _variance(self, scores: FloatArray, codes: IntArray, *, n_resamples: int, seed: int) -> float:
-        """See ``CorrelationStatistic``; US of tied scores jumps, so leaving one item out tells nothing of it."""
-        if len(self.references) == 1:
-            return super()._variance(scores, codes, n_resamples=n_resamples, seed=seed)
-        counts, units = drawn(codes, n_resamples, np.random.default_rng(seed)), int(codes.max()) + 1
-        found = np.concatenate([self.resampled(scores, some) for some in counts])
-        return float(np.nanvar(found)) * units / (units - 1)  # resamples vary that much too little
-
-    def _scales(self, x: FloatArray, counts: FloatArray) -> FloatArray:
-        """Return the number that each resample's scores are divided by, (k,); a common shift of US moves no rank."""
-        held = np.where(counts > 0, x, np.nan)
-        if self._normalization == "mean-range":
-            return np.asarray(np.fmax.reduce(held, axis=1) - np.fmin.reduce(held, axis=1))
-        mean = counts @ x / counts.sum(axis=1)
-        centered = held - mean[:, None]
-        if self._normalization == "center-max":
-            return np.asarray(np.fmax.reduce(np.abs(centered), axis=1))
-        constant = np.fmax.reduce(held, axis=1) == np.fmin.reduce(held, axis=1)
-        spread = (counts * (x - mean[:, None]) ** 2).sum(axis=1) / counts.sum(axis=1)
-        return np.asarray(np.where(constant, 0.0, np.sqrt(spread)))
-
-    def swapping(self, a: FloatArray, b: FloatArray) -> Swapping:
-        """See ``Statistic``; what is swapped are z-scores, of each judge's ranks, its scores or its US.
-
-        Scores themselves are exchangeable only between judges that use the scale alike. Where one scores a standard
-        deviation higher throughout, a mixture of both has a lower rho than either, and a test at 5 % rejects 0 to 2 %
-        of equal judges.
-        """
-        if len(self.references) == 1:
-            return self._swapping_ranks(a, b)
-        if self._normalization == "z-score":
-            first, second = (unfairness_rows(x, self.references[1], normalization="z-score") for x in (a, b))
-            mixed = Mixture(first, second, self._reference_ranks())
-            return lambda swap: (mixed(swap), mixed(~swap))
-        a, b = normalize(a, "z-score"), normalize(b, "z-score")
-        return self._swapping_ranges(a, b) if self._normalization == "mean-range" else super().swapping(a, b)
-
-    def _swapping_ranks(self, a: FloatArray, b: FloatArray) -> Swapping:
-        """Swap ranks; a mixture is not ranked again, which would order equal scores by the judge who gave them."""
-        reference = _z_ranks(self.references[0])
-        own = [_z_ranks(scores) for scores in (a, b)]
-        first, second = (np.column_stack([z, z**2, z * reference]) for z in own)
-
-        def swapped(swap: BoolArray) -> tuple[FloatArray, FloatArray]:
-            moved = swap @ (second - first)  # (k, 3)
-            return _rho_of_ranks(first.sum(axis=0) + moved, len(a)), _rho_of_ranks(second.sum(axis=0) - moved, len(a))
-
-        return swapped
-
-    def _swapping_ranges(self, a: FloatArray, b: FloatArray) -> Swapping:
-        """Swap scores of which each row has a range of its own; the rows of one range are one mixture."""
-        human, reference = normalize(self.references[1], "mean-range"), self._reference_ranks()
-
-        @functools.lru_cache(maxsize=64)
-        def mixture(width: float) -> Mixture:
-            first, second = (np.round(x / width - human, DECIMALS) for x in (a, b))  # a row's mean moves no rank
-            return Mixture(first, second, reference)
-
-        def rho(swap: BoolArray) -> FloatArray:
-            values = np.full(len(swap), np.nan)
-            widths, inverse = np.unique(np.ptp(np.where(swap, b, a), axis=1), return_inverse=True)
-            for index, width in enumerate(widths):
-                if width > 0 and not np.isnan(human).any():
-                    group = inverse == index
-                    values[group] = mixture(width)(swap[group])
-            return values
-
-        return lambda swap: (rho(swap), rho(~swap))
-
-    def _reference_ranks(self) -> FloatArray:
-        return np.asarray(rank_rows(self.references[0][None])[0])
+    _check(normalization)
+    statistic = partial(counted_bias_score, normalization=normalization)
+    exchanged = partial(_exchanged_us, normalization=normalization)
+    options: dict[str, Any] = {"before": before, "clusters": clusters, "draws": draws}
+    return estimate_coefficient(statistic, scores, likelihoods, human, bootstrap=True, exchanged=exchanged, **options)
 
 
-def _z_ranks(x: FloatArray) -> FloatArray:
-    """Return the z-scores of the ranks of (n,) values; NaN where all are equal."""
-    return normalize(rank_rows(x[None])[0], "z-score")
+def _exchanged_us(
+    a: FloatArray, b: FloatArray, likelihoods: FloatArray, human: FloatArray, *, normalization: str
+) -> Swapped:
+    reference, h = scipy.stats.rankdata(likelihoods), normalize(human, normalization)
+    a, b = normalize(a, "z-score"), normalize(b, "z-score")
+    if normalization == "center-max":
+        return counted_swaps(partial(counted_bias_score, normalization=normalization))(a, b, likelihoods, human)
+    if normalization == "z-score":
+        return _ranked_mixtures(a - h, b - h, reference)
+    of_width = lru_cache(maxsize=64)(lambda width: _ranked_mixtures(a / width - h, b / width - h, reference))
+
+    def swapped(swap: BoolArray) -> tuple[FloatArray, FloatArray]:  # rows of one width are one mixture
+        rho = np.full((2, len(swap)), np.nan)
+        for side, mixed in enumerate((np.where(swap, b, a), np.where(swap, a, b))):
+            widths, groups = np.unique(np.ptp(mixed, axis=1), return_inverse=True)
+            for index in np.flatnonzero(widths > 0):
+                rows = groups == index
+                rho[side, rows] = of_width(float(widths[index]))(swap[rows])[side]
+        return rho[0], rho[1]
+
+    return swapped
 
 
-def _rho_of_ranks(sums: FloatArray, n: int) -> FloatArray:
-    """Return the correlations of rows of n z-scores with others, from (k, 3) sums of values, squares and products.
+def _ranked_mixtures(a: FloatArray, b: FloatArray, reference: FloatArray) -> Swapped:
+    """Correlate the ranks of mixed values (n,) with reference ranks, for all swaps at once and exactly.
 
-    NaN for a row that is constant but for rounding errors.
+    Both judges' values are sorted once. The rank of a value in a mixture counts the values up to it that the mixture
+    holds, and what one side lacks the other holds. All numbers are multiples of a quarter.
     """
-    total, squares, products = sums.T
-    spread = n * squares - total**2
-    return ratio(products, np.sqrt(np.where(spread > SLACK * (1 + n * squares), spread, 0.0)))
+    n, values = len(a), np.round(np.concatenate([a, b]), DECIMALS)
+    order = np.argsort(values, kind="stable")
+    first, last = (np.searchsorted(values[order], values[order], side) for side in ("left", "right"))  # (2n,) of equals
+    items, of_b, weights = order % n, order >= n, (reference - reference.mean())[order % n]
+    ties = np.unique(np.stack([first, last])[:, last - first > 1], axis=1)  # (2, g) values that items share
+    most, square, untied = weights * (first + last), (weights**2).sum() / 2, (n**3 - n) / 12
 
+    def rho(covariance: FloatArray, held: FloatArray) -> FloatArray:
+        spread = untied - ((held**3 - held) / 12).sum(axis=1)
+        return np.clip(ratio(covariance / 2, np.sqrt(spread * square)), -1.0, 1.0)
 
-def _equal_pairs(x: FloatArray, y: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
-    """Return the different pairs (g, 2), the items sorted by their pair (n,), and where each pair starts (g,)."""
-    pairs, codes = np.unique(np.stack([x, y], axis=1), axis=0, return_inverse=True)
-    order = np.argsort(codes.ravel(), kind="stable")
-    return pairs, order, np.flatnonzero(np.diff(codes.ravel()[order], prepend=np.nan))
+    def swapped(swap: BoolArray) -> tuple[FloatArray, FloatArray]:
+        chosen, upto = swap[:, items] == of_b, np.zeros((len(swap), 2 * n + 1), dtype=np.int32)
+        np.cumsum(chosen, axis=1, out=upto[:, 1:])  # what the first side holds up to each value
+        ranked = weights * (upto[:, first] + upto[:, last])  # twice the rank, less 1, which the weights cancel
+        own = np.einsum("kn,kn->k", chosen, ranked)
+        other = most.sum() - np.einsum("kn,n->k", chosen, most) - ranked.sum(axis=1) + own
+        held = (upto[:, ties[1]] - upto[:, ties[0]]).astype(np.float64)
+        return rho(own, held), rho(other, ties[1] - ties[0] - held)
 
-
-def performance_statistic(human_scores: ArrayLike) -> RankStatistic:
-    """Evaluation performance, rho(Score_m, Score_h), as a statistic of Score_m (Ohi et al. 2024)."""
-    return RankStatistic(human_scores)
-
-
-def bias_score_statistic(
-    likelihoods: ArrayLike, human_scores: ArrayLike, *, normalization: str = "mean-range"
-) -> RankStatistic:
-    """BiasScore, rho(LS, US), as a statistic of Score_m; US is normalized for every resample (Ohi et al., eq 5)."""
-    return RankStatistic(likelihoods, human_scores, normalization=normalization)
+    return swapped

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import (
-    NO_SPREAD,
-    FloatArray,
-    IntArray,
-    defined,
-    settled,
-    vectors,
-)
-from evalbias.measures.resample import (
-    ConfidenceInterval,
-    Statistic,
-    _unless_alike,
-    _within,
-    chunks,
-    counted_interval,
-)
+from evalbias.measures.arrays import NO_SPREAD, FloatArray, IntArray, checked, complete, defined, settled, vectors
+from evalbias.measures.resample import DRAWS, Draws, Interval, change, chunks, estimate, unless_alike
 
 # Self-bias: how far a model's scores of its own outputs exceed their true quality (Xu et al. 2024, section 3).
 
@@ -38,7 +23,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class SelfBias:
+class SelfBiasScores:
     """Self-bias of a model on a set of its outputs.
 
     Attributes:
@@ -79,6 +64,32 @@ def self_bias(own: ArrayLike, expected: ArrayLike) -> float:
     return measure_self_bias(own, expected).bias
 
 
+def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBiasScores:
+    """Compute Bias and the distance skewness around 0; arguments and errors as in ``self_bias``.
+
+    Examples:
+        >>> measure_self_bias([-5, -1, -2], [-10, -4, float("nan")])
+        SelfBiasScores(bias=4.0, skewness=0.875, own=-3.0, expected=-7.0, n=2, undefined=1)
+    """
+    own_scores, expected_scores = vectors(own=own, expected=expected)
+    kept = defined(own_scores, expected_scores)
+    own_scores, expected_scores = own_scores[kept], expected_scores[kept]
+    n, undefined = len(own_scores), int((~kept).sum())
+    if not n:
+        nan = float("nan")
+        return SelfBiasScores(nan, nan, nan, nan, 0, undefined)
+    difference = differences(own_scores, expected_scores)
+    bias, skewness = float(difference.mean()), distance_skewness(difference)
+    return SelfBiasScores(bias, skewness, float(own_scores.mean()), float(expected_scores.mean()), n, undefined)
+
+
+def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
+    """Subtract expected from own scores; 0 where all of the differences are rounding errors of the scores."""
+    found = own - expected
+    sizes = [np.abs(x[~np.isnan(found)]).max(initial=0.0) for x in (found, own, expected)]
+    return np.where(np.isnan(found), np.nan, 0.0) if sizes[0] <= NO_SPREAD * max(sizes[1:]) else found
+
+
 def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
     """Compute the distance skewness of a sample around gamma (Xu et al. 2024, eq 2).
 
@@ -104,134 +115,85 @@ def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
     values = values[defined(values)]
     if np.isinf(values - gamma).any():
         raise ValueError(f"x minus gamma={gamma} is infinite for at least one value; leave such values out as NaN.")
-    y = np.sort(differences(values, np.full(len(values), float(gamma))))
-    denominator = _sum_of_sums(y)
-    if not len(y) or denominator == 0.0:
-        return float("nan")
-    return float(np.clip(1.0 - _sum_of_differences(y) / denominator, 0.0, 1.0))
+    moved = differences(values, np.full(len(values), float(gamma)))
+    return float(counted_skewness(np.ones((1, len(moved))), moved)[0]) if len(moved) else float("nan")
 
 
-def skewness_rows(x: FloatArray) -> FloatArray:
-    """Compute the distance skewness around 0 of each row of x (k, n), without NaN; see ``weighted_skewness``."""
-    order = np.argsort(np.abs(x), axis=1)
-    ordered = np.take_along_axis(x, order, axis=1)
-    return _skewness(np.abs(ordered), np.sign(ordered) / x.shape[1], np.full(x.shape, 1 / x.shape[1]))
-
-
-def weighted_skewness(x: FloatArray, counts: FloatArray) -> FloatArray:
-    """Compute the distance skewness around 0 of resamples.
+def counted_skewness(counts: FloatArray, x: FloatArray) -> FloatArray:
+    """Compute the distance skewness around 0 of resamples (k, n) of values (n,); NaN where all of them are 0.
 
     With ``min(|a|, |b|) = integral_0^inf 1[|a| > t] 1[|b| > t] dt``, the sums of ``|a - b|`` and ``|a + b|`` over all
     pairs are integrals of squares: of the signed and of the plain number of values beyond t.
-
-    Args:
-        x: (n,) values without NaN.
-        counts: (k, n) how often each resample holds each value.
-
-    Returns:
-        (k,) skewness in [0, 1]; NaN where all values of a resample are 0.
     """
-    order, starts, sizes = _sizes(x)
+    order, starts, sizes = _by_magnitude(x)  # (n,), (m,), (m,)
     shares = counts / counts.sum(axis=1, keepdims=True)
-    signed, plain = (np.add.reduceat(w[:, order], starts, axis=1) for w in (shares * np.sign(x), shares))
-    return _skewness(sizes[None], signed, plain)
-
-
-def _sizes(x: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Sort values by magnitude: return the order (n,), where in it each magnitude starts (m,), and the magnitudes."""
-    order = np.argsort(np.abs(x))
-    starts = np.flatnonzero(np.diff(np.abs(x)[order], prepend=np.nan))
-    return order, starts, np.abs(x)[order][starts]
-
-
-def _skewness(size: FloatArray, signed: FloatArray, plain: FloatArray) -> FloatArray:
-    """Compute the skewness of rows.
-
-    Args:
-        size: (k, m) or (1, m) ascending magnitudes.
-        signed: (k, m) share of the row's values with this magnitude that are positive, minus that of negative ones.
-        plain: (k, m) share of both.
-    """
-    steps = np.diff(size, axis=1, prepend=0.0)
-    differences, lower = ((_beyond(w) ** 2 * steps).sum(axis=1) for w in (signed, plain))  # of +-min(|a|, |b|)
-    sums = 2 * (plain * size).sum(axis=1) - lower + differences  # |a + b| = max(|a|, |b|) +- min(|a|, |b|)
+    signed, plain = (np.add.reduceat(w[:, order], starts, axis=1) for w in (shares * np.sign(x), shares))  # (k, m)
+    steps = np.diff(sizes, prepend=0.0)
+    differences, lower = (_beyond(w) ** 2 @ steps for w in (signed, plain))  # of +-min(|a|, |b|)
+    sums = 2 * (plain @ sizes) - lower + differences  # |a + b| = max(|a|, |b|) +- min(|a|, |b|)
     values = np.divide(2 * differences, sums, out=np.full(len(plain), np.nan), where=sums > 0)
     return np.asarray(np.clip(values, 0.0, 1.0))
 
 
-def symmetry_p_value(x: FloatArray, codes: IntArray, *, n_resamples: int, rng: np.random.Generator) -> float:
-    """Test whether values are distributed symmetrically around 0, by random changes of sign.
+def symmetry_p(x: FloatArray, codes: IntArray, *, draws: Draws) -> float:
+    """Test symmetry around 0: under it every cluster is as likely as the same with all signs changed.
 
-    Under symmetry every cluster is as likely as the same with all signs changed. p is the share of resamples, the data
-    among them, at least as skewed as the data.
-
-    Args:
-        x: (n,) values without NaN.
-        codes: (n,) number of each value's cluster, from 0.
-        n_resamples: Random changes of sign.
-        rng: Source of the changes.
-
-    Returns:
-        p in [1 / (n_resamples + 1), 1].
+    p is the share of changes of sign, the data among them, that leave the values at least as skewed as they are.
     """
-    order, starts, sizes = _sizes(x)
+    order, starts, sizes = _by_magnitude(x)
     signs, steps, codes = np.sign(x[order]), np.diff(sizes, prepend=0.0), codes[order]
 
     def differences(signs: FloatArray) -> FloatArray:  # the other sums of the skewness have no signs
         return np.asarray(_beyond(np.add.reduceat(signs, starts, axis=1)) ** 2 @ steps)
 
-    observed = differences(signs[None]).item()
-    extreme = 0
-    for k in map(len, chunks(n_resamples, len(x))):
+    rng, observed, extreme = np.random.default_rng(draws.seed), differences(signs[None]).item(), 0
+    for k in map(len, chunks(draws.resamples, len(x))):
         flips = rng.choice(np.array([-1.0, 1.0]), size=(k, int(codes.max()) + 1))
         extreme += int((differences(signs * flips[:, codes]) >= observed * (1 - ROUNDING)).sum())
-    return (1 + extreme) / (1 + n_resamples)
+    return (1 + extreme) / (1 + draws.resamples)
+
+
+def _by_magnitude(x: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return the order of the values by magnitude, where each magnitude starts in it, and the magnitudes (m,)."""
+    order = np.argsort(np.abs(x))
+    starts = np.flatnonzero(np.diff(np.abs(x)[order], prepend=np.nan))
+    return order, starts, np.abs(x)[order][starts]
 
 
 def _beyond(weights: FloatArray) -> FloatArray:
-    """Sum each value's weight and those after it."""
+    """Sum each magnitude's weight and those after it."""
     return np.asarray(np.cumsum(weights[:, ::-1], axis=1)[:, ::-1])
 
 
-def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
-    """Subtract expected from own scores; 0 where all of the differences are rounding errors of the scores."""
-    found = own - expected
-    sizes = [np.abs(x[~np.isnan(found)]).max(initial=0.0) for x in (found, own, expected)]
-    return np.where(np.isnan(found), np.nan, 0.0) if sizes[0] <= NO_SPREAD * max(sizes[1:]) else found
+def estimate_skewness(
+    x: ArrayLike,
+    *,
+    before: ArrayLike | None = None,
+    clusters: Sequence[object] | None = None,
+    draws: Draws = DRAWS,
+) -> Interval:
+    """Estimate the distance skewness around 0 of own minus expected scores (Xu et al. 2024, eq 2).
 
+    Every resample of symmetric scores is skewed, so no quantile of theirs reaches 0. The lower end is 0 where changes
+    of sign do not reject symmetry, else that of the BCa interval. The upper end is the larger of the BCa and the
+    percentile interval, because near 0 the first corrects too much.
 
-def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBias:
-    """Compute Bias and the distance skewness around 0; arguments and errors as in ``self_bias``.
-
-    Examples:
-        >>> measure_self_bias([-5, -1, -2], [-10, -4, float("nan")])
-        SelfBias(bias=4.0, skewness=0.875, own=-3.0, expected=-7.0, n=2, undefined=1)
+    Args:
+        x: (n,) values; NaN is left out.
+        before: (n,) those of another loop or round, whose skewness is subtracted.
+        clusters: (n,) cluster of each value. By default every value is its own.
+        draws: Resamples, changes of sign or swaps, level and seed.
     """
-    own_scores, expected_scores = vectors(own=own, expected=expected)
-    kept = defined(own_scores, expected_scores)
-    own_scores, expected_scores = own_scores[kept], expected_scores[kept]
-    n, undefined = len(own_scores), int((~kept).sum())
-    if not n:
-        nan = float("nan")
-        return SelfBias(nan, nan, nan, nan, 0, undefined)
-    difference = differences(own_scores, expected_scores)
-    bias, skewness = float(difference.mean()), distance_skewness(difference)
-    return SelfBias(bias, skewness, float(own_scores.mean()), float(expected_scores.mean()), n, undefined)
-
-
-def _sum_of_differences(y: FloatArray) -> float:
-    """Compute ``sum_ij |y_i - y_j|`` for sorted values: each gap counts once per pair with a value on either side."""
-    n = len(y)
-    below = np.arange(1, n, dtype=np.float64)
-    return float(2 * (np.diff(y) * below * (n - below)).sum())
-
-
-def _sum_of_sums(y: FloatArray) -> float:
-    """Compute ``sum_ij |y_i + y_j|`` for sorted values: in row i the sums are positive from ``y_j >= -y_i`` on."""
-    n, before = len(y), np.concatenate([[0.0], np.cumsum(y)])
-    first = n - np.searchsorted(-y[::-1], y, side="right")  # first j with y_j >= -y_i
-    above = before[n] - 2 * before[first] + y * (n - 2 * first)
-    return float(above.sum())
+    if before is not None:
+        return change(counted_skewness, before, x, clusters=clusters, draws=draws)
+    found = estimate(counted_skewness, x, clusters=clusters, draws=draws)
+    if math.isnan(found.low):
+        return found
+    plain = estimate(counted_skewness, x, clusters=clusters, method="percentile", draws=draws)
+    (kept,), codes = complete(*checked({"x": x}), clusters=clusters)
+    p = symmetry_p(kept, codes, draws=draws)
+    low, high = 0.0 if p > 1 - draws.confidence else found.low, max(found.high, plain.high)
+    return unless_alike(replace(found, low=low, high=high, p_value=p))
 
 
 # Quantile mapping: put the scores of one metric on the scale of another (Xu et al. 2024, appendix B).
@@ -350,41 +312,3 @@ class QuantileMap:
         if (np.diff(source) <= 0).any() or (np.diff(target) < 0).any():
             raise ValueError(f"{path} is not a quantile map: its scores do not ascend; write it again.")
         return cls(metric, source, target)
-
-
-class SkewnessStatistic(Statistic):
-    """Distance skewness of the scores around 0 (Xu et al. 2024, eq 2)."""
-
-    def rows(self, scores: FloatArray, *references: FloatArray) -> FloatArray:
-        """Compute the distance skewness of every row; see ``Statistic``."""
-        return skewness_rows(scores)
-
-    def resampled(self, scores: FloatArray, counts: FloatArray) -> FloatArray:
-        """See ``Statistic``."""
-        return weighted_skewness(scores, counts)
-
-    def interval(
-        self,
-        scores: ArrayLike,
-        *,
-        clusters: Sequence[object] | None = None,
-        n_resamples: int = 10_000,
-        confidence: float = 0.95,
-        seed: int,
-    ) -> ConfidenceInterval:
-        """Compute an interval that holds 0 unless the scores are significantly skewed, with p; see ``Statistic``.
-
-        Every resample of symmetric scores is skewed, so no quantile reaches 0. The lower end is 0 where changes of sign
-        (``symmetry_p_value``) do not reject symmetry, else that of the BCa interval. The upper end is the larger of
-        the BCa and the percentile interval, because near 0 the first corrects too much.
-        """
-        (x,), codes, _ = self._defined([scores], clusters)
-        options: dict[str, Any] = {"n_resamples": n_resamples, "confidence": confidence, "seed": seed}
-        resampled = functools.partial(weighted_skewness, x)
-        found = _within(counted_interval(resampled, codes, self._of(x), **options), *self.limits)
-        if np.isnan(found.low):
-            return found
-        plain = counted_interval(resampled, codes, found.estimate, method="percentile", **options)
-        p = symmetry_p_value(x, codes, n_resamples=n_resamples, rng=np.random.default_rng(seed))
-        low, high = 0.0 if p > 1 - confidence else found.low, max(found.high, plain.high)
-        return _unless_alike(replace(found, low=low, high=high, p_value=p))

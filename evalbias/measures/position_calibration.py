@@ -95,27 +95,6 @@ def decisions(probabilities: FloatArray) -> list[int | None]:
     return columns
 
 
-def win_probabilities(probabilities: FloatArray, *, ties: bool) -> FloatArray:
-    """Return the win probability of each candidate, shape (..., c): all candidates share a tie equally.
-
-    This function is the only place that counts ties.
-
-    Args:
-        probabilities: Probabilities by candidate, shape (..., c + t); NaN where undefined.
-        ties: Treat the last column as the answer "tie".
-
-    Examples:
-        >>> win_probabilities(np.array([0.5, 0.25, 0.25]), ties=True).tolist()
-        [0.625, 0.375]
-        >>> win_probabilities(np.array([0.5, 0.1, 0.1, 0.3]), ties=True).round(3).tolist()
-        [0.6, 0.2, 0.2]
-    """
-    if not ties:
-        return probabilities
-    own, tie = probabilities[..., :-1], probabilities[..., -1:]
-    return np.asarray(own + tie / own.shape[-1])
-
-
 def gaps(probabilities: FloatArray) -> FloatArray:
     """Return the lead of the most probable column over the next, in [0, 1], shape (n,); NaN where undefined."""
     ordered = np.sort(probabilities, axis=1)  # NaN sorts last

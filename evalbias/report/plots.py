@@ -15,14 +15,14 @@ import numpy as np
 
 from evalbias.evaluation.agreement import FLOORS
 from evalbias.evaluation.biases import LikelihoodBias
-from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement, estimate_value
+from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import BY_CONSTRUCTION, EXPECTED, HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
 from evalbias.evaluation.words import count, decimals, percent, share, title
 from evalbias.measures import quadratic_fit, unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect_statistic import EffectStatistic
 from evalbias.measures.equal_quality import QUALITY, FeatureEffect
-from evalbias.measures.resample import SHARE, share_interval
+from evalbias.measures.resample import SHARE, estimate_share
 from evalbias.optimizers.zepo import CurvePoint, ZEPOReport
 from evalbias.report.blocks import Plot
 from evalbias.values import digest, visible
@@ -206,9 +206,9 @@ def grid(axis: Axes, side: str) -> None:
 
 def own_differences(measurement: Measurement) -> Drawing | None:
     """Draw the differences of own and expected score; None for measurements without them."""
-    if "bias" not in measurement.samples or EXPECTED not in measurement.columns:
+    if "bias" not in measurement.numbers or EXPECTED not in measurement.columns:
         return None
-    values = measurement.samples["bias"].values
+    values = measurement.numbers["bias"].values
     values = values[~np.isnan(values)]
     found = measurement["bias"]
     if not len(values):
@@ -284,14 +284,14 @@ class Points(NamedTuple):
 
 def effect_line(measurement: Measurement) -> Drawing | None:
     """Draw the first effect of a measurement; None where it has none, or nothing of it is defined."""
-    names = [name for name in PROPERTIES if name in measurement.samples]
+    names = [name for name in PROPERTIES if name in measurement.numbers]
     points = _points(measurement, names[0]) if names else None
     if points is None:
         return None
     more, less = PROPERTIES[names[0]]
     pairs = "answers" in measurement.columns
     unit = "log-odds" if pairs else "points"
-    verdicts = pairs and _are_verdicts(measurement.samples[names[0]].values)
+    verdicts = pairs and _are_verdicts(measurement.numbers[names[0]].values)
     if verdicts:
         unit = "on a scale from -1 (loses) to 1 (wins)"
     effect, amount = points.effect, points.effect.effect * points.effect.score_sd
@@ -345,8 +345,8 @@ def effect_line(measurement: Measurement) -> Drawing | None:
 
 def _points(measurement: Measurement, name: str) -> Points | None:
     """Return score less quality against the property; None where no interval is defined."""
-    sample = measurement.samples[name]
-    statistic = sample.statistic
+    sample = measurement.numbers[name]
+    statistic = sample.estimator
     if not isinstance(statistic, EffectStatistic):
         return None
     effect = statistic.measure(sample.values, clusters=measurement.clusters)
@@ -536,9 +536,9 @@ FEWEST = 40
 
 def longer_wins_plot(measurement: Measurement) -> Drawing | None:
     """Draw the longer output's win rate in groups of equal size; None for measurements without such wins."""
-    if "longer_rate" not in measurement.samples or LENGTHS not in measurement.columns:
+    if "longer_rate" not in measurement.numbers or LENGTHS not in measurement.columns:
         return None
-    wins, lengths = measurement.samples["longer_rate"].values, measurement.columns[LENGTHS]
+    wins, lengths = measurement.numbers["longer_rate"].values, measurement.columns[LENGTHS]
     kept = ~np.isnan(wins)
     if not kept.any():
         return None
@@ -554,14 +554,14 @@ def longer_wins_plot(measurement: Measurement) -> Drawing | None:
         "People may prefer longer outputs too: this alone does not show that the judge is wrong."
     )
     clusters = np.arange(len(wins)) if measurement.clusters is None else np.asarray(measurement.clusters)
-    intervals = [share_interval(wins[kept][g], clusters=clusters[kept][g].tolist()) for g in groups]
+    intervals = [estimate_share(wins[kept][g], clusters=clusters[kept][g].tolist()) for g in groups]
     labels = [f"{_times(ratios[g].min())} to {_times(ratios[g].max())} times" for g in groups]
 
     def draw(figure: Figure, narrow: bool) -> None:
         axis = axis_of(figure)
         percentages(axis, "the longer output wins")
         for row, interval in enumerate(intervals):
-            interval_mark(axis, interval.estimate, interval.low, interval.high, row)
+            interval_mark(axis, interval.value, interval.low, interval.high, row)
         unbiased_line(axis, 0.5, "50 % = no preference", -0.6)
         axis.set_ylim(len(intervals) - 0.5, -0.95)
         axis.set_yticks(range(len(intervals)), labels, color=INK)
@@ -980,8 +980,8 @@ def _panel(axis: Axes, title: str, judged: Judged) -> None:
     unfairness = unfairness_scores(model[kept], human[kept])
     axis.axhline(0.0, color="0.6", linewidth=1)
     axis.scatter(likelihoods[kept], unfairness, s=12, alpha=0.5, edgecolors="none", color="#2b6cb0")
-    samples = LikelihoodBias().samples(judged)
-    bias, performance = (estimate_value(samples[name]) for name in ("bias_score", "performance"))
+    values = {one.name: one.value() for one in LikelihoodBias().numbers(judged) if "effect" not in one.name}
+    bias, performance = values["bias_score"], values["performance"]
     axis.set_title(
         f"{judged.criterion}, {title} (n = {kept.sum()}): BiasScore {bias:+.2f}, performance {performance:+.2f}",
         fontsize="medium",

@@ -89,7 +89,7 @@ def changes_table(comparison: Comparison) -> Table:
         text, difference = change.after.text, change.difference
         interval = ends(text(difference.low), text(difference.high))
         p = p_text(change.p_value)
-        values = (change.before.text(), change.after.text(), text(difference.estimate))
+        values = (change.before.text(), change.after.text(), text(difference.value))
         rows.append((name_of(change.after), *values, interval, p))
     headings = ("", "before", "after", "difference", "95 % interval", "p")
     return Table(headings, rows, f"{comparison.n:,} items; p of a paired test")

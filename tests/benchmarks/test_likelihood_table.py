@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.likelihood_table import TABLE, Finished, intrinsic, number, report, rows
 from evalbias.evaluation import Change, Comparison, Estimate, Judged
-from evalbias.measures import ConfidenceInterval, PermutationTest
+from evalbias.measures import Interval
 from evalbias.values import to_json
 
 NAN = math.nan
@@ -21,10 +21,8 @@ def judged(scores):
 
 
 def change(name, before, after, p):
-    sides = [Estimate(name, name, value, NAN, NAN, 0.0, 4, 0) for value in (before, after)]
-    difference = ConfidenceInterval(NAN, NAN, after - before, 10, 0, 4)
-    test = PermutationTest(after, before, after - before, p, 100, 4, 0, 4)
-    return Change(*sides, difference, test, test)
+    sides = [Estimate(name, name, value, NAN, NAN, 4, 0, null=0.0) for value in (before, after)]
+    return Change(*sides, Interval(after - before, p_value=p, n=4, units=4), p)
 
 
 def comparison(before, after, p):

@@ -111,7 +111,7 @@ def test_the_bias_of_tied_scores_is_covered():
 def test_equal_judges_differ_in_position_as_often_as_the_level_says(fair):
     assert fair["first rate"].rejected == pytest.approx(0.05, abs=0.04)
     assert fair["position consistency"].rejected == pytest.approx(0.05, abs=0.04)
-    assert fair["fairness"].rejected < 0.02  # see FairnessStatistic
+    assert fair["fairness"].rejected < 0.02  # see estimate_fairness
 
 
 def test_a_planted_effect_is_recovered_and_found():

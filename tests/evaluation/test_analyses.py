@@ -45,7 +45,7 @@ def test_a_paraphrase_in_its_own_style_is_favored(tmp_path):
     assert own.tolist() == [12, 13, 13]
     assert expected.tolist() == [4, 2, 4]
     assert report.after["bias"].value == pytest.approx(np.mean(own - expected))
-    assert report.change["bias"].difference.estimate > 0
+    assert report.change["bias"].difference.value > 0
     assert "Text: aexx\nParaphrase:" in lm.asked[0]
     again = Scripted("never")
     repeated = measure_style(
@@ -77,7 +77,7 @@ def test_aspects_round_by_round():
     (aspect,) = measure_aspects(LoopRun(loops, "own", 0, 1), items("", "", ""), [Vowels()], n_resamples=100)
     assert [measurement["score"].value for measurement in aspect.rounds] == [2, 4]
     change = aspect.change["score"]
-    assert (change.after.value, change.before.value, change.test.n, change.test.undefined) == (5, 2, 2, 1)
+    assert (change.after.value, change.before.value, change.difference.n, change.difference.undefined) == (5, 2, 2, 1)
     assert math.isnan(aspect.rounds[1]["score"].low)  # three items are too few for an interval
 
 

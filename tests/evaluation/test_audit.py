@@ -165,7 +165,7 @@ def test_likelihood_is_measured_with_a_model_and_else_says_what_is_missing():
     (finding,) = [f for f in found.verdict.findings if f.bias == "likelihood"]
     assert finding.estimate.value == direct["likelihood_effect"].value
     assert "points at equal quality, where the judge's scores run from" in finding.sentence
-    points = direct["likelihood_effect"].value * np.std(direct.samples["likelihood_effect"].values)
+    points = direct["likelihood_effect"].value * np.std(direct.numbers["likelihood_effect"].values)
     assert f"gets {abs(points):.2f} " in finding.sentence
 
 
@@ -487,7 +487,7 @@ def test_two_audits_are_compared_by_one_bias():
     with pytest.raises(TypeError, match=r"one is of type Audit: .* such as compare\(before\['verbosity'\], after"):
         evalbias.compare(before, after, seed=0)
     change = evalbias.compare(before["scale_use"], after["scale_use"], n_resamples=99, seed=0)["slope"]
-    assert change.difference.estimate == pytest.approx(after["scale_use"]["slope"].value - change.before.value)
+    assert change.difference.value == pytest.approx(after["scale_use"]["slope"].value - change.before.value)
 
 
 @pytest.mark.parametrize("unlabeled", [1, 7])
@@ -516,7 +516,7 @@ def test_only_verdicts_are_counted_as_wins(verdicts):
     judged = compared(np.random.default_rng(0), 300, length=0.4, verdicts=verdicts)
     measurement = evalbias.measure(evalbias.BIASES["verbosity"], judged, seed=0)
     (finding,) = findings_of({"verbosity": measurement}, judged, {})
-    sample = measurement.samples["length_effect"]
+    sample = measurement.numbers["length_effect"]
     shifts = np.array([finding.estimate.value, finding.estimate.low, finding.estimate.high]) * np.sqrt(
         np.mean(sample.values**2)  # each pair counts both ways
     )

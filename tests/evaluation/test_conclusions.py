@@ -8,10 +8,10 @@ import pytest
 from evalbias.cli.run import keep
 from evalbias.evaluation import compare
 from evalbias.evaluation.conclusions import worsened
-from evalbias.evaluation.estimates import Sample, measured
+from evalbias.evaluation.estimates import Number, measured
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style, summarize_loop
 from evalbias.evaluation.rankings import conclude_ranking
-from evalbias.measures.resample import MeanStatistic
+from evalbias.measures import estimate_mean
 from evalbias.optimizers.selection import CompileReport, Cost, Tried
 
 RNG = np.random.default_rng(0)
@@ -21,7 +21,7 @@ NOISE = RNG.normal(0, 0.5, 60)
 def measurement(values, *, null, name="x"):
     values = np.asarray(values, dtype=np.float64)
     return measured(
-        {name: Sample(values, MeanStatistic(), name, null=null)},
+        [Number(name, name, values, estimate_mean, null=null)],
         seed=0,
         n_resamples=200,
         bias="b",
@@ -113,7 +113,7 @@ def style(shift):
     ids = tuple(map(str, range(60)))
 
     def side(values):
-        sample = {"bias": Sample(values, MeanStatistic(), "Bias", null=0.0)}
+        sample = [Number("bias", "Bias", values, estimate_mean, null=0.0)]
         fields = {"bias": "self", "criterion": "c", "headlines": ("bias",), "columns": {}}
         return measured(sample, seed=0, n_resamples=200, ids=ids, **fields)
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import scored
+from planted import numbers, scored
 
 from evalbias.evaluation import Judged, compare, measure
-from evalbias.evaluation.agreement import CorrectedEstimates, CorrectedStatistic
+from evalbias.evaluation.agreement import CorrectedEstimates
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES
 from evalbias.measures import corrected_mean, corrected_rate
@@ -28,7 +28,7 @@ def test_a_mean_score():
     human, scores = judged.covariates[HUMAN_SCORES], judged.answers
     direct = corrected_mean(scores[:30], human[:30], scores[30:])
     corrected = found["corrected_mean"]
-    assert (corrected.value, corrected.low, corrected.high) == (direct.estimate, direct.low, direct.high)
+    assert (corrected.value, corrected.low, corrected.high) == (direct.value, direct.low, direct.high)
     assert (corrected.n, corrected.undefined, corrected.null) == (200, 0, None)
     assert found["judge_mean"].value == pytest.approx(scores.mean())
     assert (found["people_mean"].value, found["people_mean"].n) == (pytest.approx(human[:30].mean()), 30)
@@ -51,14 +51,14 @@ def test_two_judges_are_compared():
     after = replace(before, answers=before.answers + 1)  # the same, but for a constant that the labels correct
     sides = [measure(CorrectedEstimates(), one, seed=0, n_resamples=20) for one in (before, after)]
     change = compare(*sides, n_resamples=20, n_intervals=20, seed=0)
-    assert change["judge_mean"].difference.estimate == pytest.approx(1)
+    assert change["judge_mean"].difference.value == pytest.approx(1)
     corrected = change["corrected_mean"].difference
-    assert (corrected.estimate, corrected.low, corrected.high) == pytest.approx((0, 0, 0), abs=1e-9)
-    assert [name for name, one in change.changes.items() if one.test is not None] == ["judge_mean", "people_mean"]
+    assert (corrected.value, corrected.low, corrected.high) == pytest.approx((0, 0, 0), abs=1e-9)
+    assert [name for name, one in change.changes.items() if one.p_itemwise is not None] == ["judge_mean", "people_mean"]
     pairwise, *_ = pairs(np.random.default_rng(2), 60, 30)
     of_pairs = measure(CorrectedEstimates(), pairwise, seed=0, n_resamples=20)
     change = compare(of_pairs, of_pairs, n_resamples=20, n_intervals=20, seed=0)
-    assert [name for name, one in change.changes.items() if one.test is not None] == ["judge_rate", "people_rate"]
+    assert [name for name, one in change.changes.items() if one.p_itemwise is not None] == ["judge_rate", "people_rate"]
 
 
 def pairs(rng, n, known):
@@ -89,7 +89,7 @@ def test_a_win_rate():
     assert not any(one.text()[0] in "+-" for one in found.estimates.values())  # shares
     arrays = judge[:100].astype(float), wins[:100].astype(float), judge[100:].astype(float)
     for name, direct in (("corrected_mean", corrected_mean(*arrays)), ("corrected_rate", corrected_rate(*arrays))):
-        assert (found[name].value, found[name].low, found[name].high) == (direct.estimate, direct.low, direct.high)
+        assert (found[name].value, found[name].low, found[name].high) == (direct.value, direct.low, direct.high)
         assert found[name].low < 0.6 < found[name].high
     grouped = replace(judged, inputs=tuple(str(i // 4) for i in range(400)))
     found = measure(CorrectedEstimates(), grouped, seed=0, n_resamples=50)["corrected_rate"]
@@ -98,7 +98,7 @@ def test_a_win_rate():
     assert (found.low, found.high, found.units) == (direct.low, direct.high, 25)
     tied = judged.answers.copy()
     tied[0] = 0.5
-    assert "corrected_rate" not in CorrectedEstimates().samples(replace(judged, answers=tied))
+    assert "corrected_rate" not in numbers(CorrectedEstimates(), replace(judged, answers=tied))
 
 
 def test_a_tie_of_people_is_a_label_that_counts_half():
@@ -125,6 +125,11 @@ def test_what_it_needs():
     assert CorrectedEstimates().applies(compared)
     for writers in ((), [("a", "a")] * 20, [("a", "b"), ("a", "c")] * 10):
         assert not CorrectedEstimates().applies(replace(compared, writers=writers))
-    statistic = CorrectedStatistic(np.array([1.0, NAN, 2.0]))
-    assert statistic.matches(CorrectedStatistic(np.array([1.0, NAN, 2.0])))
-    assert not statistic.matches(CorrectedStatistic(np.array([1.0, NAN, 3.0])))
+
+
+def test_judges_measured_with_other_labels_are_not_compared():
+    judged = scored(np.random.default_rng(3), 20)
+    sides = [measure(CorrectedEstimates(), partly(judged, known), seed=0) for known in (5, 5, 6)]
+    compare(*sides[:2], n_resamples=9, seed=0)
+    with pytest.raises(ValueError, match="was measured before and after with different"):
+        compare(*sides[1:], n_resamples=9, seed=0)

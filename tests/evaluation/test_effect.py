@@ -11,7 +11,7 @@ from evalbias.evaluation import BIASES, Judged, compare, measure, total
 from evalbias.evaluation.bias import bias_score_caution, effect_sentence
 from evalbias.evaluation.biases import LikelihoodBias
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, human_ratings
-from evalbias.measures import EffectStatistic, likelihood_effect, likelihood_effect_change
+from evalbias.measures import Draws, EffectStatistic, likelihood_effect, likelihood_effect_change
 from evalbias.programs import Criterion
 
 NAN = math.nan
@@ -65,17 +65,17 @@ def test_two_judges_are_compared_by_the_paired_effect():
     found = change["likelihood_effect"]
     arrays = (before.covariates[LIKELIHOODS], before.answers, after.answers, before.covariates[RATINGS])
     direct = likelihood_effect_change(*arrays)
-    assert found.difference.estimate == pytest.approx(direct.effect)
+    assert found.difference.value == pytest.approx(direct.effect)
     assert (found.difference.low, found.difference.high) == pytest.approx((direct.low, direct.high))
     assert found.p_value == direct.p_value < 1e-6
-    assert found.test is None
+    assert found.p_itemwise is None
     assert found.after.value - found.before.value == pytest.approx(direct.effect)
     assert found.text().endswith("*")
     other, first = (measure(bias, one, seed=0, n_resamples=9) for one in (simulated(seed=1), before))
     with pytest.raises(ValueError, match="likelihood_effect was measured before and after with different"):
         compare(first, other, seed=0)
     with pytest.raises(ValueError, match="has a 95 % interval only"):
-        bias.statistic(before).interval(before.answers, confidence=0.9, seed=0)
+        bias.statistic(before)(before.answers, draws=Draws(confidence=0.9))
 
 
 def test_a_mean_without_ratings_is_one_rating_of_unknown_reliability():
@@ -116,7 +116,7 @@ def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
     direct = likelihood_effect((ls[:, 0] - ls[:, 1])[1:], np.log(first / (1 - first))[1:], differences[1:])
     assert single.value == pytest.approx(direct.effect)
     unrated = replace(judged, covariates={LIKELIHOODS: ls})
-    assert "likelihood_effect" not in LikelihoodBias().samples(unrated)
+    assert "likelihood_effect" not in {one.name for one in LikelihoodBias().numbers(unrated)}
 
 
 def test_ratings_of_items_and_of_a_total():

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalbias.evaluation import Sample, compare, measure
+from evalbias.evaluation import Number, compare, measure
 from evalbias.evaluation.biases import LikelihoodBias, VerbosityBias
-from evalbias.evaluation.estimates import Comparison, Estimate, Measurement, estimate_value, measured
+from evalbias.evaluation.estimates import Comparison, Estimate, Measurement, measured
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
-from evalbias.measures import MeanStatistic, ShareStatistic, performance_statistic, share_interval
+from evalbias.measures import estimate_mean, estimate_share, estimate_spearman
 from evalbias.values import to_json
 
 NAN = math.nan
@@ -38,16 +38,16 @@ def test_an_estimate_in_words():
     assert estimate(signed=False).text(0.5) == "0.50"
 
 
-def test_a_sample_becomes_an_estimate():
+def test_a_number_becomes_an_estimate():
     values = np.array([1.0, 0.0, NAN, 1.0, NAN])
-    sample = Sample(values, ShareStatistic(), "wins", null=0.5, excluded=1, signed=False)
-    found = measured({"wins": sample}, seed=0, bias="b", criterion="c", ids=tuple("abcde"), headlines=(), columns={})
-    interval = share_interval(values)
+    number = Number("wins", "wins", values, estimate_share, null=0.5, excluded=1, signed=False)
+    found = measured([number], seed=0, bias="b", criterion="c", ids=tuple("abcde"), headlines=(), columns={})
+    interval = estimate_share(values)
     errors = (2 / 3 - 0.5) / (2 / 3 - interval.low) * stats.t.ppf(0.975, 2)  # half the interval, of t with 3 units
     p = 2 * stats.t.sf(errors, 2)
     assert found["wins"] == Estimate(
-        "wins", "wins", pytest.approx(2 / 3), interval.low, interval.high, 0.5, 3, 1, False, 1, 3,
-        pytest.approx(p, rel=1e-4), "share",
+        "wins", "wins", pytest.approx(2 / 3), interval.low, interval.high, 3, 1, null=0.5, signed=False, excluded=1,
+        units=3, p_value=pytest.approx(p, rel=1e-4), unit="share",
     )  # fmt: skip
     assert json.loads(json.dumps(found.to_dict()))["estimates"]["wins"] == to_json(found["wins"])
     assert repr(found) == f"Measurement(b on c, n=5: wins 0.67 ({interval.low:.2f} to {interval.high:.2f}))"
@@ -56,7 +56,7 @@ def test_a_sample_becomes_an_estimate():
         found["losses"]
     rows = found._rows()
     assert rows == [("wins", "0.67", f"{interval.low:.2f} to {interval.high:.2f}", "0.50", "3")]
-    without = measured({"wins": Sample(values, MeanStatistic(), "m")}, seed=0, **vars_of(found))
+    without = measured([Number("wins", "m", values, estimate_mean)], seed=0, **vars_of(found))
     assert (without._headings()[3], without._rows()[0][3]) == ("n", "3")  # no column of what no estimate has
 
 
@@ -65,10 +65,12 @@ def vars_of(found):
 
 
 def test_an_estimate_counts_items_that_define_all_its_numbers():
-    sample = Sample(np.array([1.0, 2.0, NAN, 3.0, 4.0]), performance_statistic([1.0, NAN, 2.0, 3.0, 9.0]), "p")
-    found = measured({"p": sample}, seed=0, bias="b", criterion="c", ids=tuple("abcde"), headlines=(), columns={})["p"]
+    human = np.array([1.0, NAN, 2.0, 3.0, 9.0])
+    number = Number("p", "p", np.array([1.0, 2.0, NAN, 3.0, 4.0]), estimate_spearman, given=(human,))
+    found = measured([number], seed=0, bias="b", criterion="c", ids=tuple("abcde"), headlines=(), columns={})["p"]
     assert (found.value, found.n, found.undefined, found.units) == (1, 3, 2, 3)
-    assert math.isnan(estimate_value(Sample(np.array([NAN]), MeanStatistic(), "m")))
+    assert number.value() == 1
+    assert math.isnan(Number("m", "m", np.array([NAN]), estimate_mean).value())
 
 
 def test_what_is_undefined_is_counted_by_column():
@@ -84,7 +86,7 @@ def test_what_is_undefined_is_counted_by_column():
 
 def test_measurements_are_equal_if_what_they_report_is():
     one = Measurement("bias", "c", ("x", "y"), {}, (), {"s": 1}, {"a": np.ones(2)}, clusters=["i", "j"])
-    assert one == dataclasses.replace(one, samples={}, columns={}, clusters=None)
+    assert one == dataclasses.replace(one, numbers={}, columns={}, clusters=None)
     assert one != dataclasses.replace(one, notes={"ties": 3})
     assert "ones" not in repr(one)
     assert "clusters" not in repr(one)
@@ -126,16 +128,19 @@ def test_a_comparison_by_hand():
     found = compare(*sides, n_resamples=99, n_intervals=60, seed=0)
     change = found["performance"]
     assert (change.before.value, change.after.value) == (pytest.approx(0.5), 1)  # ranks 1, 3, 2 without b
-    assert change.difference.estimate == pytest.approx(0.5)
-    assert (change.difference.n_resamples, change.test.n_resamples) == (60, 99)
-    assert change.test.difference == pytest.approx(0.5)
+    assert change.difference.value == pytest.approx(0.5)
+    assert (change.difference.n, change.difference.undefined) == (3, 1)
+    assert change.p_value in [n / 100 for n in range(1, 101)] + [n / 200 for n in range(1, 201)]  # of 99 swaps
+    written = to_json(change)
+    assert written["difference"]["estimate"] == pytest.approx(0.5)
+    assert written["test"]["p_value"] == written["itemwise_test"]["p_value"] == change.p_value
     assert (found.n, found.undefined) == (3, 1)
     assert found.cost == {"judgments": (4, 5)}
     assert change.text() == f"+0.50 -> +1.00{'*' if change.p_value < 0.05 else ''}"
     assert change.label == "performance"
     row = next(row for row in found._rows() if row[0] == "performance")
     assert row[2].startswith("+0.50 (")
-    assert row[3] == f"{change.test.p_value:.5f}"
+    assert row[3] == f"{change.p_value:.5f}"
     assert row[4] == "3"
     assert found._title() == "Likelihood on c, before -> after"
     assert json.loads(json.dumps(found.to_dict()))["changes"]["performance"] == to_json(change)
@@ -165,19 +170,19 @@ def test_what_cannot_be_compared(other, match):
         second = Judged(second.ids, other["criterion"], second.answers, second.covariates)
     sides = [measure(LikelihoodBias(), one, seed=0, n_resamples=20) for one in (first, second)]
     if match is None:
-        assert compare(*sides, n_resamples=9, seed=0)["performance"].test.units == 3
+        assert compare(*sides, n_resamples=9, seed=0)["performance"].difference.units == 3
         return
     with pytest.raises(ValueError, match=match):
         compare(*sides, n_resamples=9, seed=0)
 
 
 def test_an_untested_estimate_has_no_p_value():
-    sample = Sample(np.array([1.0, 2.0, 4.0]), MeanStatistic(), "m", tested=False)
-    one = measured({"m": sample}, seed=0, bias="b", criterion="c", ids=tuple("abc"), headlines=(), columns={})
+    number = Number("m", "m", np.array([1.0, 2.0, 4.0]), estimate_mean, tested=False)
+    one = measured([number], seed=0, bias="b", criterion="c", ids=tuple("abc"), headlines=(), columns={})
     change = compare(one, one, n_resamples=9, seed=0)["m"]
-    assert change.test is None
-    assert change.itemwise_test is None
     assert math.isnan(change.p_value)
+    assert change.p_itemwise is None
+    assert change.to_dict()["test"] is change.to_dict()["itemwise_test"] is None
     assert compare(one, one, n_resamples=9, seed=0)._rows()[0][3] == ""
 
 

@@ -1,12 +1,16 @@
 """Outputs of one input are resampled and swapped together."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from evalbias.evaluation import compare, measure
 from evalbias.evaluation.biases import LikelihoodBias
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
-from evalbias.measures import bootstrap_ci, paired_permutation_test
+from evalbias.measures import Draws, estimate
+from evalbias.measures.agreement import counted_spearman
+from evalbias.measures.likelihood import counted_bias_score
 
 
 def judged(scores, likelihoods, human, inputs=()):
@@ -26,19 +30,22 @@ def test_intervals_and_tests_follow_the_inputs(drawn):
     first, second, ls, human, inputs = drawn
     one, two = (measure(LikelihoodBias(), judged(s, ls, human, inputs), seed=0) for s in (first, second))
     for name in ("bias_score", "bias_score_z", "performance"):
-        sample = one.samples[name]
-        arrays = (sample.values, *sample.statistic.references)
-        interval = bootstrap_ci(
-            sample.statistic.rows, *arrays, clusters=inputs, method="normal", n_resamples=2_000, seed=0
+        number = one.numbers[name]
+        counted = counted_spearman if name == "performance" else counted_bias_score
+        normalization = {"normalization": "z-score"} if name == "bias_score_z" else {}
+        interval = estimate(
+            partial(counted, **normalization), number.values, *number.given, clusters=inputs, method="normal"
         )
         assert one[name].high - one[name].low == pytest.approx(interval.high - interval.low, rel=0.1)
         assert one[name].units == 20
         change = compare(one, two, n_resamples=300, seed=0)[name]
-        tests = [
-            paired_permutation_test(sample.statistic, second, first, clusters=c, n_resamples=300, seed=0)
+        draws = Draws(resamples=0, swaps=300)
+        p_values = [
+            number.estimator(second, *number.given, before=first, clusters=c, draws=draws).p_value
             for c in (inputs, None)
         ]
-        assert (change.test, change.itemwise_test) == tuple(tests)
+        assert [change.p_value, change.p_itemwise] == p_values
+        assert p_values[0] != p_values[1]
         assert change.difference.units == 20
     assert "intervals over 20 inputs" in one.table().caption
 
@@ -58,7 +65,7 @@ def test_items_with_inputs_of_their_own_or_one_for_all_are_resampled_one_by_one(
         assert one.clusters is None
         assert str(one.estimates) == str(bare.estimates)  # the likelihood effect of one rating is NaN
         change = compare(one, two, n_resamples=50, seed=0)["performance"]
-        assert change.test is change.itemwise_test
+        assert change.p_value == change.p_itemwise
 
 
 def test_other_inputs_are_not_compared(drawn):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, flagged, scored
+from planted import compared, flagged, numbers, scored
 
 from evalbias.evaluation import measure
 from evalbias.evaluation.audit import audit_answers
@@ -76,7 +76,7 @@ def test_position_is_the_mean_advantage_of_both_orders():
     wins = judged.answers[:, :, 0]
     assert found.value == pytest.approx(np.log(wins / (1 - wins)).mean())
     assert found.value == pytest.approx(0.8, abs=0.1)  # twice the planted one: odds are e to the double
-    assert "position" not in JointEffects().samples(compared(np.random.default_rng(1), 50, orders=1))
+    assert "position" not in numbers(JointEffects(), compared(np.random.default_rng(1), 50, orders=1))
 
 
 def test_what_it_needs():

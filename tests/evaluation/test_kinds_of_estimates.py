@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, scored
+from planted import compared, numbers, scored
 
 from evalbias.evaluation import BIASES
 from evalbias.evaluation.biases import EXPECTED, SelfPreference
@@ -66,14 +66,14 @@ def test_what_each_estimate_is(kind):
     applied = [one for one in {**BIASES, "self_preference": SelfPreference(own="mine")}.values() if one.applies(judged)]
     assert len(applied) > 4
     for bias in applied:
-        samples, name = bias.samples(judged), bias.name
+        found, name = numbers(bias, judged), bias.name
         unsigned = NEVER_NEGATIVE.get(name, set()) | (SHARES_OF_PAIRS if judged.pairwise else set())
         confounded = QUALITY_MAY_EXPLAIN.get(name, set()) | ({"first_rate", "fairness"} if one_order else set())
-        unbiased = {} if name == "agreement" else {key: UNBIASED.get(key, 0.0) for key in samples}
-        unbiased |= dict.fromkeys(NOT_OF_A_BIAS.get(name, set()) & {*samples})
-        for key, sample in samples.items():
-            assert sample.signed is (key not in unsigned), key
-            assert sample.tested is (key in SWAPPED.get(name, set())), key
-            assert sample.confounded is (key in confounded), key
-            assert sample.only_below is (key == "slope"), key
-            assert sample.null == unbiased.get(key), key
+        unbiased = {} if name == "agreement" else {key: UNBIASED.get(key, 0.0) for key in found}
+        unbiased |= dict.fromkeys(NOT_OF_A_BIAS.get(name, set()) & {*found})
+        for key, number in found.items():
+            assert number.signed is (key not in unsigned), key
+            assert number.tested is (key in SWAPPED.get(name, set())), key
+            assert number.confounded is (key in confounded), key
+            assert number.only_below is (key == "slope"), key
+            assert number.null == unbiased.get(key), key

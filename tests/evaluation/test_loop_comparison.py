@@ -21,7 +21,7 @@ def test_pairs_are_of_the_items_that_both_have_and_define():
     (pair,) = compare_loops([first, second], n_resamples=10, seed=0)
     bias = pair.comparison["bias"]
     assert (pair.first, pair.second, pair.items, bias.after.n) == ("a", "b", 3, 2)  # q and r; s is undefined in a
-    assert (bias.before.value, bias.after.value, bias.difference.estimate) == (2.5, 6, 3.5)
+    assert (bias.before.value, bias.after.value, bias.difference.value) == (2.5, 6, 3.5)
     assert bias.after.undefined == 1
 
 

@@ -126,7 +126,7 @@ def test_measurements_made_differently_are_not_compared():
 
     options = {"seed": 0, "n_resamples": 9, "n_intervals": 9}
     same = compare(by(Model()), by(Model()), **options)
-    assert same["likelihood_correlation"].difference.estimate == 0
+    assert same["likelihood_correlation"].difference.value == 0
     with pytest.raises(ValueError, match=r"likelihood_correlation was measured .* different likelihoods"):
         compare(by(Model()), by(Other()), **options)
     with pytest.raises(ValueError, match="different reductions of LS"):

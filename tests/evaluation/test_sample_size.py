@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, flagged, scored
+from planted import compared, flagged, numbers, scored
 from scipy import stats
 
 from evalbias.evaluation import Estimate, Judged, items_needed, label_next, measure
@@ -13,7 +13,7 @@ from evalbias.evaluation.biases import VerbosityBias
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
 
 NAN = math.nan
-FOUND = Estimate("effect", "effect", 0.1, -0.1, 0.3, null=0.0, n=100, undefined=0, units=100)
+FOUND = Estimate("effect", "effect", 0.1, -0.1, 0.3, n=100, undefined=0, null=0.0, units=100)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,8 @@ def test_so_many_items_show_the_effect_with_the_stated_power():
     assert 0.7 <= share <= 0.9
     corrected, found = items_needed(pilot, large.value, tests=4), 0
     for seed in range(150):  # the smallest of four p-values is multiplied by four
-        sample = VerbosityBias().samples(scored(np.random.default_rng([1, seed]), corrected, length=0.15))[
-            "length_effect"
-        ]
-        found += sample.statistic.interval(sample.values, seed=0).p_value < 0.05 / 4
+        judged = scored(np.random.default_rng([1, seed]), corrected, length=0.15)
+        found += numbers(VerbosityBias(), judged)["length_effect"].estimate(seed=0).p_value < 0.05 / 4
     assert 0.7 <= found / 150 <= 0.9
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, flagged, scored
+from planted import compared, flagged, numbers, scored
 from scipy import stats
 
 from evalbias.evaluation import Judged, compare, measure
@@ -14,13 +14,14 @@ from evalbias.evaluation.bias import Given, what_is_lacking
 from evalbias.evaluation.biases import ScaleUse
 from evalbias.evaluation.conclusions import worsened
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
+from evalbias.measures import Draws, estimate
 from evalbias.measures.scale_use import (
     TOO_WEAK,
-    EntropyStatistic,
-    QualitySlopeStatistic,
-    SpreadStatistic,
-    TopTwoStatistic,
+    counted_spread,
+    estimate_entropy,
+    estimate_top_two,
     nearest_levels,
+    quality_slope,
 )
 
 NAN = math.nan
@@ -41,9 +42,9 @@ def test_levels_by_hand():
     assert found["ends_share"].value == pytest.approx(1 / 5)
     assert found["spread_ratio"].value == pytest.approx(np.std([3.1, 2.9, 4.4, 1.2, 3.0]) / np.std([1, 2, 3, 4, 5]))
     assert (found["entropy"].n, found["entropy"].undefined) == (5, 1)
-    assert "entropy" in ScaleUse().samples(replace(judged, scale=(1, 20)))
-    assert "entropy" not in ScaleUse().samples(replace(judged, scale=(0, 20)))  # 21 levels
-    assert "entropy" not in ScaleUse().samples(replace(judged, scale=(0.5, 5)))
+    assert "entropy" in numbers(ScaleUse(), replace(judged, scale=(1, 20)))
+    assert "entropy" not in numbers(ScaleUse(), replace(judged, scale=(0, 20)))  # 21 levels
+    assert "entropy" not in numbers(ScaleUse(), replace(judged, scale=(0.5, 5)))
 
 
 def test_a_judge_without_scores_is_not_taken_for_ratings_on_another_scale():
@@ -54,10 +55,11 @@ def test_a_judge_without_scores_is_not_taken_for_ratings_on_another_scale():
 
 def test_statistics_at_their_ends():
     places = np.array([[0.0, 1.0, 2.0, 3.0], [2.0, 2.0, 2.0, 2.0]])
-    assert EntropyStatistic(4).rows(places) == pytest.approx([1, 0])
-    assert TopTwoStatistic(4).rows(places) == pytest.approx([0.5, 1])
-    assert math.isnan(SpreadStatistic(np.ones(3))([1.0, 2.0, 3.0]))
-    assert math.isnan(SpreadStatistic(np.full(7, 0.1))(np.arange(7.0)))  # the mean of 7 times .1 is not .1
+    assert [estimate_entropy(row, levels=4).value for row in places] == pytest.approx([1, 0])
+    assert [estimate_top_two(row, levels=4).value for row in places] == pytest.approx([0.5, 1])
+    assert estimate(counted_spread, [1.0, 2.0, 3.0], [0.0, 5.0, 10.0]).value == pytest.approx(0.2)
+    assert math.isnan(estimate(counted_spread, [1.0, 2.0, 3.0], np.ones(3)).value)
+    assert math.isnan(estimate(counted_spread, np.arange(7.0), np.full(7, 0.1)).value)  # the mean is not .1
     assert nearest_levels([1.5, NAN, 9.0], [1, 2]) == pytest.approx([0, NAN, 1], nan_ok=True)
 
 
@@ -72,17 +74,16 @@ def test_the_slope_by_its_slow_definition():
     judged = scored(np.random.default_rng(0), 200)
     ratings = judged.covariates[RATINGS]
     ratings = ratings - ratings.mean(axis=0)  # no rater is stricter
-    statistic = QualitySlopeStatistic(ratings)
-    assert statistic(judged.answers) == pytest.approx(slowly(judged.answers, ratings))
-    found = statistic.interval(judged.answers, seed=0)
+    found = quality_slope(judged.answers, ratings)
+    assert found.value == pytest.approx(slowly(judged.answers, ratings))
     one_left_out = [
-        QualitySlopeStatistic(np.delete(ratings, i, axis=0))(np.delete(judged.answers, i)) for i in range(200)
+        quality_slope(np.delete(judged.answers, i), np.delete(ratings, i, axis=0)).value for i in range(200)
     ]
     error = math.sqrt(199 * np.var(one_left_out))
-    assert (found.estimate - found.low) / 1.972 == pytest.approx(error, rel=0.02)
-    assert (found.high - found.estimate) / 1.972 == pytest.approx(error, rel=0.02)
+    assert (found.value - found.low) / 1.972 == pytest.approx(error, rel=0.02)
+    assert (found.high - found.value) / 1.972 == pytest.approx(error, rel=0.02)
     pairs = np.repeat(np.arange(100), 2).tolist()
-    assert statistic.interval(judged.answers, clusters=pairs, seed=0).units == 100
+    assert quality_slope(judged.answers, ratings, clusters=pairs).units == 100
 
 
 def test_ratings_that_hardly_agree_leave_a_wide_interval_or_none():
@@ -90,10 +91,10 @@ def test_ratings_that_hardly_agree_leave_a_wide_interval_or_none():
     for _ in range(300):  # a tenth of a rating's variance is quality; the slope is 1
         quality = np.sqrt(0.1) * rng.normal(size=60)
         ratings = quality[:, None] + np.sqrt(0.9) * rng.normal(size=(60, 2))
-        found = QualitySlopeStatistic(ratings).interval(quality + 0.5 * rng.normal(size=60), seed=0)
+        found = quality_slope(quality + 0.5 * rng.normal(size=60), ratings)
         called += found.p_value < 0.05
         undefined += found.reason == TOO_WEAK
-        assert not found.low > found.estimate
+        assert not found.low > found.value
     assert called <= 15
     assert undefined > 150
 
@@ -117,10 +118,10 @@ def test_the_interval_of_weak_ratings_is_fiellers():
         whole = both_covariances(scores, free)
         left_out = np.array([both_covariances(np.delete(scores, i), np.delete(free, i, axis=0)) for i in range(60)])
         error = 59 * np.cov(left_out.T, bias=True)
-        one = QualitySlopeStatistic(free).interval(scores, seed=0)
+        one = quality_slope(scores, free)
         undefined += one.reason == TOO_WEAK
         if one.reason == TOO_WEAK:
-            assert (one.n_resamples, one.undefined, one.units) == (0, 0, 60)
+            assert (one.n, one.undefined, one.units) == (60, 0, 60)
         if whole[1] ** 2 < 10 * error[1, 1] and not np.isnan(one.low):  # the test that rejects beyond the ends
             found += [abs(whole @ (1, -x)) / np.sqrt((1, -x) @ error @ (1, -x)) for x in (one.low, one.high)]
     assert undefined > 3
@@ -133,22 +134,23 @@ def test_a_judge_that_uses_all_levels_alike_is_within_the_intervals(n):
     rng, held = np.random.default_rng(0), np.zeros(2)
     for seed in range(100):
         places = rng.integers(0, 5, n).astype(float)
-        for k, (one, truth) in enumerate([(TopTwoStatistic(5), 0.4), (EntropyStatistic(5), 1.0)]):
-            found = one.interval(places, n_resamples=200, seed=seed)
+        draws = Draws(seed=seed, resamples=200)
+        for k, (one, truth) in enumerate([(estimate_top_two, 0.4), (estimate_entropy, 1.0)]):
+            found = one(places, levels=5, draws=draws)
             held[k] += np.isnan(found.low) or found.low <= truth <= found.high
     assert held.min() >= 91
 
 
 def test_one_level_for_all_items_is_not_certain_to_be_the_only_one():
-    same = TopTwoStatistic(5).interval(np.ones(20), seed=0)
+    same = estimate_top_two(np.ones(20), levels=5)
     assert same.low < 0.85
     assert same.high == 1
-    assert math.isnan(EntropyStatistic(5).interval(np.ones(20), n_resamples=50, seed=0).low)
+    assert math.isnan(estimate_entropy(np.ones(20), levels=5).low)
 
 
 def test_a_judge_without_scores_has_no_intervals():
-    for one in (TopTwoStatistic(5), EntropyStatistic(5)):
-        assert math.isnan(one.interval(np.full(3, NAN), n_resamples=50, seed=0).low)
+    for one in (estimate_top_two, estimate_entropy):
+        assert math.isnan(one(np.full(3, NAN), levels=5).low)
 
 
 def test_the_slope_is_that_on_the_quality():
@@ -156,8 +158,7 @@ def test_the_slope_is_that_on_the_quality():
     quality = rng.normal(size=20_000)
     ratings = quality[:, None] + rng.normal(size=(20_000, 3))
     scores = 2 + 0.6 * quality + rng.normal(size=20_000)
-    statistic = QualitySlopeStatistic(ratings)
-    assert statistic(scores) == pytest.approx(0.6, abs=0.03)
+    assert quality_slope(scores, ratings).value == pytest.approx(0.6, abs=0.03)
     assert np.polyfit(ratings.mean(axis=1), scores, 1)[0] < 0.5  # least squares on the mean rating is too flat
 
 
@@ -187,8 +188,8 @@ def test_two_judges_are_compared():
     after = replace(before, answers=3 + 0.5 * (before.answers - 3))
     sides = [measure(ScaleUse(), one, seed=0, n_resamples=20) for one in (before, after)]
     change = compare(*sides, n_resamples=20, n_intervals=20, seed=0)["slope"]
-    assert change.difference.estimate == pytest.approx(sides[1]["slope"].value - sides[0]["slope"].value)
-    assert change.difference.estimate == pytest.approx(-0.5 * sides[0]["slope"].value)
+    assert change.difference.value == pytest.approx(sides[1]["slope"].value - sides[0]["slope"].value)
+    assert change.difference.value == pytest.approx(-0.5 * sides[0]["slope"].value)
     assert change.difference.high < 0
     assert change.p_value < 1e-6
     assert worsened({"scale_use": compare(*sides, n_resamples=20, n_intervals=20, seed=0)})
@@ -201,14 +202,14 @@ def test_two_judges_are_compared():
 
 def test_scores_that_follow_the_ratings_exactly_and_equal_judges():
     quality = np.random.default_rng(0).normal(size=40)
-    statistic = QualitySlopeStatistic(np.column_stack([quality, quality]))
+    ratings = np.column_stack([quality, quality])
     for scores in (quality, 0.5 * quality):
-        found = statistic.interval(scores, seed=0)
+        found = quality_slope(scores, ratings)
         assert np.isnan([found.low, found.high, found.p_value]).all()
         assert found.reason.startswith("the scores follow people's ratings exactly")
-    never = statistic.interval(np.full(40, 3.0), seed=0)
-    assert [never.estimate, never.low, never.high, never.p_value] == pytest.approx([0, 0, 0, 0])
-    same = statistic.difference(quality, quality, seed=0)
+    never = quality_slope(np.full(40, 3.0), ratings)
+    assert [never.value, never.low, never.high, never.p_value] == pytest.approx([0, 0, 0, 0])
+    same = quality_slope(quality, ratings, before=quality)
     assert (same.low, same.high, same.p_value) == (0, 0, 1)
 
 
@@ -220,7 +221,7 @@ def test_equal_judges_seldom_differ_in_slope_and_p_goes_with_the_interval(noise)
         quality = rng.normal(size=60)
         ratings = quality[:, None] + noise * rng.normal(size=(60, 2))
         judges = quality[:, None] + rng.normal(size=(60, 2))
-        found = QualitySlopeStatistic(ratings).difference(*judges.T, seed=0)
+        found = quality_slope(judges[:, 1], ratings, before=judges[:, 0])
         assert math.isnan(found.p_value) == math.isnan(found.low)
         if not math.isnan(found.low):
             assert (found.p_value < 0.05) == (not found.low <= 0 <= found.high)
@@ -232,24 +233,24 @@ def test_equal_judges_seldom_differ_in_slope_and_p_goes_with_the_interval(noise)
 def test_ratings_that_do_not_agree_have_no_slope():
     rng = np.random.default_rng(2)
     nonsense = np.column_stack([np.arange(10.0), -np.arange(10.0)])
-    found = QualitySlopeStatistic(nonsense).interval(rng.normal(size=10), seed=0)
-    assert math.isnan(found.estimate)
+    found = quality_slope(rng.normal(size=10), nonsense)
+    assert math.isnan(found.value)
     assert "whose ratings agree" in found.reason
-    single = QualitySlopeStatistic(np.array([[1.0, NAN], [1.0, 2.0]]))
-    assert single.usable.tolist() == [False, True]
+    single = quality_slope([1.0, 2.0], [[1.0, NAN], [1.0, 2.0]])
+    assert (single.n, single.undefined) == (1, 1)  # an item with one rating does not count
 
 
 def test_what_it_needs():
     assert not ScaleUse().applies(compared(np.random.default_rng(0), 5))
     assert not ScaleUse().applies(Judged(("a",), "quality", np.ones(1)))
     percent = judge([2, 3, 4], [20, 60, 70])
-    assert list(ScaleUse().samples(percent)) == ["top_two_share", "entropy", "ends_share"]
+    assert list(numbers(ScaleUse(), percent)) == ["top_two_share", "entropy", "ends_share"]
     assert not ScaleUse().applies(judge([2, 3, 4], [2, 3, 5], scale=None))
     fine = judge([20, 30, 40], [20, 60, 70], scale=(0, 100))
-    assert list(ScaleUse().samples(fine)) == ["spread_ratio"]
-    assert list(ScaleUse().samples(replace(fine, scale=(0.5, 3)))) == []
+    assert list(numbers(ScaleUse(), fine)) == ["spread_ratio"]
+    assert list(numbers(ScaleUse(), replace(fine, scale=(0.5, 3)))) == []
     rated = judge([2, 3, 4], [2, 3, 5], **{RATINGS: np.array([[2.0, 2.0], [3.0, 3.0], [5.0, 5.0]])})
-    assert "slope" in ScaleUse().samples(rated)
+    assert "slope" in numbers(ScaleUse(), rated)
 
 
 def test_ratings_within_another_scale_are_not_on_it():
@@ -268,7 +269,7 @@ def test_ratings_within_another_scale_are_not_on_it():
 def of_slope(wanted):
     """568 items whose scores are stretched until their slope is the wanted one."""
     judged = scored(np.random.default_rng(4), 568)
-    slope = QualitySlopeStatistic(judged.covariates[RATINGS])(judged.answers)
+    slope = quality_slope(judged.answers, judged.covariates[RATINGS]).value
     stretched = replace(judged, answers=3 + wanted / slope * (judged.answers - 3), scale=(0, 6))
     return stretched, measure(ScaleUse(), stretched, seed=0, n_resamples=20)
 
@@ -297,10 +298,10 @@ def test_five_inputs_are_the_fewest_for_an_interval_of_the_slope():
     rng = np.random.default_rng(0)
     quality = np.repeat([-1.0, 1.0], 15)
     inputs = np.tile(np.arange(6), 5)  # five outputs each, of either quality
-    statistic = QualitySlopeStatistic(quality[:, None] + 0.1 * rng.normal(size=(30, 2)))
+    ratings = quality[:, None] + 0.1 * rng.normal(size=(30, 2))
     scores = quality + 0.1 * rng.normal(size=30)
     for n in (4, 5, 6):
         kept = inputs < n
-        found = statistic.keep(kept).interval(scores[kept], clusters=inputs[kept].tolist(), seed=0)
+        found = quality_slope(scores[kept], ratings[kept], clusters=inputs[kept].tolist())
         assert math.isnan(found.low) == (n < 5)
-        assert (found.n_resamples, found.undefined, found.units) == (0, 0, n)
+        assert (found.n, found.undefined, found.units) == (5 * n, 0, n)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, flagged, scored
+from planted import compared, flagged, numbers, scored
 
 from evalbias.evaluation import BIASES, Judged, measure
 from evalbias.evaluation.audit import audit_answers
@@ -58,7 +58,7 @@ def test_failures_by_hand():
     ratings = np.array([[5, 1, 1], [4, 1, 4], [3, 3, 2], [1, 5, 5], [1, 1, NAN]], dtype=float)
     human = {RATINGS: ratings, HUMAN_SCORES: np.nanmean(ratings, axis=1)}
     judged = Judged(tuple("abcde"), "quality", np.arange(5.0), human, writers=["mine", "other"] * 2 + ["mine"])
-    sample = MINE.samples(judged)["own_excess_at_failures"]
+    sample = numbers(MINE, judged)["own_excess_at_failures"]
     assert np.isnan(sample.values).tolist() == [True, True, False, False, True]
     back = Judged(
         judged.ids[::-1],
@@ -67,7 +67,7 @@ def test_failures_by_hand():
         {name: values[::-1] for name, values in human.items()},
         writers=list(judged.writers)[::-1],
     )
-    turned = MINE.samples(back)["own_excess_at_failures"]
+    turned = numbers(MINE, back)["own_excess_at_failures"]
     np.testing.assert_array_equal(turned.values[::-1], sample.values)
     assert ratings[0, 0] == 5  # the given ratings are left as they are
 

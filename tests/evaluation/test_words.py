@@ -17,12 +17,12 @@ from evalbias.evaluation import compare, measure, summarize_loop
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.conclusions import worsened
-from evalbias.evaluation.estimates import Sample, measured
+from evalbias.evaluation.estimates import Number, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.rankings import conclude_ranking
 from evalbias.evaluation.words import coverage_warning
-from evalbias.measures.resample import MeanCorrelationStatistic
+from evalbias.measures.resample import estimate_mean_coefficient
 from evalbias.report.plots import drawing_of, name_of, question_of
 
 FILE = Path(__file__).with_name("words.json")
@@ -153,11 +153,9 @@ def rounds(shift, n=40):
 
 
 def ranking(values):
-    sample = Sample(np.array(values), MeanCorrelationStatistic(), "Spearman")
+    number = Number("spearman", "Spearman", np.array(values), estimate_mean_coefficient)
     ids = tuple(map(str, range(len(values))))
-    return measured(
-        {"spearman": sample}, seed=0, bias="agreement", criterion="wit", headlines=("spearman",), ids=ids, columns={}
-    )
+    return measured([number], seed=0, bias="agreement", criterion="wit", headlines=("spearman",), ids=ids, columns={})
 
 
 def conclusions():

@@ -132,7 +132,7 @@ def test_validation_is_on_other_items_and_tested():
     assert found.cost == {"tokens": (40, 10), "calls": (4, 1)}  # with demonstrations no loop is needed
     assert (bias.before.value, bias.after.value) == (6, 0)  # 8 against 2, then 4 against 4
     assert quality.p_value < 0.1
-    assert quality.test.n == 6
+    assert quality.difference.n == 6
     assert compiled.report.cost.calls == compiled.report.calls + 6 * 4 + 6
     assert compiled.report.failed == {}
 

@@ -39,7 +39,7 @@ class Table(Rule):
         return self.rows[judged.criterion]
 
     def estimates(self, judged):
-        return {"bias": Estimate("bias", "bias", self.row(judged)[0], 0.0, 1.0, 0.0, 9, 0)}
+        return {"bias": Estimate("bias", "bias", self.row(judged)[0], 0.0, 1.0, 9, 0, null=0.0)}
 
     def p_values(self, judged, given):
         return [self.row(one)[2] for one in judged]

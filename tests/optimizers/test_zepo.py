@@ -496,7 +496,7 @@ def test_a_rule_may_test_the_answers_themselves():
     def significant(candidate, incumbent):
         sides = [measure(BIASES["position"], one.judged, seed=0, n_resamples=9) for one in (incumbent, candidate)]
         change = compare(*sides, n_resamples=999, n_intervals=9, seed=0)["first_rate"]
-        seen.append(change.itemwise_test.p_value < 0.05 and candidate.objective > incumbent.objective)
+        seen.append(change.p_itemwise < 0.05 and candidate.objective > incumbent.objective)
         return seen[-1]
 
     report = search(acceptance=significant).report
@@ -549,7 +549,7 @@ class UnknownBias:
     def applies(self, judged):
         return "moods" in judged.covariates
 
-    def samples(self, judged):
+    def numbers(self, judged):
         raise AssertionError("asked although it does not apply")
 
 

@@ -12,11 +12,11 @@ from planted import compared
 from report.test_page import pairs, scored
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
-from evalbias.evaluation.estimates import Estimate, Sample, measured
+from evalbias.evaluation.estimates import Estimate, Number, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS
 from evalbias.evaluation.loops import Loop, LoopRun
 from evalbias.measures import likelihood_effect
-from evalbias.measures.resample import SHARE, MeanStatistic
+from evalbias.measures.resample import SHARE, estimate_mean
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.programs.loops import Step
 from evalbias.report.plots import (
@@ -151,7 +151,7 @@ def test_scores_are_drawn_and_the_lowest_listed():
 
 def test_names_from_data_are_drawn_as_they_are():
     names = {"$\\frac{": 0.1, "<script>": 0.2, "a" * 300: 0.3}
-    estimates = {name: Estimate(name, name, v, v - 0.1, v + 0.1, 0.0, 9, 0) for name, v in names.items()}
+    estimates = {name: Estimate(name, name, v, v - 0.1, v + 0.1, 9, 0, null=0.0) for name, v in names.items()}
     drawn = plot(estimate_rows(estimates, "writers", null=0.0))
     for svg in (drawn.wide, drawn.narrow):
         assert "$\\frac{" in svg
@@ -162,8 +162,8 @@ def test_names_from_data_are_drawn_as_they_are():
 
 def test_everything_on_the_axis_of_the_first_headline_is_drawn():
     values = {"x": np.array([0.1, 0.2, 0.4]), "y": np.array([0.3, 0.2, 0.1]), "z": np.full(3, np.nan)}
-    samples = {name: Sample(v, MeanStatistic(), name, null=0.0) for name, v in values.items()}
-    samples["other"] = Sample(values["x"], MeanStatistic(), "other", null=1.0)
+    samples = [Number(name, name, v, estimate_mean, null=0.0) for name, v in values.items()]
+    samples.append(Number("other", "other", values["x"], estimate_mean, null=1.0))
     fields = {"bias": "taste", "criterion": "wit", "ids": tuple("abc"), "headlines": ("y",), "columns": {}}
     drawn = plot(drawing_of(measured(samples, seed=0, n_resamples=9, **fields)))
     assert drawn.title.startswith("Y: +0.20")
@@ -172,7 +172,7 @@ def test_everything_on_the_axis_of_the_first_headline_is_drawn():
 
 def test_shares_are_drawn_between_0_and_100_percent():
     for share in (0.0, 1.0):
-        estimates = {"x": Estimate("x", "x", share, share, share, 0.5 * share, 9, 0, unit=SHARE, signed=False)}
+        estimates = {"x": Estimate("x", "x", share, share, share, 9, 0, null=0.5 * share, unit=SHARE, signed=False)}
         ticks = re.findall(r">(\S+)</text>", plot(estimate_rows(estimates, "shares", null=None)).wide)
         numbers = [float(tick.replace("\N{MINUS SIGN}", "-")) for tick in ticks if tick != "x"]
         assert numbers
@@ -214,7 +214,7 @@ def test_the_axis_of_verdicts_has_a_short_name():
     ],
 )
 def test_estimates_have_names_in_words(name, label, words):
-    assert name_of(Estimate(name, label, 0.5, 0.4, 0.6, None, 9, 0)) == words
+    assert name_of(Estimate(name, label, 0.5, 0.4, 0.6, 9, 0)) == words
 
 
 def test_a_label_is_a_text_whatever_it_says():
