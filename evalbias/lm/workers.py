@@ -20,21 +20,8 @@ PART = 64
 
 
 @dataclass(frozen=True)
-class Part:
-    """Questions of one call that one worker answers.
-
-    Attributes:
-        questions: Questions.
-        afresh: Whether the worker clears its prefix cache first.
-    """
-
-    questions: tuple[Question, ...]
-    afresh: bool = False
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """Answers to a part.
+    """What became of a part.
 
     Attributes:
         answers: Place of a question in the part -> its answer.
@@ -82,13 +69,13 @@ class Worker:
         """Return which model this is."""
         return self._about
 
-    def answer(self, part: Part) -> Outcome:
-        """Ask the model, which was opened, the questions of a part."""
-        if part.afresh:
+    def answer(self, questions: Sequence[Question], afresh: bool) -> Outcome:
+        """Ask the model, which was opened, the questions of a part; ``afresh`` lets it clear its prefix cache first."""
+        if afresh:
             self._lm.forget()
         answers: dict[int, Any] = {}
         try:
-            self._lm.answer(part.questions, answers)
+            self._lm.answer(questions, answers)
         except (ValueError, OSError, FloatingPointError) as error:
             return Outcome(answers, error=str(error))
         return Outcome(answers)
@@ -125,16 +112,15 @@ class WorkersLM(MeasuringLM):
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions in parts; see ``MeasuringLM``."""
-        starts = range(0, len(questions), PART)
-        parts = [Part(tuple(questions[start : start + PART]), self._afresh) for start in starts]
-        self._afresh = False
+        parts = {start: questions[start : start + PART] for start in range(0, len(questions), PART)}
+        afresh, self._afresh = self._afresh, False
         failed: dict[int, str] = {}  # first question of a part -> error
         try:
-            for number, outcome in self._pool.answers(parts):
+            for start, outcome in self._pool.answers(parts, afresh):
                 for place, answer in outcome.answers.items():
-                    answers[starts[number] + place] = answer
+                    answers[start + place] = answer
                 if outcome.error is not None:
-                    failed[starts[number]] = outcome.error
+                    failed[start] = outcome.error
         except ValueError as error:
             raise Unanswered(str(error)) from error
         if failed:
@@ -142,9 +128,6 @@ class WorkersLM(MeasuringLM):
             last = min(start + PART, len(questions)) - 1
             more = f" ({len(failed) - 1} more parts of the call failed.)" if len(failed) > 1 else ""
             raise Unanswered(f"{self.model}: items {start} to {last} of a call: {failed[start]}{more}")
-
-
-# Workers of a distributed model on a Ray cluster: one actor each, which opens the model itself.
 
 
 RETRIES = 2
@@ -167,22 +150,25 @@ def started_ray() -> Any:
     return ray
 
 
-def share(gpus: int, cpus: int, actors: int | None) -> tuple[int, dict[str, int]]:
-    """Return the number of actors and what each of them needs.
+def share(nodes: Sequence[tuple[int, int]], actors: int | None) -> tuple[int, dict[str, int]]:
+    """Return the number of actors and what each of them needs, such that all of them have room.
 
     Args:
-        gpus: GPUs of the cluster.
-        cpus: CPU cores of the cluster.
+        nodes: Numbers of GPUs and of CPU cores of each machine of the cluster; an actor runs on one of them.
         actors: Number of actors; None takes one a GPU, or one for two cores where there is none.
 
     Raises:
         ValueError: The cluster has too few GPUs or cores for so many.
     """
+    gpus, cpus = (sum(column) for column in zip(*nodes, strict=True))
     size, most = actors or gpus or max(1, cpus // 2), gpus or cpus
     if size > most:
         has = f"{gpus} GPUs" if gpus else f"{cpus} CPU cores and no GPU"
         raise ValueError(f"--workers ray:{size}: the cluster has {has}; ask for at most {most} workers.")
-    return size, {"num_gpus": 1} if gpus else {"num_cpus": cpus // size}
+    if gpus:
+        return size, {"num_gpus": 1}
+    fitting = (cores for cores in range(cpus // size, 0, -1) if sum(own // cores for _, own in nodes) >= size)
+    return size, {"num_cpus": next(fitting)}
 
 
 class RayPool:
@@ -205,8 +191,8 @@ class RayPool:
         self, opening: Callable[[], Any], identity: Callable[[Any], dict[str, Any]], actors: int | None
     ) -> None:
         self._ray = started_ray()
-        resources = self._ray.cluster_resources()
-        self.size, needs = share(int(resources.get("GPU", 0)), int(resources.get("CPU", 1)), actors)
+        resources = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        self.size, needs = share([(int(own.get("GPU", 0)), int(own.get("CPU", 0))) for own in resources], actors)
         self._actor = self._ray.remote(Worker).options(**needs)
         self._arguments = opening, identity
         self._starting: dict[Any, Any] = {}  # reference to ``about`` -> actor
@@ -226,26 +212,33 @@ class RayPool:
             self._ready(self._first(self._starting))
         return self._about
 
-    def answers(self, parts: Sequence[Part]) -> Iterator[tuple[int, Outcome]]:
+    def answers(self, parts: Mapping[int, Sequence[Question]], afresh: bool) -> Iterator[tuple[int, Outcome]]:
         """Yield the number of each part with its outcome, in any order.
+
+        Args:
+            parts: Number of a part -> its questions.
+            afresh: Whether workers clear their prefix caches before each part.
 
         Raises:
             ValueError: A worker that takes another's place cannot open the model, or has a different one.
         """
-        waiting, deaths = deque(range(len(parts))), Counter[int]()
+        waiting, deaths = deque(parts), Counter[int]()
         busy: dict[Any, tuple[int, Any]] = {}  # reference to an outcome -> number of the part, actor
         try:
             while waiting or busy:
                 while waiting and self._idle:
                     number, actor = waiting.popleft(), self._idle.pop()
-                    busy[actor.answer.remote(parts[number])] = number, actor
+                    busy[actor.answer.remote(parts[number], afresh)] = number, actor
                 done = self._first({**busy, **self._starting})
                 if done in self._starting:
                     self._ready(done)
                     continue
                 number, actor = busy.pop(done)
                 try:
-                    outcome = self._outcome(done)
+                    outcome: Outcome = self._ray.get(done)
+                except self._ray.exceptions.RayTaskError as error:  # in the model's code, which the actor survives
+                    outcome = Outcome(error=f"{type(error.cause).__name__}: {error.cause}")
+                    self._idle.append(actor)
                 except self._ray.exceptions.RayError as error:
                     self._add()
                     deaths[number] += 1
@@ -263,14 +256,6 @@ class RayPool:
         """Start an actor."""
         actor = self._actor.remote(*self._arguments)
         self._starting[actor.about.remote()] = actor
-
-    def _outcome(self, reference: Any) -> Outcome:
-        """Return the outcome of a part; an error in the model's code, which the actor survives, is one."""
-        try:
-            outcome: Outcome = self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
-            return Outcome(error=f"{type(error.cause).__name__}: {error.cause}")
-        return outcome
 
     def _first(self, references: dict[Any, Any]) -> Any:
         """Return the reference whose result is there first."""

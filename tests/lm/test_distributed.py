@@ -46,10 +46,11 @@ class Pool:
     def about(self):
         return self.workers[0].about()
 
-    def answers(self, parts):
+    def answers(self, parts, afresh):
         self.parts = parts
-        for number in reversed(range(len(parts))):
-            yield number, self.fault(number, self.workers[number % self.size].answer(parts[number]))
+        for number, start in reversed(list(enumerate(parts))):
+            outcome = self.workers[number % self.size].answer(parts[start], afresh)
+            yield start, self.fault(number, outcome)
 
 
 def prompts(n, said=""):
@@ -80,7 +81,7 @@ def test_workers_give_the_answers_of_one_model():
     assert chunk_of(lm) == 256  # eight parts for each worker would be 96
     asked = prompts(10)
     answer = lm.choice_logprobs(asked, CHOICES)
-    assert [len(part.questions) for part in pool.parts] == [4, 4, 2]
+    assert [len(part) for part in pool.parts.values()] == [4, 4, 2]
     np.testing.assert_array_equal(answer.logprobs, one.choice_logprobs(asked, CHOICES).logprobs)
     assert lm.choice_logprobs([], CHOICES).logprobs.shape == (0, 5)
     pairs = [(prompt, prompt[0]["content"]) for prompt in asked]
