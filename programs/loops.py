@@ -1,13 +1,16 @@
-"""Refine loops: self-refine, self-consistency and best of k."""
+"""Refine loops: self-refine, best of k, and self-consistency for mathematics.
+
+A loop writes an output, gets feedback on it, and writes again; ``_Run`` is that for one item, and the loops differ in
+what they write and accept.
+"""
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -27,7 +30,7 @@ from evalbias.programs.feedback import (
     vote,
 )
 from evalbias.programs.saved import Program, Setting, number
-from evalbias.programs.writing import draws, sample, temperatures
+from evalbias.programs.writing import draws, module_inputs, sample, temperatures
 from evalbias.values import get_logger
 
 # One step of a refine loop: an output, its feedback and its cost.
@@ -66,107 +69,32 @@ class Step:
 
 
 def take_step(
-    iteration: int,
-    write: Callable[[], str],
-    source: FeedbackSource,
-    example: Mapping[str, Any],
-    accepts: Callable[[float], bool],
+    iteration: int, write: Callable[[], str], judge: Callable[[str], Feedback], accepts: Callable[[float], bool]
 ) -> Step:
-    """Write an output, get feedback on it and decide whether to accept it.
-
-    Args:
-        iteration: Number of the step.
-        write: Function that writes the output.
-        source: Feedback source. An empty output is not shown to it; its score is undefined.
-        example: Item for the source.
-        accepts: Function of the score that returns True if the output is accepted.
-
-    Raises:
-        ValueError: The score is outside the source's range.
-    """
-    with count_usage() as usage:
+    """Write an output, get feedback on it unless it is empty, and decide by its score whether to accept it."""
+    with count_usage() as used:
         output = write()
-        if output.strip():
-            feedback = validated(source, source(example, output))
-        else:
-            feedback = Feedback(float("nan"), EMPTY, status="empty output")
+        feedback = judge(output) if output.strip() else Feedback(math.nan, EMPTY, status="empty output")
     accepted = accepts(feedback.score)
-    return Step(iteration, output, feedback.score, feedback.text, accepted, feedback.status, usage.tokens, usage.calls)
+    return Step(iteration, output, feedback.score, feedback.text, accepted, feedback.status, used.tokens, used.calls)
 
 
-class ItemFeedback:
-    """Feedback on the outputs of one item: a source that decodes greedily is asked once for each different output.
-
-    A source that draws its answer, at a temperature above 0, is asked every time, for a draw of its own. The same text
-    may then get a better score and replace itself, as in the published loops. Feedback on an output that the source's
-    model refuses, for example because it is too long, is undefined; the log and its status say why.
-
-    Args:
-        source: Source to ask.
-        seed: Seed for the source's draws, for models that draw by a seed.
-    """
-
-    def __init__(self, source: FeedbackSource, seed: int) -> None:
-        self.name, self.low, self.high = source.name, source.low, source.high
-        self._source, self._seed = source, seed
-        self._drawn = isinstance(source, dspy.Module) and any(temperatures(source))
-        self._count = 0
-        self._answers: dict[str, Feedback] = {}
-
-    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Return the source's feedback on an output of the item."""
-        if self._drawn:
-            self._count += 1
-            return self._told(partial(sample, self._source, self._count - 1, self._seed), example, output)
-        if output not in self._answers:
-            self._answers[output] = self._told(self._source, example, output)
-        return self._answers[output]
-
-    def _told(self, ask: Callable[..., Feedback], example: Mapping[str, Any], output: str) -> Feedback:
-        try:
-            return ask(example, output)
-        except PromptRefused as refusal:
-            reason = f"The prompt {next(iter(refusal.refused.values()))}"
-            get_logger(__name__).warning(
-                "The feedback %r on an output of the item %.80r is undefined. %s", self.name, example.get("id"), reason
-            )
-            return Feedback(float("nan"), REFUSED, status=f"refused: {reason}")
-
-
-def input_names(generate: dspy.Module) -> frozenset[str]:
-    """Return the names of a generator's inputs.
-
-    They are the named parameters of its ``forward``. If ``forward`` takes any arguments, they are the input fields of
-    its predictors that are not output fields of another predictor.
-    """
-    _, *parameters = inspect.signature(type(generate).forward).parameters.values()
-    if not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
-        return frozenset(p.name for p in parameters)
-    consumed: set[str] = set()
-    produced: set[str] = set()
-    for predictor in generate.predictors():
-        consumed |= set(predictor.signature.input_fields)
-        produced |= set(predictor.signature.output_fields)
-    return frozenset(consumed - produced)
-
-
-def shown_inputs(generate: dspy.Module, example: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an item that a generator takes; the others, such as a reference, are for the feedback."""
-    names = input_names(generate)
-    return {name: value for name, value in example.items() if name in names}
+def always(score: float) -> bool:
+    """Accept any score, as that of a first output."""
+    return True
 
 
 @dataclass
-class UsageCount(BaseCallback):  # type: ignore[misc]
+class Used(BaseCallback):  # type: ignore[misc]
     """Requests and tokens used inside a context.
 
     Attributes:
-        calls: Number of requests, including those that DSPy's cache answered.
-        tracker: Tracker of the tokens; cached answers cost none.
+        tracker: Tracker of the tokens; answers from DSPy's cache cost none.
+        calls: Number of requests, including those that the cache answered.
     """
 
+    tracker: UsageTracker
     calls: int = 0
-    tracker: UsageTracker = field(default_factory=UsageTracker)
 
     def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
         """Count a request."""
@@ -180,20 +108,79 @@ class UsageCount(BaseCallback):  # type: ignore[misc]
 
 
 @contextmanager
-def count_usage() -> Iterator[UsageCount]:
+def count_usage() -> Iterator[Used]:
     """Count requests and tokens inside the context; the user's own usage tracker receives the tokens too."""
-    outer, usage = dspy.settings.usage_tracker, UsageCount()
-    with dspy.context(usage_tracker=usage.tracker, callbacks=[*dspy.settings.callbacks, usage]):
+    with dspy.track_usage() as tracker:
+        used = Used(tracker)
+        with dspy.context(callbacks=[*dspy.settings.callbacks, used]):
+            yield used
+
+
+class _Run:
+    """The run of a loop on one item.
+
+    Feedback that decodes greedily is asked once for each different output. Feedback that draws its answer, at a
+    temperature above 0, is asked every time, for a draw of its own: the same text may then get a better score and
+    replace itself, as in the published loops. Feedback on an output that its model refuses, for example because it is
+    too long, is undefined; the log and its status say why.
+
+    Args:
+        loop: The loop: its ``generate``, ``feedback``, ``seed`` and ``field``.
+        item: All fields of the item. The generator is shown those that it takes; all go to the feedback.
+    """
+
+    def __init__(self, loop: SelfRefine | BestOfK, item: Mapping[str, Any]) -> None:
+        self._loop, self._item = loop, item
+        names = module_inputs(loop.generate)
+        self._shown = {name: value for name, value in item.items() if name in names}
+        source = loop.feedback
+        self._draws = 0 if isinstance(source, dspy.Module) and any(temperatures(source)) else None
+        self._known: dict[str, Feedback] = {}
+        self.steps: list[Step] = []
+
+    @property
+    def best(self) -> Step:
+        """The last accepted step."""
+        return next(step for step in reversed(self.steps) if step.accepted)
+
+    def write(self, module: dspy.Module, **more: Any) -> str:
+        """Return the draw of a module that belongs to the next step."""
+        return str(sample(module, len(self.steps), self._loop.seed, **self._shown, **more)[self._loop.field])
+
+    def step(self, write: Callable[[], str], accepts: Callable[[float], bool] = always) -> Step:
+        """Take the next step."""
+        self.steps.append(take_step(len(self.steps), write, self._judge, accepts))
+        return self.steps[-1]
+
+    def prediction(self, **fields: Any) -> dspy.Prediction:
+        """Return the best output with its score and all steps."""
+        output = {self._loop.field: self.best.output, "score": self.best.score, "steps": self.steps}
+        return dspy.Prediction(**output, **fields)
+
+    def _judge(self, output: str) -> Feedback:
+        source = self._loop.feedback
+        ask: Callable[..., Feedback] = source
+        if self._draws is not None:
+            ask = partial(sample, source, self._draws, self._loop.seed)
+            self._draws += 1
+        elif output in self._known:
+            return self._known[output]
         try:
-            yield usage
-        finally:  # an item that failed has cost tokens too
-            if outer is not None:
-                for lm, entries in usage.tracker.usage_data.items():
-                    for entry in entries:
-                        outer.add_usage(lm, entry)
+            feedback = validated(source, ask(self._item, output))
+        except PromptRefused as refusal:
+            reason = f"The prompt {next(iter(refusal.refused.values()))}"
+            get_logger(__name__).warning(
+                "The feedback %r on an output of the item %.80r is undefined. %s",
+                source.name,
+                self._item.get("id"),
+                reason,
+            )
+            feedback = Feedback(math.nan, REFUSED, status=f"refused: {reason}")
+        self._known[output] = feedback
+        return feedback
 
 
-# Refine loops as DSPy programs: write, get feedback, rewrite, keep improvements.
+# Self-refine: write, get feedback, rewrite, keep improvements.
 
 
 Accept = Callable[[float, float], bool]
@@ -307,39 +294,35 @@ class SelfRefine(Program):
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Run the loop on one item; fields that the generator does not take (a reference) go to the feedback only."""
-        shown, source = shown_inputs(self.generate, inputs), ItemFeedback(self.feedback, self.seed)
-        write = partial(self._write, self.generate, 0, **shown)
-        steps = [take_step(0, write, source, inputs, lambda _: True)]
-        best, rejected, stopped = steps[0], 0, "iterations"
+        run, rejected, stopped = _Run(self, inputs), 0, "iterations"
+        # 1. The first output is accepted as it is.
+        run.step(partial(run.write, self.generate))
         perfect = self.feedback.high if self.perfect == "best" else self.perfect
         redraws = draws(self.refine)
-        for iteration in range(1, self.max_iterations + 1):
-            if perfect is not None and best.score >= perfect:
+        for _ in range(self.max_iterations):
+            if perfect is not None and run.best.score >= perfect:
                 stopped = "perfect"
                 break
             if self.plateau is not None and rejected >= self.plateau:
                 stopped = "plateau"
                 break
-            write = partial(self._write, self.refine, iteration, **shown, draft=best.output, feedback=best.feedback)
-            step = take_step(iteration, write, source, inputs, partial(self.accept, best.score))
-            steps.append(step)
-            best, rejected = (step, 0) if step.accepted else (best, rejected + 1)
+            # 2. The refiner sees the best output so far and its feedback; a better one takes its place.
+            best = run.best
+            write = partial(run.write, self.refine, draft=best.output, feedback=best.feedback)
+            rejected = 0 if run.step(write, partial(self.accept, best.score)).accepted else rejected + 1
+            # 3. After a rejection, a refiner that decodes greedily would repeat itself.
             if rejected and not redraws:
                 stopped = "repeats"
                 break
-        fields = {self.field: best.output, "score": best.score, "steps": steps}
-        return dspy.Prediction(**fields, iterations=len(steps) - 1, stopped=stopped)
+        return run.prediction(iterations=len(run.steps) - 1, stopped=stopped)
 
     @property
     def inputs(self) -> frozenset[str]:
-        """Names of the generator's inputs; see ``input_names``."""
-        return input_names(self.generate)
-
-    def _write(self, module: dspy.Module, index: int, /, **inputs: Any) -> str:
-        return str(sample(module, index, self.seed, **inputs)[self.field])
+        """Names of the generator's inputs; see ``evalbias.programs.writing.module_inputs``."""
+        return module_inputs(self.generate)
 
 
-# Best-of-k sampling as a DSPy program: draw k outputs, keep the one with the best feedback.
+# Best of k: draw k outputs, keep the one with the best feedback.
 
 
 class RepeatedDrafts(UserWarning):
@@ -386,30 +369,20 @@ class BestOfK(Program):
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Draw k outputs for one item and return the best."""
-        shown, source = shown_inputs(self.generate, inputs), ItemFeedback(self.feedback, self.seed)
-        best = take_step(0, partial(self._draw, 0, shown), source, inputs, lambda _: True)
-        steps = [best]
-        for index in range(1, self.k if draws(self.generate) else 1):
-            step = take_step(index, partial(self._draw, index, shown), source, inputs, partial(STRICT, best.score))
-            steps.append(step)
-            best = step if step.accepted else best
-        distinct = len({step.output for step in steps})
-        self._warn(distinct)
-        fields = {self.field: best.output, "score": best.score, "steps": steps}
-        return dspy.Prediction(**fields, distinct=distinct, stopped="iterations")
-
-    def _draw(self, index: int, shown: Mapping[str, Any]) -> str:
-        return str(sample(self.generate, index, self.seed, **shown)[self.field])
-
-    def _warn(self, distinct: int) -> None:
+        run = _Run(self, inputs)
+        run.step(partial(run.write, self.generate))
+        for _ in range(1, self.k if draws(self.generate) else 1):
+            run.step(partial(run.write, self.generate), partial(STRICT, run.best.score))
+        distinct = len({step.output for step in run.steps})
         if distinct < self.k and not self._warned:
             self._warned = True
             warnings.warn(
                 f"Only {distinct} of the {self.k} drafts of an item are different: draw them at a temperature above 0, "
                 "or choose a smaller k. This is told once; 'distinct' of every prediction counts.",
                 RepeatedDrafts,
-                stacklevel=3,
+                stacklevel=2,
             )
+        return run.prediction(distinct=distinct, stopped="iterations")
 
 
 # The refine loop for mathematics: the majority vote of new paths replaces the solution until they agree.
@@ -474,10 +447,10 @@ class SelfConsistencyRefine(Program):
 
     def _step(self, iteration: int, source: str, solution: str | None) -> tuple[Step, Vote]:
         """Vote on a solution, or on the first one, which is drawn here."""
-        with count_usage() as usage:
+        with count_usage() as used:
             if solution is None:
                 solution = str(sample(self.generate, 0, self.seed, source=source)[self.field])
             ballot = vote(self.generate, source, paths=self.feedback.paths, number=iteration, seed=self.seed)
         verdict = self.feedback.read(ballot, solution)
         outcome = (verdict.score, verdict.text, True, verdict.status)
-        return Step(iteration, solution, *outcome, usage.tokens, usage.calls), ballot
+        return Step(iteration, solution, *outcome, used.tokens, used.calls), ballot

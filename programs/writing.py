@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -100,6 +101,23 @@ def _label(name: str) -> str:
 
 def _as_text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def module_inputs(module: dspy.Module) -> frozenset[str]:
+    """Return the names of a module's inputs.
+
+    They are the named parameters of its ``forward``. If ``forward`` takes any arguments, they are the input fields of
+    its predictors that are not output fields of another predictor.
+    """
+    _, *parameters = inspect.signature(type(module).forward).parameters.values()
+    if not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
+        return frozenset(p.name for p in parameters)
+    consumed: set[str] = set()
+    produced: set[str] = set()
+    for predictor in module.predictors():
+        consumed |= set(predictor.signature.input_fields)
+        produced |= set(predictor.signature.output_fields)
+    return frozenset(consumed - produced)
 
 
 # Repeated draws from a program, past DSPy's cache and reproducible by number.

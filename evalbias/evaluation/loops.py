@@ -32,8 +32,8 @@ from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
 from evalbias.evaluation.words import conclude, count, number
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.resample import Draws, estimate_mean
-from evalbias.programs.feedback import FeedbackSource, expected_scores, validated
-from evalbias.programs.loops import Step, count_usage, take_step
+from evalbias.programs.feedback import Feedback, FeedbackSource, expected_scores, validated
+from evalbias.programs.loops import Step, always, count_usage, take_step
 from evalbias.programs.writing import PlainPredict
 from evalbias.runs import Journal, check_settings, lock_folder
 from evalbias.values import describe, digest
@@ -533,8 +533,10 @@ class Paraphrased(dspy.Module):  # type: ignore[misc]
         def paraphrased() -> str:
             return str(self.paraphrase(text=given).paraphrase)
 
-        writers = (lambda: given, paraphrased)
-        steps = [take_step(k, write, self.feedback, example, lambda _: True) for k, write in enumerate(writers)]
+        def judge(output: str) -> Feedback:
+            return validated(self.feedback, self.feedback(example, output))
+
+        steps = [take_step(k, write, judge, always) for k, write in enumerate((lambda: given, paraphrased))]
         return dspy.Prediction(steps=steps, stopped="iterations")
 
 
