@@ -86,14 +86,10 @@ class ScoreRange(Protocol):
     """Anything with a range of scores: a feedback source, or the run of a loop under one."""
 
     @property
-    def low(self) -> float:
-        """Worst score."""
-        ...
+    def low(self) -> float: ...  # noqa: D102
 
     @property
-    def high(self) -> float:
-        """Best score."""
-        ...
+    def high(self) -> float: ...  # noqa: D102
 
 
 def on_one_scale(own: ScoreRange, expected: ScoreRange) -> bool:
@@ -150,6 +146,103 @@ def required_field(source: str, example: Mapping[str, Any], field: str) -> Any:
             f"The item {item_name(example)!r:.80} has no {field!r}: the feedback source {source!r:.80} needs it."
         )
     return value
+
+
+# Self-feedback for translation: the model lists its errors, which are weighted (MQM).
+
+
+class FindErrors(dspy.Signature):  # type: ignore[misc]
+    """Find the errors of the translation, measured against the source.
+
+    Write one line for each: 'the words' is a SEVERITY CATEGORY/SUBCATEGORY error. The severity is critical, major or
+    minor. Categories are accuracy (addition, mistranslation, omission, untranslated text), fluency (grammar,
+    inconsistency, punctuation, register, spelling), locale convention, style (awkward), terminology and
+    non-translation. Where there is nothing to find, write no-error.
+    """
+
+    source: str = dspy.InputField()
+    translation: str = dspy.InputField()
+    errors: str = dspy.OutputField()
+
+
+class MQMFeedback(Program):
+    """Error list that the model writes about its own translation (Xu et al. 2024, section 4.1).
+
+    Args:
+        critical: Weight of a critical error; see ``evalbias.measures.mqm_score``.
+        demos: Demonstrations with ``source``, ``translation`` and ``errors``.
+        **config: Settings of the requests.
+    """
+
+    name = "own MQM"
+    low, high = -25.0, 0.0
+    kind = "MQM feedback"
+    critical = Setting[float](number(high=0))
+
+    def __init__(self, *, critical: float = -5.0, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
+        super().__init__(critical=critical)
+        self.find = PlainPredict(FindErrors, **{"temperature": 0.0, "max_tokens": 400, **config})
+        self.find.predict.demos = list(demos)
+
+    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """List the errors in a translation of the example's ``source``."""
+        errors = self.find(source=required_field(self.name, example, "source"), translation=output).errors
+        return read_feedback(errors, critical=self.critical)
+
+
+def read_feedback(text: str, *, critical: float = -5.0) -> Feedback:
+    """Turn a written list of errors into feedback; its score is NaN if the list is unreadable."""
+    reading = read_mqm(text)
+    if reading.status not in ("errors", "no errors"):
+        return Feedback(math.nan, text, status=reading.status)
+    return Feedback(mqm_score(reading.errors, critical=critical), text, reading.errors)
+
+
+# Feedback by a pointwise judge.
+
+
+class JudgeFeedback(dspy.Module):  # type: ignore[misc]
+    """Expected score of a judge, shown to the refiner as text.
+
+    Args:
+        judge: Pointwise judge; with the model that writes the outputs, its score is self-feedback.
+        source: Field of the example that the output answers to; a list is joined with commas.
+    """
+
+    def __init__(self, judge: PointwiseJudge, *, source: str = "source") -> None:
+        super().__init__()
+        self.judge = judge
+        self.source = source
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return f"judge of {self.judge.criterion.title}"
+
+    @property
+    def low(self) -> float:
+        """Lower end of the judge's scale."""
+        return float(self.judge.criterion.scale[0])
+
+    @property
+    def high(self) -> float:
+        """Upper end of the judge's scale."""
+        return float(self.judge.criterion.scale[1])
+
+    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Judge an output for an example; an output that is no text for a judge is undefined.
+
+        Raises:
+            PromptRefused: The model refuses the prompt; a loop takes the feedback as undefined.
+        """
+        if problem := text_problem(output):
+            return Feedback(math.nan, f"The output cannot be judged: it {problem}.", status=f"the output {problem}")
+        source = required_field(self.name, example, self.source)
+        score = self.judge(
+            source=source if isinstance(source, str) else ", ".join(map(str, source)), output=output
+        ).score
+        text = f"{self.judge.criterion.title}: {score:.1f} on a scale of {self.low:g} to {self.high:g}"
+        return Feedback(score, text, status="no answer" if math.isnan(score) else "")
 
 
 # Answers to mathematics problems: the boxed answer, and two answers compared by value.
@@ -311,11 +404,6 @@ class ConsistencyFeedback(Program):
         paths: Number of sampled solutions; the paper's is 10.
         seed: Seed for the samples, for models that draw by a seed.
 
-    Attributes:
-        name: Name in reports.
-        low: Worst score, 0.
-        high: Best score, 1.
-
     Raises:
         ValueError: ``paths`` is below 1.
     """
@@ -339,18 +427,12 @@ class ConsistencyFeedback(Program):
     def read(self, ballot: Vote, output: str) -> Feedback:
         """Return what a vote says about a solution; undefined (NaN) if no path came to an answer."""
         if ballot.answer is None:
-            return Feedback(float("nan"), "no path came to an answer", status="unreadable")
+            return Feedback(math.nan, "no path came to an answer", status="unreadable")
         return Feedback(float(ballot.agrees(output)), f"most paths end in \\boxed{{{ballot.answer}}}")
 
 
 class ExactAnswer:
-    """External oracle: score 1 if the boxed answer equals the example's ``answer`` in value, else 0.
-
-    Attributes:
-        name: Name in reports.
-        low: Worst score, 0.
-        high: Best score, 1.
-    """
+    """External oracle: score 1 if the boxed answer equals the example's ``answer`` in value, else 0."""
 
     name = "the right answer"
     low, high = 0.0, 1.0
@@ -360,6 +442,80 @@ class ExactAnswer:
         answer, own = str(required_field(self.name, example, "answer")), boxed_answer(output)
         right = own is not None and same_value(own, answer)
         return Feedback(float(right), "the answer is right" if right else "the answer is wrong")
+
+
+# External feedback by comparison with a reference: sacrebleu's metrics, and any other scoring function.
+
+
+METRICS = ("chrf", "bleu")
+
+
+class ReferenceFeedback:
+    """Similarity of an output to the example's reference, in [0, 100]; the refiner is shown the score only.
+
+    Args:
+        metric: ``"chrf"`` or ``"bleu"``, sacrebleu's sentence-level metrics.
+
+    Attributes:
+        name: Name in reports, and of the metric in a ``QuantileMap``: ``"chrf"`` or ``"bleu"``.
+        signature: Settings of the metric as sacrebleu writes them, with its version.
+
+    Raises:
+        ValueError: The metric is unknown.
+        ImportError: sacrebleu is not installed.
+    """
+
+    low, high = 0.0, 100.0
+
+    def __init__(self, metric: str = "chrf") -> None:
+        if metric not in METRICS:
+            raise ValueError(f"metric={metric!r} is unknown: choose one of {METRICS}.")
+        try:
+            from sacrebleu.metrics import BLEU, CHRF
+        except ImportError as error:
+            raise ImportError("Reference metrics need sacrebleu: pip install 'evalbias[reference]'.") from error
+        self.name = metric
+        self._metric = CHRF() if metric == "chrf" else BLEU(effective_order=True)
+        self._metric.sentence_score("a", ["a"])  # the signature holds the number of references
+        self.signature = f"sacrebleu {metric}|{self._metric.get_signature()}"
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Score an output against the example's ``reference``."""
+        reference = required_field(self.name, example, "reference")
+        score = min(100.0, self._metric.sentence_score(output, [reference]).score)
+        return Feedback(score, f"similarity to a reference: {score:.0f} of 100")
+
+
+class ScorerFeedback:
+    """Score of any function, such as a learned metric of another package.
+
+    Args:
+        name: Name in reports, also shown to the refiner.
+        score: Function ``(source, output, reference) -> number``; higher is better.
+
+    Raises:
+        ValueError: ``low`` is not below ``high``.
+
+    Examples:
+        >>> source = ScorerFeedback("length", lambda source, output, reference: len(output), low=0, high=100)
+        >>> source({"source": "chien", "reference": "dog"}, "dog").score
+        3.0
+    """
+
+    def __init__(self, name: str, score: Callable[[str, str, str], float], *, low: float, high: float) -> None:
+        if not low < high:
+            raise ValueError(f"low={low} is not below high={high}: give the range of the scores of {name!r}.")
+        self.name = name
+        self.score = score
+        self.low, self.high = low, high
+
+    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
+        """Score an output for an example with ``source`` and ``reference``."""
+        source, reference = (str(required_field(self.name, example, field)) for field in ("source", "reference"))
+        score = float(self.score(source, output, reference))
+        if math.isnan(score):
+            return Feedback(score, "no score", status="no score")
+        return Feedback(score, f"{self.name}: {score:.2f} on a scale of {self.low:g} to {self.high:g}")
 
 
 # External feedback by InstructScore, a model trained to list errors against a reference (Xu et al. 2023).
@@ -386,11 +542,6 @@ class InstructScore:
         prompt: Text with the placeholders ``{reference}`` and ``{output}``.
         max_tokens: Largest length of the report in tokens; a truncated report is unreadable.
 
-    Attributes:
-        name: Name in reports.
-        low: Worst score, -25 (five major errors).
-        high: Best score, 0.
-
     Raises:
         ValueError: The prompt lacks a placeholder.
     """
@@ -416,56 +567,9 @@ class InstructScore:
 
 def _feedback(reading: MQMReading) -> Feedback:
     if reading.status not in ("errors", "no errors"):
-        return Feedback(float("nan"), "no feedback", status=reading.status)
+        return Feedback(math.nan, "no feedback", status=reading.status)
     lines = [f"'{e.span or 'somewhere'}' is a {e.severity} error: {e.category}" for e in reading.errors]
     return Feedback(mqm_score(reading.errors), "\n".join(lines) or "no-error", reading.errors)
-
-
-# Feedback by a pointwise judge.
-
-
-class JudgeFeedback(dspy.Module):  # type: ignore[misc]
-    """Expected score of a judge, shown to the refiner as text.
-
-    Args:
-        judge: Pointwise judge; with the model that writes the outputs, its score is self-feedback.
-        source: Field of the example that the output answers to; a list is joined with commas.
-    """
-
-    def __init__(self, judge: PointwiseJudge, *, source: str = "source") -> None:
-        super().__init__()
-        self.judge = judge
-        self.source = source
-
-    @property
-    def name(self) -> str:
-        """Name in reports."""
-        return f"judge of {self.judge.criterion.title}"
-
-    @property
-    def low(self) -> float:
-        """Lower end of the judge's scale."""
-        return float(self.judge.criterion.scale[0])
-
-    @property
-    def high(self) -> float:
-        """Upper end of the judge's scale."""
-        return float(self.judge.criterion.scale[1])
-
-    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Judge an output for an example; an output that is no text for a judge is undefined.
-
-        Raises:
-            PromptRefused: The model refuses the prompt; a loop takes the feedback as undefined.
-        """
-        if problem := text_problem(output):
-            return Feedback(float("nan"), f"The output cannot be judged: it {problem}.", status=f"the output {problem}")
-        source = required_field(self.name, example, self.source)
-        score = self.judge(
-            source=source if isinstance(source, str) else ", ".join(map(str, source)), output=output
-        ).score
-        text = f"{self.judge.criterion.title}: {score:.1f} on a scale of {self.low:g} to {self.high:g}"
-        return Feedback(score, text, status="no answer" if math.isnan(score) else "")
 
 
 # A metric's scores on the scale of MQM, by a quantile map (Xu et al. 2024, appendix B).
@@ -485,9 +589,6 @@ class MappedFeedback:
             source's name.
 
     Attributes:
-        name: Name in reports.
-        low: Worst score, -25.
-        high: Best score, 0.
         map_id: Digest of the map; scores under another map are not mixed with these.
 
     Raises:
@@ -533,136 +634,3 @@ def _check_scale(source: FeedbackSource, quantile_map: QuantileMap) -> None:
             f"The quantile map was fitted to scores from {lowest:g} to {highest:g}, and {source.name!r} gives "
             f"{source.low:g} to {source.high:g}: fit it to scores on the scale of {source.name!r}."
         )
-
-
-# Self-feedback for translation: the model lists its errors, which are weighted (MQM).
-
-
-class FindErrors(dspy.Signature):  # type: ignore[misc]
-    """Find the errors of the translation, measured against the source.
-
-    Write one line for each: 'the words' is a SEVERITY CATEGORY/SUBCATEGORY error. The severity is critical, major or
-    minor. Categories are accuracy (addition, mistranslation, omission, untranslated text), fluency (grammar,
-    inconsistency, punctuation, register, spelling), locale convention, style (awkward), terminology and
-    non-translation. Where there is nothing to find, write no-error.
-    """
-
-    source: str = dspy.InputField()
-    translation: str = dspy.InputField()
-    errors: str = dspy.OutputField()
-
-
-class MQMFeedback(Program):
-    """Error list that the model writes about its own translation (Xu et al. 2024, section 4.1).
-
-    Args:
-        critical: Weight of a critical error; see ``evalbias.measures.mqm_score``.
-        demos: Demonstrations with ``source``, ``translation`` and ``errors``.
-        **config: Settings of the requests.
-
-    Attributes:
-        name: Name in reports.
-        low: Worst score, -25.
-        high: Best score, 0.
-    """
-
-    name = "own MQM"
-    low, high = -25.0, 0.0
-    kind = "MQM feedback"
-    critical = Setting[float](number(high=0))
-
-    def __init__(self, *, critical: float = -5.0, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
-        super().__init__(critical=critical)
-        self.find = PlainPredict(FindErrors, **{"temperature": 0.0, "max_tokens": 400, **config})
-        self.find.predict.demos = list(demos)
-
-    def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """List the errors in a translation of the example's ``source``."""
-        errors = self.find(source=required_field(self.name, example, "source"), translation=output).errors
-        return read_feedback(errors, critical=self.critical)
-
-
-def read_feedback(text: str, *, critical: float = -5.0) -> Feedback:
-    """Turn a written list of errors into feedback; its score is NaN if the list is unreadable."""
-    reading = read_mqm(text)
-    if reading.status not in ("errors", "no errors"):
-        return Feedback(float("nan"), text, status=reading.status)
-    return Feedback(mqm_score(reading.errors, critical=critical), text, reading.errors)
-
-
-# External feedback by comparison with a reference: sacrebleu's metrics, and any other scoring function.
-
-
-METRICS = ("chrf", "bleu")
-
-
-class ReferenceFeedback:
-    """Similarity of an output to the example's reference, in [0, 100]; the refiner is shown the score only.
-
-    Args:
-        metric: ``"chrf"`` or ``"bleu"``, sacrebleu's sentence-level metrics.
-
-    Attributes:
-        name: Name in reports, and of the metric in a ``QuantileMap``: ``"chrf"`` or ``"bleu"``.
-        signature: Settings of the metric as sacrebleu writes them, with its version.
-        low: Worst score, 0.
-        high: Best score, 100.
-
-    Raises:
-        ValueError: The metric is unknown.
-        ImportError: sacrebleu is not installed.
-    """
-
-    low, high = 0.0, 100.0
-
-    def __init__(self, metric: str = "chrf") -> None:
-        if metric not in METRICS:
-            raise ValueError(f"metric={metric!r} is unknown: choose one of {METRICS}.")
-        try:
-            from sacrebleu.metrics import BLEU, CHRF
-        except ImportError as error:
-            raise ImportError("Reference metrics need sacrebleu: pip install 'evalbias[reference]'.") from error
-        self.name = metric
-        self._metric = CHRF() if metric == "chrf" else BLEU(effective_order=True)
-        self._metric.sentence_score("a", ["a"])  # the signature holds the number of references
-        self.signature = f"sacrebleu {metric}|{self._metric.get_signature()}"
-
-    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Score an output against the example's ``reference``."""
-        reference = required_field(self.name, example, "reference")
-        score = min(100.0, self._metric.sentence_score(output, [reference]).score)
-        return Feedback(score, f"similarity to a reference: {score:.0f} of 100")
-
-
-class ScorerFeedback:
-    """Score of any function, such as a learned metric of another package.
-
-    Args:
-        name: Name in reports, also shown to the refiner.
-        score: Function ``(source, output, reference) -> number``; higher is better.
-        low: Worst score.
-        high: Best score.
-
-    Raises:
-        ValueError: ``low`` is not below ``high``.
-
-    Examples:
-        >>> source = ScorerFeedback("length", lambda source, output, reference: len(output), low=0, high=100)
-        >>> source({"source": "chien", "reference": "dog"}, "dog").score
-        3.0
-    """
-
-    def __init__(self, name: str, score: Callable[[str, str, str], float], *, low: float, high: float) -> None:
-        if not low < high:
-            raise ValueError(f"low={low} is not below high={high}: give the range of the scores of {name!r}.")
-        self.name = name
-        self.score = score
-        self.low, self.high = low, high
-
-    def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Score an output for an example with ``source`` and ``reference``."""
-        source, reference = (str(required_field(self.name, example, field)) for field in ("source", "reference"))
-        score = float(self.score(source, output, reference))
-        if math.isnan(score):
-            return Feedback(score, "no score", status="no score")
-        return Feedback(score, f"{self.name}: {score:.2f} on a scale of {self.low:g} to {self.high:g}")

@@ -1,4 +1,8 @@
-"""Judges as DSPy metrics and rewards."""
+"""Judges as DSPy metrics and rewards, and metrics that compile judges.
+
+A metric of a judge scores what a program wrote; a metric for compiling a judge compares its answer with people's label.
+Both are ``ProgramMetric``s, which count undefined judgments and give feedback to ``dspy.GEPA``.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,10 @@ from evalbias.data.pairing import human_score
 from evalbias.lm.types import PromptRefused
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label, letter_of, preference_label, text_problem
-from evalbias.programs.judges import PointwiseJudge
+from evalbias.programs.judges import Judge, PointwiseJudge
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.prompts import LETTERS, TIE
 from evalbias.values import get_logger
-
-# DSPy metrics and rewards made of judges.
-
 
 _counting = threading.Lock()  # of the module: DSPy deep-copies a metric with its program, and locks cannot be copied
 
@@ -72,17 +73,16 @@ class ProgramMetric:
             with _counting:
                 item = str(example.get("id", len(self.undefined_items)))
                 self.undefined_items.append(item)
-                tell_undefined(item, value, feedback, f" ({len(self.undefined_items)} so far)")
+                get_logger(__name__).warning(
+                    "The judgment of item %.80r is undefined and counts as %g (%d so far). %s",
+                    item,
+                    value,
+                    len(self.undefined_items),
+                    feedback,
+                )
         if pred_name is not None:
             return dspy.Prediction(score=value, feedback=feedback)
         return value >= self.threshold if trace is not None and self.threshold is not None else value
-
-
-def tell_undefined(item: str, value: float, reason: str, count: str = "") -> None:
-    """Log that an undefined judgment counts as a value, and why it is undefined."""
-    get_logger(__name__).warning(
-        "The judgment of item %.80r is undefined and counts as %g%s. %s", item, value, count, reason
-    )
 
 
 def judge_metric(
@@ -115,7 +115,8 @@ def judge_metric(
         if problem := text_problem(text):
             return math.nan, _problem_feedback(judge, problem)
         answer = judge(source=given, output=str(text))
-        return _fraction(judge, answer.score), score_feedback(judge, answer)
+        low, high = judge.criterion.scale
+        return (float(answer.score) - low) / (high - low), score_feedback(judge, answer)
 
     return ProgramMetric(judged, name=judge.criterion.name, undefined=undefined, threshold=threshold)
 
@@ -196,12 +197,7 @@ def _example_text(example: Any, name: str, argument: str) -> str:
     return str(value)
 
 
-def _fraction(judge: PointwiseJudge, score: float) -> float:
-    low, high = judge.criterion.scale
-    return (float(score) - low) / (high - low)
-
-
-def _problem_feedback(judge: PointwiseJudge | PairwiseJudge, problem: str) -> str:
+def _problem_feedback(judge: Judge, problem: str) -> str:
     """Say why the output was not shown to the judge, and what the question would have been."""
     return f"The output cannot be judged: it {problem}. The question was: {judge.criterion.definition}"
 
@@ -235,7 +231,7 @@ def _preference_feedback(judge: PairwiseJudge, comparison: Any) -> str:
     return f"{text} {question}"
 
 
-# Training sets with labels, and DSPy metrics that compare a judge with them.
+# Metrics that compile a judge, and training sets with labels.
 
 
 def preference_accuracy(
@@ -266,6 +262,11 @@ def preference_accuracy(
     Raises:
         ValueError: The example has no label, or one that is no choice between its candidates.
     """
+    metric = ProgramMetric(_agreement, name="preference_accuracy", undefined=undefined)
+    return metric(example, prediction, trace, pred_name, pred_trace)
+
+
+def _agreement(example: Any, prediction: Any) -> tuple[float, str]:
     people = preference_label(example)
     if people is None:
         raise ValueError(
@@ -274,18 +275,14 @@ def preference_accuracy(
             "pairs of rated outputs."
         )
     choice = cells.choice(prediction["preference"], "The judge's preference", count=len(LETTERS))
-    chosen = None if math.isnan(choice) or letter_of(choice) == TIE else letter_of(choice)
-    is_undefined = chosen is None and math.isnan(prediction.get("gap", 0.0))
-    if is_undefined:
-        value, found = undefined, "The judge's comparison is undefined"
-    elif chosen is None:
-        value, found = 1.0 if people == TIE else 0.5, "The judge has no preference"
-    else:
+    chosen = TIE if math.isnan(choice) else letter_of(choice)
+    if chosen != TIE:
         value, found = float(chosen == people), f"The judge prefers {chosen}"
-    feedback = f"{found}; {'people have none' if people == TIE else f'people prefer {people}'}."
-    if is_undefined and not math.isnan(undefined):
-        tell_undefined(item_name(example), undefined, feedback)
-    return value if pred_name is None else dspy.Prediction(score=value, feedback=feedback)
+    elif math.isnan(choice) and math.isnan(prediction.get("gap", 0.0)):
+        value, found = math.nan, "The judge's comparison is undefined"
+    else:
+        value, found = 1.0 if people == TIE else 0.5, "The judge has no preference"
+    return value, f"{found}; {'people have none' if people == TIE else f'people prefer {people}'}."
 
 
 def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramMetric:
