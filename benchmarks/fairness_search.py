@@ -63,7 +63,7 @@ from evalbias.programs import (
     preference_accuracy,
 )
 from evalbias.programs.judges import likelihood_scores
-from evalbias.report.plots import curve_plot
+from evalbias.report import plots
 
 JUDGES = ("Mistral-7B", "Llama-3-8B")
 
@@ -624,7 +624,7 @@ def run_dataset(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any
         results[criterion.name] = run(criterion, train, test, lm, settings)
         args.out.mkdir(parents=True, exist_ok=True)
         curves = {"initial": results[criterion.name].points, "after permutation": results[criterion.name].debiased}
-        curve_plot(curves, args.out / f"curve-{dataset}-{criterion.name}.png")
+        plots.write_png(plots.curve(curves), args.out / f"curve-{dataset}-{criterion.name}.png")
         print(f"{dataset} {criterion.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
     return results
 

@@ -34,7 +34,7 @@ from evalbias.programs.concepts import MATCHINGS, coverage, read_missing
 from evalbias.programs.feedback import Feedback, FeedbackSource, JudgeFeedback, read_feedback
 from evalbias.programs.loops import SelfRefine
 from evalbias.programs.writing import PlainPredict
-from evalbias.report.tables import sides_plot, trajectory_plot
+from evalbias.report import plots
 
 HUMAN = {"gpt-3.5-turbo": ((19.6, 0.803), (21.9, 0.885))}
 """Yoruba to English against a human rater's MQM scores, at iterations 0 and 10, for the models with recorded scores."""
@@ -343,8 +343,11 @@ def synthetic(seed: int, out: Path, threads: int) -> str:
     """Run the loops of the embedded model, write their plots into the folder, and return the section."""
     loops = arms(seed=seed, out=out, threads=threads)
     report = compiled(seed=seed, out=out, threads=threads)
-    trajectory_plot([arm.judged for arm in loops], out / "judged.png", rounds="refinement")
-    sides_plot(report, out / "sides.png")
+    sides = {"own": report.compiled_loop.rounds, "external": report.external.rounds}
+    judged = {arm.judged.name: arm.judged.rounds for arm in loops}
+    for name, lines in (("judged", judged), ("sides", sides)):
+        if drawn := plots.rounds({loop: (range(len(rounds)), rounds) for loop, rounds in lines.items()}):
+            plots.write_png(drawn, out / f"{name}.png")
     title = "## Self-bias: loops of the embedded model, where the true quality is known"
     settings = (
         f"{ITEMS} texts, {REFINEMENTS} refinements (each a new draw; only the feedback's score decides which is kept), "

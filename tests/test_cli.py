@@ -453,7 +453,6 @@ def test_optimize_for_a_new_criterion_without_labels(outputs, tmp_path):
         "report.html",
         "judge.json",
         "history.png",
-        "consistency.png",
         "search",
     }
     judge = load_pairwise_judge(tmp_path / "run/judge.json")

@@ -46,7 +46,7 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
     assert [round(last["bias"], 1), round(last["skewness"], 3)] == [21.9, 0.885]
     assert told["rounds"][5]["estimates"]["bias"]["n"] == 0  # no human scored the iterations between
     assert told["change"]["changes"]["bias"]["test"]["n"] == 50
-    names = {"run.json", "result.json", "report.html", "trajectory.png", "scores.png", "differences.png"}
+    names = {"run.json", "result.json", "report.html", "trajectory.png", "differences.png"}
     assert {f.name for f in (tmp_path / "run").iterdir()} == names
     several = [
         x

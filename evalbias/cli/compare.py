@@ -35,8 +35,7 @@ from evalbias.optimizers.zepo import (
 from evalbias.options import MeasuringModels, OptimizeOptions, Out, PreferenceOptions, RankOptions
 from evalbias.programs import PairwiseJudge, PairwiseRanker
 from evalbias.programs.ranking import most_comparisons
-from evalbias.report.plots import consistency_bars, curve_plot, history_plot
-from evalbias.report.sections import ranked_section
+from evalbias.report.sections import Section, curve_section, ranked_section
 from evalbias.report.tables import rows_table
 from evalbias.runs import write_jsonl
 
@@ -56,8 +55,6 @@ def measure_preference_command(asked: PreferenceOptions, models: MeasuringModels
             scorer = run.likelihood_lm if likelihood else None
             judged = judge_examples(program, drawn, lm=run.asked.lm, likelihood_lm=scorer)
         measurements, name = measure_all(judged, seed=asked.seed), program.criterion.name
-        consistency = measurements["position"]["position_consistency"].value
-        consistency_bars({name: consistency}, run.folder.path / "consistency.png")
         biases = {bias: m for bias, m in measurements.items() if is_of_bias(m)}
         verdict = verdict_of(findings_of(biases, judged, {})).sentence
         brief = {"preference": {b: m.to_dict(items=False) for b, m in measurements.items()}, "verdict": verdict}
@@ -226,9 +223,7 @@ def search(run: Run, asked: OptimizeOptions, split: Split, grammar: Iterable[Ite
     report, path = compiled.report, run.folder.path
     better = rows["searched"].comparisons
     written = keep(compiled, report, path / "judge.json", compared=better, keep_worse=asked.keep_worse)
-    history_plot(report, path / "history.png")
-    consistent = {title: row.measurements["position"]["position_consistency"].value for title, row in rows.items()}
-    consistency_bars(consistent, path / "consistency.png")
+    drawn_curves: list[Section] = []
     counts = {"search": len(drawn), "all": all_pairs}
     result: dict[str, Any] = {"search": report, "rows": rows, "pairs": counts}
     run.folder.write_result(result)
@@ -238,7 +233,7 @@ def search(run: Run, asked: OptimizeOptions, split: Split, grammar: Iterable[Ite
             judge.debias = debias
             with run.progress(orders * len(tried) * (1 + tested + ranked)):
                 curves[title] = sensitivity_curve(judge, tried, rated, lm=asked.lm, limit=limit, seed=asked.seed)
-        curve_plot(curves, path / "curve.png")
+        drawn_curves.append(curve_section(curves))
         result["curves"] = curves
     brief = {
         "instruction": report.chosen,
@@ -253,4 +248,4 @@ def search(run: Run, asked: OptimizeOptions, split: Split, grammar: Iterable[Ite
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
     table = rows_table(rows, report, pairs=(len(drawn), all_pairs))
     shown = [Group(table, *filter(None, [report.decision, written]))]
-    return Searched(Outcome(result, brief, shown, coverage), rows)
+    return Searched(Outcome(result, brief, shown, coverage, more=drawn_curves), rows)

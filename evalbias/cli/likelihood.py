@@ -27,7 +27,7 @@ from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_dem
 from evalbias.optimizers.likelihood import LikelihoodOptimizer
 from evalbias.options import CompileOptions, LikelihoodOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
-from evalbias.report.plots import likelihood_scatter
+from evalbias.report.sections import Section, scatter_section
 from evalbias.report.tables import comparison_table, measurement_table, mitigation_table, words_note
 
 
@@ -48,8 +48,7 @@ def measure_likelihood_command(asked: LikelihoodOptions, models: MeasuringModels
             judged["total"] = total(list(judged.values()))
         bias = LikelihoodBias(asked.reliability)
         measurements = {name: measure(bias, one, seed=asked.seed) for name, one in judged.items()}
-        for name, one in judged.items():
-            likelihood_scatter(one, None, run.folder.file("scatter", name, ".png"))
+        more = [scatter_section({"": one}, run.folder.file("scatter", name, "").name) for name, one in judged.items()]
         effects = {name: bias.effect(one) for name, one in judged.items()}
         scales: dict[str, Any] = {c.name: c.scale for c in split.criteria}
         # The mean over criteria is on a scale only if they share it.
@@ -64,7 +63,7 @@ def measure_likelihood_command(asked: LikelihoodOptions, models: MeasuringModels
         }
         result = {"likelihood": measurements, "effects": effects}
         shown = [Group(measurement_table(measurements), *lines)]
-        run.leave(Outcome(result, brief, shown, coverage, examples=split.test))
+        run.leave(Outcome(result, brief, shown, coverage, examples=split.test, more=more))
 
 
 def compile_likelihood_command(asked: CompileOptions, models: MeasuringModels, out: Out) -> None:
@@ -93,10 +92,11 @@ def _optimizer(asked: CompileOptions, split: Split) -> LikelihoodOptimizer:
 
 @dataclass(frozen=True)
 class Compiled:
-    """Judges that were compiled, and criterion -> sentence that says whether its judge was written."""
+    """Judges that were compiled, criterion -> sentence that says whether its judge was written, and their plots."""
 
     found: CompiledCriteria
     written: Mapping[str, str]
+    more: Sequence[Section]
 
     def outcome(self, seed: int) -> Outcome:
         """Return what the command leaves: the judges side by side, and what was chosen and why."""
@@ -121,6 +121,7 @@ class Compiled:
             [Group(*shown)],
             {name: self.found.after[name].coverage for name in self.found.judges},
             page={**comparisons, **reports},  # a report holds its criterion's comparison; the total has none
+            more=self.more,
         )
 
 
@@ -135,6 +136,8 @@ def compile_judges(
     for name, judge in found.judges.items():
         report, path = found.reports[name], run.folder.file("judge", name, ".json")
         written[name] = keep(judge, report, path, compared=report.comparison, keep_worse=asked.keep_worse)
+    more = []
     for name in found.comparisons:
-        likelihood_scatter(found.before[name], found.after[name], run.folder.file("scatter", name, ".png"))
-    return Compiled(found, written)
+        sides = {"before": found.before[name], "after": found.after[name]}
+        more.append(scatter_section(sides, run.folder.file("scatter", name, "").name))
+    return Compiled(found, written, more)

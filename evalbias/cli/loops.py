@@ -58,19 +58,17 @@ from evalbias.programs.judges import PointwiseJudge
 from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
 from evalbias.programs.saved import read_state
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items, read_examples
+from evalbias.report import plots
+from evalbias.report.plots import write_png
 from evalbias.report.sections import loop_sections
 from evalbias.report.tables import (
     aspects_table,
-    differences_plot,
     loop_table,
     loops_table,
     pairs_table,
     refine_table,
-    scores_plot,
     self_bias_table,
-    sides_plot,
     style_table,
-    trajectory_plot,
 )
 from evalbias.runs import RESULT, SETTINGS, write_jsonl
 from evalbias.values import digest, file_digest, message, read_json
@@ -113,15 +111,13 @@ def measure_self_command(asked: SelfOptions, out: Out) -> None:
     with Run("measure self", asked, None, out, more=more) as run:
         how: dict[str, Any] = {"n_resamples": asked.resamples, "seed": asked.seed}
         summaries = [summarize_loop(x.name, x.own, x.expected, numbers=x.numbers, **how) for x in loops]
-        trajectory_plot(summaries, run.folder.path / "trajectory.png", rounds=by)
+        if trajectory := plots.rounds({one.name: (one.numbers, one.rounds) for one in summaries}):
+            write_png(trajectory, run.folder.path / "trajectory.png")
         for loop in loops:
-            scores, differences = (
-                run.folder.path / f"{kind}.png" if alone else run.folder.file(kind, loop.name, ".png")
-                for kind in ("scores", "differences")
-            )
-            scores_plot(loop.own[-1], loop.expected[-1], scores)
-            difference, ends = loop.own - loop.expected, (f"{by} {loop.numbers[0]}", f"{by} {loop.numbers[-1]}")
-            differences_plot(difference[0], difference[-1], differences, names=ends)
+            place = run.folder.path / "differences.png" if alone else run.folder.file("differences", loop.name, ".png")
+            sides = {f"{by} {loop.numbers[k]}": loop.own[k] - loop.expected[k] for k in (0, -1)}
+            if drawn := plots.differences(sides):
+                write_png(drawn, place)
         pairs = compare_loops(loops, **how)
         conclusions = [conclude_self(summary, rounds=by) for summary in summaries]
         result: dict[str, Any] = {"loops": summaries, "pairs": pairs, "conclusions": conclusions}
@@ -402,7 +398,6 @@ def compile_refine_command(asked: CompileRefineOptions, models: Models, out: Out
             compiled = optimizer.compile(student, trainset=train, valset=test, lm=run.asked.lm)
         report, path = compiled.report, run.folder.path / "program.json"
         written = keep(compiled, report, path, compared=report.comparison, keep_worse=asked.keep_worse, kind="loop")
-        sides_plot(report, run.folder.path / "sides.png")
         loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
         failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
         result = {"report": report, "written": written}
@@ -430,9 +425,9 @@ def measure_style_command(asked: StyleOptions, models: Models, out: Out) -> None
                 progress=advance,
                 seed=asked.seed,
             )
-        before, after = (side.numbers["bias"].values for side in (report.before, report.after))
-        names = ("given output", "own paraphrase")
-        differences_plot(before, after, run.folder.path / "differences.png", names=names)
+        sides = (("given output", report.before), ("own paraphrase", report.after))
+        if drawn := plots.differences({name: side.numbers["bias"].values for name, side in sides}):
+            write_png(drawn, run.folder.path / "differences.png")
         conclusion = conclude_style(report.change)
         result, shown = {"report": report, "conclusion": conclusion}, [style_table(report), conclusion]
         _leave(run, task, report.failed, Outcome(result, result, shown, examples=items))

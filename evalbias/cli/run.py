@@ -29,8 +29,8 @@ from evalbias.lm.types import ModelChanged, chunk_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.selection import GIVEN, CompileReport
 from evalbias.options import MODELS, MeasuringModels, Models, Out, recorded
-from evalbias.report.blocks import Section
 from evalbias.report.page import FILE, write_report
+from evalbias.report.sections import Section
 from evalbias.report.tables import coverage_note
 from evalbias.runs import Closable, RunFolder, check_free, write_whole
 from evalbias.values import read_json, to_json

@@ -1,41 +1,34 @@
-"""The report: one HTML file without network or scripts, made of the blocks of what a command found."""
+"""The report: one HTML file without network or scripts, made of the sections of what a command found."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dspy
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from evalbias.evaluation.audit import Audit
-from evalbias.evaluation.words import STATUSES, model_title
-from evalbias.report.blocks import Section, Words
-from evalbias.report.sections import Context, sections, several_criteria, worst_of
+from evalbias.evaluation.marks import Plot
+from evalbias.evaluation.words import STATUSES, Table, model_title
+from evalbias.report.plots import draw, write_png
+from evalbias.report.sections import Block, Quote, Section, sections, several_criteria, worst_of
 from evalbias.runs import SETTINGS, flatten, write_whole
 from evalbias.values import read_json, visible
 
-# Terms of the report in one or two plain sentences each, and where they occur in our own words.
+# --- terms in our own words, explained where they first occur ---------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Term:
-    """A term of the report.
-
-    Attributes:
-        name: The term as ``docs/glossary.md`` writes it.
-        says: One or two sentences for a reader who knows no paper.
-        forms: Other words that mean it in tables and sentences.
-    """
+class Term(NamedTuple):
+    """A term of ``templates/glossary.md``: its name, and what it means for a reader who knows no paper."""
 
     name: str
     says: str
-    forms: Sequence[str] = ()
 
     @property
     def anchor(self) -> str:
@@ -43,133 +36,15 @@ class Term:
         return "term-" + re.sub(r"\W+", "-", self.name.lower())
 
 
-TERMS = (
-    Term(
-        "Likelihood effect",
-        "How much more or less a judge gives a text that is just as good but one standard deviation likelier under "
-        "a language model. A judge that looks at quality alone has 0.",
-        ("effect of likelihood",),
-    ),
-    Term(
-        "BiasScore",
-        "How closely the judge's excess over people follows the likelihood of the texts, as a rank correlation "
-        "from -1 to 1. Where the two do not go together, it is 0.",
-        ("BiasScore (z)",),
-    ),
-    Term(
-        "LS",
-        "Likelihood score: how probable a language model finds a text after its input. Higher means likelier.",
-        ("likelihood score",),
-    ),
-    Term(
-        "Evaluation performance",
-        "How well the judge's scores put the texts into the order that people give them, as a rank correlation. "
-        "The same order has 1.",
-        ("performance",),
-    ),
-    Term(
-        "Krippendorff's alpha",
-        "How closely the judge and people agree on the scores themselves, not only on their order. Perfect "
-        "agreement has 1, scores given at random have 0.",
-    ),
-    Term(
-        "Cohen's kappa",
-        "How much more often the judge and people make the same choice than chance would. Perfect agreement has 1, "
-        "chance has 0.",
-    ),
-    Term(
-        "Calibration error",
-        "How far the judge's probabilities lie from how often it is right. If it says 80 % and is right in 80 of "
-        "100 such cases, the error is 0.",
-        ("ECE",),
-    ),
-    Term(
-        "Reliability",
-        "How much of the differences between ratings comes from the quality of the texts rather than from the "
-        "raters. Perfect raters have 1.",
-    ),
-    Term(
-        "Fairness",
-        "How evenly the positions win. If both win equally often, it is 0; otherwise it is negative.",
-    ),
-    Term(
-        "Position consistency",
-        "How often the same output wins after the two change places. A judge that ignores the order has 1.",
-        ("consistent", "consistency"),
-    ),
-    Term(
-        "Decision rate",
-        "How often a position wins. If order does not matter, each of the two wins half of the time.",
-    ),
-    Term(
-        "Verbosity",
-        "A taste for long text: of two equally good texts, the longer one gets the higher score or wins more often.",
-    ),
-    Term(
-        "Longer win rate",
-        "How often the longer of two outputs wins. Without a preference for length it is .5, unless the long "
-        "outputs are also the better ones.",
-    ),
-    Term(
-        "Confidence",
-        "How sure the judge is of its answers. It is 0 if one answer has all of the probability, and negative "
-        "otherwise.",
-    ),
-    Term(
-        "Self-bias",
-        "How much higher a model scores its own texts than they deserve, on average.",
-    ),
-    Term(
-        "Dskew",
-        "How lopsided the differences are. It is 0 if they lie evenly on both sides of 0, and 1 if all lie on one "
-        "side.",
-    ),
-    Term(
-        "Coverage",
-        "How probable it is that the judge answers with one of the allowed labels at all. Near 0, its scores mean "
-        "little.",
-    ),
-    Term(
-        "Undefined",
-        "Left out of a number because something that it needs is missing or could not be read. It never counts as 0.",
-    ),
-    Term(
-        "Confidence interval",
-        "A range computed in such a way that, of 100 such ranges from 100 samples, about 95 hold the true value.",
-        ("95 % interval", "95 % intervals"),
-    ),
-    Term(
-        "Paired permutation test",
-        "A check whether a difference could be chance: it swaps the two judges' answers at random many times and "
-        "counts how often the difference is as large.",
-        ("paired test",),
-    ),
-    Term(
-        "Held-back items",
-        "Items that were not used to make the candidates, only to choose between them.",
-        ("held-back inputs", "held-back pairs"),
-    ),
-    Term(
-        "ZEPO",
-        "A search that rewords the judge's instruction until both positions win equally often.",
-    ),
-    Term(
-        "MQM score",
-        "A score of a text from its errors. Each grave error costs 5 points and each small one 1 point, down to -25.",
-        ("MQM",),
-    ),
-    Term(
-        "Permutation debiasing",
-        "Asking about every pair in both orders and averaging, so that the order cannot decide.",
-        ("permutation",),
-    ),
-)
-
-_FORMS: Mapping[str, Term] = {form.lower(): term for term in TERMS for form in (term.name, *term.forms)}
-_PATTERN = re.compile(
-    r"(?<![\w-])(" + "|".join(re.escape(form) for form in sorted(_FORMS, key=len, reverse=True)) + r")(?![\w-])",
-    re.IGNORECASE,
-)
+@cache
+def terms() -> dict[str, Term]:
+    """Return every form of a term, in lower case -> the term, in the order of the glossary."""
+    text = (Path(__file__).parent / "templates" / "glossary.md").read_text(encoding="utf-8")
+    forms: dict[str, Term] = {}
+    for name, others, says in re.findall(r"^- \*\*(.+?)\*\*(?: \((.+?)\))?: (.+)$", text.replace("\n  ", " "), re.M):
+        listed = [name, *(others.split(", ") if others else ())]
+        forms |= {form.lower(): Term(name, says) for form in listed}
+    return forms
 
 
 def split_terms(text: str) -> list[tuple[str, Term | None]]:
@@ -179,24 +54,55 @@ def split_terms(text: str) -> list[tuple[str, Term | None]]:
         >>> [(piece, None if term is None else term.name) for piece, term in split_terms("a BiasScore of .3")]
         [('a ', None), ('BiasScore', 'BiasScore'), (' of .3', None)]
     """
+    forms = "|".join(re.escape(form) for form in sorted(terms(), key=len, reverse=True))
     pieces: list[tuple[str, Term | None]] = []
-    seen: set[str] = set()
-    end = 0
-    for match in _PATTERN.finditer(text):
-        term = _FORMS[match[0].lower()]
-        if term.name in seen:
-            continue
-        seen.add(term.name)
-        pieces += [(text[end : match.start()], None), (match[0], term)]
-        end = match.end()
-    pieces.append((text[end:], None))
-    return [(piece, term) for piece, term in pieces if piece]
+    seen, end = set[Term](), 0
+    for match in re.finditer(rf"(?<![\w-])({forms})(?![\w-])", text, re.IGNORECASE):
+        term = terms()[match[0].lower()]
+        if term not in seen:
+            seen.add(term)
+            pieces += [(text[end : match.start()], None), (match[0], term)]
+            end = match.end()
+    return [(piece, term) for piece, term in [*pieces, (text[end:], None)] if piece]
 
 
-# A page as one HTML file, and its blocks as a part of a notebook.
+class Explainer:
+    """Escapes our own texts and explains their terms.
 
+    Args:
+        linked: Whether the page has a glossary to which the terms lead.
+    """
+
+    def __init__(self, *, linked: bool) -> None:
+        self._linked = linked
+        self._used: set[Term] = set()
+
+    @property
+    def terms(self) -> list[Term]:
+        """The terms that were explained so far, in the order of the glossary."""
+        return [term for term in dict.fromkeys(terms().values()) if term in self._used]
+
+    def __call__(self, text: str) -> Markup:
+        """Return a sentence, or a cell of a table, as HTML."""
+        return Markup("").join(self._piece(visible(piece), term) for piece, term in split_terms(text))
+
+    def _piece(self, piece: str, term: Term | None) -> Markup:
+        words = escape(piece.replace(" %", "\u00a0%"))
+        if term is None:
+            return words
+        self._used.add(term)
+        target = Markup('href="#{0}" aria-describedby="{0}-says"').format(term.anchor)
+        tip = Markup('<span class="tip" aria-hidden="true"><b>{}</b> {}</span>').format(term.name, term.says)
+        return Markup('<a class="term" {}>{}{}</a>').format(
+            target if self._linked else Markup('tabindex="0"'), words, tip
+        )
+
+
+# --- a page as one HTML file, and its sections as a part of a notebook ------------------------------------------------
 
 FILE = "report.html"
+LONGEST_NUMBER = 24
+"""Characters of the longest cell that is set like a number."""
 
 
 @dataclass(frozen=True)
@@ -265,9 +171,17 @@ def fragment(sections: Sequence[Section]) -> str:
     return _environment().get_template("fragment.html.j2").render(sections=sections, explained=Explainer(linked=False))
 
 
-@lru_cache(maxsize=1)
+def view(result: Any) -> str:
+    """Return a measurement, a comparison or an audit as HTML for a notebook."""
+    shown = [*sections(result, several=True)]
+    if isinstance(result, Audit):
+        shown.insert(0, Section(result.judged.judge, [result.verdict.sentence]))
+    return fragment(shown)
+
+
+@cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("evalbias.report", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -275,54 +189,22 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else visible(value),
     )
+    environment.globals |= {"kind": _kind, "draw": draw, "prose": _prose}
+    return environment
 
 
-class Explainer:
-    """Escapes our own texts and explains their terms.
-
-    Args:
-        linked: Whether the page has a glossary to which the terms lead.
-    """
-
-    def __init__(self, *, linked: bool) -> None:
-        self._linked = linked
-        self._used: set[str] = set()
-
-    @property
-    def terms(self) -> list[Term]:
-        """The terms that were explained so far."""
-        return [term for term in TERMS if term.name in self._used]
-
-    def __call__(self, text: str) -> Markup:
-        """Return a sentence, or a cell of a table, as HTML."""
-        return Markup("").join(
-            escape(visible(piece).replace(" %", "\u00a0%")) if term is None else self._term(piece, term)
-            for piece, term in split_terms(text)
-        )
-
-    def _term(self, piece: str, term: Term) -> Markup:
-        self._used.add(term.name)
-        target = Markup('tabindex="0"')
-        if self._linked:
-            target = Markup('href="#{0}" aria-describedby="{0}-says"').format(term.anchor)
-        words = escape(piece.replace(" %", "\u00a0%"))
-        tip = Markup('<span class="tip" aria-hidden="true"><b>{}</b> {}</span>').format(term.name, term.says)
-        return Markup('<a class="term" {}>{}{}</a>').format(target, words, tip)
+def _kind(block: Block) -> str:
+    """Return the name of a block's rule in ``blocks.html.j2``."""
+    kinds: dict[type, str] = {str: "words", Quote: "quote", Table: "table", Plot: "plot", list: "items"}
+    return kinds.get(type(block), "facts")
 
 
-# Show a result in a notebook as the blocks of the report.
+def _prose(table: Table) -> list[bool]:
+    """(c,) whether a column holds sentences, which are set from the left and wrapped."""
+    return [any(len(row[place]) > LONGEST_NUMBER for row in table.rows) for place in range(len(table.headings))]
 
 
-def view(result: Any) -> str:
-    """Return a measurement, a comparison or an audit as HTML."""
-    shown = [*sections(result, Context(several=True))]
-    if isinstance(result, Audit):
-        shown.insert(0, Section(result.judged.judge, [Words(result.verdict.sentence)]))
-    return fragment(shown)
-
-
-# The report of a run folder: what a command found, and what was run, from run.json.
-
+# --- the report of a run folder: what a command found, and what was run, from run.json --------------------------------
 
 TITLES = {"measure self": "Self-bias of recorded loops"}
 """Command -> title of a run that names neither criterion nor task."""
@@ -336,7 +218,7 @@ def write_report(
     examples: Sequence[dspy.Example] = (),
     more: Sequence[Section | None] = (),
 ) -> Path:
-    """Write report.html into a run folder and return its path.
+    """Write report.html into a run folder, and the plots that have a file beside it; return the page's path.
 
     Args:
         folder: The run folder, which holds run.json.
@@ -346,18 +228,20 @@ def write_report(
         more: Sections that follow those of the result; None is left out.
     """
     settings = read_json(folder / SETTINGS)
-    parts = [*sections(result, Context(several_criteria(result))), *filter(None, more)]
-    worst = worst_of(result, examples)
+    parts = [*sections(result, several=several_criteria(result)), *more, worst_of(result, examples)]
+    shown = [section for section in parts if section is not None]
     title = result.judged.judge if isinstance(result, Audit) else title_of_run(settings)
     page = Page(
         title[:1].upper() + title[1:],
         str(settings["command"]),
-        parts if worst is None else [*parts, worst],
+        shown,
         verdict=verdict,
         run=_run(settings),
         settings={name: str(value) for name, value in flatten(settings).items()},
     )
     page.write(folder / FILE)
+    for plot in (block for section in shown for block in section.blocks if isinstance(block, Plot) and block.file):
+        write_png(plot, folder / f"{plot.file}.png")
     return folder / FILE
 
 

@@ -1,140 +1,123 @@
-"""Plots of results: for the page as SVG, for a folder as PNG."""
+"""Draw the five marks of ``evaluation.marks`` with matplotlib, as SVG for a page and as PNG; and say what is drawn."""
 
 from __future__ import annotations
 
 import io
-import math
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
+from markupsafe import Markup
 
 from evalbias.evaluation.agreement import FLOORS
 from evalbias.evaluation.biases import LikelihoodBias
 from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import BY_CONSTRUCTION, EXPECTED, HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
-from evalbias.evaluation.words import count, decimals, percent, share, title
-from evalbias.measures import quadratic_fit, unfairness_scores
+from evalbias.evaluation.marks import Bars, Dots, Intervals, Label, Lines, Plot, Stack
+from evalbias.evaluation.words import count, decimals, percent, title
+from evalbias.measures import consistent_preferences, decision_shares, quadratic_fit, unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect_statistic import EffectStatistic
 from evalbias.measures.equal_quality import QUALITY, FeatureEffect
 from evalbias.measures.resample import SHARE, estimate_share
 from evalbias.optimizers.zepo import CurvePoint, ZEPOReport
-from evalbias.report.blocks import Plot
 from evalbias.values import digest, visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
-# A figure that draws without a display; matplotlib is loaded where one is drawn.
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure, in inches."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
+# --- a plot as SVG inside a page, or as a PNG file --------------------------------------------------------------------
 
 
-def plain_texts(figure: Figure) -> None:
-    """Let texts be texts: names in them come from data, and a dollar sign starts no formula."""
-    from matplotlib.text import Text
+class Colors(NamedTuple):
+    """Colors of a plot, by the names of the page's style sheet."""
 
-    for text in figure.findobj(Text):
-        text.set_parse_math(False)
-        text.set_text(visible(text.get_text()))
-
-
-def save_figure(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG, its axes open at the top and right."""
-    for axis in figure.axes:
-        axis.spines[["top", "right"]].set_visible(False)
-    plain_texts(figure)
-    figure.savefig(path, dpi=120)
+    ink: str
+    muted: str
+    line: str
+    accent: str
+    other: str
+    paper: str
 
 
-# Matplotlib figures as SVG inside a page: text stays text, and colours are those of the page's theme.
-
-
-INK, MUTED, LINE, ACCENT, OTHER, PAPER = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f", "#101112"
-"""Colours of a plot: placeholders that become the variables of the page's style sheet."""
-THEME = {INK: "ink", MUTED: "muted", LINE: "line", ACCENT: "accent", OTHER: "other", PAPER: "paper"}
+THEME = Colors("#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f", "#101112")
+"""Placeholders, for which an SVG inside a page gets the variables of the page's theme."""
+LIGHT = Colors("#1f1e1b", "#6a675f", "#dedad0", "#22609c", "#b0561c", "#ffffff")
+WIDE, NARROW = 640, 320
+"""Width in pixels of a plot on a screen, and on a telephone."""
 TAG = "<[^>]+>"
 """A tag of an SVG file; what stands between tags is the text of labels, which comes from data."""
-WIDE, NARROW = 640, 320
-SETTINGS: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "evalbias",
-    "text.parse_math": False,  # also of the labels of ticks, which are made while drawing
-    "font.size": 12.5,
-    "axes.labelsize": 12.5,
-    "xtick.labelsize": 12.5,
-    "ytick.labelsize": 12.5,
-    "text.color": INK,
-    "axes.labelcolor": MUTED,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "axes.edgecolor": LINE,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.facecolor": "none",
-    "figure.facecolor": "none",
-    "lines.linewidth": 2,
-    "legend.frameon": False,
-}
+DASHED = (0, (4, 3))
+SHOWN = 300
+"""Largest number of points of a plot."""
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A plot before it is laid out.
-
-    Attributes:
-        title: What the plot shows, as a sentence.
-        caption: How to read it, and what it leaves out.
-        height: Height in pixels, in both widths.
-        draw: Draws on an empty figure; the second argument says whether it is the narrow one.
-    """
-
-    title: str
-    caption: str
-    height: int
-    draw: Callable[[Figure, bool], None]
+def draw(plot: Plot) -> tuple[Markup, Markup]:
+    """Return a plot as SVG in two widths, whose text stays text and whose colors are those of the page's theme."""
+    drawn = []
+    for narrow in (False, True):
+        file = io.StringIO()
+        _save(plot, file, THEME, narrow, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+        drawn.append(Markup(_inline(file.getvalue())))
+    return drawn[0], drawn[1]
 
 
-def plot(drawing: Drawing) -> Plot:
-    """Lay a drawing out in both widths."""
+def write_png(plot: Plot, path: Path) -> None:
+    """Write a plot, with its title, as PNG."""
+    _save(plot, path, LIGHT, False, format="png", dpi=144)
+
+
+def _save(plot: Plot, file: Any, colors: Colors, narrow: bool, **options: Any) -> None:
     import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
-    texts = []
-    for width in (WIDE, NARROW):
-        with matplotlib.rc_context(cast(Any, SETTINGS)):
-            figure = new_figure(width / 72, drawing.height / 72)  # SVG counts 72 units an inch: one unit, one pixel
-            drawing.draw(figure, width == NARROW)
-            plain_texts(figure)
-            file = io.StringIO()
-            figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-        texts.append(_inline(file.getvalue()))
-    return Plot(drawing.title, drawing.caption, *texts)
+    settings = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "evalbias",
+        "text.parse_math": False,  # also of the labels of ticks, which are made while drawing
+        **dict.fromkeys(("font.size", "axes.labelsize", "xtick.labelsize", "ytick.labelsize"), 12.5),
+        "text.color": colors.ink,
+        **dict.fromkeys(("axes.labelcolor", "xtick.color", "ytick.color"), colors.muted),
+        "axes.edgecolor": colors.line,
+        "axes.facecolor": "none",
+        "figure.facecolor": "none" if colors is THEME else colors.paper,
+        "lines.linewidth": 2,
+        "legend.frameon": False,
+    }
+    with matplotlib.rc_context(cast(Any, settings)):
+        heights, width = [_height(mark) for mark in plot.marks], NARROW if narrow else WIDE
+        figure = Figure(figsize=(width / 72, sum(heights) / 72), layout="constrained")  # 72 units an inch: as pixels
+        axes = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+        for axis, mark in zip(axes, plot.marks, strict=True):
+            axis.tick_params(length=0, pad=6)
+            axis.spines[["left", "right", "top"]].set_visible(False)
+            _Drawing(figure, axis, colors, narrow).mark(mark)
+        if colors is LIGHT:
+            figure.suptitle(textwrap.fill(plot.title, 90), fontsize=12.5)
+        for text in figure.findobj(Text):  # names in them come from data: a dollar sign starts no formula
+            text.set_parse_math(False)
+            text.set_text(visible(text.get_text()))
+        figure.savefig(file, **options)
 
 
 def _inline(svg: str) -> str:
     """Make an SVG file part of an HTML page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
+    for size in ("height", "width"):
+        svg = re.sub(rf'(<svg[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', "".join(re.findall(TAG, svg))))
     prefix = f"p{digest(svg, 8)}-"  # several plots of one page share the names that matplotlib gives
 
     def themed(tag: re.Match[str]) -> str:
         text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", tag[0])  # the family is the page's
-        for color, name in THEME.items():
+        for name, color in THEME._asdict().items():
             text = text.replace(color, f"var(--{name})")
         text = re.sub(r' id="([^"]+)"', lambda m: m[0] if m[1] in used else "", text)
         return re.sub(r'( id="|url\(#|href="#)', rf"\g<1>{prefix}", text)
@@ -142,241 +125,212 @@ def _inline(svg: str) -> str:
     return re.sub(TAG, themed, svg)
 
 
-def axis_of(figure: Figure) -> Axes:
-    """Return a figure's only axes, without ticks' marks and with a quiet frame."""
-    axis: Axes = figure.subplots()
-    quiet(axis)
-    return axis
+def _height(mark: object) -> int:
+    """Return the height of a mark in pixels."""
+    match mark:
+        case Intervals(rows=rows, percent=True):
+            return 110 + 42 * len(rows) if any(rows) else 104
+        case Intervals(rows=rows):
+            return 80 + 58 * len(rows) if any(len(one) > 1 for one in rows.values()) else 92 + 36 * len(rows)
+        case Lines(series=series):
+            return 300 + 40 * (len(series) > 2 or (len(series) > 1 and not mark.percent))
+    return {Dots: 320, Bars: 270, Stack: 166}[type(mark)]
 
 
-def quiet(axis: Axes) -> None:
-    """Take away what a reader does not need."""
-    axis.tick_params(length=0, pad=6)
-    axis.spines[["left", "right", "top"]].set_visible(False)
+@dataclass
+class _Drawing:
+    """One mark on its axes.
+
+    Attributes:
+        narrow: Whether it is laid out for a telephone.
+    """
+
+    figure: Figure
+    axis: Axes
+    colors: Colors
+    narrow: bool
+
+    def mark(self, mark: Intervals | Dots | Bars | Lines | Stack) -> None:
+        match mark:
+            case Intervals():
+                self.intervals(mark)
+            case Dots():
+                self.dots(mark)
+            case Bars():
+                self.bars(mark)
+            case Lines():
+                self.lines(mark)
+            case Stack():
+                self.stack(mark)
+
+    def intervals(self, mark: Intervals) -> None:
+        axis, colors = self.axis, self.colors
+        every = [estimate for row in mark.rows.values() for estimate in row]
+        if mark.percent:
+            self.percentages()
+        else:
+            axis.set_xlim(*_limits(every, mark.null))
+            axis.locator_params(axis="x", nbins=4 if self.narrow else 7)
+        for place, row in enumerate(mark.rows.values()):
+            for k, one in enumerate(row):
+                y = place + 0.34 * (k - (len(row) - 1) / 2)
+                color = colors.accent if k == len(row) - 1 else colors.muted
+                band: dict[str, Any] = {
+                    "linewidth": 5,
+                    "alpha": 0.4,
+                    "solid_capstyle": "round",
+                    "clip_on": False,
+                }  # whole at the edge
+                axis.plot([one.low, one.high], [y, y], color=color, **band)
+                axis.plot([one.value], [y], "o", color=color, markersize=9, clip_on=False)
+        if mark.null is not None:
+            self.null(mark.null, mark.null_words)
+        axis.set_ylim(len(mark.rows) - 0.4, -1.1 if mark.null is not None else -0.6)
+        names = [_row_label(name, self.narrow) for name in mark.rows]
+        axis.set_yticks(range(len(names)) if any(names) else [], names if any(names) else [], color=colors.ink)
+        self.labels(mark.x_label, "")
+        if any(names):
+            self.grid("x")
+
+    def null(self, value: float, words: str) -> None:
+        """Draw the vertical line at which an unbiased judge would lie, with its words beside it."""
+        self.axis.axvline(value, color=self.colors.muted, linewidth=1, linestyle=DASHED)
+        low, high = self.axis.get_xlim()
+        right = value > low + 0.6 * (high - low)
+        self.words(words, (value, -0.75), (-6 if right else 6, 0), ha="right" if right else "left", va="center")
+
+    def percentages(self) -> None:
+        self.axis.set(xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
+        self.axis.set_xticklabels(["0 %", "25 %", "50 %", "75 %", "100 %"])
+
+    def dots(self, mark: Dots) -> None:
+        axis, colors = self.axis, self.colors
+        many = max(len(x) for x, _ in mark.points.values()) > 60
+        for k, (name, (x, y)) in enumerate(mark.points.items()):
+            face: dict[str, Any] = {"edgecolors": "none", "color": colors.ink}
+            if k:
+                face = {"edgecolors": colors.ink, "facecolors": "none"}
+            axis.scatter(x, y, s=14 if many else 22, alpha=0.3 if many else 0.6, label=name, **face)
+        if mark.y_null:
+            axis.axhline(0, color=colors.muted, linewidth=1, linestyle=DASHED)
+            self.words(mark.y_null, (1, 0), (6, 0), xycoords=("axes fraction", "data"), va="center")
+        if mark.x_null is not None:
+            axis.axvline(mark.x_null, color=colors.muted, linewidth=1, linestyle=DASHED)
+        if mark.line is not None:
+            x, y, low, high = mark.line.T
+            axis.fill_between(x, low, high, color=colors.accent, alpha=0.22, lw=0)
+            axis.plot(x, y, color=colors.accent)
+        self.labels(mark.x_label, mark.y_label)
+        self.grid("y")
+        if self.narrow:
+            axis.locator_params(axis="x", nbins=5)
+        self.legend(len(mark.points))
+
+    def bars(self, mark: Bars) -> None:
+        axis, colors = self.axis, self.colors
+        widths, centers = np.diff(mark.edges), (mark.edges[:-1] + mark.edges[1:]) / 2
+        looks = ((colors.accent, 0.85), (colors.ink, 0.3)) if mark.mean is None else ((colors.ink, 0.28),)
+        for k, ((name, heights), (color, alpha)) in enumerate(zip(mark.heights.items(), looks, strict=False)):
+            width = widths * (0.84 if mark.mean is None else 0.92) / len(mark.heights)
+            place = centers + (k - (len(mark.heights) - 1) / 2) * width
+            axis.bar(place, heights, width=width, color=color, alpha=alpha, label=name)
+        if mark.mean is not None:
+            self.mean(mark.mean, float(max(heights.max() for heights in mark.heights.values())), mark.edges)
+        if mark.percent:
+            axis.yaxis.set_major_formatter(lambda value, _: percent(value))
+        else:
+            axis.locator_params(axis="y", integer=True, nbins=4)
+        self.labels(mark.x_label, mark.y_label)
+        self.grid("y")
+        self.legend(len(mark.heights))
+
+    def mean(self, mean: Estimate, top: float, edges: FloatArray) -> None:
+        """Draw a mean with its interval, beside the line of an unbiased judge."""
+        axis, colors, right = self.axis, self.colors, mean.value >= 0
+        if not np.isnan(mean.low):
+            axis.axvspan(mean.low, mean.high, color=colors.accent, alpha=0.25, lw=0)
+        axis.axvline(mean.value, color=colors.accent)
+        axis.axvline(0, color=colors.muted, linewidth=1, linestyle=DASHED)
+        sides = ("right", -5), ("left", 5)
+        for place, words, color, (side, offset) in (
+            (0.0, "0 = no bias", colors.muted, sides[not right]),
+            (mean.value, f"mean {mean.value:+.2f}", colors.accent, sides[right]),
+        ):
+            self.words(words, (place, top * 1.2), (offset, 0), color=color, ha=side, va="top")
+        reach = max(abs(edges[0]), abs(edges[-1]), 1e-9) * 1.08
+        axis.set(ylim=(0, top * 1.25), xlim=(-reach, reach))
+
+    def lines(self, mark: Lines) -> None:
+        axis, colors = self.axis, self.colors
+        if mark.null:
+            axis.axhline(0, color=colors.muted, linewidth=1, linestyle=DASHED)
+            self.words(mark.null, (1, 0), (0, 5), xycoords=("axes fraction", "data"), ha="right")
+        looks = [(color, marker) for marker in "os^D" for color in (colors.accent, colors.other, colors.ink)]
+        looks = [looks[k] for k in (0, 4, 8, 9, 1, 5)]  # markers tell them apart in grey
+        for k, (name, values) in enumerate(mark.series.items()):
+            color, marker = looks[k % len(looks)]
+            x, y, low, high = values.T
+            axis.plot(x, y, color=color, marker=marker, markersize=6, label=name)
+            axis.fill_between(x, low, high, color=color, alpha=0.2, lw=0)
+        if mark.percent:
+            axis.yaxis.set_major_formatter(lambda value, _: percent(value))
+        axis.locator_params(axis="x", integer=True)
+        self.labels(mark.x_label, mark.y_label)
+        self.grid("y")
+        self.legend(len(mark.series))
+
+    def stack(self, mark: Stack) -> None:
+        axis, colors, left = self.axis, self.colors, 0.0
+        fills = (colors.line, colors.accent, colors.other, colors.muted)
+        shown = [(*one, color) for one, color in zip(mark.shares.items(), fills, strict=False) if one[1] > 0]
+        axis.set(xlim=(0, 1), ylim=(-0.9 - 0.75 * len(shown), 0.6), xticks=[], yticks=[])
+        axis.spines[:].set_visible(False)
+        for row, (name, part, color) in enumerate(shown):
+            axis.barh(0, part, left=left, color=color, height=0.9, edgecolor=colors.paper, linewidth=1.5)
+            if part >= 0.07:  # the bar holds its percentage
+                on = colors.ink if color == colors.line else colors.paper
+                axis.text(left + part / 2, 0, percent(part), ha="center", va="center", color=on)
+            left += part
+            y = -1.0 - 0.75 * row
+            axis.plot([0.012], [y], "s", color=color, markersize=9, clip_on=False)
+            self.words(f"{name}: {percent(part)}", (0.012, y), (14, 0), color=colors.ink, va="center")
+
+    def words(self, text: str, place: tuple[float, float], offset: tuple[int, int], **look: Any) -> None:
+        """Write words beside a place, in pixels from it."""
+        self.axis.annotate(text, place, offset, textcoords="offset points", **({"color": self.colors.muted} | look))
+
+    def labels(self, x: Label, y: str) -> None:
+        if not isinstance(x, str):
+            less, counted, more = x
+            x = f"{less}  ←  →  {more}" if self.narrow and len("".join(x)) > 40 else f"{less}  ←  {counted}  →  {more}"
+        self.axis.set(xlabel=x, ylabel=y)
+
+    def grid(self, side: str) -> None:
+        """Draw quiet lines at the ticks of one axis, below everything else."""
+        self.axis.grid(axis="x" if side == "x" else "y", color=self.colors.line, linewidth=0.8)
+        self.axis.set_axisbelow(True)
+
+    def legend(self, names: int) -> None:
+        if names > 1:
+            handles = self.axis.get_legend_handles_labels()
+            self.figure.legend(*handles, loc="outside upper left", ncols=1 if self.narrow else 2)
 
 
-# Marks that the plots share: an estimate with its interval, the line of no bias, an axis of percentages.
+def _limits(estimates: Sequence[Estimate], null: float | None) -> tuple[float, float]:
+    ends = [end for e in estimates for end in (e.value, e.low, e.high) if np.isfinite(end)]
+    ends += [] if null is None else [null]
+    room = 0.06 * (max(ends) - min(ends)) or 0.1
+    low, high = min(ends) - room, max(ends) + room
+    return (max(low, 0.0), min(high, 1.0)) if all(e.unit == SHARE for e in estimates) else (low, high)
 
 
-DASHED = (0, (4, 3))
-
-
-def row_label(name: str, narrow: bool) -> str:
+def _row_label(name: str, narrow: bool) -> str:
     """Break the name of a row into lines that leave room for the plot; a very long one is cut."""
     name = visible(name)
     return textwrap.fill(textwrap.shorten(name, 60, placeholder=" …") or name[:60], 16 if narrow else 32)
 
 
-def interval_mark(axis: Axes, value: float, low: float, high: float, row: float, *, color: str = ACCENT) -> None:
-    """Draw a dot on its interval, whole also where it lies on the edge of the axis."""
-    axis.plot([low, high], [row, row], color=color, linewidth=5, alpha=0.4, solid_capstyle="round", clip_on=False)
-    axis.plot([value], [row], "o", color=color, markersize=9, clip_on=False)
-
-
-def unbiased_line(axis: Axes, value: float, words: str, row: float) -> None:
-    """Draw the vertical line at which an unbiased judge would lie, with its words beside it."""
-    axis.axvline(value, color=MUTED, linewidth=1, linestyle=DASHED)
-    low, high = axis.get_xlim()
-    right = value > low + 0.6 * (high - low)
-    axis.annotate(
-        words,
-        (value, row),
-        (-6 if right else 6, 0),
-        textcoords="offset points",
-        color=MUTED,
-        ha="right" if right else "left",
-        va="center",
-    )
-
-
-def percentages(axis: Axes, words: str) -> None:
-    """Let the horizontal axis run from 0 to 100 %."""
-    axis.set(xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1], xlabel=words)
-    axis.set_xticklabels(["0 %", "25 %", "50 %", "75 %", "100 %"])
-
-
-def grid(axis: Axes, side: str) -> None:
-    """Draw quiet lines at the ticks of one axis, below everything else."""
-    axis.grid(axis="x" if side == "x" else "y", color=LINE, linewidth=0.8)
-    axis.set_axisbelow(True)
-
-
-# Histogram of own minus expected scores: does a judge flatter its own outputs?
-
-
-def own_differences(measurement: Measurement) -> Drawing | None:
-    """Draw the differences of own and expected score; None for measurements without them."""
-    if "bias" not in measurement.numbers or EXPECTED not in measurement.columns:
-        return None
-    values = measurement.numbers["bias"].values
-    values = values[~np.isnan(values)]
-    found = measurement["bias"]
-    if not len(values):
-        return None
-    direction = "above" if found.value >= 0 else "below"
-    title = (
-        f"The model's own scores lie {abs(found.value):.2f} points {direction} the expected ones on average "
-        f"(95 % interval {found.low:+.2f} to {found.high:+.2f})"
-    )
-    caption = "0 = no bias. To the right of it, the model scores its own output higher than it should."
-
-    def draw(figure: Figure, narrow: bool) -> None:
-        axis = axis_of(figure)
-        bins = np.histogram_bin_edges(values, bins=min(24, max(6, int(np.sqrt(len(values))))))
-        counts, _, _ = axis.hist(values, bins=bins.tolist(), color=INK, alpha=0.28, rwidth=0.92)
-        top = float(np.max(counts))
-        if not np.isnan(found.low):
-            axis.axvspan(found.low, found.high, color=ACCENT, alpha=0.25, lw=0)
-        axis.axvline(found.value, color=ACCENT)
-        axis.axvline(0, color=MUTED, linewidth=1, linestyle=DASHED)
-        right = found.value >= 0
-        axis.annotate(
-            "0 = no bias",
-            (0, top * 1.2),
-            (-5 if right else 5, 0),
-            textcoords="offset points",
-            color=MUTED,
-            ha="right" if right else "left",
-            va="top",
-        )
-        axis.annotate(
-            f"mean {found.value:+.2f}",
-            (found.value, top * 1.2),
-            (5 if right else -5, 0),
-            textcoords="offset points",
-            color=ACCENT,
-            ha="left" if right else "right",
-            va="top",
-        )
-        reach = max(abs(values.min()), abs(values.max()), 1e-9) * 1.08
-        axis.set(ylim=(0, top * 1.25), xlim=(-reach, reach))
-        middle = "points" if narrow else "points from the expected score"
-        axis.set_xlabel(f"too low  ←  {middle}  →  too high")
-        axis.set_ylabel("items")
-        grid(axis, "y")
-        axis.locator_params(axis="y", integer=True, nbins=4)
-
-    return Drawing(title, caption, 270, draw)
-
-
-# Plot of a judge's scores over a property of the text (its likelihood, its length) at equal quality.
-
-
-SHOWN = 300
-"""Largest number of points of a plot."""
-PROPERTIES = {"likelihood_effect": ("likelier", "less likely"), "length_effect": ("longer", "shorter")}
-"""Estimate -> words for more and less of what it is the effect of."""
-
-
-class Points(NamedTuple):
-    """Points of the plot.
-
-    Attributes:
-        x: (n,) the property, in standard deviations from its mean.
-        y: (n,) score less what the quality explains, in points, with mean 0.
-        effect: The estimate that the line shows.
-    """
-
-    x: FloatArray
-    y: FloatArray
-    effect: FeatureEffect
-
-
-def effect_line(measurement: Measurement) -> Drawing | None:
-    """Draw the first effect of a measurement; None where it has none, or nothing of it is defined."""
-    names = [name for name in PROPERTIES if name in measurement.numbers]
-    points = _points(measurement, names[0]) if names else None
-    if points is None:
-        return None
-    more, less = PROPERTIES[names[0]]
-    pairs = "answers" in measurement.columns
-    unit = "log-odds" if pairs else "points"
-    verdicts = pairs and _are_verdicts(measurement.numbers[names[0]].values)
-    if verdicts:
-        unit = "on a scale from -1 (loses) to 1 (wins)"
-    effect, amount = points.effect, points.effect.effect * points.effect.score_sd
-    low, high = sorted(end * effect.score_sd for end in (effect.low, effect.high))
-    form = f"+.{decimals(amount, low, high)}f"
-    span = f"{low:{form}} to {high:{form}}"
-    if np.isnan(effect.effect):
-        title = f"Of two equally good texts, the {more} one gets {span} {unit} (95 % interval)"
-    else:
-        title = (
-            f"An output that is one standard deviation {more} gets {amount:{form}} {unit} at equal quality "
-            f"(95 % interval {span})"
-        )
-    n = len(points.x)
-    dot = "one output of a pair, compared with the other" if pairs else "one output"
-    caption = (
-        f"Each dot is {dot}. A dot above 0 got more than its quality, as people rated it, explains. A "
-        "judge without this bias has a flat line: quality alone decides. The band around the line is its 95 % interval."
-    )
-    if n > SHOWN:
-        caption += f" {SHOWN} of {n:,} dots are drawn, evenly spaced from {less} to {more}."
-
-    def draw(figure: Figure, narrow: bool) -> None:
-        axis = axis_of(figure)
-        order = np.argsort(points.x, kind="stable")
-        chosen = order[np.unique(np.linspace(0, n - 1, min(n, SHOWN)).astype(int))]
-        axis.scatter(points.x[chosen], points.y[chosen], s=14, color=INK, alpha=0.3, edgecolors="none")
-        axis.axhline(0, color=MUTED, linewidth=1, linestyle=DASHED)
-        ends = np.array([points.x.min(), points.x.max()])
-        x = np.linspace(ends[0], ends[1], 50)
-        axis.fill_between(x, x * low, x * high, color=ACCENT, alpha=0.22, lw=0)
-        if not np.isnan(amount):
-            axis.plot(ends, ends * amount, color=ACCENT)
-        axis.annotate(
-            "0 =\nno bias",
-            (1, 0),
-            (6, 0),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            color=MUTED,
-            va="center",
-        )
-        axis.set_xlabel(f"{less}  ←  →  {more}" if narrow else f"{less}  ←  standard deviations  →  {more}")
-        axis.set_ylabel(f"{'verdict' if verdicts else unit} beyond quality")
-        grid(axis, "y")
-        if narrow:
-            axis.locator_params(axis="x", nbins=5)
-
-    return Drawing(title, caption, 320, draw)
-
-
-def _points(measurement: Measurement, name: str) -> Points | None:
-    """Return score less quality against the property; None where no interval is defined."""
-    sample = measurement.numbers[name]
-    statistic = sample.estimator
-    if not isinstance(statistic, EffectStatistic):
-        return None
-    effect = statistic.measure(sample.values, clusters=measurement.clusters)
-    if np.isnan(effect.low):
-        return None
-    x, ratings = statistic.feature, statistic.ratings
-    counts = (~np.isnan(ratings)).sum(axis=1)
-    quality = np.where(counts > 0, np.nansum(ratings, axis=1) / np.maximum(counts, 1), np.nan)
-    kept = ~np.isnan(x + quality + sample.values)
-    x, scores, quality = x[kept], sample.values[kept], quality[kept]
-    x, quality, scores = (statistic.both_ways(values) for values in (x, quality, scores))
-    x, quality, scores = (x - x.mean()) / x.std(), quality - quality.mean(), scores - scores.mean()
-    return Points(x, scores - _quality_slope(x, scores, quality, effect) * quality, effect)
-
-
-def _are_verdicts(values: FloatArray) -> bool:
-    """Return whether the values of pairs are mean verdicts, and not log-odds."""
-    distinct = np.unique(values[~np.isnan(values)])
-    whole = any(np.abs(distinct * m - np.round(distinct * m)).max(initial=0) < 1e-9 for m in range(1, 201))
-    return bool((np.abs(distinct) <= 1).all()) and whole
-
-
-def _quality_slope(x: FloatArray, scores: FloatArray, quality: FloatArray, effect: FeatureEffect) -> float:
-    """Return points of the score for one point of quality: the effect's own, or least squares where that is unknown."""
-    if QUALITY in effect.slopes and not np.isnan(effect.slopes[QUALITY].value):
-        return effect.slopes[QUALITY].value * effect.score_sd
-    return float(np.linalg.lstsq(np.stack([quality, x], axis=1), scores, rcond=None)[0][0])
-
-
-# Explanations of each bias for a reader who knows no paper.
+# --- explanations of each bias for a reader who knows no paper --------------------------------------------------------
 
 
 QUESTIONS: Mapping[str, str] = {
@@ -465,152 +419,28 @@ def by_construction(measurement: Measurement) -> str:
     return f"True by construction, not found: {reason}." if reason else ""
 
 
-# Estimates with their intervals, one per row, against what an unbiased judge would have.
-
+# --- what is drawn of a measurement -----------------------------------------------------------------------------------
 
 ROWS = 10
-"""Largest number of rows."""
-
-
-def intervals(measurement: Measurement) -> Drawing | None:
-    """Draw the first headline estimate that is defined, and those that can share its axis; None without one."""
-    defined = [e for e in measurement.estimates.values() if not np.isnan(e.value)]
-    names = [name for name in measurement.headlines if name in measurement.estimates]
-    headlines = [measurement[name] for name in names if not np.isnan(measurement[name].value)]
-    if not defined:
-        return None
-    first = (headlines or defined)[0]
-    alike = [e for e in defined if e is not first and (e.null, e.signed) == (first.null, first.signed)]
-    title = f"{name_of(first)}: {first.text()} (95 % interval {first.interval})"
-    drawn = [first, *alike][:ROWS]
-    units = {e.unit for e in drawn}
-    return estimate_rows(
-        {name_of(e): e for e in drawn}, title, null=first.null, unit=units.pop() if len(units) == 1 else ""
-    )
-
-
-def estimate_rows(estimates: dict[str, Estimate], title: str, *, null: float | None, unit: str = "") -> Drawing:
-    """Draw estimates on one axis.
-
-    Args:
-        estimates: Name of the row -> estimate.
-        title: What the plot shows.
-        null: Value of an unbiased judge; None where the estimates are not of a bias.
-        unit: What the axis counts.
-    """
-    caption = "Dots are estimates, bars their 95 % intervals."
-    if null is not None:
-        caption += f" {null:g} = no bias."
-
-    def draw(figure: Figure, narrow: bool) -> None:
-        axis = axis_of(figure)
-        axis.set_xlim(*_limits([*estimates.values()], null))
-        for row, one in enumerate(estimates.values()):
-            interval_mark(axis, one.value, one.low, one.high, row)
-        if null is not None:
-            unbiased_line(axis, null, f"{null:g} = no bias", -0.75)
-        axis.set_ylim(len(estimates) - 0.4, -1.1)
-        axis.set_yticks(range(len(estimates)), [row_label(name, narrow) for name in estimates], color=INK)
-        axis.set_xlabel(unit)
-        axis.locator_params(axis="x", nbins=4 if narrow else 7)
-        grid(axis, "x")
-
-    return Drawing(title, caption, 92 + 36 * len(estimates), draw)
-
-
-def _limits(estimates: Sequence[Estimate], null: float | None) -> tuple[float, float]:
-    ends = [end for e in estimates for end in (e.value, e.low, e.high) if np.isfinite(end)]
-    ends += [] if null is None else [null]
-    room = 0.06 * (max(ends) - min(ends)) or 0.1
-    low, high = min(ends) - room, max(ends) + room
-    return (max(low, 0.0), min(high, 1.0)) if all(e.unit == SHARE for e in estimates) else (low, high)
-
-
-# How often the longer of two outputs wins, by how much longer it is.
-
-
-GROUPS = 4
-FEWEST = 40
-"""Pairs from which they are cut into groups."""
-
-
-def longer_wins_plot(measurement: Measurement) -> Drawing | None:
-    """Draw the longer output's win rate in groups of equal size; None for measurements without such wins."""
-    if "longer_rate" not in measurement.numbers or LENGTHS not in measurement.columns:
-        return None
-    wins, lengths = measurement.numbers["longer_rate"].values, measurement.columns[LENGTHS]
-    kept = ~np.isnan(wins)
-    if not kept.any():
-        return None
-    with np.errstate(divide="ignore"):
-        ratios = lengths.max(axis=1)[kept] / lengths.min(axis=1)[kept]
-    order = np.argsort(ratios, kind="stable")
-    groups = np.array_split(order, GROUPS if len(order) >= FEWEST else 1)
-    found = measurement["longer_rate"]
-    low, high = percent(found.low), percent(found.high)
-    title = f"The longer output wins {percent(found.value)} of the time (95 % interval {low} to {high})"
-    caption = (
-        "Pairs are cut into groups by how many times as long the longer output is. 50 % = no preference for length. "
-        "People may prefer longer outputs too: this alone does not show that the judge is wrong."
-    )
-    clusters = np.arange(len(wins)) if measurement.clusters is None else np.asarray(measurement.clusters)
-    intervals = [estimate_share(wins[kept][g], clusters=clusters[kept][g].tolist()) for g in groups]
-    labels = [f"{_times(ratios[g].min())} to {_times(ratios[g].max())} times" for g in groups]
-
-    def draw(figure: Figure, narrow: bool) -> None:
-        axis = axis_of(figure)
-        percentages(axis, "the longer output wins")
-        for row, interval in enumerate(intervals):
-            interval_mark(axis, interval.value, interval.low, interval.high, row)
-        unbiased_line(axis, 0.5, "50 % = no preference", -0.6)
-        axis.set_ylim(len(intervals) - 0.5, -0.95)
-        axis.set_yticks(range(len(intervals)), labels, color=INK)
-        grid(axis, "x")
-
-    return Drawing(title, caption, 110 + 42 * len(intervals), draw)
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
-
-
-# Which candidate wins when the order of the two is swapped.
-
-
+"""Largest number of rows of a plot of estimates."""
+PROPERTIES = {"likelihood_effect": ("likelier", "less likely"), "length_effect": ("longer", "shorter")}
+"""Estimate -> words for more and less of what it is the effect of."""
+GROUPS, FEWEST = 4, 40
+"""Groups into which pairs are cut by length, and pairs from which they are."""
 SAME, FIRST, SECOND, OTHERWISE = "same output both times", "always the first", "always the second", "a tie in one order"
-COLORS = {SAME: LINE, FIRST: ACCENT, SECOND: OTHER, OTHERWISE: MUTED}
-NARROWEST = 0.07
-"""Smallest share whose bar holds its percentage."""
+"""What happens when the outputs of a pair change places."""
+NAME = "scale_use"
+WHOLE_POINTS = 12
+"""Largest range that is cut at whole points."""
 
 
-def order_shares(answers: FloatArray, swapped: FloatArray) -> dict[str, float]:
-    """Return the shares of the pairs by what happens when the two candidates change places; undefined ones left out.
-
-    Args:
-        answers: (n, c) probabilities by position: first, second and, with three classes, a tie.
-        swapped: (n, c) the same in the other order.
-    """
-    defined = ~np.isnan(answers + swapped).any(axis=1)
-    if not defined.any():
-        return {}
-    before, after = (_winners(side[defined]) for side in (answers, swapped))
-    outcomes = {
-        FIRST: (before == 0) & (after == 0),
-        SECOND: (before == 1) & (after == 1),
-        SAME: (before + after == 1) | ((before == 2) & (after == 2)),
-    }
-    outcomes[OTHERWISE] = ~np.any([*outcomes.values()], axis=0)
-    return {name: float(outcomes[name].mean()) for name in COLORS if outcomes[name].any()}
+def drawing_of(measurement: Measurement) -> Plot | None:
+    """Return the plot of a measurement; None where nothing in it is defined."""
+    plots = (plot_of(measurement) for plot_of in PLOTS)
+    return next((plot for plot in plots if plot is not None), None)
 
 
-def _winners(answers: FloatArray) -> FloatArray:
-    """(n,) position that wins: 0, 1, or 2 for a tie, which equal probabilities are too."""
-    even = answers[:, 0] == answers[:, 1]
-    tied = even if answers.shape[1] == 2 else even | (answers[:, 2] >= answers[:, :2].max(axis=1))
-    return np.where(tied, 2, answers[:, :2].argmax(axis=1)).astype(np.float64)
-
-
-def orders(measurement: Measurement) -> Drawing | None:
+def orders(measurement: Measurement) -> Plot | None:
     """Draw what happens when the candidates change places; None for other measurements than of both orders."""
     if measurement.bias != "position" or "answers_swapped" not in measurement.columns:
         return None
@@ -624,51 +454,178 @@ def orders(measurement: Measurement) -> Drawing | None:
         "Every pair was judged twice, with the outputs in both orders. Above: how often the first position wins; "
         "50 % = no bias. Below: whether the same output wins in both orders, as it should."
     )
-
-    def draw(figure: Figure, narrow: bool) -> None:
-        top, bottom = figure.subplots(2, 1, height_ratios=[1, 1.6])
-        quiet(top)
-        percentages(top, "win rate of the first position")
-        interval_mark(top, first.value, first.low, first.high, 0)
-        unbiased_line(top, 0.5, "50 % = no bias", 0.8)
-        top.set(ylim=(-0.7, 1.2), yticks=[])
-        _stack(bottom, shares)
-
-    return Drawing(title, caption, 270, draw)
+    rate = Intervals({"": [first]}, 0.5, "50 % = no bias", "win rate of the first position", percent=True)
+    return Plot(title, caption, (rate, Stack(shares)))
 
 
-def _stack(axis: Axes, shares: dict[str, float]) -> None:
-    axis.set(xlim=(0, 1), ylim=(-0.9 - 0.75 * len(shares), 0.6), xticks=[], yticks=[])
-    axis.spines[:].set_visible(False)
-    left = 0.0
-    for row, (name, part) in enumerate(shares.items()):
-        axis.barh(0, part, left=left, color=COLORS[name], height=0.9, edgecolor=PAPER, linewidth=1.5)
-        if part >= NARROWEST:
-            axis.text(
-                left + part / 2,
-                0,
-                percent(part),
-                ha="center",
-                va="center",
-                color=INK if name == SAME else PAPER,
-            )
-        left += part
-        y = -1.0 - 0.75 * row
-        axis.plot([0.012], [y], "s", color=COLORS[name], markersize=9, clip_on=False)
-        axis.annotate(
-            f"{name}: {percent(part)}", (0.012, y), (14, 0), textcoords="offset points", va="center", color=INK
+def order_shares(answers: FloatArray, swapped: FloatArray) -> dict[str, float]:
+    """Return the shares of the pairs by what happens when the two candidates change places; undefined ones left out.
+
+    Args:
+        answers: (n, c) probabilities by position: first, second and, with three classes, a tie.
+        swapped: (n, c) the same in the other order.
+    """
+    ties = answers.shape[1] == 3
+    same = consistent_preferences(answers, swapped, ties=ties)  # (n,) 1, 0 or NaN
+    shares = [decision_shares(side) for side in (answers, swapped)]  # equal probabilities share a decision
+    first, other = (side[:, 0] + (side[:, 2] / 2 if ties else 0) for side in shares)
+    kept = ~np.isnan(same)
+    if not kept.any():
+        return {}
+    outcomes = {SAME: same == 1, FIRST: (first > 0.5) & (other > 0.5), SECOND: (first < 0.5) & (other < 0.5)}
+    outcomes |= {name: happens & (same == 0) for name, happens in outcomes.items() if name != SAME}
+    outcomes[OTHERWISE] = (same == 0) & ~(outcomes[FIRST] | outcomes[SECOND])
+    return {name: float(happens[kept].mean()) for name, happens in outcomes.items()}
+
+
+def effect_line(measurement: Measurement) -> Plot | None:
+    """Draw a judge's scores over a property of the text at equal quality; None where no such effect is defined."""
+    names = [name for name in PROPERTIES if name in measurement.numbers]
+    points = _points(measurement, names[0]) if names else None
+    if points is None:
+        return None
+    more, less = PROPERTIES[names[0]]
+    pairs = "answers" in measurement.columns
+    unit = "log-odds" if pairs else "points"
+    verdicts = pairs and _are_verdicts(measurement.numbers[names[0]].values)
+    if verdicts:
+        unit = "on a scale from -1 (loses) to 1 (wins)"
+    effect, amount = points.effect, points.effect.effect * points.effect.score_sd
+    low, high = sorted(end * effect.score_sd for end in (effect.low, effect.high))
+    form = f"+.{decimals(amount, low, high)}f"
+    span = f"{low:{form}} to {high:{form}}"
+    if np.isnan(effect.effect):
+        title = f"Of two equally good texts, the {more} one gets {span} {unit} (95 % interval)"
+    else:
+        title = (
+            f"An output that is one standard deviation {more} gets {amount:{form}} {unit} at equal quality "
+            f"(95 % interval {span})"
         )
+    n = len(points.x)
+    dot = "one output of a pair, compared with the other" if pairs else "one output"
+    caption = (
+        f"Each dot is {dot}. A dot above 0 got more than its quality, as people rated it, explains. A "
+        "judge without this bias has a flat line: quality alone decides. The band around the line is its 95 % interval."
+    )
+    if n > SHOWN:
+        caption += f" {SHOWN} of {n:,} dots are drawn, evenly spaced from {less} to {more}."
+    chosen = np.argsort(points.x, kind="stable")[np.unique(np.linspace(0, n - 1, min(n, SHOWN)).astype(int))]
+    x = np.array([points.x.min(), 0.0, points.x.max()])
+    dots = Dots(
+        {"": (points.x[chosen], points.y[chosen])},
+        np.stack([x, x * amount, x * low, x * high], axis=1),
+        (less, "standard deviations", more),
+        f"{'verdict' if verdicts else unit} beyond quality",
+        y_null="0 =\nno bias",
+    )
+    return Plot(title, caption, (dots,))
 
 
-# Which scores a judge gives, beside those that people give.
+class Points(NamedTuple):
+    """Points of the plot of an effect.
+
+    Attributes:
+        x: (n,) the property, in standard deviations from its mean.
+        y: (n,) score less what the quality explains, in points, with mean 0.
+        effect: The estimate that the line shows.
+    """
+
+    x: FloatArray
+    y: FloatArray
+    effect: FeatureEffect
 
 
-NAME = "scale_use"
-WHOLE_POINTS = 12
-"""Largest range that is cut at whole points."""
+def _points(measurement: Measurement, name: str) -> Points | None:
+    """Return score less quality against the property; None where no interval is defined."""
+    sample = measurement.numbers[name]
+    statistic = sample.estimator
+    if not isinstance(statistic, EffectStatistic):
+        return None
+    effect = statistic.measure(sample.values, clusters=measurement.clusters)
+    if np.isnan(effect.low):
+        return None
+    x, ratings = statistic.feature, statistic.ratings
+    counts = (~np.isnan(ratings)).sum(axis=1)
+    quality = np.where(counts > 0, np.nansum(ratings, axis=1) / np.maximum(counts, 1), np.nan)
+    kept = ~np.isnan(x + quality + sample.values)
+    x, scores, quality = x[kept], sample.values[kept], quality[kept]
+    x, quality, scores = (statistic.both_ways(values) for values in (x, quality, scores))
+    x, quality, scores = (x - x.mean()) / x.std(), quality - quality.mean(), scores - scores.mean()
+    return Points(x, scores - _quality_slope(x, scores, quality, effect) * quality, effect)
 
 
-def scale_shares(measurement: Measurement) -> Drawing | None:
+def _are_verdicts(values: FloatArray) -> bool:
+    """Return whether the values of pairs are mean verdicts, and not log-odds."""
+    distinct = np.unique(values[~np.isnan(values)])
+    whole = any(np.abs(distinct * m - np.round(distinct * m)).max(initial=0) < 1e-9 for m in range(1, 201))
+    return bool((np.abs(distinct) <= 1).all()) and whole
+
+
+def _quality_slope(x: FloatArray, scores: FloatArray, quality: FloatArray, effect: FeatureEffect) -> float:
+    """Return points of the score for one point of quality: the effect's own, or least squares where that is unknown."""
+    if QUALITY in effect.slopes and not np.isnan(effect.slopes[QUALITY].value):
+        return effect.slopes[QUALITY].value * effect.score_sd
+    return float(np.linalg.lstsq(np.stack([quality, x], axis=1), scores, rcond=None)[0][0])
+
+
+def longer_wins_plot(measurement: Measurement) -> Plot | None:
+    """Draw the longer output's win rate in groups of equal size; None for measurements without such wins."""
+    if "longer_rate" not in measurement.numbers or LENGTHS not in measurement.columns:
+        return None
+    wins, lengths = measurement.numbers["longer_rate"].values, measurement.columns[LENGTHS]
+    kept = ~np.isnan(wins)
+    if not kept.any():
+        return None
+    with np.errstate(divide="ignore"):
+        ratios = lengths.max(axis=1)[kept] / lengths.min(axis=1)[kept]
+    order = np.argsort(ratios, kind="stable")
+    clusters = np.arange(len(wins)) if measurement.clusters is None else np.asarray(measurement.clusters)
+    found, rows = measurement["longer_rate"], dict[str, list[Estimate]]()
+    for group in np.array_split(order, GROUPS if len(order) >= FEWEST else 1):
+        one = estimate_share(wins[kept][group], clusters=clusters[kept][group].tolist())
+        name = f"{_times(ratios[group].min())} to {_times(ratios[group].max())} times"
+        estimate = replace(found, value=one.value, low=one.low, high=one.high)
+        rows[name if name not in rows else name + "\u200b" * len(rows)] = [estimate]
+    low, high = percent(found.low), percent(found.high)
+    title = f"The longer output wins {percent(found.value)} of the time (95 % interval {low} to {high})"
+    caption = (
+        "Pairs are cut into groups by how many times as long the longer output is. 50 % = no preference for length. "
+        "People may prefer longer outputs too: this alone does not show that the judge is wrong."
+    )
+    marks = Intervals(rows, 0.5, "50 % = no preference", "the longer output wins", percent=True)
+    return Plot(title, caption, (marks,))
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
+
+
+def own_differences(measurement: Measurement) -> Plot | None:
+    """Draw the differences of own and expected score; None for measurements without them."""
+    if "bias" not in measurement.numbers or EXPECTED not in measurement.columns:
+        return None
+    values = measurement.numbers["bias"].values
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return None
+    found = measurement["bias"]
+    title = (
+        f"The model's own scores lie {abs(found.value):.2f} points {'above' if found.value >= 0 else 'below'} the "
+        f"expected ones on average (95 % interval {found.low:+.2f} to {found.high:+.2f})"
+    )
+    caption = "0 = no bias. To the right of it, the model scores its own output higher than it should."
+    edges = np.histogram_bin_edges(values, bins=min(24, max(6, int(np.sqrt(len(values))))))
+    bars = Bars(
+        {"": np.histogram(values, edges)[0]},
+        edges,
+        ("too low", "points from the expected score", "too high"),
+        "items",
+        mean=found,
+    )
+    return Plot(title, caption, (bars,))
+
+
+def scale_shares(measurement: Measurement) -> Plot | None:
     """Draw the shares of the judge's and people's scores; None for other measurements."""
     if measurement.bias != NAME or "scores" not in measurement.columns:
         return None
@@ -680,50 +637,64 @@ def scale_shares(measurement: Measurement) -> Drawing | None:
     return shares_of(defined) if "judge" in defined else None
 
 
-def shares_of(sides: Mapping[str, FloatArray]) -> Drawing:
+def shares_of(sides: Mapping[str, FloatArray]) -> Plot:
     """Draw a histogram of one or two sides.
 
     Args:
         sides: Name -> defined scores; the first is the judge.
     """
-    every = np.concatenate([*sides.values()])
-    edges = _edges(float(every.min()), float(every.max()))
+    edges = _edges(np.unique(np.concatenate([*sides.values()])))
     shares = {name: np.histogram(values, bins=edges)[0] / len(values) for name, values in sides.items()}
     first = next(iter(shares.values()))
     most = int(np.argmax(first))
     title = f"{percent(first[most])} of the judge's scores lie between {edges[most]:g} and {edges[most + 1]:g}"
     caption = "A judge that puts most outputs into one or two bars can hardly tell them apart."
-
-    def draw(figure: Figure, narrow: bool) -> None:
-        axis = axis_of(figure)
-        width = (edges[1] - edges[0]) * 0.84 / len(shares)
-        centres = (edges[:-1] + edges[1:]) / 2
-        for k, ((name, part), (color, alpha)) in enumerate(
-            zip(shares.items(), ((ACCENT, 0.85), (INK, 0.3)), strict=False)
-        ):
-            place = centres + (k - (len(shares) - 1) / 2) * width
-            axis.bar(place, part, width=width, color=color, alpha=alpha, label=name)
-        axis.set_xlabel("score")
-        axis.set_ylabel("share of the items")
-        axis.yaxis.set_major_formatter(lambda value, _: percent(value))
-        grid(axis, "y")
-        if len(shares) > 1:
-            figure.legend(*axis.get_legend_handles_labels(), loc="outside upper left", ncols=2)
-
-    return Drawing(title, caption, 270, draw)
+    return Plot(title, caption, (Bars(shares, edges, "score", "share of the items", percent=True),))
 
 
-def _edges(low: float, high: float) -> FloatArray:
-    """Return edges around whole points where these are few, else ten equal parts."""
-    if high - low <= WHOLE_POINTS:
+def _edges(distinct: FloatArray) -> FloatArray:
+    """Return edges around whole points where the scores reach over a few of them, else ten equal parts."""
+    low, high = float(distinct[0]), float(distinct[-1])
+    whole = bool((distinct == np.round(distinct)).all())
+    if high - low <= WHOLE_POINTS and (whole or high - low > 2):
         return np.arange(np.floor(low + 0.5) - 0.5, np.floor(high + 0.5) + 1.0)
-    return np.linspace(low, high, 11)
+    if low == high:
+        return np.array([low - 0.5, low + 0.5])
+    return np.round(np.linspace(low, high, 11), 12)
 
 
-# One plot for each bias, each in a file of its own; a bias without one gets its estimates with their intervals.
+def intervals(measurement: Measurement) -> Plot | None:
+    """Draw the first headline estimate that is defined, and those that can share its axis; None without one."""
+    defined = [e for e in measurement.estimates.values() if not np.isnan(e.value)]
+    names = [name for name in measurement.headlines if name in measurement.estimates]
+    headlines = [measurement[name] for name in names if not np.isnan(measurement[name].value)]
+    if not defined:
+        return None
+    first = (headlines or defined)[0]
+    alike = [e for e in defined if e is not first and (e.null, e.signed) == (first.null, first.signed)]
+    drawn = [first, *alike][:ROWS]
+    units = {e.unit for e in drawn}
+    title = f"{name_of(first)}: {first.text()} (95 % interval {first.interval})"
+    rows = {name_of(e): e for e in drawn}
+    return estimate_rows(rows, title, null=first.null, unit=units.pop() if len(units) == 1 else "")
 
 
-PLOTS: tuple[Callable[[Measurement], Drawing | None], ...] = (
+def estimate_rows(estimates: Mapping[str, Estimate], title: str, *, null: float | None, unit: str = "") -> Plot:
+    """Draw estimates on one axis.
+
+    Args:
+        estimates: Name of the row -> estimate.
+        title: What the plot shows.
+        null: Value of an unbiased judge; None where the estimates are not of a bias.
+        unit: What the axis counts.
+    """
+    words = "" if null is None else f"{null:g} = no bias"
+    caption = "Dots are estimates, bars their 95 % intervals." + (f" {words}." if words else "")
+    rows = {name: [estimate] for name, estimate in estimates.items()}
+    return Plot(title, caption, (Intervals(rows, null, words, unit),))
+
+
+PLOTS: tuple[Callable[[Measurement], Plot | None], ...] = (
     orders,
     effect_line,
     longer_wins_plot,
@@ -734,119 +705,58 @@ PLOTS: tuple[Callable[[Measurement], Drawing | None], ...] = (
 """In this order: each returns None for a measurement that it cannot draw."""
 
 
-def drawing_of(measurement: Measurement) -> Drawing | None:
-    """Return the plot of a measurement; None where nothing in it is defined."""
-    drawings = (plot(measurement) for plot in PLOTS)
-    return next((drawing for drawing in drawings if drawing is not None), None)
+# --- what is drawn of other results -----------------------------------------------------------------------------------
 
 
-# Estimates before and after, one per row.
-
-
-def changes(comparison: Comparison) -> Iterator[Drawing]:
-    """Yield drawings of the headline estimates, before above after; none where the two are the same judge."""
-    if not any(_moved(change) for change in comparison.changes.values()):
+def changes(comparison: Comparison) -> Iterator[Plot]:
+    """Yield the headline estimates, before above after, one plot an axis; none where the two are the same judge."""
+    if all(_same(change) for change in comparison.changes.values()):
         return
     names = [name for name in comparison.headlines if name in comparison.changes] or [*comparison.changes]
-    defined = [c for c in (comparison[name] for name in names) if _defined(c)]
-    for kind in dict.fromkeys(map(_kind, defined)):
-        yield _drawing([change for change in defined if _kind(change) == kind], kind[0])
+    defined = [c for c in map(comparison.__getitem__, names) if not np.isnan([c.before.value, c.after.value]).any()]
+    for null, signed in dict.fromkeys((change.after.null, change.after.signed) for change in defined):
+        alike = [c for c in defined if (c.after.null, c.after.signed) == (null, signed)]
+        first = alike[0]
+        title = f"{name_of(first.after)}: {first.before.text()} before, {first.after.text()} after"
+        if not np.isnan(first.p_value):  # which stands in the table
+            title += " (no significant change)" if first.p_value >= 0.05 else " (significant)"
+        caption = "Above: before. Below, in colour: after. Bars: 95 % intervals."
+        words = "" if null is None else f"{null:g} = no bias"
+        caption += f" {words}: closer is better." if words else ""
+        rows = {name_of(change.after): [change.before, change.after] for change in alike}
+        yield Plot(title, caption, (Intervals(rows, null, words),))
 
 
-def _moved(change: Change) -> bool:
+def _same(change: Change) -> bool:
     before, after = ([e.value, e.low, e.high] for e in (change.before, change.after))
-    return not np.array_equal(before, after, equal_nan=True)
+    return np.array_equal(before, after, equal_nan=True)
 
 
-def _kind(change: Change) -> tuple[float | None, bool]:
-    """Return what estimates must share to stand on one axis: the null, and whether they have a sign."""
-    return change.after.null, change.after.signed
-
-
-def _defined(change: Change) -> bool:
-    return not np.isnan([change.before.value, change.after.value]).any()
-
-
-def _drawing(alike: list[Change], null: float | None) -> Drawing:
-    first = alike[0]
-    title = f"{name_of(first.after)}: {first.before.text()} before, {first.after.text()} after"
-    if not np.isnan(first.p_value):
-        title += " (no significant change)" if first.p_value >= 0.05 else " (significant)"  # p stands in the table
-    caption = "Above: before. Below, in colour: after. Bars: 95 % intervals."
-    caption += "" if null is None else f" {null:g} = no bias: closer is better."
-
-    def draw(figure: Figure, narrow: bool) -> None:
-        axis = axis_of(figure)
-        for row, change in enumerate(alike):
-            for offset, one, color in ((-0.17, change.before, MUTED), (0.17, change.after, ACCENT)):
-                interval_mark(axis, one.value, one.low, one.high, row + offset, color=color)
-        if null is not None:
-            unbiased_line(axis, null, f"{null:g} = no bias", -0.8)
-        axis.set_ylim(len(alike) - 0.4, -1.15 if null is not None else -0.6)
-        axis.set_yticks(range(len(alike)), [row_label(name_of(change.after), narrow) for change in alike], color=INK)
-        axis.locator_params(axis="x", nbins=4 if narrow else 7)
-        grid(axis, "x")
-
-    return Drawing(title, caption, 80 + 58 * len(alike), draw)
-
-
-# Self-bias round by round, one line a loop.
-
-
-STYLES = ((ACCENT, "o"), (OTHER, "s"))
-"""Color and marker of each loop; the markers tell them apart in grey."""
-
-
-def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]]) -> Drawing | None:
-    """Draw the Bias of at most two loops; None where none is defined in two rounds.
+def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]], *, file: str = "") -> Plot | None:
+    """Draw the Bias of loops round by round; None where none is defined in two rounds.
 
     Args:
         loops: Name -> (numbers, measurements) of its rounds.
+        file: Name of a PNG file of it.
     """
     lines = {}
     for name, (numbers, measurements) in loops.items():
         estimates = [m["bias"] for m in measurements]
         if sum(not np.isnan(e.value) for e in estimates) > 1:
-            lines[name] = (np.array(numbers), np.array([[e.value, e.low, e.high] for e in estimates]))
+            lines[name] = np.array([[k, e.value, e.low, e.high] for k, e in zip(numbers, estimates, strict=True)])
     if not lines:
         return None
-    first, last = next(iter(lines.values()))[1][[0, -1], 0]
+    first, last = next(iter(lines.values()))[[0, -1], 1]
     title = f"The bias goes from {first:+.2f} in the first round to {last:+.2f} in the last"
     caption = (
         "Points by which the model's own score exceeds the expected one, on average over the items; the bands are 95 % "
         "intervals. 0 = no bias. A rising line: the loop pleases its own judge more than it improves the text."
     )
-
-    def draw(figure: Figure, narrow: bool) -> None:
-        axis = axis_of(figure)
-        axis.axhline(0, color=MUTED, linewidth=1, linestyle=DASHED)
-        for (name, (numbers, values)), (color, marker) in zip(lines.items(), STYLES, strict=False):
-            axis.plot(numbers, values[:, 0], color=color, marker=marker, markersize=6, label=name)
-            axis.fill_between(numbers, values[:, 1], values[:, 2], color=color, alpha=0.2, lw=0)
-        axis.annotate(
-            "0 = no bias",
-            (1, 0),
-            (0, 5),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            color=MUTED,
-            ha="right",
-        )
-        axis.set_xlabel("round")
-        axis.set_ylabel("points above the expected score")
-        grid(axis, "y")
-        axis.locator_params(axis="x", integer=True)
-        if len(lines) > 1:
-            figure.legend(*axis.get_legend_handles_labels(), loc="outside upper left", ncols=1 if narrow else 2)
-
-    return Drawing(title, caption, 300 if len(lines) == 1 else 340, draw)
+    return Plot(title, caption, (Lines(lines, "round", "points above the expected score", null="0 = no bias"),), file)
 
 
-# A loop's own score and the quality of its outputs, step by step, on one range.
-
-
-def sides(own: FloatArray, quality: FloatArray, step: str) -> Drawing | None:
-    """Draw both means over the items that define both; None without such an item.
+def sides(own: FloatArray, quality: FloatArray, step: str) -> Plot | None:
+    """Draw a loop's own score and the quality of its outputs, on average over the items that define both; None without.
 
     Args:
         own: (t + 1, n) own scores as shares of their range.
@@ -856,134 +766,103 @@ def sides(own: FloatArray, quality: FloatArray, step: str) -> Drawing | None:
     kept = ~np.isnan(own + quality).any(axis=0)
     if not kept.any():
         return None
-    lines = {
-        "own score": (own[:, kept].mean(axis=1), ACCENT, "o"),
-        "quality": (quality[:, kept].mean(axis=1), OTHER, "s"),
-    }
-    said = [f"the {name} goes from {percent(y[0])} to {percent(y[-1])}" for name, (y, *_) in lines.items()]
+    means = {name: side[:, kept].mean(axis=1) for name, side in (("own score", own), ("quality", quality))}
+    said = [f"the {name} goes from {percent(y[0])} to {percent(y[-1])}" for name, y in means.items()]
     title = f"Over {count(len(own) - 1, step)}, {said[0]} and {said[1]}"
     caption = (
         f"Both in percent of the way from the worst to the best score of their scale, on average over {kept.sum():,} "
         "items that define both. An own score that rises faster than the quality is self-bias."
     )
-
-    def draw(figure: Figure, narrow: bool) -> None:
-        axis = axis_of(figure)
-        for name, (y, color, marker) in lines.items():
-            axis.plot(range(len(y)), y, color=color, marker=marker, markersize=6, label=name)
-        axis.yaxis.set_major_formatter(lambda value, _: percent(value))
-        axis.locator_params(axis="x", integer=True)
-        axis.set_xlabel(f"{step}s")
-        grid(axis, "y")
-        figure.legend(*axis.get_legend_handles_labels(), loc="outside upper left", ncols=2)
-
-    return Drawing(title, caption, 290, draw)
+    unknown = np.full(len(own), np.nan)
+    series = {name: np.stack([np.arange(len(y)), y, unknown, unknown], axis=1) for name, y in means.items()}
+    return Plot(title, caption, (Lines(series, f"{step}s", percent=True),))
 
 
-# Plots of an instruction search: what it tried, what it chose, and whether fairness agrees with people.
-
-
-BLUE, GRAY, ORANGE = "#2b6cb0", "0.6", "#c05621"
-
-
-def curve_plot(curves: Mapping[str, Sequence[CurvePoint]], path: Path) -> None:
-    """Write a PNG of the first position's win rate against agreement, one point an instruction, and the parabola.
+def differences(sides: Mapping[str, FloatArray], *, file: str = "differences") -> Plot | None:
+    """Draw how far own scores lie from the expected ones, of two sides; None where one has no defined difference.
 
     Args:
-        curves: Title -> points, such as those before and after debiasing; they stand side by side on one axis of
-            agreement.
-        path: File to write.
+        sides: Name -> (n,) own minus expected scores; NaN is left out.
+        file: Name of a PNG file of it.
     """
-    figure = new_figure(5.6 * len(curves), 4.2)
-    axes = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
-    for axis, (heading, points) in zip(axes, curves.items(), strict=True):
-        _draw_curve(axis, heading, points)
-    axes[0].set_ylabel("agreement (mean Spearman by document)")
-    save_figure(figure, path)
-
-
-def _draw_curve(axis: Any, title: str, points: Sequence[CurvePoint]) -> None:
-    rates, agreed = [p.decision_rate for p in points], [p.agreement for p in points]
-    fit = quadratic_fit(rates, agreed)
-    axis.axvline(0.5, color=GRAY, linewidth=1)
-    axis.scatter(rates, agreed, s=22, alpha=0.7, edgecolors="none", color=BLUE)
-    title = f"{title}, {fit.n} instructions"
-    if not math.isnan(fit.curvature):
-        x = np.linspace(min(rates), max(rates), 100)
-        axis.plot(x, fit(x), color=ORANGE, linewidth=1.5)
-        top = "" if math.isnan(fit.top) else f", top at {fit.top:.2f}"
-        title += f"\nquadratic fit, R² = {fit.r_squared:.2f}{top}"
-    axis.set_title(title, fontsize="medium")
-    axis.set_xlabel("decision rate of the first position")
-
-
-def history_plot(report: ZEPOReport, path: Path) -> None:
-    """Write a PNG of every instruction's objective by epoch, and the incumbent's."""
-    figure = new_figure(5.6, 4.2)
-    axis = figure.subplots()
-    most = max(t.examples for t in report.tried)
-    whole, left = ([t for t in report.tried if (t.examples == most) == want] for want in (True, False))
-    axis.scatter(
-        [t.epoch for t in whole], [t.objective for t in whole], s=22, alpha=0.6, color=BLUE, label="instruction"
+    defined = {name: values[~np.isnan(values)] for name, values in sides.items()}
+    if not all(map(len, defined.values())):
+        return None
+    edges = np.histogram_bin_edges(np.concatenate([*defined.values()]), bins=20)
+    heights = {f"{name} (n = {len(values)})": np.histogram(values, edges)[0] for name, values in defined.items()}
+    names = list(defined)
+    means = [f"{values.mean():+.2f} ({name})" for name, values in defined.items()]
+    return Plot(
+        f"Own score less expected score: {' and '.join(means)} on average",
+        f"How many items have which difference, {' and '.join(names)}. 0 = no bias.",
+        (Bars(heights, edges, ("too low", "points from the expected score", "too high"), "items"),),
+        file,
     )
-    if left:
-        places = [t.epoch for t in left], [t.objective for t in left]
-        axis.scatter(*places, s=22, alpha=0.6, facecolors="none", edgecolors=BLUE, label="left early, on fewer pairs")
-    axis.step(range(len(report.history)), report.history, where="post", color=ORANGE, label="incumbent")
-    axis.set_xticks(range(len(report.history)))
-    axis.set_title(f"{len(report.tried)} instructions, {report.judgments} judgments", fontsize="medium")
-    axis.set_xlabel("epoch")
-    axis.set_ylabel(report.objective)
-    axis.legend(frameon=False, loc="best")
-    save_figure(figure, path)
 
 
-def consistency_bars(consistency: Mapping[str, float], path: Path) -> None:
-    """Write a PNG of every judge's position consistency, in [0, 1]; an undefined one has no bar and says so."""
-    figure = new_figure(5.6, 0.9 + 0.45 * len(consistency))
-    axis = figure.subplots()
-    names, values = list(consistency), list(consistency.values())
-    bars = axis.barh(names, np.nan_to_num(values), color=BLUE)
-    axis.bar_label(bars, list(map(share, values)), padding=3)
-    axis.invert_yaxis()
-    axis.set_xlim(0, 1.1)
-    axis.set_xlabel("position consistency")
-    save_figure(figure, path)
-
-
-# The paper's scatter plot: likelihood score against unfairness score, before and after (Ohi et al. 2024, figure 2).
-
-
-def likelihood_scatter(before: Judged, after: Judged | None, path: Path) -> None:
-    """Write a PNG with one panel a judge.
+def scatter(sides: Mapping[str, Judged], *, file: str = "scatter") -> Plot:
+    """Draw unfairness score against likelihood score, as Ohi et al. (2024, figure 2).
 
     Args:
-        before: Answers of the first judge, with likelihoods and human scores.
-        after: Answers of the second judge; None draws one panel.
-        path: PNG file to write.
-
-    Raises:
-        ImportError: matplotlib is not installed.
+        sides: Name such as "before" -> answers of a judge, with likelihoods and human scores; from the top.
+        file: Name of a PNG file of it.
     """
-    panels = [("before", before)] if after is None else [("before", before), ("after", after)]
-    figure = new_figure(5.2 * len(panels), 4.4)
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, (heading, judged) in zip(axes, panels, strict=True):
-        _panel(axis, heading, judged)
-    axes[0].set_ylabel("unfairness score US (model - human)")
-    save_figure(figure, path)
-
-
-def _panel(axis: Axes, title: str, judged: Judged) -> None:
-    likelihoods, model, human = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)
-    kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
-    unfairness = unfairness_scores(model[kept], human[kept])
-    axis.axhline(0.0, color="0.6", linewidth=1)
-    axis.scatter(likelihoods[kept], unfairness, s=12, alpha=0.5, edgecolors="none", color="#2b6cb0")
-    values = {one.name: one.value() for one in LikelihoodBias().numbers(judged) if "effect" not in one.name}
-    bias, performance = values["bias_score"], values["performance"]
-    axis.set_title(
-        f"{judged.criterion}, {title} (n = {kept.sum()}): BiasScore {bias:+.2f}, performance {performance:+.2f}",
-        fontsize="medium",
+    marks, said = [], []
+    for name, judged in sides.items():
+        likelihoods, human = judged.covariate(LIKELIHOODS), judged.covariate(HUMAN_SCORES)
+        kept = np.isfinite(likelihoods) & np.isfinite(judged.answers) & np.isfinite(human)
+        unfairness = unfairness_scores(judged.answers[kept], human[kept])
+        counted = f"likelihood score LS ({judged.provenance.get('reduction', 'sum')} over tokens, nats)"
+        label = f"unfairness score US{name and f', {name}'}"
+        marks.append(Dots({"": (likelihoods[kept], unfairness)}, None, counted, label, y_null="0 =\nas people"))
+        (bias,) = (one.value() for one in LikelihoodBias().numbers(judged) if one.name == "bias_score")
+        said.append(f"{bias:+.2f}{name and f' {name}'}")
+    (criterion,) = {judged.criterion for judged in sides.values()}
+    title = f"BiasScore on {criterion}: {' and '.join(said)}"
+    caption = (
+        "Each dot is one output. Above 0, the judge rates it higher than people do. If the dots rise from left to "
+        "right, the judge overrates what the model finds likely: that is a positive BiasScore."
     )
-    axis.set_xlabel(f"likelihood score LS ({judged.provenance.get('reduction', 'sum')} over tokens, nats)")
+    return Plot(title, caption, marks, file)
+
+
+def history(report: ZEPOReport, *, file: str = "history") -> Plot:
+    """Draw the objective of every tried instruction by epoch, and the incumbent's."""
+    most = max(tried.examples for tried in report.tried)
+    points = {}
+    for name, whole in (("instruction", True), ("left early, on fewer pairs", False)):
+        group = [tried for tried in report.tried if (tried.examples == most) == whole]
+        if group:
+            points[name] = (np.array([t.epoch for t in group], float), np.array([t.objective for t in group]))
+    steps = np.repeat(np.arange(len(report.history) + 1.0), 2)[1:-1]  # 0, 1, 1, 2, 2, ...
+    best = np.repeat(np.array(report.history), 2)
+    line = np.stack([steps, best, *[np.full(len(best), np.nan)] * 2], axis=1)[:-1]
+    title = f"{report.objective} of {len(report.tried)} instructions in {report.judgments:,} judgments"
+    caption = "Each dot is an instruction that was tried; the line is the best one so far."
+    dots = Dots(points, line, "epoch", report.objective)
+    return Plot(title[:1].upper() + title[1:], caption, (dots,), file)
+
+
+def curve(curves: Mapping[str, Sequence[CurvePoint]], *, file: str = "curve") -> Plot:
+    """Draw the first position's win rate against agreement with people, one dot an instruction, and the parabola.
+
+    Args:
+        curves: Name -> points, such as those before and after debiasing; from the top.
+        file: Name of a PNG file of it.
+    """
+    marks, said = [], []
+    for name, points in curves.items():
+        rates, agreed = (np.array(v) for v in ([p.decision_rate for p in points], [p.agreement for p in points]))
+        fit, line = quadratic_fit(rates, agreed), None
+        if not np.isnan(fit.curvature):
+            x = np.linspace(rates.min(), rates.max(), 100)
+            line = np.stack([x, fit(x), *[np.full(100, np.nan)] * 2], axis=1)
+            top = "" if np.isnan(fit.top) else f", top at {fit.top:.2f}"
+            said.append(f"{name}: {fit.n} instructions, R² {fit.r_squared:.2f}{top}")
+        marks.append(Dots({"": (rates, agreed)}, line, "win rate of the first position", f"Spearman, {name}", "", 0.5))
+    caption = (
+        "Each dot is an instruction: how often the first position wins under it, and its mean rank correlation with "
+        "people by document. The line is the quadratic fit. "
+    )
+    title = "Do instructions under which both positions win equally often agree better with people?"
+    return Plot(title, caption + "; ".join(said), marks, file)

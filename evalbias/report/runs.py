@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.words import count
-from evalbias.report.blocks import Block, Section, Table
+from evalbias.evaluation.words import Table, count
 from evalbias.report.page import Page, title_of_run
-from evalbias.report.plots import estimate_rows, name_of, plot, title_of
+from evalbias.report.plots import estimate_rows, name_of, title_of
+from evalbias.report.sections import Block, Section
 from evalbias.runs import LONGEST_LIST, RESULT, RunRecord, compare_runs
 from evalbias.values import number
 
@@ -198,7 +198,7 @@ def _estimates(found: RunDifferences) -> Iterator[Section]:
             left -= 1
             title = f"{name}: {one.text()} and {other.text()}"
             both = dict(zip(found.names, (one, other), strict=True))
-            blocks.append(plot(estimate_rows(both, title, null=one.null)))
+            blocks.append(estimate_rows(both, title, null=one.null))
         note = "95 % intervals of each run by itself; evalbias.compare tests two judges on the same items."
-        blocks.append(Table(("", *found.names), measured.rows, note))
+        blocks.append(Table(("", *found.names), measured.rows, caption=note))
         yield Section(measured.title, blocks)

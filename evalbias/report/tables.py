@@ -1,27 +1,25 @@
-"""Tables of results for the terminal."""
+"""Results as tables, for the terminal and the page; and what a terminal shows of an audit."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
-from evalbias.evaluation import LoopPair, LoopRun, LoopSummary, StyleReport, doublings
-from evalbias.evaluation.audit import Audit, Finding, is_of_bias
+from evalbias.evaluation.audit import Audit, is_of_bias
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import LIKELIHOODS, RATINGS, Judged
+from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport, doublings
 from evalbias.evaluation.rankings import NAME as AGREEMENT
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import (
     SIGNIFICANCE,
+    Table,
     count,
-    counted_table,
     ends,
     joined,
     mark,
@@ -29,6 +27,7 @@ from evalbias.evaluation.words import (
     number,
     p_equals,
     p_text,
+    share,
     short,
     title,
 )
@@ -37,11 +36,11 @@ from evalbias.measures.resample import SHARE
 from evalbias.optimizers.likelihood import BiasedDemosReport, MitigationReport
 from evalbias.optimizers.likelihood_rules import LikelihoodRule, bias_number
 from evalbias.optimizers.refine import RefineReport
+from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import ZEPOReport
-from evalbias.report.plots import new_figure, save_figure
+from evalbias.report.plots import name_of
 
-# An audit for a terminal: the verdict, a table of biases of which 0 is none, the agreement, and what is missing.
-
+# --- an audit in a terminal: the verdict, a table of biases, the agreement, and what is missing -----------------------
 
 ROWS = 12
 """Rows of the longest table that a terminal shows."""
@@ -55,12 +54,12 @@ def audit_view(audit: Audit) -> Group:
     parts: list[object] = [Text(first, style="bold"), *([""] if others else []), *map(Text, others), ""]
     decided = {finding.bias for finding in audit.verdict.findings if finding.estimate is not None}
     if decided:
-        parts.append(_biases(audit))
+        parts.append(biases_table(audit))
     further = {name: m for name, m in audit.measurements.items() if name not in decided and not is_of_bias(m)}
     for m in (m for m in further.values() if len(m.estimates) <= ROWS):
         parts += ["", m.table()]
     if audit.groups:
-        parts += ["", _groups(audit.groups)]
+        parts += ["", groups_table(audit.groups)]
     wide = [title(name) for name, m in further.items() if len(m.estimates) > ROWS]
     return Group(*parts, "", *map(Text, _remarks(audit, wide)))  # type: ignore[arg-type]
 
@@ -84,81 +83,139 @@ def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
         yield f"The judge gave no answer to {count(len(reasons), 'item')}, such as {name}: {why}"
 
 
-def _biases(audit: Audit) -> Table:
-    rows = [_row(finding) for finding in audit.verdict.findings if finding.estimate is not None]
-    headings = ("bias", "finding", "estimate", "95 % interval", "n", "undefined")
-    table = counted_table(f"{audit.judged.judge} on {audit.judged.criterion}", headings, rows)
-    table.caption = _caption(audit)
-    return table
-
-
-def _caption(audit: Audit) -> str:
-    """Say what 0 means, in which units the estimates are, and which items are left out."""
-    units: dict[str, list[str]] = {}
+def biases_table(audit: Audit) -> Table:
+    """Return one row a finding, as the distance from an unbiased judge."""
+    rows, units = [], dict[str, list[str]]()
     for finding in audit.verdict.findings:
-        if finding.estimate is not None:
+        if (e := finding.estimate) is not None:
             less = f" (-{finding.tolerated:g} and more is no bias)" if finding.tolerated else ""
-            units.setdefault(finding.estimate.unit + less, []).append(title(finding.bias))
-    parts = ["0 is no bias", ", ".join(f"{joined(names)} {_unit(unit)}" for unit, names in units.items() if unit)]
+            units.setdefault(e.unit + less, []).append(title(finding.bias))
+            interval = ends(number(e.low), number(e.high))
+            rows.append((title(finding.bias), finding.status, number(e.value), interval, str(e.n), str(e.undefined)))
+    in_units = {unit: "as a share of comparisons" if unit == SHARE else f"in {unit}" for unit in units}
+    parts = ["0 is no bias", ", ".join(f"{joined(names)} {in_units[unit]}" for unit, names in units.items() if unit)]
     once = audit.judged.rated_once
     parts.append(f"effects at equal quality leave out {count(once, 'item')} with one rating" if once else "")
-    return "; ".join(filter(None, parts))
+    name, headings = f"{audit.judged.judge} on {audit.judged.criterion}", ("bias", "finding", "estimate", INTERVAL)
+    return _counted((*headings, "n", "undefined"), rows, name, "; ".join(filter(None, parts)))
 
 
-def _unit(unit: str) -> str:
-    return "as a share of comparisons" if unit == SHARE else f"in {unit}"
+INTERVAL = "95 % interval"
 
 
-def _groups(groups: Mapping[str, Measurement]) -> Table:
+def _counted(headings: Sequence[str], rows: Sequence[Sequence[str]], name: str, caption: str = "") -> Table:
+    """Return a table of two columns of words, then figures; without its last column if that holds zeros only."""
+    if all(row[-1] == "0" for row in rows):
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    return Table(headings, rows, name, caption, left=2)
+
+
+def groups_table(groups: Mapping[str, Measurement]) -> Table:
+    """Return one row a group: the agreement with people in it."""
     names = list(dict.fromkeys(name for m in groups.values() for name in m.headlines if name in m.estimates))
-    table = Table(title="Agreement with people by group", caption="95 % intervals")
-    table.add_column("group", overflow="fold")
-    for name in names:
-        table.add_column(next(m[name].label for m in groups.values() if name in m.estimates), justify="right")
-    table.add_column("n", justify="right")
+    labels = [next(m[name].label for m in groups.values() if name in m.estimates) for name in names]
+    rows = []
     for group, m in groups.items():
         shown = [f"{m[name].text()} ({m[name].interval})" if name in m.estimates else "" for name in names]
-        table.add_row(group, *shown, str(len(m.ids)))
-    return table
+        rows.append((group, *shown, str(len(m.ids))))
+    return Table(("group", *labels, "n"), rows, "Agreement with people by group", "95 % intervals")
 
 
-def _row(finding: Finding) -> tuple[str, ...]:
-    estimate = finding.estimate
-    assert estimate is not None
-    interval = ends(number(estimate.low), number(estimate.high))
-    figures = (number(estimate.value), interval, str(estimate.n), str(estimate.undefined))
-    return (title(finding.bias), finding.status, *figures)
+# --- one or more measurements, and two judges compared ----------------------------------------------------------------
 
 
-# Table of a compiled mitigation of likelihood bias: the given judge, the paper's method, the choice, and baselines.
+def estimates_table(measurement: Measurement) -> Table:
+    """Return one row an estimate of one measurement, in words; columns that hold nothing are left out."""
+    rows: list[tuple[str, ...]] = []
+    for e in measurement.estimates.values():
+        left_out = [f"{amount} {word}" for amount, word in ((e.undefined, "undefined"), (e.excluded, "excluded"))]
+        unbiased, missing = "" if e.null is None else f"{e.null:g}", [one for one in left_out if one[0] != "0"]
+        rows.append((name_of(e), e.text(), e.interval, unbiased, f"{e.n:,}", ", ".join(missing)))
+    table = Table(("", "value", INTERVAL, "no bias", "items", "left out"), rows, caption=measurement.caption())
+    return table.without_empty()
+
+
+def measurement_table(measurements: Mapping[str, Measurement]) -> Table:
+    """Return one row per criterion and headline estimate of one bias, with its interval."""
+    rows: list[tuple[str, ...]] = []
+    for criterion, measurement in measurements.items():
+        estimates = [measurement[name] for name in measurement.headlines if name in measurement.estimates]
+        for place, e in enumerate(estimates):
+            cells = (e.label, e.text(), e.interval, str(e.n), str(e.undefined))
+            rows.append(("" if place else criterion, *cells))
+    first = next(iter(measurements.values()))
+    headings = ("criterion", "estimate", "value", INTERVAL, "n", "undefined")
+    return _counted(headings, rows, f"{title(first.bias).capitalize()} bias")
+
+
+def changes_table(comparison: Comparison) -> Table:
+    """Return one row an estimate of two judges, in words: before, after, and their difference."""
+    rows = []
+    for change in comparison.changes.values():
+        text, difference = change.after.text, change.difference
+        values = (change.before.text(), change.after.text(), text(difference.value))
+        interval = ends(text(difference.low), text(difference.high))
+        rows.append((name_of(change.after), *values, interval, p_text(change.p_value)))
+    headings = ("", "before", "after", "difference", INTERVAL, "p")
+    return Table(headings, rows, caption=f"{comparison.n:,} items; p of a paired test")
+
+
+def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
+    """Return one row per criterion and headline estimate of one bias, before -> after, with its p-value."""
+    rows: list[tuple[str, ...]] = []
+    for criterion, comparison in comparisons.items():
+        for place, name in enumerate(name for name in comparison.headlines if name in comparison.changes):
+            change = comparison[name]
+            cells = (change.label, change.text(), p_text(change.p_value), str(change.after.n))
+            rows.append(("" if place else criterion, *cells, str(change.after.undefined)))
+    first = next(iter(comparisons.values()))
+    headings = ("criterion", "estimate", "before -> after", "p", "n", "undefined")
+    return _counted(headings, rows, f"{title(first.bias).capitalize()} bias, before -> after", SIGNIFICANCE)
+
+
+def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:
+    """Return the median probability that the labels hold, by criterion.
+
+    Empty where no coverage is known, as from a server that reports only shares.
+    """
+    medians = {name: median_coverage(c) for name, c in coverage.items()}
+    listed = ", ".join(f"{name} {value:.2g}" for name, value in medians.items() if not np.isnan(value))
+    return f"median coverage of the labels: {listed}" if listed else ""
+
+
+# --- what optimizers report -------------------------------------------------------------------------------------------
+
+
+def candidates_table(report: CompileReport) -> Table:
+    """Return one row per candidate: its estimates on the held-back items."""
+    labels = {name: e.label for tried in report.candidates for name, e in tried.estimates.items()}
+    rows = []
+    for tried in report.candidates:
+        cells = [tried.estimates[name].text() if name in tried.estimates else "" for name in labels]
+        rows.append((tried.name + " (chosen)" * tried.chosen, *cells, p_text(tried.p_value), tried.reason))
+    caption = "On held-back items; p: one-sided, that it is better than the given judge."
+    return Table(("candidate", *labels.values(), "p", "result"), rows, caption=caption)
 
 
 def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> Table:
     """Return one row per criterion and judge, on the items of the valset, which nothing was fitted on or chosen by."""
-    table = Table(title="Likelihood bias on items that took no part", caption="in brackets: 95 % intervals")
-    for heading in ("criterion", "judge"):
-        table.add_column(heading, overflow="fold")
-    headed, reasons = False, list[str]()
+    headings, rows, reasons = list[str](), list[tuple[str, ...]](), dict[str, None]()
     for criterion, report in reports.items():
         sides = {"given": report.before, "paper's method": report.paper, "compiled": report.after}
-        for place, (heading, judged) in enumerate((t, j) for t, j in sides.items() if j is not None):
+        for place, (name, judged) in enumerate((name, one) for name, one in sides.items() if one is not None):
             estimates = _estimates(judged, seed=seed)
-            if not headed:
-                for estimate in estimates.values():
-                    table.add_column(estimate.label, justify="right", overflow="fold")
-                headed = True
-            table.add_row("" if place else criterion, heading, *map(_cell, estimates.values()))
-            reasons += [f"{e.label} is undefined: {e.why_undefined}" for e in estimates.values() if _is_undefined(e)]
+            headings = headings or [estimate.label for estimate in estimates]
+            rows.append(("" if place else criterion, name, *map(_cell, estimates)))
+            reasons |= {f"{e.label} is undefined: {e.why_undefined}": None for e in estimates if _is_undefined(e)}
         for name, baseline in report.baselines.items():
-            table.add_row("", f"{name} (held-back items)", *([""] * (len(estimates) - 1)), _cell(baseline))
-        table.add_section()
-    if reasons:
-        table.caption = f"{table.caption}; {'; '.join(dict.fromkeys(reasons))}"
-    return table
+            rows.append(("", f"{name} (held-back items)", *[""] * (len(headings) - 1), _cell(baseline)))
+    caption = "; ".join(["in brackets: 95 % intervals", *reasons])
+    return Table(("criterion", "judge", *headings), rows, "Likelihood bias on items that took no part", caption, left=2)
 
 
-def _estimates(judged: Judged, *, seed: int) -> dict[str, Estimate]:
-    return LikelihoodRule(bias_number(judged.covariates.get(RATINGS)), n_resamples=1, seed=seed).estimates(judged)
+def _estimates(judged: Judged, *, seed: int) -> list[Estimate]:
+    rule = LikelihoodRule(bias_number(judged.covariates.get(RATINGS)), n_resamples=1, seed=seed)
+    return [*rule.estimates(judged).values()]
 
 
 def _is_undefined(estimate: Estimate) -> bool:
@@ -172,116 +229,110 @@ def _cell(estimate: Estimate) -> str:
     return f"{estimate.text()} [{low}, {high}]"
 
 
-# Self-bias as tables and plots: over the rounds, own against expected score, the differences.
+def words_note(reports: Mapping[str, BiasedDemosReport]) -> str:
+    """Return the lengths of the chosen demonstrations beside those of all items, by criterion."""
+    listed = ", ".join(
+        f"{name} {np.mean(r.demonstration_words):.0f} ({min(r.demonstration_words)} to {max(r.demonstration_words)}; "
+        f"all items {r.mean_words:.0f})"
+        for name, r in reports.items()
+    )
+    return f"mean words of the demonstrations: {listed}"
 
 
-COLORS = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1")
+def search_table(report: ZEPOReport) -> Table:
+    """Return one row an instruction that was the best so far when it was tried."""
+    taken = [tried for tried in report.tried if tried.accepted or tried.number in (0, report.best)]
+    rows = [
+        (str(one.epoch), number(one.objective), share(one.decision_rates[0]), str(one.examples), one.instruction)
+        for one in taken
+    ]
+    caption = f"{len(report.tried)} instructions were tried; these were the best so far when they were tried."
+    if len(report.rounds) > 1:
+        dropped = sum(one.behind is not None for one in report.tried)
+        caption += (
+            f" Racing was on: {report.judgments:,} of {report.judgments + report.saved:,} judgments were asked, in "
+            f"rounds up to {', '.join(map(str, report.rounds))} items, and {dropped} instructions that were behind the "
+            "best were dropped early."
+        )
+    return Table(("epoch", report.objective, "first position wins", "pairs", "instruction"), rows, caption=caption)
 
 
-def trajectory_plot(loops: Sequence[LoopSummary], path: Path, *, rounds: str = "iteration") -> None:
-    """Write a PNG of Bias and Dskew against the round with 95 % intervals, one line a loop.
-
-    Args:
-        loops: Loops to draw.
-        path: PNG file to write.
-        rounds: Label of the x-axis.
-    """
-    figure = new_figure(9.6, 3.9)
-    left, right = figure.subplots(1, 2)
-    for loop, color in zip(loops, COLORS * len(loops), strict=False):
-        for axis, name in ((left, "bias"), (right, "skewness")):
-            estimates = [measurement[name] for measurement in loop.rounds]
-            axis.plot(
-                loop.numbers, [e.value for e in estimates], color=color, marker="o", markersize=3, label=loop.name
-            )
-            axis.fill_between(
-                loop.numbers, [e.low for e in estimates], [e.high for e in estimates], color=color, alpha=0.15
-            )
-    left.axhline(0.0, color="0.6", linewidth=1)
-    left.set_ylabel("Bias (own minus expected score)")
-    right.set_ylabel("Dskew")
-    right.set_ylim(0, 1)
-    for axis in (left, right):
-        axis.set_xlabel(rounds)
-        axis.xaxis.get_major_locator().set_params(integer=True)
-    left.legend(frameon=False, loc="best")
-    save_figure(figure, path)
-
-
-def scores_plot(own: ArrayLike, expected: ArrayLike, path: Path) -> None:
-    """Write a PNG of every item's own score against its expected one; above the diagonal a judge flatters itself.
+def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int, int] | None = None) -> Table:
+    """Return one column a judge, on the documents that took no part in the search: every bias's headline estimates.
 
     Args:
-        own: (n,) own scores; NaN is left out.
-        expected: (n,) expected scores.
-        path: PNG file to write. A larger dot is several items.
+        rows: Judge -> its measurements.
+        report: Report of the search.
+        pairs: Number of ordered pairs that the search used, and number of all that its documents have.
     """
-    y, x = np.asarray(own, dtype=np.float64), np.asarray(expected, dtype=np.float64)
-    kept = ~np.isnan(x + y)
-    figure = new_figure(4.6, 4.2)
-    axis = figure.subplots()
-    if kept.any():
-        ends = [min(y[kept].min(), x[kept].min()), max(y[kept].max(), x[kept].max())]
-        axis.plot(ends, ends, color="0.6", linewidth=1)
-    points, counts = np.unique(np.stack([x[kept], y[kept]], axis=1), axis=0, return_counts=True)
-    axis.scatter(points[:, 0], points[:, 1], s=16 * counts, alpha=0.4, edgecolors="none", color=COLORS[0])
-    axis.set_title(f"n = {int(kept.sum())}, {int((~kept).sum())} undefined", fontsize="medium")
-    axis.set_xlabel("expected score")
-    axis.set_ylabel("own score")
-    save_figure(figure, path)
+    lines: list[tuple[str, ...]] = []
+    for bias, measurement in next(iter(rows.values())).measurements.items():
+        for name in (name for name in measurement.headlines if name in measurement.estimates):
+            cells = []
+            for row in rows.values():
+                tested = bias == AGREEMENT and bias in row.comparisons
+                sign = mark(row.comparisons[bias][name].p_value) if tested else ""
+                cells.append(row.measurements[bias][name].text() + sign)
+            lines.append((measurement[name].label, *cells))
+    used = [] if pairs is None else [f"searched on {pairs[0]} of {pairs[1]} ordered pairs"]
+    caption = "; ".join([*used, *_rows_caption(rows, report)])
+    return Table(("estimate", *rows), lines, f"Chosen: {report.chosen}", caption)
 
 
-def differences_plot(first: ArrayLike, last: ArrayLike, path: Path, *, names: tuple[str, str]) -> None:
-    """Write a PNG with histograms of own minus expected score in two rounds, on the same bins.
+def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> Iterator[str]:
+    best, first = report.tried[report.best], report.tried[0]
+    yield f"{report.objective} in the search {number(first.objective)} -> {number(best.objective)}"
+    yield f"{report.judgments} judgments{_saved_text(report)}, {report.stopped}"
+    yield "first, longer: win rate of the first, of the longer output"
+    counts_of = [row.measurements["position"].undefined for row in rows.values()]
+    undefined = sum(counts.get(name, 0) for counts in counts_of for name in ("answers", "answers_swapped"))
+    yield f"{undefined} comparisons undefined"
+    people = [row.measurements[AGREEMENT] for row in rows.values() if AGREEMENT in row.measurements]
+    agreements = [measurement["spearman"] for measurement in people if "spearman" in measurement.estimates]
+    if agreements:  # rankings; pairs have an accuracy
+        counts = sorted({agreement.n for agreement in agreements})
+        yield f"Spearman with people over {' to '.join(map(str, counts))} documents"
+        if without := max(agreement.undefined for agreement in agreements):
+            yield f"up to {without} documents without a correlation"
+        if 2 ** (1 - counts[0]) >= 0.05:
+            yield "too few documents for a significant difference"
+    if people:
+        yield "* p < .05, † p < .06 against the initial judge (paired permutation test)"
 
-    Args:
-        first: (n,) differences of the first round; NaN is left out.
-        last: (n,) differences of the last round.
-        path: PNG file to write.
-        names: Names of the two rounds.
-    """
-    rows = [np.asarray(values, dtype=np.float64) for values in (first, last)]
-    rows = [row[~np.isnan(row)] for row in rows]
-    figure = new_figure(5.6, 4.0)
-    axis = figure.subplots()
-    every = np.concatenate(rows)
-    bins = np.histogram_bin_edges(every, bins=20) if len(every) else np.array([0.0, 1.0])
-    for row, name, color in zip(rows, names, COLORS, strict=False):
-        axis.hist(row, bins=bins.tolist(), alpha=0.5, color=color, label=f"{name} (n = {len(row)})")
-    axis.axvline(0.0, color="0.4", linewidth=1)
-    axis.set_xlabel("own minus expected score")
-    axis.set_ylabel("items")
-    axis.set_ylim(bottom=0)
-    axis.legend(frameon=False)
-    save_figure(figure, path)
+
+def _saved_text(report: ZEPOReport) -> str:
+    """Return what racing saved of a search's judgments, as a remark in brackets; empty without rounds."""
+    if len(report.rounds) < 2:
+        return ""
+    saved, sizes = report.saved / (report.judgments + report.saved), ", ".join(map(str, report.rounds))
+    return f" ({saved:.0%} saved by racing in rounds up to {sizes} pairs)"
+
+
+# --- self-bias and refine loops ---------------------------------------------------------------------------------------
 
 
 def self_bias_table(loop: LoopSummary, *, rounds: str) -> Table:
     """Return one row a round: own and expected score, Bias and Dskew with their intervals."""
-    tests = f"Bias {p_equals(loop.change['bias'].p_value)}, Dskew {p_equals(loop.change['skewness'].p_value)}"
-    undefined = sum(measurement["bias"].undefined for measurement in loop.rounds)
-    caption = f"last against first: {tests} (paired permutation test); {undefined} scores undefined"
-    table = Table(title=f"Self-bias by {rounds}, with 95 % intervals", caption=caption)
-    for heading in ("round", "own", "quality", "Bias", "Dskew", "n"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    rows = []
     for place, measurement in zip(loop.numbers, loop.rounds, strict=True):
         bias, skewness = measurement["bias"], measurement["skewness"]
-        if not bias.n:
-            table.add_row(str(place), "-", "-", "-", "-", "0")
-            continue
-        intervals = (f"{e.text()} ({e.low:.2f}, {e.high:.2f})" for e in (bias, skewness))
+        intervals = (f"{e.text()} ({e.low:.2f}, {e.high:.2f})" if bias.n else "-" for e in (bias, skewness))
         cells = (measurement["own"].text(), measurement["expected"].text(), *intervals)
-        table.add_row(str(place), *(short(cell).replace("nan", "-") for cell in cells), str(bias.n))
-    return table
+        rows.append((str(place), *(short(cell).replace("nan", "-") for cell in cells), str(bias.n)))
+    undefined = sum(measurement["bias"].undefined for measurement in loop.rounds)
+    caption = f"last against first: {_tests(loop.change)}; {undefined} scores undefined"
+    headings = ("round", "own", "quality", "Bias", "Dskew", "n")
+    return Table(headings, rows, f"Self-bias by {rounds}, with 95 % intervals", caption, left=0)
+
+
+def _tests(change: Comparison) -> str:
+    bias, skewness = (p_equals(change[name].p_value) for name in ("bias", "skewness"))
+    return f"Bias {bias}, Dskew {skewness} (paired permutation test)"
 
 
 def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
     """Return one row a loop: its first and last round, with the signs of significance of their difference."""
-    caption = f"{rounds} first -> last; {SIGNIFICANCE}; intervals in result.json"
-    table = Table(title="Self-bias", caption=caption)
-    for heading in ("loop", "quality", "Bias", "Dskew", "n"):
-        left = heading == "loop"
-        table.add_column(heading, justify="left" if left else "right", overflow="fold", no_wrap=not left)
+    rows = []
     for loop in loops:
         first, last = loop.rounds[0], loop.rounds[-1]
         cells = [f"{first['expected'].text()} -> {last['expected'].text()}"]
@@ -289,29 +340,23 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
             f"{first[name].text()} -> {last[name].text()}{mark(loop.change[name].p_value)}"
             for name in ("bias", "skewness")
         ]
-        table.add_row(loop.name, *cells, str(last["bias"].n))
-    return table
+        rows.append((loop.name, *cells, str(last["bias"].n)))
+    caption = f"{rounds} first -> last; {SIGNIFICANCE}; intervals in result.json"
+    return Table(("loop", "quality", "Bias", "Dskew", "n"), rows, "Self-bias", caption)
 
 
 def pairs_table(pairs: Sequence[LoopPair], *, rounds: str) -> Table:
-    """Return one row per pair of loops, the second below the first: the Bias and Dskew of both and the tests' p."""
+    """Return two rows per pair of loops: the Bias and Dskew of the first, and of the second with the tests' p."""
+    rows: list[tuple[str, ...]] = []
+    for pair in pairs:
+        bias, skewness = pair.comparison["bias"], pair.comparison["skewness"]
+        rows.append((pair.first, str(pair.number), bias.before.text(), "", skewness.before.text(), "", ""))
+        ps = [short(p_equals(one.p_value)).removeprefix("p ").removeprefix("= ") for one in (bias, skewness)]
+        tested = (bias.after.text(), ps[0], skewness.after.text(), ps[1])
+        rows.append((pair.second, "", *tested, str(bias.after.n)))
     caption = f"second against first on the items of both, in their last common {rounds}; paired permutation test"
     caption += f", two-sided, not corrected for {count(len(pairs), 'pair')}"
-    table = Table(title="Between loops", caption=caption, show_lines=True)
-    table.add_column("loops", overflow="fold")
-    for heading in ("round", "Bias", "p", "Dskew", "p", "n"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for pair in pairs:
-        cells = []
-        for name in ("bias", "skewness"):
-            change = pair.comparison[name]
-            cells += [f"{change.before.text()}\n{change.after.text()}", f"{change.p_value:.4f}"]
-        n = str(pair.comparison["bias"].after.n)
-        table.add_row(f"{pair.first}\n{pair.second}", str(pair.number), *cells, n)
-    return table
-
-
-# Refine loops as tables and plots: one loop, own beside external feedback, aspects, style.
+    return Table(("loops", "round", "Bias", "p", "Dskew", "p", "n"), rows, "Between loops", caption)
 
 
 def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int | None = None) -> Table:
@@ -324,19 +369,18 @@ def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int 
         best_of: k of a run that draws the best of k; None for refinements.
     """
     caption = f"{len(run.failed)} of {len(run.loops)} items failed"
-    rows, first = tuple(range(run.iterations + 1)), "refinements"
+    steps, first = tuple(range(run.iterations + 1)), "refinements"
     if best_of is not None:
-        rows, first = tuple(k - 1 for k in doublings(len(rows))), "k"
+        steps, first = tuple(k - 1 for k in doublings(len(steps))), "k"
         caption += f"; {_repeated(run, best_of)}"
-    table = Table(title=f"{run.feedback} beside {external}", caption=caption)
-    for heading in (first, "own score", "quality", "tokens", "undefined"):
-        table.add_column(heading, justify="right")
     own, values, tokens = run.own(), np.asarray(quality, dtype=np.float64), run.tokens()
-    for row in rows:
-        means = (number(mean_of_defined(scores[row])) for scores in (own, values))
-        undefined = int(np.isnan(own[row] + values[row]).sum())
-        table.add_row(str(row + (best_of is not None)), *means, f"{tokens[row]:.0f}", str(undefined))
-    return table
+    rows = []
+    for step in steps:
+        means = (number(mean_of_defined(scores[step])) for scores in (own, values))
+        undefined = int(np.isnan(own[step] + values[step]).sum())
+        rows.append((str(step + (best_of is not None)), *means, f"{tokens[step]:.0f}", str(undefined)))
+    headings = (first, "own score", "quality", "tokens", "undefined")
+    return Table(headings, rows, f"{run.feedback} beside {external}", caption, left=0)
 
 
 def _repeated(run: LoopRun, k: int) -> str:
@@ -350,19 +394,16 @@ def _repeated(run: LoopRun, k: int) -> str:
 
 def refine_table(report: RefineReport) -> Table:
     """Return one row a number of refinements: the compiled loop beside external feedback."""
-    own = report.compiled_loop
-    title = f"own ({own.feedback}) | external ({report.external.feedback})"
-    table = Table(title=title, caption=_refine_caption(report))
-    for heading in ("round", *("quality", "Bias", "Dskew", "calls") * 2):
-        table.add_column(heading, justify="right")
+    own, rows = report.compiled_loop, []
     for k in range(max(len(own.rounds), len(report.external.rounds))):
         cells = []
         for side in (own, report.external):
             at = min(k, len(side.rounds) - 1)  # a loop that stopped keeps its output
             cells += [short(side.rounds[at][name].text()) for name in ("quality", "bias", "skewness")]
             cells.append(f"{side.calls[at]:.1f}")
-        table.add_row(str(k), *cells)
-    return table
+        rows.append((str(k), *cells))
+    name = f"own ({own.feedback}) | external ({report.external.feedback})"
+    return Table(("round", *("quality", "Bias", "Dskew", "calls") * 2), rows, name, _refine_caption(report), left=0)
 
 
 def _refine_caption(report: RefineReport) -> str:
@@ -388,168 +429,18 @@ def _refine_caption(report: RefineReport) -> str:
 
 
 def aspects_table(aspects: Sequence[LoopSummary], *, judge: str) -> Table:
-    """Return one row an aspect: its mean before and after the loop, and the name of the judge."""
-    table = Table(title=f"Besides quality, judged by {judge}", caption=SIGNIFICANCE)
-    for heading in ("aspect", "first -> last output", "undefined"):
-        table.add_column(heading, justify="left" if heading == "aspect" else "right")
-    for aspect in aspects:
-        change = aspect.change["score"]
-        table.add_row(aspect.name, change.text(), str(change.after.undefined))
-    return table
+    """Return one row a quality besides the loop's own: its mean before and after the loop, and the judge's name."""
+    changes = {aspect.name: aspect.change["score"] for aspect in aspects}
+    rows = [(name, change.text(), str(change.after.undefined)) for name, change in changes.items()]
+    headings = ("aspect", "first -> last output", "undefined")
+    return Table(headings, rows, f"Besides quality, judged by {judge}", SIGNIFICANCE)
 
 
 def style_table(report: StyleReport) -> Table:
     """Return the self-bias before and after paraphrasing."""
-    bias, skewness = report.change["bias"], report.change["skewness"]
-    caption = f"Bias {p_equals(bias.p_value)}, Dskew {p_equals(skewness.p_value)} (paired permutation test)"
-    table = Table(title="Outputs of others, and in the model's own words", caption=caption)
-    for heading in ("", "own score", "quality", "Bias", "Dskew", "n"):
-        table.add_column(heading, justify="left" if not heading else "right")
+    rows = []
     for name, side in (("as given", report.before), ("paraphrased", report.after)):
         cells = [side[estimate].text() for estimate in ("own", "expected", "bias", "skewness")]
-        table.add_row(name, *cells, str(side["bias"].n))
-    return table
-
-
-def sides_plot(report: RefineReport, path: Path) -> None:
-    """Write a PNG: own and external feedback, scores and quality of each loop, and its Bias with 95 % intervals.
-
-    Args:
-        report: Report of the compilation; the quality is drawn where it is on the scale of the scores.
-        path: PNG file to write.
-    """
-    figure = new_figure(9.6, 3.9)
-    left, right = figure.subplots(1, 2)
-    for name, side, color in zip(("own", "external"), (report.compiled_loop, report.external), COLORS, strict=False):
-        x = range(len(side.rounds))
-        own, expected = _values(side.rounds, "own"), _values(side.rounds, "expected")
-        if own == expected:  # the feedback itself defines the quality
-            left.plot(x, own, color=color, label=f"{name}: its score, the quality")
-        else:
-            left.plot(x, own, color=color, label=f"{name}: its score")
-            left.plot(x, expected, color=color, linestyle="--", label=f"{name}: quality")
-        right.plot(x, _values(side.rounds, "bias"), color=color, marker="o", markersize=3, label=name)
-        low, high = ([getattr(one["bias"], end) for one in side.rounds] for end in ("low", "high"))
-        right.fill_between(x, low, high, color=color, alpha=0.15)
-    right.axhline(0.0, color="0.6", linewidth=1)
-    left.set_ylabel("points")
-    right.set_ylabel("Bias (score minus quality)")
-    for axis in (left, right):
-        axis.set_xlabel("refinements")
-        axis.xaxis.get_major_locator().set_params(integer=True)
-    left.legend(frameon=False, fontsize="small")
-    right.legend(frameon=False)
-    save_figure(figure, path)
-
-
-def _values(rounds: Sequence[Measurement], name: str) -> list[float]:
-    return [measurement[name].value for measurement in rounds]
-
-
-# Results as tables for a terminal.
-
-
-def measurement_table(measurements: Mapping[str, Measurement]) -> Table:
-    """Return one row per criterion and headline estimate of one bias, with its interval."""
-    first = next(iter(measurements.values()))
-    rows: list[tuple[str, ...]] = []
-    for criterion, measurement in measurements.items():
-        estimates = [measurement[name] for name in measurement.headlines if name in measurement.estimates]
-        for place, e in enumerate(estimates):
-            counts = (str(e.n), str(e.undefined))
-            rows.append(("" if place else criterion, e.label, e.text(), e.interval, *counts))
-    headings = ("criterion", "estimate", "value", "95 % interval", "n", "undefined")
-    return counted_table(f"{title(first.bias).capitalize()} bias", headings, rows)
-
-
-def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
-    """Return one row per criterion and headline estimate of one bias, before -> after, with its p-value."""
-    first = next(iter(comparisons.values()))
-    rows: list[tuple[str, ...]] = []
-    for criterion, comparison in comparisons.items():
-        changes = [comparison[name] for name in comparison.headlines if name in comparison.changes]
-        for place, change in enumerate(changes):
-            counts = (str(change.after.n), str(change.after.undefined))
-            cells = (change.label, change.text(), p_text(change.p_value), *counts)
-            rows.append(("" if place else criterion, *cells))
-    headings = ("criterion", "estimate", "before -> after", "p", "n", "undefined")
-    table = counted_table(f"{title(first.bias).capitalize()} bias, before -> after", headings, rows)
-    table.caption = SIGNIFICANCE
-    return table
-
-
-def words_note(reports: Mapping[str, BiasedDemosReport]) -> str:
-    """Return the lengths of the chosen demonstrations beside those of all items, by criterion."""
-    listed = ", ".join(
-        f"{name} {np.mean(r.demonstration_words):.0f} ({min(r.demonstration_words)} to {max(r.demonstration_words)}; "
-        f"all items {r.mean_words:.0f})"
-        for name, r in reports.items()
-    )
-    return f"mean words of the demonstrations: {listed}"
-
-
-def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int, int] | None = None) -> Table:
-    """Return one column a judge, on the documents that took no part in the search: every bias's headline estimates.
-
-    Args:
-        rows: Judge -> its measurements.
-        report: Report of the search.
-        pairs: Number of ordered pairs that the search used, and number of all that its documents have.
-    """
-    used = [] if pairs is None else [f"searched on {pairs[0]} of {pairs[1]} ordered pairs"]
-    table = Table(title=f"Chosen: {report.chosen}", caption="; ".join([*used, *_rows_caption(rows, report)]))
-    table.add_column("estimate")
-    for name in rows:
-        table.add_column(name, justify="right")
-    measurements = next(iter(rows.values())).measurements
-    for bias, measurement in measurements.items():
-        for name in (name for name in measurement.headlines if name in measurement.estimates):
-            cells = []
-            for row in rows.values():
-                tested = bias == AGREEMENT and bias in row.comparisons
-                sign = mark(row.comparisons[bias][name].p_value) if tested else ""
-                cells.append(row.measurements[bias][name].text() + sign)
-            table.add_row(measurement[name].label, *cells)
-    return table
-
-
-def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> list[str]:
-    best, first = report.tried[report.best], report.tried[0]
-    counts_of = [row.measurements["position"].undefined for row in rows.values()]
-    undefined = sum(counts.get(name, 0) for counts in counts_of for name in ("answers", "answers_swapped"))
-    caption = [
-        f"{report.objective} in the search {number(first.objective)} -> {number(best.objective)}",
-        f"{report.judgments} judgments{saved_text(report)}, {report.stopped}",
-        "first, longer: win rate of the first, of the longer output",
-        f"{undefined} comparisons undefined",
-    ]
-    people = [row.measurements[AGREEMENT] for row in rows.values() if AGREEMENT in row.measurements]
-    agreements = [measurement["spearman"] for measurement in people if "spearman" in measurement.estimates]
-    if agreements:  # rankings; pairs have an accuracy
-        counts = sorted({agreement.n for agreement in agreements})
-        caption.append(f"Spearman with people over {' to '.join(map(str, counts))} documents")
-        if without := max(agreement.undefined for agreement in agreements):
-            caption.append(f"up to {without} documents without a correlation")
-        if 2 ** (1 - counts[0]) >= 0.05:
-            caption.append("too few documents for a significant difference")
-    if people:
-        caption.append("* p < .05, † p < .06 against the initial judge (paired permutation test)")
-    return caption
-
-
-def saved_text(report: ZEPOReport) -> str:
-    """Return what racing saved of a search's judgments, as a remark in brackets; empty without rounds."""
-    if len(report.rounds) < 2:
-        return ""
-    share, sizes = report.saved / (report.judgments + report.saved), ", ".join(map(str, report.rounds))
-    return f" ({share:.0%} saved by racing in rounds up to {sizes} pairs)"
-
-
-def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:
-    """Return the median probability that the labels hold, by criterion.
-
-    Empty where no coverage is known, as from a server that reports only shares.
-    """
-    medians = {name: median_coverage(c) for name, c in coverage.items()}
-    listed = ", ".join(f"{name} {value:.2g}" for name, value in medians.items() if not np.isnan(value))
-    return f"median coverage of the labels: {listed}" if listed else ""
+        rows.append((name, *cells, str(side["bias"].n)))
+    headings = ("", "own score", "quality", "Bias", "Dskew", "n")
+    return Table(headings, rows, "Outputs of others, and in the model's own words", _tests(report.change))

@@ -9,7 +9,7 @@ from evalbias.evaluation.agreement import PeopleAgreement, floors_not_surpassed
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.estimates import measure
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
-from evalbias.report.sections import Context, sections
+from evalbias.report.sections import sections
 
 
 def said(judged):
@@ -60,7 +60,7 @@ def test_the_audit_and_its_report_say_it():
     found = audit_answers(replace(judged, answers=rng.normal(3, 1, 200)))
     assert found.verdict.caution in found.verdict.paragraphs
     assert found.verdict.caution.startswith("The judge is not shown to agree with people better than")
-    (section,) = [one for one in sections(found, Context(False)) if one.title == "Agreement with people"]
+    (section,) = [one for one in sections(found) if one.title == "Agreement with people"]
     assert section.remark == found.verdict.caution
     good = audit_answers(scored(rng, 200, raters=3, error=0.2))
     assert good.verdict.caution == ""

@@ -16,13 +16,15 @@ import evalbias
 from evalbias.evaluation import BIASES, Judged, Row, compare, judge_examples, measure
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.evaluation.loops import measure_rounds
+from evalbias.evaluation.marks import Plot
+from evalbias.evaluation.words import Table
 from evalbias.optimizers.selection import CompileReport, Cost, Tried
 from evalbias.programs import Criterion, PairwiseJudge
-from evalbias.report.blocks import Facts, Section, Words
-from evalbias.report.page import TERMS, Page, fragment, split_terms, title_of_run, write_report
-from evalbias.report.plots import title_of
+from evalbias.report.page import Page, fragment, split_terms, terms, title_of_run, write_report
+from evalbias.report.plots import draw, title_of
 from evalbias.report.runs import comparison_page, run_differences
-from evalbias.report.sections import Context, candidates_table, sections
+from evalbias.report.sections import Quote, Section, sections
+from evalbias.report.tables import candidates_table
 from evalbias.runs import RunFolder, compare_runs, read_run
 
 HOSTILE = "</p></svg></style><script>document.title='ran'</script><img src=x onerror=alert(1)>\x00\x07"
@@ -121,22 +123,23 @@ def test_every_bias_has_a_plot_in_two_widths_and_the_worst_items_have_their_text
 
 
 def test_colours_are_the_themes():
-    (section,) = sections(measure(BIASES["position"], pairs(), seed=0, n_resamples=20), Context())
-    (plot,) = (block for block in section.blocks if block.kind == "plot")
-    colors = set(re.findall(r"#[0-9a-f]{6}", plot.wide + plot.narrow))
-    assert colors <= {"#000000", "#ffffff"} - set(re.findall(r"(?:fill|stroke): (#\w+)", plot.wide))
-    assert "var(--accent)" in plot.wide
+    (section,) = sections(measure(BIASES["position"], pairs(), seed=0, n_resamples=20))
+    (plot,) = (block for block in section.blocks if isinstance(block, Plot))
+    wide, narrow = draw(plot)
+    colors = set(re.findall(r"#[0-9a-f]{6}", wide + narrow))
+    assert colors <= {"#000000", "#ffffff"} - set(re.findall(r"(?:fill|stroke): (#\w+)", wide))
+    assert "var(--accent)" in wide
 
 
 def test_plots_of_one_page_share_no_names(measured):
-    found = [*sections(measured, Context())]
-    svgs = [svg for s in found for b in s.blocks if b.kind == "plot" for svg in (b.wide, b.narrow)]
+    found = [*sections(measured)]
+    svgs = [svg for s in found for b in s.blocks if isinstance(b, Plot) for svg in draw(b)]
     names = [name for svg in svgs for name in re.findall(r' id="([^"]+)"', svg)]
     assert len(names) == len(set(names))
 
 
 def test_the_same_result_gives_the_same_page(measured):
-    first, second = (Page("t", "c", [*sections(measured, Context())]).html() for _ in range(2))
+    first, second = (Page("t", "c", [*sections(measured)]).html() for _ in range(2))
     assert first == second
 
 
@@ -159,14 +162,14 @@ def test_terms_are_explained_once_a_text_and_only_in_our_words():
         "performance",
     ]
     assert not any(term for _, term in split_terms("performances of a self-consistent unreliability"))
-    page = Page("t", "c", [Section("s", [Words("BiasScore"), Words("Dskew", data=True), Facts({"ZEPO": "LS"})])]).html()
+    page = Page("t", "c", [Section("s", ["BiasScore", Quote("Dskew"), {"ZEPO": "LS"}])]).html()
     assert re.findall(r'<dt id="term-([^"]+)"', page) == ["biasscore"]
-    assert "&lt;b&gt;" in fragment([Section("<b>", [Words("<b>")])])
+    assert "&lt;b&gt;" in fragment([Section("<b>", ["<b>"])])
 
 
 def test_terms_stand_in_the_projects_glossary():
     glossary = Path(__file__).parents[2].joinpath("docs/glossary.md").read_text(encoding="utf-8").lower()
-    known = [{f"**{term.name.lower()}**", f"({term.name.lower()})"} for term in TERMS]
+    known = [{f"**{term.name.lower()}**", f"({term.name.lower()})"} for term in terms().values()]
     assert [forms for forms in known if not any(form in glossary for form in forms)] == []
 
 
@@ -179,11 +182,11 @@ def test_titles_of_runs():
 def test_every_round_of_a_loop_is_drawn_and_undefined_ones_are_left_out():
     own, expected = np.array([[1.0, 2, 4], [2.0, 3, 5], [np.nan] * 3]), np.ones((3, 3))
     rounds = measure_rounds(own, expected, n_resamples=20, seed=0)
-    found = [*sections(rounds, Context())]
+    found = [*sections(rounds)]
     for section, points in zip(found, (1.33, 2.33), strict=False):
         assert section.finding.startswith(f"The model's own scores lie {points} points")
     assert found[2].finding.startswith("Bias is undefined: ")
-    assert not any(block.kind == "plot" for block in found[2].blocks)
+    assert not any(isinstance(block, Plot) for block in found[2].blocks)
 
 
 def test_a_result_without_measurements_leaves_settings_and_glossary(tmp_path):
@@ -277,15 +280,15 @@ def test_judges_side_by_side_mark_what_is_true_by_construction():
         examples = [pair(k, k + 1, source=f"s{k}") for k in range(6)]
         judged = judge_examples(judge, examples, lm=Comparer(lean=2))
         rows[name] = Row({"position": measure(BIASES["position"], judged, seed=0, n_resamples=20)}, {})
-    (section,) = sections({"rows": rows}, Context())
-    (table,) = (block for block in section.blocks if block.kind == "table")
+    (section,) = sections({"rows": rows})
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
     assert [row[0] for row in table.rows] == ["plain", "both orders †"]
     assert table.caption.startswith("† True by construction")
 
 
 def test_the_same_judge_before_and_after_has_a_table_and_no_plot(measured):
-    (section,) = sections(compare(*[measured["position"]] * 2, n_resamples=9, n_intervals=9, seed=0), Context())
-    assert [block.kind for block in section.blocks] == ["table"]
+    (section,) = sections(compare(*[measured["position"]] * 2, n_resamples=9, n_intervals=9, seed=0))
+    assert [type(block) for block in section.blocks] == [Table]
 
 
 def test_every_candidate_has_the_reason_why_it_was_chosen_or_not():

@@ -15,6 +15,7 @@ from evalbias.evaluation import BIASES, Judged, judge_examples, measure
 from evalbias.evaluation.estimates import Estimate, Number, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS
 from evalbias.evaluation.loops import Loop, LoopRun
+from evalbias.evaluation.marks import Intervals, Plot
 from evalbias.measures import likelihood_effect
 from evalbias.measures.resample import SHARE, estimate_mean
 from evalbias.programs import Criterion, PairwiseJudge
@@ -24,15 +25,13 @@ from evalbias.report.plots import (
     OTHERWISE,
     SAME,
     SECOND,
-    Drawing,
     _points,
-    axis_of,
     by_construction,
+    draw,
     drawing_of,
     estimate_rows,
     name_of,
     order_shares,
-    plot,
 )
 from evalbias.report.sections import loop_sections, lowest_section, scored_section, worst_items
 
@@ -42,8 +41,25 @@ def test_what_swapping_does_to_a_verdict():
     swapped = np.array([[0.2, 0.8], [0.7, 0.3], [0.9, 0.1], [0.1, 0.9], [0.6, 0.4], [0.5, 0.5]])
     assert order_shares(answers, swapped) == {SAME: 0.4, FIRST: 0.2, SECOND: 0.2, OTHERWISE: 0.2}
     tied = np.array([[0.1, 0.2, 0.7]])
-    assert order_shares(tied, tied) == {SAME: 1.0}
+    assert order_shares(tied, tied) == {SAME: 1, FIRST: 0, SECOND: 0, OTHERWISE: 0}
     assert order_shares(answers[5:], swapped[5:]) == {}
+
+
+def test_the_plot_of_both_orders_agrees_with_the_numbers_where_a_tie_is_as_probable_as_a_position():
+    answers = np.array([[[0.4, 0.4, 0.2], [0.4, 0.4, 0.2]], [[0.4, 0.2, 0.4], [0.4, 0.2, 0.4]]])  # first, second, tie
+    found = measure(BIASES["position"], Judged(("a", "b"), "wit", answers, ties=True), seed=0, n_resamples=2)
+    rate, stack = drawing_of(found).marks
+    assert rate.rows[""][0].value == (0.5 + 0.75) / 2  # of the second pair the tie takes half of its half
+    assert stack.shares == {SAME: 0.5, FIRST: 0.5, SECOND: 0, OTHERWISE: 0}
+    assert stack.shares[SAME] == found["position_consistency"].value
+
+
+def test_scores_between_0_and_1_are_drawn_in_tenths():
+    plot = scored_section(np.linspace(0, 1, 101)).blocks[0]
+    assert plot.marks[0].edges.tolist() == pytest.approx(np.arange(11) / 10)
+    assert plot.title == "11 % of the judge's scores lie between 0.9 and 1"
+    assert scored_section([0, 1, 1]).blocks[0].marks[0].edges.tolist() == [-0.5, 0.5, 1.5]
+    assert scored_section([0.7, 0.7]).blocks[0].marks[0].heights["judge"].sum() == 1
 
 
 def test_the_line_of_an_effect_has_the_slope_of_its_dots():
@@ -86,7 +102,7 @@ def test_the_worst_items_of_a_judge_that_scores():
     scores, human = np.array([1.0, 2, 3, 4, 5, np.nan]), np.array([1.0, 2, 3, 5, 4, 3])
     judged = Judged(tuple("abcdef"), "wit", scores, {LIKELIHOODS: np.arange(6.0), HUMAN_SCORES: human})
     section = worst_items(measure(BIASES["likelihood"], judged, seed=0, n_resamples=2), count=3)
-    items = section.blocks[1].items
+    items = section.blocks[1]
     assert [item.name for item in items] == ["d", "e"]  # the others have no gap
     assert items[0].reason == "judge 4.00, people 5.00; likelier than 50 % of the outputs"
 
@@ -95,7 +111,7 @@ def test_the_worst_pairs_are_those_that_swapping_turns():
     first = np.array([[0.9, 0.8], [0.6, 0.4], [0.1, 0.2]])
     judged = Judged(tuple("abc"), "wit", np.stack([first, 1 - first], axis=2))
     section = worst_items(measure(BIASES["position"], judged, seed=0, n_resamples=2))
-    items = section.blocks[1].items
+    items = section.blocks[1]
     assert [item.name for item in items] == ["a", "c"]
     assert items[0].reason == "the first position gets 90 % in the order below and 80 % in the other order"
 
@@ -112,7 +128,7 @@ def test_the_worst_pairs_are_those_that_people_would_turn():
     answers = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.5, 0.5]], [[0.2, 0.8], [0.9, 0.1]]])
     judged = Judged(tuple("abc"), "wit", answers, {BETTER: np.array([1.0, 0.0, 1.0])})
     section = worst_items(measure(BIASES["position"], judged, seed=0, n_resamples=2))
-    items = section.blocks[1].items
+    items = section.blocks[1]
     assert [(item.name, item.reason) for item in items] == [
         ("a", "people prefer output 2, the judge gives it 15 %"),  # (.1 + .2) / 2
         ("b", "people prefer output 1, the judge gives it 40 %"),  # (.3 + .5) / 2
@@ -132,7 +148,7 @@ def test_a_loop_is_drawn_on_one_range_and_its_worst_items_flatter_themselves():
         shown.finding
         == "Over 1 refinement, the own score goes from 25 % to 75 % and the quality goes from 25 % to 38 %."
     )
-    (item,) = worst.blocks[1].items
+    (item,) = worst.blocks[1]
     assert item.name == "a"
     assert item.reason == "own score 100 %, quality 0 % of the way from worst to best"
     assert [p.text for p in item.passages] == ["s", "a0", "a1"]
@@ -144,7 +160,7 @@ def test_scores_are_drawn_and_the_lowest_listed():
     assert section.blocks[0].title == "67 % of the judge's scores lie between 3.5 and 4.5"
     examples = [dspy.Example(source="s", output=text) for text in "abcd"]
     lowest = lowest_section([2.0, np.nan, 1.0, 3.0], examples, list("wxyz"))
-    assert [item.name for item in lowest.blocks[0].items] == ["y", "w", "z"]
+    assert [item.name for item in lowest.blocks[0]] == ["y", "w", "z"]
     assert lowest_section([np.nan], examples[:1], ["w"]) is None
     assert scored_section([np.nan]).finding == ""
 
@@ -152,8 +168,7 @@ def test_scores_are_drawn_and_the_lowest_listed():
 def test_names_from_data_are_drawn_as_they_are():
     names = {"$\\frac{": 0.1, "<script>": 0.2, "a" * 300: 0.3}
     estimates = {name: Estimate(name, name, v, v - 0.1, v + 0.1, 9, 0, null=0.0) for name, v in names.items()}
-    drawn = plot(estimate_rows(estimates, "writers", null=0.0))
-    for svg in (drawn.wide, drawn.narrow):
+    for svg in draw(estimate_rows(estimates, "writers", null=0.0)):
         assert "$\\frac{" in svg
         assert "&lt;script&gt;" in svg
         assert "<script" not in svg
@@ -165,15 +180,15 @@ def test_everything_on_the_axis_of_the_first_headline_is_drawn():
     samples = [Number(name, name, v, estimate_mean, null=0.0) for name, v in values.items()]
     samples.append(Number("other", "other", values["x"], estimate_mean, null=1.0))
     fields = {"bias": "taste", "criterion": "wit", "ids": tuple("abc"), "headlines": ("y",), "columns": {}}
-    drawn = plot(drawing_of(measured(samples, seed=0, n_resamples=9, **fields)))
-    assert drawn.title.startswith("Y: +0.20")
-    assert re.findall(r">([XYZ]|Other)</text>", drawn.wide) == ["Y", "X"]
+    plot = drawing_of(measured(samples, seed=0, n_resamples=9, **fields))
+    assert plot.title.startswith("Y: +0.20")
+    assert list(plot.marks[0].rows) == ["Y", "X"]
 
 
 def test_shares_are_drawn_between_0_and_100_percent():
     for share in (0.0, 1.0):
         estimates = {"x": Estimate("x", "x", share, share, share, 9, 0, null=0.5 * share, unit=SHARE, signed=False)}
-        ticks = re.findall(r">(\S+)</text>", plot(estimate_rows(estimates, "shares", null=None)).wide)
+        ticks = re.findall(r">(\S+)</text>", draw(estimate_rows(estimates, "shares", null=None))[0])
         numbers = [float(tick.replace("\N{MINUS SIGN}", "-")) for tick in ticks if tick != "x"]
         assert numbers
         assert 0 <= min(numbers) <= max(numbers) <= 1
@@ -183,7 +198,7 @@ def test_rows_of_a_plot_are_named_for_a_reader_who_knows_no_paper():
     judged = scored()
     judged.covariates[LENGTHS] = np.arange(1.0, len(judged.ids) + 1)
     agreement = measure(BIASES["agreement"], judged, seed=0, n_resamples=9)
-    drawn = plot(drawing_of(agreement)).wide
+    drawn = draw(drawing_of(agreement))[0]
     floors = [agreement[name].label for name in ("likelihood_floor", "length_floor")]
     for name in ("one rater", *floors):
         assert name not in drawn
@@ -194,14 +209,11 @@ def test_rows_of_a_plot_are_named_for_a_reader_who_knows_no_paper():
 
 def test_the_axis_of_verdicts_has_a_short_name():
     judged = compared(np.random.default_rng(0), 60, verdicts=True)
-    drawn = plot(drawing_of(measure(BIASES["verbosity"], judged, seed=0, n_resamples=2)))
-    assert ">verdict beyond quality</text>" in drawn.wide
-    assert "on a scale from -1 (loses) to 1 (wins)" in drawn.title
-    odds = compared(np.random.default_rng(0), 60)
-    assert (
-        ">log-odds beyond quality</text>"
-        in plot(drawing_of(measure(BIASES["verbosity"], odds, seed=0, n_resamples=2))).wide
-    )
+    plot = drawing_of(measure(BIASES["verbosity"], judged, seed=0, n_resamples=2))
+    assert plot.marks[0].y_label == "verdict beyond quality"
+    assert "on a scale from -1 (loses) to 1 (wins)" in plot.title
+    odds = drawing_of(measure(BIASES["verbosity"], compared(np.random.default_rng(0), 60), seed=0, n_resamples=2))
+    assert odds.marks[0].y_label == "log-odds beyond quality"
 
 
 @pytest.mark.parametrize(
@@ -220,12 +232,8 @@ def test_estimates_have_names_in_words(name, label, words):
 def test_a_label_is_a_text_whatever_it_says():
     labels = ["font: 12px serif", "$x$", ' id="x" url(#a) href="#b"', "#010203", "a\u202e\x1b\ud800b", "<b>]]>-->"]
 
-    def draw(figure, narrow):
-        axis = axis_of(figure)
-        for row, label in enumerate(labels):
-            axis.annotate(label, (0.1, row))
-        axis.set_ylim(0, len(labels))
-
-    wide = plot(Drawing("title", "caption", 300, draw)).wide
-    texts = [text.text for text in ET.fromstring(wide).iter("{http://www.w3.org/2000/svg}text")]
-    assert texts[-len(labels) :] == [*labels[:4], "a\ufffd\ufffd\ufffdb", labels[5]]
+    estimate = Estimate("x", "x", 0.1, 0, 0.2, 9, 0)
+    for label in labels:
+        (wide, _) = draw(Plot("title", "caption", [Intervals({"x": [estimate]}, x_label=label)]))
+        texts = [text.text for text in ET.fromstring(wide).iter("{http://www.w3.org/2000/svg}text")]
+        assert ("a\ufffd\ufffd\ufffdb" if label.startswith("a") else label) in texts

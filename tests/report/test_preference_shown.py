@@ -1,19 +1,19 @@
 """The table and the plots of a fairness search."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
 from commands import printed
 from fakes import PARTS, Wording, rated
 from matplotlib import image
+from numpy.testing import assert_allclose
 
 from evalbias import data
 from evalbias.evaluation import compare_with_baselines
 from evalbias.optimizers.zepo import ZEPO, CurvePoint, Epochs, GrammarParaphraser
 from evalbias.programs import Criterion, PairwiseJudge
-from evalbias.report.plots import consistency_bars, curve_plot, history_plot
+from evalbias.report.plots import curve, history, write_png
 from evalbias.report.tables import rows_table
 
 C = Criterion("quality", "is it good?")
@@ -64,15 +64,26 @@ def test_what_a_table_cannot_show_is_said(searched):
     assert "Spearman" not in printed(rows_table(bare, compiled.report))
 
 
-@pytest.mark.slow
-def test_plots_show_something(searched, tmp_path):
-    compiled, rows = searched
-    history_plot(compiled.report, tmp_path / "history.png")
-    consistency_bars({"a": 0.25, "b": 1.0, "c": math.nan}, tmp_path / "consistency.png")
+def test_a_search_is_drawn_by_epoch(searched):
+    report = searched[0].report
+    (dots,) = history(report).marks
+    whole = [t for t in report.tried if t.examples == max(one.examples for one in report.tried)]
+    assert [x.tolist() for x in dots.points["instruction"]] == [
+        [t.epoch for t in whole],
+        [t.objective for t in whole],
+    ]
+    assert sum(len(x) for x, _ in dots.points.values()) == len(report.tried)
+    assert dots.line[:, 0].tolist() == [0, 1, 1, 2, 2][: 2 * len(report.history) - 1]  # a step an epoch
+    assert dots.line[::2, 1].tolist() == list(report.history)
+
+
+def test_the_curve_of_fairness_and_agreement(tmp_path):
     points = [CurvePoint(str(x), x, 0.8 - (x - 0.5) ** 2) for x in np.linspace(0.1, 0.9, 9)]
-    curve_plot({"initial": points, "after permutation": points[3:6]}, tmp_path / "curve.png")
-    curve_plot({"initial": points[:2]}, tmp_path / "few.png")
-    for name in ("history", "consistency", "curve", "few"):
-        pixels = image.imread(tmp_path / f"{name}.png")
-        assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20
-    assert rows["initial"].measurements["position"]["position_consistency"].value < 1
+    plot = curve({"initial": points, "after permutation": points[2:7], "few": points[:2]})
+    first, _, few = plot.marks
+    assert_allclose(first.line[:, 1], 0.8 - (first.line[:, 0] - 0.5) ** 2)
+    assert few.line is None
+    assert "initial: 9 instructions, R² 1.00, top at 0.50; after permutation: 5 instr" in plot.caption
+    write_png(plot, tmp_path / "curve.png")
+    pixels = image.imread(tmp_path / "curve.png")
+    assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 20

@@ -17,10 +17,13 @@ from evalbias.evaluation import (
     summarize_loop,
 )
 from evalbias.evaluation.loops import Loop, LoopRun
+from evalbias.evaluation.marks import Plot
 from evalbias.measures import measure_self_bias
 from evalbias.optimizers.refine import LoopRecord, RefineReport
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.loops import Step
+from evalbias.report.plots import write_png
+from evalbias.report.sections import sections
 from evalbias.report.tables import (
     aspects_table,
     loop_table,
@@ -28,7 +31,6 @@ from evalbias.report.tables import (
     pairs_table,
     refine_table,
     self_bias_table,
-    sides_plot,
     style_table,
 )
 
@@ -67,6 +69,16 @@ def test_pairs_of_loops_fit():
     assert "not corrected for 3 pairs" in " ".join(printed(pairs_table(pairs, rounds="iteration")).split())
 
 
+def test_small_and_undefined_p_values_of_pairs_are_said():
+    (pair,) = compare_loops(
+        [LoopScores(name, (0,), tuple("abc"), OWN[:1, :3], EXPECTED[:1, :3]) for name in "xy"], n_resamples=9, seed=0
+    )
+    for p, shown in ((1e-6, "< 0.0001"), (math.nan, "-"), (0.03, "0.0300")):
+        changes = {name: replace(c, test=replace(c.test, p_value=p)) for name, c in pair.comparison.changes.items()}
+        table = pairs_table([replace(pair, comparison=replace(pair.comparison, changes=changes))], rounds="k")
+        assert (table.rows[1][3], table.rows[1][5]) == (shown, shown)
+
+
 def rounds():
     return measure_rounds(OWN / 25 + 1, EXPECTED / 25 + 1, quality=EXPECTED, n_resamples=20, seed=0)
 
@@ -97,7 +109,10 @@ def test_a_compilation_fits_and_is_drawn(tmp_path):
     assert "3 refinements at most, accepted when better by more than 10% of the range, 2 demonstrations" in shown
     assert f"Bias {first['bias'].text()} -> {last['bias'].text()}" in shown
     assert "calls an item 22.0 -> 22.0" in shown
-    sides_plot(report, tmp_path / "sides.png")
+    (plot,) = (b for one in sections(report) for b in one.blocks if isinstance(b, Plot) and b.file == "sides")
+    assert list(plot.marks[0].series) == ["own feedback (own MQM)", "external feedback (InstructScore)"]
+    assert [line[3, 1] for line in plot.marks[0].series.values()] == [rounds()[3]["bias"].value] * 2
+    write_png(plot, tmp_path / "sides.png")
     assert image.imread(tmp_path / "sides.png").std() > 0
     alone = replace(
         report,

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from commands import printed
 from fakes import FormulaLM, items
-from matplotlib import image
+from numpy.testing import assert_allclose
 from planted import scored
 
 from evalbias.evaluation import compare, judge_examples, measure
 from evalbias.evaluation.biases import LikelihoodBias
 from evalbias.evaluation.words import coverage_warning, mark
+from evalbias.measures import unfairness_scores
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.report.plots import likelihood_scatter
+from evalbias.report.plots import scatter
 from evalbias.report.tables import comparison_table, coverage_note, measurement_table, mitigation_table
 from evalbias.values import to_json
 
@@ -117,13 +118,12 @@ def test_a_judge_that_hardly_answers_is_warned_of():
     assert coverage_warning({"wit": [math.nan], "style": [0.9], "tone": []}) == ""
 
 
-def test_the_scatter_shows_before_beside_after(judged, tmp_path):
-    shown = {}
-    for name, after in (("one", None), ("two", judged[1]), ("same", judged[0])):
-        likelihood_scatter(judged[0], after, tmp_path / f"{name}.png")
-        shown[name] = image.imread(tmp_path / f"{name}.png")[:, :, :3]
-    assert shown["two"].shape[1] == 2 * shown["one"].shape[1]
-    assert not np.array_equal(shown["two"], shown["same"])
-    blue = shown["two"][:, :, 2] > shown["two"][:, :, 0] + 0.2
-    half = blue.shape[1] // 2
-    assert min(blue[:, :half].sum(), blue[:, half:].sum()) > 500
+def test_the_scatter_shows_before_above_after(judged):
+    plot = scatter({"before": judged[0], "after": judged[1]}, file="scatter-quality")
+    for dots, one in zip(plot.marks, judged, strict=True):
+        x, y = dots.points[""]
+        assert x.tolist() == one.covariates["likelihoods"].tolist()
+        assert_allclose(y, unfairness_scores(one.answers, one.covariates["human_scores"]))
+    biases = [measure(LikelihoodBias(), one, seed=0)["bias_score"].value for one in judged]
+    assert plot.title == f"BiasScore on quality: {biases[0]:+.2f} before and {biases[1]:+.2f} after"
+    assert len(scatter({"": judged[0]}).marks) == 1
