@@ -52,5 +52,6 @@ def demo_command(asked: DemoOptions, out: Out) -> None:
                 [Group(*(piece for part in parts for piece in (part, "")), NEXT)],
                 {**likelihood.coverage, **found.outcome.coverage},
                 page=[likelihood.page, found.outcome.result],
+                more=[*likelihood.more, *found.outcome.more],
             )
         )
