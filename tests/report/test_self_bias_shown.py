@@ -74,7 +74,8 @@ def test_small_and_undefined_p_values_of_pairs_are_said():
         [LoopScores(name, (0,), tuple("abc"), OWN[:1, :3], EXPECTED[:1, :3]) for name in "xy"], n_resamples=9, seed=0
     )
     for p, shown in ((1e-6, "< 0.0001"), (math.nan, "-"), (0.03, "0.0300")):
-        changes = {name: replace(c, difference=replace(c.difference, p_value=p)) for name, c in pair.comparison.changes.items()}
+        named = pair.comparison.changes.items()
+        changes = {name: replace(one, difference=replace(one.difference, p_value=p)) for name, one in named}
         table = pairs_table([replace(pair, comparison=replace(pair.comparison, changes=changes))], rounds="k")
         assert (table.rows[1][3], table.rows[1][5]) == (shown, shown)
 
