@@ -96,7 +96,7 @@ class PairwiseRanker(Program):
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
         """Rank the candidates of one source; see ``batch``."""
-        return self.batch([dspy.Example(source=source, candidates=list(candidates))])[0]
+        return self.batch([dspy.Example(source=source, candidates=candidates)])[0]
 
     def batch(
         self,

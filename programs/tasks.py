@@ -46,7 +46,7 @@ class LoopExamples:
         return {role: [dict(row.items()) for row in getattr(self, role)] for role in ROLES}
 
 
-NONE = LoopExamples()
+NO_EXAMPLES = LoopExamples()
 ROLES = tuple(field.name for field in fields(LoopExamples))
 
 
@@ -282,22 +282,16 @@ def translation(
         critical: Weight of a critical error; see ``MQMFeedback``.
         metric: Reference metric. Defaults to sacrebleu's chrF.
         to_mqm: Map of the metric onto MQM scores. Without it Bias is undefined, because the scales differ.
-        examples: In-context examples of the prompts. The default has as many as the paper; ``NONE`` shows none.
+        examples: In-context examples of the prompts. The default has as many as the paper; ``NO_EXAMPLES`` shows none.
         seed: Seed for the draws, for models that draw by a seed.
         **config: Settings of the writing requests, such as ``temperature``; ``max_tokens`` applies to the feedback too.
     """
-    writing = {"temperature": TEMPERATURE, "max_tokens": 300, **config}
-    loop = SelfRefine(
-        PlainPredict(Translate, **writing),
-        MQMFeedback(critical=critical, **_limit(config)),
-        PlainPredict(RefineTranslation, **writing),
-        max_iterations=max_iterations,
-        seed=seed,
-    )
-    show_examples(loop, examples)
+    write, rewrite = _writer(Translate, 300, config), _writer(RefineTranslation, 300, config)
+    feedback = MQMFeedback(critical=critical, **_limit(config))
+    loop = SelfRefine(write, feedback, rewrite, max_iterations=max_iterations, seed=seed)
     source = ReferenceFeedback("chrf") if metric is None else metric
     external = source if to_mqm is None else MappedFeedback(source, to_mqm)
-    return RefineTask("translation", loop, external, "source", ("source", "target_language", "reference"))
+    return _task("translation", loop, examples, external, ("source", "target_language", "reference"))
 
 
 def constrained_generation(
@@ -307,54 +301,52 @@ def constrained_generation(
 
     For the arguments, see ``translation``.
     """
-    writing = {"temperature": TEMPERATURE, "max_tokens": 400, **config}
-    loop = SelfRefine(
-        PlainPredict(WriteWithConcepts, **writing),
-        ConceptsFeedback(**_limit(config)),
-        PlainPredict(RefineWithConcepts, **writing),
-        max_iterations=max_iterations,
-        seed=seed,
-    )
-    show_examples(loop, examples)
-    return RefineTask("constrained-generation", loop, ExactConcepts(), "concepts", ("concepts",))
+    write, rewrite = _writer(WriteWithConcepts, 400, config), _writer(RefineWithConcepts, 400, config)
+    feedback = ConceptsFeedback(**_limit(config))
+    loop = SelfRefine(write, feedback, rewrite, max_iterations=max_iterations, seed=seed)
+    return _task("constrained-generation", loop, examples, ExactConcepts(), ("concepts",))
 
 
 def mathematics(
-    *, max_iterations: int = 10, paths: int = 10, examples: LoopExamples = NONE, seed: int = 0, **config: Any
+    *, max_iterations: int = 10, paths: int = 10, examples: LoopExamples = NO_EXAMPLES, seed: int = 0, **config: Any
 ) -> RefineTask:
     """Make the paper's mathematics task: votes on ``paths`` new solutions replace the answer until they agree.
 
     The correct answer is the external source. The paper shows no examples; those for ``generate`` are solutions with
     ``source`` and ``output``. For the other arguments, see ``translation``.
     """
-    solve = PlainPredict(Solve, **_solving(config))
-    loop = SelfConsistencyRefine(solve, paths=paths, max_iterations=max_iterations, seed=seed)
-    show_examples(loop, examples)
-    return RefineTask("mathematics", loop, ExactAnswer(), "source", ("source", "answer"))
+    loop = SelfConsistencyRefine(_writer(Solve, 800, config), paths=paths, max_iterations=max_iterations, seed=seed)
+    return _task("mathematics", loop, examples, ExactAnswer(), ("source", "answer"))
 
 
 def mathematics_refiner(
-    *, max_iterations: int = 10, paths: int = 10, examples: LoopExamples = NONE, seed: int = 0, **config: Any
+    *, max_iterations: int = 10, paths: int = 10, examples: LoopExamples = NO_EXAMPLES, seed: int = 0, **config: Any
 ) -> RefineTask:
     """Make a mathematics task with a refiner, which is told the vote; its solution is accepted if the score is better.
 
     The correct answer is the external source. Examples for ``feedback`` are solutions, shown before every path. For the
     other arguments, see ``mathematics``.
     """
-    writing = _solving(config)
-    loop = SelfRefine(
-        PlainPredict(Solve, **writing),
-        ConsistencyFeedback(PlainPredict(Solve, **writing), paths=paths, seed=seed),
-        PlainPredict(RefineSolution, **writing),
-        max_iterations=max_iterations,
-        seed=seed,
-    )
+    solve, rewrite = _writer(Solve, 800, config), _writer(RefineSolution, 800, config)
+    feedback = ConsistencyFeedback(_writer(Solve, 800, config), paths=paths, seed=seed)
+    loop = SelfRefine(solve, feedback, rewrite, max_iterations=max_iterations, seed=seed)
+    return _task("mathematics-refiner", loop, examples, ExactAnswer(), ("source", "answer"))
+
+
+def _task(
+    name: str,
+    loop: SelfRefine | SelfConsistencyRefine,
+    examples: LoopExamples,
+    external: FeedbackSource,
+    fields: tuple[str, ...],
+) -> RefineTask:
+    """Return the task; the outputs answer to its first field."""
     show_examples(loop, examples)
-    return RefineTask("mathematics-refiner", loop, ExactAnswer(), "source", ("source", "answer"))
+    return RefineTask(name, loop, external, fields[0], fields)
 
 
-def _solving(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {"temperature": TEMPERATURE, "max_tokens": 800, **config}
+def _writer(signature: Any, max_tokens: int, config: Mapping[str, Any]) -> PlainPredict:
+    return PlainPredict(signature, **{"temperature": TEMPERATURE, "max_tokens": max_tokens, **config})
 
 
 def _limit(config: Mapping[str, Any]) -> dict[str, Any]:

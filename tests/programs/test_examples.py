@@ -10,7 +10,7 @@ from evalbias.programs.concepts import read_missing
 from evalbias.programs.feedback import read_feedback
 from evalbias.programs.tasks import (
     CONCEPTS,
-    NONE,
+    NO_EXAMPLES,
     TASKS,
     TRANSLATION,
     LoopExamples,
@@ -43,7 +43,7 @@ def test_every_prompt_of_a_translation_shows_its_examples():
         for example in examples:
             assert all(str(text) in prompt for text in example.values())
         assert prompt.index(examples[-1]["source"]) < prompt.index("un chien")
-    bare = asked(translation(max_iterations=0, examples=NONE), "a dog", "no-error", **ITEM)
+    bare = asked(translation(max_iterations=0, examples=NO_EXAMPLES), "a dog", "no-error", **ITEM)
     assert bare[0] == "Source: un chien\nTarget language: English\nOutput:"
 
 
