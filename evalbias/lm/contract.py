@@ -38,9 +38,9 @@ from evalbias.lm.dspy_seam import (
     text_request,
     without_truncation_warning,
 )
-from evalbias.lm.errors import KEY_REMEDY
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, Answering, sample_of
 from evalbias.lm.reading import named_choice
+from evalbias.lm.transport import KEY_REMEDY
 from evalbias.lm.types import (
     Answers,
     ChoiceLogprobs,

@@ -1,4 +1,4 @@
-"""The server dialects, one class each."""
+"""The dialects of servers, one class each. A new one is a class here and its place in ``DIALECTS``."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import itertools
 import re
 import zlib
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from dspy import lm15
 
 from evalbias.lm.calls import HARMLESS
 from evalbias.lm.dialect import (
@@ -19,544 +17,25 @@ from evalbias.lm.dialect import (
     NEUTRAL,
     Dialect,
     Endpoint,
-    Job,
+    MessageDialect,
     NextTokenDialect,
     TokenizedDialect,
     check_agreement,
     logprob_of,
     part,
-    response,
-    sampling,
+    settings_of,
     token_logprob,
+    written,
 )
-from evalbias.lm.errors import Declined, StatusError, Unreadable
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, sample_of
 from evalbias.lm.reading import TOP, first_token_row, first_tokens
 from evalbias.lm.render import as_text
-from evalbias.lm.tokens import ControlTokenInText, Ids, Scored, check_choices
-from evalbias.lm.types import ChoiceLogprobs, Joined, Message, Prompt, as_messages, each
+from evalbias.lm.tokens import Ids, Joined, Scored
+from evalbias.lm.transport import Declined, StatusError, Unreadable
+from evalbias.lm.types import ChoiceLogprobs, Message, Prompt, Refused, Text, Written, as_messages
 from evalbias.measures.arrays import FloatArray
 
-# OpenAI's chat protocol: the most probable first tokens of an answer, and nothing else.
-
-
-CONTROL = re.compile(
-    r"<[|\uff5c][^<>\n]+[|\uff5c]>|<\|\w{2,}>|<\w{2,}\|>"  # most families
-    r"|</?s>|<(?:seed:)?(?:bos|eos|pad|unk)>|<(?:BOS|EOS|PAD|UNK)(?:_TOKEN)?>|\[(?:BOS|EOS|PAD|UNK)\]"
-    r"|</?(?:think|tool_(?:call|response))>|<(?:start|end)_of_(?:turn|image)>|<sop>|<eop>|\[[gs]MASK\]"
-    r"|<(?:extra_id_|SPECIAL_|reserved_|unused|mask:)\d+>|\[UNUSED_TOKEN_\d+\]"
-    r"|\[/?(?:INST|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS)\]|\[TOOL_(?:CALLS|CONTENT)\]|<</?SYS>>"  # Mistral
-    r"|\[\|(?:system|user|assistant|tool|endofturn)\|\]"  # EXAONE
-    r"|\]~!?b[\[\]]|\[e~\["  # MiniMax
-)
-"""Control tokens of common models: a best effort, because the tokenizer of a chat server is not known here."""
-
-BINS = 16
-"""Number of values in a chat's sample; its reported tokens are others from model to model."""
-
-
-class Chat(Dialect):
-    """A server that returns only chat answers with their ``top_logprobs``; it renders and tokenizes prompts itself."""
-
-    name = "chat"
-    needs_tokenizer = False
-    likelihoods = False
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self._tolerance = endpoint.tolerance
-        self._neutral: dict[str, float] = NEUTRAL  # this and the next are found out by ``probe``
-        self._limit = "max_completion_tokens"
-
-    @classmethod
-    async def probe(cls, endpoint: Endpoint) -> Chat:
-        """Send one request in the fullest form, and again with fewer and older settings if refused; see ``Dialect``."""
-        chat = cls(endpoint)
-        messages = [{"role": "user", "content": "Answer with one digit."}]
-        forms = list(itertools.product((ALL_NEUTRAL, NEUTRAL), ("max_completion_tokens", "max_tokens")))
-        for form in forms:
-            chat._neutral, chat._limit = form
-            try:
-                await chat._top(messages)
-                break
-            except StatusError as error:
-                if error.status not in (400, 422) or form == forms[-1]:
-                    raise
-        return chat
-
-    @property
-    def capabilities(self) -> str:
-        """Description of what the server returns, for the log."""
-        return f"choices of one token among the {TOP} most probable, no likelihoods"
-
-    async def sample(self) -> FloatArray:
-        """Return the sample of the first tokens of an answer, which ``BINS`` hold by a hash of their text."""
-        probabilities = np.zeros(BINS)
-        for token, logprob in (await self._top([{"role": "user", "content": SAMPLE_QUESTION}])).items():
-            probabilities[zlib.crc32(token.encode("utf-8", "surrogatepass")) % BINS] += np.exp(logprob)
-        return sample_of(probabilities)
-
-    def choice_jobs(self, prompts: Sequence[Prompt], choices: tuple[str, ...]) -> list[Job[ChoiceLogprobs]]:
-        """Return one job per prompt; see ``Dialect``.
-
-        Raises:
-            ValueError: There are no choices, one is empty or repeated, or the server cannot take a prompt.
-        """
-        check_choices(choices)
-
-        async def answer(messages: Sequence[Message], at: Chat) -> ChoiceLogprobs:
-            return ChoiceLogprobs(choices, (await at.choices(messages, choices))[None])
-
-        return [Job(partial(answer, messages), _key(messages)) for messages in each(_messages, prompts)]
-
-    async def choices(self, messages: Sequence[Message], choices: Sequence[str]) -> FloatArray:
-        """Return the log-probability that an answer begins with each choice as one token, shape (c,).
-
-        See ``first_token_row`` for choices that are not among the reported tokens.
-        """
-        top = await self._top([dict(message) for message in messages])
-        return first_token_row(top, choices, tolerance=self._tolerance)
-
-    def generation_job(self, prompt: Prompt, config: lm15.Config) -> Job[lm15.Response]:
-        """Return the job that generates an answer; see ``Dialect``.
-
-        Raises:
-            ValueError: The server cannot take the prompt.
-        """
-        messages = _messages(prompt)
-        return Job(lambda at: at.generate(messages, config), _key(messages))
-
-    async def generate(self, messages: Sequence[Message], config: lm15.Config) -> lm15.Response:
-        """Generate the answer to messages."""
-        body = {"model": self._model, "messages": [dict(m) for m in messages], **sampling(config, self._limit)}
-        if config.logprobs is not None:
-            body |= {"logprobs": True, "top_logprobs": config.logprobs}
-        answer = await self._post("/v1/chat/completions", body)
-        choice = part(answer, "choices", 0)
-        logprobs = None
-        if config.logprobs is not None:
-            logprobs = tuple(
-                token_logprob(*_pair(entry), map(_pair, part(entry, "top_logprobs", kind=list)))
-                for entry in part(choice, "logprobs", "content", kind=list)
-            )
-        content = part(choice, "message", kind=dict).get("content")
-        text = "" if content is None else part(content, kind=str)  # null: the model refused
-        return response(self._model, answer, text, logprobs)
-
-    async def _top(self, messages: Sequence[Message]) -> dict[str, float]:
-        """Return the most probable first tokens of an answer with their log-probabilities."""
-        body = {"model": self._model, "messages": messages, "logprobs": True, "top_logprobs": TOP, self._limit: 1}
-        answer = await self._post("/v1/chat/completions", {**body, **self._neutral})
-        entries: list[Any] = part(answer, "choices", 0, "logprobs", "content", 0, "top_logprobs", kind=list)
-        if len(entries) < 2:
-            raise Unreadable(f"top_logprobs has {len(entries)} tokens, at least 2 are needed")
-        return first_tokens(map(_pair, entries))
-
-
-def _pair(entry: Any) -> tuple[str, Any]:
-    return part(entry, "token", kind=str), part(entry, "logprob")
-
-
-def _key(messages: Sequence[Message]) -> bytes:
-    return "\0".join(message["content"] for message in messages).encode("utf-8", "surrogatepass")
-
-
-def _messages(prompt: Prompt) -> Sequence[Message]:
-    """Return a prompt as chat messages.
-
-    Raises:
-        ValueError: The prompt is empty or ends with an unfinished answer.
-        ControlTokenInText: The prompt contains a control token, which the server may read as such.
-    """
-    messages = as_messages(prompt)
-    if not messages or messages[-1]["role"] == "assistant":
-        raise ValueError(
-            "The prompt ends with an assistant message, which a chat server cannot continue: end it with "
-            "a user message."
-        )
-    for message in messages:
-        check_plain(message["content"])
-    return messages
-
-
-def check_plain(text: str) -> None:
-    """Refuse a text that spells a control token, for servers that render and tokenize texts themselves.
-
-    Raises:
-        ControlTokenInText: The text contains a control token, which the server may read as such.
-    """
-    if found := CONTROL.search(text):
-        raise ControlTokenInText(
-            {
-                0: f"contains {found[0]!r}, which a chat server may read as a control token, such as the end of "
-                "the message: change the text, or use vLLM, SGLang or llama.cpp with --tokenizer, which take "
-                "tokens."
-            }
-        )
-
-
-# Closed questions: what the dialects of decision endpoints share.
-#
-# A decision endpoint takes a text and a question with options, and returns the probability of every option. The server
-# words the question itself: it writes a letter before each option and reads the probabilities of the letters. The
-# numbers are therefore those of another prompt than the one that a token endpoint scores.
-
-
-QUESTION = "Which answer follows?"
-"""The question about a prompt that ends where the answer is missing."""
-
-NAME = "answer"
-"""Name of the question in a request."""
-
-ROUNDING = 0.02
-"""Largest difference between 1 and the sum of the reported probabilities."""
-
-
-class QuestionDialect(Dialect):
-    """A server that answers closed questions with probabilities, and generates nothing.
-
-    A subclass writes ``ask``.
-    """
-
-    needs_tokenizer = False
-    likelihoods = False
-
-    @classmethod
-    async def probe(cls, endpoint: Endpoint) -> QuestionDialect:
-        """Ask one short question; see ``Dialect``."""
-        dialect = cls(endpoint)
-        await dialect.ask(HARMLESS, ("1", "2"))
-        return dialect
-
-    @abstractmethod
-    async def ask(self, text: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Return the log-probabilities of the choices as answers to a text, shape (1, c).
-
-        Raises:
-            Unreadable: The answer lacks the probabilities, or they contradict themselves.
-            Declined: The model declines to answer about this text.
-            StatusError: The server refuses the request.
-        """
-
-    async def sample(self) -> FloatArray:
-        """Return the sample of the answers to a fixed question; see ``Dialect``."""
-        return sample_of(np.exp((await self.ask(SAMPLE_QUESTION, DIGITS)).logprobs[0]))
-
-    @property
-    def capabilities(self) -> str:
-        """Description of what the server returns, for the log."""
-        return "choices as options of a closed question that the server words, no likelihoods, no texts"
-
-    def choice_jobs(self, prompts: Sequence[Prompt], choices: tuple[str, ...]) -> list[Job[ChoiceLogprobs]]:
-        """Return one job per prompt; see ``Dialect``.
-
-        Raises:
-            ValueError: There are no choices, or one is empty or repeated.
-            ControlTokenInText: A prompt contains a control token, which the server may read as such.
-        """
-        check_choices(choices)
-
-        async def answer(text: str, at: QuestionDialect) -> ChoiceLogprobs:
-            return await at.ask(text, choices)
-
-        texts = each(_text, prompts)
-        return [Job(partial(answer, text), text.encode("utf-8", "surrogatepass")) for text in texts]
-
-    def generation_job(self, prompt: Prompt, config: lm15.Config) -> Job[lm15.Response]:
-        """Refuse: decision endpoints write no texts.
-
-        Raises:
-            NotImplementedError: Always.
-        """
-        raise NotImplementedError(
-            f"{self._model}: a server of the kind {self.name!r} answers closed questions and writes no texts. Use "
-            "dialect='chat', or another model, for what must be written."
-        )
-
-
-def answer_of(choices: tuple[str, ...], shares: Mapping[Any, Any], coverage: Any = None) -> ChoiceLogprobs:
-    """Return reported probabilities as log-probabilities.
-
-    Args:
-        choices: (c,) texts of the choices.
-        shares: Probability of every choice, among the choices.
-        coverage: Probability that any of the choices is the answer; None if the server does not report it.
-
-    Raises:
-        Unreadable: A choice has no probability, a value is not a probability, or they do not sum to 1.
-    """
-    if set(shares) != set(choices):
-        raise Unreadable(f"it has probabilities of {list(shares)}, not of {list(choices)}")
-    row = np.array([_probability(shares[choice]) for choice in choices])  # (c,)
-    if abs(row.sum() - 1.0) > ROUNDING:
-        raise Unreadable(f"the probabilities of the options sum to {row.sum():.3f}, not to 1")
-    with np.errstate(divide="ignore"):  # a probability of 0 is a log-probability of -inf
-        logprobs = np.log(row) + (0.0 if coverage is None else np.log(_probability(coverage)))
-    return ChoiceLogprobs(choices, logprobs[None], renormalized=coverage is None)
-
-
-def _probability(value: Any) -> float:
-    """Return a reported probability as a float in [0, 1].
-
-    Raises:
-        Unreadable: The value is not a number, or outside of the range by more than rounding.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e-6 <= value <= 1.0 + 1e-3:
-        raise Unreadable(f"{value!r:.80} is not a probability")
-    return min(max(float(value), 0.0), 1.0)
-
-
-def _text(prompt: Prompt) -> str:
-    """Return a prompt as one text: instructions, demonstrations with their answers, and the item.
-
-    Raises:
-        ControlTokenInText: The prompt contains a control token, which the server may read as such.
-    """
-    text = as_text(prompt).text.rstrip()
-    check_plain(text)
-    return text
-
-
-# ``POST /v1/decisions``, in OpenAI's form and in SGLang's.
-
-
-class Decisions(QuestionDialect):
-    """A server that answers a list of questions about an ``input``.
-
-    OpenAI reports the options' shares only, so the coverage is NaN, and may decline a question. SGLang names the fields
-    of a question differently and reports as ``label_mass`` how probable the options are together.
-    """
-
-    name = "decisions"
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self._sglang = False  # found out by ``probe``
-
-    @classmethod
-    async def probe(cls, endpoint: Endpoint) -> QuestionDialect:
-        """Ask one short question in OpenAI's form, and in SGLang's if that is refused; see ``Dialect``."""
-        try:
-            return await super().probe(endpoint)
-        except StatusError as error:
-            if error.status not in (400, 422):
-                raise
-        dialect = cls(endpoint)
-        dialect._sglang = True
-        await dialect.ask(HARMLESS, ("1", "2"))
-        return dialect
-
-    async def ask(self, text: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Ask one ``choice`` question; see ``QuestionDialect``."""
-        question = _sglang_question(choices) if self._sglang else _openai_question(choices)
-        body = {"model": self._model, "input": text, "questions": [question]}
-        answer = await self._post("/v1/decisions", body)
-        if self._sglang:
-            given = part(answer, "answers", NAME, kind=dict)
-            return answer_of(choices, part(given, "probabilities", kind=dict), part(given, "label_mass"))
-        given = part(answer, "answers", 0, kind=dict)
-        if given.get("type") == "refusal":
-            raise Declined("the model declined the question")
-        return answer_of(choices, _shares(part(given, "probabilities", kind=list)))
-
-
-def _openai_question(choices: Sequence[str]) -> dict[str, Any]:
-    options = [{"value": choice} for choice in choices]
-    return {"type": "choice", "name": NAME, "instructions": QUESTION, "choices": options}
-
-
-def _sglang_question(choices: Sequence[str]) -> dict[str, Any]:
-    return {"type": "choice", "id": NAME, "question": QUESTION, "options": [{"name": choice} for choice in choices]}
-
-
-def _shares(entries: Sequence[Any]) -> Mapping[str, Any]:
-    """Return OpenAI's list of values and probabilities as a mapping.
-
-    Raises:
-        Unreadable: A value is repeated, or an entry has another form.
-    """
-    shares = {part(entry, "value", kind=str): part(entry, "probability") for entry in entries}
-    if len(shares) < len(entries):
-        raise Unreadable("the probabilities name an option twice")
-    return shares
-
-
-# Servers that echo a prompt with its log-probabilities, as OpenAI's old completions did.
-
-
-class Echo(TokenizedDialect):
-    """A server that returns the log-probabilities of a text's own tokens (``echo``), such as llama-cpp-python's.
-
-    The server tokenizes the text itself. Its number of tokens is checked with every answer; a difference is an error.
-    The server reads control tokens wherever a text spells them, so other texts than the chat template's may not.
-    """
-
-    name = "echo"
-    reads_texts = True
-    owned_by = "me"  # llama-cpp-python
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self._vocabulary = len(endpoint.tokenizer)
-        ids, text = self._probe_text.ids, self._probe_text.text
-        plain = endpoint.tokenizer(text, add_special_tokens=False)["input_ids"]
-        starts = len(ids) > len(plain) and ids[0] == endpoint.tokenizer.bos_token_id
-        self._start = str(endpoint.tokenizer.bos_token) if starts else ""
-
-    def prompt(self, text: str, ids: Ids) -> str | list[int]:
-        """Return the text without a start token from the chat template: the server adds one itself."""
-        return text.removeprefix(self._start)
-
-    def check_plain(self, text: Joined) -> None:
-        """Refuse a text that spells a control token; see ``TokenizedDialect``."""
-        for start, stop in self._tokenizer.spans(text.text):
-            if (start, stop) not in text.controls:
-                raise ControlTokenInText(
-                    {
-                        0: f"contains {text.text[start:stop]!r}, which the server would read as a control token: "
-                        "change the text, or use vLLM, SGLang or llama.cpp's own server, which take tokens."
-                    }
-                )
-
-    async def sample(self) -> FloatArray:
-        """Return the log-probabilities of the text on which the dialect is tried, from its third token on."""
-        return await self.sequence(Scored(self._probe_text.ids, 2, self._probe_text.text))
-
-    async def check(self, scored: Scored) -> None:
-        """Compare the token as the next one after the text with the token within it; see ``TokenizedDialect``.
-
-        llama-cpp-python shifts all log-probabilities by one position if a model has no start token.
-        """
-        (within,) = await self.sequence(scored)
-        shorter, last = scored.text[:-1], scored.text[-1]
-        choice, _ = await self._complete(shorter, len(scored.ids) - 1, {"logprobs": self._vocabulary})
-        check_agreement(logprob_of(part(choice, "logprobs", "top_logprobs", 0, last)), within)
-
-    async def choices(self, row: Sequence[Scored]) -> FloatArray:
-        """Send one request per choice."""
-        return np.array([float((await self.sequence(scored)).sum()) for scored in row])
-
-    async def sequence(self, scored: Scored) -> FloatArray:
-        """Return the log-probability of every token from ``start`` on."""
-        count = len(scored.ids) - scored.start
-        choice, generated = await self._complete(scored.text, len(scored.ids), {"logprobs": 1, "echo": True})
-        values = part(choice, "logprobs", "token_logprobs", kind=list)
-        values = values[: len(values) - generated]
-        if len(values) < count:
-            raise Unreadable(f"{len(values)} token_logprobs for {count} tokens")
-        return np.array([logprob_of(value) for value in values[len(values) - count :]])
-
-    async def _complete(self, text: str, count: int, body: dict[str, Any]) -> tuple[Any, int]:
-        """Send a text of ``count`` tokens; return the answer and the number of tokens generated after the text."""
-        request = {"model": self._model, "prompt": self.prompt(text, ()), "max_tokens": 1, **NEUTRAL, **body}
-        answer = await self._post("/v1/completions", request)
-        theirs = part(answer, "usage", "prompt_tokens", kind=int)
-        if theirs != count:
-            raise Unreadable(
-                f"the server splits a text into {theirs} tokens, the tokenizer into {count}: give the tokenizer of the "
-                "model that is served"
-            )
-        return part(answer, "choices", 0), part(answer, "usage", "completion_tokens", kind=int)
-
-
-# llama.cpp's own server, ``llama-server``.
-
-
-ALL_TOKENS = 1 << 20
-"""A number of tokens that no vocabulary exceeds."""
-
-
-class LlamaCpp(NextTokenDialect):
-    """llama.cpp's ``llama-server``: the ``n_probs`` most probable next tokens, with ``n_probs`` raised as needed.
-
-    The server withholds its answer while the token it generated is only part of a character. A logit bias therefore
-    makes it generate a token of whole characters; the reported probabilities are those before the bias.
-    """
-
-    name = "llama.cpp"
-    owned_by = "llamacpp"
-    likelihoods = False
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self._whole_token = self._probe_text.ids[1]
-
-    async def next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
-        """Return the log-probability of each of the ``tokens`` after a prompt."""
-        count, previous = 64, 0
-        while True:
-            logprobs = await self._most_probable(ids, count)
-            if set(tokens) <= logprobs.keys():
-                return {token: logprobs[token] for token in tokens}
-            if len(logprobs) <= previous:
-                raise Unreadable(f"only the {previous} most probable tokens are returned, not all of {list(tokens)}")
-            count, previous = min(count * 16, ALL_TOKENS), len(logprobs)
-
-    async def _most_probable(self, ids: Ids, count: int) -> dict[int, float]:
-        settings = {"n_predict": 1, "temperature": 0.0, "logit_bias": [[self._whole_token, 1e4]]}
-        request = {"prompt": list(ids), "n_probs": count, "cache_prompt": True, **settings}
-        answer = await self._post("/completion", request)
-        top = part(answer, "completion_probabilities", 0, "top_logprobs", kind=list)
-        return {part(entry, "id", kind=int): logprob_of(part(entry, "logprob")) for entry in top}
-
-
-# SGLang.
-
-
-class SGLang(NextTokenDialect):
-    """SGLang's own ``/generate``: ``token_ids_logprob`` for choices, ``logprob_start_len`` for likelihoods.
-
-    Both reuse the prefix cache, RadixAttention (Zheng et al. 2024, "SGLang: Efficient Execution of Structured Language
-    Model Programs").
-    """
-
-    name = "sglang"
-    owned_by = "sglang"
-
-    async def next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
-        """Return the log-probability of each of the ``tokens`` after a prompt."""
-        meta = await self._generate(ids, {"token_ids_logprob": list(tokens)})
-        entries = part(meta, "output_token_ids_logprobs", 0, kind=list)
-        logprobs = {part(entry, 1, kind=int): logprob_of(part(entry, 0)) for entry in entries}
-        return {token: part(logprobs, token) for token in tokens}
-
-    async def sequence(self, scored: Scored) -> FloatArray:
-        """Return the log-probability of every token from ``start`` on; the tokens before it may be cached."""
-        meta = await self._generate(scored.ids, {"logprob_start_len": scored.start - 1}, heavy=True)
-        entries = part(meta, "input_token_logprobs", kind=list)[1:]  # the first entry has no log-probability
-        if [part(entry, 1) for entry in entries] != list(scored.ids[scored.start :]):
-            raise Unreadable("input_token_logprobs belong to other tokens than those of the request")
-        return np.array([logprob_of(part(entry, 0)) for entry in entries])
-
-    async def _generate(self, ids: Ids, body: dict[str, Any], *, heavy: bool = False) -> Any:
-        settings = {"max_new_tokens": 1, **ALL_NEUTRAL}
-        request = {"input_ids": ids, "return_logprob": True, "sampling_params": settings, **body}
-        return part(await self._post("/generate", request, heavy=heavy), "meta_info")
-
-
-# ``POST /v1/systemone``: vLLM from 0.32 on, SGLang, and the hosted decision models that take the same requests.
-
-
-class SystemOne(QuestionDialect):
-    """A server that answers questions about a ``state``.
-
-    vLLM reports as ``label_mass`` how probable the options are together; without it, the coverage is NaN.
-    """
-
-    name = "systemone"
-
-    async def ask(self, text: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Ask one ``choice`` question; see ``QuestionDialect``."""
-        question = {"type": "choice", "instructions": QUESTION, "criteria": dict.fromkeys(choices)}
-        body = {"model": self._model, "state": text, "questions": {NAME: question}}
-        answer = await self._post("/v1/systemone", body)
-        shares = part(answer, "answers", NAME, "probabilities", kind=dict)
-        diagnostics = part(answer, kind=dict).get("diagnostics")
-        coverage = None if diagnostics is None else part(diagnostics, NAME, "label_mass")
-        return answer_of(choices, shares, coverage)
-
-
-# vLLM.
+# Servers that take tokens.
 
 
 MOST_TOKENS = 128
@@ -580,7 +59,7 @@ class VLLM(NextTokenDialect):
             logprobs |= {token: logprob_of(part(top, f"token_id:{token}")) for token in batch}
         return logprobs
 
-    async def sequence(self, scored: Scored) -> FloatArray:
+    async def likelihood(self, scored: Scored) -> FloatArray:
         """Return the log-probability of every token from ``start`` on; vLLM uses no cached prefix for it."""
         choice = await self._complete(scored.ids, {"prompt_logprobs": 0}, heavy=True)
         entries = part(choice, "prompt_logprobs", kind=list)
@@ -594,18 +73,403 @@ class VLLM(NextTokenDialect):
         return part(await self._post("/v1/completions", request, heavy=heavy), "choices", 0)
 
 
-# Server dialects: one class in one file for each kind of server.
-#
-# To add a dialect, write its file (start from ``TokenizedDialect``) and list the class here.
+class SGLang(NextTokenDialect):
+    """SGLang's own ``/generate``: ``token_ids_logprob`` for choices, ``logprob_start_len`` for likelihoods.
+
+    Both reuse the prefix cache, RadixAttention (Zheng et al. 2024, "SGLang: Efficient Execution of Structured Language
+    Model Programs").
+    """
+
+    name = "sglang"
+    owned_by = "sglang"
+
+    async def next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
+        """Return the log-probability of each of the ``tokens`` after a prompt."""
+        meta = await self._generate(ids, {"token_ids_logprob": list(tokens)})
+        entries = part(meta, "output_token_ids_logprobs", 0, kind=list)
+        logprobs = {part(entry, 1, kind=int): logprob_of(part(entry, 0)) for entry in entries}
+        return {token: part(logprobs, token) for token in tokens}
+
+    async def likelihood(self, scored: Scored) -> FloatArray:
+        """Return the log-probability of every token from ``start`` on; the tokens before it may be cached."""
+        meta = await self._generate(scored.ids, {"logprob_start_len": scored.start - 1}, heavy=True)
+        entries = part(meta, "input_token_logprobs", kind=list)[1:]  # the first entry has no log-probability
+        if [part(entry, 1) for entry in entries] != list(scored.ids[scored.start :]):
+            raise Unreadable("input_token_logprobs belong to other tokens than those of the request")
+        return np.array([logprob_of(part(entry, 0)) for entry in entries])
+
+    async def _generate(self, ids: Ids, body: dict[str, Any], *, heavy: bool = False) -> Any:
+        settings = {"max_new_tokens": 1, **ALL_NEUTRAL}
+        request = {"input_ids": ids, "return_logprob": True, "sampling_params": settings, **body}
+        return part(await self._post("/generate", request, heavy=heavy), "meta_info")
 
 
-DIALECTS: tuple[type[Dialect], ...] = (
-    VLLM,
-    SGLang,
-    LlamaCpp,
-    Echo,
-    Chat,
-    SystemOne,
-    Decisions,
+ALL_TOKENS = 1 << 20
+"""A number of tokens that no vocabulary exceeds."""
+
+
+class LlamaCpp(NextTokenDialect):
+    """llama.cpp's ``llama-server``: the ``n_probs`` most probable next tokens, with ``n_probs`` raised as needed.
+
+    The server withholds its answer while the token it generated is only part of a character. A logit bias therefore
+    makes it generate a token of whole characters; the reported probabilities are those before the bias.
+    """
+
+    name = "llama.cpp"
+    owned_by = "llamacpp"
+    likelihoods = False
+
+    async def next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
+        """Return the log-probability of each of the ``tokens`` after a prompt."""
+        count, previous = 64, 0
+        while True:
+            logprobs = await self._most_probable(ids, count)
+            if set(tokens) <= logprobs.keys():
+                return {token: logprobs[token] for token in tokens}
+            if len(logprobs) <= previous:
+                raise Unreadable(f"only the {previous} most probable tokens are returned, not all of {list(tokens)}")
+            count, previous = min(count * 16, ALL_TOKENS), len(logprobs)
+
+    async def _most_probable(self, ids: Ids, count: int) -> dict[int, float]:
+        whole_token = self._probe_text.ids[1]
+        settings = {"n_predict": 1, "temperature": 0.0, "logit_bias": [[whole_token, 1e4]]}
+        request = {"prompt": list(ids), "n_probs": count, "cache_prompt": True, **settings}
+        answer = await self._post("/completion", request)
+        top = part(answer, "completion_probabilities", 0, "top_logprobs", kind=list)
+        return {part(entry, "id", kind=int): logprob_of(part(entry, "logprob")) for entry in top}
+
+
+# Servers that take texts and echo them with log-probabilities, as OpenAI's old completions did.
+
+
+class Echo(TokenizedDialect):
+    """A server that returns the log-probabilities of a text's own tokens (``echo``), such as llama-cpp-python's.
+
+    The server tokenizes the text itself. Its number of tokens is checked with every answer; a difference is an error.
+    The server reads control tokens wherever a text spells them, so other texts than the chat template's may not.
+    """
+
+    name = "echo"
+    owned_by = "me"  # llama-cpp-python
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._vocabulary = len(endpoint.tokenizer)
+        ids, text = self._probe_text.ids, self._probe_text.text
+        plain = endpoint.tokenizer(text, add_special_tokens=False)["input_ids"]
+        starts = len(ids) > len(plain) and ids[0] == endpoint.tokenizer.bos_token_id
+        self._start = str(endpoint.tokenizer.bos_token) if starts else ""
+
+    def sent(self, text: str, ids: Ids) -> str | list[int]:
+        """Return the text without a start token from the chat template: the server adds one itself."""
+        return text.removeprefix(self._start)
+
+    def misread(self, texts: Iterable[Joined]) -> Refused | None:
+        """Refuse a text that spells a control token; see ``TokenizedDialect``."""
+        for text in texts:
+            for start, stop in self._tokenizer.spans(text.text):
+                if (start, stop) not in text.controls:
+                    return Refused(
+                        f"contains {text.text[start:stop]!r}, which the server would read as a control token: change "
+                        "the text, or use vLLM, SGLang or llama.cpp's own server, which take tokens."
+                    )
+        return None
+
+    async def sample(self) -> FloatArray:
+        """Return the log-probabilities of the text on which the dialect is tried, from its third token on."""
+        return await self.likelihood(Scored(self._probe_text.ids, 2, self._probe_text.text))
+
+    async def check(self, scored: Scored) -> None:
+        """Compare the token as the next one after the text with the token within it; see ``TokenizedDialect``.
+
+        llama-cpp-python shifts all log-probabilities by one position if a model has no start token.
+        """
+        (within,) = await self.likelihood(scored)
+        shorter, last = scored.text[:-1], scored.text[-1]
+        choice, _ = await self._complete(shorter, len(scored.ids) - 1, {"logprobs": self._vocabulary})
+        check_agreement(logprob_of(part(choice, "logprobs", "top_logprobs", 0, last)), within)
+
+    async def scores(self, row: Sequence[Scored]) -> FloatArray:
+        """Send one request per choice."""
+        return np.array([float((await self.likelihood(scored)).sum()) for scored in row])
+
+    async def likelihood(self, scored: Scored) -> FloatArray:
+        """Return the log-probability of every token from ``start`` on."""
+        count = len(scored.ids) - scored.start
+        choice, generated = await self._complete(scored.text, len(scored.ids), {"logprobs": 1, "echo": True})
+        values = part(choice, "logprobs", "token_logprobs", kind=list)
+        values = values[: len(values) - generated]
+        if len(values) < count:
+            raise Unreadable(f"{len(values)} token_logprobs for {count} tokens")
+        return np.array([logprob_of(value) for value in values[len(values) - count :]])
+
+    async def _complete(self, text: str, count: int, body: dict[str, Any]) -> tuple[Any, int]:
+        """Send a text of ``count`` tokens; return the answer and the number of tokens generated after the text."""
+        request = {"model": self._model, "prompt": self.sent(text, ()), "max_tokens": 1, **NEUTRAL, **body}
+        answer = await self._post("/v1/completions", request)
+        theirs = part(answer, "usage", "prompt_tokens", kind=int)
+        if theirs != count:
+            raise Unreadable(
+                f"the server splits a text into {theirs} tokens, the tokenizer into {count}: give the tokenizer of the "
+                "model that is served"
+            )
+        return part(answer, "choices", 0), part(answer, "usage", "completion_tokens", kind=int)
+
+
+# Servers that take messages or a text, and render and tokenize them.
+
+
+CONTROL = re.compile(
+    r"<[|\uff5c][^<>\n]+[|\uff5c]>|<\|\w{2,}>|<\w{2,}\|>"  # most families
+    r"|</?s>|<(?:seed:)?(?:bos|eos|pad|unk)>|<(?:BOS|EOS|PAD|UNK)(?:_TOKEN)?>|\[(?:BOS|EOS|PAD|UNK)\]"
+    r"|</?(?:think|tool_(?:call|response))>|<(?:start|end)_of_(?:turn|image)>|<sop>|<eop>|\[[gs]MASK\]"
+    r"|<(?:extra_id_|SPECIAL_|reserved_|unused|mask:)\d+>|\[UNUSED_TOKEN_\d+\]"
+    r"|\[/?(?:INST|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS)\]|\[TOOL_(?:CALLS|CONTENT)\]|<</?SYS>>"  # Mistral
+    r"|\[\|(?:system|user|assistant|tool|endofturn)\|\]"  # EXAONE
+    r"|\]~!?b[\[\]]|\[e~\["  # MiniMax
 )
+"""Control tokens of common models: a best effort, because the tokenizer of such a server is not known here."""
+
+
+def spelled(texts: Iterable[str]) -> Refused | None:
+    """Return which control token texts spell, which the server may read as such."""
+    for text in texts:
+        if found := CONTROL.search(text):
+            return Refused(
+                f"contains {found[0]!r}, which a chat server may read as a control token, such as the end of the "
+                "message: change the text, or use vLLM, SGLang or llama.cpp with --tokenizer, which take tokens."
+            )
+    return None
+
+
+BINS = 16
+"""Number of values in a chat's sample; its reported tokens are others from model to model."""
+
+
+class Chat(MessageDialect):
+    """A server that returns only chat answers with their ``top_logprobs``: OpenAI's chat protocol."""
+
+    name = "chat"
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._tolerance = endpoint.tolerance
+        self._neutral: dict[str, float] = NEUTRAL  # this and the next are found out by ``probe``
+        self._limit = "max_completion_tokens"
+
+    async def probe(self) -> None:
+        """Send one request in the fullest form, and again with fewer and older settings if refused; see ``Dialect``."""
+        forms = list(itertools.product((ALL_NEUTRAL, NEUTRAL), ("max_completion_tokens", "max_tokens")))
+        for self._neutral, self._limit in forms:
+            try:
+                await self._top([{"role": "user", "content": HARMLESS}])
+                return
+            except StatusError as error:
+                if error.status not in (400, 422) or (self._neutral, self._limit) == forms[-1]:
+                    raise
+
+    @property
+    def capabilities(self) -> str:
+        """Description of what the server returns, for the log."""
+        return f"choices of one token among the {TOP} most probable, no likelihoods"
+
+    async def sample(self) -> FloatArray:
+        """Return the sample of the first tokens of an answer, which ``BINS`` hold by a hash of their text."""
+        probabilities = np.zeros(BINS)
+        for token, logprob in (await self._top([{"role": "user", "content": SAMPLE_QUESTION}])).items():
+            probabilities[zlib.crc32(token.encode("utf-8", "surrogatepass")) % BINS] += np.exp(logprob)
+        return sample_of(probabilities)
+
+    def content(self, prompt: Prompt) -> Sequence[Message] | Refused:
+        """Return a prompt as messages; see ``MessageDialect``."""
+        messages = as_messages(prompt)
+        if not messages or messages[-1]["role"] == "assistant":
+            raise ValueError(
+                "The prompt ends with an assistant message, which a chat server cannot continue: end it with "
+                "a user message."
+            )
+        return spelled(message["content"] for message in messages) or messages
+
+    async def choices(self, content: Sequence[Message], choices: tuple[str, ...]) -> ChoiceLogprobs:
+        """Return the log-probability that an answer begins with each choice as one token.
+
+        See ``first_token_row`` for choices that are not among the reported tokens.
+        """
+        row = first_token_row(await self._top(content), choices, tolerance=self._tolerance)
+        return ChoiceLogprobs(choices, row[None])
+
+    async def text(self, content: Sequence[Message], question: Text) -> Written:
+        """Generate the answer to messages."""
+        body = {"model": self._model, "messages": [dict(m) for m in content], **settings_of(question, self._limit)}
+        if question.logprobs is not None:
+            body |= {"logprobs": True, "top_logprobs": question.logprobs}
+        answer = await self._post("/v1/chat/completions", body)
+        choice = part(answer, "choices", 0)
+        logprobs = None
+        if question.logprobs is not None:
+            logprobs = tuple(
+                token_logprob(*_pair(entry), map(_pair, part(entry, "top_logprobs", kind=list)))
+                for entry in part(choice, "logprobs", "content", kind=list)
+            )
+        said = part(choice, "message", kind=dict).get("content")
+        return written(answer, "" if said is None else part(said, kind=str), logprobs)  # null: the model refused
+
+    async def _top(self, messages: Sequence[Message]) -> dict[str, float]:
+        """Return the most probable first tokens of an answer with their log-probabilities."""
+        body = {"model": self._model, "messages": [dict(message) for message in messages], self._limit: 1}
+        body |= {"logprobs": True, "top_logprobs": TOP, **self._neutral}
+        answer = await self._post("/v1/chat/completions", body)
+        entries: list[Any] = part(answer, "choices", 0, "logprobs", "content", 0, "top_logprobs", kind=list)
+        if len(entries) < 2:
+            raise Unreadable(f"top_logprobs has {len(entries)} tokens, at least 2 are needed")
+        return first_tokens(map(_pair, entries))
+
+
+def _pair(entry: Any) -> tuple[str, Any]:
+    return part(entry, "token", kind=str), part(entry, "logprob")
+
+
+# Decision endpoints take a text and a question with options, and return the probability of every option. The server
+# words the question itself: it writes a letter before each option and reads the probabilities of the letters. The
+# numbers are therefore those of another prompt than the one that a token endpoint scores.
+
+
+QUESTION = "Which answer follows?"
+"""The question about a prompt that ends where the answer is missing."""
+
+NAME = "answer"
+"""Name of the question in a request."""
+
+SHARES_ROUNDING = 0.02
+"""Largest difference between 1 and the sum of the reported probabilities."""
+
+
+class QuestionDialect(MessageDialect):
+    """A server that answers closed questions with probabilities, and writes nothing. A subclass writes ``choices``."""
+
+    texts = False
+
+    async def probe(self) -> None:
+        """Ask one short question; see ``Dialect``."""
+        await self.choices(HARMLESS, ("1", "2"))
+
+    @abstractmethod
+    async def choices(self, content: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
+        """Return the log-probabilities of the choices as answers to a text.
+
+        Raises:
+            Unreadable: The answer lacks the probabilities, or they contradict themselves.
+            Declined: The model declines to answer about this text.
+            StatusError: The server refuses the request.
+        """
+
+    async def sample(self) -> FloatArray:
+        """Return the sample of the answers to a fixed question; see ``Dialect``."""
+        return sample_of(np.exp((await self.choices(SAMPLE_QUESTION, DIGITS)).logprobs[0]))
+
+    @property
+    def capabilities(self) -> str:
+        """Description of what the server returns, for the log."""
+        return "choices as options of a closed question that the server words, no likelihoods, no texts"
+
+    def content(self, prompt: Prompt) -> str | Refused:
+        """Return a prompt as one text: instructions, demonstrations with their answers, and the item."""
+        text = as_text(prompt).text.rstrip()
+        return spelled([text]) or text
+
+
+class SystemOne(QuestionDialect):
+    """``POST /v1/systemone``: vLLM from 0.32 on, SGLang, and the hosted decision models that take the same requests.
+
+    vLLM reports as ``label_mass`` how probable the options are together; without it, the coverage is NaN.
+    """
+
+    name = "systemone"
+
+    async def choices(self, content: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
+        """Ask one ``choice`` question about a ``state``; see ``QuestionDialect``."""
+        question = {"type": "choice", "instructions": QUESTION, "criteria": dict.fromkeys(choices)}
+        body = {"model": self._model, "state": content, "questions": {NAME: question}}
+        answer = await self._post("/v1/systemone", body)
+        shares = part(answer, "answers", NAME, "probabilities", kind=dict)
+        diagnostics = part(answer, kind=dict).get("diagnostics")
+        coverage = None if diagnostics is None else part(diagnostics, NAME, "label_mass")
+        return answer_of(choices, shares, coverage)
+
+
+class Decisions(QuestionDialect):
+    """``POST /v1/decisions``, in OpenAI's form and in SGLang's: a list of questions about an ``input``.
+
+    OpenAI reports the options' shares only, so the coverage is NaN, and may decline a question. SGLang names the fields
+    of a question differently and reports as ``label_mass`` how probable the options are together.
+    """
+
+    name = "decisions"
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._sglang = False  # found out by ``probe``
+
+    async def probe(self) -> None:
+        """Ask one short question in OpenAI's form, and in SGLang's if that is refused; see ``Dialect``."""
+        try:
+            await super().probe()
+        except StatusError as error:
+            if error.status not in (400, 422):
+                raise
+            self._sglang = True
+            await super().probe()
+
+    async def choices(self, content: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
+        """Ask one ``choice`` question; see ``QuestionDialect``."""
+        names = ("id", "question", "options", "name") if self._sglang else ("name", "instructions", "choices", "value")
+        id_, instructions, options, option = names
+        question = {"type": "choice", id_: NAME, instructions: QUESTION, options: [{option: one} for one in choices]}
+        answer = await self._post("/v1/decisions", {"model": self._model, "input": content, "questions": [question]})
+        if self._sglang:
+            given = part(answer, "answers", NAME, kind=dict)
+            return answer_of(choices, part(given, "probabilities", kind=dict), part(given, "label_mass"))
+        given = part(answer, "answers", 0, kind=dict)
+        if given.get("type") == "refusal":
+            raise Declined("the model declined the question")
+        entries = part(given, "probabilities", kind=list)
+        shares = {part(entry, "value", kind=str): part(entry, "probability") for entry in entries}
+        if len(shares) < len(entries):
+            raise Unreadable("the probabilities name an option twice")
+        return answer_of(choices, shares)
+
+
+def answer_of(choices: tuple[str, ...], shares: Mapping[Any, Any], coverage: Any = None) -> ChoiceLogprobs:
+    """Return reported probabilities as log-probabilities.
+
+    Args:
+        choices: (c,) texts of the choices.
+        shares: Probability of every choice, among the choices.
+        coverage: Probability that any of the choices is the answer; None if the server does not report it.
+
+    Raises:
+        Unreadable: A choice has no probability, a value is not a probability, or they do not sum to 1.
+    """
+    if set(shares) != set(choices):
+        raise Unreadable(f"it has probabilities of {list(shares)}, not of {list(choices)}")
+    row = np.array([_probability(shares[choice]) for choice in choices])  # (c,)
+    if abs(row.sum() - 1.0) > SHARES_ROUNDING:
+        raise Unreadable(f"the probabilities of the options sum to {row.sum():.3f}, not to 1")
+    with np.errstate(divide="ignore"):  # a probability of 0 is a log-probability of -inf
+        logprobs = np.log(row) + (0.0 if coverage is None else np.log(_probability(coverage)))
+    return ChoiceLogprobs(choices, logprobs[None], renormalized=coverage is None)
+
+
+def _probability(value: Any) -> float:
+    """Return a reported probability as a float in [0, 1].
+
+    Raises:
+        Unreadable: The value is not a number, or outside of the range by more than rounding.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e-6 <= value <= 1.0 + 1e-3:
+        raise Unreadable(f"{value!r:.80} is not a probability")
+    return min(max(float(value), 0.0), 1.0)
+
+
+DIALECTS: tuple[type[Dialect], ...] = (VLLM, SGLang, LlamaCpp, Echo, Chat, SystemOne, Decisions)
 """All dialects, in the order in which they are tried."""

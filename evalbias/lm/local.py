@@ -17,13 +17,14 @@ from dspy import lm15
 
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of
-from evalbias.lm.generate import Generated, Settings, generate
+from evalbias.lm.generate import generate
 from evalbias.lm.load import Loaded, ModelSource, load
 from evalbias.lm.render import Renderer
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.score import Scorer
-from evalbias.lm.tokens import PromptTokenizer, check_known, check_length, check_lengths, choice_sequences, joint
+from evalbias.lm.tokens import PromptTokenizer, choice_sequences, joint, too_long, unknown_words
 from evalbias.lm.types import (
+    MAX_TOKENS,
     Answers,
     ChoiceLogprobs,
     Choices,
@@ -31,11 +32,10 @@ from evalbias.lm.types import (
     LogLikelihood,
     MeasuringLM,
     Question,
-    Rendered,
+    Refused,
     Text,
     Written,
     answer_by_kind,
-    each,
 )
 
 BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
@@ -232,77 +232,63 @@ class LocalEngine(Engine):
         self.answer(questions, answers)
         return [answers[place] for place in range(len(questions))]
 
-    def _choices(self, choices: tuple[str, ...], questions: Sequence[Choices]) -> list[ChoiceLogprobs]:
+    def _choices(self, choices: tuple[str, ...], questions: Sequence[Choices]) -> list[ChoiceLogprobs | Refused]:
         rows = choice_sequences(self.tokenizer, [self.render(q.prompt) for q in questions], choices)
-        longest = [max(row, key=lambda scored: len(scored.ids)) for row in rows]
-        check_lengths(longest, self.loaded.context_length, whose="model")  # by prompt: the scorer counts sequences
+        refused = [self._too_long(max(len(s.ids) for s in row)) for row in rows]
+        asked = [place for place, reason in enumerate(refused) if reason is None]
         with self._busy:
-            values = self.scorer(
-                [sequence for row in rows for sequence in row], [item for item, row in enumerate(rows) for _ in row]
-            )
-        totals = np.array([v.sum() for v in values]).reshape(len(questions), len(choices))  # (n, c)
-        return ChoiceLogprobs(choices, totals).rows()
+            values = self.scorer([s for i in asked for s in rows[i]], [i for i in asked for _ in choices])
+        totals = np.array([v.sum() for v in values]).reshape(len(asked), len(choices))  # (n, c)
+        answers = iter(ChoiceLogprobs(choices, totals).rows())
+        return [reason or next(answers) for reason in refused]
 
-    def _likelihoods(self, questions: Sequence[Likelihood]) -> list[LogLikelihood]:
+    def _likelihoods(self, questions: Sequence[Likelihood]) -> list[LogLikelihood | Refused]:
         sequences = joint(self.tokenizer, [(self.render(q.context), q.continuation) for q in questions])
-        check_known(self.tokenizer, sequences)
+        refused = [unknown_words(self.tokenizer, s) or self._too_long(len(s.ids)) for s in sequences]
+        asked = [place for place, reason in enumerate(refused) if reason is None]
         with self._busy:
-            return [LogLikelihood(values) for values in self.scorer(sequences)]
+            answers = map(LogLikelihood, self.scorer([sequences[i] for i in asked], asked))
+        return [reason or next(answers) for reason in refused]
 
-    def _texts(self, questions: Sequence[Text]) -> list[Written]:
+    def _texts(self, questions: Sequence[Text]) -> list[Written | Refused]:
         """Generate texts, as many at once as ``batch_tokens`` allows."""
         rendered = [self.render(q.prompt) for q in questions]
         prompts = [list(self.tokenizer.encode(one.alone()).ids) for one in rendered]
-        each(lambda ids: check_length(len(ids), self.loaded.context_length, whose="model", generated=1), prompts)
-        settings = [self._seeded(*one) for one in zip(prompts, map(_settings, questions), strict=True)]
-        size = max(len(prompt) + one.max_tokens for prompt, one in zip(prompts, settings, strict=True))
-        rows, done = max(1, self.scorer.batch_tokens // size), list[Generated]()
-        loaded = self.loaded
+        refused = [self._too_long(len(ids), generated=1) for ids in prompts]
+        asked = [place for place, reason in enumerate(refused) if reason is None]
+        seeded = {i: replace(questions[i], seed=self._seed(prompts[i], questions[i])) for i in asked}
+        size = max((len(prompts[i]) + (seeded[i].max_tokens or MAX_TOKENS) for i in asked), default=1)
+        most, loaded, written = max(1, self.scorer.batch_tokens // size), self.loaded, list[Written]()
         with self._busy:
-            for start in range(0, len(prompts), rows):
-                part = slice(start, start + rows)
-                done += generate(
-                    loaded.model, loaded.tokenizer, prompts[part], settings[part], context=loaded.context_length
-                )
-        return [_written(*one) for one in zip(questions, rendered, prompts, done, strict=True)]
+            for start in range(0, len(asked), most):
+                part = asked[start : start + most]
+                given = [prompts[i] for i in part], [seeded[i] for i in part]
+                written += generate(loaded.model, loaded.tokenizer, *given, context=loaded.context_length)
+        leads = [rendered[i].lead for i in asked]
+        answers = iter(replace(one, text=one.text.removeprefix(lead)) for one, lead in zip(written, leads, strict=True))
+        return [reason or next(answers) for reason in refused]
 
-    def _seeded(self, prompt: list[int], settings: Settings) -> Settings:
-        """Return settings with a seed that depends on the prompt, so that prompts do not share random numbers.
+    def _too_long(self, tokens: int, *, generated: int = 0) -> Refused | None:
+        return too_long(tokens, self.loaded.context_length, whose="model", generated=generated)
+
+    def _seed(self, prompt: list[int], question: Text) -> int:
+        """Return a seed that depends on the prompt and the settings, so that prompts do not share random numbers.
 
         A repeated request with a seed samples the same text again; one without a seed samples another text.
         """
-        key, number = hashlib.sha256(repr((prompt, settings)).encode()).digest(), 0
-        if settings.seed is None and settings.temperature > 0:
+        names = ("max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "logprobs")
+        defaults = (MAX_TOKENS, 0.0, 1.0, None, (), None, None)
+        values = [getattr(question, name) for name in names]
+        given = [default if value is None else value for value, default in zip(values, defaults, strict=True)]
+        # This text decides every sampled text: it stays as it was when the settings were a class.
+        settings = ", ".join(f"{name}={value!r}" for name, value in zip((*names[:-1], "top"), given, strict=True))
+        key, number = hashlib.sha256(f"({prompt!r}, Settings({settings}))".encode()).digest(), 0
+        if question.seed is None and question.temperature:
             with self._drawing:
                 number = self._draws[key] = self._draws.pop(key, 0) + 1
                 if len(self._draws) > MOST_DRAWN:
                     del self._draws[next(iter(self._draws))]
-        seed = int.from_bytes(hashlib.sha256(key + number.to_bytes(8, "big")).digest()[:8], "big") >> 1
-        return replace(settings, seed=seed)
-
-
-def _settings(question: Text) -> Settings:
-    names = ("max_tokens", "temperature", "top_p", "top_k", "seed")
-    values = {name: getattr(question, name) for name in names if getattr(question, name) is not None}
-    return Settings(**values, stop=question.stop, top=question.logprobs)
-
-
-def _written(question: Text, rendered: Rendered, prompt: Sequence[int], generated: Generated) -> Written:
-    tokens = tuple(
-        lm15.TokenLogprob(
-            token=token.text,
-            logprob=token.logprob,
-            token_id=token.id,
-            top=tuple(lm15.TopLogprob(token=text, logprob=value, token_id=i) for i, text, value in token.top),
-        )
-        for token in generated.tokens
-    )
-    return Written(
-        generated.text.removeprefix(rendered.lead),
-        logprobs=None if question.logprobs is None else tokens,
-        finished=generated.finished,
-        tokens=(len(prompt), generated.length),
-    )
+        return int.from_bytes(hashlib.sha256(key + number.to_bytes(8, "big")).digest()[:8], "big") >> 1
 
 
 # Batching of calls from many threads.

@@ -80,10 +80,10 @@ def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
 TOP = 20
 """Number of most probable tokens that OpenAI's protocol returns at most."""
 
-TOLERANCE = 1e-3
+TOP_TOLERANCE = 1e-3
 """Default for the largest probability share that unreported choices may have and count as 0."""
 
-ROUNDING = 0.05
+SUM_EXCESS = 0.05
 """Largest excess over 1 of the sum of reported probabilities, which servers round."""
 
 MINUS_INFINITY = -9999.0
@@ -122,12 +122,14 @@ def first_tokens(reported: Iterable[tuple[str, Any]]) -> dict[str, float]:
         logprobs.setdefault(text, []).append(logprob_of(value))
     top = {text: float(np.logaddexp.reduce(values)) for text, values in logprobs.items()}
     total = float(np.exp(list(top.values())).sum())
-    if total > 1.0 + ROUNDING:
+    if total > 1.0 + SUM_EXCESS:
         raise ValueError(f"the probabilities of the first token sum to {total:.3g}")
     return {text: min(value, 0.0) for text, value in top.items()}
 
 
-def first_token_row(top: Mapping[str, float], choices: Sequence[str], *, tolerance: float = TOLERANCE) -> FloatArray:
+def first_token_row(
+    top: Mapping[str, float], choices: Sequence[str], *, tolerance: float = TOP_TOLERANCE
+) -> FloatArray:
     """Return the log-probability that an answer begins with each choice as one token, shape (c,).
 
     A choice that is not among the reported tokens is at most as probable as the least probable reported one, and all

@@ -19,8 +19,8 @@ from jinja2.sandbox import SandboxedEnvironment
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from evalbias.lm.files import readable
-from evalbias.lm.tokens import PromptTokenizer, unused_characters
-from evalbias.lm.types import FOLLOW, Closing, Joined, Message, Prompt, Rendered
+from evalbias.lm.tokens import FOLLOW, Joined, PromptTokenizer, Rendered, unused_characters
+from evalbias.lm.types import Message, Prompt
 
 # A tokenizer's chat template, with fixed options and a fixed date: the same messages give the same text on any day.
 #
@@ -264,27 +264,6 @@ def as_text(prompt: Prompt) -> Rendered:
     return Rendered("".join(pieces), lead)
 
 
-def check_prompts(prompts: Sequence[Prompt]) -> None:
-    """Refuse a single text in place of prompts: each of its characters would be one.
-
-    Raises:
-        ValueError: It is a text.
-    """
-    if isinstance(prompts, str):
-        raise ValueError(f"The prompts are the text {prompts!r:.80}: give a list of prompts.")
-
-
-def check_pairs(pairs: Sequence[tuple[Prompt, str]]) -> None:
-    """Check that texts to score are given as pairs.
-
-    Raises:
-        ValueError: One is not a context with a continuation; the message gives its number.
-    """
-    for number, pair in enumerate(pairs):
-        if isinstance(pair, str) or len(pair) != 2 or not isinstance(pair[1], str):
-            raise ValueError(f"Text {number} of the call is {pair!r:.80}: give a pair (context, continuation).")
-
-
 def dialogue(messages: Sequence[Message]) -> str:
     """Return messages that end with an answer as text, closed as if another turn followed."""
     return as_text(messages).text + "\n\n"
@@ -339,19 +318,15 @@ class Renderer:
             closing=partial(self._closing, self._template, messages, mark),
         )
         if not self._shows_answers:
-            self._shows_answers = bool(rendered.follow)
+            self._shows_answers = bool(rendered.follow.text)
         return rendered
 
-    def _closing(self, template: ChatTemplate, messages: Sequence[Message], mark: str) -> Closing:
-        """Return what a template writes after an answer to the messages: the first token of it."""
+    def _closing(self, template: ChatTemplate, messages: Sequence[Message], mark: str) -> Joined:
+        """Return the first token that a template writes after an answer to the messages: models end answers with it."""
         _, after = _around_answer(template, messages, mark)
-        follow = self._first_token(after)
-        return follow or FOLLOW, self._tokenizer.spans(follow)
-
-    def _first_token(self, text: str) -> str:
-        """Return the text of the first token: models end answers with it; empty if there is none."""
-        offsets = self._tokenizer.encode(Joined(text, 0, False, self._tokenizer.spans(text))).offsets
-        return text[: offsets[0][1]] if offsets else ""
+        offsets = self._tokenizer.encode(Joined(after, controls=self._tokenizer.spans(after))).offsets
+        follow = after[: offsets[0][1]] if offsets else ""
+        return Joined(follow, controls=self._tokenizer.spans(follow)) if follow else FOLLOW
 
 
 def _around_answer(template: ChatTemplate, messages: Sequence[Message], mark: str) -> tuple[str, str]:

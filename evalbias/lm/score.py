@@ -42,7 +42,7 @@ from evalbias.lm.attention import (
     tree_attention,
 )
 from evalbias.lm.head import Head, decoder
-from evalbias.lm.tokens import Scored, check_lengths
+from evalbias.lm.tokens import Scored
 from evalbias.lm.tree import KVParts, Pack, PackCache, PrefixStore, Rows, batches, branches, packs, sent
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.values import get_logger
@@ -116,14 +116,12 @@ class Scorer:
         """Return the log-probability of every scored token, one array per sequence.
 
         Args:
-            sequences: Token sequences.
+            sequences: Token sequences, none longer than the context.
             items: Number of each sequence's item in the call, for messages. Defaults to the sequence's own number.
 
         Raises:
-            PromptRefused: A sequence is longer than the model's context.
             FloatingPointError: The model returned NaN or infinite logits for an item.
         """
-        check_lengths(sequences, self.context, whose="model")
         ends = np.cumsum([len(s.ids) - s.start for s in sequences], dtype=np.int64)
         values = np.full(ends[-1] if len(ends) else 0, np.nan)  # of all sequences, one after another
         rows = Rows.of(sequences)

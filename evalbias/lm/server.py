@@ -13,12 +13,19 @@ from dspy import lm15
 
 from evalbias.lm.calls import Call, harmless
 from evalbias.lm.decisions import DecidingLM
-from evalbias.lm.dialect import Dialect, Endpoint, Job, WrongTokenizer
+from evalbias.lm.dialect import Dialect, Endpoint, Prepared, WrongTokenizer
 from evalbias.lm.dialects import DIALECTS
-from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, text_config
-from evalbias.lm.errors import (
+from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of
+from evalbias.lm.fingerprint import Answering, same_sample
+from evalbias.lm.load import load_tokenizer
+from evalbias.lm.reading import TOP_TOLERANCE
+from evalbias.lm.render import ChatTemplate, template_of
+from evalbias.lm.saved import SavedLM
+from evalbias.lm.transport import (
+    Connection,
     Declined,
     NotJSON,
+    Pool,
     RequestError,
     StatusError,
     describe_error,
@@ -26,13 +33,8 @@ from evalbias.lm.errors import (
     is_fatal,
     is_missing,
     is_transient,
+    key_for,
 )
-from evalbias.lm.fingerprint import Answering, same_sample
-from evalbias.lm.load import load_tokenizer
-from evalbias.lm.reading import TOLERANCE
-from evalbias.lm.render import ChatTemplate, template_of
-from evalbias.lm.saved import SavedLM
-from evalbias.lm.transport import Connection, Pool, key_for
 from evalbias.lm.types import (
     STATUSES,
     Answers,
@@ -42,9 +44,6 @@ from evalbias.lm.types import (
     Refused,
     RequestRefused,
     Unanswered,
-    Written,
-    answer_by_kind,
-    each,
 )
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import get_logger
@@ -57,97 +56,73 @@ Answer = TypeVar("Answer")
 NAME = "ServerLM"
 
 
-@dataclass(frozen=True)
-class Replica:
-    """One server of the model: the connection to it, and its dialect, which was tried on this server."""
-
-    connection: Connection
-    dialect: Dialect
-
-
 class ServerEngine(Engine):
     """The engine of ``ServerLM``.
 
     Args:
-        replicas: Servers of the model, at least one; all speak the same dialect.
+        dialects: The same dialect for each server of the model, tried on it; at least one.
         pool: Pool of their connections.
         model: Name under which the servers serve the model.
     """
 
-    def __init__(self, replicas: Sequence[Replica], pool: Pool, model: str) -> None:
-        self.replicas, self.pool, self._model = tuple(replicas), pool, model
-
-    @property
-    def dialect(self) -> Dialect:
-        """Dialect that makes the jobs: the first server's. Any of the servers can run them."""
-        return self.replicas[0].dialect
+    def __init__(self, dialects: Sequence[Dialect], pool: Pool, model: str) -> None:
+        self.dialects, self.pool, self._model = tuple(dialects), pool, model
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions, as many at a time as the servers take; see ``MeasuringLM``."""
-        jobs = self._jobs(questions, answers)
-        call = self._call(questions, jobs, answers)
+        call, run = self._begun(questions, answers)
         try:
-            self.pool.run(self._run(call, jobs))
+            self.pool.run(run)
         finally:
             call.over = True
         self._check(call, questions, answers)
 
     async def aanswer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions from a coroutine on any event loop."""
-        jobs = self._jobs(questions, answers)
-        call = self._call(questions, jobs, answers)
-        await asyncio.wrap_future(self.pool.transport.submit(self._run(call, jobs)))
+        call, run = self._begun(questions, answers)
+        await asyncio.wrap_future(self.pool.submit(run))
         self._check(call, questions, answers)
 
-    def _jobs(self, questions: Sequence[Question], answers: Answers) -> dict[int, Job[Any]]:
-        """Return place -> job of every question; one that the model cannot take is answered."""
-        jobs: dict[int, Any] = {}
-        answer_by_kind(
-            questions,
-            jobs,
-            choices=lambda choices, some: self.dialect.choice_jobs([q.prompt for q in some], choices),
-            likelihoods=lambda some: self.dialect.likelihood_jobs([(q.context, q.continuation) for q in some]),
-            texts=lambda some: each(lambda q: self.dialect.generation_job(q.prompt, text_config(q)), some),
-        )
-        for place in [place for place, job in jobs.items() if isinstance(job, Refused)]:
-            answers[place] = jobs.pop(place)
-        return jobs
-
-    def _call(self, questions: Sequence[Question], jobs: Mapping[int, Job[Any]], answers: Answers) -> Call:
-        """Return the call of some jobs; the sorted jobs fall to the servers in contiguous shares."""
-        order = sorted(jobs, key=lambda place: jobs[place].key)
-        share = {place: i * len(self.replicas) // len(order) for i, place in enumerate(order)}
+    def _begun(self, questions: Sequence[Question], answers: Answers) -> tuple[Call, Coroutine[Any, Any, None]]:
+        """Prepare the questions, and return their call and the coroutine that runs it."""
+        # 1. Questions that the model cannot take are answered before anything is sent.
+        prepared = dict(enumerate(self.dialects[0].prepared(questions)))
+        for place, refused in prepared.items():
+            if isinstance(refused, Refused):
+                answers[place] = refused
+        asked = {place: one for place, one in prepared.items() if isinstance(one, Prepared)}
+        # 2. Of the sorted questions each server gets a contiguous share: what begins alike stays together.
+        order, servers = sorted(asked, key=lambda place: asked[place].key), len(self.dialects)
+        share = {place: number * servers // len(order) for number, place in enumerate(order)}
         began: dict[int, float] = {}
 
         async def ask(place: int) -> Any:
             began[place] = time.monotonic()
-            return await self._asked(jobs[place], share[place])
+            return await self._asked(asked[place], self.dialects[share[place]])
 
         async def control(place: int) -> Any:
-            refused: dict[int, Any] = {}
-            job = self._jobs([harmless(questions[place])], refused)
-            return refused[0] if refused else await self._asked(job[0], share[place])
+            (one,) = self.dialects[0].prepared([harmless(questions[place])])
+            return one if isinstance(one, Refused) else await self._asked(one, self.dialects[share[place]])
 
         def fatal(place: int, error: Exception) -> bool:
             """Return whether the server refuses everything, or has answered nothing since the request began."""
-            silent = self.replicas[share[place]].connection.last_answer < began[place]
+            silent = self.dialects[share[place]].connection.last_answer < began[place]
             return is_fatal(error) or (is_transient(error) and silent)
 
-        return Call(ask, answers, control=control, refusal=self._refusal, fatal=fatal)
+        call = Call(ask, answers, control=control, refusal=self._refusal, fatal=fatal)
 
-    async def _run(self, call: Call, jobs: Mapping[int, Job[Any]]) -> None:
-        order, servers = sorted(jobs, key=lambda place: jobs[place].key), len(self.replicas)
-        shares: list[list[int]] = [[] for _ in self.replicas]
-        for number, place in enumerate(order):
-            shares[number * servers // len(order)].append(place)
-        await asyncio.gather(*(call.run(share, at_once=self.pool.in_flight) for share in shares if share))
+        # 3. All servers are asked at the same time.
+        async def run() -> None:
+            shares = [[place for place in order if share[place] == server] for server in range(servers)]
+            await asyncio.gather(*(call.run(some, at_once=self.pool.in_flight) for some in shares if some))
 
-    async def _asked(self, job: Job[Any], server: int) -> Any:
+        return call, run()
+
+    async def _asked(self, prepared: Prepared, dialect: Dialect) -> Any:
         try:
-            answer = await job.run(self.replicas[server].dialect)
+            return await dialect.ask(prepared)
         except Declined as error:
             return self._refused(error)
-        return _written(answer) if isinstance(answer, lm15.Response) else answer
 
     def _refusal(self, error: Exception) -> Refused | None:
         return self._refused(error) if isinstance(error, StatusError) and error.status in STATUSES else None
@@ -185,16 +160,6 @@ class ServerEngine(Engine):
         answers: dict[int, Any] = {}
         await self.aanswer([question_of(request, NAME)], answers)
         return response_of(request, answers[0])
-
-
-def _written(response: lm15.Response) -> Written:
-    usage = response.usage
-    return Written(
-        response.text or "",
-        response.logprobs,
-        response.finish_reason != "length",
-        (usage.input_tokens, usage.output_tokens),
-    )
 
 
 # Find out, once, which model a server serves and which dialect it speaks, and whether several servers agree.
@@ -258,25 +223,25 @@ def together(listings: Sequence[Served]) -> Served:
     )
 
 
-def check_alike(connections: Sequence[Connection], dialects: Sequence[Dialect], samples: Sequence[FloatArray]) -> None:
+def check_alike(dialects: Sequence[Dialect], samples: Sequence[FloatArray]) -> None:
     """Check that several servers serve the same model.
 
     Args:
-        connections: Connection to each server.
         dialects: Dialect of each server.
         samples: Log-probabilities of a fixed text from each server; see ``Dialect.sample``.
 
     Raises:
         ValueError: Two servers speak different dialects, or give a text other probabilities.
     """
-    for connection, dialect, sample in zip(connections, dialects, samples, strict=True):
-        if dialect.name != dialects[0].name:
-            difference = f"is a {dialect.name} server, {connections[0].base_url} a {dialects[0].name} server"
+    first = dialects[0]
+    for dialect, sample in zip(dialects, samples, strict=True):
+        if dialect.name != first.name:
+            difference = f"is a {dialect.name} server, {first.connection.base_url} a {first.name} server"
         elif not same_sample(sample, samples[0]):
-            difference = f"gives a text other probabilities than {connections[0].base_url}"
+            difference = f"gives a text other probabilities than {first.connection.base_url}"
         else:
             continue
-        raise ValueError(f"{connection.base_url} {difference}: give the addresses of servers of one model.")
+        raise ValueError(f"{dialect.connection.base_url} {difference}: give the addresses of servers of one model.")
 
 
 async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) -> Dialect:
@@ -294,19 +259,21 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
         ValueError: No model is served at the address, the server contradicts itself, or it has another tokenizer.
         RequestError: The server did not answer in time, or denies access.
     """
-    dialects = [
-        dialect
-        for dialect in sorted(DIALECTS, key=lambda d: d is not served.owner)
-        if dialect.needs_tokenizer is (endpoint.tokenizer is not None) and only in (None, dialect.name)
+    kinds = [
+        kind
+        for kind in sorted(DIALECTS, key=lambda kind: kind is not served.owner)
+        if kind.needs_tokenizer is (endpoint.tokenizer is not None) and only in (None, kind.name)
     ]
     errors: dict[str, Exception] = {}
-    for dialect in dialects:
+    for kind in kinds:
         try:
-            return await dialect.probe(endpoint)
+            dialect = kind(endpoint)
+            await dialect.probe()
+            return dialect
         except WrongTokenizer:
             raise
         except (StatusError, NotJSON, ValueError) as error:
-            errors[dialect.name] = error
+            errors[kind.name] = error
     for failure in errors.values():
         if is_denied(failure):
             raise failure
@@ -390,7 +357,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         in_flight: int = 64,
         timeout: float = 120.0,
         patience: float = 300.0,
-        tolerance: float = TOLERANCE,
+        tolerance: float = TOP_TOLERANCE,
         template_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -421,10 +388,9 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
             endpoint = Endpoint(connection, model, loaded, self._served.context_length, tolerance, template_options)
             dialects.append(_run(pool, connection, model, find_dialect(endpoint, served, only=only)))
         self._tokenizer_digest = None if loaded is None else _digest(loaded, template)
-        replicas = [Replica(*pair) for pair in zip(connections, dialects, strict=True)]
-        engine = ServerEngine(replicas, pool, model)
-        if len(replicas) > 1:
-            check_alike(connections, dialects, [_run(pool, r.connection, model, r.dialect.sample()) for r in replicas])
+        engine = ServerEngine(dialects, pool, model)
+        if len(dialects) > 1:
+            check_alike(dialects, [_run(pool, one.connection, model, one.sample()) for one in dialects])
         # DSPy's cache would know the model by a name that any server may give to any weights.
         kwargs.setdefault("cache", False)
         super().__init__(f"server/{model}", engine=engine, async_engine=AsyncEngine(engine), **kwargs)
@@ -433,8 +399,8 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
     @property
     def capabilities(self) -> str:
         """Description of what the server returns, such as ``"vllm 0.29: choices and likelihoods, ..."``."""
-        dialect = self._engine.dialect
-        count = len(self._engine.replicas)
+        dialect = self._engine.dialects[0]
+        count = len(self._engine.dialects)
         servers = f" on {count} servers" if count > 1 else ""
         return f"{dialect.name} {self._served.version or ''}".strip() + f"{servers}: {dialect.capabilities}"
 
@@ -452,9 +418,9 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
             ModelChanged: An answer names another model than earlier ones.
         """
         engine, samples = self._engine, []
-        for replica in engine.replicas:
+        for dialect in engine.dialects:
             try:
-                samples.append(_run(engine.pool, replica.connection, self._served_name, replica.dialect.sample()))
+                samples.append(_run(engine.pool, dialect.connection, self._served_name, dialect.sample()))
             except ConnectionError as error:
                 failure = error
         if not samples:
@@ -464,15 +430,14 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
     @property
     def answering(self) -> list[Answering]:
         """Names that each server's answers carry; none where a file's name may stand for them, and its weights tell."""
-        dialects = [replica.dialect for replica in self._engine.replicas]
-        return [dialect.answering for dialect in dialects if not dialect.needs_tokenizer]
+        return [dialect.answering for dialect in self._engine.dialects if not dialect.needs_tokenizer]
 
     def provenance(self) -> dict[str, str]:
         """Return the settings that decide the numbers: the served model, the server and its version, the tokenizer."""
         settings = {
             "model": self.model,
             "root": self._served.root,
-            "server": self._engine.dialect.name,
+            "server": self._engine.dialects[0].name,
             "version": self._served.version,
             "tokenizer": self._tokenizer_digest,
         }
@@ -521,6 +486,11 @@ def _tokenizer(model: str, name: str | None, only: str | None, served: Served) -
         ValueError: No tokenizer can be loaded, but the dialect needs one.
     """
     if any(dialect.name == only and not dialect.needs_tokenizer for dialect in DIALECTS):
+        if name is not None:
+            raise ValueError(
+                f"A server of the kind {only!r} tokenizes prompts itself, so tokenizer={name!r} would have no effect: "
+                "leave it out."
+            )
         return None
     if name is None and only is None and served.owner is None:
         return None  # OpenAI, and other servers that answer chats only
@@ -531,7 +501,7 @@ def _tokenizer(model: str, name: str | None, only: str | None, served: Served) -
         try:
             return load_tokenizer(candidate, trust_remote_code=False)  # the server names it
         except (OSError, ValueError) as error:
-            reasons.append(f"{candidate}: {str(error).splitlines()[0]}")
+            reasons.append(f"{candidate}: {next(iter(str(error).splitlines()), type(error).__name__)}")
     raise ValueError(
         f"No tokenizer can be loaded for {model} ({'; '.join(reasons)}). Give the folder or the Hugging Face name of "
         "the model that is served: tokenizer=..., or --tokenizer on the command line."

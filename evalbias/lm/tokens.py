@@ -7,14 +7,81 @@ import json
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tokenizers import AddedToken, Encoding, Tokenizer
 
 from evalbias.lm.files import readable
-from evalbias.lm.types import Joined, PromptRefused, PromptTooLong, Rendered, Span, each
+from evalbias.lm.types import Refused
+
+# Prompts as text, and joined with an answer.
+
+
+Span = tuple[int, int]
+"""First character of a part of a text, and the character after it."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A text of known parts, such as a prompt and the text after it.
+
+    Attributes:
+        text: The text.
+        context: Number of characters before the text after the prompt.
+        special: Whether the tokenizer adds its special tokens.
+        controls: Where a chat template wrote control tokens, in order; the rest is plain text, whatever it spells.
+    """
+
+    text: str
+    context: int = 0
+    special: bool = False
+    controls: tuple[Span, ...] = ()
+
+
+FOLLOW = Joined("\n")
+"""Text that follows an answer where there is no chat template."""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A prompt as text.
+
+    Attributes:
+        text: Text of the prompt.
+        lead: Text between the prompt and an answer that is given rather than generated.
+        special: Whether the tokenizer adds its special tokens; a chat template has written them already.
+        controls: Where the chat template wrote control tokens in ``text``, in order.
+        closing: Function that returns what would follow the answer. Few prompts need it: those whose choices are
+            prefixes of each other, which it closes.
+    """
+
+    text: str
+    lead: str = ""
+    special: bool = True
+    controls: tuple[Span, ...] = ()
+    closing: Callable[[], Joined] = field(default=lambda: FOLLOW, compare=False, repr=False)
+
+    @cached_property
+    def follow(self) -> Joined:
+        """Text that would follow the answer."""
+        return self.closing()
+
+    def before(self, answer: str, *, closed: bool = False) -> Joined:
+        """Join the prompt and an answer that is given, possibly closed with the text that would follow it."""
+        context = self.text + self.lead
+        text, controls = context + answer, self.controls
+        if closed:
+            controls += tuple((len(text) + start, len(text) + stop) for start, stop in self.follow.controls)
+            text += self.follow.text
+        return Joined(text, len(context), self.special, controls)
+
+    def alone(self) -> Joined:
+        """Return the prompt without an answer, as a model continues it."""
+        return Joined(self.text, len(self.text), self.special, self.controls)
+
 
 # Control tokens, such as the end of a turn: only a chat template may write them, and every other text is plain text.
 #
@@ -44,10 +111,6 @@ def unused_characters(texts: Iterable[str], count: int) -> str:
         if used.isdisjoint(range(first, first + count)):
             return "".join(map(chr, range(first, first + count)))
     raise ValueError(f"The texts of the call use {len(used)} private-use characters from U+102000 on: remove some.")
-
-
-class ControlTokenInText(PromptRefused):
-    """A text spells a control token, which the server would read as one."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +244,7 @@ def _makes(merge: str | Sequence[str], names: dict[str, str]) -> bool:
     return left in names or right in names or left + right in names
 
 
-# Tokenization of many texts with a common prefix, which is tokenized once.
+# Texts with a common prefix, which is tokenized once.
 #
 # Tokenizers split a text into words (pre-tokens) and tokenize each word by itself. A text that shares a prefix with an
 # already tokenized one is therefore tokenized only from a word inside that prefix on. The last ``UNCERTAIN`` words of
@@ -194,6 +257,9 @@ def _makes(merge: str | Sequence[str], names: dict[str, str]) -> bool:
 
 UNCERTAIN = 2
 """Number of words at the end of a common prefix that may be tokenized differently in each text."""
+
+AT_ONCE = 32
+"""Number of prompts that are tokenized together: what is only needed on the way is freed before the next ones."""
 
 
 @dataclass(frozen=True)
@@ -215,90 +281,38 @@ class Encoded:
     tokens: list[int]
 
 
-@dataclass(frozen=True)
-class Ending:
-    """The tokens of a text from one on; those before are the first tokens of another text.
+def tails(
+    reader: Reader, known: Sequence[Encoded], upto: Sequence[int], ends: Sequence[Sequence[str]], *, special: bool
+) -> list[list[Encoded]]:
+    """Tokenize texts that go on differently after a prefix of known ones.
 
-    Attributes:
-        before: Number of the tokens before.
-        ids: n tokens.
-        ends: n offsets in the text of the character after each token.
-    """
-
-    before: int
-    ids: list[int]
-    ends: list[int]
-
-
-def encode(reader: Reader, texts: Sequence[str], *, special: bool, known: Encoded | None = None) -> list[Encoded]:
-    """Tokenize texts; the prefix that a text shares with the first one is not tokenized again.
+    Only the last words of a prefix are tokenized again. Where prefixes end alike, as the prompts of a call often do,
+    equal ends after them are tokenized once.
 
     Args:
         reader: Copy of the tokenizer.
-        texts: Texts in any order.
-        special: Whether the tokenizer adds its special tokens.
-        known: Another text, with which the first one may share a prefix.
-    """
-    if not texts:
-        return []
-    first, *rest = texts
-    whole = _whole(reader, [first], special) if known is None else following(reader, [first], [known], special=special)
-    return whole + following(reader, rest, whole * len(rest), special=special)
-
-
-def following(reader: Reader, texts: Sequence[str], known: Sequence[Encoded], *, special: bool) -> list[Encoded]:
-    """Tokenize texts, each of which shares a prefix with its counterpart in ``known``."""
-    shared = [common(text, other.text) for text, other in zip(texts, known, strict=True)]
-    cuts = [_cut(other, length, reader.margin) for other, length in zip(known, shared, strict=True)]
-    whole = [number for number, cut in enumerate(cuts) if cut is None]
-    part = [(number, cut) for number, cut in enumerate(cuts) if cut is not None]
-    tails = _whole(reader, [texts[number][known[number].words[cut - 1] :] for number, cut in part], False)
-    done: dict[int, Encoded] = {}
-    for (number, cut), tail in zip(part, tails, strict=True):
-        joined = _joined(texts[number], known[number], cut, tail)
-        if joined is None:
-            whole.append(number)
-        else:
-            done[number] = joined
-    done |= zip(whole, _whole(reader, [texts[number] for number in whole], special), strict=True)
-    return [done[number] for number in range(len(texts))]
-
-
-def endings(
-    reader: Reader,
-    known: Sequence[Encoded],
-    contexts: Sequence[int],
-    answers: Sequence[Sequence[str]],
-    *,
-    special: bool,
-) -> list[list[Ending]]:
-    """Tokenize further answers after contexts, each of which was tokenized with one answer.
-
-    Only a context's last words are tokenized again. Where contexts end alike, as the prompts of a call often do, equal
-    answers after them are tokenized once.
-
-    Args:
-        reader: Copy of the tokenizer.
-        known: n contexts with an answer.
-        contexts: n lengths of the contexts in characters.
-        answers: Further answers after each context.
+        known: n tokenized texts.
+        upto: n lengths in characters of their prefixes.
+        ends: Texts that follow each prefix, in place of the rest.
         special: Whether the tokenizer adds its special tokens.
     """
-    cuts = [_cut(text, context, reader.margin) for text, context in zip(known, contexts, strict=True)]
-    tails = [
-        [] if cut is None else [text.text[text.words[cut - 1] : context] + answer for answer in some]
-        for text, context, some, cut in zip(known, contexts, answers, cuts, strict=True)
+    cuts = [_cut(text, length, reader.margin) for text, length in zip(known, upto, strict=True)]
+    texts = [[text.text[:length] + end for end in some] for text, length, some in zip(known, upto, ends, strict=True)]
+    # 1. Tokenize each text from the word before the cut on.
+    begun = [
+        [] if cut is None else [one[text.words[cut - 1] :] for one in some]
+        for text, some, cut in zip(known, texts, cuts, strict=True)
     ]
-    encoded = iter(_whole(reader, list(itertools.chain(*tails)), False))
-    by_text: list[list[Ending | None]] = [
-        [None if cut is None else _ending(text, cut, next(encoded)) for _ in some]
-        for text, some, cut in zip(known, answers, cuts, strict=True)
+    tokenized = iter(_whole(reader, list(itertools.chain(*begun)), False))
+    # 2. Join the known tokens before the cut and those from it on.
+    done: list[list[Encoded | None]] = [
+        [None if cut is None else _joined(one, text, cut, next(tokenized)) for one in some]
+        for text, some, cut in zip(known, texts, cuts, strict=True)
     ]
-    left = [(row, place) for row, some in enumerate(by_text) for place, ending in enumerate(some) if ending is None]
-    texts = [known[row].text[: contexts[row]] + answers[row][place] for row, place in left]
-    wholes = following(reader, texts, [known[row] for row, _ in left], special=special)
-    rest = {at: Ending(0, whole.ids, whole.ends) for at, whole in zip(left, wholes, strict=True)}
-    return [[ending or rest[row, place] for place, ending in enumerate(some)] for row, some in enumerate(by_text)]
+    # 3. What cannot be joined is tokenized whole.
+    left = [(row, place) for row, some in enumerate(done) for place, one in enumerate(some) if one is None]
+    wholes = dict(zip(left, _whole(reader, [texts[row][place] for row, place in left], special), strict=True))
+    return [[one or wholes[row, place] for place, one in enumerate(some)] for row, some in enumerate(done)]
 
 
 def _cut(known: Encoded, shared: int, margin: int) -> int | None:
@@ -316,29 +330,13 @@ def _cut(known: Encoded, shared: int, margin: int) -> int | None:
     return cut if cut >= 2 else None
 
 
-def common(a: Any, b: Any) -> int:
-    """Return the length of the common prefix of two sequences, by bisection.
-
-    Example:
-        >>> common("the cat", "the car")
-        6
-    """
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
 def _joined(text: str, known: Encoded, cut: int, tail: Encoded) -> Encoded | None:
     """Join the known tokens before a word and the tail's from that word on; None if the tail lacks the word."""
-    word = _word(known, cut, tail)
-    if word is None:
+    offset, before = known.words[cut - 1], known.tokens[cut]
+    if known.words[cut] - offset not in tail.words:
         return None
-    offset, before, start = known.words[cut - 1], known.tokens[cut], tail.tokens[word]
+    word = tail.words.index(known.words[cut] - offset)
+    start = tail.tokens[word]
     return Encoded(
         text,
         known.ids[:before] + tail.ids[start:],
@@ -346,21 +344,6 @@ def _joined(text: str, known: Encoded, cut: int, tail: Encoded) -> Encoded | Non
         known.words[:cut] + [character + offset for character in tail.words[word:]],
         known.tokens[:cut] + [token + before - start for token in tail.tokens[word:]],
     )
-
-
-def _ending(known: Encoded, cut: int, tail: Encoded) -> Ending | None:
-    """Return a tail's tokens from a word of the known text on; None if the tail lacks the word."""
-    word = _word(known, cut, tail)
-    if word is None:
-        return None
-    offset, start = known.words[cut - 1], tail.tokens[word]
-    return Ending(known.tokens[cut], tail.ids[start:], [end + offset for end in tail.ends[start:]])
-
-
-def _word(known: Encoded, cut: int, tail: Encoded) -> int | None:
-    """Return the known text's word ``cut`` in a tail that begins one word earlier; None if it is no word there."""
-    begin = known.words[cut] - known.words[cut - 1]
-    return tail.words.index(begin) if begin in tail.words else None
 
 
 def _whole(reader: Reader, texts: Sequence[str], special: bool) -> list[Encoded]:
@@ -383,6 +366,37 @@ def _encoded(text: str, encoding: Any) -> Encoded:
     return Encoded(text, encoding.ids, [end for _, end in offsets], starts, tokens)
 
 
+def encode(reader: Reader, texts: Sequence[str], *, special: bool, known: Encoded | None = None) -> list[Encoded]:
+    """Tokenize texts; what one shares with the first, and that with ``known``, at its beginning is not tokenized again.
+
+    Args:
+        reader: Copy of the tokenizer.
+        texts: Texts in any order, at least one.
+        special: Whether the tokenizer adds its special tokens.
+        known: Another text, tokenized before.
+    """
+
+    def after(known: Encoded, texts: Sequence[str]) -> list[Encoded]:
+        shared = [common(text, known.text) for text in texts]
+        ends = [[text[length:]] for text, length in zip(texts, shared, strict=True)]
+        return [one for (one,) in tails(reader, [known] * len(texts), shared, ends, special=special)]
+
+    (first,) = _whole(reader, texts[:1], special) if known is None else after(known, texts[:1])
+    return [first, *after(first, texts[1:])]
+
+
+def _batches(reader: Reader, texts: Sequence[Joined]) -> Iterator[tuple[bool, list[int], list[Encoded]]]:
+    """Tokenize texts; yield whether special tokens are added, the texts' numbers, and their tokens."""
+    for special in (True, False):  # a chat template has written its special tokens already
+        numbers = [number for number, text in enumerate(texts) if text.special is special]
+        first: Encoded | None = None
+        for start in range(0, len(numbers), AT_ONCE):
+            some = numbers[start : start + AT_ONCE]
+            batch = encode(reader, [reader.coded(texts[number]) for number in some], special=special, known=first)
+            first = batch[0]
+            yield special, some, batch
+
+
 # Joint tokenization of contexts and continuations.
 #
 # Context and continuation are tokenized as one text. A token that contains any character of the continuation belongs to
@@ -391,13 +405,6 @@ def _encoded(text: str, encoding: Any) -> Encoded:
 
 
 Ids = tuple[int, ...]
-
-AT_ONCE = 32
-"""Number of prompts that are tokenized together: what is only needed on the way is freed before the next ones."""
-
-
-class TextUnknown(PromptRefused):
-    """A text holds words that the model's vocabulary lacks: its probability would be that of any such words."""
 
 
 @dataclass(frozen=True)
@@ -415,58 +422,6 @@ class Scored:
     text: str = ""
 
 
-def check_lengths(sequences: Sequence[Scored], context: int, *, whose: str, generated: int = 0) -> None:
-    """Check that every sequence, and the tokens generated after it, fits into a context of so many tokens.
-
-    Args:
-        sequences: Sequences of one call.
-        context: Context length in tokens.
-        whose: Owner of the context, for the message: "model" or "server".
-        generated: Number of tokens that are generated after each sequence.
-
-    Raises:
-        PromptTooLong: Sequences are too long; the exception holds the numbers of all, and both lengths.
-    """
-
-    def check(scored: Scored) -> None:
-        check_length(len(scored.ids), context, whose=whose, generated=generated)
-
-    each(check, sequences)
-
-
-def check_length(tokens: int, context: int, *, whose: str, generated: int = 0) -> None:
-    """Check that one prompt of so many tokens fits; see ``check_lengths``."""
-    if tokens + generated > context:
-        free = f", of which {generated} must stay free for the answer" if generated else ""
-        raise PromptTooLong(
-            {
-                0: f"has {tokens} tokens, but the {whose}'s context is {context}{free}: shorten it or use fewer "
-                "demonstrations. Prompts are never truncated."
-            }
-        )
-
-
-def check_known(tokenizer: PromptTokenizer, sequences: Sequence[Scored]) -> None:
-    """Check that no scored token stands for an unknown word, as none of a byte-level tokenizer does.
-
-    Raises:
-        TextUnknown: Texts have such tokens; the exception holds the numbers of all, and how many they are.
-    """
-    unknown = tokenizer.tokenizer.unk_token_id
-
-    def check(scored: Scored) -> None:
-        ids = scored.ids[scored.start :]
-        if unknown in ids:
-            raise TextUnknown(
-                {
-                    0: f"has words that the model does not know ({ids.count(unknown)} of its {len(ids)} tokens), so "
-                    "it has no likelihood: name a model whose vocabulary has them."
-                }
-            )
-
-    each(check, sequences)
-
-
 def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:
     """Tokenize (prompt, continuation) pairs jointly.
 
@@ -480,42 +435,32 @@ def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> 
     for number, (_, continuation) in enumerate(pairs):
         if not continuation:
             raise ValueError(f"Continuation {number} is empty: give a text to score.")
-    reader = _reader(tokenizer, [prompt for prompt, _ in pairs], [text for _, text in pairs])
     texts = [prompt.before(continuation) for prompt, continuation in pairs]
     done = {
-        number: _scored(encoded, texts[number], number)
-        for _, numbers, batch in _batches(reader, texts)
+        number: _scored(encoded, texts[number].context, texts[number].text, number)
+        for _, numbers, batch in _batches(tokenizer.reader(text.text for text in texts), texts)
         for number, encoded in zip(numbers, batch, strict=True)
     }
     return [done[number] for number in range(len(texts))]
 
 
-def _scored(encoded: Encoded, joined: Joined, number: int) -> Scored:
-    """Return the sequence, scored from the first token with a character of the continuation on."""
-    start, stop = _continued(encoded.ends, joined.context)
-    _check_continued(start, stop, joined.text[joined.context :], number)
-    return Scored(tuple(encoded.ids[:stop]), start, joined.text)
-
-
-def _continued(ends: Sequence[int], context: int) -> tuple[int, int]:
-    """Return the first token with a character after the context, and the number after the last one."""
+def _scored(encoded: Encoded, context: int, text: str, number: int) -> Scored:
+    """Return a sequence, scored from the first token with a character after the context on."""
+    ends = encoded.ends
     stop = len(ends)
     while stop and ends[stop - 1] <= context:  # a closing special token does not belong to the continuation
         stop -= 1
     start = stop
     while start and ends[start - 1] > context:
         start -= 1
-    return start, stop
-
-
-def _check_continued(start: int, stop: int, text: str, number: int) -> None:
     if not stop:
-        raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {text!r:.80}.")
+        raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {text[context:]!r:.80}.")
     if start == 0:
         raise ValueError(
             f"Nothing precedes continuation {number}, so its first token has no probability: "
             "give a context, or a tokenizer that adds a start token."
         )
+    return Scored(tuple(encoded.ids[:stop]), start, text)
 
 
 def choice_sequences(
@@ -530,17 +475,15 @@ def choice_sequences(
         ValueError: There are no choices, one is empty or repeated, or two have the same tokens after a prompt.
     """
     check_choices(choices)
-    reader = _reader(tokenizer, prompts, choices)
-    rows = _rows(reader, prompts, choices, closed=False)
-    unclear = [i for i, row in enumerate(rows) if row.has_prefixes()]  # decided per prompt, whatever the batch
-    closing = [prompts[i] for i in unclear]
-    reader = _reader(tokenizer, closing, [*choices, *dict.fromkeys(prompt.follow for prompt in closing)])
-    closed = _rows(reader, closing, choices, closed=True)
+    rows = _choices(tokenizer, prompts, choices, closed=False)
+    unclear = [i for i, row in enumerate(rows) if _has_prefixes(row)]  # decided per prompt, whatever the batch
+    closed = _choices(tokenizer, [prompts[i] for i in unclear], choices, closed=True)
     for number, row in zip(unclear, closed, strict=True):
-        if row.has_prefixes():
+        if _has_prefixes(row):
             raise ValueError(f"After prompt {number} the choices {list(choices)} have the same tokens: change them.")
         rows[number] = row
-    return [row.aligned() for row in rows]
+    starts = [max(1, min(_shared(row), *(s.start for s in row))) for row in rows]
+    return [[Scored(s.ids, start, s.text) for s in row] for row, start in zip(rows, starts, strict=True)]
 
 
 def check_choices(choices: Sequence[str]) -> None:
@@ -557,86 +500,96 @@ def check_choices(choices: Sequence[str]) -> None:
         raise ValueError(f"One of the choices {list(choices)} is empty: give a text for each.")
 
 
-def _reader(tokenizer: PromptTokenizer, prompts: Sequence[Rendered], answers: Iterable[str]) -> Reader:
-    """Return the reader of all prompts of a call and of the answers after them."""
-    leads = {prompt.lead for prompt in prompts}
-    return tokenizer.reader(itertools.chain((prompt.text for prompt in prompts), answers, leads))
-
-
-@dataclass(frozen=True)
-class _Row:
-    """The choices after one prompt.
-
-    Attributes:
-        sequences: Their token sequences.
-        known: Number of first tokens that all are known to share.
-    """
-
-    sequences: list[Scored]
-    known: int
-
-    def has_prefixes(self) -> bool:
-        """Return whether one sequence is a prefix of another."""
-        shared = self._shared()
-        ordered = sorted(s.ids[shared:] for s in self.sequences)  # a prefix sorts right before what it begins
-        return any(b[: len(a)] == a for a, b in itertools.pairwise(ordered))
-
-    def aligned(self) -> list[Scored]:
-        """Return the sequences, scored from the first token in which they differ on, or from an earlier start."""
-        start = max(1, min(self._shared(), *(s.start for s in self.sequences)))
-        return [Scored(s.ids, start, s.text) for s in self.sequences]
-
-    def _shared(self) -> int:
-        return self.known + common_prefix([s.ids[self.known :] for s in self.sequences])
-
-
-def _rows(reader: Reader, prompts: Sequence[Rendered], choices: Sequence[str], *, closed: bool) -> list[_Row]:
+def _choices(
+    tokenizer: PromptTokenizer, prompts: Sequence[Rendered], choices: Sequence[str], *, closed: bool
+) -> list[list[Scored]]:
     """Tokenize all choices after every prompt, possibly closed with the text that would follow them."""
-    texts = [prompt.before(choices[0], closed=closed) for prompt in prompts]
-    done: dict[int, _Row] = {}
+    # 1. Each prompt with its first choice.
+    first, *others = choices
+    texts = [prompt.before(first, closed=closed) for prompt in prompts]
+    reader = tokenizer.reader(itertools.chain((text.text for text in texts), others))
+    done: dict[int, list[Scored]] = {}
     for special, numbers, batch in _batches(reader, texts):
+        # 2. The others, after the same context.
         contexts = [texts[i].context for i in numbers]
-        follows = [_follow(reader, prompts[i]) if closed else ("", "") for i in numbers]
-        answers = [[choice + coded for choice in choices[1:]] for _, coded in follows]
-        found = endings(reader, batch, contexts, answers, special=special)
-        for i, encoded, rest, (follow, _) in zip(numbers, batch, found, follows, strict=True):
-            first = _scored(encoded, texts[i], i)
-            sequences, context = [first], texts[i].text[: texts[i].context]
-            for choice, ending in zip(choices[1:], rest, strict=True):
-                start, stop = _continued(ending.ends, len(context))
-                text = context + choice + follow
-                ids = first.ids[: ending.before] + tuple(ending.ids[:stop])
-                _check_continued(ending.before + start, stop, choice + follow, i)
-                sequences.append(Scored(ids, ending.before + start, text))
-            done[i] = _Row(sequences, min((ending.before for ending in rest), default=0))
+        follows = [reader.coded(prompts[i].follow) if closed else "" for i in numbers]
+        ends = [[choice + follow for choice in others] for follow in follows]
+        found = tails(reader, batch, contexts, ends, special=special)
+        for i, encoded, context, rest in zip(numbers, batch, contexts, found, strict=True):
+            before, follow = texts[i].text[:context], prompts[i].follow.text if closed else ""
+            done[i] = [
+                _scored(one, context, before + choice + follow, i)
+                for choice, one in zip(choices, [encoded, *rest], strict=True)
+            ]
     return [done[i] for i in range(len(prompts))]
 
 
-def _follow(reader: Reader, prompt: Rendered) -> tuple[str, str]:
-    """Return the text that would follow an answer, and the same with the other names of control tokens."""
-    return prompt.follow, reader.coded(Joined(prompt.follow, 0, False, prompt.follow_controls))
+def _has_prefixes(row: Sequence[Scored]) -> bool:
+    """Return whether one sequence is a prefix of another."""
+    ordered = sorted(s.ids for s in row)  # a prefix sorts right before what it begins
+    return any(b[: len(a)] == a for a, b in itertools.pairwise(ordered))
 
 
-def _batches(reader: Reader, texts: Sequence[Joined]) -> Iterator[tuple[bool, list[int], list[Encoded]]]:
-    """Tokenize texts; yield whether special tokens are added, the texts' numbers, and their tokens."""
-    for special in (True, False):  # a chat template has written its special tokens already
-        numbers = [number for number, text in enumerate(texts) if text.special is special]
-        first = None
-        for start in range(0, len(numbers), AT_ONCE):
-            some = numbers[start : start + AT_ONCE]
-            batch = encode(reader, [reader.coded(texts[number]) for number in some], special=special, known=first)
-            first = batch[0]
-            yield special, some, batch
+def _shared(row: Sequence[Scored]) -> int:
+    """Return the length of the prefix that all sequences share: that of the first and the last in sorted order."""
+    ids = [s.ids for s in row]
+    return common(min(ids), max(ids))
 
 
-def common_prefix(sequences: Sequence[Ids]) -> int:
-    """Return the length of the prefix that all sequences share.
+# What a model cannot take.
+
+
+def too_long(tokens: int, limit: int | None, *, whose: str, generated: int = 0) -> Refused | None:
+    """Return why a prompt of so many tokens, and those generated after it, exceeds a context; None if it fits.
+
+    Args:
+        tokens: Number of tokens.
+        limit: Context length in tokens; None if it is not known.
+        whose: Owner of the context, for the message: "model" or "server".
+        generated: Number of tokens that are generated after the prompt.
+    """
+    if limit is None or tokens + generated <= limit:
+        return None
+    free = f", of which {generated} must stay free for the answer" if generated else ""
+    return Refused(
+        f"has {tokens} tokens, but the {whose}'s context is {limit}{free}: shorten it or use fewer demonstrations. "
+        "Prompts are never truncated.",
+        too_long=True,
+    )
+
+
+def unknown_words(tokenizer: PromptTokenizer, scored: Scored) -> Refused | None:
+    """Return why a text has no likelihood: scored tokens stand for words that the vocabulary lacks; None if none does.
+
+    Its probability would be that of any such words. No token of a byte-level tokenizer stands for an unknown word.
+    """
+    ids, unknown = scored.ids[scored.start :], tokenizer.tokenizer.unk_token_id
+    if unknown not in ids:
+        return None
+    return Refused(
+        f"has words that the model does not know ({ids.count(unknown)} of its {len(ids)} tokens), so it has no "
+        "likelihood: name a model whose vocabulary has them."
+    )
+
+
+# Common beginnings.
+
+
+def common(a: Any, b: Any) -> int:
+    """Return the length of the common prefix of two sequences, by bisection.
 
     Example:
-        >>> common_prefix([(1, 2, 3), (1, 2), (1, 2, 4)])
-        2
+        >>> common("the cat", "the car")
+        6
     """
-    return common(min(sequences), max(sequences))
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def key_of(ids: Sequence[int]) -> bytes:

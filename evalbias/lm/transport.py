@@ -1,4 +1,9 @@
-"""Requests over HTTP: connections, retries, limits and errors."""
+"""HTTP with servers: connections, retries, limits, keys and errors.
+
+Requests run on an event loop in a thread, with one pool of connections for all threads of the process. aiohttp is
+called directly. At 64 to 1024 requests in flight it takes .4 to .6 ms of CPU a request; the openai client takes 1.7 to
+1.9 ms on aiohttp's transport and 8 to 19 ms on its own.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,6 @@ import weakref
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -26,25 +30,10 @@ import aiohttp
 import certifi
 import orjson
 
-from evalbias.lm.errors import (
-    NoAnswer,
-    NotJSON,
-    RequestError,
-    StatusError,
-    Unreadable,
-    describe_error,
-    is_denied,
-    is_transient,
-)
+from evalbias.lm.types import ModelChanged
 from evalbias.values import get_logger
 
-# HTTP with servers: an event loop in a thread, and one pool of connections for all threads of the process.
-#
-# aiohttp is called directly. At 64 to 1024 requests in flight it takes .4 to .6 ms of CPU a request; the openai client
-# takes 1.7 to 1.9 ms on aiohttp's transport and 8 to 19 ms on its own.
-
-
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 MAX_ANSWER = 1 << 27
 """Largest answer in bytes, after decompression; the log-probabilities of 256k tokens take about a third."""
@@ -60,7 +49,7 @@ HEAVY_IN_FLIGHT = 8
 
 
 class Pool:
-    """The transport of the running process: opened by the first request, and anew in a forked process.
+    """The connections of the running process to servers: opened by the first request, and anew in a forked process.
 
     Args:
         api_key: Key that is sent with every request and stored nowhere else; None sends none.
@@ -77,102 +66,57 @@ class Pool:
         if api_key is not None and not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
             raise ValueError("The key contains a space, a line break or a letter outside ASCII: give the key alone.")
         self.in_flight = in_flight
-        self._open = partial(Transport, api_key=api_key, in_flight=in_flight, timeout=timeout)
+        self._headers = {"Content-Type": "application/json"}
+        if api_key is not None:
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._repeated = None if api_key is None else _Repeated(api_key)
+        self._timeout = timeout
         self._opening = threading.Lock()
-        self._opened: Transport | None = None
+        self._opened: _Opened | None = None
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=partial(_forget_transport, weakref.ref(self)))
+            forget = weakref.WeakMethod(self._forget)
+            os.register_at_fork(after_in_child=lambda: (method := forget()) and method())
 
     @property
-    def transport(self) -> Transport:
-        """The transport of this process."""
+    def opened(self) -> _Opened:
+        """What this process has open."""
         with self._opening:
             if self._opened is None:
-                self._opened = self._open()
+                self._opened = _Opened()
             return self._opened
 
-    def run(self, job: Coroutine[Any, Any, Answer]) -> Answer:
-        """Run a coroutine on the event loop and return its result.
+    def submit(self, job: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Start a coroutine on the event loop."""
+        return asyncio.run_coroutine_threadsafe(job, self.opened.loop)
+
+    def run(self, job: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine on the event loop and return its result; an interrupt cancels it.
 
         Raises:
             Exception: Whatever the coroutine raises.
         """
-        future = self.transport.submit(job)
+        future = self.submit(job)
         try:
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
             raise
 
-    def forget(self) -> None:
-        """Give up the transport of the parent process, whose thread does not exist in a forked one."""
+    def _forget(self) -> None:
+        """Give up, in a forked process, the event loop and the connections that belong to its parent."""
         self._opening = threading.Lock()  # another thread may have held it
         if self._opened is not None:
             self._opened.abandon()
             self._opened = None
 
-
-def _forget_transport(reference: weakref.ref[Pool]) -> None:
-    pool = reference()
-    if pool is not None:
-        pool.forget()
-
-
-class Line:
-    """State of the transport for one server; made on the event loop.
-
-    Attributes:
-        slots: Semaphore of the simultaneous requests.
-        heavy: Semaphore of the requests whose answers take much of the server's memory.
-        options: Arguments of every request: its proxy and its certificates.
-    """
-
-    def __init__(self, base_url: str, in_flight: int) -> None:
-        self.slots = asyncio.Semaphore(in_flight)
-        self.heavy = asyncio.Semaphore(HEAVY_IN_FLIGHT)
-        secure = urlsplit(base_url).scheme == "https"
-        self.options: dict[str, Any] = {"proxy": proxy_of(base_url), "ssl": _certificates() if secure else True}
-
-
-class Transport:
-    """Sends requests to servers, from any thread of the process that made it; see ``Pool``.
-
-    Attributes:
-        thread: Thread of the event loop.
-    """
-
-    def __init__(self, *, api_key: str | None, in_flight: int, timeout: float) -> None:
-        self._headers = {"Content-Type": "application/json"}
-        if api_key is not None:
-            self._headers["Authorization"] = f"Bearer {api_key}"
-        self._repeated = None if api_key is None else _Repeated(api_key)
-        self._held = 0  # bytes of all answers in flight
-        self._growing = asyncio.Lock()
-        self._timeout = timeout
-        self._limit = in_flight
-        self._lines: dict[str, Line] = {}
-        self._sessions: list[aiohttp.ClientSession] = []  # at most one, opened by the first request
-        self._loop = _event_loop()
-        self.thread = threading.Thread(target=_run, args=(self._loop,), name="evalbias-server", daemon=True)
-        self.thread.start()
-        self._stop = weakref.finalize(self, _stop, self._loop, self.thread, self._sessions)
-
-    def submit(self, coroutine: Coroutine[Any, Any, Answer]) -> Future[Answer]:
-        """Start a coroutine on the event loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def abandon(self) -> None:
-        """Give up, in a forked process, the event loop and the connections that belong to its parent."""
-        self._stop.detach()
-        self._loop.set_exception_handler(lambda *_: None)  # the parent closes what is reported as unclosed here
-
-    def line(self, base_url: str) -> Line:
+    def line(self, base_url: str) -> _Line:
         """Return what is kept for the server at an address; called on the event loop."""
-        if base_url not in self._lines:
-            self._lines[base_url] = Line(base_url, self._limit)
-        return self._lines[base_url]
+        lines = self.opened.lines
+        if base_url not in lines:
+            lines[base_url] = _Line(base_url, self.in_flight)
+        return lines[base_url]
 
-    async def send(self, line: Line, method: str, url: str, body: bytes | None = None) -> Any:
+    async def send(self, line: _Line, method: str, url: str, body: bytes | None = None) -> Any:
         """Send one request and return the JSON answer.
 
         Args:
@@ -189,9 +133,8 @@ class Transport:
         """
         async with line.slots:
             try:
-                async with self._session().request(
-                    method, url, data=body, allow_redirects=False, **line.options
-                ) as response:
+                session = self.opened.session(self._headers, self._timeout)
+                async with session.request(method, url, data=body, allow_redirects=False, **line.options) as response:
                     return await self._answer(response, url)
             except asyncio.TimeoutError as error:
                 raise NoAnswer("the request timed out. Raise timeout, or lower in_flight.") from error
@@ -201,13 +144,13 @@ class Transport:
 
     async def _answer(self, response: aiohttp.ClientResponse, url: str) -> Any:
         """Read an answer and return its JSON; see ``send``."""
-        content, growing = bytearray(), False
+        opened, content, growing = self.opened, bytearray(), False
         try:
             async for part in response.content.iter_any():
-                if content and self._held > MAX_IN_FLIGHT and not growing:
-                    growing = await self._growing.acquire()
+                if content and opened.held > MAX_IN_FLIGHT and not growing:
+                    growing = await opened.growing.acquire()
                 content += part
-                self._held += len(part)
+                opened.held += len(part)
                 if len(content) > MAX_ANSWER:
                     response.close()
                     raise Unreadable(f"it is longer than {MAX_ANSWER} bytes")
@@ -217,10 +160,10 @@ class Transport:
                 return json.loads(self._without_key(content.decode("utf-8-sig", "surrogatepass")))
             raise NotJSON(url, self._without_key(content.decode("utf-8", "replace")))
         finally:
-            self._held -= len(content)
+            opened.held -= len(content)
             content.clear()  # an error keeps the variables of this function
             if growing:
-                self._growing.release()
+                opened.growing.release()
 
     def _status_error(self, response: aiohttp.ClientResponse, text: str) -> StatusError:
         """Return an error status with the reason that the server gives, in one of the usual forms."""
@@ -241,28 +184,63 @@ class Transport:
         """Return a server's words without the key, which some servers repeat."""
         return text if self._repeated is None else self._repeated.blanked(text)
 
-    def _session(self) -> aiohttp.ClientSession:
+
+class _Line:
+    """What is kept for one server, made on the event loop.
+
+    Attributes:
+        slots: Semaphore of the simultaneous requests.
+        heavy: Semaphore of the requests whose answers take much of the server's memory.
+        options: Arguments of every request: its proxy and its certificates.
+    """
+
+    def __init__(self, base_url: str, in_flight: int) -> None:
+        self.slots = asyncio.Semaphore(in_flight)
+        self.heavy = asyncio.Semaphore(HEAVY_IN_FLIGHT)
+        secure = urlsplit(base_url).scheme == "https"
+        self.options: dict[str, Any] = {"proxy": proxy_of(base_url), "ssl": _certificates() if secure else True}
+
+
+class _Opened:
+    """An event loop in a thread, with the connections and limits that live on it.
+
+    Attributes:
+        loop: The event loop.
+        thread: Its thread.
+        lines: Address of a server -> what is kept for it.
+        held: Bytes of all answers in flight.
+        growing: Lock of the one answer that may grow beyond the limit.
+    """
+
+    def __init__(self) -> None:
+        # poll, not epoll: an epoll instance is shared with forked processes, so that a child that drops its copies of
+        # the sockets would also drop them from the parent's. poll keeps its list in the process, and is as fast here.
+        poll = hasattr(selectors, "PollSelector") and hasattr(os, "fork")
+        self.loop = asyncio.SelectorEventLoop(selectors.PollSelector()) if poll else asyncio.new_event_loop()
+        self.lines: dict[str, _Line] = {}
+        self.held = 0
+        self.growing = asyncio.Lock()
+        self._sessions: list[aiohttp.ClientSession] = []  # at most one, opened by the first request
+        self.thread = threading.Thread(target=_run, args=(self.loop,), name="evalbias-server", daemon=True)
+        self.thread.start()
+        self._stop = weakref.finalize(self, _stop, self.loop, self.thread, self._sessions)
+
+    def session(self, headers: dict[str, str], timeout: float) -> aiohttp.ClientSession:
         """Return the session, opened on the event loop, where it belongs."""
         if not self._sessions:
             session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0),  # each line limits its own requests
                 cookie_jar=aiohttp.DummyCookieJar(),
-                headers=self._headers,
-                timeout=aiohttp.ClientTimeout(total=self._timeout),
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=timeout),
             )
             self._sessions.append(session)
         return self._sessions[0]
 
-
-def _event_loop() -> asyncio.AbstractEventLoop:
-    """Return a new event loop whose clean-up in a forked process does not disturb the parent's.
-
-    An epoll instance is shared with forked processes, so that a child that drops its copies of the sockets would also
-    drop them from the parent's epoll. poll keeps its list in the process, and is as fast here.
-    """
-    if hasattr(selectors, "PollSelector") and hasattr(os, "fork"):
-        return asyncio.SelectorEventLoop(selectors.PollSelector())
-    return asyncio.new_event_loop()
+    def abandon(self) -> None:
+        """Leave the event loop and the connections to the parent process."""
+        self._stop.detach()
+        self.loop.set_exception_handler(lambda *_: None)  # the parent closes what is reported as unclosed here
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -302,26 +280,6 @@ def _certificates() -> ssl.SSLContext:
     return context
 
 
-class _Repeated:
-    """A key in a server's JSON, where characters may be escaped, also in JSON within a JSON string.
-
-    A short key may be a common word: only behind "Bearer " is it taken for the key.
-    """
-
-    def __init__(self, key: str) -> None:
-        self._before = "Bearer " if len(key) < SHORTEST_SECRET else ""
-        self._plain = self._before + key
-        letters = [rf"(?:\\{{0,8}}{re.escape(letter)}|\\{{1,8}}u00(?i:{ord(letter):02x}))" for letter in key]
-        self._escaped = re.compile(f"(?<={self._before})" + "".join(letters))
-        # Letters are escaped as \u0041. The search for escapes is faster than the one for the key by a factor of ten.
-        self._escapes = re.compile(r"\\u00[2-7]" + r'|\\[/"\\]' * bool(set(key) & set('/"\\')))
-
-    def blanked(self, text: str) -> str:
-        """Return a text with ``[key]`` in place of the key."""
-        text = text.replace(self._plain, f"{self._before}[key]")
-        return self._escaped.sub("[key]", text) if self._escapes.search(text) else text
-
-
 # Requests to one server, retried with backoff.
 #
 # Transient failures are retried: timeouts, broken connections, answers that are cut off, and the statuses 408, 409, 429
@@ -331,9 +289,6 @@ class _Repeated:
 
 FIRST_PATIENCE = 10.0
 """Longest time in seconds to wait for a server's first answer: its address may be wrong."""
-
-SPARE_PATIENCE = 2.0
-"""Longest time in seconds for which a request is retried at one of several servers, before another one is asked."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 20.0
 """Longest random pause in seconds after the first failure, which doubles with every failure, and its limit."""
@@ -353,7 +308,6 @@ class Connection:
     Attributes:
         base_url: Address of the server.
         last_answer: Monotonic time of the last answer.
-        spare: Whether other servers answer the same requests; a failing one is given up soon then.
 
     Raises:
         ValueError: The address is malformed or contains a password, or ``patience`` is negative.
@@ -366,7 +320,6 @@ class Connection:
         self.base_url = base_url.rstrip("/")
         self.last_answer = 0.0
         self._answered: set[str] = set()  # paths
-        self.spare = False
         self._root = self.base_url.removesuffix("/v1")
         self._pool = pool
         self._patience = patience
@@ -403,38 +356,47 @@ class Connection:
             Unreadable: The answer is too long.
         """
         if heavy:
-            async with self._pool.transport.line(self.base_url).heavy:
+            async with self._pool.line(self.base_url).heavy:
                 return await self.post(path, body)
         return await self._retried("POST", path, _json(body), patience=self._patience)
 
     async def _retried(self, method: str, path: str, body: bytes | None, *, patience: float) -> Any:
-        transport, started = self._pool.transport, time.monotonic()
-        line = transport.line(self.base_url)
+        line, started = self._pool.line(self.base_url), time.monotonic()
         for attempt in itertools.count():
             try:
-                answer = await transport.send(line, method, self._root + path, body)
+                answer = await self._pool.send(line, method, self._root + path, body)
             except RequestError as error:
-                limit = min(patience, SPARE_PATIENCE) if self.spare else patience
                 wait = pause(error, attempt)
                 wrong_address = isinstance(error, NotJSON) and path not in self._answered
-                if wrong_address or not is_transient(error) or time.monotonic() + wait - started >= limit:
+                if wrong_address or not is_transient(error) or time.monotonic() + wait - started >= patience:
                     raise
-                if not self.spare:
-                    self._log_outage(error, limit)
+                if time.monotonic() - self._warned >= BETWEEN_WARNINGS:
+                    self._warned = time.monotonic()
+                    said = "%s: %s Retrying for up to %.0f seconds."
+                    get_logger(__name__).warning(said, self.base_url, describe_error(error), patience)
                 await asyncio.sleep(wait)
             else:
                 self.last_answer = time.monotonic()
                 self._answered.add(path)
                 return answer
 
-    def _log_outage(self, error: RequestError, patience: float) -> None:
-        """Warn that requests are being retried, unless that was said a short time ago."""
-        now = time.monotonic()
-        if now - self._warned >= BETWEEN_WARNINGS:
-            self._warned = now
-            get_logger(__name__).warning(
-                "%s: %s Retrying for up to %.0f seconds.", self.base_url, describe_error(error), patience
-            )
+
+def pause(error: Exception, attempt: int) -> float:
+    """Return the seconds until the next attempt: the server's ``Retry-After``, or a random exponential backoff."""
+    if isinstance(error, StatusError) and error.retry_after is not None:
+        return float(error.retry_after)
+    return random.uniform(0.0, min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt, 10)))
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    """Return a request's JSON. orjson is faster, but takes neither lone surrogates nor integers beyond 64 bits."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        return json.dumps(body).encode()
+
+
+# Keys: which one goes where, and out of what a server answers.
 
 
 def key_for(addresses: Sequence[str], given: str | None = None) -> str | None:
@@ -481,16 +443,143 @@ def _check_address(base_url: str) -> SplitResult:
     return parts
 
 
-def pause(error: Exception, attempt: int) -> float:
-    """Return the seconds until the next attempt: the server's ``Retry-After``, or a random exponential backoff."""
-    if isinstance(error, StatusError) and error.retry_after is not None:
-        return float(error.retry_after)
-    return random.uniform(0.0, min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt, 10)))
+class _Repeated:
+    """A key in a server's JSON, where characters may be escaped, also in JSON within a JSON string.
+
+    A short key may be a common word: only behind "Bearer " is it taken for the key.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._before = "Bearer " if len(key) < SHORTEST_SECRET else ""
+        self._plain = self._before + key
+        letters = [rf"(?:\\{{0,8}}{re.escape(letter)}|\\{{1,8}}u00(?i:{ord(letter):02x}))" for letter in key]
+        self._escaped = re.compile(f"(?<={self._before})" + "".join(letters))
+        # Letters are escaped as \u0041. The search for escapes is faster than the one for the key by a factor of ten.
+        self._escapes = re.compile(r"\\u00[2-7]" + r'|\\[/"\\]' * bool(set(key) & set('/"\\')))
+
+    def blanked(self, text: str) -> str:
+        """Return a text with ``[key]`` in place of the key."""
+        text = text.replace(self._plain, f"{self._before}[key]")
+        return self._escaped.sub("[key]", text) if self._escapes.search(text) else text
 
 
-def _json(body: dict[str, Any]) -> bytes:
-    """Return a request's JSON. orjson is faster, but takes neither lone surrogates nor integers beyond 64 bits."""
-    try:
-        return orjson.dumps(body)
-    except TypeError:
-        return json.dumps(body).encode()
+# Errors of requests, which of them a retry may cure, and what to do about the others.
+
+
+TRANSIENT = frozenset({408, 409, 429})
+"""Statuses below 500 that are retried."""
+
+DENIED = frozenset({401, 402, 403})
+"""Statuses of a missing or wrong key, of an account without credit, or of a key without permission."""
+
+REDIRECTS = range(300, 400)
+"""Statuses that send a request on to another address, which gets neither the texts nor the key."""
+
+KEY_REMEDY = (
+    "Give the key as api_key, in EVALBIAS_API_KEY or in the variable that --api-key-env names; OPENAI_API_KEY is sent "
+    "to https://api.openai.com only."
+)
+
+MISSING = frozenset({404, 405})
+"""Statuses of an address or a model that the server does not have; a server of web pages refuses POST with 405."""
+
+SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+"""Codes with which OpenAI's API says, under status 429, that the account has no credit left."""
+
+
+class RequestError(Exception):
+    """A server gave no usable answer to a request."""
+
+
+class NoAnswer(RequestError):  # noqa: N818 - named for the problem
+    """The server cannot be reached, the connection broke, or time ran out."""
+
+
+class StatusError(RequestError):
+    """The server answered with an error status.
+
+    Attributes:
+        status: HTTP status.
+        reason: The server's own words, at most ``REASON`` characters.
+        retry_after: Seconds after which the server asks to try again; None if it does not say.
+        code: The server's name for the error; empty if it gives none.
+    """
+
+    REASON = 1000
+
+    def __init__(self, status: int, reason: str, retry_after: int | None = None, code: str = "") -> None:
+        self.status = status
+        self.reason = reason[: self.REASON]
+        self.retry_after = retry_after
+        self.code = code[: self.REASON]
+        super().__init__(f"status {status}, {self.reason}")
+
+
+class Declined(RequestError):  # noqa: N818 - named for the problem
+    """The model declines to answer about one item; the server answered, so there is no error status."""
+
+
+class NotJSON(RequestError):  # noqa: N818 - named for the problem
+    """An answer is not JSON, as when a proxy answers instead of the server, or a web page stands at the address.
+
+    Args:
+        url: Address that was asked.
+        text: The answer; the error shows its first ``SHOWN`` characters.
+    """
+
+    SHOWN = 80
+
+    def __init__(self, url: str, text: str) -> None:
+        words = " ".join(text.split())
+        super().__init__(f"{url} answers {words[: self.SHOWN]!r}{'...' * (len(words) > self.SHOWN)}, which is not JSON")
+
+
+class Unreadable(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+    """A server's answer lacks the requested values, or they have another form."""
+
+
+def is_transient(error: BaseException) -> bool:
+    """Return whether a retry may succeed."""
+    if isinstance(error, StatusError):
+        again = error.status in TRANSIENT or (error.status >= 500 and error.status != 501)
+        return again and error.code not in SPENT
+    return isinstance(error, NoAnswer | NotJSON)
+
+
+def is_denied(error: BaseException) -> bool:
+    """Return whether the server denies access or redirects, so that nothing is known about what it can do."""
+    return isinstance(error, StatusError) and (
+        error.status in DENIED or error.status in REDIRECTS or error.code in SPENT
+    )
+
+
+def is_missing(error: BaseException) -> bool:
+    """Return whether the server has nothing at the address, or no such model."""
+    return isinstance(error, StatusError) and error.status in MISSING
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Return whether every other request of the call would fail in the same way."""
+    return is_denied(error) or is_missing(error) or isinstance(error, ModelChanged)
+
+
+def describe_error(error: Exception) -> str:
+    """Describe an error of a request and its remedy."""
+    if isinstance(error, NoAnswer | Declined):
+        return str(error)
+    if isinstance(error, NotJSON):
+        return f"{error}. Check the address: that of an API usually ends in /v1."
+    if not isinstance(error, StatusError):
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        return f"the server's answer cannot be used: {kind}{error}."
+    credit = "Add credit to the account, or use another key."
+    remedy = {
+        401: KEY_REMEDY,
+        402: credit,
+        403: f"A key with the necessary permission is needed. {KEY_REMEDY}",
+        **dict.fromkeys(REDIRECTS, "Texts and keys are not sent on: give that address yourself if you trust it."),
+        **dict.fromkeys(MISSING, "Check the address and the model's name."),
+        429: credit if error.code in SPENT else "Ask fewer at a time (in_flight), or raise patience.",
+    }.get(error.status, "")
+    reason = error.reason.rstrip(" .")
+    return f"status {error.status}{', ' * bool(reason)}{reason}. {remedy}".rstrip()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,6 +26,9 @@ MOST = math.exp(SAME_MODEL)
 
 CHUNK = 256
 """Number of questions in one call of a model when there are many."""
+
+MAX_TOKENS = 256
+"""Largest number of new tokens where a question about a text sets none."""
 
 
 def chunk_of(lm: Any) -> int:
@@ -449,84 +452,3 @@ def answer_by_kind(
             for place, answer in zip(places, found, strict=True):
                 answers[place] = answer
             break
-
-
-# Prompts as text, and joined with an answer.
-
-
-FOLLOW = "\n"
-
-Span = tuple[int, int]
-"""First character of a part of a text, and the character after it."""
-
-Closing = tuple[str, tuple[Span, ...]]
-"""Text that would follow an answer, and where a chat template wrote control tokens in it, in order."""
-
-
-def plain_closing() -> Closing:
-    """Return what follows an answer where there is no chat template."""
-    return FOLLOW, ()
-
-
-@dataclass(frozen=True)
-class Joined:
-    """A prompt and the text after it, as one text.
-
-    Attributes:
-        text: The text.
-        context: Number of characters before the text after the prompt.
-        special: Whether the tokenizer adds its special tokens.
-        controls: Where a chat template wrote control tokens, in order; the rest is plain text, whatever it spells.
-    """
-
-    text: str
-    context: int
-    special: bool
-    controls: tuple[Span, ...]
-
-
-@dataclass(frozen=True)
-class Rendered:
-    """A prompt as text.
-
-    Attributes:
-        text: Text of the prompt.
-        lead: Text between the prompt and an answer that is given rather than generated.
-        special: Whether the tokenizer adds its special tokens; a chat template has written them already.
-        controls: Where the chat template wrote control tokens in ``text``, in order.
-        closing: Function that returns what would follow the answer. Few prompts need it: those whose choices are
-            prefixes of each other, which it closes.
-    """
-
-    text: str
-    lead: str = ""
-    special: bool = True
-    controls: tuple[Span, ...] = ()
-    closing: Callable[[], Closing] = field(default=plain_closing, compare=False, repr=False)
-
-    @property
-    def follow(self) -> str:
-        """Text that would follow the answer."""
-        return self._closed[0]
-
-    @property
-    def follow_controls(self) -> tuple[Span, ...]:
-        """Where the chat template wrote control tokens in ``follow``, in order."""
-        return self._closed[1]
-
-    @cached_property
-    def _closed(self) -> Closing:
-        return self.closing()
-
-    def before(self, answer: str, *, closed: bool = False) -> Joined:
-        """Join the prompt and an answer that is given, possibly closed with the text that would follow it."""
-        context = self.text + self.lead
-        text, controls = context + answer, self.controls
-        if closed:
-            controls += tuple((len(text) + start, len(text) + stop) for start, stop in self.follow_controls)
-            text += self.follow
-        return Joined(text, len(context), self.special, controls)
-
-    def alone(self) -> Joined:
-        """Return the prompt without an answer, as a model continues it."""
-        return Joined(self.text, len(self.text), self.special, self.controls)

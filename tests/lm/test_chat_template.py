@@ -99,7 +99,7 @@ def test_what_closes_an_answer_is_rendered_only_where_it_is_needed(monkeypatch):
     prompts = [[CHAT[0], {"role": "user", "content": f"Output: {n} cats."}] for n in range(5)]
     rendered = [render(prompt) for prompt in prompts]
     assert sorted(calls) == [False] + [True] * 5  # one shows that the template writes answers
-    assert {prompt.follow for prompt in rendered} == {"<|im_end|>"}
+    assert {prompt.follow.text for prompt in rendered} == {"<|im_end|>"}
     assert len(calls) == 10
 
 

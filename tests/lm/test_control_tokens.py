@@ -11,8 +11,7 @@ from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
 from evalbias import Criterion, LocalLM, embedded_judge_lm
-from evalbias.lm.tokens import PRIVATE, PromptTokenizer, joint
-from evalbias.lm.types import Joined
+from evalbias.lm.tokens import PRIVATE, Joined, PromptTokenizer, joint
 from evalbias.programs.prompts import judge_messages
 
 CRITERION = Criterion("quality", "is it good?")
@@ -42,7 +41,7 @@ def tokens_asked(lm, ask):
 
     lm.engine.scorer = spy
     try:
-        with mock.patch("evalbias.lm.local.check_known"):
+        with mock.patch("evalbias.lm.local.unknown_words", return_value=None):
             ask(lm)
     finally:
         lm.engine.scorer = scorer

@@ -89,7 +89,7 @@ def other(lms):
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_weights_are_noticed_in_every_dialect(lms, other, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(ModelWatch, "ATTEMPTS", 1)
-    monkeypatch.setattr(tokenized, "TEXT", "the cat sat on the mat.")  # a tiny vocabulary has many tokens of a text
+    monkeypatch.setattr(tokenized, "PROBE_TEXT", "the cat sat on the mat.")  # many tokens of a tiny vocabulary
     local = lms["qwen2-chat"]
     folder = RunFolder(tmp_path / "run", {"command": "judge"})
     with folder, serving(local, kind) as (address, fake):
@@ -176,7 +176,7 @@ def test_a_long_run_compares_the_model_again_and_again(lms, other, tmp_path, mon
     local = lms["qwen2-chat"]
     monkeypatch.setattr(ModelWatch, "EVERY", 0.0)
     monkeypatch.setattr(ModelWatch, "ATTEMPTS", 1)
-    monkeypatch.setattr(tokenized, "TEXT", "the cat sat on the mat.")
+    monkeypatch.setattr(tokenized, "PROBE_TEXT", "the cat sat on the mat.")
     with RunFolder(tmp_path, {"command": "judge"}) as folder, serving(local) as (address, fake):
         lm = opened(address, local, "vllm")
         watch = ModelWatch(folder, lm, lambda: [folder.journal])

@@ -6,10 +6,11 @@ import torch
 from lm.test_families import KINDS, VOCABULARY, build
 
 from evalbias.lm import head
-from evalbias.lm.generate import Settings, generate
+from evalbias.lm.generate import generate
 from evalbias.lm.head import Head, decoder
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
+from evalbias.lm.types import Text
 
 NOT_PLAIN = ("gemma2", "gemma3n", "cohere2", "granite", "minicpm3", "nanochat", "falcon-h1")
 """Families whose logits are not hidden states times the output layer."""
@@ -40,11 +41,11 @@ def test_sampled_tokens_have_the_models_own_probabilities(kind):
         def decode(ids, **_):
             return " ".join(map(str, ids))
 
-    (text,) = generate(model, Tokenizer, [prompt], [Settings(max_tokens=6, temperature=1.0, top=0)], context=64)
-    ids = [*prompt, *(token.id for token in text.tokens)]
+    (text,) = generate(model, Tokenizer, [prompt], [Text("", max_tokens=6, temperature=1.0, logprobs=0)], context=64)
+    ids = [*prompt, *(token.token_id for token in text.logprobs)]
     with torch.inference_mode():
         expected = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-    assert [token.logprob for token in text.tokens] == pytest.approx(
+    assert [token.logprob for token in text.logprobs] == pytest.approx(
         [float(expected[place - 1, ids[place]]) for place in range(4, len(ids))], abs=1e-4
     )
 

@@ -18,13 +18,18 @@ from models import KINDS, byte_level, save
 from evalbias import LocalLM, embedded_judge_lm
 from evalbias.lm import score as readout
 from evalbias.lm.dspy_seam import judgment_request, read_judgment
-from evalbias.lm.generate import Settings, generate
+from evalbias.lm.generate import generate
 from evalbias.lm.render import Renderer
-from evalbias.lm.tokens import PromptTokenizer, choice_sequences, joint
-from evalbias.lm.types import PromptRefused, PromptTooLong, Rendered, Text
+from evalbias.lm.tokens import PromptTokenizer, Rendered, choice_sequences, joint
+from evalbias.lm.types import PromptRefused, PromptTooLong, Text
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "Output", "Source", "Quality", "naïve", "日本", "1", "2", "10", "\n"]
+
+
+def asked(**settings):
+    """Return a question about a text; its prompt is given as tokens."""
+    return Text("", **settings)
 
 
 def plain(lm, ids, start):
@@ -123,23 +128,23 @@ def test_prefix_choices_exclude_each_other(lms):
 def test_chat_prompts_go_through_the_chat_template(lms):
     render = lms["qwen2-chat"].engine.render
     assert render(CHAT).text == "[system]Judge.[end][user]Output: a cat.\nQuality:[end][assistant]"
-    assert render(CHAT).follow == "["  # the first token of "[end]"
+    assert render(CHAT).follow.text == "["  # the first token of "[end]"
     unfinished = [*CHAT, {"role": "assistant", "content": "It is"}]
     assert render(unfinished).text.endswith("[assistant]It is")
     base = lms["qwen2"].engine.render(CHAT)
-    assert (base.text, base.lead, base.follow) == ("Judge.\n\nOutput: a cat.\nQuality:", " ", "\n")
+    assert (base.text, base.lead, base.follow.text) == ("Judge.\n\nOutput: a cat.\nQuality:", " ", "\n")
 
 
 def test_an_answer_is_closed_by_the_first_token_after_it():
     tokenizer = byte_level()
     tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|end|>\n{% endfor %}"
     rendered = Renderer(PromptTokenizer(tokenizer))(CHAT[1:])
-    assert rendered.follow == "<|end|>"  # a token of this tokenizer
-    assert rendered.follow_controls == ((0, 7),)
+    assert rendered.follow.text == "<|end|>"  # a token of this tokenizer
+    assert rendered.follow.controls == ((0, 7),)
     tokenizer.chat_template = tokenizer.chat_template.replace("<|end|>", " the end")
     rendered = Renderer(PromptTokenizer(tokenizer))(CHAT[1:])
-    assert rendered.follow == " the"
-    assert rendered.follow_controls == ()
+    assert rendered.follow.text == " the"
+    assert rendered.follow.controls == ()
 
 
 def test_a_choices_probability_is_that_of_its_text(lms):
@@ -393,7 +398,7 @@ def test_best_of_n_sees_different_texts(lms):
 def test_texts_in_a_batch_are_those_of_the_models_own_greedy_search(lms, kind):
     loaded = lms[kind].engine.loaded
     prompts = [loaded.tokenizer(t)["input_ids"] for t in text_prompts(6, 7)]
-    batch = generate(loaded.model, loaded.tokenizer, prompts, [Settings(max_tokens=9)] * 6, context=256)
+    batch = generate(loaded.model, loaded.tokenizer, prompts, [asked(max_tokens=9)] * 6, context=256)
     for prompt, generated in zip(prompts, batch, strict=True):
         ids = torch.tensor([prompt])
         mask = torch.ones_like(ids)
@@ -405,20 +410,20 @@ def test_each_request_of_a_batch_keeps_its_own_settings(lms):
     loaded = lms["qwen2"].engine.loaded
     prompts = [loaded.tokenizer(t)["input_ids"] for t in text_prompts(5, 8)]
     settings = [
-        Settings(max_tokens=3),
-        Settings(max_tokens=8, temperature=1.5, seed=4),
-        Settings(max_tokens=8, temperature=1.5, top_p=0.5, seed=4, top=2),
-        Settings(max_tokens=8, temperature=2.0, top_k=2, seed=4, top=2),
-        Settings(max_tokens=12, stop=("a",)),
+        asked(max_tokens=3),
+        asked(max_tokens=8, temperature=1.5, seed=4),
+        asked(max_tokens=8, temperature=1.5, top_p=0.5, seed=4, logprobs=2),
+        asked(max_tokens=8, temperature=2.0, top_k=2, seed=4, logprobs=2),
+        asked(max_tokens=12, stop=("a",)),
     ]
     options = {"context": 256}
     batch = generate(loaded.model, loaded.tokenizer, prompts, settings, **options)
     for prompt, own, generated in zip(prompts, settings, batch, strict=True):
         (alone,) = generate(loaded.model, loaded.tokenizer, [prompt], [own], **options)
-        assert (generated.text, generated.length) == (alone.text, alone.length)
-        assert [t.id for t in generated.tokens] == [t.id for t in alone.tokens]
-    assert batch[0].length == 3
-    assert all(token.id in [i for i, *_ in token.top] for token in batch[3].tokens)
+        assert (generated.text, generated.tokens) == (alone.text, alone.tokens)
+        assert [t.token_id for t in generated.logprobs or ()] == [t.token_id for t in alone.logprobs or ()]
+    assert batch[0].tokens == (len(prompts[0]), 3)
+    assert all(token.token_id in [other.token_id for other in token.top] for token in batch[3].logprobs)
 
 
 def test_texts_from_threads_are_batched(folders):
@@ -446,14 +451,14 @@ def test_a_stop_string_also_cuts_the_tokens(lms):
     loaded = lms["qwen2"].engine.loaded
     prompt = loaded.tokenizer("the cat")["input_ids"]
     options = {"context": 256}
-    (whole,) = generate(loaded.model, loaded.tokenizer, [prompt], [Settings(max_tokens=12, top=0)], **options)
-    stop = whole.tokens[4].text
+    (whole,) = generate(loaded.model, loaded.tokenizer, [prompt], [asked(max_tokens=12, logprobs=0)], **options)
+    stop = whole.logprobs[4].token
     (cut,) = generate(
-        loaded.model, loaded.tokenizer, [prompt], [Settings(max_tokens=12, top=0, stop=(stop,))], **options
+        loaded.model, loaded.tokenizer, [prompt], [asked(max_tokens=12, logprobs=0, stop=(stop,))], **options
     )
     assert cut.text == whole.text[: whole.text.find(stop)]
-    assert len("".join(t.text for t in cut.tokens[:-1])) < len(cut.text)
-    assert len(cut.tokens) == cut.length < len(whole.tokens)
+    assert len("".join(t.token for t in cut.logprobs[:-1])) < len(cut.text)
+    assert len(cut.logprobs) == cut.tokens[1] < len(whole.logprobs)
 
 
 def test_unsupported_features_are_refused(lms):

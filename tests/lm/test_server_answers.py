@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalbias import ServerLM
-from evalbias.lm.dialect import TEXT
+from evalbias.lm.dialect import PROBE_TEXT
 from evalbias.lm.dspy_seam import AsyncEngine, judgment_request, read_judgment
 from evalbias.lm.transport import HEAVY_IN_FLIGHT
 from evalbias.lm.types import Choices, Likelihood, PromptTooLong, Text, Unanswered
@@ -147,7 +147,7 @@ def test_any_answer_gives_probabilities_or_costs_its_own_item_alone(lms, kind):
 def test_a_key_that_the_server_repeats_everywhere_is_written_nowhere(lms, tmp_path, monkeypatch):
     key, refused = "sk-canary/0123456789", []
     monkeypatch.setenv("EVALBIAS_API_KEY", key)
-    longest = len(lms["qwen2"].engine.loaded.tokenizer(TEXT)["input_ids"])  # of what a server is tried on
+    longest = len(lms["qwen2"].engine.loaded.tokenizer(PROBE_TEXT)["input_ids"])  # of what a server is tried on
     lines = [{"id": f"i{n}", "source": "the cat sat " * 20, "output": f"sat {n}"} for n in range(3)]
     (tmp_path / "items.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 

@@ -19,8 +19,17 @@ from fake_server import Server, serving
 from evalbias import ServerLM
 from evalbias.lm import transport
 from evalbias.lm.calls import Call
-from evalbias.lm.errors import NoAnswer, NotJSON, StatusError, Unreadable, describe_error
-from evalbias.lm.transport import Connection, Pool, _json, key_for
+from evalbias.lm.transport import (
+    Connection,
+    NoAnswer,
+    NotJSON,
+    Pool,
+    StatusError,
+    Unreadable,
+    _json,
+    describe_error,
+    key_for,
+)
 
 FORK = """
 import os, sys
@@ -115,7 +124,7 @@ def test_a_connection_ends_its_thread(lms):
     with serving(lms["qwen2"]) as (address, _):
         pool, connection = connect(address)
         pool.run(connection.get("/version"))
-        (thread,) = [t for t in threading.enumerate() if t is pool.transport.thread]
+        (thread,) = [t for t in threading.enumerate() if t is pool.opened.thread]
         del pool, connection
         gc.collect()
         thread.join(60)
@@ -223,14 +232,14 @@ def test_answers_in_flight_share_a_budget_of_bytes(monkeypatch):
     with answering(content=b" " * size + b"1") as (address, _):
         pool = Pool(api_key="key", in_flight=8, timeout=60.0)
         connection = Connection(address, pool, patience=60.0)
-        noted = lambda self, text: held.append(pool.transport._held) or blanked(self, text)  # noqa: E731
+        noted = lambda self, text: held.append(pool.opened.held) or blanked(self, text)  # noqa: E731
         monkeypatch.setattr(transport._Repeated, "blanked", noted)
 
         async def together():
             return await asyncio.gather(*(connection.get("/version") for _ in range(8)))
 
         assert pool.run(together()) == [1] * 8
-        assert pool.transport._held == 0
+        assert pool.opened.held == 0
     assert size <= max(held) <= size + budget + 8 * (1 << 18)  # one in full, and what the others had read before
 
 

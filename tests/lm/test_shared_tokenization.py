@@ -10,8 +10,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 from transformers import PreTrainedTokenizerFast
 
 from evalbias.lm import tokens as shared_tokenization
-from evalbias.lm.tokens import AT_ONCE, PRIVATE, PromptTokenizer, choice_sequences, encode, following
-from evalbias.lm.types import Rendered
+from evalbias.lm.tokens import AT_ONCE, PRIVATE, PromptTokenizer, Rendered, choice_sequences, encode
 
 
 def like_llama_3():
@@ -57,7 +56,7 @@ def test_the_tokens_are_those_of_the_whole_text(tokenizers, beginning, ends, nam
     given = [long + end for end in ends]
     for encoded in (
         encode(reader, given, special=special),
-        following(reader, given, encode(reader, [given[0]] * len(given), special=special), special=special),
+        encode(reader, given, special=special, known=encode(reader, given[-1:], special=special)[0]),
     ):
         whole = tokenizer(given, add_special_tokens=special, return_offsets_mapping=True)
         for one, ids, offsets in zip(encoded, whole["input_ids"], whole["offset_mapping"], strict=True):
