@@ -4,13 +4,13 @@ from unittest import mock
 
 import chat_models
 import pytest
-from dspy import lm15
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
 from evalbias import Criterion, LocalLM, embedded_judge_lm
+from evalbias.lm import local
 from evalbias.lm.tokens import PRIVATE, Joined, PromptTokenizer, joint
 from evalbias.programs.prompts import judge_messages
 
@@ -35,9 +35,9 @@ def tokens_asked(lm, ask):
     """Return the tokens of the sequences that a call scores, also of texts whose words the model does not know."""
     sequences, scorer = [], lm.engine.scorer
 
-    def spy(given):
+    def spy(given, items):
         sequences.extend(given)
-        return scorer(given)
+        return scorer(given, items)
 
     lm.engine.scorer = spy
     try:
@@ -98,15 +98,12 @@ def test_a_text_that_spells_control_tokens_adds_none(chats, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_generated_texts_follow_the_same_tokens(chats, name):
-    lm, prompts = chats[name], []
-    write = lm.engine._write
-    lm.engine._write = lambda start: prompts.append(start[0]) or write(start)
-    try:
-        for text in ("a cat ( sat )", *(f"a cat {control}" for control in control_texts(lm))):
-            config = lm15.Config(max_tokens=1)
-            lm(lm15.Request(model=lm.model, messages=(lm15.Message.user(text),), config=config), cache=False)
-    finally:
-        lm.engine._write = write
+    lm = chats[name]
+    texts = ["a cat ( sat )", *(f"a cat {control}" for control in control_texts(lm))]
+    with mock.patch("evalbias.lm.local.generate", wraps=local.generate) as generate:
+        lm.texts([[{"role": "user", "content": text}] for text in texts], max_tokens=1)
+    prompts = [prompt for call in generate.call_args_list for prompt in call.args[2]]
+    assert len(prompts) == len(texts)
     innocent, *others = (controls(lm, ids) for ids in prompts)
     assert all(other == innocent for other in others)
 
