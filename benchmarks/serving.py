@@ -16,6 +16,7 @@ and reads the log-probabilities of five labels. Needs ``make models`` and ``make
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import logging
 import os
@@ -39,6 +40,7 @@ from evalbias.lm.files import unpacked
 from evalbias.lm.load import load_tokenizer
 from evalbias.lm.render import Renderer
 from evalbias.lm.tokens import PromptTokenizer
+from evalbias.lm.types import Choices
 from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_demos
 from evalbias.programs.criterion import SYNTHETIC
 
@@ -55,10 +57,15 @@ def measure(call: Callable[[], Any], items: int) -> tuple[float, float]:
 def rates(address: str, in_flight: int, prompts: list[Any], repeats: int) -> list[list[tuple[float, float]]]:
     """Return the measurements of whole judgments and of requests only; the first calls, which connect, are left out."""
     lm = evalbias.ServerLM("canned", base_url=address, in_flight=in_flight)
-    jobs = lm.engine.dialect.choice_jobs(prompts, SYNTHETIC.labels)
+    (dialect,) = lm.engine.dialects
+    prepared = dialect.prepared([Choices(prompt, SYNTHETIC.labels) for prompt in prompts])
+
+    async def sent() -> None:
+        await asyncio.gather(*map(dialect.ask, prepared))
+
     calls: list[Callable[[], Any]] = [
         lambda: lm.choice_logprobs(prompts, SYNTHETIC.labels),
-        lambda: lm.engine.fleet.all(jobs, jobs.__getitem__, name="canned"),
+        lambda: lm.engine.pool.run(sent()),
     ]
     measured: list[list[tuple[float, float]]] = [[], []]
     for repeat in range(repeats + 1):

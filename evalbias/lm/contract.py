@@ -40,8 +40,8 @@ from evalbias.lm.dspy_seam import (
 )
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, Answering, sample_of
 from evalbias.lm.reading import named_choice
-from evalbias.lm.transport import KEY_REMEDY
 from evalbias.lm.types import (
+    KEY_REMEDY,
     Answers,
     ChoiceLogprobs,
     Choices,

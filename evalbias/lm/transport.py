@@ -30,7 +30,7 @@ import aiohttp
 import certifi
 import orjson
 
-from evalbias.lm.types import ModelChanged
+from evalbias.lm.types import KEY_REMEDY, ModelChanged
 from evalbias.values import get_logger
 
 Result = TypeVar("Result")
@@ -474,11 +474,6 @@ DENIED = frozenset({401, 402, 403})
 
 REDIRECTS = range(300, 400)
 """Statuses that send a request on to another address, which gets neither the texts nor the key."""
-
-KEY_REMEDY = (
-    "Give the key as api_key, in EVALBIAS_API_KEY or in the variable that --api-key-env names; OPENAI_API_KEY is sent "
-    "to https://api.openai.com only."
-)
 
 MISSING = frozenset({404, 405})
 """Statuses of an address or a model that the server does not have; a server of web pages refuses POST with 405."""

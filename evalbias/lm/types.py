@@ -327,6 +327,12 @@ class MeasuringLM:
 STATUSES = frozenset({400, 413, 422})
 """HTTP statuses that may be about the prompt: bad request, too large, unprocessable."""
 
+KEY_REMEDY = (
+    "Give the key as api_key, in EVALBIAS_API_KEY or in the variable that --api-key-env names; OPENAI_API_KEY is sent "
+    "to https://api.openai.com only."
+)
+"""What to do where a server asks for a key."""
+
 
 class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, named for the problem
     """A model cannot be asked some questions of a call, which says nothing about the others.
