@@ -11,7 +11,7 @@ from evalbias.cli.models import open_lm
 from evalbias.data import DataError, read, world
 from evalbias.data.files import file_chunks
 from evalbias.data.items import read_chunks
-from evalbias.lm.types import Unanswered
+from evalbias.lm.types import MeasuringLM, Unanswered
 from evalbias.options import JudgeOptions, MeasuringModels, Out
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.values import to_json
@@ -48,19 +48,19 @@ def expected(corpus, lm):
     return [json.loads(json.dumps(to_json(row))) for row in rows_of(items, found)]
 
 
-class Watched:
+class Watched(MeasuringLM):
     """A model that notes the sizes of its calls; ``fault`` is the number of the call that answers half and fails."""
 
     def __init__(self, lm):
         self.lm, self.model, self.sizes, self.fault = lm, lm.model, [], None
-        self.provenance, self.loglikelihood = lm.provenance, lm.loglikelihood
+        self.provenance = lm.provenance
 
-    def choice_logprobs(self, prompts, choices):
-        self.sizes.append(len(prompts))
-        if len(self.sizes) == self.fault:
-            half = self.lm.choice_logprobs(prompts[: len(prompts) // 2], choices)
-            raise Unanswered("3 workers died", dict(enumerate(half.rows())))
-        return self.lm.choice_logprobs(prompts, choices)
+    def answer(self, questions, answers):
+        self.sizes.append(len(questions))
+        failing = len(self.sizes) == self.fault
+        self.lm.answer(questions[: len(questions) // 2] if failing else questions, answers)
+        if failing:
+            raise Unanswered("3 workers died")
 
 
 @pytest.fixture
