@@ -34,7 +34,7 @@ from evalbias.programs.metrics import ProgramMetric
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
 from evalbias.values import get_logger, read_json
 
-# Judges whose answers are recorded with the items: a column of scores, or columns of verdicts about pairs.
+# Judges whose answers are recorded with the items: a column of scores, or columns of choices between two outputs.
 
 
 QUALITY = "quality"
@@ -134,15 +134,15 @@ def check_fields(winner: str, swapped: str | None, better: str) -> None:
     """
     if swapped == winner:
         raise ValueError(
-            f"The field {winner!r} is named for both orders (winner_field and swapped_field, --winner-field and "
-            "--swapped-field), and a judge would seem to have no position bias: name the field of the choices in the "
-            "swapped order, or leave it out if only one order was asked."
+            f"The field {winner!r} is named for both orders (`winner_field` and `swapped_field`), and a judge would "
+            "seem to have no position bias: name the field of the choices in the swapped order, or leave it out if "
+            "only one order was asked."
         )
     if better in (winner, swapped):
         raise ValueError(
-            f"The field {better!r} is named for the judge's choices and for people's (better_field, --better-field), "
-            "who would agree: name two fields. If people chose nothing, read the judge's choices under another name: "
-            f"--map judge_choice={better} and judge_choice as their field."
+            f"The field {better!r} is named for the judge's choices and for people's (`better_field`), who would "
+            "agree: name two fields. If people chose nothing, read the judge's choices under another name, "
+            f"judge_choice={better} in `mapping`, and name judge_choice as their field."
         )
 
 
@@ -170,20 +170,16 @@ def as_criterion(criterion: str | Criterion) -> Criterion:
 
 
 def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Example]:
-    """Return the examples.
-
-    Raises:
-        ValueError: There are none, or none has the field.
-    """
+    """Return the examples, if there are any and one has the field."""
     if not examples:
         raise ValueError("There are no items: give at least one.")
-    if not any(field in e for e in examples):
-        names = list(dict.fromkeys(name for e in examples for name in e.keys()))  # noqa: SIM118 -- an Example is no dict
-        folded = {name.lower(): name for name in names}
-        near = get_close_matches(field.lower(), folded, n=1)
-        hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
-        raise ValueError(f"No item has a field {field!r}; the fields are {', '.join(names):.500}.{hint}")
-    return examples
+    if any(field in e for e in examples):
+        return examples
+    names = list(dict.fromkeys(name for e in examples for name in e.keys()))  # noqa: SIM118 -- an Example is no dict
+    folded = {name.lower(): name for name in names}
+    near = get_close_matches(field.lower(), folded, n=1)
+    hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
+    raise ValueError(f"No item has a field {field!r}; the fields are {', '.join(names):.500}.{hint}")
 
 
 def is_on(scale: tuple[float, float] | None, score: float) -> bool:
@@ -197,7 +193,7 @@ def _number(example: dspy.Example, field: str, index: int, scale: tuple[float, f
     if scale is not None and not is_on(scale, number):
         raise ValueError(
             f"{place} is {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
-            "judge's own scale (scale, --scale)."
+            "judge's own `scale`."
         )
     return number
 
@@ -206,161 +202,10 @@ def _chosen(example: dspy.Example, field: str, index: int) -> float:
     return cells.choice(example.get(field), f"{field!r} of the item {item_name(example, index)!r:.80}")
 
 
-# How a judge that is not ours is called, and how its answer is read.
+# Judges that are not ours: a Python function, DSPy module or metric that scores an item or chooses between two outputs.
 
 
 Call = Callable[[dspy.Example], Any]
-POSITIONAL = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-
-
-def call_of(judge: Callable[..., Any], *, pairwise: bool) -> Call:
-    """Return a function of one example that asks the judge: a function, a DSPy module, or a DSPy metric.
-
-    Raises:
-        ValueError: The judge takes other inputs than an audit has.
-    """
-    if isinstance(judge, type) and issubclass(judge, dspy.Module):
-        raise ValueError(f"The judge {name_of(judge)} is a class: pass an instance, such as {name_of(judge)}().")
-    if isinstance(judge, dspy.Module):
-        return _call_of_module(judge, ("source", "candidates" if pairwise else "output"))
-    try:
-        signature = inspect.signature(judge)
-    except (TypeError, ValueError):  # of a builtin that tells none
-        return judge
-    if _takes(signature, 1):
-        return judge
-    if _is_metric(signature) and not pairwise:
-        metric = _undefined_is_nan(judge) if isinstance(judge, ProgramMetric) else judge
-        return lambda example: metric(example, dspy.Prediction(output=example["output"]))
-    texts = "item.candidates" if pairwise else "item.output"
-    raise ValueError(
-        f"The judge {name_of(judge)}{signature} cannot be called with one item: wrap it in a function that passes the "
-        f"item's texts, such as `lambda item: judge(item.source, {texts})`."
-    )
-
-
-def name_of(judge: Any) -> str:
-    """Return a function's name, or the name of an object's class."""
-    return str(getattr(judge, "__name__", type(judge).__name__))
-
-
-def read_score(value: Any, scale: tuple[float, float] | None) -> float:
-    """Read a number, or a prediction's ``score``; None is NaN.
-
-    Raises:
-        ValueError: It is neither, or not on the scale.
-    """
-    given = _field(value, "score") if isinstance(value, dspy.Prediction) else value
-    try:
-        number = cells.number(given, "the judge", texts=True)
-    except DataError:
-        wanted = cells.remedy_for(given) or "a number of at most 1e+30, or a prediction with 'score'"
-        raise ValueError(f"the judge returned {given!r:.80}: return {wanted}") from None
-    if scale is not None and not is_on(scale, number):
-        raise ValueError(f"the judge returned {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}")
-    return number
-
-
-def read_choice(value: Any) -> float:
-    """Read the index of the better output, or a prediction's ``winner`` or ``preference``, the field of our judges.
-
-    A ``PairwiseJudge`` that prefers neither output has answered with a tie if its ``gap`` is defined.
-
-    Raises:
-        ValueError: It is neither.
-    """
-    if not isinstance(value, dspy.Prediction):
-        return cells.choice(value, "the judge's answer")
-    given = _field(value, "winner", "preference")
-    if given is None and "winner" not in value and not math.isnan(value.get("gap", math.nan)):
-        return TIE
-    return cells.choice(given, "the judge's answer")
-
-
-def _field(prediction: dspy.Prediction, *names: str) -> Any:
-    """Return the first of the fields that the prediction has.
-
-    Raises:
-        ValueError: It has none of them.
-    """
-    for name in names:
-        if name in prediction:
-            return prediction[name]
-    there, read = joined([repr(name) for name, _ in prediction.items()]), " or ".join(map(repr, names))
-    raise ValueError(f"the judge returned a prediction with {there or 'no fields'}, of which {read} is read")
-
-
-def _takes(signature: inspect.Signature, arguments: int) -> bool:
-    try:
-        signature.bind(*range(arguments))
-    except TypeError:
-        return False
-    return True
-
-
-def _is_metric(signature: inspect.Signature) -> bool:
-    """Return whether a signature is that of a DSPy metric: an example, a prediction, and mostly a trace."""
-    names = [p.name for p in signature.parameters.values() if p.kind in POSITIONAL]
-    told = len(names) > 1 and names[1] in ("pred", "prediction")
-    return _takes(signature, 2) and (told or names[2:3] == ["trace"])
-
-
-def _undefined_is_nan(metric: ProgramMetric) -> ProgramMetric:
-    """Return a metric of ours whose undefined judgments are NaN: an audit counts them, a mean of DSPy's cannot."""
-    audited = copy.copy(metric)
-    audited.undefined, audited.undefined_items = math.nan, []
-    return audited
-
-
-def _call_of_module(module: dspy.Module, fields: tuple[str, str]) -> Call:
-    """Return a function that calls a module with those fields that it takes.
-
-    Raises:
-        ValueError: The module needs another field, or does not take the texts that are judged.
-    """
-    taken, needed = _inputs(module)
-    missing = [name for name in needed if name not in fields]
-    if missing or (taken and fields[1] not in taken):
-        pair = "first=item.candidates[0], second=item.candidates[1]"
-        texts = pair if fields[1] == "candidates" else f"answer=item.{fields[1]}"
-        wants = joined([repr(name) for name in missing or taken])
-        raise ValueError(
-            f"The judge {name_of(module)} takes {wants}, but an audit passes {joined([repr(f) for f in fields])}: wrap "
-            f"it in a function, such as `lambda item: judge(question=item.source, {texts})`."
-        )
-    passed = [name for name in fields if not taken or name in taken]
-
-    def call(example: dspy.Example) -> Any:
-        inputs = {name: example[name] for name in passed if name in example}
-        if lacking := [name for name in needed if name not in inputs]:
-            raise ValueError(f"the item has no {joined([repr(name) for name in lacking])}, which the judge needs")
-        return module(**inputs)
-
-    return call
-
-
-def _inputs(module: dspy.Module) -> tuple[list[str], list[str]]:
-    """Return the names of a module's inputs and of those that it needs; none where it takes any.
-
-    Those of DSPy's own modules are the input fields of their signature. A ``forward(**inputs)`` of a user's own may
-    do anything with them.
-    """
-    forward = getattr(type(module), "forward", None)
-    if forward is None:
-        return [], []
-    _, *parameters = inspect.signature(forward).parameters.values()
-    if not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
-        return [p.name for p in parameters], [p.name for p in parameters if p.default is p.empty]
-    signature = getattr(module, "signature", None) or getattr(getattr(module, "predict", None), "signature", None)
-    if signature is None or not forward.__module__.startswith("dspy."):
-        return [], []
-    inputs = signature.input_fields
-    return list(inputs), [name for name, field in inputs.items() if field.is_required()]
-
-
-# Judges that are not ours: any Python function or DSPy module that scores an item or chooses between two outputs.
-
-
 FunctionJudge = Callable[..., Any]
 
 logger = get_logger(__name__)
@@ -455,17 +300,12 @@ def _in_threads(answer: Callable[[int], float], count: int, num_threads: int) ->
 
 
 def _tell_failures(values: FloatArray, reasons: Mapping[str, str]) -> None:
-    """Log how many items the judge failed on, and why on the first.
-
-    Raises:
-        ValueError: It answered none.
-    """
+    """Log how many items the judge failed on, and why on the first; refuse a judge that answered none."""
+    name, why = next(iter(reasons.items()), ("", ""))
     if np.isnan(values).all():
-        first = next((f"on the item {name!r:.80} it raised {why}" for name, why in reasons.items()), None)
-        why = first or "it returned None or NaN every time"
-        raise ValueError(f"The judge answered no item: {why.removesuffix('.')}.")
+        failure = f"on the item {name!r:.80} it raised {why}" if reasons else "it returned None or NaN every time"
+        raise ValueError(f"The judge answered no item: {failure.removesuffix('.')}.")
     if reasons:
-        name, why = next(iter(reasons.items()))
         logger.warning("The judge failed on %d items, which are undefined; on %.80r: %s", len(reasons), name, why)
 
 
@@ -473,6 +313,137 @@ def _pairs(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
     """Return every pair as it stands, then every pair in the other order."""
     given = [e.copy(candidates=list(candidates_of(e)), outputs=list(candidates_of(e))) for e in examples]
     return given + [e.copy(candidates=e.candidates[::-1], outputs=e.outputs[::-1]) for e in given]
+
+
+def name_of(judge: Any) -> str:
+    """Return a function's name, or the name of an object's class."""
+    return str(getattr(judge, "__name__", type(judge).__name__))
+
+
+def call_of(judge: FunctionJudge, *, pairwise: bool) -> Call:
+    """Return a function of one example that asks the judge: a function, a DSPy module, or a DSPy metric.
+
+    Raises:
+        ValueError: The judge takes other inputs than an audit has. DSPy's own modules would run without them.
+    """
+    name, text = name_of(judge), "candidates" if pairwise else "output"
+    if isinstance(judge, type) and issubclass(judge, dspy.Module):
+        raise ValueError(f"The judge {name} is a class: pass an instance, such as {name}().")
+    if isinstance(judge, dspy.Module):
+        return _call_of_module(judge, ["source", text])
+    try:
+        signature = inspect.signature(judge)
+    except (TypeError, ValueError):  # of a builtin that tells none
+        return judge
+    if _takes(signature, 1):
+        return judge
+    # A DSPy metric takes an example, a prediction, and mostly a trace.
+    positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    names = [p.name for p in signature.parameters.values() if p.kind in positional]
+    is_metric = names[1:2] in (["pred"], ["prediction"]) or names[2:3] == ["trace"]
+    if is_metric and _takes(signature, 2) and not pairwise:
+        metric = judge
+        if isinstance(judge, ProgramMetric):  # an audit counts what is undefined, a mean of DSPy's cannot
+            metric = copy.copy(judge)
+            metric.undefined, metric.undefined_items = math.nan, []
+        return lambda example: metric(example, dspy.Prediction(output=example["output"]))
+    raise ValueError(
+        f"The judge {name}{signature} cannot be called with one item: wrap it in a function that passes the item's "
+        f"texts, such as `lambda item: judge(item.source, item.{text})`."
+    )
+
+
+def _takes(signature: inspect.Signature, arguments: int) -> bool:
+    try:
+        signature.bind(*range(arguments))
+    except TypeError:
+        return False
+    return True
+
+
+def _call_of_module(module: dspy.Module, fields: Sequence[str]) -> Call:
+    """Return a function that calls a module with those of the fields that it takes."""
+    taken, needed = _inputs(module)
+    missing = [name for name in needed if name not in fields]
+    if missing or (taken and fields[1] not in taken):
+        pair = "first=item.candidates[0], second=item.candidates[1]"
+        texts = pair if fields[1] == "candidates" else f"answer=item.{fields[1]}"
+        raise ValueError(
+            f"The judge {name_of(module)} takes {_quoted(missing or taken)}, but an audit passes {_quoted(fields)}: "
+            f"wrap it in a function, such as `lambda item: judge(question=item.source, {texts})`."
+        )
+
+    def call(example: dspy.Example) -> Any:
+        inputs = {name: example[name] for name in fields if name in example and (not taken or name in taken)}
+        if lacking := [name for name in needed if name not in inputs]:
+            raise ValueError(f"the item has no {_quoted(lacking)}, which the judge needs")
+        return module(**inputs)
+
+    return call
+
+
+def _inputs(module: dspy.Module) -> tuple[list[str], list[str]]:
+    """Return the names of a module's inputs and of those that it needs; none where it takes any.
+
+    DSPy's own modules take the input fields of their signature. A ``forward(**inputs)`` of a user's own takes any.
+    """
+    forward = getattr(type(module), "forward", None)
+    if forward is None:
+        return [], []
+    _, *parameters = inspect.signature(forward).parameters.values()
+    if not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
+        return [p.name for p in parameters], [p.name for p in parameters if p.default is p.empty]
+    signature = getattr(module, "signature", None) or getattr(getattr(module, "predict", None), "signature", None)
+    if signature is None or not forward.__module__.startswith("dspy."):
+        return [], []
+    inputs = signature.input_fields
+    return list(inputs), [name for name, field in inputs.items() if field.is_required()]
+
+
+def read_score(value: Any, scale: tuple[float, float] | None) -> float:
+    """Read a number, or a prediction's ``score``; None is NaN.
+
+    Raises:
+        ValueError: It is neither, or not on the scale.
+    """
+    given = _field(value, "score") if isinstance(value, dspy.Prediction) else value
+    try:
+        number = cells.number(given, "the judge", texts=True)
+    except DataError:
+        wanted = cells.remedy_for(given) or "a number of at most 1e+30, or a prediction with 'score'"
+        raise ValueError(f"the judge returned {given!r:.80}: return {wanted}") from None
+    if scale is not None and not is_on(scale, number):
+        raise ValueError(f"the judge returned {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}")
+    return number
+
+
+def read_choice(value: Any) -> float:
+    """Read the index of the better output, or a prediction's ``winner`` or ``preference``, the field of our judges.
+
+    A ``PairwiseJudge`` that prefers neither output has answered with a tie if its ``gap`` is defined.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if isinstance(value, dspy.Prediction):
+        given = _field(value, "winner", "preference")
+        if given is None and "winner" not in value and not math.isnan(value.get("gap", math.nan)):
+            return TIE
+        value = given
+    return cells.choice(value, "the judge's answer")
+
+
+def _field(prediction: dspy.Prediction, *names: str) -> Any:
+    """Return the first of the fields that the prediction has."""
+    for name in names:
+        if name in prediction:
+            return prediction[name]
+    there, read = _quoted([name for name, _ in prediction.items()]), " or ".join(map(repr, names))
+    raise ValueError(f"the judge returned a prediction with {there or 'no fields'}, of which {read} is read")
+
+
+def _quoted(names: Sequence[str]) -> str:
+    return joined([repr(name) for name in names])
 
 
 # The answers of any judge that an audit is given: a program, a file, a function, or recorded columns.
@@ -514,16 +485,17 @@ def prepared(asked: AuditOptions) -> PreparedAudit:
         raise ValueError(f"{items.path} holds no items to judge: give at least one row with an output.")
     # 2. The judge: a file of one, a function or program, a new one of the criterion, or none with recorded answers.
     judge = load_any_judge(asked.judge) if isinstance(asked.judge, str | os.PathLike) else asked.judge
-    words = {"task": asked.task, "source_label": asked.source_label, "output_label": asked.output_label}
-    if judge is None and not asked.is_recorded:
-        judge = _new_judge(asked, items, words)
-        criterion = judge.criterion
+    if isinstance(judge, PointwiseJudge | PairwiseJudge):
+        criterion = _own_criterion(judge, asked)
+    elif judge is None and not asked.is_recorded:
+        criterion = _new_criterion(asked)
+        judge = (PairwiseJudge if any(candidates_of(item) for item in items) else PointwiseJudge)(criterion)
     else:
-        criterion = criterion_asked(judge, asked.data, items, asked.criterion, asked.scale, **words)
+        criterion = _rated_criterion(asked, items)
     # 3. The items that it judges.
     examples = list(items)
     if isinstance(judge, PairwiseJudge):
-        examples = pairs_for(judge, items, asked.pairs, asked.seed, better=asked.better_field)
+        examples = _pairs_to_judge(asked, items, criterion.name)
     known = SETS.get(asked.data.name if isinstance(asked.data, data_sets.Dataset) else items.name)
     by = asked.by if asked.by is not None or known is None else known.groups
     given = {f.name: getattr(asked, f.name) for f in fields(asked)}
@@ -559,32 +531,6 @@ def answers_of(asked: PreparedAudit) -> Judged:
     return recorded_verdicts(examples, str(asked.winner_field), **known)
 
 
-def _new_judge(
-    asked: AuditOptions, items: Sequence[dspy.Example], words: Mapping[str, str | None]
-) -> PointwiseJudge | PairwiseJudge:
-    """Return a judge of the criterion: one that compares where the data hold pairs, else one that scores.
-
-    Raises:
-        ValueError: No criterion is named where the data set has none, or several, of its own.
-    """
-    criterion = asked.criterion
-    if not isinstance(criterion, Criterion):
-        presets = {c.name: c for c in PRESETS.get(str(asked.data).partition(":")[0], ())}
-        if criterion is None and len(presets) != 1:
-            names = f", or one of {', '.join(presets)}" if presets else ""
-            raise ValueError(f"Say what a new judge judges: give `criterion` 'name: definition'{names}.")
-        name = next(iter(presets)) if criterion is None else criterion
-        if name in presets and asked.scale is not None:
-            raise ValueError("The data set's own criteria have a scale of their own: leave `scale` out.")
-        low, high = asked.scale or (1, 5)
-        if not (float(low).is_integer() and float(high).is_integer()):
-            raise ValueError(f"`scale` {low:g}-{high:g}: a judge answers with whole numbers. Write the scale as 1-5.")
-        criterion = presets.get(name) or Criterion.parse(name, scale=(int(low), int(high)))
-    given: dict[str, Any] = {name: text for name, text in words.items() if text is not None}
-    criterion = replace(criterion, **given)
-    return (PairwiseJudge if any(candidates_of(item) for item in items) else PointwiseJudge)(criterion)
-
-
 def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJudge:
     """Load a judge that scores or compares from the JSON file that its ``save`` wrote.
 
@@ -618,24 +564,14 @@ def _asked(
         return replace(judged, unmeasurable={"likelihood": str(error)})
 
 
-def pairs_for(
-    judge: PairwiseJudge, examples: Sequence[dspy.Example], limit: int | None, seed: int, *, better: str = "better"
-) -> list[dspy.Example]:
-    """Return pairs for a judge that compares, with ``candidates`` and, where known, what people prefer in ``better``.
-
-    Args:
-        judge: Judge; its criterion names the human scores of single outputs.
-        examples: Pairs, or single outputs of which pairs are drawn, input by input.
-        limit: Largest number of pairs to draw; None for all.
-        seed: Seed for the draw.
-        better: Field of people's choice between the outputs of pairs.
-    """
-    if any(candidates_of(e) for e in examples):
-        read = examples if better == BETTER else [e.without("preference") for e in examples]
+def _pairs_to_judge(asked: AuditOptions, items: Sequence[dspy.Example], criterion: str) -> list[dspy.Example]:
+    """Return the pairs of the data, or pairs drawn of single outputs, and where known what people prefer in each."""
+    better = asked.better_field
+    if any(candidates_of(e) for e in items):
+        read = items if better == BETTER else [e.without("preference") for e in items]
         return [e.copy(candidates=list(candidates_of(e)), better=e.get(better)) for e in read]
-    name = judge.criterion.name
-    scores = {(input_key(e), e.output): human_score(e, name, required=False) for e in reversed(examples)}
-    drawn = data_sets.pairs(examples, limit=limit, ordered=False, seed=seed)
+    scores = {(input_key(e), e.output): human_score(e, criterion, required=False) for e in reversed(items)}
+    drawn = data_sets.pairs(items, limit=asked.pairs, ordered=False, seed=asked.seed)
     return [pair.copy(better=_better(*(scores[pair.input_id, text] for text in pair.candidates))) for pair in drawn]
 
 
@@ -644,82 +580,78 @@ def _better(first: float, second: float) -> float:
     return 0 if first > second else 1 if second > first else TIE if first == second else math.nan
 
 
-# The criterion of an audit: the judge's own, the one that is named, or the only one that people rated.
+# The criterion of an audit: that of a judge of ours, that of a new judge, or what people rated.
 
 
-def criterion_asked(
-    judge: Any,
-    data: Any,
-    examples: Sequence[dspy.Example],
-    criterion: str | Criterion | None,
-    scale: tuple[float, float] | None,
-    **written: str | None,
-) -> Criterion:
-    """Return the criterion of an audit: that of a judge of evalbias, else the one that is named; see ``criterion_of``.
-
-    Raises:
-        ValueError: A judge of evalbias is given another criterion, scale, task or label than its own.
-    """
-    if not isinstance(judge, PointwiseJudge | PairwiseJudge):
-        return criterion_of(data, examples, criterion, **written)
-    own = judge.criterion
-    if prompt := {name: value for name, value in written.items() if value is not None}:
+def _own_criterion(judge: PointwiseJudge | PairwiseJudge, asked: AuditOptions) -> Criterion:
+    """Return the criterion of a judge of evalbias; refuse another criterion, scale, task or label than its own."""
+    own, words, named = judge.criterion, _words(asked), asked.criterion
+    if words:
         raise ValueError(
-            f"{prompt}: this judge has a task of its own, {own.task!r:.80}, and labels; they define LS. Leave these "
-            "out."
+            f"{words}: this judge has a task of its own, {own.task!r:.80}, and labels; they define LS. Leave these out."
         )
-    if criterion is not None and (named := _name_of(criterion)) != own.name:
+    if named is not None and (name := _name(named)) != own.name:
         raise ValueError(
-            f"criterion={named!r}: this judge judges {own.name!r:.80}, and is compared with people's ratings of that. "
-            f"Leave the criterion out, or audit a judge of {named!r}."
+            f"criterion={name!r}: this judge judges {own.name!r:.80}, and is compared with people's ratings of that. "
+            f"Leave the criterion out, or audit a judge of {name!r}."
         )
-    if scale is not None and tuple(scale) != tuple(own.scale):
+    if asked.scale is not None and tuple(asked.scale) != tuple(own.scale):
         low, high = own.scale
-        raise ValueError(f"scale={tuple(scale)}: this judge has a scale of its own, {low:g} to {high:g}. Leave it out.")
+        raise ValueError(
+            f"scale={tuple(asked.scale)}: this judge has a scale of its own, {low:g} to {high:g}. Leave it out."
+        )
     return own
 
 
-def criterion_of(
-    data: Any, examples: Sequence[dspy.Example], criterion: str | Criterion | None, **written: str | None
-) -> Criterion:
-    """Return the criterion that is named, with the data set's own task where it has one, or the only one rated.
+def _new_criterion(asked: AuditOptions) -> Criterion:
+    """Return the criterion of a new judge: a definition, or one of the data set's own."""
+    criterion, presets, scale = asked.criterion, _presets(asked), asked.scale or (1, 5)
+    if criterion is None and len(presets) == 1:
+        (criterion,) = presets.values()
+    if criterion is None:
+        names = f", or one of {', '.join(presets)}" if presets else ""
+        raise ValueError(f"Say what a new judge judges: give `criterion` 'name: definition'{names}.")
+    if asked.scale is not None and (isinstance(criterion, Criterion) or criterion in presets):
+        raise ValueError("This criterion has a scale of its own: leave `scale` out.")
+    if not all(float(end).is_integer() for end in scale):
+        raise ValueError(f"`scale` is {scale[0]:g}-{scale[1]:g}: a judge answers with whole numbers, such as 1-5.")
+    if not isinstance(criterion, Criterion):
+        ends = (int(scale[0]), int(scale[1]))
+        criterion = presets.get(criterion) or Criterion.parse(criterion, scale=ends)
+    return replace(criterion, **_words(asked))
 
-    Args:
-        data: The data as the user named them.
-        examples: Items.
-        criterion: A criterion, its name, ``"name: definition"``, or None.
-        **written: ``task``, ``source_label`` and ``output_label`` of the prompt under which the outputs were written,
-            in place of the criterion's; None leaves them.
 
-    Raises:
-        ValueError: None is named and people rated several, or people rated others than the one that is named.
-    """
-    given: dict[str, Any] = {name: value for name, value in written.items() if value is not None}
-    if given:
-        return replace(criterion_of(data, examples, criterion), **given)
-    rated = rated_criteria(examples)
-    if criterion is not None and rated and not _is_rated_on(examples, _name_of(criterion)):
-        names = joined([repr(name) for name in rated])
-        raise ValueError(
-            f"No item is rated on {_name_of(criterion)!r}; the items are rated on {names:.500}: name one of these "
-            "(criterion, --criterion)."
-        )
-    if isinstance(criterion, Criterion):
-        return criterion
+def _rated_criterion(asked: AuditOptions, items: Sequence[dspy.Example]) -> Criterion:
+    """Return the criterion that is named, with the data set's own task where it has one, or the only one rated."""
+    criterion, rated = asked.criterion, rated_criteria(items)
+    if criterion is not None and rated:
+        name = _name(criterion)
+        if not any(is_rated(e, name) or single_ratings(e, name) for e in items):
+            names = joined([repr(name) for name in rated])
+            raise ValueError(
+                f"No item is rated on {name!r}; the items are rated on {names:.500}: name one of these as `criterion`."
+            )
     if criterion is None and len(rated) > 1:
-        raise ValueError(f"People rated several criteria, {', '.join(rated)}: name one (criterion, --criterion).")
-    name = criterion or (rated[0] if rated else QUALITY)
-    if ":" in name:
-        return Criterion.parse(name)
-    known = PRESETS.get(str(data).partition(":")[0], ()) if isinstance(data, str) else ()
-    return next((preset for preset in known if preset.name == name), as_criterion(name))
+        raise ValueError(f"People rated several criteria, {', '.join(rated)}: name one as `criterion`.")
+    if not isinstance(criterion, Criterion):
+        name = criterion or (rated[0] if rated else QUALITY)
+        criterion = Criterion.parse(name) if ":" in name else _presets(asked).get(name) or as_criterion(name)
+    return replace(criterion, **_words(asked))
 
 
-def _name_of(criterion: str | Criterion) -> str:
+def _words(asked: AuditOptions) -> dict[str, Any]:
+    """Return the words of the prompt that are given in place of the criterion's."""
+    words = {name: getattr(asked, name) for name in ("task", "source_label", "output_label")}
+    return {name: text for name, text in words.items() if text is not None}
+
+
+def _presets(asked: AuditOptions) -> dict[str, Criterion]:
+    """Return the criteria of a known data set by name."""
+    data = asked.data
+    return {c.name: c for c in PRESETS.get(data.partition(":")[0], ())} if isinstance(data, str) else {}
+
+
+def _name(criterion: str | Criterion) -> str:
     if isinstance(criterion, Criterion):
         return criterion.name
     return Criterion.parse(criterion).name if ":" in criterion else criterion
-
-
-def _is_rated_on(examples: Sequence[dspy.Example], name: str) -> bool:
-    return any(is_rated(e, name) or single_ratings(e, name) for e in examples)

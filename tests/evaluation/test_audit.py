@@ -15,12 +15,13 @@ from planted import compared, scored
 import evalbias
 from evalbias import data as evalbias_data
 from evalbias.data import world
-from evalbias.evaluation.answers import pairs_for
+from evalbias.evaluation.answers import prepared
 from evalbias.evaluation.audit import Finding, audit_answers, findings_of, verdict_of
 from evalbias.evaluation.bias import in_words
 from evalbias.evaluation.judged import RATINGS
 from evalbias.evaluation.words import LOW_COVERAGE
 from evalbias.measures import likelihood_effect
+from evalbias.options import AuditOptions
 from evalbias.programs.criterion import DEFAULT_TASK
 from evalbias.report.tables import audit_view
 
@@ -178,7 +179,7 @@ def test_exactly_one_judge_is_named():
 
 def test_several_criteria_need_a_name():
     texts = [{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}]
-    with pytest.raises(ValueError, match=r"People rated several criteria, a, b: name one \(criterion, --criterion\)"):
+    with pytest.raises(ValueError, match=r"People rated several criteria, a, b: name one as `criterion`"):
         evalbias.audit(texts, scores_field="mine")
 
 
@@ -591,6 +592,6 @@ def test_scores_that_do_not_rise_with_the_quality_need_no_map():
 def test_a_preference_is_not_read_beside_a_field_of_another_name():
     judge = evalbias.PairwiseJudge(evalbias.Criterion("quality", "is it good?"))
     pairs = [dspy.Example(source="s", candidates=["x", "y"], people="B", preference="shorter")]
-    (made,) = pairs_for(judge, pairs, None, 0, better="people")
-    assert made.better == "B"
+    (made,) = prepared(AuditOptions(pairs, judge=judge, better_field="people")).questions
+    assert made.better == 1
     assert "preference" not in made

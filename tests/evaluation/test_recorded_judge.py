@@ -62,7 +62,7 @@ def test_one_field_for_both_orders_is_a_slip_and_no_fair_judge():
 def test_one_field_for_judge_and_people_is_a_slip_and_no_agreement(winner, swapped):
     pairs = [dspy.Example(outputs=["a", "b"], winner=k % 2, better=k % 2) for k in range(4)]
     with pytest.raises(
-        ValueError, match=r"'better' is named for the judge's choices and for people's .* --map judge_c"
+        ValueError, match=r"'better' is named for the judge's choices and for people's .* judge_choice=better in"
     ):
         recorded_verdicts(pairs, winner, swapped=swapped)
     with pytest.raises(ValueError, match="'better' is named for the judge's choices and for people's"):

@@ -1,0 +1,181 @@
+"""Options are declared once: a command, its Python function and the callables below it agree on names and defaults."""
+
+import inspect
+import json
+import subprocess
+import sys
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
+
+import pytest
+from commands import evalbias
+
+import evalbias as package
+from evalbias import options
+from evalbias.cli.app import COMMANDS, FLAGS, GROUPS, NAMES, SECTIONS, as_typed, parameter
+from evalbias.data import world
+from evalbias.evaluation import summarize_loop
+from evalbias.evaluation.answers import prepared
+from evalbias.evaluation.biases import BIASES
+from evalbias.optimizers import ZEPO, BiasedDemos, LikelihoodMitigation
+from evalbias.optimizers.refine import ExternalFeedbackRefine
+from evalbias.options import AuditOptions, Out, RankOptions, keywords, recorded
+from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker
+
+
+def defaults(call):
+    """Return parameter -> default of a callable, those that its base classes take included."""
+    calls = [one.__init__ for one in call.__mro__] if isinstance(call, type) else [call]
+    found = {}
+    for one in reversed(calls):
+        found |= {p.name: p.default for p in inspect.signature(one).parameters.values() if p.default is not p.empty}
+    return found
+
+
+OTHER_NAMES = {"resamples": "n_resamples", "threads": "num_threads"}
+OTHER_THINGS = {"criterion", "objective", "k"}
+"""Names of options that a callable gives to another kind of value."""
+ALIKE = [
+    (options.CompileOptions, LikelihoodMitigation, {"max_loss", "resamples", "seed", "reduction", "normalization"}),
+    (options.CompileOptions, BiasedDemos, {"resamples", "seed", "reduction", "normalization"}),
+    (options.OptimizeOptions, ZEPO, {"population", "budget", "seed"}),
+    (options.OptimizeOptions, PairwiseJudge, {"ties", "instruction", "instruction_place"}),
+    (RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
+    (RankOptions, PairwiseRanker, {"search", "beam_size", "gap", "seed"}),
+    (options.CompileRefineOptions, ExternalFeedbackRefine, {"until", "budget", "seed", "threads"}),
+    (options.SelfOptions, summarize_loop, {"resamples"}),
+    (options.LikelihoodOptions, type(BIASES["likelihood"]), {"reliability"}),
+]
+
+
+@pytest.mark.parametrize(("group", "call", "shared"), ALIKE)
+def test_a_callable_has_the_options_of_its_command_by_name_and_default(group, call, shared):
+    theirs = defaults(call)
+    ours = {OTHER_NAMES.get(f.name, f.name): f.default for f in fields(group) if f.default is not MISSING}
+    both = ours.keys() & theirs.keys() - OTHER_THINGS
+    assert {OTHER_NAMES.get(name, name) for name in shared} <= both
+    assert {name: ours[name] for name in both} == {name: theirs[name] for name in both}
+
+
+def test_the_audit_takes_the_options_of_its_command():
+    signature = inspect.signature(package.audit)
+    assert list(signature.parameters) == [f.name for f in fields(AuditOptions)]
+    assert signature.parameters["pairs"].default == 500
+    with pytest.raises(TypeError, match="sed"):
+        package.audit([], scores_field="x", sed=3)
+
+
+def test_single_outputs_are_drawn_as_many_pairs_by_both_doors():
+    items = world.documents(40, 6, seed=3)
+    judge = PairwiseJudge(SYNTHETIC)
+    asked = AuditOptions(items, judge=judge, seed=1)
+    assert len(prepared(asked).questions) == 500  # of 600
+    assert len(prepared(replace(asked, pairs=None)).questions) == 600
+    assert prepared(ready := prepared(asked)) is ready
+
+
+def test_keywords_or_the_object_itself():
+    @keywords(Out)
+    def work(asked):
+        return asked
+
+    assert work(as_json=True) == work(Out(as_json=True)) == Out(as_json=True)
+
+
+def test_every_option_has_help_and_one_spelling():
+    for _, groups, _ in COMMANDS.values():
+        for group in groups:
+            for field in fields(group):
+                assert field.name in options.PYTHON_ONLY or parameter(group, field).annotation
+    assert FLAGS.keys() <= NAMES
+    assert {name for names in SECTIONS.values() for name in names.split()} <= NAMES | {"task_of_loop", "help"}
+    for group in GROUPS:
+        assert inspect.getdoc(group), group
+    assert as_typed("give `scores_field` and ``mapping``, not `other`") == "give --scores-field and --map, not `other`"
+
+
+def test_files_count_by_content_and_models_by_identity(tmp_path):
+    (tmp_path / "judge.json").write_text("{}")
+    kept = recorded(options.JudgeOptions("a.csv", lm="m", judge=tmp_path / "judge.json"))
+    assert (len(kept["judge"]), kept["data"]) == (64, "a.csv")
+    assert not {"lm", "keep_worse", "threads"} & kept.keys()
+
+
+def test_compiling_needs_demonstrations(tmp_path):
+    told = evalbias(
+        *("compile", "likelihood", "--lm", "embedded", "--data", "x.jsonl", "--criterion", "a: b", "-k", 0),
+        cwd=tmp_path,
+        check=False,
+    )
+    assert told.returncode == 2
+    assert told.stderr == "evalbias: -k is 0: compiling needs one demonstration or more.\n"
+
+
+TRACED = """
+import json, sys, threading
+from pathlib import Path
+root, passed = Path(sys.argv[1]), set()
+
+def note(frame, event, _):
+    if event == "call" and frame.f_code.co_name != "<module>":
+        passed.add(frame.f_code.co_filename)
+
+def watch(work):
+    for watched in (None, note):  # the first time imports what the work needs
+        sys.setprofile(watched)
+        threading.setprofile(watched)
+        try:
+            work()
+        except SystemExit as stop:
+            assert not stop.code
+    sys.setprofile(None)
+    ours = {Path(file).resolve() for file in passed}
+    print(json.dumps(sorted(str(file.relative_to(root)) for file in ours if file.parts[: len(root.parts)] == root.parts
+        and file.suffix == ".py" and file.relative_to(root).parts[0] in ("evalbias", "programs", "optimizers"))))
+"""
+WAYS = {
+    "audit a CSV": (
+        36,
+        """
+from evalbias.cli.app import main
+sys.argv = ["evalbias", "-q", "audit", "--data", "replies.csv", "--scores-field", "mine", "--out", "run"]
+watch(main)
+""",
+    ),
+    "compile a judge": (
+        27,
+        """
+from evalbias import BiasedDemos, PointwiseJudge
+from evalbias.programs import SYNTHETIC
+from fakes import FormulaLM, items
+train, test = items(60, seed=1), items(30, seed=2)
+watch(lambda: BiasedDemos(4, select=False, n_resamples=99).compile(
+    PointwiseJudge(SYNTHETIC), trainset=train, valset=test, lm=FormulaLM()))
+""",
+    ),
+    "score a prompt": (
+        19,
+        """
+from evalbias import PointwiseJudge, embedded_judge_lm
+from evalbias.data import world
+from evalbias.programs import SYNTHETIC
+lm, judge = embedded_judge_lm(), PointwiseJudge(SYNTHETIC)
+watch(lambda: judge.batch(world.examples(2, seed=1), lm=lm))
+""",
+    ),
+}
+"""Way through the package -> the most files of ours whose functions it may pass, and what it does."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_through_passes_few_files(way, tmp_path):
+    most, work = WAYS[way]
+    rows = [f"q{k},{'a ' * (1 + k % 5)},{k % 5},{1 + k % 4},{k % 4 + 2}" for k in range(30)]
+    (tmp_path / "replies.csv").write_text("\n".join(["source,output,mine,rating_1,rating_2", *rows]))
+    root = Path(package.__file__).parents[1]
+    command = [sys.executable, "-c", TRACED + work, str(root)]
+    environment = {"PYTHONPATH": str(Path(__file__).parent), "PATH": "", "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr
+    files = json.loads(done.stdout.splitlines()[-1])
+    assert len(files) <= most, files
