@@ -189,7 +189,7 @@ RATED = [
 
 
 def test_a_criterion_that_no_item_is_rated_on_names_those_that_are():
-    wrong = r"No item is rated on 'Wit'; the items are rated on 'wit': name one of these \(criterion, --criterion\)\."
+    wrong = r"No item is rated on 'Wit'; the items are rated on 'wit': name one of these as `criterion`\."
     for named in ("Wit", "Wit: is it witty?", evalbias.Criterion("Wit", "is it witty?")):
         with pytest.raises(ValueError, match=wrong):
             evalbias.audit(RATED, scores_field="mine", criterion=named)
