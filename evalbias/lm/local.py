@@ -36,6 +36,7 @@ from evalbias.lm.types import (
     Text,
     Written,
     answer_by_kind,
+    as_messages,
 )
 
 BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
@@ -252,7 +253,7 @@ class LocalEngine(Engine):
 
     def _texts(self, questions: Sequence[Text]) -> list[Written | Refused]:
         """Generate texts, as many at once as ``batch_tokens`` allows."""
-        rendered = [self.render(q.prompt) for q in questions]
+        rendered = [self.render(as_messages(q.prompt)) for q in questions]  # as DSPy sends a text
         prompts = [list(self.tokenizer.encode(one.alone()).ids) for one in rendered]
         refused = [self._too_long(len(ids), generated=1) for ids in prompts]
         asked = [place for place, reason in enumerate(refused) if reason is None]

@@ -130,6 +130,12 @@ def test_texts_are_the_models_and_draws_repeat_with_their_seed(lm, kind, local):
     assert drawn == [answer.text for answer in outcome(lm, DRAWN)[0].values()]
 
 
+def test_a_text_is_written_after_as_if_a_user_had_said_it(local):
+    said = [{"role": "user", "content": "the cat sat"}]
+    assert local.texts(["the cat sat"], max_tokens=4) == local.texts([said], max_tokens=4)
+    assert as_measuring(through_dspy(local)).texts(["the cat sat"], max_tokens=4) == local.texts([said], max_tokens=4)
+
+
 def test_a_prompt_that_is_too_long_costs_no_other(lm, kind, local):
     if kind == "recorded":
         pytest.skip("a refusal is no answer to record")
