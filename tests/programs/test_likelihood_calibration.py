@@ -1,9 +1,7 @@
 """A judge that corrects its scores for likelihood."""
 
-import asyncio
 import math
 
-import dspy
 import numpy as np
 import pytest
 from fakes import FormulaLM, items
@@ -76,19 +74,6 @@ def test_a_calibrated_judge_marks_its_predictions_and_keeps_the_raw_score():
         assert after.score == pytest.approx(min(5, max(1, before.score - 0.25 * rarity)))
         assert (after.mode, after.distribution) == (before.mode, before.distribution)
         assert "raw_score" not in before
-
-
-def test_every_way_of_asking_gives_the_same_score(lms):
-    judge = PointwiseJudge(C, likelihood_calibration=LikelihoodCalibration(0.3, -20.0))
-    judge.predict.lm = lms["llama"]
-    item = dspy.Example(source="the cat", output="sat on the mat").with_inputs("source", "output")
-    (batched,) = judge.batch([item])
-    single = judge(**item.inputs())
-    awaited = asyncio.run(judge.acall(**item.inputs()))
-    assert batched.score != pytest.approx(batched.raw_score)
-    for one in (single, awaited):
-        for name in ("score", "raw_score", "likelihood"):
-            assert one[name] == pytest.approx(batched[name], abs=1e-5)
 
 
 def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):

@@ -1,16 +1,25 @@
-"""Judges as metrics of DSPy's evaluation and of GEPA."""
+"""Judges as metrics of DSPy's evaluation and of GEPA, and metrics that compare a judge with people."""
 
 import asyncio
 import math
 
 import dspy
 import pytest
+from fakes import Comparer, pair
 from models_of_text import Scripted
 from texts import writer
 
-from evalbias import judge_metric, judge_reward, preference_metric
+from evalbias import data, judge_metric, judge_reward, labeled
 from evalbias.lm.types import PromptRefused
-from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, preference_accuracy, score_closeness
+from evalbias.programs import (
+    Criterion,
+    PairwiseJudge,
+    PointwiseJudge,
+    preference_accuracy,
+    preference_metric,
+    score_closeness,
+)
+from evalbias.programs.items import preference_label
 from evalbias.programs.writing import PlainPredict
 
 C = Criterion("quality", "is it good?")
@@ -166,14 +175,6 @@ def test_each_factory_takes_its_kind_of_judge():
         preference_metric(PointwiseJudge(C))
 
 
-@pytest.mark.parametrize("kind", [PointwiseJudge, PairwiseJudge])
-def test_a_judge_passed_as_the_metric_itself_says_what_to_pass(kind, lms):
-    judge, factory = kind(C), {PointwiseJudge: "judge_metric", PairwiseJudge: "preference_metric"}[kind]
-    judge.predict.lm = lms["llama"]
-    with pytest.raises(TypeError, match=rf"pass metric=evalbias\.{factory}\(judge\)"):
-        judge(ITEM, dspy.Prediction(output="o"))
-
-
 def test_mistakes_in_the_settings_are_errors(lms):
     metric, preference = measuring_metrics(lms)
     answer = dspy.Prediction(output="fine")
@@ -271,3 +272,190 @@ def test_gepa_compiles_a_judge_from_labels(lms, kind, example, metric):
     )
     optimizer.compile(judge, trainset=[example] * 3, valset=[example] * 2)
     assert "people" in reflection.asked[0]
+
+
+# A pairwise judge where DSPy wants a metric.
+
+
+C = Criterion("quality", "is it good?")
+
+
+def test_the_probability_of_beating_the_reference(lms):
+    program = PairwiseJudge(C, debias="permutation")
+    program.predict.lm = lms["llama"]
+    metric = preference_metric(program, output="answer", reference="gold")
+    example = dspy.Example(source="a source", gold="one text").with_inputs("source")
+    won = metric(example, dspy.Prediction(answer="another text"))
+    lost = metric(dspy.Example(source="a source", gold="another text"), dspy.Prediction(answer="one text"))
+    assert won + lost == pytest.approx(1, abs=1e-5)
+    assert metric(example, dspy.Prediction(answer="one text")) == 0.5
+    with pytest.raises(ValueError, match="name the field with output="):
+        metric(example, dspy.Prediction(text="x"))
+    assert metric(example, dspy.Prediction(answer=None)) == 0
+    evaluate = dspy.Evaluate(devset=[example] * 3, metric=metric, display_progress=False)
+    assert evaluate(lambda source: dspy.Prediction(answer="another text")).score == pytest.approx(100 * won, abs=0.01)
+
+
+def test_accuracy_of_a_pairwise_judge():
+    pairs = [pair(1, 2).copy(preference="B"), pair(3, 2).copy(preference="B"), pair(2, 2.0001).copy(preference="B")]
+    predictions = PairwiseJudge(C).batch(pairs, lm=Comparer())
+    assert [preference_accuracy(e, p) for e, p in zip(pairs, predictions, strict=True)] == [1, 0, 1]
+    tie = PairwiseJudge(C, ties=True).batch(pairs[:1], lm=Comparer(tie=9.0))[0]
+    assert preference_accuracy(pairs[0], tie) == 0.5
+    mute = PairwiseJudge(C).batch(pairs[:1], lm=Comparer(mass=1e-9))[0]
+    assert preference_accuracy(pairs[0], mute) == 0
+    assert math.isnan(preference_accuracy(pairs[0], mute, undefined=math.nan))
+    assert preference_accuracy(pairs[0], dspy.Prediction(preference="B")) == 1
+
+
+def test_pairs_are_labeled_by_people():
+    items = [
+        dspy.Example(id=str(k), source="s", output=f"o{k}", scores={"quality": score})
+        for k, score in enumerate([1, 2, 2, math.nan])
+    ]
+    labeled = data.pairs(items, criterion="quality", seed=0)
+    assert {(*p.ids, p.preference) for p in labeled} == {
+        ("0", "1", "B"),
+        ("1", "0", "A"),
+        ("0", "2", "B"),
+        ("2", "0", "A"),
+    }
+    assert len(data.pairs(items, seed=0)) == 12
+
+
+# The metric that compares a judge with people's scores refuses what people did not say.
+
+
+C = Criterion("quality", "is it good?")
+UNRATED = {
+    "The human score of the item '7' on 'quality' is undefined: leave the item out": [
+        {"score": math.nan},
+        {"score": None},
+        {"scores": {"quality": None}},
+    ],
+    "The human score of the item '7' on 'quality' is 80, outside the scale from 1 to 5": [
+        {"score": 80},
+        {"scores": {"quality": 80}},
+    ],
+    "The item '7' has no score on 'quality'": [{}, {"scores": {"wit": 3}}],
+    "The score of the item '7' on 'quality' is 'good': give a number": [{"score": "good"}],
+}
+
+
+def closeness(**fields):
+    return score_closeness(C)(dspy.Example(id="7", **fields), dspy.Prediction(score=3.0))
+
+
+@pytest.mark.parametrize(("message", "fields"), [(message, one) for message, rows in UNRATED.items() for one in rows])
+def test_a_score_that_people_did_not_give_is_an_error(message, fields):
+    with pytest.raises(ValueError, match=message):
+        closeness(**fields)
+
+
+def test_scores_by_criterion_count_and_a_label_comes_before_them():
+    assert closeness(score=4) == closeness(scores={"quality": 4, "wit": 1}) == 0.75
+    (example,) = labeled(
+        [dspy.Example(id="7", source="s", output="o", scores={"quality": 80})], C, bins=[20, 40, 60, 90]
+    )
+    assert score_closeness(C)(example, dspy.Prediction(score=3.0)) == 0.75  # the label is 4
+
+
+# Labels of pairs mean the same in every code, for metrics, demonstrations and data.
+
+
+C = Criterion("quality", "is it good?")
+CODES = {
+    "A": ("A", "a", 0, "0", 0.0, " a "),
+    "B": ("B", "b", 1, "1", 1.0),
+    "Tie": ("Tie", "tie", "TIE", -1, "-1"),
+    None: (None, "", float("nan")),
+}
+
+
+def labeled_pair(**label):
+    return dspy.Example(id="7", source="s", candidates=["x", "y"], **label).with_inputs("source", "candidates")
+
+
+@pytest.mark.parametrize(("answer", "code"), [(answer, code) for answer, codes in CODES.items() for code in codes])
+def test_every_code_is_read(answer, code):
+    assert preference_label(labeled_pair(preference=code)) == answer
+    assert preference_label(labeled_pair(better=code)) == answer
+    assert preference_label(labeled_pair(preference=None, better=code)) == answer
+
+
+def test_more_candidates_have_more_codes():
+    three = dspy.Example(id="7", source="s", outputs=["x", "y", "z"])
+    assert [preference_label(three.copy(preference=code)) for code in ("C", "c", 2)] == ["C"] * 3
+
+
+@pytest.mark.parametrize("code", ["first", 2, "C", True, ["A"]])
+def test_a_label_that_is_no_choice_is_an_error(code):
+    message = r"'preference' of the item '7' is .*: give 0 or 'A' for the first output, 1 or 'B' for the second, 'tie'"
+    with pytest.raises(ValueError, match=message):
+        preference_label(labeled_pair(preference=code))
+    with pytest.raises(ValueError, match=message):
+        preference_accuracy(labeled_pair(preference=code), dspy.Prediction(preference=0, gap=0.3))
+    judge = PairwiseJudge(C)
+    judge.predict.demos = [labeled_pair(preference=code)]
+    with pytest.raises(ValueError, match=message):
+        judge.messages(labeled_pair())
+
+
+@pytest.mark.parametrize("code", CODES["A"])
+def test_a_judge_that_agrees_is_right_in_every_code(code):
+    def values(example):
+        answers = [dspy.Prediction(preference=one, gap=0.3) for one in (0, "A", 1, "B", None)]
+        return [preference_accuracy(example, answer) for answer in answers]
+
+    assert values(labeled_pair(preference=code)) == [1, 1, 0, 0, 0.5]
+    assert values(dspy.Example(preference=code)) == [1, 1, 0, 0, 0.5]
+
+
+def test_only_a_judge_without_a_preference_agrees_with_a_tie():
+    tied, answers = labeled_pair(preference="tie"), (0, 1, None, "Tie")
+    values = [preference_accuracy(tied, dspy.Prediction(preference=answer, gap=0.3)) for answer in answers]
+    assert values == [0, 0, 1, 1]
+
+
+def test_the_accuracy_needs_a_label():
+    with pytest.raises(ValueError, match=r"The item .\{'id': None\}. has no label"):
+        preference_accuracy(dspy.Example(id=None), dspy.Prediction(preference=0, gap=0.3))
+    with pytest.raises(ValueError, match="The item '7' has no label: give preference='A' or 0 for the first candidate"):
+        preference_accuracy(labeled_pair(), dspy.Prediction(preference=0, gap=0.3))
+
+
+@pytest.mark.parametrize("answer", ["A", "B", "Tie"])
+def test_a_demonstration_shows_the_judges_answer_in_every_code(answer):
+    judge = PairwiseJudge(C, ties=True)
+    for code in CODES[answer]:
+        judge.predict.demos = [labeled_pair(preference=code)]
+        assert [m["content"] for m in judge.messages(labeled_pair()) if m["role"] == "assistant"] == [answer]
+
+
+def test_the_texts_of_a_demonstration_may_be_named_outputs():
+    judges = [PairwiseJudge(C), PairwiseJudge(C)]
+    judges[0].predict.demos = [labeled_pair(preference=1)]
+    judges[1].predict.demos = [dspy.Example(source="s", outputs=["x", "y"], better=1)]
+    assert judges[0].messages(labeled_pair()) == judges[1].messages(labeled_pair())
+    judges[1].predict.demos = [dspy.Example(source="s", output="x", preference="A")]
+    with pytest.raises(ValueError, match="The demonstration 's' has no candidates: give pairs"):
+        judges[1].messages(labeled_pair())
+
+
+def test_a_demonstration_without_an_answer_of_the_judge_is_an_error():
+    judge = PairwiseJudge(C)
+    judge.predict.demos = [labeled_pair(preference=-1)]
+    with pytest.raises(ValueError, match="The demonstration '7' is labeled 'Tie', but the judge answers A, B"):
+        judge.messages(labeled_pair())
+    judge.predict.demos = [labeled_pair(preference=None)]
+    with pytest.raises(ValueError, match="The demonstration '7' has no label, but the judge answers A, B"):
+        judge.messages(labeled_pair())
+
+
+@pytest.mark.parametrize(("codes", "swapped"), [(("A", 0), ("B", 1)), ((1, "B"), ("A", 0)), (("tie", -1), ("tie", -1))])
+def test_the_other_order_of_a_pair_has_the_other_label(codes, swapped):
+    given = labeled_pair(preference=codes[0], better=codes[1])
+    both = {p.id: p for p in data.pairs([given], ordered=True, seed=0)}
+    assert (both["7 swapped"].preference, both["7 swapped"].better) == swapped
+    if codes[0] != "tie":
+        assert len(data.pairs([given], ordered=True, criterion="quality", seed=0)) == 2

@@ -1,5 +1,4 @@
 import asyncio
-import json
 import math
 
 import dspy
@@ -7,7 +6,6 @@ import numpy as np
 import pytest
 from fakes import Comparer, pair
 
-from evalbias.lm.types import PromptTooLong
 from evalbias.measures.position_calibration import batch_offsets, by_candidate, calibrate_comparisons, rotations
 from evalbias.programs import Criterion, PairwiseJudge, load_pairwise_judge
 
@@ -157,11 +155,9 @@ def test_the_instruction_may_follow_the_candidates():
     assert moved[2]["content"] == f"{head}\n\n{system['content']}\n{answer_line}"
 
 
-def test_an_instruction_of_ones_own(tmp_path):
+def test_an_instruction_of_ones_own():
     judge = PairwiseJudge(C, instruction="Mind the quality.")
     assert judge.messages(pair(1, 2))[0]["content"] == "Mind the quality.\nAnswer with A or B."
-    judge.save(str(tmp_path / "judge.json"))
-    assert load_pairwise_judge(tmp_path / "judge.json").messages(pair(1, 2)) == judge.messages(pair(1, 2))
 
 
 @pytest.mark.parametrize("debias", [None, "permutation"])
@@ -172,23 +168,6 @@ def test_low_coverage_is_undefined(debias):
     assert math.isnan(prediction.probability)
     assert math.isnan(prediction.gap)
     assert prediction.coverage == pytest.approx(0.05)
-
-
-@pytest.mark.parametrize("calibration", ["contextual", "batch", "pride", "calibraeval"])
-def test_a_single_call_equals_the_batch_awaited_or_not(lms, calibration):
-    judge = PairwiseJudge(C, debias="permutation", calibration=calibration, min_coverage=0.0)
-    judge.predict.lm = lms["qwen2-chat"]
-    if calibration != "contextual":
-        judge.calibrate(
-            [pair(one, other) for one in range(4) for other in range(4) if one != other], lm=Comparer(lean=1.0)
-        )
-        assert judge.corrections
-    given = {"source": "the cat", "candidates": ["a cat", "the mat sat"]}
-    (expected,) = judge.batch([dspy.Example(**given)])
-    for prediction in (judge(**given), asyncio.run(judge.acall(**given))):
-        assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
-        assert prediction.consistent == expected.consistent
-        assert prediction.preference == expected.preference
 
 
 def test_other_tasks_go_on_while_an_awaited_judge_asks_about_the_content_free_input(lms):
@@ -219,64 +198,3 @@ def test_batch_offsets_leave_out_answers_without_probability():
     assert np.isnan(batch_offsets(np.full((1, 1, 2), -np.inf))).all()
     comparisons = calibrate_comparisons(np.full((1, 1, 2), -np.inf), [(0, 1)], correction=None, min_coverage=0.0)
     assert np.isnan(comparisons.probabilities).all()
-
-
-@pytest.mark.parametrize(
-    ("example", "match"),
-    [
-        (pair(1), "give a list of 2 to 26 texts"),
-        (pair(1, 1), "are equal"),
-        (dspy.Example(source="s", candidates=["a", " "]), "Candidate 2 of the item '0' is empty"),
-        (dspy.Example(source="", candidates=["a", "b"]), "'source' of the item '0' is empty"),
-        (dspy.Example(source="s", candidates="ab"), "give a list"),
-    ],
-)
-def test_bad_candidates(example, match):
-    with pytest.raises(ValueError, match=match):
-        PairwiseJudge(C).batch([example], lm=Comparer())
-
-
-@pytest.mark.parametrize("options", [{"debias": "swap"}, {"calibration": "platt"}, {"instruction_place": "middle"}])
-def test_unknown_options(options):
-    with pytest.raises(ValueError, match="is unknown"):
-        PairwiseJudge(C, **options)
-
-
-def test_save_and_load(tmp_path):
-    judge = PairwiseJudge(
-        C, ties=True, debias="permutation", calibration="batch", min_coverage=0.01, instruction_place="last"
-    )
-    judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0, tie=-1.0))
-    judge.predict.signature = judge.predict.signature.with_instructions("Which one would you keep?")
-    judge.predict.demos = [dspy.Example(source="s", candidates=["a", "b"], preference="A")]
-    judge.save(str(tmp_path / "judge.json"))
-    loaded = load_pairwise_judge(tmp_path / "judge.json")
-    assert loaded.messages(pair(1, 2)) == judge.messages(pair(1, 2))
-    for name in ("criterion", "ties", "debias", "calibration", "min_coverage", "corrections", "instruction_place"):
-        assert getattr(loaded, name) == getattr(judge, name)
-    assert json.loads((tmp_path / "judge.json").read_text())["predict"]["lm"] is None
-    (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"x\.json is not a saved pairwise judge"):
-        load_pairwise_judge(tmp_path / "x.json")
-
-
-def test_a_pair_that_is_too_long_is_undefined_and_costs_no_other():
-    class Short(Comparer):
-        def choice_logprobs(self, prompts, choices):
-            long = [i for i, p in enumerate(prompts) if len(p[-1]["content"]) > 500]
-            if long:
-                raise PromptTooLong(dict.fromkeys(long, "has 99 tokens, but the model's context is 64."))
-            return super().choice_logprobs(prompts, choices)
-
-    examples = [pair(1, 2), pair(2, 1, source="s" * 600), pair(3, 1)]
-    judge = PairwiseJudge(C, debias="permutation")
-    first, long, last = judge.batch(examples, lm=Short())
-    assert (first.preference, long.preference, last.preference) == (1, None, 0)
-    assert np.isnan([long.probability, long.coverage]).all()
-    with pytest.raises(PromptTooLong, match=r"The prompt of .* has 99 tokens"):
-        judge.batch(examples, lm=Short(), refused="raise")
-
-
-def test_a_lone_surrogate_among_candidates_is_refused():
-    with pytest.raises(ValueError, match=r"Candidate 2 of the item '0' holds the lone surrogate U\+DC00"):
-        PairwiseJudge(C).batch([dspy.Example(source="s", candidates=["a", "b\udc00"])], lm=Comparer())

@@ -14,7 +14,7 @@ from evalbias.evaluation import judge_examples
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.types import NoProbabilities
 from evalbias.optimizers.zepo import Epochs
-from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
+from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
 K = Sampling(samples=30)
@@ -111,21 +111,6 @@ def test_biases_are_measured_on_a_model_that_only_writes():
     lm, _ = writer(preference)
     judged = judge_examples(sampled(), [pair(0.1 * i, 0, source=str(i)) for i in range(20)], lm=lm)
     assert judged.answers[:, 0, 0].mean() > 0.7  # it leans to the first position
-
-
-def test_a_saved_judge_keeps_how_it_asks(tmp_path):
-    sampling = Sampling(samples=7, temperature=0.8, max_tokens=4, seed=2)
-    judges = [PointwiseJudge(C, scoring="sampled", sampling=sampling), sampled()]
-    for judge, load in zip(judges, (load_judge, load_pairwise_judge), strict=True):
-        judge.save(str(tmp_path / "judge.json"))
-        loaded = load(tmp_path / "judge.json")
-        assert (loaded.scoring, loaded.sampling) == ("sampled", judge.sampling)
-        loaded = type(judge)(C)
-        loaded.load(str(tmp_path / "judge.json"))
-        assert (loaded.scoring, loaded.sampling) == ("sampled", judge.sampling)
-    PairwiseJudge(C).save(str(tmp_path / "judge.json"))
-    loaded = load_pairwise_judge(tmp_path / "judge.json")
-    assert (loaded.scoring, loaded.sampling) == ("expected", None)
 
 
 @pytest.mark.parametrize("kind", [PointwiseJudge, PairwiseJudge])

@@ -176,9 +176,8 @@ def behavior(program):
     return judged, (feedback.name, feedback.low, feedback.high), steps, drafts, demos, settings
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("depth", DEPTHS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [way if way == "json" else pytest.param(way, marks=pytest.mark.slow) for way in WAYS])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_survives(name, way, depth, tmp_path):
     make, make_fresh = PROGRAMS[name]

@@ -1,25 +1,30 @@
-"""The refine loop and best of k."""
+"""The refine loops: steps, draws, best of k and self-consistency."""
 
 import math
+import warnings
 
 import dspy
 import pytest
-from models_of_text import Scripted
+from models_of_text import Scripted, Seeded, drawn
 
 from evalbias import ExternalFeedbackRefine
+from evalbias.evaluation import run_loops
 from evalbias.lm.types import RequestRefused
-from evalbias.measures import QuantileMap
+from evalbias.measures import QuantileMap, distance_skewness, self_bias
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.concepts import ConceptsFeedback
 from evalbias.programs.feedback import (
     ConsistencyFeedback,
+    ExactAnswer,
     Feedback,
     InstructScore,
     JudgeFeedback,
     MappedFeedback,
     MQMFeedback,
+    vote,
 )
-from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
+from evalbias.programs.loops import BestOfK, Improvement, RepeatedDrafts, SelfConsistencyRefine, SelfRefine
+from evalbias.programs.tasks import TASKS, TEMPERATURE, mathematics, translation
 from evalbias.programs.writing import PlainPredict
 
 
@@ -200,25 +205,10 @@ def test_a_margin_is_a_rule_of_acceptance():
         Improvement(-1)
 
 
-def test_a_loop_is_saved_with_its_stopping_rules(tmp_path):
-    program, _ = loop("a 3", max_iterations=2, plateau=1, perfect=7, accept=Improvement(0.5))
-    program.set_lm(None)
-    program.generate.predict.demos = [dspy.Example(source="x", output="y")]
-    program.save(str(tmp_path / "program.json"))
-    other, _ = loop("a 3")
-    other.load(str(tmp_path / "program.json"))
-    assert other.generate.predict.demos[0]["output"] == "y"
-    assert (other.max_iterations, other.plateau, other.perfect, other.accept) == (2, 1, 7, Improvement(0.5))
-    rule = lambda before, after: True  # noqa: E731
-    own, _ = loop("a 3", accept=rule)
-    own.set_lm(None)
-    own.save(str(tmp_path / "own.json"))
-    other.accept = rule
-    other.load(str(tmp_path / "own.json"))
-    assert other.accept is rule
+def test_a_plain_predictor_is_no_loop(tmp_path):
     dspy.Predict("source -> output").save(str(tmp_path / "plain.json"))
     with pytest.raises(ValueError, match="The state is not of a refine loop like this one: it has no 'settings'"):
-        other.load(str(tmp_path / "plain.json"))
+        loop("a 3")[0].load(str(tmp_path / "plain.json"))
 
 
 class Cached(dspy.LM):
@@ -314,3 +304,216 @@ def test_a_plain_function_is_no_feedback_source_and_is_refused_before_a_loop_run
     program, _ = loop("a long text", source=shorter)
     with pytest.raises(TypeError, match=r"'brevity' returned -11: return Feedback\(score, text\)"):
         program(source="s")
+
+
+# Refinements are new draws, requests that would be the same are made once, and best of k has k drafts.
+
+
+ITEM = {"source": "un chien", "target_language": "English"}
+
+
+def translator(request):
+    return "'dog' is a major accuracy error" if "Errors:" in request.messages[-1].text else f"dog {drawn(request)}"
+
+
+class Lengths:
+    name, low, high = "length", 0.0, 1000.0
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, example, output):
+        self.asked.append(output)
+        return Feedback(float(len(output)), "too short")
+
+
+def test_after_rejected_refinements_every_request_is_another():
+    lm = Seeded(translator)
+    with dspy.context(lm=lm):
+        result = translation(max_iterations=10).loop(**ITEM)
+    assert [step.accepted for step in result.steps] == [True] + [False] * 10
+    assert len(lm.asked) == len(set(lm.asked)) == 22
+    assert len({step.output for step in result.steps}) == 11
+
+
+def test_draws_are_reproducible_by_seed_and_differ_between_seeds():
+    outputs = []
+    for seed in (0, 0, 1):
+        with dspy.context(lm=Seeded(translator)):
+            outputs.append([step.output for step in translation(max_iterations=3, seed=seed).loop(**ITEM).steps])
+    assert outputs[0] == outputs[1]
+    assert not set(outputs[0]) & set(outputs[2])
+
+
+def test_every_task_writes_at_the_published_temperature():
+    assert TEMPERATURE == 1.0
+    for make in TASKS.values():
+        writers = [p for name, p in make().loop.named_predictors() if ".find." not in name]
+        assert {p.config["temperature"] for p in writers} == {1.0}
+
+
+def test_a_greedy_refiner_that_is_rejected_is_not_asked_the_same_again():
+    lm = Seeded(translator)
+    with dspy.context(lm=lm):
+        result = translation(max_iterations=10, temperature=0.0).loop(**ITEM)
+    assert (result.stopped, result.iterations) == ("repeats", 1)
+    assert len(lm.asked) == len(set(lm.asked)) == 3  # the refinement is the same text: its feedback is known
+    assert [step.calls for step in result.steps] == [2, 1]
+
+
+def test_each_different_output_is_judged_once():
+    source = Lengths()
+    texts = iter(["aa", "a", "aa", "a", "aaa"])
+
+    class Written(dspy.Module):
+        def forward(self, source):
+            return dspy.Prediction(output=next(texts))
+
+    class Rewritten(dspy.Module):
+        def forward(self, source, draft, feedback):
+            return dspy.Prediction(output=next(texts))
+
+    result = SelfRefine(Written(), source, Rewritten(), max_iterations=4)(source="s")
+    assert [step.score for step in result.steps] == [2, 1, 2, 1, 3]
+    assert source.asked == ["aa", "a", "aaa"]
+
+
+def test_feedback_that_draws_is_drawn_anew_for_the_same_output():
+    lm = Seeded(lambda request: "dog" if "Output:" in request.messages[-1].text else "'dog' is a major style error")
+    task = translation(max_iterations=3)
+    task.loop.feedback.find.predict.config["temperature"] = 1.0
+    with dspy.context(lm=lm):
+        task.loop(**ITEM)
+    assert len(set(lm.asked)) == len(lm.asked) == 8
+
+
+def test_the_paths_of_an_accepted_or_refused_solution_are_its_own():
+    lm = Seeded(lambda request: rf"\boxed{{{drawn(request)}}}")  # no two paths agree, so that no solution is accepted
+    with dspy.context(lm=lm):
+        TASKS["mathematics-refiner"](max_iterations=2, paths=3).loop(source="2 + 2")
+    assert len(set(lm.asked)) == len(lm.asked) == 12
+
+
+def test_best_of_k_draws_k_different_drafts():
+    lm, generate = Seeded(), PlainPredict("source -> output", temperature=1.0)
+    with dspy.context(lm=lm), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = BestOfK(generate, Lengths(), k=8)(source="s", reference="not shown")
+        other = BestOfK(generate, Lengths(), k=8, seed=1)(source="s")
+    assert result.distinct == len({step.output for step in result.steps}) == 8
+    assert len(set(lm.asked)) == len(lm.asked) == 16
+    assert "not shown" not in repr(lm.asked)
+    assert not {s.output for s in result.steps} & {s.output for s in other.steps}
+
+
+def test_best_of_k_tells_once_of_drafts_that_are_the_same():
+    lm = Seeded(lambda request: "one" if drawn(request) % 2 else "two")
+    program = BestOfK(PlainPredict("source -> output", temperature=1.0), Lengths(), k=8)
+    with dspy.context(lm=lm), pytest.warns(RepeatedDrafts, match="Only 2 of the 8 drafts") as told:
+        predictions = [program(source=f"s{n}") for n in range(5)]
+    assert len(told) == 1
+    assert [p.distinct for p in predictions] == [2] * 5
+    greedy = Seeded()
+    with dspy.context(lm=greedy), pytest.warns(RepeatedDrafts, match="Only 1 of the 4 drafts"):
+        result = BestOfK(PlainPredict("source -> output", temperature=0.0), Lengths(), k=4)(source="s")
+    assert (len(greedy.asked), len(result.steps), result.distinct) == (1, 1, 1)
+
+
+def test_a_run_of_best_of_k_holds_the_results_of_every_smaller_k():
+    scores = {"a": 3.0, "b": float("nan"), "c": 7.0, "d": 5.0}
+
+    class Score(Lengths):
+        def __call__(self, example, output):
+            return Feedback(scores[output], "", status="" if scores[output] == scores[output] else "unreadable")
+
+    texts = iter("abcd")
+
+    class Written(dspy.Module):
+        def forward(self, source):
+            return dspy.Prediction(output=next(texts))
+
+    result = BestOfK(Written(), Score(), k=4)(source="s")
+    assert [step.accepted for step in result.steps] == [True, False, True, False]
+    assert (result.output, result.score) == ("c", 7)
+
+
+def test_a_local_model_without_a_temperature_decodes_greedily(lms):
+    program = BestOfK(PlainPredict("source -> output", max_tokens=4), Lengths(), k=3)
+    with dspy.context(lm=lms["llama"].copy(cache=False)), pytest.warns(RepeatedDrafts, match="Only 1 of the 3"):
+        assert len(program(source="the cat").steps) == 1
+
+
+# Mathematics as in the paper: a vote of new paths in every iteration, which replaces the answer until both agree.
+
+
+def boxed(*answers):
+    return [rf"path {n}: \boxed{{{answer}}}" for n, answer in enumerate(answers)]
+
+
+def voting(*texts, **options):
+    program = SelfConsistencyRefine(PlainPredict("source -> output"), **options)
+    program.set_lm(Scripted(*texts))
+    return program
+
+
+def test_the_vote_replaces_the_answer_unconditionally_until_it_agrees():
+    votes = [*boxed(4, 4, 5), *boxed(6, 5, 6), *boxed(5, 6.0, 6)]  # the majorities are 4, 6 and 6
+    program = voting(*boxed(5), *votes, paths=3)
+    result = program(source="2 + 2", answer="4")
+    assert [step.score for step in result.steps] == [0, 0, 1]
+    assert all(step.accepted for step in result.steps)
+    assert [step.output[-2] for step in result.steps] == ["5", "4", "6"]
+    assert result.steps[1].output == r"path 0: \boxed{4}"  # the first path of the majority, a whole solution
+    assert [step.calls for step in result.steps] == [4, 3, 3]
+    assert (result.iterations, result.stopped, result.score) == (2, "perfect", 1)
+
+
+def test_bias_of_a_loop_that_leaves_the_right_answer():
+    program = voting(*boxed(4), *boxed(5, 5), *boxed(5, 5), paths=2)
+    run = run_loops(program, [dspy.Example(id="a", source="2 + 2", answer="4")])
+    own, quality = run.own(), run.quality([{"id": "a", "answer": "4"}], ExactAnswer())
+    assert own.tolist() == [[0], [1]]  # it first doubts the right answer, then believes the wrong one
+    assert quality.tolist() == [[1], [0]]
+    assert [self_bias(o, q) for o, q in zip(own, quality, strict=True)] == [-1, 1]
+    assert distance_skewness(own[1] - quality[1]) == 1
+
+
+def test_a_vote_without_answers_is_undefined_and_the_next_one_is_new():
+    program = voting(*boxed(4), "no idea", "none", *boxed(4, 4), paths=2)
+    result = program(source="2 + 2")
+    assert math.isnan(result.steps[0].score)
+    assert result.steps[0].status == "unreadable"
+    assert [step.output for step in result.steps] == boxed(4) * 2
+    assert result.stopped == "perfect"
+
+
+def test_an_answer_that_is_never_agreed_on_ends_with_the_iterations():
+    program = voting(*boxed(1), *boxed(2), *boxed(3), *boxed(4), paths=1, max_iterations=2)
+    result = program(source="?")
+    assert ([step.output[-2] for step in result.steps], result.stopped) == (["1", "2", "3"], "iterations")
+
+
+def test_a_solution_without_an_answer_is_replaced():
+    result = voting("I give up", *boxed(4, 4), *boxed(4, 4), paths=2)(source="2 + 2")
+    assert [step.score for step in result.steps] == [0, 1]
+
+
+def test_every_vote_has_paths_of_its_own():
+    lm = Seeded(lambda request: rf"\boxed{{{drawn(request)}}}")  # all paths differ, so that nothing is agreed on
+    task = mathematics(max_iterations=3, paths=4)
+    with dspy.context(lm=lm):
+        result = task.loop(source="2 + 2", answer="4")
+    assert result.iterations == 3
+    assert len(set(lm.asked)) == len(lm.asked) == 1 + 4 * 4
+    assert {request.config.temperature for request in lm.asked} == {1.0}
+
+
+def test_greedy_paths_and_bad_numbers_are_refused():
+    with pytest.raises(ValueError, match="The 3 paths would all be the same: draw them at a temperature above 0"):
+        vote(PlainPredict("source -> output", temperature=0.0), "2 + 2", paths=3)
+    with pytest.raises(ValueError, match="max_iterations=-1"):
+        voting("x", max_iterations=-1)
+    with pytest.raises(ValueError, match="paths=0"):
+        voting("x", paths=0)
+    with pytest.raises(ValueError, match="has no 'source'"):
+        voting("x")(question="2 + 2")

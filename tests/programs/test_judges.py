@@ -1,0 +1,307 @@
+"""What holds for every judge, whether it scores or compares: calls, batches, refusals, callbacks, demonstrations."""
+
+import asyncio
+import copy
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import dspy
+import numpy as np
+import pytest
+from dspy.utils.callback import BaseCallback
+from fakes import Comparer, FormulaLM
+from texts import writer
+
+from evalbias.evaluation import judge_examples
+from evalbias.lm.types import PromptTooLong
+from evalbias.measures.corrections import LikelihoodCalibration
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
+from evalbias.programs.judges import UnlabeledDemos
+
+C = Criterion("quality", "is it good?")
+
+
+@dataclass(frozen=True)
+class Kind:
+    make: type
+    lm: type  # a model whose answers follow q
+    fields: Callable[[float], dict]
+    value: Callable  # the number of a prediction, which rises with q
+    metric: str
+    label: dict
+
+    def item(self, quality, **more):
+        return dspy.Example(**{"source": "s", **self.fields(quality), **more}).with_inputs(
+            "source", *self.fields(quality)
+        )
+
+    def short(self):
+        """Refuses a call with a prompt of over 500 characters, as models do: before it answers any."""
+
+        class Short(self.lm):
+            def choice_logprobs(self, prompts, choices):
+                long = [i for i, p in enumerate(prompts) if len(p[-1]["content"]) > 500]
+                if long:
+                    raise PromptTooLong(dict.fromkeys(long, "has 99 tokens, but the model's context is 64."))
+                return super().choice_logprobs(prompts, choices)
+
+        return Short()
+
+
+KINDS = {
+    "scores": Kind(
+        PointwiseJudge,
+        FormulaLM,
+        lambda q: {"output": f"q={q} z=0"},
+        lambda p: p.score,
+        "judge_metric",
+        {"score": 4},
+    ),
+    "compares": Kind(
+        PairwiseJudge,
+        Comparer,
+        lambda q: {"candidates": [f"q={q} z=0", "q=2.5 z=0"]},
+        lambda p: p.probability,
+        "preference_metric",
+        {"preference": "A"},
+    ),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return KINDS[request.param]
+
+
+def test_a_batch_keeps_the_order_asks_in_chunks_and_takes_the_options_of_dspys(kind):
+    items, seen, judge = [kind.item(q) for q in (5, 1, 3)], [], kind.make(C)
+    found = judge.batch(items, lm=kind.lm(), progress=seen.append, chunk=2, num_threads=4, disable_progress_bar=True)
+    assert np.argsort([kind.value(p) for p in found]).tolist() == [1, 2, 0]
+    assert seen == [2, 1]
+    assert [p.toDict() for p in judge.batch(items, lm=kind.lm())] == [p.toDict() for p in found]
+    assert judge.batch([], lm=kind.lm()) == []
+    with pytest.raises(TypeError, match="'threads'"):
+        judge.batch(items, lm=kind.lm(), threads=4)
+    with pytest.raises(TypeError, match="return_failed_examples is not needed"):
+        judge.batch(items, lm=kind.lm(), return_failed_examples=True)
+    with pytest.raises(ValueError, match="refused='drop' is unknown: choose 'undefined' or 'raise'"):
+        judge.batch(items, lm=kind.lm(), refused="drop")
+    with pytest.raises(TypeError, match=r"dspy\.configure"):
+        judge.batch(items)
+
+
+CALIBRATED = [
+    (PointwiseJudge, {}),
+    (PointwiseJudge, {"scoring": "direct"}),
+    (PointwiseJudge, {"likelihood_calibration": LikelihoodCalibration(0.3, -20.0)}),
+    (PairwiseJudge, {"debias": "permutation", "ties": True}),
+    *((PairwiseJudge, {"debias": "permutation", "calibration": c}) for c in ("contextual", "batch", "pride")),
+    (PairwiseJudge, {"debias": "permutation", "calibration": "calibraeval"}),
+]
+
+
+@pytest.mark.parametrize(("make", "options"), CALIBRATED)
+def test_every_way_of_asking_gives_the_same_prediction(lms, make, options):
+    judge = make(C, **options, **({"min_coverage": 0.0} if make is PairwiseJudge else {}))
+    judge.predict.lm = lms["qwen2-chat"]
+    if options.get("calibration") in ("batch", "pride", "calibraeval"):
+        pairs = [KINDS["compares"].item(q) for q in range(12)]
+        judge.calibrate(pairs, lm=Comparer(lean=1.0))
+        assert judge.corrections
+    given = {"source": "the cat"} | (
+        {"output": "sat on it"} if make is PointwiseJudge else {"candidates": ["a cat", "the mat sat"]}
+    )
+    (batched,) = judge.batch([dspy.Example(**given)])
+    for single in (judge(**given), asyncio.run(judge.acall(**given))):
+        assert set(single.keys()) == set(batched.keys())
+        for name, value in batched.toDict().items():
+            if isinstance(value, list | float):
+                np.testing.assert_allclose(np.array(single[name]), np.array(value), atol=1e-5, err_msg=name)
+            elif isinstance(value, dict):
+                assert single[name] == pytest.approx(value, abs=1e-5)
+            else:
+                assert single[name] == value
+    if "likelihood_calibration" in options:
+        assert batched.score != pytest.approx(batched.raw_score)
+
+
+def test_an_item_that_is_too_long_is_undefined_named_and_costs_no_other(kind, caplog):
+    items = [kind.item(1 + k % 5, id=f"i{k}") for k in range(9)]
+    expected = kind.make(C).batch(items, lm=kind.lm())
+    for k in (3, 6):
+        items[k].source = "s" * 600
+    for k, (found, other) in enumerate(zip(kind.make(C).batch(items, lm=kind.short()), expected, strict=True)):
+        if k in (3, 6):
+            assert np.isnan([kind.value(found), found.coverage]).all()
+            assert found.undefined.startswith(f"The prompt of the item 'i{k}' has 99 tokens, but")
+            assert set(found.keys()) == {*other.keys(), "undefined"}
+        else:
+            assert found.toDict() == other.toDict()
+    (record,) = caplog.records
+    assert "'i3'" in record.message
+    assert "The same holds for 1 more." in record.message
+    with pytest.raises(PromptTooLong, match=r"^The prompt of the item 'i3' has 99 tokens"):
+        kind.make(C).batch(items, lm=kind.short(), refused="raise")
+    judged = judge_examples(kind.make(C), items, lm=kind.short())
+    assert np.flatnonzero(np.isnan(judged.answers).reshape(9, -1).any(axis=1)).tolist() == [3, 6]
+    assert set(judged.reasons) == {"i3", "i6"}
+
+
+BAD = {
+    "The example 0 is a tuple: give dspy.Example": ("a", "b"),
+    "The example 0 is a dict: give dspy.Example": {"source": "a", "output": "b", "candidates": ["a", "b"]},
+    "The example 0 is a str: give dspy.Example": "a",
+}
+BAD_ITEMS = {
+    "'source' of the item 'x' is empty: give a text": {"source": " "},
+    "'source' of the item 'x' is None: give a text": {"source": None},
+    r"'source' of the item 'x' is a list, not a text": {"source": ["s"]},
+    r"'source' of the item 'x' holds the lone surrogate U\+D83D at": {"source": "caf\ud83d"},
+}
+BAD_TEXTS = {
+    PointwiseJudge: {
+        "'output' of the item 'x' is empty: give a text": {"output": ""},
+        "'output' of the item 'x' is 3: give a text": {"output": 3},
+        r"'output' of the item 'x' holds the lone surrogate U\+DC00": {"output": "b\udc00"},
+    },
+    PairwiseJudge: {
+        "The item 'x' has the candidates .*: give a list of 2 to 26 texts": {"candidates": ["a"]},
+        "The item 'x' has the candidates 'ab': give a list": {"candidates": "ab"},
+        "Two candidates of the item 'x' are equal": {"candidates": ["a", "b", "a"]},
+        "Candidate 2 of the item 'x' is empty": {"candidates": ["a", " "]},
+        r"Candidate 2 of the item 'x' holds the lone surrogate U\+DC00": {"candidates": ["a", "b\udc00"]},
+        "The item 'x' does not have two candidates: give pairs": {"candidates": None},
+    },
+}
+
+
+def test_what_cannot_be_read_is_refused_by_name(kind):
+    judge, cases = kind.make(C), {**BAD_ITEMS, **BAD_TEXTS[kind.make]}
+    for message, bad in {**BAD, **{m: kind.item(1, id="x", **fields) for m, fields in cases.items()}}.items():
+        for judged in (judge.batch, lambda some, lm: judge_examples(judge, some, lm=lm)):
+            with pytest.raises(ValueError, match=message):
+                judged([bad, kind.item(1)], lm=kind.lm())
+    for message, fields in cases.items():  # a call has no id
+        given = kind.item(1, **fields).inputs().toDict()
+        with pytest.raises(ValueError, match=message.replace("the item 'x'", ".*").replace("The item 'x'", ".*")):
+            judge(**given)
+
+
+def test_a_judge_passed_as_the_metric_itself_says_what_to_pass(kind):
+    with pytest.raises(TypeError, match=rf"pass metric=evalbias\.{kind.metric}\(judge\)"):
+        kind.make(C)(kind.item(1), dspy.Prediction(output="o"))
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (PointwiseJudge, {"scoring": "mean"}, "scoring='mean' is unknown"),
+        (PairwiseJudge, {"scoring": "direct"}, "scoring='direct' is unknown"),
+        (PairwiseJudge, {"debias": "swap"}, "debias='swap' is unknown"),
+        (PairwiseJudge, {"calibration": "platt"}, "calibration='platt' is unknown"),
+        (PairwiseJudge, {"instruction_place": "middle"}, "instruction_place='middle' is unknown"),
+    ],
+)
+def test_unknown_options_are_refused(make, options, message):
+    with pytest.raises(ValueError, match=message):
+        make(C, **options)
+
+
+def test_a_pipelines_examples_are_no_demonstrations_of_the_judge_in_it(kind):
+    class Pipeline(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.write, self.judge = dspy.Predict("question -> answer"), kind.make(C)
+
+        def forward(self, question):
+            return self.judge(**kind.item(4).inputs())
+
+    examples = [dspy.Example(question="2 + 2?", answer="4").with_inputs("question")] * 2
+    compiled = dspy.LabeledFewShot(k=2).compile(Pipeline(), trainset=examples)
+    assert len(compiled.judge.predict.demos) == 2
+    with pytest.warns(UnlabeledDemos, match="2 of 2 demonstrations are not shown to the judge of quality"):
+        (batched,) = compiled.judge.batch([kind.item(4)], lm=kind.lm())
+    assert batched.toDict() == kind.make(C).batch([kind.item(4)], lm=kind.lm())[0].toDict()
+    compiled.set_lm(writer(lambda *_: {"4": 0.5, "A": 0.4, "2": 0.1, "B": 0.0}, top=3)[0])
+    compiled.judge.predict.demos.append(kind.item(4, **kind.label))
+    with pytest.warns(UnlabeledDemos, match="2 of 3"):
+        assert kind.value(compiled(question="2 + 2?")) > 0.9
+
+
+# DSPy's callbacks, through which tracing tools see programs, are told of a batch's judgments.
+
+
+class Recorder(BaseCallback):
+    def __init__(self):
+        self.open, self.calls = {}, []
+
+    def on_module_start(self, call_id, instance, inputs):
+        self.open[call_id] = (type(instance), inputs)
+
+    def on_module_end(self, call_id, outputs, exception=None):
+        self.calls.append((*self.open.pop(call_id), outputs))
+
+    def on_adapter_format_start(self, call_id, instance, inputs):
+        self.calls.append(inputs)  # the prompts of a batch are no calls of their own
+
+
+def test_each_judgment_of_a_batch_is_told_as_a_call(kind):
+    recorder, items, judge = Recorder(), [kind.item(q) for q in range(5)], kind.make(C)
+    with dspy.context(callbacks=[recorder]):
+        predictions = judge.batch(items, lm=kind.lm(), chunk=2)
+    assert recorder.open == {}
+    told = [
+        (kind.make, {"args": (), "kwargs": item.inputs().toDict()}, prediction)
+        for item, prediction in zip(items, predictions, strict=True)
+    ]
+    assert recorder.calls == told
+    recorder.calls.clear()
+    judge.callbacks = [recorder]
+    judge.batch(items[:2], lm=kind.lm())
+    assert len(recorder.calls) == 2
+
+
+def test_a_failing_callback_costs_no_judgment(kind):
+    class Failing(BaseCallback):
+        def on_module_end(self, call_id, outputs, exception=None):
+            raise RuntimeError("no disk")
+
+    judge, items = kind.make(C), [kind.item(q) for q in range(3)]
+    with dspy.context(callbacks=[Failing()]):
+        predictions = judge.batch(items, lm=kind.lm())
+    assert [p.toDict() for p in predictions] == [p.toDict() for p in judge.batch(items, lm=kind.lm())]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda judge: judge.deepcopy()])
+def test_a_copy_keeps_the_callbacks_of_its_judge(copied):
+    compares, recorder = KINDS["compares"], Recorder()
+    pairs, judge = [compares.item(q) for q in range(4)], PairwiseJudge(C)
+    judge.callbacks = [recorder]
+    copied(PairwiseRanker(judge)).judge.batch(pairs, lm=Comparer())
+    assert len(recorder.calls) == 4
+    judge.calibration = "batch"  # the ranker fits it on a copy
+    ranked = dspy.Example(source="s", candidates=[f"q={q} z=0" for q in range(5)])
+    PairwiseRanker(judge).batch([ranked], lm=Comparer())
+    assert len(recorder.calls) > 8
+    judge_examples(judge, pairs * 3, lm=Comparer())
+    assert len(recorder.calls) > 20
+
+
+def test_a_judge_in_a_streamed_program_answers_once(kind):
+    judge = kind.make(C)
+    judge.predict.lm = writer(lambda *_: {"4": 0.5, "A": 0.4, "2": 0.1, "B": 0.0}, top=3)[0]
+
+    async def streamed():
+        return [part async for part in dspy.streamify(judge)(**kind.item(4).inputs())]
+
+    (found,) = asyncio.run(streamed())
+    assert kind.value(found) > 0.9
+
+
+def test_an_awaited_ranking_is_not_called_directly(caplog):
+    logging.getLogger("dspy").addHandler(caplog.handler)
+    with dspy.context(lm=Comparer()):
+        asyncio.run(PairwiseRanker(PairwiseJudge(C)).acall(**KINDS["compares"].item(1).inputs()))
+    logging.getLogger("dspy").removeHandler(caplog.handler)
+    assert "is discouraged" not in caplog.text
