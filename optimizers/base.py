@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
@@ -53,14 +53,14 @@ class Options(TypedDict, total=False):
 
 @dataclass
 class Problem:
-    """What a method searches on. It may set ``given``, ``baseline`` and ``likelihood_lm``, and adds to the last two.
+    """What a method searches on. It sets ``details``, and may replace ``given`` and ``baseline``.
 
     Attributes:
         student: The part to compile; the search leaves it as it is.
         fit: Training examples to search on, without those that are held back.
         held_back: Training examples to choose on; empty with ``select=False``.
         valset: Validation examples, which only report; empty where none were given.
-        lm: The student's model, which is asked nothing twice; what resolves it module by module if nothing is measured.
+        lm: The student's model, which is asked nothing twice; else the model for all modules, or None.
         log: Log of the search.
         given: The student, with what the report says if it is kept.
         baseline: With ``select=False``, the program that the compiled one is compared with on the valset.
@@ -251,7 +251,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             check_two_candidates(valset)
             for key in (input_key, lambda e: e.source):  # outputs of one input are compared with each other
                 check_disjoint(trainset, valset, key, noun="inputs")
-        check_disjoint(trainset, valset, identity)
+        check_disjoint(trainset, valset, example_key)
 
     def answers(self, problem: Problem, program: Any, examples: Sequence[dspy.Example]) -> Judged:
         """Run a program on examples, with the covariates of the method."""
@@ -288,13 +288,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
 
 
 def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimizer: str) -> tuple[str, Any]:
-    """Return the path and the module that an optimizer compiles: the student itself, or one module inside it.
-
-    Args:
-        student: Program to search.
-        kinds: Classes of programs that the optimizer compiles.
-        name: Path of the module, such as ``"judge"``; None if there is only one.
-        optimizer: Name of the optimizer, for errors.
+    """Return the path and the module that an optimizer compiles: the student itself, or the (named) one inside it.
 
     Raises:
         TypeError: The student holds no such module.
@@ -387,13 +381,7 @@ def check_disjoint(
     *,
     noun: str = "items",
 ) -> None:
-    """Refuse sets that share examples.
-
-    Args:
-        trainset: Training examples.
-        valset: Validation examples.
-        key: What makes two examples the same.
-        noun: What the error calls them.
+    """Refuse sets that share examples, of which ``key`` tells whether two are the same.
 
     Raises:
         ValueError: Some examples are in both; the first is named.
@@ -405,7 +393,7 @@ def check_disjoint(
         raise ValueError(f"{len(both)} {noun} are in trainset and valset, the first {first!r:.80}: split them.")
 
 
-def identity(example: dspy.Example) -> tuple[Any, ...]:
+def example_key(example: dspy.Example) -> tuple[Any, ...]:
     """Return what makes an example the same as another: its id, if any, and texts; the order of a pair does not count.
 
     Two systems may write the same text, so the texts of two ids are not compared.
@@ -472,33 +460,27 @@ class Log:
         Raises:
             ValueError: A line of the log, such as ``proposals.jsonl``, is damaged.
         """
-        name = f"{kind.__name__.lower()}s"
+        file = f"{kind.__name__.lower()}s"
         if kind not in self._made:
-            self._made[kind] = self._read(name, kind)
+            names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+            records = [] if self.folder is None else self._journal(file).read("key", *names)
+            self._made[kind] = {one["key"]: kind(**{name: one[name] for name in names}) for one in records}
         made: dict[str, Made] = self._made[kind]
         if key not in made:
             made[key] = make()
-            self._append(name, {"key": key, **asdict(made[key])})  # type: ignore[call-overload]
+            self._append(file, {"key": key, **asdict(made[key])})  # type: ignore[call-overload]
         return made[key]
 
-    def note(self, name: str, record: Mapping[str, Any]) -> None:
+    def note(self, file: str, record: Mapping[str, Any]) -> None:
         """Append a record to a file, which the first record of a search begins anew."""
-        if name not in self._journals and self.folder is not None:
-            (self.folder / f"{name}.jsonl").unlink(missing_ok=True)
-        self._append(name, record)
+        if file not in self._journals and self.folder is not None:
+            self._journal(file).path.unlink(missing_ok=True)
+        self._append(file, record)
 
-    def _read(self, name: str, kind: type[Made]) -> dict[str, Made]:
-        if self.folder is None:
-            return {}
-        needed = [one.name for one in fields(kind) if one.default is MISSING]  # type: ignore[arg-type]
-        names = {one.name for one in fields(kind)}  # type: ignore[arg-type]
-        records = self._journal(name).read("key", *needed)
-        return {r["key"]: kind(**{n: v for n, v in r.items() if n in names}) for r in records}
-
-    def _append(self, name: str, record: Mapping[str, Any]) -> None:
+    def _append(self, file: str, record: Mapping[str, Any]) -> None:
         if self.folder is not None:
-            self._journal(name).append([record])
+            self._journal(file).append([record])
 
-    def _journal(self, name: str) -> Journal:
+    def _journal(self, file: str) -> Journal:
         assert self.folder is not None
-        return self._journals.setdefault(name, Journal(self.folder / f"{name}.jsonl"))
+        return self._journals.setdefault(file, Journal(self.folder / f"{file}.jsonl"))

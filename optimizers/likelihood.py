@@ -99,6 +99,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
 
     compiles = (PointwiseJudge,)
     biases = ("likelihood",)
+    k: int | tuple[int, ...]
     max_loss = 0.0
 
     def __init__(
@@ -132,17 +133,14 @@ class LikelihoodOptimizer(JudgeOptimizer):
         Raises:
             ValueError: See ``check_ratings`` and ``JudgeOptimizer.check``.
         """
-        check_ratings(trainset, student.criterion, self._largest())
+        check_ratings(trainset, student.criterion, self.most_demos)
         super().read(student, valset)
         super().check(student, trainset, valset)
 
-    def _largest(self) -> int:
-        """Return the largest number of demonstrations."""
-        raise NotImplementedError
-
-    def judgments(self, rated: int, valset: int) -> int:
-        """Return about how many judgments compiling on so many rated items and validation items takes."""
-        raise NotImplementedError
+    @property
+    def most_demos(self) -> int:
+        """Largest number of demonstrations."""
+        return self.k if isinstance(self.k, int) else max(self.k)
 
     def rules(self, problem: Problem) -> list[Rule]:
         """Less likelihood bias, or else better agreement; held-back items without a human score do not count."""
@@ -266,16 +264,8 @@ class BiasedDemos(LikelihoodOptimizer):
             raise ValueError(f"k={k}: at least one demonstration must be chosen.")
         if order not in ORDERS:
             raise ValueError(f"order={order!r} is unknown: choose one of {ORDERS}.")
-        self.k = k
+        self.k: int = k
         self.order = order
-
-    def _largest(self) -> int:
-        return self.k
-
-    def judgments(self, rated: int, valset: int) -> int:
-        """Return the items judged under both sets of demonstrations, and those that are tried to fit."""
-        held_back = rated // 2 if self.select else 0
-        return rated - self.k + held_back + 2 * valset + 2 * min(TRIED, rated + valset)
 
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the judge with the demonstrations of highest RS."""
@@ -417,24 +407,16 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         if isinstance(k, int) or not k or min(k) < 2:
             raise ValueError(f"k={k}: give the numbers of demonstrations to try, each at least 2, such as (2, 4, 8).")
         self.max_loss = max_loss
-        self.k = tuple(k)
-
-    def _largest(self) -> int:
-        return max(self.k)
-
-    def judgments(self, rated: int, valset: int) -> int:
-        """Return the items judged as given, and under every set of demonstrations, and those that are tried to fit."""
-        sets = 1 + len(self.k) * len(REDUCTIONS) + 2 * len({k - k % 2 for k in self.k})
-        return (3 + sets) * (rated // 2) + 3 * valset + sets * TRIED
+        self.k: tuple[int, ...] = tuple(k)
 
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the judge with every mitigation that can be made."""
         student, left_out = problem.student, dict[str, str]()
         name = bias_number(human_ratings([*problem.fit, *problem.held_back], student.criterion))
         # 1. Random demonstrations, under which all other rated items are judged.
-        judge, _, pool = self.with_random(problem, max(self.k))
+        judge, _, pool = self.with_random(problem, self.most_demos)
         judged = self.answers(problem, judge, pool)
-        random = Candidate(f"{max(self.k)} random demonstrations", judge)
+        random = Candidate(f"{self.most_demos} random demonstrations", judge)
         candidates, paper = [random], None
         # 2. Demonstrations that are chosen by RS, by both ends of it, and balanced in likelihood.
         for title, choose in self._demonstrations(problem, judged, pool):
@@ -445,7 +427,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
                 left_out[title] = str(error)
             else:
                 candidates.append(Candidate(title, judge))
-                paper = judge if title == _rs_name(max(self.k), self.reduction) else paper
+                paper = judge if title == _rs_name(self.most_demos, self.reduction) else paper
         # 3. Calibrations of the given judge, which all rated items fit and test, and of the one with random ones.
         calibration = "likelihood calibration"
         if self.likelihood_lm is not None:
@@ -616,7 +598,15 @@ def count_answers(
     trainset: Sequence[dspy.Example],
     valset: Sequence[dspy.Example],
 ) -> int:
-    """Return about how many answers ``compile_each`` asks for: judgments, and each text's likelihood once."""
+    """Return how many answers ``compile_each`` asks for at most, about: judgments, and each text's likelihood once."""
     rated = [rated_items(trainset, criterion) for criterion in criteria]
     texts = {(e.source, e.output) for items in (valset, *rated) for e in items}
-    return len(texts) + sum(optimizer.judgments(len(items), len(valset)) for items in rated)
+    sets, sides = 2, 2
+    if isinstance(optimizer, LikelihoodMitigation):  # see its ``candidates``
+        even = {k - k % 2 for k in optimizer.k}
+        sets, sides = 1 + len(optimizer.k) * len(REDUCTIONS) + 2 * len(even), 3
+    judgments = 0
+    for items in rated:
+        held_back = len(items) // 2 if optimizer.select else 0
+        judgments += len(items) + sets * held_back + sides * len(valset) + sets * min(TRIED, len(items) + len(valset))
+    return len(texts) + judgments

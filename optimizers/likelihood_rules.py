@@ -14,14 +14,14 @@ from evalbias.evaluation.biases import LikelihoodBias
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Number
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.words import p_equals
-from evalbias.measures import Draws, estimate, estimate_spearman, likelihood_effect, pearson, spearman
+from evalbias.measures import Draws, estimate_spearman, likelihood_effect, pearson, spearman
 from evalbias.measures.agreement import counted_spearman, exchanged_ranks
-from evalbias.measures.arrays import FloatArray, cluster_codes, defined
+from evalbias.measures.arrays import FloatArray, cluster_codes, complete, defined
 from evalbias.measures.corrections import LikelihoodCalibration, fit_likelihood_calibration
 from evalbias.measures.equal_quality import SCORE_SD, likelihood_effects
 from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
 from evalbias.measures.likelihood import counted_bias_score
-from evalbias.measures.resample import bootstrapped
+from evalbias.measures.resample import bootstrapped, interval
 from evalbias.optimizers.selection import LEVEL, Rule, last_items
 
 EFFECT, BIAS_SCORE_Z, PERFORMANCE = "likelihood_effect", "bias_score_z", "performance"
@@ -208,14 +208,15 @@ class LikelihoodRule(Rule):
         return ""
 
     def _lowest_change(self, judged: Judged, given: Judged) -> float:
-        """Return the lower end of the one-sided 95 % interval of the change in performance."""
+        """Return the lower end of the one-sided 95 % interval of the change in performance; 0 for equal rankings."""
+        arrays = given.answers, judged.answers, given.covariate(HUMAN_SCORES)
+        (before, after, human), codes = complete(*arrays, clusters=given.clusters)
 
-        def change(counts: FloatArray, before: FloatArray, after: FloatArray, human: FloatArray) -> FloatArray:
+        def change(counts: FloatArray) -> FloatArray:
             return counted_spearman(counts, after, human) - counted_spearman(counts, before, human)
 
-        arrays = given.answers, judged.answers, given.covariate(HUMAN_SCORES)
         draws = Draws(seed=self.seed, resamples=N_RESAMPLES, confidence=1 - 2 * LOSS)
-        return estimate(change, *arrays, clusters=given.clusters, method="percentile", draws=draws).low
+        return interval(change, codes, method="percentile", draws=draws).low
 
     def error(self, judged: Judged) -> float:
         """Return the standard error of the bias on the held-back items."""

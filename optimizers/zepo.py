@@ -110,6 +110,12 @@ class Wording:
     behind: int | None = None
     judged: Judged | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def answers(self) -> Judged:
+        """The answers of a wording that was judged."""
+        assert self.judged is not None, "an instruction in a race is judged"
+        return self.judged
+
     def to_dict(self) -> dict[str, Any]:
         """Return the record, without the answers."""
         return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "judged"}
@@ -281,7 +287,8 @@ class ZEPO(JudgeOptimizer):
             # 4. The first that the rule accepts, from the best objective down, takes the incumbent's place.
             finalists = sorted((one for one in rivals if one.behind is None), key=lambda one: worst_last(one.objective))
             accepted = next((one for one in finalists if self.acceptance(one, incumbent)), None)
-            incumbent = search.note(rivals, accepted) or incumbent
+            search.note(rivals, accepted)
+            incumbent = accepted or incumbent
             history.append(incumbent.objective)
         problem.details = {**search.fields(), "history": tuple(history), "stopped": stopped, "best": incumbent.number}
         problem.given = Candidate(first_wording(judge), judge, {"best": 0})
@@ -314,7 +321,12 @@ class _Search:
             raise ValueError(
                 f"The search cannot begin with the instruction {own!r}: it is {wrong}, which every wording must hold."
             )
-        _check_measurable(self.objective, judge, examples[:1])
+        classes = len(judge.labels(examples[0]))
+        known = judged_in_order(judge, np.full((1, classes), 1 / classes), examples[:1])
+        if isinstance(self.objective, BiasObjective) and not self.objective.bias.applies(known):
+            raise ValueError(
+                f"The bias {self.objective.name!r} cannot be measured on this judge's answers: choose another."
+            )
         problem.log.begin(
             {
                 "examples": [[e.get(name) for name in ("source", "candidates", "output")] for e in examples],
@@ -326,7 +338,7 @@ class _Search:
                 "seed": zepo.seed,
             }
         )
-        # 2. The intervals of a race hold for a random part of the examples; without examples that decide, none is run.
+        # 2. The intervals of a race hold for a random part of the examples; a content-free input makes no race.
         racing = zepo.racing and not self.objective.content_free
         self.rounds = rounds(len(examples)) if racing else [len(examples)]
         shuffled = np.random.default_rng(zepo.seed).permutation(len(examples))
@@ -339,14 +351,14 @@ class _Search:
         """Judge the judge's own wording on all examples."""
         if not self._affordable(1):
             raise ValueError(f"budget={self.zepo.budget} does not cover the {len(self.examples)} examples even once.")
-        (wording,) = self._judge([self._new(first_wording(self.judge), 0, None)], len(self.examples))
+        (wording,) = self._judged([self._new(first_wording(self.judge), 0, None)], len(self.examples))
+        self.note([wording], wording)
         if math.isnan(wording.objective):
-            self.note([wording], wording)
             raise ValueError(
                 f"Under the first instruction, the judge answers none of the {len(self.examples)} examples: its "
                 "answers have no probability (see min_coverage), so there is nothing to compare. Try another model."
             )
-        return self.note([wording], wording) or wording
+        return wording
 
     def propose(self, epoch: int, incumbent: Wording) -> list[Wording]:
         """Return new wordings of the incumbent."""
@@ -372,10 +384,8 @@ class _Search:
             return f"the proposer has nothing new{most}"
         if self._affordable(len(rivals)):
             return ""
-        return (
-            f"the budget is spent: the next epoch may take {self._most(len(rivals))} judgments, "
-            f"{(self.zepo.budget or 0) - self.judgments} are left"
-        )
+        left = (self.zepo.budget or 0) - self.judgments
+        return f"the budget is spent: the next epoch may take {self._most(len(rivals))} judgments, {left} are left"
 
     def race(self, rivals: Sequence[Wording], incumbent: Wording, epoch: int) -> list[Wording]:
         """Judge wordings round by round, and drop those that are behind; the others are judged on all examples."""
@@ -384,12 +394,12 @@ class _Search:
             left = [one for one in known.values() if one.behind is None]
             if not left:
                 break
-            known |= {one.number: one for one in self._judge(left, examples)}
+            known |= {one.number: one for one in self._judged(left, examples)}
             if examples < len(self.examples):
                 dropped = drop(
-                    {one.number: _answers(known[one.number]) for one in left},
+                    {one.number: known[one.number].answers for one in left},
                     incumbent.number,
-                    _answers(incumbent),
+                    incumbent.answers,
                     self.objective,
                     looks=len(self.rounds) - 1,
                     rng=np.random.default_rng([self.zepo.seed, epoch, examples]),
@@ -397,13 +407,11 @@ class _Search:
                 known |= {number: replace(known[number], behind=leader) for number, leader in dropped.items()}
         return list(known.values())
 
-    def note(self, wordings: Sequence[Wording], accepted: Wording | None) -> Wording | None:
-        """Record wordings, and return the accepted one."""
-        found = [replace(one, accepted=one is accepted) for one in wordings]
-        for one in found:
-            self.problem.log.note("instructions", one.to_dict())
-        self.tried += found
-        return next((one for one in found if one.accepted), None)
+    def note(self, wordings: Sequence[Wording], accepted: Wording | None) -> None:
+        """Record wordings, one of which may have become the incumbent."""
+        for one in wordings:
+            self.tried.append(replace(one, accepted=one is accepted))
+            self.problem.log.note("instructions", self.tried[-1].to_dict())
 
     def fields(self) -> dict[str, Any]:
         """Return fields of the report."""
@@ -428,26 +436,20 @@ class _Search:
         budget = self.zepo.budget
         return budget is None or self.judgments + self._most(wordings) <= budget
 
-    def _judge(self, wordings: Sequence[Wording], upto: int) -> list[Wording]:
+    def _judged(self, wordings: Sequence[Wording], upto: int) -> list[Wording]:
         """Judge the examples up to ``upto`` that the wordings, which all had equally many, have not answered yet."""
-        examples, free = self.examples[:upto], [one.judged.content_free if one.judged else None for one in wordings]
+        examples = self.examples[:upto]
         rows = self._ask(wordings, examples[wordings[0].examples :])  # (w, n, c)
+        free = [one.judged.content_free if one.judged else None for one in wordings]
         if self.objective.content_free and free[0] is None:
             free = list(self._ask(wordings, [without_content(self.judge, examples[0])]))  # (1, c) each
         found = []
         for wording, new, content_free in zip(wordings, rows, free, strict=True):
-            answers = np.concatenate([rows_of(wording.judged), new]) if wording.judged else new
-            judged = judged_in_order(self.judge, answers, examples, content_free)
-            found.append(
-                replace(
-                    wording,
-                    objective=self.objective(judged),
-                    decision_rates=tuple(decision_rates(answers).tolist()),
-                    examples=upto,
-                    undefined=count_undefined(answers),
-                    judged=judged,
-                )
-            )
+            shares = np.concatenate([rows_of(wording.judged), new]) if wording.judged else new
+            judged = judged_in_order(self.judge, shares, examples, content_free)
+            measured = replace(wording, judged=judged, objective=self.objective(judged), examples=upto)
+            rates = tuple(decision_rates(shares).tolist())
+            found.append(replace(measured, decision_rates=rates, undefined=count_undefined(shares)))
         return found
 
     def _ask(self, wordings: Sequence[Wording], examples: Sequence[dspy.Example]) -> FloatArray:
@@ -456,20 +458,6 @@ class _Search:
         if self.zepo.progress is not None:
             self.zepo.progress(len(wordings) * len(examples))
         return rows
-
-
-def _answers(wording: Wording) -> Judged:
-    assert wording.judged is not None, "a wording in a race is judged"
-    return wording.judged
-
-
-def _check_measurable(objective: Objective, judge: Judge, example: Sequence[dspy.Example]) -> None:
-    """Refuse a bias that cannot be measured on what the search knows."""
-    if not isinstance(objective, BiasObjective):
-        return
-    classes = len(judge.labels(example[0]))
-    if not objective.bias.applies(judged_in_order(judge, np.full((1, classes), 1 / classes), example)):
-        raise ValueError(f"The bias {objective.name!r} cannot be measured on this judge's answers: choose another.")
 
 
 # Decision rate against agreement for many instructions: the analysis that shows whether fairness is worth seeking.

@@ -5,17 +5,19 @@ import json
 import math
 import re
 
+import dspy
 import numpy as np
 import pytest
 from dspy import lm15
 from dspy.utils import DummyLM
-from fakes import LEANS, PARTS, Comparer, Wording, pair
+from fakes import LEANS, PARTS, Comparer, FormulaLM, Wording, items, pair, rated
 
+from evalbias import data
 from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.types import ChoiceLogprobs, PromptTooLong
-from evalbias.measures import decision_rates, fairness
-from evalbias.optimizers.objectives import ObjectiveRule, answer_in_order
+from evalbias.measures import decision_rates, fairness, quadratic_fit, score_uniformity
+from evalbias.optimizers.objectives import DISTRIBUTIONS, ObjectiveRule, answer_in_order, instruct
 from evalbias.optimizers.selection import count_unanswered
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import (
@@ -30,12 +32,14 @@ from evalbias.optimizers.zepo import (
     LMParaphraser,
     Patience,
     Proposal,
+    ScoreUniformity,
+    sensitivity_curve,
     strict_improvement,
 )
 from evalbias.optimizers.zepo import (
     Wording as Tried,
 )
-from evalbias.programs import Criterion, PairwiseJudge
+from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
 
@@ -50,11 +54,11 @@ def all_pairs(n=8):
     ]
 
 
-def search(lm=None, **options):
-    settings = {"population": 4, "stopping": Epochs(4), "racing": False, **options}
-    return ZEPO(GrammarParaphraser(PARTS), select=False, **settings).compile(
-        PairwiseJudge(C), trainset=all_pairs(), lm=lm or Wording()
-    )
+def search(lm=None, *, judge=None, pairs=None, valset=None, proposer=None, **options):
+    """Search without racing and without a choice, unless the options say otherwise."""
+    settings = {"population": 4, "stopping": Epochs(4), "racing": False, "select": False, **options}
+    zepo = ZEPO(proposer or GrammarParaphraser(PARTS), **settings)
+    return zepo.compile(judge or PairwiseJudge(C), trainset=pairs or all_pairs(), valset=valset, lm=lm or Wording())
 
 
 FOUR = [tuple(f"{place}{option}" for option in range(6)) for place in "abc"] + [("quality.",)]
@@ -175,9 +179,7 @@ def test_a_population_is_asked_in_one_call_and_shares_what_stands_before_its_ins
     for place in ("first", "last"):
         counting, before = Counting(), lms["qwen2"].tokens_run
         judge = PairwiseJudge(C, instruction_place=place, min_coverage=0.0)
-        found = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2), select=False).compile(
-            judge, trainset=pairs, lm=counting
-        )
+        found = search(counting, judge=judge, pairs=pairs, stopping=Epochs(2), racing=True)
         assert counting.calls == (12, 48, 48)
         assert found.report.judgments == 108
         assert found.instruction_place == place
@@ -194,9 +196,7 @@ def test_a_whole_search_through_a_journal_reads_each_text_once(lms, tmp_path):
         lm.forget()
         before = lm.tokens_run
         journaled = CachedLM(lm, tmp_path / f"{exact}.jsonl", exact=exact)
-        ZEPO(GrammarParaphraser(PARTS), population=2, stopping=Epochs(4), select=False).compile(
-            judge, trainset=pairs, lm=journaled
-        )
+        search(journaled, judge=judge, pairs=pairs, population=2)
         run[exact] = lm.tokens_run - before
     lm.forget()
     prompts = []
@@ -206,9 +206,7 @@ def test_a_whole_search_through_a_journal_reads_each_text_once(lms, tmp_path):
             prompts.extend(some)
             return lm.choice_logprobs(some, choices)
 
-    ZEPO(GrammarParaphraser(PARTS), population=2, stopping=Epochs(4), select=False).compile(
-        judge, trainset=pairs, lm=Asked()
-    )
+    search(Asked(), judge=judge, pairs=pairs, population=2)
     lm.forget()
     before = lm.tokens_distinct
     lm.choice_logprobs(prompts, ("A", "B"))  # in one call, which shares all that can be shared
@@ -232,16 +230,6 @@ def test_the_incumbent_never_gets_worse_and_every_wording_has_its_descent():
     assert report.stopped == "4 epochs"
 
 
-def test_the_same_seed_gives_the_same_search_another_seed_another():
-    student = PairwiseJudge(C)
-    before = student.dump_state()
-    runs = [ZEPO(GrammarParaphraser(PARTS), seed=s, stopping=Epochs(2), select=False) for s in (0, 0, 1)]
-    a, b, other = (r.compile(student, trainset=all_pairs(), lm=Wording()).report for r in runs)
-    assert a == b
-    assert [t.instruction for t in a.tried] != [t.instruction for t in other.tried]
-    assert student.dump_state() == before
-
-
 @pytest.mark.parametrize("epochs", [1, 2, 3])
 def test_the_budget_is_never_exceeded(epochs):
     n, lm = len(all_pairs()), Wording()
@@ -253,9 +241,9 @@ def test_the_budget_is_never_exceeded(epochs):
 
 
 def test_a_log_is_of_one_proposer_one_objective_and_one_judge(tmp_path):
-    def run(parts=PARTS, judge=None, **options):
-        zepo = ZEPO(GrammarParaphraser(parts), stopping=Epochs(1), log_dir=tmp_path / "log", select=False, **options)
-        return zepo.compile(judge or PairwiseJudge(C), trainset=all_pairs(), lm=Wording())
+    def run(parts=PARTS, **options):
+        options = {"stopping": Epochs(1), "log_dir": tmp_path / "log", "racing": True, **options}
+        return search(proposer=GrammarParaphraser(parts), **options)
 
     run()
     for options in (
@@ -263,6 +251,7 @@ def test_a_log_is_of_one_proposer_one_objective_and_one_judge(tmp_path):
         {"objective": Fairness(prior=[0.4, 0.6])},
         {"judge": PairwiseJudge(C, ties=True)},
         {"racing": False},
+        {"seed": 5},
     ):
         with pytest.raises(ValueError, match="holds a run with other settings"):
             run(**options)
@@ -274,8 +263,7 @@ def test_a_wording_that_silences_the_judge_is_logged_as_json(tmp_path):
             self.mass = 0.8 if "lean" not in prompts[0][0]["content"] else 1e-9
             return super().choice_logprobs(prompts, choices)
 
-    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), log_dir=tmp_path, select=False)
-    report = zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=Silent()).report
+    report = search(Silent(), stopping=Epochs(1), log_dir=tmp_path).report
     assert report.best == 0
     for line in (tmp_path / "instructions.jsonl").read_text().splitlines()[1:]:
         record = json.loads(line, parse_constant=lambda token: pytest.fail(token))
@@ -283,10 +271,7 @@ def test_a_wording_that_silences_the_judge_is_logged_as_json(tmp_path):
 
 
 def test_a_judge_that_may_tie_is_fair_if_its_positions_are():
-    judge = PairwiseJudge(C, ties=True)
-    fair = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(2), select=False).compile(
-        judge, trainset=all_pairs(), lm=Wording(tie=-1.0)
-    )
+    fair = search(Wording(tie=-1.0), judge=PairwiseJudge(C, ties=True), population=5, stopping=Epochs(2), racing=True)
     assert fair.report.history[-1] > -0.2
     rates = fair.report.tried[fair.report.best].decision_rates
     assert abs(rates[0] - rates[1]) < 0.2
@@ -303,8 +288,7 @@ def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
             return super().__call__(*arguments, **options)
 
     def run(folder):
-        zepo = ZEPO(Counting(PARTS), population=4, stopping=Epochs(4), log_dir=folder, select=False)
-        return zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording()).report
+        return search(proposer=Counting(PARTS), log_dir=folder, racing=True).report
 
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "log")
@@ -315,19 +299,13 @@ def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
     lines = [json.loads(x) for x in (tmp_path / "log/instructions.jsonl").read_text().splitlines()]
     assert sorted(x["number"] for x in lines) == [t.number for t in resumed.tried]
     assert len((tmp_path / "log/proposals.jsonl").read_text().splitlines()) == 4
-    with pytest.raises(ValueError, match="holds a run with other settings"):
-        ZEPO(GrammarParaphraser(PARTS), seed=5, log_dir=tmp_path / "log", select=False).compile(
-            PairwiseJudge(C), trainset=all_pairs(), lm=Wording()
-        )
 
 
 @pytest.mark.parametrize("name", ["instructions.jsonl", "proposals.jsonl", "steps.jsonl"])
 def test_a_folder_with_files_of_ones_own_is_no_log(tmp_path, name):
     (tmp_path / name).write_text('{"my": "precious prompt"}')
     with pytest.raises(ValueError, match=f"holds files of no run, such as {name}: choose a new folder"):
-        ZEPO(GrammarParaphraser(PARTS), log_dir=tmp_path, select=False).compile(
-            PairwiseJudge(C), trainset=all_pairs(), lm=Wording()
-        )
+        search(log_dir=tmp_path)
     assert (tmp_path / name).read_text() == '{"my": "precious prompt"}'
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
@@ -374,11 +352,7 @@ def test_every_server_takes_a_paraphrasers_seeds():
 
 
 def test_a_proposer_that_has_nothing_ends_the_search():
-    report = (
-        ZEPO(LMParaphraser(Says("")), population=2, select=False)
-        .compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording())
-        .report
-    )
+    report = search(proposer=LMParaphraser(Says("")), population=2).report
     assert report.stopped == "the proposer has nothing new (8 wordings turned down, most of them empty)"
     assert len(report.rejected) == 8
     assert len(report.tried) == 1
@@ -395,14 +369,7 @@ def test_the_papers_other_objectives(objective):
 
 def test_the_content_free_answer_of_a_wording_is_asked_once():
     lm = Wording()
-    zepo = ZEPO(
-        GrammarParaphraser(PARTS),
-        stopping=Epochs(2),
-        objective=ContextFreeConfidence(),
-        population=4,
-        select=False,
-    )
-    report = zepo.compile(PairwiseJudge(C), trainset=all_pairs(40), lm=lm).report
+    report = search(lm, pairs=all_pairs(40), objective=ContextFreeConfidence(), stopping=Epochs(2), racing=True).report
     free = [prompt for prompt in lm.asked if "[N/A]" in prompt]
     assert len(free) == len(set(free)) == len(report.tried)
 
@@ -439,19 +406,15 @@ def test_acceptance_and_stopping():
 
 def test_bad_input():
     with pytest.raises(ValueError, match="population=0"):
-        ZEPO(GrammarParaphraser(PARTS), population=0, select=False)
-    with pytest.raises(ValueError, match="The trainset is empty"):
-        ZEPO(GrammarParaphraser(PARTS), select=False).compile(PairwiseJudge(C), trainset=[], lm=Wording())
+        ZEPO(population=0)
     with pytest.raises(ValueError, match=r"2 pairs with \[2, 3\] candidates"):
-        ZEPO(GrammarParaphraser(PARTS), select=False).compile(
-            PairwiseJudge(C), trainset=[pair(1, 2), pair(1, 2, 3)], lm=Wording()
-        )
+        search(pairs=[pair(1, 2), pair(1, 2, 3)])
     with pytest.raises(ValueError, match="answers none of the 48 examples"):
         search(Wording(mass=1e-9))
-    with pytest.raises(ValueError, match="8 inputs are in trainset and valset"):
-        ZEPO(GrammarParaphraser(PARTS), select=False).compile(
-            PairwiseJudge(C), trainset=all_pairs(), valset=all_pairs(), lm=Wording()
-        )
+    with pytest.raises(ValueError, match="scoring='direct'"):
+        search(judge=PointwiseJudge(C, scoring="direct"), pairs=items(3, 0))
+    with pytest.raises(ValueError, match=r"asks a content-free input, .* give select=False"):
+        search(objective=ContextFreeConfidence(), select=True)
     hidden = GrammarParaphraser([("the one with the best",)])(Criterion("wit", "funny?"), "", 1, known=(), seed=0)
     assert hidden.rejected[0] == ("without the name 'wit'", "the one with the best")
     nameless = GrammarParaphraser([("which one?",)])(C, "", 1, known=(), seed=0)
@@ -461,27 +424,20 @@ def test_bad_input():
 def test_a_hand_written_instruction_begins_the_search_and_is_reworded():
     lm = Says("Say it better on quality: lean=0.5")
     judge = PairwiseJudge(C, instruction="Mind the quality: lean=-2")
-    compiled = ZEPO(LMParaphraser(lm), population=1, stopping=Epochs(2), select=False).compile(
-        judge, trainset=all_pairs(), lm=Wording()
-    )
+    compiled = search(judge=judge, proposer=LMParaphraser(lm), population=1, stopping=Epochs(2))
     assert compiled.report.tried[0].instruction == "Mind the quality: lean=-2"
     assert compiled.report.chosen == "Say it better on quality: lean=0.5"
     rewordings_of = [request.messages[0].text.split("Instruction: ")[1].split("\n")[0] for request in lm.asked]
     assert rewordings_of == ["Mind the quality: lean=-2"] + ["Say it better on quality: lean=0.5"] * 4
     with pytest.raises(ValueError, match=r"cannot begin with the instruction 'Which\?': it is without the name 'qual"):
-        ZEPO(LMParaphraser(lm), select=False).compile(
-            PairwiseJudge(C, instruction="Which?"), trainset=all_pairs(), lm=Wording()
-        )
+        search(judge=PairwiseJudge(C, instruction="Which?"))
 
 
 def test_a_valset_reports_and_takes_no_part_in_the_search():
     lm = Wording()
-    zepo = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2), select=False)
     held_out = all_pairs(20)[60:]
-    judge = zepo.compile(PairwiseJudge(C), trainset=all_pairs(), valset=held_out, lm=lm)
-    alone = zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording())
+    judge, alone = search(lm, valset=held_out, stopping=Epochs(2)), search(stopping=Epochs(2))
     assert judge.report.tried == alone.report.tried
-    assert alone.report.comparison == {}
     assert set(judge.report.comparison) == {"position", "verbosity"}
     fair = judge.report.comparison["position"]["fairness"]
     assert fair.after.value > fair.before.value
@@ -524,10 +480,7 @@ def test_verbosity_can_be_the_objective():
         type(p)(source=p.source, candidates=[p.candidates[0] + "x" * (k % 3), p.candidates[1] + "x"])
         for k, p in enumerate(all_pairs())
     ]
-    zepo = ZEPO(
-        GrammarParaphraser(PARTS), stopping=Epochs(4), objective=BiasObjective(BIASES["verbosity"]), select=False
-    )
-    report = zepo.compile(PairwiseJudge(C), trainset=pairs, lm=Longwinded()).report
+    report = search(Longwinded(), pairs=pairs, population=5, objective=BiasObjective(BIASES["verbosity"])).report
     assert report.objective == "verbosity"
     assert report.history[0] == pytest.approx(-0.5)
     assert report.history[-1] > -0.5
@@ -535,9 +488,8 @@ def test_verbosity_can_be_the_objective():
 
 def test_a_bias_that_the_search_cannot_measure_is_refused_before_anything_is_judged():
     lm = Comparer()
-    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(1), objective=BiasObjective(UnknownBias()), select=False)
     with pytest.raises(ValueError, match="The bias 'unknown' cannot be measured on this judge's answers"):
-        zepo.compile(PairwiseJudge(C), trainset=all_pairs(), lm=lm)
+        search(lm, objective=BiasObjective(UnknownBias()))
     assert lm.prompts == []
 
 
@@ -561,13 +513,9 @@ def test_a_pair_that_is_too_long_is_left_out_of_the_search():
                 raise PromptTooLong(dict.fromkeys(long, "has 99 tokens, but the model's context is 64."))
             return super().choice_logprobs(prompts, choices)
 
-    def compiled(lm, trainset):
-        zepo = ZEPO(GrammarParaphraser(PARTS), population=4, stopping=Epochs(2), select=False)
-        return zepo.compile(PairwiseJudge(C), trainset=trainset, lm=lm)
-
     pairs = all_pairs(4)
-    expected = compiled(Wording(), pairs)
-    found = compiled(Short(), [*pairs, pair(0, 1, source="s" * 600)])
+    expected = search(pairs=pairs, stopping=Epochs(2))
+    found = search(Short(), pairs=[*pairs, pair(0, 1, source="s" * 600)], stopping=Epochs(2))
     assert found.predict.signature.instructions == expected.predict.signature.instructions
     assert found.report.history == expected.report.history
 
@@ -631,3 +579,93 @@ def test_held_back_pairs_are_judged_without_a_content_free_input():
     judged = answer_in_order(PairwiseJudge(C), [pair(1, 2, source=one) for one in "ab"], lm)
     assert judged.content_free is None
     assert (len(judged.ids), len(lm.asked)) == (2, 2)
+
+
+# Judges that score, and the curve of agreement against the decision rate.
+
+
+def test_agreement_is_best_where_the_decisions_are_even():
+    wordings = [f"On quality, lean={lean}" for lean in np.linspace(-8, 8, 9)]
+    points = sensitivity_curve(PairwiseJudge(C), wordings, rated(), lm=Wording(), limit=120, objectives=[Confidence()])
+    rates, agreed = [p.decision_rate for p in points], [p.agreement for p in points]
+    assert rates == sorted(rates)
+    fit = quadratic_fit(rates, agreed)
+    assert fit.curvature < 0
+    assert fit.top == pytest.approx(0.5, abs=0.15)
+    assert agreed[4] == max(agreed) == pytest.approx(1)
+    assert all(p.objectives["confidence"] < 0 for p in points)
+
+
+def test_the_curve_after_debiasing_is_of_averaged_probabilities():
+    texts = [f"On quality, lean={lean}" for lean in (-19, 0, 19)]
+    lm = Wording()
+    judge = PairwiseJudge(C, debias="permutation")
+    points = sensitivity_curve(judge, texts, rated(), lm=lm, objectives=[ContextFreeConfidence()])
+    compared = 12 * 15  # 12 documents of six outputs
+    comparisons = [sum(r.comparisons for r in _rankings(judge, text)) for text in texts]
+    assert len(lm.asked) == sum(2 * (compared + 1) + 2 * n for n in comparisons)
+    # a lean of 19 nats decides nearly every comparison before debiasing, and none after it
+    assert len({p.decision_rate for p in points}) == 1
+    assert 0.4 < points[0].decision_rate < 0.6
+    assert [p.agreement for p in points] == pytest.approx([1, 1, 1])
+    assert [p.objectives["context-free confidence"] for p in points] == pytest.approx([math.log(2)] * 3)
+    biased = sensitivity_curve(PairwiseJudge(C), texts, rated(), lm=Wording())
+    assert [p.decision_rate < 0.1 for p in biased] == [True, False, False]
+    assert biased[2].decision_rate > 0.9
+
+
+def _rankings(judge, text):
+    one = judge.deepcopy()
+    instruct(one, text)
+    documents = [
+        dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in data.by_input(rated()).values()
+    ]
+    return PairwiseRanker(one).batch(documents, lm=Wording())
+
+
+class Sharp(FormulaLM):
+    """Answers with a spread that its instruction decides, and tells what it was instructed."""
+
+    def __init__(self):
+        super().__init__(bias=0.0)
+        self.instructions = set()
+
+    def _row(self, prompt, choices):
+        self.instructions.add(prompt[0]["content"])
+        lean = float(prompt[0]["content"].split("lean=")[1].split()[0]) if "lean=" in prompt[0]["content"] else 3.0
+        row = np.array(super()._row(prompt, choices)) / (1 + 10 * abs(lean))
+        return list(row - np.log(np.exp(row).sum()))
+
+
+@pytest.mark.slow
+def test_a_pointwise_judge_is_searched_by_how_it_uses_its_scale():
+    lm, judge = Sharp(), PointwiseJudge(C)
+    compiled = search(lm, judge=judge, pairs=items(40, 0), population=5, stopping=Epochs(3), racing=True)
+    report = compiled.report
+    assert report.objective == ScoreUniformity.name
+    assert report.history[-1] > report.history[0]
+    assert compiled.predict.signature.instructions == report.tried[report.best].instruction + "\n" + C.answer_format
+    assert all(text.endswith(C.answer_format) for text in lm.instructions)
+    assert all(text.count(C.answer_format) == 1 for text in lm.instructions)
+    scores = np.array([p.score for p in compiled.batch(items(40, 0), lm=lm)])
+    assert -report.history[-1] == pytest.approx(
+        np.abs(np.sort((scores - 1) / 4) - (np.arange(40) + 0.5) / 40).mean(), abs=0.01
+    )
+    assert judge.predict.signature.instructions == C.instructions
+    other = search(lm, judge=judge, pairs=items(10, 0), objective=Confidence(), stopping=Epochs(1))
+    assert other.report.objective == "confidence"
+
+
+def test_an_instruction_that_does_not_name_the_answers_is_judged_as_it_is():
+    lm, judge, own = Sharp(), PointwiseJudge(C), "On quality, judge as you like."
+    judge.predict.signature = judge.predict.signature.with_instructions(own)
+    first = search(lm, judge=judge, pairs=items(40, 0), stopping=Epochs(1)).report.tried[0]
+    assert {text for text in lm.instructions if not text.endswith(C.answer_format)} == {own}
+    assert f"{own}\n{C.answer_format}" not in lm.instructions
+    scores = np.array([p.score for p in judge.batch(items(40, 0), lm=lm)])
+    assert (first.instruction, first.objective) == (own, pytest.approx(score_uniformity(scores, low=1, high=5)))
+
+
+def test_a_judge_that_answers_nothing_has_no_uniformity():
+    silent = Judged(("a",), "c", np.full(1, math.nan), {DISTRIBUTIONS: np.full((1, 5), math.nan)})
+    assert math.isnan(ScoreUniformity()(silent))

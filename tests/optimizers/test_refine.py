@@ -3,13 +3,17 @@
 import math
 
 import dspy
+import numpy as np
 import pytest
 from models_of_text import Scripted
 
-from evalbias.optimizers.refine import ExternalFeedbackRefine
+from evalbias.evaluation.judged import Judged
+from evalbias.optimizers.refine import ExternalFeedbackRefine, QualityRule
+from evalbias.optimizers.selection import count_unanswered
 from evalbias.programs.feedback import Feedback, required_field
 from evalbias.programs.loops import Improvement, SelfRefine
 from evalbias.programs.writing import PlainPredict
+from evalbias.values import to_json
 
 
 class Flattering:
@@ -218,18 +222,8 @@ def test_a_margin_of_the_students_is_none_of_the_external_feedbacks():
 
 
 def test_bad_input():
-    made = compiler()
-    with pytest.raises(
-        TypeError,
-        match=r"ExternalFeedbackRefine compiles a SelfRefine, .*; this PlainPredict is neither",
-    ):
-        compiler().compile(PlainPredict("source -> output"), trainset=items(2))
-    with pytest.raises(ValueError, match="The trainset is empty"):
-        made.compile(loop("a"), trainset=[])
-    with pytest.raises(ValueError, match="1 items are in trainset and valset, the first 'i0'"):
-        made.compile(loop("a"), trainset=items(2), valset=items(1))
     with pytest.raises(ValueError, match="No item came through the loop"):
-        made.compile(loop(RuntimeError("down")), trainset=items(2))
+        compiler().compile(loop(RuntimeError("down")), trainset=items(2))
     for wrong in ({"k": -1}, {"budget": 0}, {"margins": (0.1, 0.0)}, {"margins": ()}, {"until": "never"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             compiler(**wrong)
@@ -241,3 +235,55 @@ def test_items_of_one_source_are_never_on_both_sides():
     assert len(inputs) == 6  # what is held back is held back with its twin
     with pytest.raises(ValueError, match="1 inputs are in trainset and valset, the first 't1'"):
         compiler().compile(loop(*OWN), trainset=twins[:1], valset=twins[1:2])
+
+
+# The choice on held-back items.
+
+
+def refined(quality, calls):
+    answers = np.array(quality, dtype=float)
+    return Judged(tuple(map(str, range(len(answers)))), "quality", answers, judgments=calls)
+
+
+def test_a_loop_of_fewer_requests_may_lose_the_tolerance():
+    def rule(tolerance):
+        return QualityRule(tolerance=tolerance, n_resamples=4_000, seed=0)
+
+    given = refined([3.0] * 4, 24)
+    higher, lower, cheaper = refined([4.0] * 4, 24), refined([2.0] * 4, 24), refined([2.0] * 4, 8)
+    one_of_all = 1 / 2**4  # swaps of 4 equal differences
+    assert rule(0.0).p_values([higher], given) == pytest.approx([one_of_all], abs=0.008)
+    assert rule(0.0).p_values([lower], given) == pytest.approx([1 - one_of_all], abs=0.008)
+    assert rule(0.0).p_values([given], given) == [0.5]
+    assert rule(1.5).p_values([lower], given) == pytest.approx([1 - one_of_all], abs=0.008)  # as many requests
+    assert rule(1.5).p_values([cheaper], given) == pytest.approx([one_of_all], abs=0.008)
+    assert rule(0.5).p_values([cheaper], given) == pytest.approx([1 - one_of_all], abs=0.008)
+    assert rule(1.5).p_values([cheaper, higher], given) == pytest.approx([2 * one_of_all] * 2, abs=0.016)  # Holm
+    assert np.isnan(rule(0.0).p_values([refined([np.nan] * 4, 24)], given)).all()
+    assert rule(0.0).aim == "a higher quality"
+    assert rule(0.5).aim == "a higher quality, or fewer requests for at most 0.5 points"
+    half = refined([np.nan, 2.0, 5.0], 7)
+    assert rule(0.0).costs(half) == (-3.5, 7.0)
+    assert [count_unanswered(one) for one in (half, refined([1.0] * 3, 9))] == [1, 0]
+    assert rule(0.0).estimates(half)["quality"].value == 3.5
+
+
+@pytest.mark.parametrize(("refined", "better"), [("bbbbbb", True), ("aaaabb", False)])
+def test_a_loop_is_taken_only_if_its_quality_is_better_on_other_items(refined, better, tmp_path):
+    n = 16
+    own = ("aa", refined) * (n // 2)  # the refinement is longer, and worse in one case
+    external = ("aa", "aaa") * (n // 2)
+    held = ("aa", refined) * (n // 2), (("aa",) if better else ("aa", refined)) * (n // 2)
+    student = loop(*own, *external, *held[0], *held[1], iterations=1)
+    optimizer = ExternalFeedbackRefine(Letters(), k=0, margins=(0.0,), n_resamples=500, log_dir=tmp_path)
+    compiled = optimizer.compile(student, trainset=items(n))
+    report = compiled.report
+    assert [t.chosen for t in report.candidates] == [not better, better]
+    assert compiled.max_iterations == report.iterations == (0 if better else 1)
+    assert report.candidates[0].cost.calls == 16
+    # p of 8 equal differences: 2 of 2^8 swaps are as extreme, one-sided 1 of 256
+    expected = 1 / 256 if better else 0.5
+    assert report.candidates[1].p_value == pytest.approx(expected, abs=0.005)
+    assert {file.name for file in tmp_path.glob("held-back-*")} == {"held-back-1", "held-back-2"}
+    again = optimizer.compile(loop("never asked", iterations=1), trainset=items(n))
+    assert to_json(again.report) == to_json(report)

@@ -1,0 +1,437 @@
+"""What every optimizer does alike: seeds, students, programs around them, callbacks, splits, costs and refusals."""
+
+import dataclasses
+import importlib
+import inspect
+import json
+import pkgutil
+
+import dspy
+import pytest
+from dspy.utils.callback import BaseCallback
+from fakes import PARTS, Comparer, FormulaLM, Wording, of_sources, rated
+from models_of_text import Scripted
+
+from evalbias import ZEPO, BiasedDemos, ExternalFeedbackRefine, JudgeStudy, LikelihoodMitigation, data, evaluation
+from evalbias import optimizers as package
+from evalbias.lm.dspy_seam import question_of, response_of
+from evalbias.optimizers import GrammarParaphraser, objectives
+from evalbias.optimizers.base import hold_back, with_part
+from evalbias.optimizers.zepo import Epochs
+from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, preference_accuracy
+from evalbias.programs.feedback import Feedback
+from evalbias.programs.loops import SelfRefine
+from evalbias.programs.writing import PlainPredict
+from evalbias.values import to_json
+
+C = Criterion("quality", "is it good?")
+RATED = rated(documents=24, outputs=4)
+LABELED = [e.copy(id=f"pair {i}") for i, e in enumerate(data.pairs(RATED, limit=120, criterion=C.name, seed=0))]
+TRAIN = [e for e in LABELED if int(e.source[1:]) < 18]
+VAL = [e for e in LABELED if int(e.source[1:]) >= 18]
+SOURCES = [dspy.Example(id=f"i{k}", source=f"s{k}").with_inputs("source") for k in range(24)]
+
+
+class Length:
+    """Thinks that what is longer is better."""
+
+    name, low, high = "length", 0.0, 20.0
+
+    def __call__(self, example, output):
+        return Feedback(float(min(20, len(output))), "make it longer")
+
+
+class Letters(Length):
+    """Counts the letter a."""
+
+    name = "letters"
+
+    def __call__(self, example, output):
+        return Feedback(float(output.count("a")), f"{output.count('a')} of them")
+
+
+def loop():
+    modules = PlainPredict("source -> output"), PlainPredict("source, draft, feedback -> output")
+    return SelfRefine(modules[0], Length(), modules[1], max_iterations=2)
+
+
+class Answering:
+    """Measures DSPy's requests by a formula; DSPy cannot save it."""
+
+    def __init__(self, formula):
+        self.formula = formula
+
+    def complete(self, request):
+        question = question_of(request, "a formula")
+        return response_of(request, self.formula.choice_logprobs([question.prompt], question.choices))
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class Attached(Wording, dspy.LM):
+    """A model that always prefers the first position, and that DSPy attaches to programs."""
+
+    def __init__(self):
+        dspy.LM.__init__(self, "fake/attached", engine=Answering(Wording(first=100.0)), cache=False)
+        Wording.__init__(self, first=100.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """An optimizer with what it compiles: makers of itself, the student and its model, and examples."""
+
+    make: object
+    student: object
+    lm: object
+    train: list
+    val: list
+
+    def compiled(self, student=None, *, valset=True, lm=None, part=None, **options):
+        optimizer = self.make(**{"seed": 0, **options})
+        student = self.student() if student is None else student
+        sets = {"trainset": self.train, "valset": self.val if valset else None}
+        return optimizer.compile(student, **sets, lm=lm or self.lm(), part=part)
+
+
+def items(n, seed):
+    return of_sources(n, seed)
+
+
+GRAMMAR = GrammarParaphraser(PARTS)
+CASES = {
+    "BiasedDemos": Case(
+        lambda **o: BiasedDemos(4, **{"n_resamples": 99, **o}),
+        lambda: PointwiseJudge(C),
+        FormulaLM,
+        items(60, 1),
+        items(16, 2),
+    ),
+    "LikelihoodMitigation": Case(
+        lambda **o: LikelihoodMitigation((2,), **{"n_resamples": 99, **o}),
+        lambda: PointwiseJudge(C),
+        FormulaLM,
+        items(40, 1),
+        items(16, 2),
+    ),
+    "ZEPO": Case(
+        lambda **o: ZEPO(GRAMMAR, population=3, stopping=Epochs(2), **{"n_resamples": 99, **o}),
+        lambda: PairwiseJudge(C),
+        lambda: Wording(6.5),
+        TRAIN,
+        VAL,
+    ),
+    "ZEPO of scores": Case(
+        lambda **o: ZEPO(GRAMMAR, population=3, stopping=Epochs(2), **{"n_resamples": 99, **o}),
+        lambda: PointwiseJudge(C),
+        FormulaLM,
+        items(40, 1),
+        items(16, 2),
+    ),
+    "JudgeStudy": Case(
+        lambda **o: JudgeStudy(GRAMMAR, trials=4, instructions=3, demo_sets=1, k=2, **{"n_resamples": 99, **o}),
+        lambda: PairwiseJudge(C),
+        lambda: Wording(6.5),
+        TRAIN,
+        VAL,
+    ),
+    "ExternalFeedbackRefine": Case(
+        lambda **o: ExternalFeedbackRefine(Letters(), k=1, margins=(0.0,), **{"n_resamples": 99, **o}),
+        loop,
+        lambda: Scripted("ab", "aabb", "aabbb"),
+        SOURCES[:18],
+        SOURCES[18:],
+    ),
+}
+every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+judges_only = pytest.mark.parametrize(
+    "case", [case for name, case in CASES.items() if name != "ExternalFeedbackRefine"], ids=[*CASES][:-1]
+)
+
+
+@pytest.fixture(autouse=True)
+def few_swaps(monkeypatch):
+    monkeypatch.setattr(objectives, "N_RESAMPLES", 200)
+
+
+def state_of(program):
+    bare = program.deepcopy()
+    bare.set_lm(None)
+    return bare.dump_state()
+
+
+@every
+def test_the_same_seed_gives_the_same_program_and_report_and_leaves_the_student_as_it_is(case):
+    student = case.student()
+    before = student.dump_state()
+    first, again = case.compiled(student), case.compiled(student)
+    assert to_json(first.report) == to_json(again.report)
+    assert state_of(first) == state_of(again)
+    assert (first.report.seed, case.compiled(student, seed=3).report.seed) == (0, 3)
+    assert first is not student
+    assert student.dump_state() == before
+    assert not hasattr(student, "report")
+
+
+@every
+def test_another_seed_keeps_other_inputs_back(case):
+    first, other = (case.compiled(seed=seed, valset=False).report for seed in (0, 1))
+    assert to_json(first) != to_json(other)
+
+
+@every
+def test_the_valset_only_reports_and_without_it_nothing_is_compared(case):
+    reported, alone = (case.compiled(valset=valset).report for valset in (True, False))
+    assert (reported.chosen, reported.decision) == (alone.chosen, alone.decision)
+    assert [t.p_value for t in reported.candidates[1:]] == [t.p_value for t in alone.candidates[1:]]
+    assert reported.comparison
+    assert (alone.comparison, alone.before, alone.after) == ({}, None, None)
+
+
+@every
+def test_the_report_says_of_the_given_program_and_each_candidate_what_came_of_it(case):
+    report = case.compiled().report
+    assert report.candidates[0].name == "given"
+    assert sum(one.chosen for one in report.candidates) == 1
+    assert all(one.reason and one.estimates for one in report.candidates)
+    assert set(report.front) <= {one.name for one in report.candidates}
+    lines = str(report).splitlines()
+    assert lines[0] == report.decision
+    assert len(lines) == 1 + len(report.candidates) + len(report.comparison) + 1
+    assert json.loads(json.dumps(to_json(report)))["settings"] == to_json(report.settings)
+
+
+@every
+def test_the_bare_method_chooses_nothing(case):
+    if case is CASES["LikelihoodMitigation"]:
+        with pytest.raises(ValueError, match="select=False: LikelihoodMitigation always chooses"):
+            case.compiled(select=False)
+        return
+    report = case.compiled(select=False).report
+    assert (report.candidates, report.front, report.decision) == ((), (), "")
+    assert report.chosen
+
+
+@every
+def test_a_judge_or_loop_inside_a_program_is_compiled_like_alone_and_its_callbacks_are_kept(case):
+    class Pipeline(dspy.Module):
+        def __init__(self, *parts):
+            super().__init__()
+            self.write = dspy.Predict("source -> output")
+            self.parts = list(parts)
+
+    watching = BaseCallback()
+    student = Pipeline(case.student(), case.student())
+    before = [part.dump_state() for part in student.parts]
+    student.callbacks, student.parts[1].callbacks, student.write.callbacks = [watching], [watching], [watching]
+    alone = case.compiled()
+    compiled = case.compiled(student, part="parts[1]")
+    assert to_json(compiled.report) == to_json(alone.report)
+    assert [part.dump_state() for part in compiled.parts] == [before[0], alone.dump_state()]
+    assert [part.dump_state() for part in student.parts] == before
+    for module in (compiled, compiled.parts[1], compiled.write):
+        assert module.callbacks == [watching]
+    own = case.student()
+    own.callbacks = [watching]
+    assert case.compiled(own).callbacks == [watching]
+
+
+def test_of_several_judges_one_is_named_and_a_class_is_no_student():
+    case = CASES["BiasedDemos"]
+    several = dspy.Module()
+    several.judges = [PointwiseJudge(C), PointwiseJudge(C)]
+    with pytest.raises(ValueError, match=r"name one with compile\(..., part=NAME\), one of .*'judges\[0\]'"):
+        case.compiled(several)
+    with pytest.raises(ValueError, match="part='x' is none of the programs"):
+        case.compiled(several, part="x")
+    neither = "BiasedDemos compiles a PointwiseJudge, or a program that contains one; "
+    with pytest.raises(TypeError, match=f"{neither}this Module is neither"):
+        case.compiled(dspy.Module())
+    with pytest.raises(TypeError, match=rf"{neither}the class PointwiseJudge \(pass an instance\) is neither"):
+        case.compiled(PointwiseJudge)
+    with pytest.raises(TypeError, match="this Criterion is neither"):
+        CASES["ZEPO"].compiled(C)
+
+
+def test_demonstrations_of_frozen_parts_are_compiled_too():
+    student, compiled = dspy.Module(), loop()
+    student.loop = loop()
+    for one in (student.loop, compiled):  # as DSPy's optimizers leave what they compiled
+        one.generate._compiled = True
+    for module in (compiled.generate, compiled.refine):
+        module.predict.demos = [dspy.Example(source="s", draft="d", feedback="f", output="o")]
+    compiled.max_iterations = 1
+    placed = with_part(student, (SelfRefine,), "loop", compiled).loop
+    assert [len(module.predict.demos) for module in (placed.generate, placed.refine)] == [1, 1]
+    assert (placed.max_iterations, student.loop.max_iterations) == (1, 2)
+
+
+def test_a_loop_whose_generator_was_compiled_by_dspy_is_returned_with_its_demonstrations():
+    student = dspy.Module()
+    student.loop = loop()
+    student.loop.generate._compiled = True
+    texts = ("ab", "aabb", "aabbcc", "ab", "aab", "aaab")  # own, then external feedback: quality 1, 2, 3
+    optimizer = ExternalFeedbackRefine(Letters(), k=1, margins=(0.0,), n_resamples=50, select=False)
+    compiled = optimizer.compile(student, trainset=SOURCES[:2], lm=Scripted(*texts[:3] * 2, *texts[3:] * 2, "aaaaaa"))
+    assert compiled.report.demonstrations == ("i0",)
+    assert [demo.output for demo in compiled.loop.generate.predict.demos] == ["aaab"]
+
+
+@every
+def test_arguments_of_other_optimizers_are_logged_and_unknown_options_refused(case, caplog):
+    optimizer = case.make(select=True)
+    optimizer.compile(case.student(), trainset=case.train, lm=case.lm(), num_threads=2, teacher=case.student())
+    assert f"{type(optimizer).__name__}.compile has no use for num_threads, teacher" in caplog.text
+    with pytest.raises(TypeError, match="unexpected keyword argument 'swaps'"):
+        case.make(swaps=9)
+
+
+@every
+def test_sets_that_are_empty_or_share_examples_and_too_few_inputs_are_refused(case):
+    student, lm = case.student(), case.lm()
+    with pytest.raises(ValueError, match=r"rainset is empty|0 pairs with \[\]|0 of 0 training items"):
+        case.make().compile(student, trainset=[], lm=lm)
+    with pytest.raises(ValueError, match=r"(inputs|items) are in trainset and valset, the first '"):
+        case.make().compile(student, trainset=case.train, valset=case.train[:1], lm=lm)
+    inputs = list(dict.fromkeys(e.source for e in case.train))[:15]
+    with pytest.raises(ValueError, match=r"has 15 inputs: .* needs 16 or more. Give more, or select=False"):
+        case.make().compile(student, trainset=[e for e in case.train if e.source in inputs], lm=lm)
+
+
+def test_half_of_the_inputs_are_held_back_whole():
+    examples = [dspy.Example(source=f"s{i % 20}", output=str(i)) for i in range(100)]
+    fit, held = hold_back(examples, lambda e: e.source, seed=0)
+    assert {e.source for e in fit}.isdisjoint(e.source for e in held)
+    assert (len(fit), len(held)) == (50, 50)
+    assert hold_back(examples, lambda e: e.source, seed=0)[1] == held
+    assert hold_back(examples, lambda e: e.source, seed=1)[1] != held
+
+
+@judges_only
+def test_the_model_is_asked_nothing_twice_and_the_cost_counts_what_it_was_asked(case):
+    lm = case.lm()
+    asked = []
+    answered = type(lm).choice_logprobs
+
+    class Counting(type(lm)):
+        def choice_logprobs(self, prompts, choices):
+            if "super" not in str(choices):
+                asked.extend(json.dumps([prompt, list(choices)]) for prompt in prompts)
+            return answered(self, prompts, choices)
+
+    lm.__class__ = Counting
+    cost = case.compiled(lm=lm).report.cost
+    assert len(asked) == len(set(asked))
+    assert cost.judgments >= len(asked)
+    if case in (CASES["LikelihoodMitigation"], CASES["JudgeStudy"]):
+        assert cost.judgments == len(asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ZEPO", "JudgeStudy"])
+def test_an_optimizer_of_comparisons_is_a_step_of_better_together(name, caplog):
+    case = CASES[name]
+    student, teacher = dspy.Module(), dspy.Module()
+    for program in (student, teacher):
+        program.judge = PairwiseJudge(C)
+        program.set_lm(Attached())
+        type(program).forward = lambda self, **inputs: self.judge(**inputs)
+    together = dspy.BetterTogether(metric=preference_accuracy, step=case.make(select=False))
+    sets = {"trainset": case.train, "valset": case.val, "teacher": teacher}
+    compiled = together.compile(student, **sets, strategy="step", num_threads=1)
+    assert not compiled.flag_compilation_error_occurred
+    scores = {c["strategy"]: c["score"] for c in compiled.candidate_programs}
+    assert scores["step"] > scores[""]
+    assert f"{name}.compile has no use for teacher" in caplog.text
+
+
+def test_results_are_frozen():
+    modules = [
+        importlib.import_module(one.name)
+        for each in (evaluation, package)
+        for one in pkgutil.walk_packages(each.__path__, f"{each.__name__}.")
+    ]
+    kinds = {
+        kind
+        for module in modules
+        for _, kind in inspect.getmembers(module, dataclasses.is_dataclass)
+        if kind.__module__ == module.__name__
+    }
+    assert len(kinds) > 40
+    assert {kind.__name__ for kind in kinds if not kind.__dataclass_params__.frozen} == {"Problem"}
+
+
+# Training examples that a judge cannot read are named before any prompt is asked.
+
+ITEMS = rated(documents=12)
+PAIRS = data.pairs(ITEMS, limit=60, seed=0)
+BAD_PAIRS = {
+    "does not have two candidates: give pairs; evalbias.data.pairs makes them": ITEMS[3],
+    "The example 3 is a dict: give dspy.Example": {"source": "s", "candidates": ["a", "b"]},
+    "Candidate 2 of the item 'x' is None: give a text": dspy.Example(id="x", source="s", candidates=["a", None]),
+    "'source' of the item '3' is missing: give a text": dspy.Example(candidates=["a", "b"]),
+    "The item '3' has the candidates 'ab': give a list of 2 to 26 texts": dspy.Example(source="s", candidates="ab"),
+}
+comparing = pytest.mark.parametrize("name", ["ZEPO", "JudgeStudy"])
+scoring = pytest.mark.parametrize("name", ["BiasedDemos", "LikelihoodMitigation"])
+
+
+@pytest.mark.parametrize("message", BAD_PAIRS)
+@comparing
+def test_what_cannot_be_compared_is_named(name, message):
+    trainset, lm = [*PAIRS[:3], BAD_PAIRS[message], *PAIRS[3:]], Comparer()
+    with pytest.raises(ValueError, match=message):
+        CASES[name].make().compile(PairwiseJudge(C), trainset=trainset, lm=lm)
+    with pytest.raises(ValueError, match=message):
+        PairwiseJudge(C).batch(trainset, lm=lm)
+    assert not lm.prompts
+
+
+@comparing
+def test_pairs_may_name_their_texts_outputs(name):
+    named = [dspy.Example(source=p.source, outputs=list(p.candidates)) for p in PAIRS]
+    judges = [
+        CASES[name].make(select=False).compile(PairwiseJudge(C), trainset=trainset, lm=Wording(first=6.5))
+        for trainset in (PAIRS, named)
+    ]
+    assert judges[0].predict.signature.instructions == judges[1].predict.signature.instructions
+
+
+BAD_ITEMS = {
+    "'output' of the item 'x' is None: give a text": {"output": None},
+    "'output' of the item 'x' is empty: give a text": {"output": " "},
+    "'source' of the item 'x' is None: give a text": {"source": None},
+    r"'source' of the item 'x' is a list, not a text: give a text": {"source": ["s"]},
+    "'output' of the item '3' is missing": dspy.Example(source="s", score=3),
+    "The example 3 is a dict": {"source": "s", "output": "o", "score": 3, "whole": True},
+}
+
+
+@pytest.mark.parametrize("message", BAD_ITEMS)
+@scoring
+def test_what_cannot_be_scored_is_named(name, message):
+    bad, lm = BAD_ITEMS[message], FormulaLM()
+    whole = isinstance(bad, dspy.Example) or "whole" in bad
+    trainset = [*ITEMS[:3], bad if whole else ITEMS[3].copy(id="x", **bad), *ITEMS[4:]]
+    with pytest.raises(ValueError, match=message):
+        CASES[name].make().compile(PointwiseJudge(C), trainset=trainset, lm=lm)
+    assert not lm.judged
+
+
+@pytest.mark.parametrize("texts", [{"output": " "}, {"output": None}, {"source": None}])
+@scoring
+def test_an_item_that_nobody_rated_is_not_read(name, texts):
+    train, lm = items(60, seed=1), FormulaLM()
+    unrated = [e.copy(id=f"{e.id} unrated", scores={C.name: None}, **texts).without("ratings") for e in train[::4]]
+    optimizer = CASES[name].make()
+    compiled = [optimizer.compile(PointwiseJudge(C), trainset=given, lm=lm) for given in (train, [*train, *unrated])]
+    assert all(judge.report.decision for judge in compiled)
+    with pytest.raises(ValueError, match=r"of the item '.* unrated' .*: give a text"):
+        optimizer.compile(PointwiseJudge(C), trainset=train, valset=unrated, lm=lm)
+
+
+@scoring
+def test_equal_ratings_are_said_to_be_equal(name):
+    equal = [dspy.Example(id=e.id, source=e.source, output=e.output, score=3) for e in ITEMS]
+    with pytest.raises(ValueError, match=f"All {len(equal)} rated training items have the score 3 on quality"):
+        CASES[name].make().compile(PointwiseJudge(C), trainset=equal, lm=FormulaLM())

@@ -1,0 +1,820 @@
+"""Methods against likelihood bias: RS demonstrations, mitigations, their rules of choice, and several criteria."""
+
+import asyncio
+import math
+import re
+from dataclasses import replace
+
+import dspy
+import numpy as np
+import pytest
+from dspy import lm15
+from fakes import FormulaLM, items, numbers, of_sources
+from planted import with_effect
+
+from evalbias import BiasedDemos, LikelihoodMitigation, judge_metric, judge_reward
+from evalbias.evaluation import compare, judge_examples, measure
+from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
+from evalbias.lm.dspy_seam import chat_request
+from evalbias.lm.types import PromptTooLong
+from evalbias.measures import likelihood_bias, likelihood_effect
+from evalbias.optimizers import compile_each, count_answers
+from evalbias.optimizers import likelihood_rules as rules
+from evalbias.optimizers.demonstrations import (
+    DemosDoNotFitError,
+    TooFewError,
+    balanced,
+    both_ends,
+    check_demos_fit,
+    highest_rs,
+    signed_rs,
+    with_demos,
+)
+from evalbias.optimizers.likelihood import against_baselines
+from evalbias.optimizers.likelihood_rules import (
+    BIAS_SCORE_Z,
+    EFFECT,
+    REASONS,
+    RISE,
+    AgreementRule,
+    LikelihoodRule,
+    bias_number,
+    cross_fitted,
+    fitted,
+    slope,
+)
+from evalbias.optimizers.selection import LEVEL
+from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
+from evalbias.programs.judges import written_score
+from evalbias.report.tables import words_note
+from evalbias.values import to_json
+
+C = Criterion("quality", "is it good?")
+NAMES = ("quality", "style")
+
+
+class Short(FormulaLM):
+    """Refuses messages of over 500 characters, and prompts of more demonstrations than these."""
+
+    def __init__(self, demos=99):
+        super().__init__()
+        self.demos = demos
+
+    def choice_logprobs(self, prompts, choices):
+        long = [
+            i for i, p in enumerate(prompts) if len(p) > 2 + 2 * self.demos or max(len(m["content"]) for m in p) > 500
+        ]
+        if long:
+            raise PromptTooLong(dict.fromkeys(long, "has 99 tokens, but the model's context is 64."))
+        return super().choice_logprobs(prompts, choices)
+
+
+class Stubborn(FormulaLM):
+    """Learns nothing from demonstrations."""
+
+    def _row(self, prompt, choices):
+        return super()._row([prompt[0], prompt[-1]], choices)
+
+
+class Chat(FormulaLM):
+    """Reports no likelihoods."""
+
+    def loglikelihood(self, pairs):
+        raise NotImplementedError("no likelihoods")
+
+
+class Counting(FormulaLM):
+    """Keeps every question that it is asked."""
+
+    def __init__(self):
+        super().__init__()
+        self.prompts, self.texts = [], []
+
+    def choice_logprobs(self, prompts, choices):
+        self.prompts += prompts
+        return super().choice_logprobs(prompts, choices)
+
+    def loglikelihood(self, pairs):
+        self.texts += [text for _, text in pairs]
+        return super().loglikelihood(pairs)
+
+
+@pytest.fixture
+def real_lm(lms):
+    return lms["llama"]
+
+
+def long_ones(found, *places):
+    for place in places:
+        found[place].output += " and so on" * 60
+    return found
+
+
+def compile_judge(lm=None, trainset=None, valset=None, judge=None, **options):
+    settings = {"k": 8, "n_resamples": 500, "seed": 0, "select": False, **options}
+    sets = {"trainset": trainset or items(120, 1), "valset": items(90, 2) if valset is None else valset}
+    return BiasedDemos(**settings).compile(judge or PointwiseJudge(C), **sets, lm=lm or FormulaLM())
+
+
+# RS demonstrations.
+
+
+def test_the_bias_is_compiled_away():
+    report = compile_judge().report
+    bias, performance = (report.comparison["likelihood"][name] for name in ("bias_score", "performance"))
+    assert bias.before.value > 0.5
+    assert bias.before.low > 0
+    assert abs(bias.after.value) < bias.before.value / 2
+    assert bias.p_value < 0.05
+    assert bias.difference.high < 0
+    assert performance.after.value >= performance.before.value
+    assert (report.seed, report.settings["k"], report.chosen) == (
+        0,
+        8,
+        "the 8 demonstrations of highest RS among 112 items",
+    )
+    # 112 training and 90 validation items, twice; 16 of the longest prompts are tried with each set of demonstrations
+    assert (report.cost.judgments, report.cost.likelihoods) == (112 + 2 * 90 + 2 * 16, 112 + 90)
+
+
+def test_the_chosen_are_those_of_highest_rs_with_human_labels_ascending():
+    compiled = compile_judge()
+    report = compiled.report
+    ids = report.train.ids
+    assert len(ids) == 112
+    top = np.argsort(-report.rs, kind="stable")[:8][::-1]
+    assert report.demonstrations == tuple(ids[i] for i in top)
+    human = dict(zip(ids, report.train.covariates["human_scores"], strict=True))
+    labels = [math.floor(human[name] + 0.5) for name in report.demonstrations]
+    assert [d.score for d in compiled.predict.demos] == labels
+    assert not set(report.random) & set(ids)
+    assert compile_judge(order="descending").report.demonstrations == report.demonstrations[::-1]
+
+
+@pytest.mark.slow
+def test_rs_takes_the_unfairness_of_the_papers_equation_unless_its_codes_is_named():
+    reports = {name: compile_judge(normalization=name).report for name in ("mean-range", "center-max")}
+    for name, report in reports.items():
+        model, human = (np.asarray(x) for x in (report.train.answers, report.train.covariates["human_scores"]))
+        scale = np.ptp if name == "mean-range" else lambda x: np.abs(x - x.mean()).max()
+        us = (model - model.mean()) / scale(model) - (human - human.mean()) / scale(human)
+        assert report.unfairness == pytest.approx(us, abs=1e-9)
+        ls = report.train.covariates["likelihoods"]
+        stars = [(x - x.mean()) / np.abs(x - x.mean()).max() for x in (ls, us)]
+        assert report.rs == pytest.approx(np.abs(stars[0] + stars[1]), abs=1e-9)
+    assert not np.allclose(reports["mean-range"].rs, reports["center-max"].rs, atol=0.01)
+    assert compile_judge().report.rs == pytest.approx(reports["mean-range"].rs)
+    with pytest.raises(ValueError, match="normalization='min-max' is unknown"):
+        BiasedDemos(normalization="min-max", select=False)
+
+
+def test_the_report_tells_the_lengths_of_the_demonstrations():
+    trainset = items(60, 1)
+    for number, example in enumerate(trainset):
+        example.output = f"{'word ' * number}{example.output}"  # number + 2 words
+    report = compile_judge(k=4, n_resamples=9, trainset=trainset, valset=[]).report
+    words = {str(e.id): number + 2 for number, e in enumerate(trainset)}
+    assert report.demonstration_words == tuple(words[name] for name in report.demonstrations)
+    assert report.mean_words == pytest.approx(np.mean([words[name] for name in report.train.ids]))
+    note = words_note({"quality": report})
+    low, high = min(report.demonstration_words), max(report.demonstration_words)
+    assert note == (
+        f"mean words of the demonstrations: quality {np.mean(report.demonstration_words):.0f} "
+        f"({low} to {high}; all items {report.mean_words:.0f})"
+    )
+
+
+def test_another_models_likelihood():
+    class Upside(FormulaLM):
+        def loglikelihood(self, pairs):
+            return [type(found)(-found.per_token) for found in super().loglikelihood(pairs)]
+
+    report = compile_judge(likelihood_lm=Upside()).report
+    assert report.comparison["likelihood"]["bias_score"].before.value < -0.5
+
+
+def test_what_is_undefined_is_left_out_and_counted():
+    trainset = items(40, 1)
+    trainset[3].scores["quality"] = math.nan
+    report = compile_judge(k=4, n_resamples=9, trainset=trainset, valset=[]).report
+    assert report.left_out == 1
+    assert "1-3" not in report.train.ids + report.random
+
+
+def test_bad_input():
+    for options, match in (({"k": 0}, "k=0"), ({"order": "up"}, "order='up' is unknown")):
+        with pytest.raises(ValueError, match=match):
+            BiasedDemos(**options)
+    for k, match in (((1, 4), r"k=\(1, 4\)"), (4, "k=4: give the numbers of demonstrations to try, each at least 2")):
+        with pytest.raises(ValueError, match=match):
+            LikelihoodMitigation(k=k)
+    few = items(10, 1)
+    with pytest.raises(ValueError, match="need at least 18"):
+        compile_judge(trainset=few)
+    few[0].scores = {"wit": 1}
+    with pytest.raises(ValueError, match="'1-0' has no score on 'quality'"):
+        compile_judge(k=2, trainset=few)
+    with pytest.raises(ValueError, match=r"at least 18. Half of the inputs are kept back to choose on: .*select=F"):
+        compile_judge(trainset=of_sources(30, 1), select=True)
+
+
+def by_score(examples):
+    """Return the examples with DSPy's one label instead of scores by criterion."""
+    return [e.copy(score=e.scores["quality"]).without("scores") for e in examples]
+
+
+def test_the_label_score_is_read_like_scores():
+    train, val = items(16, 1), items(8, 2)
+    named, plain = (compile_judge(k=3, trainset=change(train), valset=change(val)) for change in (list, by_score))
+    assert plain.predict.demos == named.predict.demos
+    assert to_json(plain.report.comparison) == to_json(named.report.comparison)
+    train = by_score(train)
+    train[3] = train[3].copy(scores={"wit": 2})
+    with pytest.raises(ValueError, match=r"'1-3' has no score on 'quality', only on \['wit'\]; its 'score'"):
+        compile_judge(k=3, trainset=train)
+    judges = [PointwiseJudge(Criterion(name, "is it good?")) for name in NAMES]
+    sets = {"trainset": by_score(items(10, 1)), "valset": items(4, 2)}
+    with pytest.raises(ValueError, match="'1-0' has one score for 2 criteria"):
+        compile_each(BiasedDemos(2), judges, **sets, lm=FormulaLM())
+
+
+def test_demonstrations_that_do_not_fit_say_how_many_do():
+    with pytest.raises(ValueError, match="3 of 8 demonstrations fit"):
+        compile_judge(Short(demos=3))
+    with pytest.raises(ValueError, match="4 of 8 demonstrations fit"):
+        LikelihoodMitigation(k=(4, 8)).compile(PointwiseJudge(C), trainset=of_sources(60, 1), lm=Short(demos=4))
+
+
+def test_an_item_that_is_too_long_is_undefined_and_the_judge_is_compiled():
+    sets = {"trainset": long_ones(items(60, 1), 3), "valset": long_ones(items(20, 2), 7)}
+    compiled = compile_judge(Short(), k=4, n_resamples=9, **sets)
+    performance = compiled.report.comparison["likelihood"]["performance"]
+    assert (performance.after.n, performance.after.undefined) == (19, 1)
+    assert all("and so on" not in demo["output"] for demo in compiled.predict.demos)
+
+
+def test_items_that_are_all_too_long_are_refused_before_anything_is_judged_and_demonstrations_stay():
+    lm = Short()
+    with pytest.raises(ValueError, match="Not even a prompt without demonstrations fits"):
+        compile_judge(lm, k=4, trainset=long_ones(items(60, 1), *range(60)), valset=[])
+    assert not lm.judged
+    judge = with_demos(PointwiseJudge(C), items(3, 1))
+    with pytest.raises(DemosDoNotFitError, match="Not even a prompt without demonstrations fits"):
+        check_demos_fit(judge, long_ones(items(2, 2), 0, 1), lm)
+    assert len(judge.predict.demos) == 3
+
+
+@pytest.mark.parametrize("optimizer", [LikelihoodMitigation(k=(2,)), BiasedDemos(k=2), BiasedDemos(k=2, select=False)])
+def test_a_model_without_likelihoods_is_refused_before_it_judges(optimizer):
+    lm, train, other = Chat(), of_sources(80, 1), FormulaLM()
+    with pytest.raises(NotImplementedError, match="no likelihoods"):
+        optimizer.compile(PointwiseJudge(C), trainset=train, lm=lm)
+    assert lm.judged == []
+    optimizer.likelihood_lm = other
+    optimizer.compile(PointwiseJudge(C), trainset=train, lm=lm)
+    assert lm.judged
+    assert other.judged == []
+
+
+def test_what_is_undefined_on_one_side_is_compared_on_neither():
+    class Mute(FormulaLM):
+        def _row(self, prompt, choices):
+            mute = len(prompt) > 2 and prompt[-1]["content"].startswith(self.unheard)
+            return [-math.inf] * len(choices) if mute else super()._row(prompt, choices)
+
+    examples, lm = items(60, 3), Mute()
+    lm.unheard = f"Source: s\nOutput: {examples[5].output}\n"
+    judge = PointwiseJudge(C)
+    shown = with_demos(judge, items(2, 9))
+
+    def bias_of(one):
+        return measure(LikelihoodBias(), judge_examples(one, examples, lm=lm, likelihood_lm="own"), seed=0)
+
+    first, second = (bias_of(one) for one in (judge, shown))
+    assert [m["bias_score"].undefined for m in (first, second)] == [0, 1]
+    assert [m.undefined for m in (first, second)] == [{}, {"scores": 1}]
+    found = compare(first, second, n_resamples=99, seed=0)
+    for name in ("bias_score", "performance"):
+        change = found[name]
+        assert change.before.undefined == change.after.undefined == change.difference.undefined == 1
+        assert change.difference.value == pytest.approx(change.after.value - change.before.value)
+    assert found["bias_score"].before.value != first["bias_score"].value
+
+
+def test_demonstrations_for_a_judge_that_writes_its_score():
+    class Writer(FormulaLM):
+        def write(self, question):
+            return f"Score: {1 + self.choice_logprobs([question.prompt], '12345').logprobs[0].argmax()}"
+
+    compiled = compile_judge(Writer(), judge=PointwiseJudge(C, scoring="direct"))
+    change = compiled.report.comparison["likelihood"]["bias_score"]
+    assert change.before.value > 0.5
+    assert abs(change.after.value) < change.before.value / 2
+    cost = compiled.report.cost
+    assert (cost.calls, cost.judgments) == (
+        112 + 2 * 90,
+        2 * 16,
+    )  # scores are written; the fit is tried by one
+
+
+# The same judge in the hands of DSPy.
+
+
+def test_a_step_of_better_together(real_lm):
+    student = dspy.Module()
+    student.judge = PointwiseJudge(C)
+    student.forward = student.judge
+    student.set_lm(real_lm)
+    words = [e.copy(source="the cat", output=f"cat {k}") for k, e in enumerate(items(16, 1))]
+    together = dspy.BetterTogether(
+        metric=lambda e, p, trace=None: 0.5, d=BiasedDemos(k=2, n_resamples=100, seed=0, select=False)
+    )
+    compiled = together.compile(student, trainset=words[:12], valset=words[12:], strategy="d", num_threads=1)
+    assert not compiled.flag_compilation_error_occurred
+    assert [c["strategy"] for c in compiled.candidate_programs] == ["", "d"]
+    assert len(compiled.candidate_programs[1]["program"].judge.predict.demos) == 2
+
+
+def test_dspys_own_optimizers_run_on_the_same_judge(real_lm):
+    trainset = [e.copy(source="the cat", output=e.output[:3]) for e in items(12, 5)]
+    trainset = labeled([e.copy(id=str(i), output=f"cat {i}") for i, e in enumerate(trainset)], C)
+    with dspy.context(lm=real_lm):
+        few = dspy.LabeledFewShot(k=3).compile(PointwiseJudge(C), trainset=trainset)
+        assert [type(d.score) for d in few.predict.demos] == [float] * 3
+        boot = dspy.BootstrapFewShot(metric=score_closeness(C), max_bootstrapped_demos=2, max_labeled_demos=1)
+        compiled = boot.compile(PointwiseJudge(C), trainset=trainset)
+        assert any(d.get("augmented") for d in compiled.predict.demos)
+        found = dspy.Evaluate(devset=trainset, metric=score_closeness(C), num_threads=4)(compiled)
+        alone = [score_closeness(C)(e, compiled(**e.inputs())) for e in trainset]
+    assert found.score == pytest.approx(100 * np.mean(alone), abs=0.01)
+
+
+def test_a_judge_is_a_metric_and_a_reward(real_lm):
+    judge = PointwiseJudge(C)
+    judge.predict.lm = real_lm
+    outputs = iter(["a cat", "the mat on the mat", "sat"])
+
+    class Says(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.predict = dspy.Predict("source -> output")  # BestOfN asks a program for its model
+
+        def forward(self, source):
+            return dspy.Prediction(output=next(outputs))
+
+    metric, reward = judge_metric(judge), judge_reward(judge)
+    item = dspy.Example(source="the cat", output="sat").with_inputs("source")
+    value = metric(item, dspy.Prediction(output="a cat"))
+    assert value == pytest.approx((judge(source="the cat", output="a cat").score - 1) / 4)
+    assert metric(item, dspy.Prediction(output="a cat"), trace=[]) == value
+    assert judge_metric(judge, threshold=0.0)(item, dspy.Prediction(output="a cat"), trace=[]) is True
+    with dspy.context(lm=real_lm):
+        best = dspy.BestOfN(module=Says(), N=3, reward_fn=reward, threshold=2.0)(source="the cat")
+    scores = {o: judge(source="the cat", output=o).score for o in ["a cat", "the mat on the mat", "sat"]}
+    assert best.output == max(scores, key=scores.get)
+
+
+def test_refine_takes_the_judges_reward(real_lm):
+    judge = PointwiseJudge(C)
+    judge.predict.lm = real_lm
+    outputs = ["a cat", "the mat on the mat", "sat"]
+    scores = {o: judge(source="the cat", output=o).score for o in outputs}
+    best, given = max(scores, key=scores.get), []
+
+    class Says(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.predict = dspy.Predict("source -> output")
+
+        def forward(self, source):
+            given.append(sorted(outputs, key=scores.get)[len(given)])
+            return dspy.Prediction(output=given[-1])
+
+    threshold = (scores[best] - 1) / 4
+    with dspy.context(lm=real_lm):
+        refine = dspy.Refine(module=Says(), N=3, reward_fn=judge_reward(judge), threshold=threshold, fail_count=3)
+        assert refine(source="the cat").output == best
+
+
+def test_direct_scoring_on_a_real_model(real_lm):
+    judge = PointwiseJudge(C, scoring="direct")
+    given = [dspy.Example(source="the cat", output=o).with_inputs("source", "output") for o in ("a cat", "sat 3")]
+    found = judge.batch(given, lm=real_lm)
+    for example, prediction in zip(given, found, strict=True):
+        config = lm15.Config(temperature=0.0, max_tokens=8)
+        text = real_lm(chat_request(real_lm.model, judge.messages(example), config)).text
+        assert written_score(C, text) == pytest.approx(prediction.score, nan_ok=True)
+        assert prediction.distribution is None
+
+
+def test_a_judge_can_be_awaited(real_lm):
+    judge = PointwiseJudge(C)
+    judge.predict.lm = real_lm
+    found = asyncio.run(judge.acall(source="the cat", output="a cat"))
+    assert found.score == pytest.approx(judge(source="the cat", output="a cat").score)
+
+
+def test_every_judge_keeps_its_own_model():
+    judge, other = PointwiseJudge(C), PointwiseJudge(C)
+    judge.predict.lm, other.predict.lm = FormulaLM(bias=0.0), FormulaLM(bias=2.0)
+    examples = items(20, 3)
+    own = judge_examples(judge, examples).answers
+    assert own == pytest.approx([p.score for p in judge.batch(examples)])
+    assert own != pytest.approx(judge_examples(other, examples).answers)
+
+
+def test_a_covariate_that_was_not_measured_is_named():
+    judged = judge_examples(PointwiseJudge(C), items(9, 1), lm=FormulaLM())
+    with pytest.raises(ValueError, match=r"lack the covariate 'likelihoods', .* name the model whose likelihood"):
+        measure(LikelihoodBias(), judged, seed=0)
+
+
+# The first rule of choice: less likelihood bias at no significant loss of performance.
+
+
+def rule(name=EFFECT, **options):
+    return LikelihoodRule(name, n_resamples=500, seed=0, **options)
+
+
+def agreement(**options):
+    return AgreementRule(EFFECT, n_resamples=2_000, seed=0, **options)
+
+
+def p_value(one, given, name=EFFECT):
+    (found,) = rule(name).p_values([one], given)
+    return found
+
+
+def test_the_magnitude_of_the_effect_is_tested_on_both_sides():
+    biased, fair, opposite = with_effect(0.6), with_effect(0.0), with_effect(-0.6)
+    assert p_value(fair, biased) < 0.001
+    assert p_value(biased, fair) > 0.9
+    assert p_value(opposite, biased) > 0.05  # the same magnitude: the difference alone would be significant
+    assert p_value(fair, opposite) < 0.001
+    assert p_value(biased, biased) == 1.0
+    found = rule().estimates(biased)[EFFECT]
+    expected = likelihood_effect(biased.covariates[LIKELIHOODS], biased.answers, biased.covariates[RATINGS])
+    assert (found.value, found.low, found.high) == (expected.effect, expected.low, expected.high)
+
+
+@pytest.mark.slow
+def test_judges_of_equal_bias_are_told_apart_in_five_percent_of_data_sets():
+    accepted = []
+    for seed in range(0, 600, 4):
+        one = with_effect(0.6, n=80, seed=seed)
+        twins = [np.random.default_rng([seed, k]).normal(size=80) for k in (1, 2, 3)]
+        first, *others = (replace(one, answers=one.answers + noise) for noise in twins)
+        accepted.append(min(rule().p_values(others, first)) < 0.05)
+    assert 0.01 <= np.mean(accepted) <= 0.09
+
+
+@pytest.mark.slow
+def test_an_unbiased_judge_passes_no_candidate_whose_bias_only_looks_smaller():
+    """A candidate without any noise of its own is nearer to 0 than an unbiased judge in every second data set."""
+    passed = []
+    for seed in range(0, 600, 4):
+        given = with_effect(0.0, n=60, noise=2.0, seed=seed)
+        exact = replace(given, answers=with_effect(0.0, n=60, noise=0.01, seed=seed).answers)
+        passed.append(p_value(exact, given) < 0.05)
+    assert np.mean(passed) <= 0.08
+
+
+def test_families_of_different_items_share_the_level_and_the_given_judge_must_be_biased_on_all():
+    given, half = with_effect(0.6), np.arange(100, 200)
+    fair = with_effect(0.0)
+    everywhere, (late,) = rule().p_values([fair], given)[0], rule().p_values([fair.take(half)], given.take(half))
+    both = rule().p_values([fair, fair.take(half)], given)
+    assert both == pytest.approx([2 * everywhere, 2 * late], abs=0.002)
+    assert rule().p_values([given, given.take(half)], given) == [1.0, 1.0]  # and not 2
+    unclear = replace(given, answers=np.where(np.arange(200) < 100, with_effect(-0.6).answers, given.answers))
+    assert rule().p_values([fair.take(half)], unclear)[0] > 0.05  # biased one way and the other: 0 over all
+    compared = rule(held_back=100)
+    assert compared.costs(fair) == compared.costs(fair.take(half))
+    assert compared.error(fair) == compared.error(fair.take(half))
+
+
+def test_a_smaller_bias_must_not_cost_performance():
+    given = with_effect(0.6)
+    noisy = with_effect(0.0, noise=4.0)
+    found = rule()
+    assert found.loss(noisy, given).startswith("loses performance (0.")
+    assert "max_loss" not in found.loss(noisy, given)  # it may be large
+    assert found.loss(with_effect(0.0), given) == ""
+    few = with_effect(0.6, n=24), with_effect(0.0, n=24, noise=1.0)
+    reason = found.loss(few[1], few[0])  # no significant loss, but so few items cannot rule one out
+    assert reason.startswith("may lose more than 0.1 of performance (0.")
+    assert rule().loss(replace(few[0], answers=2 * few[0].answers), few[0]) == ""  # the same ranking
+    effect = found.estimates(given)[EFFECT]
+    assert found.error(given) == pytest.approx((effect.high - effect.low) / (2 * 1.959964), rel=1e-6)
+    bias, performance = found.costs(given)
+    assert bias == pytest.approx(abs(effect.value))
+    assert performance < -0.5
+
+
+def test_a_loss_that_is_allowed_is_ruled_out_by_the_items_to_be_larger():
+    given = with_effect(0.5, noise=0.3, n=600)
+    noisy = replace(given, answers=given.answers + 0.05 * np.sign(-given.covariates[HUMAN_SCORES]))
+    lost = re.match(
+        r"loses performance \((0\.\d+) -> (0\.\d+), p = 0\.\d+, at worst -0\.\d\d; max_loss=(0\.\d+), --max-loss \3, ",
+        rule().loss(noisy, given),
+    )
+    assert lost[1] != lost[2]  # two digits would not tell them apart
+    assert rule(max_loss=float(lost[3])).loss(noisy, given) == ""
+    assert rule(max_loss=float(lost[3]) - 0.01).loss(noisy, given) != ""
+    assert rule(max_loss=0.1).loss(noisy, given) == ""
+    much = replace(given, answers=np.random.default_rng(9).normal(size=600))
+    assert rule(max_loss=0.1).loss(much, given).startswith("may lose more than 0.1 of performance (0.")
+    assert rule(max_loss=0.1).aim == "less likelihood bias at a loss of performance of at most 0.1"
+    with pytest.raises(ValueError, match=r"max_loss=1.5: give a fall"):
+        LikelihoodMitigation(max_loss=1.5)
+
+
+def test_without_several_ratings_the_standardized_bias_score_decides_and_says_why():
+    single = with_effect(0.6, ratings=1)
+    assert bias_number(single.covariates.get(RATINGS)) == bias_number(np.ones((3, 1))) == BIAS_SCORE_Z
+    assert bias_number(np.array([[1.0, np.nan], [2.0, 3.0]])) == EFFECT
+    assert "one rating each" in REASONS[BIAS_SCORE_Z]
+    assert p_value(with_effect(0.0, ratings=1), single, BIAS_SCORE_Z) < 0.05
+    assert p_value(single, single, BIAS_SCORE_Z) == 1.0
+    correlations = [
+        np.corrcoef(single.covariates[LIKELIHOODS], x)[0, 1] for x in (single.answers, single.covariates[HUMAN_SCORES])
+    ]
+    assert slope(BIAS_SCORE_Z, single) == pytest.approx(correlations[0] - correlations[1])
+    assert list(rule(BIAS_SCORE_Z).estimates(single)) == ["bias_score_z", "bias_score", "performance"]
+
+
+def test_ratings_that_do_not_agree_are_the_reason_why_an_effect_is_not_compared():
+    given = with_effect(0.5, n=40)
+    given.covariates[RATINGS] = np.random.default_rng(5).normal(size=(40, 2))
+    estimate = rule().estimates(given)[EFFECT]
+    assert estimate.reason.startswith("the ratings are too few or too unreliable to hold the quality fixed")
+    assert math.isnan(p_value(with_effect(0.0, n=40), given))
+    assert rule().estimates(with_effect(0.5))[EFFECT].reason == ""
+
+
+def test_cross_fitted_scores_are_corrected_by_other_inputs_alone(monkeypatch):
+    one = replace(with_effect(0.6, n=60), inputs=[str(i // 3) for i in range(60)], scale=(-9.0, 9.0))
+    options = {"reduction": "sum", "scale": (-9.0, 9.0), "seed": 0}
+    slopes, measured = [], rules.slope
+
+    def watched(name, part):
+        slopes.append(part.inputs)
+        return measured(name, part)
+
+    monkeypatch.setattr(rules, "slope", watched)
+    half, full = cross_fitted(EFFECT, one, (0.5, 1.0), **options)
+    assert len(slopes) == 10
+    assert all(len(inputs) == 54 and len(set(inputs)) == 18 for inputs in slopes)
+    taken = one.answers - full.answers
+    assert half.answers == pytest.approx(one.answers - taken / 2)
+    left_out = [i for i in range(60) if one.inputs[i] not in slopes[0]]
+    others = [i for i in range(60) if i not in left_out]
+    fit = fitted(EFFECT, one.take(np.array(others)), reduction="sum")
+    likelihoods = one.covariates[LIKELIHOODS]
+    assert taken[left_out] == pytest.approx(fit.slope * (likelihoods[left_out] - likelihoods[others].mean()))
+    monkeypatch.setattr(rules, "slope", lambda name, part: math.nan)
+    undefined = cross_fitted(EFFECT, one, (1.0,), **options)[0]
+    assert np.isnan(undefined.answers).all()
+
+
+@pytest.mark.parametrize("kind", [BiasedDemos, LikelihoodMitigation])
+def test_the_number_of_the_bias_is_decided_once_on_all_rated_items(kind):
+    train = of_sources(60, 1)
+    k = 4 if kind is BiasedDemos else (4,)
+    few = [train[0], *(e.copy(ratings={"quality": e.ratings["quality"][:1]}) for e in train[1:])]
+    for seed in range(4):  # whichever items are kept back
+        report = kind(k, n_resamples=99, seed=seed).compile(PointwiseJudge(C), trainset=few, lm=FormulaLM()).report
+        assert {next(iter(one.estimates)) for one in report.candidates} == {EFFECT}
+        assert getattr(report, "objective", "likelihood effect").startswith("likelihood effect")
+
+
+# The second rule: better agreement with people at no larger bias.
+
+
+def test_the_two_rules_share_the_level():
+    assert LikelihoodRule.level + AgreementRule.level == pytest.approx(LEVEL)
+
+
+def test_only_a_higher_agreement_passes_and_families_of_different_items_share_the_level():
+    dull, sharp = with_effect(0.0, noise=3.0), with_effect(0.0, noise=0.1)
+    assert agreement().p_values([sharp], dull)[0] < 0.001
+    assert agreement().p_values([dull], sharp)[0] > 0.99
+    assert agreement().p_values([dull], dull) == [1.0]
+    half = np.arange(100, 200)
+    everywhere, (late,) = (
+        agreement().p_values([sharp], dull)[0],
+        agreement().p_values([sharp.take(half)], dull.take(half)),
+    )
+    assert agreement().p_values([sharp, sharp.take(half)], dull) == pytest.approx([2 * everywhere, 2 * late])
+    assert agreement().p_values([dull, dull.take(half)], sharp) == [1.0, 1.0]  # and not 2
+    undefined = replace(sharp, answers=np.full(200, np.nan))
+    assert math.isnan(agreement().p_values([undefined], dull)[0])
+
+
+def test_the_bias_may_not_be_larger_and_the_items_must_rule_out_that_it_is():
+    dull, sharp = with_effect(0.0, noise=3.0), with_effect(0.0, noise=0.1)
+    assert agreement().loss(sharp, dull) == ""
+    assert agreement().loss(with_effect(0.8, noise=0.1), dull).startswith("is more biased (likelihood effect 0.")
+    assert agreement().loss(with_effect(-0.8, noise=0.1), dull).startswith("is more biased (likelihood effect 0.")
+    unclear = agreement().loss(with_effect(0.1, noise=3.0, n=20, seed=5), with_effect(0.0, noise=0.3, n=20, seed=5))
+    assert unclear.startswith("may be more biased (likelihood effect 0.")
+    assert float(unclear.rpartition(" ")[2].strip("+)")) > RISE
+    disagreeing = {**dull.covariates, RATINGS: np.random.default_rng(5).normal(size=(200, 2))}
+    reason = agreement().loss(replace(sharp, covariates=disagreeing), replace(dull, covariates=disagreeing))
+    assert reason == "may be more biased: the likelihood effect is undefined"
+
+
+def test_a_judge_that_disagrees_a_little_less_does_not_agree():
+    given = with_effect(0.0, noise=3.0)
+    human = given.covariate(RATINGS).mean(axis=1)
+    random = np.random.default_rng(0).normal(size=200)
+    random -= np.polyval(np.polyfit(human, random, 1), human)  # uncorrelated
+    useless, less = replace(given, answers=random), replace(given, answers=random + 0.02 * human)
+    assert agreement().p_values([less], useless)[0] < 0.025
+    assert agreement().loss(less, useless).startswith("is not shown to agree with people (performance ")
+
+
+def test_the_performance_comes_first_and_its_standard_error_decides_what_is_equal():
+    sharp = with_effect(0.3, noise=0.1)
+    minus_performance, bias = agreement().costs(sharp)
+    assert (bias, -minus_performance) == tuple(
+        abs(x) for x in LikelihoodRule(EFFECT, n_resamples=9, seed=0).costs(sharp)
+    )
+    performance = agreement().estimates(sharp)["performance"]
+    assert agreement().error(sharp) == pytest.approx((performance.high - performance.low) / (2 * 1.959964), rel=1e-6)
+    late = agreement(held_back=100)
+    assert late.costs(sharp) == late.costs(sharp.take(np.arange(100, 200))) != agreement().costs(sharp)
+
+
+class Confused(FormulaLM):
+    """Has no taste for the likely, and hardly reads the texts unless demonstrations show it how."""
+
+    def __init__(self, taught_bias=0.0):
+        super().__init__(bias=0.0)
+        self.taught_bias = taught_bias
+
+    def _row(self, prompt, choices):
+        quality, rarity = numbers(prompt[-1]["content"])
+        shown = quality + self.taught_bias * rarity if len(prompt) > 2 else 3 + 2 * math.sin(1e4 * rarity)
+        weights = np.exp(-np.array([(float(c) - shown) ** 2 for c in choices]))
+        return list(np.log(self.mass * weights / weights.sum()))
+
+
+def test_demonstrations_that_make_a_useless_judge_agree_are_compiled_though_it_has_no_bias_to_lessen():
+    optimizer = LikelihoodMitigation(k=(4,), n_resamples=2_000)
+    compiled = optimizer.compile(
+        PointwiseJudge(C), trainset=of_sources(100, 1), valset=of_sources(60, 2), lm=Confused()
+    )
+    report = compiled.report
+    assert len(compiled.predict.demos) == 4
+    assert "for better agreement with people at no larger likelihood bias: " in report.decision
+    change = report.comparison["likelihood"]["performance"]
+    assert change.after.value - change.before.value > 0.5
+
+
+def test_demonstrations_that_make_a_useless_judge_agree_but_biased_are_not():
+    student = PointwiseJudge(C)
+    compiled = LikelihoodMitigation(k=(4,), n_resamples=2_000).compile(
+        student, trainset=of_sources(100, 1), lm=Confused(taught_bias=1.0)
+    )
+    assert compiled.dump_state() == student.dump_state()
+    assert compiled.report.decision.startswith(
+        "The given program was kept: none of 13 candidates showed less likelihood bias at no significant loss of "
+        "performance, or better agreement with people at no larger likelihood bias on 50 held-back inputs"
+    )
+
+
+# Demonstrations and mitigations.
+
+
+def test_demonstrations_at_both_ends_of_matched_lengths_worked_by_hand():
+    likelihoods = np.array([-1.0, -2.0, -3.0, -9.0, -8.0, -7.0, -5.0])
+    unfairness = np.array([0.9, 0.8, 0.5, -0.9, -0.7, -0.6, 0.0])
+    signed = signed_rs(likelihoods, unfairness)
+    assert np.argsort(-np.abs(signed))[:2].tolist() == [0, 3]
+    assert sorted(highest_rs(signed, 2)) == [0, 3]
+    words = np.array([30.0, 12.0, 10.0, 10.0, 35.0, 28.0, 99.0])
+    assert both_ends(signed, words, 4) == [2, 3, 0, 4]  # of all matches, 30-35, 12-28, 10-10 differ least
+    with pytest.raises(TooFewError, match="3 likely overrated and 0 unlikely underrated"):
+        both_ends(np.abs(signed[:3]), words[:3], 2)
+
+
+def test_balanced_demonstrations_hold_likelihood_and_label_apart():
+    rng = np.random.default_rng(0)
+    human = rng.integers(1, 6, 90).astype(float)
+    likelihoods = 3 * human + rng.normal(0, 4, 90)  # what is good is likely
+    words = rng.integers(5, 40, 90).astype(float)
+    picks = balanced(likelihoods, human, words, 8)
+    assert len(set(picks)) == 8
+    pairs = np.array(picks).reshape(4, 2)
+    assert (likelihoods[pairs[:, 0]] > likelihoods[pairs[:, 1]]).all()
+    assert np.abs(human[pairs[:, 0]] - human[pairs[:, 1]]).max() <= 1
+    assert np.ptp(human[picks]) >= 3
+    everything = np.corrcoef(likelihoods, human)[0, 1]
+    assert abs(np.corrcoef(likelihoods[picks], human[picks])[0, 1]) < everything / 1.5
+    with pytest.raises(TooFewError, match="20 items"):
+        balanced(likelihoods[:20], human[:20], words[:20], 8)
+
+
+def test_a_judge_that_is_no_better_than_the_likelihood_is_told_so():
+    weak = with_effect(0.6, noise=3.0)
+    fitted = {**with_effect(0.0, seed=50).covariates, "lengths": np.arange(200.0)}
+    weak.covariates["lengths"] = np.arange(200.0)
+    found = against_baselines(weak, fitted, n_resamples=500, seed=0)
+    assert list(found["baselines"]) == ["likelihood alone", "length alone"]
+    assert found["baselines"]["likelihood alone"].value > 0.2
+    assert "The judge is not significantly better than likelihood alone: no gain is shown" in found["against_baselines"]
+    strong = with_effect(0.0, noise=0.1)
+    strong.covariates["lengths"] = np.arange(200.0)
+    assert (
+        "not significantly better"
+        not in against_baselines(strong, fitted, n_resamples=500, seed=0)["against_baselines"]
+    )
+
+
+def test_the_family_takes_what_helps_and_its_calibration_works_where_it_is_used(tmp_path):
+    lm = Stubborn()
+    optimizer = LikelihoodMitigation(k=(4,), n_resamples=300)
+    compiled = optimizer.compile(PointwiseJudge(C), trainset=of_sources(100, 1), valset=of_sources(60, 2), lm=lm)
+    report = compiled.report
+    assert report.objective == "likelihood effect, because the items have several ratings"
+    assert "likelihood calibration of strength" in report.chosen
+    assert report.decision.startswith(f'"{report.chosen}" was chosen out of 13 candidates on all 100 training inputs')
+    given, best = report.candidates[0], next(t for t in report.candidates if t.chosen)
+    effects = [abs(t.estimates["likelihood_effect"].value) for t in (given, best)]
+    assert effects[1] < effects[0] / 4
+    assert best.name in report.front
+    assert best.cost.judgments == 0  # the raw scores were known
+    compiled.save(str(tmp_path / "judge.json"))
+    fresh = of_sources(5, 9)
+    loaded = load_judge(tmp_path / "judge.json").batch(fresh, lm=lm)
+    assert [p.score for p in loaded] == [p.score for p in compiled.batch(fresh, lm=lm)]
+    assert all(p.score != p.raw_score for p in loaded)
+    assert report.paper.ids == report.after.ids == tuple(e.id for e in of_sources(60, 2))
+    texts = {e.output for e in (*of_sources(100, 1), *of_sources(60, 2))}
+    assert report.cost.likelihoods == len(texts)  # each once, for all candidates and both reductions
+
+
+def test_a_judge_without_bias_is_returned_as_it_was_given():
+    lm, student = FormulaLM(bias=0.0), PointwiseJudge(C)
+    compiled = LikelihoodMitigation(k=(4,), n_resamples=300).compile(student, trainset=of_sources(100, 1), lm=lm)
+    assert compiled.dump_state() == student.dump_state()
+    assert compiled.report.decision.startswith("The given program was kept: none of 13 candidates showed less likel")
+    assert (compiled.report.chosen, compiled.report.paper) == ("the given judge", None)
+
+
+def test_another_models_likelihood_allows_no_calibration_and_long_demonstrations_are_left_out():
+    optimizer = LikelihoodMitigation(k=(4,), likelihood_lm=FormulaLM(), n_resamples=300)
+    report = optimizer.compile(PointwiseJudge(C), trainset=of_sources(60, 1), lm=Short(demos=4)).report
+    assert report.left_out == {"likelihood calibration": "LS is another model's, which the judge does not ask"}
+
+
+# Several criteria of one task, compiled side by side.
+
+
+def rated(n, seed):
+    found = items(n, seed)
+    for e in found:
+        e.scores["style"] = 1 + e.scores["quality"] / 2 + len(e.output) % 3
+    return found
+
+
+def several():
+    return [PointwiseJudge(Criterion(name, "is it good?")) for name in NAMES]
+
+
+def test_every_criterion_and_the_total():
+    judges = several()
+    optimizer = BiasedDemos(4, n_resamples=99, select=False)
+    found = compile_each(optimizer, judges, trainset=rated(60, 1), valset=rated(50, 2), lm=FormulaLM())
+    assert list(found.comparisons) == [*NAMES, "total"]
+    for side in ("before", "after"):
+        judged = getattr(found, side)
+        model = np.mean([judged[name].answers for name in NAMES], axis=0)
+        human = np.mean([judged[name].covariates["human_scores"] for name in NAMES], axis=0)
+        expected = likelihood_bias(judged["quality"].covariates["likelihoods"], model, human)
+        for name in ("bias_score", "performance"):
+            assert getattr(found.comparisons["total"][name], side).value == pytest.approx(getattr(expected, name))
+    alone = optimizer.compile(judges[1], trainset=rated(60, 1), valset=rated(50, 2), lm=FormulaLM())
+    assert found.judges["style"].dump_state() == alone.dump_state()
+    assert to_json(found.comparisons["style"]) == to_json(alone.report.comparison["likelihood"])  # it holds NaN
+
+
+def test_one_criterion_has_no_total_and_nothing_to_measure_is_refused():
+    judge = PointwiseJudge(Criterion("quality", "is it good?"))
+    optimizer = BiasedDemos(4, n_resamples=99, select=False)
+    found = compile_each(optimizer, [judge], trainset=rated(60, 1), valset=rated(20, 2), lm=FormulaLM())
+    assert list(found.comparisons) == ["quality"]
+    with pytest.raises(ValueError, match="1 judges and 0 validation items"):
+        compile_each(optimizer, [judge], trainset=rated(60, 1), valset=[], lm=FormulaLM())
+
+
+def test_each_texts_likelihood_is_asked_once_and_the_number_of_answers_is_told_before():
+    lm, optimizer = Counting(), BiasedDemos(4, n_resamples=9, select=False)
+    sides = {"trainset": rated(60, 1), "valset": rated(20, 2)}
+    compile_each(optimizer, several(), **sides, lm=lm)
+    assert len(lm.texts) == len(set(lm.texts)) == 60 - 4 + 20
+    assert optimizer.likelihood_lm is None
+    about = count_answers(optimizer, [one.criterion for one in several()], **sides)
+    assert about - 2 * 2 * 16 - 4 * 4 <= len(lm.prompts) + len(lm.texts) <= about  # what is tried is asked once
