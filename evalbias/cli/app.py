@@ -363,7 +363,7 @@ def evalbias(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Measure the biases of LLM judges, and compile them away.
+    """Measure the biases of LLM judges at equal quality, and reduce them where that helps.
 
     Exit codes: 0 done; 1 a --fail-on condition is met, or you answered a question with no; 2 an error that you can
     correct (the message says how); 70 a defect of evalbias, please report it; 129 stopped by SIGHUP, 130 by Ctrl-C,
