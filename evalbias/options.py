@@ -59,6 +59,92 @@ def recorded(asked: Any) -> dict[str, Any]:
     return {name: file_digest(value) if isinstance(value, Path) else value for name, value in values.items()}
 
 
+# How models are opened, and where a result goes.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    """How models are opened.
+
+    Attributes:
+        api_base: Address of the server that runs `lm`, or of several.
+        api_key_env: Environment variable that holds the key for `api_base`. By default EVALBIAS_API_KEY, and
+            OPENAI_API_KEY for OpenAI's own address only.
+        tokenizer: Tokenizer of a server's model, a folder or a name. vLLM and SGLang report theirs.
+        in_flight: Concurrent requests to each server of `api_base`, at most; hosted models get 16.
+        adapter: Folder of a LoRA adapter for `lm`, if that is a local model.
+        device: Device for local models: auto, cpu, cuda or cuda:0.
+        dtype: Data type of local models: auto, float32, bfloat16 or float16.
+        template_options: Variables for the chat template of `lm`, as JSON, such as '{"enable_thinking": true}'.
+        dialect: Protocol of the server, such as vllm or chat; auto detects it.
+    """
+
+    api_base: str | None = None
+    api_key_env: str | None = None
+    tokenizer: str | None = None
+    in_flight: int = 64
+    adapter: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    template_options: str | None = None
+    dialect: str = "auto"
+
+    def of_another(self, api_base: str | None = None) -> Models:
+        """Return the options for another model than `lm`, behind another address or none."""
+        key = self.api_key_env if api_base == self.api_base else None
+        return Models(
+            api_base=api_base, api_key_env=key, in_flight=self.in_flight, device=self.device, dtype=self.dtype
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuringModels(Models):
+    """How models are opened whose probabilities are measured.
+
+    Attributes:
+        samples: Estimate probabilities from this many answers to a prompt, if the model reports none.
+        sample_temperature: Sampling temperature of these answers.
+        sample_tokens: Token limit of these answers. Models that reason first need more.
+        workers: Run a local `lm` in N workers of a Ray cluster. Default: one per GPU, or per two cores.
+        exact_resume: Make a resumed run give exactly the same numbers. Local models are then slower.
+        yes: Start long runs without asking.
+    """
+
+    samples: int | None = None
+    sample_temperature: float = 1.0
+    sample_tokens: int = 16
+    workers: str | None = None
+    exact_resume: bool = False
+    yes: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Out:
+    """Where the result goes.
+
+    Attributes:
+        out: The run's folder. By default, one under runs/; the same settings give the same one.
+        as_json: Print the result as JSON, and nothing else, on stdout.
+    """
+
+    out: Path | None = None
+    as_json: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOut(Out):
+    """Where the result of an audit goes, and when it fails a build.
+
+    Attributes:
+        fail_on: Exit with code 1 if the condition holds or cannot be measured, such as 'likelihood>0.2' (distance from
+            an unbiased judge) or 'agreement.spearman<0.3'. Repeatable.
+        given: Names of the options on the command line.
+    """
+
+    fail_on: Sequence[str] = ()
+    given: frozenset[str] = frozenset()
+
+
 # Options that several commands share.
 
 
@@ -146,6 +232,7 @@ class Seeded:
         seed: Seed for all random draws.
     """
 
+    beside: ClassVar[tuple[type[Any], ...]] = (Out,)
     seed: int = 0
 
 
@@ -160,75 +247,6 @@ class Choosing:
 
     bare: bool = False
     keep_worse: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Models:
-    """How models are opened.
-
-    Attributes:
-        api_base: Address of the server that runs `lm`, or of several.
-        api_key_env: Environment variable that holds the key for `api_base`. By default EVALBIAS_API_KEY, and
-            OPENAI_API_KEY for OpenAI's own address only.
-        tokenizer: Tokenizer of a server's model, a folder or a name. vLLM and SGLang report theirs.
-        in_flight: Concurrent requests to each server of `api_base`, at most; hosted models get 16.
-        adapter: Folder of a LoRA adapter for `lm`, if that is a local model.
-        device: Device for local models: auto, cpu, cuda or cuda:0.
-        dtype: Data type of local models: auto, float32, bfloat16 or float16.
-        template_options: Variables for the chat template of `lm`, as JSON, such as '{"enable_thinking": true}'.
-        dialect: Protocol of the server, such as vllm or chat; auto detects it.
-    """
-
-    api_base: str | None = None
-    api_key_env: str | None = None
-    tokenizer: str | None = None
-    in_flight: int = 64
-    adapter: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    template_options: str | None = None
-    dialect: str = "auto"
-
-    def of_another(self, api_base: str | None = None) -> Models:
-        """Return the options for another model than `lm`, behind another address or none."""
-        key = self.api_key_env if api_base == self.api_base else None
-        return Models(
-            api_base=api_base, api_key_env=key, in_flight=self.in_flight, device=self.device, dtype=self.dtype
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuringModels(Models):
-    """How models are opened whose probabilities are measured.
-
-    Attributes:
-        samples: Estimate probabilities from this many answers to a prompt, if the model reports none.
-        sample_temperature: Sampling temperature of these answers.
-        sample_tokens: Token limit of these answers. Models that reason first need more.
-        workers: Run a local `lm` in N workers of a Ray cluster. Default: one per GPU, or per two cores.
-        exact_resume: Make a resumed run give exactly the same numbers. Local models are then slower.
-        yes: Start long runs without asking.
-    """
-
-    samples: int | None = None
-    sample_temperature: float = 1.0
-    sample_tokens: int = 16
-    workers: str | None = None
-    exact_resume: bool = False
-    yes: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Out:
-    """Where the result goes.
-
-    Attributes:
-        out: The run's folder. By default, one under runs/; the same settings give the same one.
-        as_json: Print the result as JSON, and nothing else, on stdout.
-    """
-
-    out: Path | None = None
-    as_json: bool = False
 
 
 # Audit any judge.
@@ -262,6 +280,7 @@ class AuditOptions(Seeded, Rated, Likely, Worded, Coded, Items):
         progress: Called with the number of judgments done.
     """
 
+    beside = (MeasuringModels, AuditOut)
     lm: Any = None
     judge: Any = None
     scores_field: str | None = None
@@ -297,20 +316,6 @@ class AuditOptions(Seeded, Rated, Likely, Worded, Coded, Items):
         return self.scores_field is not None or self.winner_field is not None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditOut(Out):
-    """Where the result of an audit goes, and when it fails a build.
-
-    Attributes:
-        fail_on: Exit with code 1 if the condition holds or cannot be measured, such as 'likelihood>0.2' (distance from
-            an unbiased judge) or 'agreement.spearman<0.3'. Repeatable.
-        given: Names of the options on the command line.
-    """
-
-    fail_on: Sequence[str] = ()
-    given: frozenset[str] = frozenset()
-
-
 # Judges that score.
 
 
@@ -329,6 +334,7 @@ class JudgeOptions(Seeded, Worded, Judging, Items):
             and name it, or raise an error.
     """
 
+    beside = (MeasuringModels, Out)
     criterion: str | None = None
     scale: tuple[float, float] | None = None
     judge: Path | None = None
@@ -349,6 +355,7 @@ class ScoringOptions(Seeded, Likely, Worded, Judging, Items):
         limit: Use only this many items, drawn with the seed.
     """
 
+    beside = (MeasuringModels, Out)
     criteria: Sequence[str] = ()
     scale: tuple[float, float] | None = None
     k: int = 8
@@ -424,6 +431,7 @@ class ComparingOptions(Seeded, Grouped, Tied, Worded, Judging, Items):
             does.
     """
 
+    beside = (MeasuringModels, Out)
     criterion: str | None = None
     judge: Path | None = None
     calibration: Literal["none", "contextual", "batch", "pride", "calibraeval"] | None = None
@@ -490,6 +498,7 @@ class OptimizeOptions(Choosing, Seeded, Grouped, Tied, Worded, Coded, Judging, I
         proposer_api_base: Address of the server that runs `proposer_lm`.
     """
 
+    beside = (MeasuringModels, Out)
     arguments: ClassVar[tuple[str, ...]] = ("criterion",)
     criterion: str
     proposer_lm: Any = "grammar"
@@ -578,6 +587,7 @@ class LoopOptions(Seeded, Mapped, Judging):
         threads: Number of items to process at a time.
     """
 
+    beside = (Models, Out)
     task: Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"]
     data: Any
     mapping: Mapping[str, str] | None = None

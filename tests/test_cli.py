@@ -27,6 +27,7 @@ from evalbias.evaluation.biases import LikelihoodBias
 from evalbias.measures import spearman
 from evalbias.optimizers.demonstrations import draw_demos, with_demos
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
+from evalbias.programs.criterion import PRESETS
 from evalbias.runs import Journal
 
 
@@ -299,6 +300,30 @@ def test_real_data_bring_their_criteria_and_labels(data_dir, tmp_path):
         "scatter-relevance.png",
         "scatter-total.png",
     }
+
+
+@pytest.mark.slow
+def test_each_criterion_is_told_on_its_own_scale(data_dir, tmp_path):
+    config = save_llama(tmp_path / "model") / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 8192}))
+    options = ["--data", f"topicalchat:{data_dir}/topicalchat_usr.jsonl", "--lm", "model", "-k", 0, "--limit", 150]
+    criteria = {c.name: c.scale for c in PRESETS["topicalchat"]}
+    told = json.loads(evalbias("measure", "likelihood", *options, "--json", cwd=tmp_path).stdout)["sentences"]
+    assert len(set(criteria.values())) > 1
+    found = {n: re.findall(r"points on the scale of (\d) to (\d)", text) for n, text in told.items()}
+    assert found.pop("total") == []
+    assert {n: ends for n, ends in found.items() if ends} == {  # the others' effects cannot be told
+        n: [tuple(map(str, criteria[n]))] for n, ends in found.items() if ends
+    }
+    assert len({*map(tuple, found.values())} - {()}) > 1
+
+
+def test_a_scale_of_ones_own_takes_no_edges_of_the_data_set(data_dir, tmp_path):
+    data = f"webnlg2020:{data_dir}/webnlg2020_en.jsonl.gz"
+    options = ["--data", data, "--lm", "embedded", "--criterion", "fluency: is it fluent?", "--scale", "1-7"]
+    told = evalbias("measure", "likelihood", *options, cwd=tmp_path, check=False)
+    assert told.returncode == 2
+    assert "outside the scale 1 to 7: correct it, or give the scale that people rated on" in told.stderr
 
 
 @pytest.mark.slow

@@ -172,26 +172,26 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
     )
 
 
-def add(app: typer.Typer, name: str, place: str, groups: Sequence[type[Any]], short: str) -> None:
-    """Add a command: the function at ``MODULE:NAME``, imported when it runs, takes one object of each group."""
+def add(app: typer.Typer, name: str, place: str, asked: type[Any], short: str) -> None:
+    """Add a command: the function at ``MODULE:NAME``, imported when it runs, takes its options and those beside."""
+    groups = (asked, *asked.beside)
 
     def run(context: typer.Context, **typed: Any) -> None:
-        typed = {n: FLAGS.get(n, Flag()).read(value) for n, value in typed.items() if value is not None and value != []}
-        typed["given"] = frozenset(n for n in typed if _is_given(context, n))
-        asked = [group(**{f.name: typed[f.name] for f in fields(group) if f.name in typed}) for group in groups]
-        later(f"cli.{place}")(*asked)
+        values = {n: FLAGS.get(n, Flag()).read(v) for n, v in typed.items() if v is not None and v != []}
+        sources = {n: context.get_parameter_source(n) for n in values}
+        values["given"] = frozenset(
+            n for n, source in sources.items() if source is not None and source.name == "COMMANDLINE"
+        )
+        later(f"cli.{place}")(
+            *(group(**{f.name: values[f.name] for f in fields(group) if f.name in values}) for group in groups)
+        )
 
     listed = [parameter(group, f) for group in groups for f in fields(group) if f.name not in PYTHON_ONLY]
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     run.__signature__ = inspect.Signature([context, *listed])  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in (context, *listed)}
-    run.__doc__ = as_typed(inspect.cleandoc(groups[0].__doc__ or "").partition("Attributes:")[0])
+    run.__doc__ = as_typed(inspect.cleandoc(asked.__doc__ or "").partition("Attributes:")[0])
     app.command(name, cls=Sectioned, short_help=short)(run)
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 # Signals that stop a command do what Ctrl-C does: SIGTERM of schedulers, and SIGHUP of a connection that is lost.
@@ -249,66 +249,25 @@ EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")
 DEFECT = 70
 """Exit code of a command that failed by a fault of evalbias, as in ``sysexits.h``."""
 
-WRITES, MEASURES, LEAVES = options.Models, options.MeasuringModels, options.Out
-COMMANDS: dict[str, tuple[str, tuple[type[Any], ...], str]] = {
-    "demo": (
-        "demo:demo_command",
-        (options.DemoOptions, LEAVES),
-        "Measure and mitigate two biases of the embedded judge, offline.",
-    ),
-    "audit": (
-        "audit:audit_command",
-        (options.AuditOptions, MEASURES, options.AuditOut),
-        "Say whether a judge is biased, by how much, and what helps.",
-    ),
+COMMANDS: dict[str, tuple[str, type[Any], str]] = {
+    "demo": ("demo", options.DemoOptions, "Measure and mitigate two biases of the embedded judge, offline."),
+    "audit": ("audit", options.AuditOptions, "Say whether a judge is biased, by how much, and what helps."),
     "measure likelihood": (
-        "likelihood:measure_likelihood_command",
-        (options.LikelihoodOptions, MEASURES, LEAVES),
+        "likelihood",
+        options.LikelihoodOptions,
         "Measure the likelihood bias of a judge that scores.",
     ),
-    "measure preference": (
-        "compare:measure_preference_command",
-        (options.PreferenceOptions, MEASURES, LEAVES),
-        "Measure the biases of a judge that compares.",
-    ),
-    "measure self": (
-        "loops:measure_self_command",
-        (options.SelfOptions, LEAVES),
-        "Measure the self-bias of refine loops.",
-    ),
-    "measure style": (
-        "loops:measure_style_command",
-        (options.StyleOptions, WRITES, LEAVES),
-        "Measure a model's preference for its own style.",
-    ),
-    "compile likelihood": (
-        "likelihood:compile_likelihood_command",
-        (options.CompileOptions, MEASURES, LEAVES),
-        "Compile a judge with less likelihood bias.",
-    ),
-    "compile refine": (
-        "loops:compile_refine_command",
-        (options.CompileRefineOptions, WRITES, LEAVES),
-        "Compile a refine loop with less self-bias.",
-    ),
-    "optimize": (
-        "compare:optimize_command",
-        (options.OptimizeOptions, MEASURES, LEAVES),
-        "Search for a wording without position bias, without labels.",
-    ),
-    "judge": ("judge:judge_command", (options.JudgeOptions, MEASURES, LEAVES), "Score every item of a data set."),
-    "rank": (
-        "compare:rank_command",
-        (options.RankOptions, MEASURES, LEAVES),
-        "Rank the outputs of each document by comparing them.",
-    ),
-    "refine": (
-        "loops:refine_command",
-        (options.RefineOptions, WRITES, LEAVES),
-        "Run a refine loop, or best of k, on every item.",
-    ),
+    "measure preference": ("compare", options.PreferenceOptions, "Measure the biases of a judge that compares."),
+    "measure self": ("loops", options.SelfOptions, "Measure the self-bias of refine loops."),
+    "measure style": ("loops", options.StyleOptions, "Measure a model's preference for its own style."),
+    "compile likelihood": ("likelihood", options.CompileOptions, "Compile a judge with less likelihood bias."),
+    "compile refine": ("loops", options.CompileRefineOptions, "Compile a refine loop with less self-bias."),
+    "optimize": ("compare", options.OptimizeOptions, "Search for a wording without position bias, without labels."),
+    "judge": ("judge", options.JudgeOptions, "Score every item of a data set."),
+    "rank": ("compare", options.RankOptions, "Rank the outputs of each document by comparing them."),
+    "refine": ("loops", options.RefineOptions, "Run a refine loop, or best of k, on every item."),
 }
-"""Command -> where its function stands, the options that it takes, and its line in the list of commands."""
+"""Command -> module of its function, NAME_command, the options that it takes, and its line in the list of commands."""
 LISTED = [*dict.fromkeys(name.split()[0] for name in COMMANDS), "runs"]
 """The commands in the order in which a newcomer meets them."""
 
@@ -344,9 +303,9 @@ PARTS = {
 }
 for part, inner in list(PARTS.items())[1:]:
     app.add_typer(inner, name=part)
-for command, (place, groups, short) in COMMANDS.items():
+for command, (module, asked, short) in COMMANDS.items():
     part, _, leaf = command.rpartition(" ")
-    add(PARTS[part], leaf, place, groups, short)
+    add(PARTS[part], leaf, f"{module}:{command.replace(' ', '_')}_command", asked, short)
 
 
 def _version(asked: bool) -> None:

@@ -255,7 +255,7 @@ def title_of_run(settings: Mapping[str, Any]) -> str:
     criteria = settings.get("criteria")
     listed = criteria if isinstance(criteria, list) else ()
     names = ", ".join(str(c["name"]) for c in listed if isinstance(c, Mapping) and "name" in c)
-    task = str(settings.get("task") or "").replace("-", " ")
+    task = "" if names else str(settings.get("task") or "").replace("-", " ")  # that of a loop, which has no criteria
     command = str(settings.get("command", ""))
     what = names or task or TITLES.get(command, command)
     model = model_title(_model(settings.get("lm")))

@@ -78,6 +78,13 @@ def test_a_run_without_readable_criteria_is_named_by_its_command(criteria):
     assert title_of_run({"command": "judge", "criteria": criteria}) == "Judge"
 
 
+def test_the_task_of_a_prompt_is_not_that_of_a_loop():
+    lm = {"model": "local/tiny"}
+    audited = {"command": "audit", "criteria": [{"name": "wit"}], "task": "Write a joke.", "lm": lm}
+    assert title_of_run(audited) == "Wit, judged by tiny"
+    assert title_of_run({"command": "refine", "task": "translation", "lm": lm}).startswith("Translation, written and")
+
+
 def places(content):
     """Yield each container in JSON with each key of it."""
     for key, value in list(content.items() if isinstance(content, dict) else enumerate(content)):
