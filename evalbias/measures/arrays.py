@@ -109,12 +109,15 @@ def missing(value: object) -> bool:
         return True
 
 
-def checked(columns: Mapping[str, ArrayLike], clusters: Sequence[object] | None = None) -> list[FloatArray]:
+def checked(
+    columns: Mapping[str, ArrayLike], clusters: Sequence[object] | None = None, *, axes: tuple[int, ...] = (1, 2)
+) -> list[FloatArray]:
     """Convert arrays about the same n items, (n,) or (n, d) each, to floats; NaN is allowed and means undefined.
 
     Args:
         columns: Name in messages -> numbers about the items.
         clusters: (n,) what else belongs to the items and may have a pandas index.
+        axes: Numbers of axes that an array may have.
 
     Raises:
         ValueError: Another number of axes, an infinite value, different numbers of items or pandas indexes, or values
@@ -123,8 +126,9 @@ def checked(columns: Mapping[str, ArrayLike], clusters: Sequence[object] | None 
     common_index(*columns.values(), clusters)
     arrays = {name: numbers(values, name) for name, values in columns.items()}
     for name, array in arrays.items():
-        if array.ndim not in (1, 2):
-            raise ValueError(f"{name} has the shape {array.shape}: give one number, or one row, per item.")
+        if array.ndim not in axes:
+            one = "one number" if axes == (1,) else "one number, or one row,"
+            raise ValueError(f"{name} has the shape {array.shape}; give {one} per item.")
         infinite = np.argwhere(np.isinf(array))
         if len(infinite):
             raise ValueError(f"{name}[{', '.join(map(str, infinite[0]))}] is infinite; use NaN for undefined values.")
@@ -140,11 +144,7 @@ def vectors(**columns: ArrayLike) -> list[FloatArray]:
     Raises:
         ValueError: An array is not one-dimensional, or fails ``checked``.
     """
-    arrays = checked(columns)
-    for name, array in zip(columns, arrays, strict=True):
-        if array.ndim != 1:
-            raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
-    return arrays
+    return checked(columns, axes=(1,))
 
 
 def defined(*columns: FloatArray) -> BoolArray:

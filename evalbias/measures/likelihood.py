@@ -248,7 +248,8 @@ def counted_bias_score(
     reference = counted_ranks(counts, likelihoods) - middle  # (k, n)
     held, sums = (np.add.reduceat(one[:, order], starts, axis=1) for one in (counts, counts * reference))  # (k, g)
     spread = (counts * reference**2).sum(axis=1)
-    # 2 rows with the same scales have the same US: a common shift of US moves no rank
+    # 2 rows with the same scales have the same US: a common shift of US moves no rank, and a small US rounds less
+    pairs = pairs - pairs.mean(axis=0)
     scales = np.stack([_scales(held, x, normalization) for x in pairs.T], axis=1)  # (k, 2)
     found, usable = np.full(len(counts), np.nan), (scales > 0).all(axis=1)
 
@@ -276,10 +277,10 @@ def _scales(counts: FloatArray, x: FloatArray, normalization: str) -> FloatArray
     if normalization == "mean-range":
         return np.asarray(high - low)
     mean = counts @ x / counts.sum(axis=1)
-    if normalization == "center-max":
-        return np.asarray(np.maximum(high - mean, mean - low))
-    spread = (counts * (x - mean[:, None]) ** 2).sum(axis=1) / counts.sum(axis=1)
-    return np.where(high == low, 0.0, np.sqrt(spread))
+    scale = np.maximum(high - mean, mean - low)
+    if normalization == "z-score":
+        scale = np.sqrt((counts * (x - mean[:, None]) ** 2).sum(axis=1) / counts.sum(axis=1))
+    return np.where(high == low, 0.0, scale)  # whatever the rounding of the mean
 
 
 def estimate_bias_score(

@@ -74,7 +74,7 @@ def win_shares(answers: ArrayLike, *, ties: bool = False, decided: bool = False)
         >>> win_shares([[0.9, 0.1], [0.5, 0.5]], decided=True).tolist()
         [[1.0, 0.0], [0.5, 0.5]]
     """
-    wins = np.asarray(answers, dtype=np.float64)
+    wins = numbers(answers, "answers")
     if decided:
         undefined, most = np.isnan(wins).any(axis=-1, keepdims=True), wins >= wins.max(axis=-1, keepdims=True) - SLACK
         wins = np.where(undefined, np.nan, most / np.maximum(most.sum(axis=-1, keepdims=True), 1))

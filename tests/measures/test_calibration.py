@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from evalbias.measures import win_shares
 from evalbias.measures.position_calibration import (
     PositionOffsets,
     batch_offsets,
@@ -11,7 +12,6 @@ from evalbias.measures.position_calibration import (
     decisions,
     gaps,
     rotations,
-    win_probabilities,
 )
 
 NAN = math.nan
@@ -77,15 +77,15 @@ def test_decisions_wins_and_gaps_by_hand():
     rows = np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [NAN, NAN, NAN], [0.7, 0.2, 0.1]])
     assert decisions(rows) == [1, None, None, 0]
     np.testing.assert_allclose(gaps(rows), [0.2, 0.0, NAN, 0.5])
-    np.testing.assert_array_equal(win_probabilities(rows, ties=False), rows)
+    np.testing.assert_array_equal(win_shares(rows, ties=False), rows)
     wins = [[0.35, 0.65], [0.5, 0.5], [NAN, NAN], [0.75, 0.25]]
-    np.testing.assert_allclose(win_probabilities(rows, ties=True), wins)
-    np.testing.assert_allclose(win_probabilities(rows[None], ties=True)[0], wins)
+    np.testing.assert_allclose(win_shares(rows, ties=True), wins)
+    np.testing.assert_allclose(win_shares(rows[None], ties=True)[0], wins)
 
 
 def test_three_candidates_share_a_tie_by_thirds():
     rows = np.array([[0.0, 0.0, 0.0, 1.0], [0.6, 0.0, 0.1, 0.3]])
-    np.testing.assert_allclose(win_probabilities(rows, ties=True), [[1 / 3, 1 / 3, 1 / 3], [0.7, 0.1, 0.2]])
+    np.testing.assert_allclose(win_shares(rows, ties=True), [[1 / 3, 1 / 3, 1 / 3], [0.7, 0.1, 0.2]])
 
 
 def test_huge_log_probabilities_do_not_overflow():

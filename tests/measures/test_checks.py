@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from evalbias.measures import bootstrap_ci, brier_scores, cohen_kappa, corrected_rate, share_interval
-from evalbias.measures.arrays import defined, mean_of_defined, vector, vectors
-from evalbias.measures.pairs import both_orders_interval
+from evalbias.measures import brier_scores, cohen_kappa, corrected_rate, estimate_first_rate, estimate_share
+from evalbias.measures.arrays import checked, defined, mean_of_defined, vectors
 
 NAN, INF = math.nan, math.inf
 
@@ -15,28 +14,23 @@ NAN, INF = math.nan, math.inf
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: vector([1.0, INF, -INF], "x"), r"^x\[1\] is infinite"),
-        (lambda: vector([[1.0]], "x"), r"^x has the shape \(1, 1\)"),
+        (lambda: vectors(x=[1.0, INF, -INF]), r"^x\[1\] is infinite"),
+        (lambda: checked({"x": [[1.0, -INF]]}), r"^x\[0, 1\] is infinite"),
+        (lambda: vectors(x=[[1.0]]), r"^x has the shape \(1, 1\)"),
+        (lambda: checked({"x": 1.0}), r"^x has the shape \(\)"),
         (lambda: vectors(x=[1, 2], y=[1]), "different lengths: x 2, y 1"),
         (lambda: brier_scores([1.5, -0.5], [1, 1]), "A probability is 1.5"),
         (lambda: brier_scores([0.5, 0.5], [0.5, 2]), "An outcome is 0.5"),
         (lambda: cohen_kappa([2, 3], [1, 1]), "A choice is 2"),
         (lambda: corrected_rate([1, 0.5, 2], [1, 1, 1], [1]), r"^labeled_judge\[1\] is 0.5"),
-        (lambda: share_interval([0, 2, 3, 4, 5]), r"\[2.0, 3.0, 4.0\] do not"),
-        (lambda: share_interval([0.5, -0.5]), r"\[-0.5\] do not"),
-        (lambda: both_orders_interval([0, 2, 3, 4, 5]), r"\[2.0, 3.0, 4.0\] do not"),
+        (lambda: estimate_share([0, 2, 3, 4, 5]), r"\[2.0, 3.0, 4.0\] do not"),
+        (lambda: estimate_share([0.5, -0.5]), r"\[-0.5\] do not"),
+        (lambda: estimate_first_rate([0, 2, 3, 4, 5], both_orders=True), r"\[2.0, 3.0, 4.0\] do not"),
     ],
 )
 def test_the_first_wrong_value_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-@pytest.mark.parametrize("level", [-0.5, 0, 1, 1.5])
-def test_a_level_of_confidence_lies_between_0_and_1(level):
-    for interval in (share_interval, both_orders_interval, lambda x, **o: bootstrap_ci(np.mean, x, seed=0, **o)):
-        with pytest.raises(ValueError, match=f"confidence={level}"):
-            interval([0.0, 1.0], confidence=level)
 
 
 def test_undefined_values_are_left_out():

@@ -1,13 +1,16 @@
 """Corrected means and rates: by hand, by slow definitions, and how often their intervals hold the truth."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas
 import pytest
 from scipy import optimize, stats
 
-from evalbias.measures import corrected_mean, corrected_rate, share_interval
+from evalbias.evaluation import Number
+from evalbias.measures import corrected_mean, corrected_rate, estimate_share
+from evalbias.measures.corrections import estimate_corrected
 from evalbias.measures.resample import ALIKE
 
 NAN = math.nan
@@ -26,9 +29,9 @@ def test_the_weight_minimizes_the_variance():
     best = optimize.minimize_scalar(variance, args=(JUDGE, HUMAN, REST), tol=1e-12)
     # around 4.1 the squares of m sum up to 6.44 and 2.46: (5.5 / 16) / (6.44 / 16 + 2.46 / 36) = 165 / 226
     assert best.x == pytest.approx(165 / 226)
-    assert found.estimate == pytest.approx(2.75 + 165 / 226 * (4.5 - 3.5))
+    assert found.value == pytest.approx(2.75 + 165 / 226 * (4.5 - 3.5))
     half = stats.t.ppf(0.975, 2) * math.sqrt(4 / 2 * best.fun)
-    assert (found.low, found.high) == pytest.approx((found.estimate - half, found.estimate + half))
+    assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half))
     assert found.units == 4
 
 
@@ -36,7 +39,7 @@ def test_the_scale_of_the_judge_does_not_matter():
     one = corrected_mean(JUDGE, HUMAN, REST)
     for unit in (-7, 0.01):
         other = corrected_mean(100 + unit * np.array(JUDGE), HUMAN, 100 + unit * np.array(REST))
-        assert (other.estimate, other.low, other.high) == pytest.approx((one.estimate, one.low, one.high))
+        assert (other.value, other.low, other.high) == pytest.approx((one.value, one.low, one.high))
 
 
 @pytest.mark.parametrize(("judge", "rest"), [([3.0] * 4, [3.0] * 5), (JUDGE, []), (JUDGE, [NAN])])
@@ -44,22 +47,22 @@ def test_without_help_from_the_judge_the_labels_stand_alone(judge, rest):
     found = corrected_mean(judge, HUMAN, rest)
     alone = stats.t.interval(0.95, 3, loc=2.75, scale=stats.sem(HUMAN))
     assert (found.low, found.high) == pytest.approx(alone)
-    assert found.estimate == 2.75
+    assert found.value == 2.75
 
 
 def test_the_judge_moves_the_mean_of_three_labels_and_not_of_two():
     judge, human, rest = [1.0, 2.0, 3.0], [1.0, 3.0, 3.0], [2.0, 4.0]
     # around 2.4 the squares of m sum up to 2.48 and 2.72: (2 / 9) / (2.48 / 9 + 2.72 / 4) = 50 / 215
-    assert corrected_mean(judge, human, rest).estimate == pytest.approx(7 / 3 + 50 / 215 * (3 - 2))
-    assert corrected_mean(judge[:2], human[:2], rest).estimate == 2.0
+    assert corrected_mean(judge, human, rest).value == pytest.approx(7 / 3 + 50 / 215 * (3 - 2))
+    assert corrected_mean(judge[:2], human[:2], rest).value == 2.0
 
 
 def test_undefined_items_are_left_out():
     found = corrected_mean([*JUDGE, NAN, 3.0], [*HUMAN, 2.0, NAN], [*REST, NAN])
-    assert found == corrected_mean(JUDGE, HUMAN, REST)
+    assert found == replace(corrected_mean(JUDGE, HUMAN, REST), undefined=3)
     single = corrected_mean([1.0], [1.0], REST)
     assert math.isnan(single.low)
-    assert (single.n_resamples, single.units) == (0, 1)
+    assert (single.n, single.units) == (7, 1)
 
 
 def test_outputs_of_one_input_count_together():
@@ -70,7 +73,9 @@ def test_outputs_of_one_input_count_together():
         labeled_clusters=np.repeat(["a", "b", "c", "d"], 3).tolist(),
         unlabeled_clusters=np.repeat(list("efghij"), 3).tolist(),
     )
-    assert repeated == corrected_mean(JUDGE, HUMAN, REST)
+    alone = corrected_mean(JUDGE, HUMAN, REST)
+    assert (repeated.value, repeated.low, repeated.high) == (alone.value, alone.low, alone.high)
+    assert (repeated.n, repeated.units) == (3 * alone.n, alone.units)
     shared = corrected_mean(JUDGE, HUMAN, JUDGE, labeled_clusters=list("abcd"), unlabeled_clusters=list("abcd"))
     # the same inputs on both sides: their difference of judge means is known to be 0, so it moves nothing
     assert (shared.low, shared.high) == pytest.approx(stats.t.interval(0.95, 3, loc=2.75, scale=stats.sem(HUMAN)))
@@ -109,7 +114,7 @@ def counts(true_positive, false_negative, false_positive, true_negative):
 def test_a_rate_by_hand():
     # sensitivity 9 / 10, specificity 8 / 10, 60 of 100 called positive: (.6 + .8 - 1) / (.9 + .8 - 1) = 4 / 7
     found = corrected_rate(*counts(9, 1, 2, 8), [1] * 60 + [0] * 40)
-    assert found.estimate == pytest.approx(4 / 7)
+    assert found.value == pytest.approx(4 / 7)
     # delta method by numerical derivatives, at the rates with pseudo-counts
     t = stats.t.ppf(0.975, 19)  # 20 labels
     rates = np.array([(60 + t**2 / 2) / (100 + t**2), 10 / 12, 9 / 12])
@@ -126,11 +131,11 @@ def test_a_rate_by_hand():
 
 
 def test_a_rate_that_the_judge_cannot_tell_is_undefined():
-    assert math.isnan(corrected_rate(*counts(5, 5, 5, 5), [1, 0]).estimate)  # it tells nothing
-    assert math.isnan(corrected_rate(*counts(2, 8, 9, 1), [1, 0]).estimate)  # it tells the opposite
-    assert math.isnan(corrected_rate(*counts(9, 1, 0, 1), [1, 0]).estimate)  # one label of a kind
+    assert math.isnan(corrected_rate(*counts(5, 5, 5, 5), [1, 0]).value)  # it tells nothing
+    assert math.isnan(corrected_rate(*counts(2, 8, 9, 1), [1, 0]).value)  # it tells the opposite
+    assert math.isnan(corrected_rate(*counts(9, 1, 0, 1), [1, 0]).value)  # one label of a kind
     judge, human = counts(9, 1, 2, 8)
-    assert corrected_rate(judge, human, [NAN]) == share_interval(human)
+    assert corrected_rate(judge, human, [NAN]) == estimate_share(human)
     assert corrected_rate(*counts(10, 0, 0, 10), [1] * 10).high == 1.0
     with pytest.raises(ValueError, match=r"labeled_judge\[1\] is 0.5: a verdict is 1, 0, or NaN"):
         corrected_rate([1, 0.5], [1, 0], [1])
@@ -162,13 +167,13 @@ def test_pairs_of_one_input_count_together_in_a_rate():
     assert 0 < found.low < found.high < 1
     assert found.units == 6
     alone = corrected_rate(judge, human, rest)
-    assert alone.estimate == found.estimate
+    assert alone.value == found.value
     own = {"labeled_clusters": list(range(24)), "unlabeled_clusters": list(range(24, 64))}
     assert corrected_rate(judge, human, rest, **own) == alone
     one = corrected_rate(*counts(3, 1, 1, 3), rest, labeled_clusters=list("aaaabbcc"))  # people's yes of one input only
-    assert math.isnan(one.estimate)
+    assert math.isnan(one.value)
     grouped = corrected_rate(judge, human, [], labeled_clusters=labeled)
-    assert grouped == share_interval(human, clusters=labeled)
+    assert grouped == estimate_share(human, clusters=labeled)
 
 
 def test_a_rate_of_pairs_that_share_inputs_holds_the_truth():
@@ -195,7 +200,7 @@ def test_a_rate_is_corrected_with_its_stated_certainty(rate):
         judge = np.where(human == 1, rng.random(500) < 0.85, rng.random(500) > 0.75).astype(float)
         found = corrected_rate(judge[:100], human[:100], judge[100:])
         held += found.low <= rate <= found.high
-        raw = share_interval(judge)
+        raw = estimate_share(judge)
         naive += raw.low <= rate <= raw.high
     assert held >= 465
     assert naive < 400  # the judge's own rate is .85 r + .25 (1 - r), which is r at .625 only
@@ -221,7 +226,7 @@ def test_few_inputs_hold_the_truth(units):
 
 def test_equal_labels_do_not_tell_how_much_others_differ():
     found = corrected_mean([1.0, 2.0, 3.0, 4.0], [3.0] * 4, [2.0, 5.0])
-    assert (found.estimate, found.reason, found.n_resamples, found.undefined) == (3.0, ALIKE, 0, 0)
+    assert (found.value, found.reason, found.n, found.undefined) == (3.0, ALIKE, 6, 0)
     assert math.isnan(found.low)
     assert math.isnan(found.high)
 
@@ -243,7 +248,14 @@ def test_inputs_belong_to_items_by_place_whatever_the_index_of_a_series(estimato
         assert estimator(judge, human, rest, labeled_clusters=shuffled) == by_place
 
 
-@pytest.mark.parametrize("estimator", [corrected_mean, corrected_rate])
-def test_a_confidence_in_percent_is_refused(estimator):
-    with pytest.raises(ValueError, match=r"confidence=95: give a number between 0 and 1, such as 0.95"):
-        estimator([1, 0, 1, 0], [1, 0, 1, 0], [1, 0], confidence=95)
+def test_the_corrected_mean_is_the_center_of_its_interval_where_items_share_an_input():
+    """Twelve inputs with eight outputs each, whose judge errs alike on the outputs of an input; four are labeled."""
+    rng = np.random.default_rng(137)
+    quality, shared = rng.normal(3, 0.5, size=(12, 8)), rng.normal(0, 1.5, size=(12, 1))
+    scores, clusters = (quality + shared + rng.normal(0, 0.2, size=(12, 8))).ravel(), np.repeat(np.arange(12), 8)
+    people = np.where(np.arange(96) % 8 < 4, quality.ravel(), NAN)
+    number = Number("corrected", "corrected", scores, estimate_corrected, given=(people,))
+    found = number.estimate(clusters.tolist(), seed=0)
+    assert found.value == pytest.approx((found.low + found.high) / 2)
+    assert found.value == number.value(clusters.tolist())
+    assert abs(found.value - number.value()) > 0.01  # as if every item had its own input, the weight is another

@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalbias.measures import (
-    MeanStatistic,
-    effect_change,
-    likelihood_effect,
-    paired_permutation_test,
-    performance_statistic,
-)
+from evalbias.measures import Draws, effect_change, estimate_spearman, likelihood_effect
+from evalbias.measures.agreement import counted_spearman, exchanged_ranks
 from evalbias.measures.equal_quality import likelihood_effects
 from evalbias.measures.families import higher_than_first, holm, nonzero, smaller_in_magnitude, step_down
+from evalbias.measures.resample import mean
 
 
 def test_step_down_worked_by_hand():
@@ -121,43 +117,44 @@ def rated(noise, *, n=60, seed=0, draw=1):
     return quality, quality + noise * np.random.default_rng([seed, draw]).normal(size=n)
 
 
+def higher(human, systems, swaps=20_000, **options):
+    """Adjusted p of the performance of each system but the first."""
+    options = {"exchanged": exchanged_ranks, "draws": Draws(swaps=swaps), **options}
+    return higher_than_first(counted_spearman, systems, human, **options)
+
+
 def test_higher_statistics_have_the_permutation_tests_p_and_twins_cost_nothing():
     human, given = rated(2.0)
     better, worse = (rated(noise, draw=2)[1] for noise in (1.0, 4.0))
-    statistic, options = performance_statistic(human), {"n_resamples": 20_000, "seed": 0}
-    (alone,) = higher_than_first(statistic, [given, better], **options)
-    paired = paired_permutation_test(statistic, better, given, **options)
-    assert paired.difference > 0
+    (alone,) = higher(human, [given, better])
+    paired = estimate_spearman(better, human, before=given, draws=Draws(resamples=0, swaps=20_000))
+    assert paired.value > 0
     assert alone == pytest.approx(paired.p_value / 2, abs=0.003)
-    twins = higher_than_first(statistic, [given, better, better, better], **options)
-    assert twins == pytest.approx([alone] * 3)
+    assert higher(human, [given, better, better, better]) == pytest.approx([alone] * 3)
     rivals = [rated(2.0, draw=k)[1] for k in range(3, 9)]
-    with_others = higher_than_first(statistic, [given, better, *rivals], **options)
-    assert alone < with_others[0] < 7 * alone
-    assert higher_than_first(statistic, [given, worse], **options)[0] > 0.5
-    assert higher_than_first(statistic, [given, given], **options) == [1.0]
+    assert alone < higher(human, [given, better, *rivals])[0] < 7 * alone
+    assert higher(human, [given, worse])[0] > 0.5
+    assert higher(human, [given, given]) == [1.0]
 
 
 def test_clusters_are_swapped_whole_and_undefined_systems_and_items_are_left_out():
     human, given = rated(2.0)
     better = rated(1.0, draw=2)[1]
-    statistic, options = performance_statistic(human), {"n_resamples": 4_000, "seed": 0}
-    few = higher_than_first(statistic, [given, human], clusters=[i // 20 for i in range(60)], **options)
+    few = higher(human, [given, human], 4_000, clusters=[i // 20 for i in range(60)])
     assert few == pytest.approx([1 / 8], abs=0.02)  # all of 3 clusters as they are: 1 of 2^3 swaps
-    constant = np.zeros(60)
-    assert np.isnan(higher_than_first(statistic, [given, constant, better], **options)).tolist() == [True, False]
+    assert np.isnan(higher(human, [given, np.zeros(60), better], 4_000)).tolist() == [True, False]
     holes = np.where(np.arange(60) < 20, np.nan, better)
-    part = higher_than_first(performance_statistic(human[20:]), [given[20:], better[20:]], **options)
-    assert higher_than_first(statistic, [given, holes], **options) == pytest.approx(part)
-    assert np.isnan(higher_than_first(statistic, [given, np.full(60, np.nan)], **options)).all()
-    assert higher_than_first(statistic, [given], **options).shape == (0,)
+    part = higher(human[20:], [given[20:], better[20:]], 4_000)
+    assert higher(human, [given, holes], 4_000) == pytest.approx(part)
+    assert np.isnan(higher(human, [given, np.full(60, np.nan)])).all()
+    assert higher(human, [given]).shape == (0,)
 
 
 def test_two_items_have_a_p_and_one_has_none():
     # differences of .5 and 1: no swap but that of neither item reaches their sum, 1 of 2^2
-    p = higher_than_first(MeanStatistic(), [[1.0, 2.0], [1.5, 3.0]], n_resamples=4_000, seed=0)
+    p = higher_than_first(mean, [[1.0, 2.0], [1.5, 3.0]], draws=Draws(swaps=4_000))
     assert p == pytest.approx([1 / 4], abs=0.02)
-    assert np.isnan(higher_than_first(MeanStatistic(), [[1.0, 2.0], [1.5, np.nan]], seed=0)).tolist() == [True]
+    assert np.isnan(higher_than_first(mean, [[1.0, 2.0], [1.5, np.nan]])).tolist() == [True]
 
 
 @pytest.mark.slow
@@ -166,8 +163,7 @@ def test_equal_systems_pass_in_five_percent_of_data_sets():
     for seed in range(400):
         human, given = rated(1.0, n=40, seed=seed)
         others = [rated(1.0, n=40, seed=seed, draw=k)[1] for k in range(2, 7)]
-        p_values = higher_than_first(performance_statistic(human), [given, *others], n_resamples=500, seed=0)
-        passed.append(p_values.min() < 0.05)
+        passed.append(higher(human, [given, *others], 500).min() < 0.05)
     assert 0.025 <= np.mean(passed) <= 0.075
 
 

@@ -1,14 +1,15 @@
+import itertools
 import math
 
 import numpy as np
 import pandas
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 
 from evalbias.measures import (
-    OddsStatistic,
     calibration_gap,
     confidence,
     consistent_preferences,
@@ -20,7 +21,10 @@ from evalbias.measures import (
     negative_entropies,
     pairwise_accuracy,
     position_consistency,
+    win_shares,
 )
+from evalbias.measures import pairs as comparisons
+from evalbias.measures.pairs import counted_odds
 
 NAN = math.nan
 ROWS = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5], [NAN, NAN]]
@@ -102,29 +106,82 @@ def test_odds_are_the_planted_ones():
     rng = np.random.default_rng(0)
     difference = rng.normal(-40, 10, size=500) - rng.normal(-40, 10, size=500)
     p = expit(0.05 * difference + 0.3)
-    assert OddsStatistic(difference)(p) == pytest.approx(math.exp(0.05), rel=1e-6)
-    assert OddsStatistic(difference, at_zero=True)(p) == pytest.approx(math.exp(0.3), rel=1e-6)
+    assert odds(difference, p) == pytest.approx((math.exp(0.05), math.exp(0.3)), rel=1e-6)
+
+
+def odds(x, wins):
+    """The factor on the odds for a unit of x, and the odds at 0."""
+    ones = np.ones((1, len(x)))
+    return [counted_odds(ones, np.array(wins), np.array(x, dtype=float), at_zero=z)[0] for z in (False, True)]
+
+
+def test_odds_by_hand():
+    # two groups at x = 0 and 1 with shares 1/4 and 2/3: odds 1/3 at zero, and 2 after a unit
+    x, wins = np.repeat([0.0, 1.0], [4, 3]), np.array([1, 0, 0, 0, 1, 1, 0], dtype=float)
+    assert odds(x, wins) == pytest.approx([6, 1 / 3])
+    assert odds(10 * x + 5, wins) == pytest.approx([6**0.1, 6**-0.5 / 3])
+    assert odds(x, wins[::-1])[0] == pytest.approx((1 / 2) / 1)  # 2 of 4 at 0, 1 of 3 at 1
+    # steep: log odds of -8 at -1 and 8 at 1; those beyond 20 are taken for those of separated decisions
+    for log_odds, defined in ((8, True), (19.5, True), (20.5, False)):
+        least = 1 / (1 + math.exp(log_odds))
+        steep = odds([-1.0, 1.0], [least, 1 - least])[0]
+        assert np.isfinite(steep) == defined
+        assert log_odds != 8 or steep == pytest.approx(math.exp(8), rel=1e-5)
+
+
+def test_a_fit_that_has_converged_takes_no_further_steps(monkeypatch):
+    x, wins = np.repeat([0.0, 1.0], [40, 30]), np.tile([1.0, 0.0, 0.0, 1.0, 0.0], 14)
+    counts = np.random.default_rng(0).multinomial(70, np.full(70, 1 / 70), size=20).astype(float)
+    expit, rows = scipy.special.expit, []
+    monkeypatch.setattr(scipy.special, "expit", lambda z: rows.append(len(z)) or expit(z))
+    assert np.isfinite(comparisons._logistic(x, wins, counts)).all()
+    assert len(rows) < 10  # Newton's method doubles the digits with every step
+    assert rows == sorted(rows, reverse=True)
+    assert 0 < rows[-1] < rows[0] == 20
+
+
+def test_a_resample_of_few_distant_items_is_separated_too():
+    x, wins = np.array([-9.0, -9.0, 9.0, 9.0, *np.linspace(-0.1, 0.1, 96)]), np.tile([0.0, 1.0], 50)
+    wins[:4] = [0.0, 0.0, 1.0, 1.0]
+    counts = np.ones((2, 100))
+    counts[0, 4:] = 0
+    found = counted_odds(counts, wins, x)
+    assert math.isnan(found[0])
+    assert found[1] == pytest.approx(odds(x, wins)[0])
 
 
 def test_odds_solve_the_score_equations():
     rng = np.random.default_rng(1)
     x, p = rng.normal(size=(3, 40)), (rng.random((3, 40)) < 0.6).astype(float)
-    slope, intercept = (np.log(OddsStatistic(x[0], at_zero=z).rows(p, x)) for z in (False, True))
+    slope, intercept = np.log([odds(one, wins) for one, wins in zip(x, p, strict=True)]).T
     error = expit(slope[:, None] * x + intercept[:, None]) - p
     np.testing.assert_allclose([(error * x).mean(axis=1), error.mean(axis=1)], 0, atol=1e-8)
 
 
 def test_separated_decisions_have_no_odds():
-    assert math.isnan(OddsStatistic(np.array([-1.5, -0.5, 0.5, 1.5]))([0.0, 0.0, 1.0, 1.0]))
-    assert math.isnan(OddsStatistic(np.array([-1.0, -1.0]))([0.1, 0.9]))
     for x, wins in (
         ([-1, 1], [0, 1]),
         ([0, 0, 1], [1, 1, 1]),
         ([1, 2, 3, 4], [0, 0, 0, 0]),
         ([1, 1, 2, 2], [1, 1, 0, 0]),
+        ([-1.5, -0.5, 0.5, 1.5], [0, 0, 1, 1]),
+        ([-1, -1], [0.1, 0.9]),
     ):
-        for at_zero in (False, True):
-            assert math.isnan(OddsStatistic(np.array(x, dtype=float), at_zero=at_zero)(wins))
+        assert np.isnan(odds(x, wins)).all()
+
+
+def test_exact_ties_of_sampled_answers_are_ties():
+    """Shares of 10 sampled answers, averaged over both orders, may give .5 but for rounding: no loss of the longer."""
+    found = 0
+    for first in itertools.product(range(11), repeat=2):
+        for second in itertools.product(range(11), repeat=2):
+            wins = [(a / 10 + (10 - a - b) / 20) for a, b in (first, second) if a + b <= 10]
+            if len(wins) == 2 and 2 * (first[0] + second[0]) + 20 - sum(first) - sum(second) == 20:  # a tie, exactly
+                assert longer_wins([np.mean(wins)], [9], [1])[0] == 0.5
+                found += np.mean(wins) != 0.5
+    assert found > 0
+    assert win_shares([0.1 + 0.2, 0.3], decided=True).tolist() == [0.5, 0.5]
+    assert decision_shares([[0.1 + 0.2 + 0.2, 0.5]]).tolist() == [[0.5, 0.5]]
 
 
 def test_pairwise_accuracy_by_hand():

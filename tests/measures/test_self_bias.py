@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbias.measures import QuantileMap, SkewnessStatistic, distance_skewness, measure_self_bias, self_bias
-from evalbias.measures.loops import skewness_rows, symmetry_p_value, weighted_skewness
+from evalbias.measures import Draws, QuantileMap, distance_skewness, estimate_skewness, measure_self_bias, self_bias
+from evalbias.measures.loops import counted_skewness, symmetry_p
 
 NAN = math.nan
 NUMBERS = st.lists(st.floats(-30, 30).map(lambda x: round(x, 2)), min_size=1, max_size=20)
@@ -42,7 +42,7 @@ def test_undefined_scores_are_left_out_and_counted():
     assert (measured.own, measured.expected) == (-3, -5.5)
     assert measured.skewness == pytest.approx(by_definition([5, 0]))
     rows = np.array([[1.0, -2.0, 4.0], [0.0, 3.0, 3.0], [0.0, 0.0, 0.0]])
-    np.testing.assert_allclose(SkewnessStatistic().rows(rows), [by_definition(row) for row in rows])
+    np.testing.assert_allclose([distance_skewness(row) for row in rows], [by_definition(row) for row in rows])
     none = measure_self_bias([math.nan], [1])
     assert math.isnan(none.bias)
     assert (none.n, none.undefined) == (0, 1)
@@ -77,14 +77,13 @@ def test_the_skewness_of_a_resample_is_that_of_its_values(x, unit):
     x, counts = unit * np.array(x), np.array([[1, 1, 1, 1], [0, 3, 1, 0], [2, 0, 0, 2]])
     resamples = [np.repeat(x, row) for row in counts]
     expected = [by_definition(row) for row in resamples]
-    np.testing.assert_allclose(weighted_skewness(x, counts.astype(float)), expected, atol=1e-12)
-    np.testing.assert_allclose(skewness_rows(np.stack(resamples)), expected, atol=1e-12)
+    np.testing.assert_allclose(counted_skewness(counts.astype(float), x), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("documents", [[0, 1, 2, 3, 4, 5, 6], [0, 0, 1, 1, 1, 2, 3]])
 def test_symmetry_is_tested_by_all_changes_of_sign(documents):
     x, codes = np.array([3.0, 1.0, 2.0, 2.0, -1.0, 4.0, 0.0]), np.array(documents)
-    found = symmetry_p_value(x, codes, n_resamples=20_000, rng=np.random.default_rng(0))
+    found = symmetry_p(x, codes, draws=Draws(seed=0, resamples=20_000))
     signs = np.array(list(itertools.product([-1, 1], repeat=codes.max() + 1)))[:, codes]
     extreme = [by_definition(x * row) >= by_definition(x) - 1e-12 for row in signs]
     assert found == pytest.approx(np.mean(extreme), abs=0.015)
@@ -92,11 +91,11 @@ def test_symmetry_is_tested_by_all_changes_of_sign(documents):
 
 def test_the_magnitudes_of_a_test_of_symmetry_start_at_0():
     x = np.array([1.3, -2.6, 0.1, 0.9, 0.1])  # p is .625; a first step longer or shorter by 1 gives .375 or .94
-    found = symmetry_p_value(x, np.arange(5), n_resamples=20_000, rng=np.random.default_rng(0))
+    found = symmetry_p(x, np.arange(5), draws=Draws(seed=0, resamples=20_000))
     extreme = [by_definition(x * row) >= by_definition(x) - 1e-12 for row in itertools.product([-1, 1], repeat=5)]
     assert found == pytest.approx(np.mean(extreme), abs=0.015)
     assert np.mean(extreme) == 0.625
-    alone = symmetry_p_value(np.array([2.0]), np.array([0]), n_resamples=7, rng=np.random.default_rng(0))
+    alone = symmetry_p(np.array([2.0]), np.array([0]), draws=Draws(resamples=7))
     assert alone == 1  # (1 + 7) / (1 + 7)
 
 
@@ -104,11 +103,21 @@ def test_the_interval_of_skewness_holds_0_unless_symmetry_is_rejected():
     rng, covered, lowest = np.random.default_rng(0), 0, []
     for trial in range(60):
         x = np.round(2 * rng.normal(size=40))
-        covered += SkewnessStatistic().interval(x, n_resamples=199, seed=trial).low == 0
-        lowest.append(SkewnessStatistic().interval(x + 3, n_resamples=199, seed=trial).low)
+        covered += estimate_skewness(x, draws=Draws(seed=trial, resamples=199)).low == 0
+        lowest.append(estimate_skewness(x + 3, draws=Draws(seed=trial, resamples=199)).low)
     assert 52 <= covered <= 60  # 57 expected
     assert min(lowest) > 0.2
-    assert math.isnan(SkewnessStatistic().interval(np.zeros(5), seed=0).low)
+    assert math.isnan(estimate_skewness(np.zeros(5)).low)
+    few = estimate_skewness(np.arange(1.0, 9.0), draws=Draws(resamples=3, confidence=0.75))
+    assert few.p_value == 0.25
+    assert few.low > 0  # p is at its level
+
+
+def test_skewness_of_resamples_by_hand():
+    # (0, 3): .5; (0, 0, 3): 1 - 4 * 3 / (4 * 3 + 6)
+    found = counted_skewness(np.array([[1, 1], [2, 1], [2, 0]]), np.array([0.0, 3.0]))
+    np.testing.assert_allclose(found, [0.5, 1 - 12 / 18, math.nan])
+    assert counted_skewness(np.array([[3, 3, 0]]), np.array([-2.0, 2.0, 5.0]))[0] == 0
 
 
 def test_a_million_values_take_the_time_of_a_sort():

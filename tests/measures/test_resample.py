@@ -1,0 +1,913 @@
+"""Intervals, changes and paired tests of every statistic, by hand, by slow definitions and by scipy."""
+
+import itertools
+import math
+import tracemalloc
+from dataclasses import astuple, replace
+from functools import partial
+
+import numpy as np
+import pandas
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from evalbias.measures import (
+    Draws,
+    bias_score,
+    change,
+    estimate,
+    estimate_bias_score,
+    estimate_coefficient,
+    estimate_fairness,
+    estimate_first_rate,
+    estimate_mean,
+    estimate_share,
+    estimate_skewness,
+    estimate_spearman,
+    likelihood_bias,
+    quality_slope,
+    unfairness_scores,
+)
+from evalbias.measures import pairs as comparisons
+from evalbias.measures.agreement import (
+    ceiling_columns,
+    counted_alpha,
+    counted_ceiling,
+    counted_kappa,
+    counted_kendall,
+    counted_pearson,
+    counted_spearman,
+    estimate_calibration_error,
+    estimate_kendall,
+    exchanged_ranks,
+)
+from evalbias.measures.arrays import cluster_codes, sums_by_cluster
+from evalbias.measures.corrections import estimate_corrected
+from evalbias.measures.effect_statistic import EffectStatistic
+from evalbias.measures.likelihood import _exchanged_us, _ranked_mixtures, counted_bias_score
+from evalbias.measures.loops import counted_skewness
+from evalbias.measures.pairs import (
+    counted_balance,
+    counted_fairness,
+    counted_gap,
+    counted_odds,
+    estimate_balanced_rate,
+    estimate_gap,
+    over_orders,
+)
+from evalbias.measures.resample import (
+    ALIKE,
+    ALONE,
+    CELLS,
+    FEWEST_UNITS,
+    bootstrapped,
+    chunks,
+    counted_swaps,
+    estimate_mean_coefficient,
+    interval,
+    left_out,
+    mean,
+    p_of_interval,
+    swapped_means,
+    variance_of_mean,
+)
+from evalbias.measures.scale_use import (
+    counted_entropy,
+    counted_spread,
+    counted_top_two,
+    estimate_entropy,
+    estimate_top_two,
+)
+
+NAN = math.nan
+NORMALIZATIONS = ("mean-range", "center-max", "z-score")
+
+
+def few(seed=0, resamples=40, **kind):
+    return Draws(seed=seed, resamples=resamples, swaps=0, **kind)
+
+
+def swaps(number, seed=0):
+    return Draws(seed=seed, resamples=0, swaps=number)
+
+
+# Every statistic and every estimator.
+
+N = 24
+RNG = np.random.default_rng(0)
+QUALITY = RNG.integers(1, 6, N).astype(float)
+RATINGS = QUALITY[:, None] + RNG.integers(-1, 2, (N, 3))
+SCORES = QUALITY + RNG.integers(-1, 2, N)
+GROUP, CHOICE, SHARES = np.arange(N) % 2.0, (SCORES > 3).astype(float), RNG.dirichlet(np.ones(3), N)
+WINS = SHARES[:, :2]
+RESAMPLED = {
+    "mean": (estimate_mean, SCORES, ()),
+    "skewness": (estimate_skewness, SCORES - 2, ()),
+    "fairness of three": (estimate_fairness, SHARES, ()),
+    "odds": (partial(estimate, partial(over_orders, counted_odds)), WINS, (QUALITY,)),
+    "odds at zero": (partial(estimate, partial(counted_odds, at_zero=True)), SHARES[:, 0], (QUALITY,)),
+    "entropy": (partial(estimate_entropy, levels=8), SCORES, ()),
+    "spread": (partial(estimate, counted_spread), SCORES, (QUALITY,)),
+    "calibration": (estimate_calibration_error, SHARES[:, 0], (CHOICE,)),
+}
+"""Name -> estimator, values and further columns, whose interval is read from resamples."""
+EXACT = {
+    "share": (estimate_share, SHARES[:, 0], ()),
+    "mean coefficient": (estimate_mean_coefficient, 2 * SHARES[:, 0] - 1, ()),
+    "both orders": (partial(estimate_first_rate, both_orders=True), np.repeat([1.0, 0.5, 0.5, 0.0], N // 4), ()),
+    "fairness of two": (estimate_fairness, np.stack([CHOICE, 1 - CHOICE], axis=1), ()),
+    "fairness and a prior": (partial(estimate_fairness, prior=[0.3, 0.7]), np.stack([CHOICE, 1 - CHOICE], axis=1), ()),
+    "balanced": (estimate_balanced_rate, SHARES[:, 0], (GROUP,)),
+    "gap": (estimate_gap, SHARES[:, 0], (GROUP,)),
+    "top two": (partial(estimate_top_two, levels=8), SCORES, ()),
+    "performance": (estimate_spearman, SCORES, (QUALITY,)),
+    "bias score": (estimate_bias_score, SCORES, (SHARES[:, 0], QUALITY)),
+    "pearson": (partial(estimate_coefficient, counted_pearson), SCORES, (QUALITY,)),
+    "kendall": (estimate_kendall, SCORES, (QUALITY,)),
+    "alpha": (partial(estimate_coefficient, counted_alpha), SCORES, (QUALITY,)),
+    "kappa": (partial(estimate_coefficient, counted_kappa), CHOICE, ((QUALITY > 3).astype(float),)),
+    "ceiling": (partial(estimate_coefficient, counted_ceiling), ceiling_columns(RATINGS), ()),
+    "slope": (quality_slope, SCORES, (RATINGS,)),
+    "effect": (EffectStatistic(SHARES[:, 0], RATINGS), SCORES, ()),
+    "corrected": (estimate_corrected, SCORES, (np.where(np.arange(N) % 3 == 0, QUALITY, NAN),)),
+}
+"""The same, whose interval draws no resamples, or only to estimate a variance."""
+ALL = RESAMPLED | EXACT
+IN_ALL = pytest.mark.parametrize("name", sorted(ALL))
+PER_CLASS = {"balanced": 2, "gap": 2, "corrected": 3}
+"""Estimators whose units are those of a class or of the labeled items -> items for each of them."""
+
+
+@IN_ALL
+def test_an_interval_holds_its_value_and_says_its_units(name):
+    estimator, values, given = ALL[name]
+    pairs = np.repeat(np.arange(N // 2), 2).tolist()
+    for clusters, units in ((None, N // PER_CLASS.get(name, 1)), (pairs, N // 2 if name != "corrected" else 8)):
+        found = estimator(values, *given, clusters=clusters, draws=few())
+        assert found.low <= found.value <= found.high
+        assert (found.n, found.undefined, found.units, found.reason) == (N, 0, units, "")
+    assert estimator(values, *given, clusters=clusters, draws=ALONE).value == pytest.approx(found.value)
+
+
+@IN_ALL
+def test_one_input_has_no_interval_and_no_p(name):
+    estimator, values, given = ALL[name]
+    found = estimator(values, *given, clusters=["a"] * N, draws=few())
+    assert np.isnan([found.low, found.high, found.p_value]).all()
+    assert found.units == 1
+    changed = estimator(values, *given, before=values[::-1].copy(), clusters=["a"] * N, draws=few())
+    assert np.isnan(changed.low)
+
+
+@pytest.mark.parametrize("name", sorted(ALL.keys() - {"slope", "corrected"}))  # which need ratings and labels, too
+def test_an_interval_needs_as_many_inputs_as_it_says(name):
+    estimator, values, given = ALL[name]
+    of_shares = ("share", "mean coefficient", "both orders", "balanced", "gap", "top two")
+    fewest = 2 if name in of_shares or "fairness" in name else 5 if name == "effect" else FEWEST_UNITS
+    for units in (fewest - 1, fewest):
+        found = estimator(values, *given, clusters=(np.arange(N) * units // N).tolist(), draws=few(resamples=99))
+        assert found.units == units
+        assert np.isnan([found.low, found.high]).tolist() == [units < fewest] * 2
+
+
+@IN_ALL
+def test_undefined_items_are_left_out(name):
+    estimator, values, given = ALL[name]
+    kept = np.arange(N) % 5 > 0
+    holes = values.copy()
+    holes[~kept] = NAN
+    inputs = (np.arange(N) // 2).tolist()
+    of_kept = [inputs[index] for index in np.flatnonzero(kept)]
+    found = estimator(holes, *given, clusters=inputs, draws=few())
+    if name == "effect":
+        estimator = EffectStatistic(SHARES[kept, 0], RATINGS[kept])
+    alone = estimator(values[kept], *(column[kept] for column in given), clusters=of_kept, draws=few())
+    assert found == replace(alone, undefined=N - kept.sum())
+
+
+@pytest.mark.parametrize("name", sorted(ALL.keys() - {"fairness of three"}))
+def test_no_items_have_no_estimate(name):
+    estimator, values, given = ALL[name]
+    found = estimator(np.full_like(values, NAN), *given, draws=few())
+    assert np.isnan([found.low, found.high, found.value, found.p_value]).all()
+    assert (found.n, found.units) == (0, 0)
+
+
+@IN_ALL
+def test_a_change_is_that_of_the_two_values(name):
+    estimator, values, given = ALL[name]
+    other = values[::-1].copy()
+    before, after = (estimator(x, *given, draws=few()).value for x in (values, other))
+    found, back = (estimator(b, *given, before=a, draws=few()) for a, b in ((values, other), (other, values)))
+    assert found.value == pytest.approx(after - before)
+    assert back.value == pytest.approx(-found.value)
+    assert found.units == N // (2 if name in ("balanced",) else 1)
+
+
+@pytest.mark.parametrize("name", sorted(ALL.keys() - {"effect"}))
+def test_an_interval_of_80_percent_lies_within_that_of_95_and_has_its_p(name):
+    estimator, values, given = ALL[name]
+    wide, narrow = (estimator(values, *given, draws=few(resamples=400, confidence=c)) for c in (0.95, 0.8))
+    assert narrow.high - narrow.low < wide.high - wide.low
+    assert wide.low <= narrow.low
+    assert narrow.high <= wide.high
+    assert narrow.p_value == pytest.approx(wide.p_value, nan_ok=True)
+
+
+@IN_ALL
+def test_chunks_of_resamples_do_not_change_an_interval(name, monkeypatch):
+    estimator, values, given = ALL[name]
+    whole = estimator(values, *given, draws=few(resamples=20))
+    monkeypatch.setattr(chunks, "__defaults__", (3 * N,))
+    monkeypatch.setattr(comparisons, "BLOCK", 2 * N)
+    found = estimator(values, *given, draws=few(resamples=20))
+    assert astuple(found)[:-2] == pytest.approx(astuple(whole)[:-2], nan_ok=True)
+
+
+def counted(n, rng, values=4):
+    """(statistic of counts, columns, the same of items) of every statistic."""
+    ls, human, scores = (rng.integers(0, values, n).astype(float) for _ in range(3))
+    shares, group, choices = rng.dirichlet(np.ones(3), size=n), rng.integers(0, 2, n) * 1.0, rng.integers(0, 2, n) * 1.0
+
+    def us(s, h, name):
+        return unfairness_scores(s, h, normalization=name)
+
+    def taus(x, y):
+        return stats.kendalltau(x, y).statistic if len(x) > 1 else NAN
+
+    def rho(x, y):
+        defined = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
+        return stats.spearmanr(x, y).statistic if defined else NAN
+
+    return [
+        (counted_spearman, (scores, human), rho),
+        (counted_kendall, (scores, human), taus),
+        *(
+            (
+                partial(counted_bias_score, normalization=name),
+                (scores, ls, human),
+                lambda s, x, h, name=name: bias_score(x, us(s, h, name)),
+            )
+            for name in NORMALIZATIONS
+        ),
+        (mean, (scores,), np.mean),
+        (counted_skewness, (scores - 1,), by_definition),
+        (counted_fairness, (shares,), lambda s: -np.abs(s.mean(axis=0) - 1 / 3).sum()),
+        (partial(counted_fairness, prior=np.array([0.5, 0.3, 0.2])), (shares,), lambda s: fair_of(s, [0.5, 0.3, 0.2])),
+        (partial(counted_top_two, levels=values), (scores,), lambda s: np.sort(frequencies(s))[-2:].sum() / len(s)),
+        (
+            partial(counted_entropy, levels=values),
+            (scores,),
+            lambda s: stats.entropy(frequencies(s)) / math.log(values),
+        ),
+        (counted_balance, (shares[:, 0], group), lambda s, g: (mean_of(s, g == 0) + mean_of(s, g == 1)) / 2),
+        (counted_gap, (shares[:, 0], group), lambda s, g: mean_of(s, g == 1) - mean_of(s, g == 0)),
+        (counted_kappa, (choices, group), lambda x, y: kappa(x, y)),
+    ]
+
+
+def frequencies(places):
+    return np.bincount(places.astype(int))
+
+
+def by_definition(x):
+    sums = np.abs(np.add.outer(x, x)).sum()
+    return 1 - np.abs(np.subtract.outer(x, x)).sum() / sums if sums else NAN
+
+
+def fair_of(shares, prior):
+    return -np.abs(shares.mean(axis=0) - prior).sum()
+
+
+def mean_of(x, kept):
+    return x[kept].mean() if kept.any() else NAN
+
+
+def kappa(x, y):
+    chance = x.mean() * y.mean() + (1 - x.mean()) * (1 - y.mean())
+    return ((x == y).mean() - chance) / (1 - chance) if chance < 1 else NAN
+
+
+@settings(max_examples=40)
+@given(n=st.integers(4, 14), values=st.sampled_from([3, 4, 1000]), seed=st.integers(0, 999))
+def test_resamples_by_counts_are_resamples_of_items(n, values, seed):
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(n, np.ones(n) / n, size=12)
+    counts[:3] = counts[:3, rng.permutation(n)] * rng.integers(1, 3, size=(3, 1))  # of different sizes
+    for statistic, columns, slow in counted(n, rng, values):
+        items = [np.repeat(np.arange(n), row) for row in counts]
+        expected = [slow(*(column[i] for column in columns)) for i in items]
+        np.testing.assert_allclose(
+            statistic(counts.astype(float), *columns), expected, atol=1e-9, err_msg=repr(statistic)
+        )
+
+
+@settings(max_examples=40)
+@given(n=st.integers(2, 12), values=st.sampled_from([3, 1000]), seed=st.integers(0, 999))
+def test_swaps_by_counts_are_mixtures_of_both_judges(n, values, seed):
+    rng = np.random.default_rng(seed)
+    swap = rng.random((12, n)) < 0.5
+    for statistic, (a, *given_columns), _ in counted(n, rng, values):
+        b = np.roll(a, 1, axis=0)
+        of_a, of_b = counted_swaps(statistic)(a, b, *given_columns)(swap)
+        for row, x, y in zip(swap, of_a, of_b, strict=True):
+            mask, one = row.reshape(-1, *(1,) * (a.ndim - 1)), np.ones((1, n))
+            assert x == pytest.approx(statistic(one, np.where(mask, b, a), *given_columns)[0], nan_ok=True)
+            assert y == pytest.approx(statistic(one, np.where(mask, a, b), *given_columns)[0], nan_ok=True)
+
+
+def test_swapped_means_are_those_of_counts():
+    rng = np.random.default_rng(0)
+    (a, b), swap = rng.random((2, 9, 3)), rng.random((20, 9)) < 0.5
+    quick = swapped_means(lambda means: -np.abs(means - 1 / 3).sum(axis=1))(a, b)(swap)
+    np.testing.assert_allclose(quick, counted_swaps(counted_fairness)(a, b)(swap))
+
+
+def test_swaps_by_hand():
+    a, b = np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([[0.2, 0.8], [0.5, 0.5]])
+    of_a, of_b = counted_swaps(counted_fairness)(a, b)(np.array([[False, False], [True, False], [True, True]]))
+    np.testing.assert_allclose(of_a, [-0.5, -0.2, -0.3])  # rates of A .75, .4, .35
+    np.testing.assert_allclose(of_b, [-0.3, -0.4, -0.5])  # .35, .7, .75
+
+
+# Paired tests.
+
+
+def systems(n, seed=0, decimals=6):
+    rng = np.random.default_rng(seed)
+    likelihoods, quality = rng.normal(size=(2, n))
+    human = np.round(quality + rng.normal(size=n) * 0.5, decimals)
+    first = np.round(quality + 0.8 * likelihoods, decimals)
+    second = np.round(quality + 0.1 * likelihoods + rng.normal(size=n) * 0.3, decimals)
+    return likelihoods, human, first, second
+
+
+RANKED = ("performance", *NORMALIZATIONS)
+
+
+def compared(name, ls, human, a, b, draws, **options):
+    """Test a less b."""
+    if name == "performance":
+        return estimate_spearman(a, human, before=b, draws=draws, **options)
+    return estimate_bias_score(a, ls, human, normalization=name, before=b, draws=draws, **options)
+
+
+def exchanged(name, human, scores):
+    """Return what two judges exchange: z-scores of their ranks, of their scores, or of their US."""
+    if name == "performance":
+        return stats.zscore(stats.rankdata(scores))
+    return unfairness_scores(scores, human, normalization=name) if name == "z-score" else stats.zscore(scores)
+
+
+def correlated(name, ls, human):
+    """Return the function from exchanged numbers to the statistic."""
+    if name == "performance":
+        return lambda x: np.corrcoef(x, stats.rankdata(human))[0, 1]
+    if name == "z-score":
+        return lambda x: bias_score(ls, x)
+    return lambda x: bias_score(ls, unfairness_scores(x, human, normalization=name))
+
+
+@pytest.mark.parametrize("decimals", [6, 0])  # 0: many ties
+@pytest.mark.parametrize("name", RANKED)
+def test_every_swap_gives_the_statistic_of_the_definition(name, decimals):
+    ls, human, a, b = systems(30, decimals=decimals)
+    swap = np.random.default_rng(1).random((50, 30)) < 0.5
+    if name == "performance":
+        of_a, of_b = exchanged_ranks(a, b, human)(swap)
+    else:
+        of_a, of_b = _exchanged_us(a, b, ls, human, normalization=name)(swap)
+    value, first, second = correlated(name, ls, human), exchanged(name, human, a), exchanged(name, human, b)
+    assert of_a == pytest.approx([value(np.where(row, second, first)) for row in swap])
+    assert of_b == pytest.approx([value(np.where(row, first, second)) for row in swap])
+
+
+@pytest.mark.parametrize("level", [1.0, 2.0, 3.0])
+def test_a_swap_that_leaves_equal_ranks_has_no_correlation(level):
+    human = np.random.default_rng(0).normal(size=60)
+    others = np.random.default_rng(1).permutation(np.arange(30) % 4.0)
+    a, b = np.concatenate([np.full(30, level), others]), np.concatenate([others, np.full(30, level)])
+    swap = np.stack([np.arange(60) >= 30, np.arange(60) >= 45, np.arange(60) >= 60])
+    of_a, of_b = exchanged_ranks(a, b, human)(swap)
+    assert np.isnan(of_a).tolist() == [True, False, False]  # but for rounding errors, all ranks are equal
+    assert not np.isnan(of_b).any()
+    assert of_a[2] == pytest.approx(stats.spearmanr(a, human).statistic)
+
+
+@pytest.mark.parametrize("name", RANKED)
+def test_the_p_value_is_that_of_all_swaps(name):
+    ls, human, a, b = systems(9, seed=5)
+    found = compared(name, ls, human, a, b, swaps(40_000))
+    value, a, b = correlated(name, ls, human), exchanged(name, human, a), exchanged(name, human, b)
+    observed = abs(value(a) - value(b))
+    extreme = 0.0
+    for bits in itertools.product([False, True], repeat=9):
+        x, y = np.where(bits, b, a), np.where(bits, a, b)
+        difference = abs(value(x) - value(y))
+        tie = 1 if all(bits) or not any(bits) else 0.5
+        extreme += tie if difference == pytest.approx(observed, abs=1e-12) else difference > observed
+    assert found.p_value == pytest.approx(extreme / 2**9, abs=0.01)
+
+
+def p_of_means(a, b, number=20_000, seed=0, **options):
+    return estimate_mean(a, before=b, draws=swaps(number, seed), **options).p_value
+
+
+def test_ties_count_half_and_the_data_in_full():
+    # 5 wins to 1 among 8 pairs: differences of 6 come from 2 of 64 sign patterns, and 12 of 64 tie with 4
+    a, b = np.array([1.0] * 5 + [0.0] + [1.0, 0.0]), np.array([0.0] * 5 + [1.0] + [1.0, 0.0])
+    # the data and its mirror are 2 of the 2^8 swaps, and count in full
+    assert p_of_means(a, b, 200_000) == pytest.approx(2 / 64 + 12 / 64 / 2 + 2 / 256 / 2, abs=0.002)
+    assert p_of_means(b, a, 200_000) == p_of_means(a, b, 200_000)
+    # without ties, and with three documents, the data are 2 of 8 swaps
+    assert p_of_means([1.0, 2.0, 4.0], [0.0, 0.0, 0.0], 40_000) == pytest.approx(2 / 8, abs=0.01)
+    # at most 1 / (swaps + 1): no draw swaps all of 60 items or none
+    assert p_of_means(np.ones(60), np.zeros(60), 99) == 1 / 100
+    # the second item is equal: every swap ties, in full if it swaps both items or none, else half
+    one_draw = {p_of_means([1.0, 0.5], [0.0, 0.5], 1, seed) for seed in range(20)}
+    assert one_draw == {(1 + 1) / 2, (1 + 1 / 2) / 2}
+
+
+@pytest.mark.parametrize("unit", [1e-14, 1e-3, 1e9])
+def test_the_unit_of_the_scores_does_not_matter(unit):
+    a, b = np.random.default_rng(0).integers(1, 6, size=(2, 14)) / 10  # many swaps tie, but for rounding errors
+    assert p_of_means(unit * a, unit * b) == p_of_means(a, b) < 1
+    found, expected = (estimate_mean(u * a, draws=few(resamples=500)) for u in (unit, 1))
+    assert (found.low / unit, found.high / unit) == pytest.approx((expected.low, expected.high))
+
+
+def test_few_decisions_are_tested_as_mcnemars_mid_p_does():
+    # 11 of 30 pairs differ: mid-p rejects in 6.5 %, and would in 1.2 % if ties counted in full
+    rejected = 0.0
+    for k in range(12):
+        a, b = np.zeros(30), np.zeros(30)
+        a[:k], b[k:11] = 1, 1
+        p = estimate_share(a, before=b, draws=swaps(20_000, k)).p_value
+        exact = stats.binom.cdf(min(k, 11 - k), 11, 0.5) * 2 - stats.binom.pmf(k, 11, 0.5)  # McNemar's mid-p
+        assert p == pytest.approx(exact, abs=0.015)
+        rejected += stats.binom.pmf(k, 11, 0.5) * (p <= 0.05)
+    assert rejected == pytest.approx(0.0654, abs=1e-4)
+
+
+def test_scipy_agrees():
+    ls, human, a, b = systems(40, seed=2)
+    value = correlated("performance", ls, human)
+    ours = compared("performance", ls, human, a, b, swaps(20_000))
+    ranks, rng = [exchanged("performance", human, x) for x in (a, b)], np.random.default_rng(0)
+    theirs = stats.permutation_test(
+        ranks, lambda x, y: value(x) - value(y), permutation_type="samples", n_resamples=600, rng=rng
+    )
+    assert ours.value == pytest.approx(theirs.statistic)
+    assert ours.p_value == pytest.approx(theirs.pvalue, abs=0.05)
+    a, b = np.random.default_rng(3).normal([[0.3], [0.0]], 1, size=(2, 14))
+    a[3] = NAN
+    kept = ~np.isnan(a)
+    exact = stats.permutation_test(
+        (a[kept], b[kept]), lambda x, y, axis: x.mean(axis) - y.mean(axis), permutation_type="samples", vectorized=True
+    )
+    found = estimate_mean(a, before=b, draws=swaps(200_000))
+    assert (found.value, found.n, found.undefined) == (pytest.approx((a - b)[kept].mean()), 13, 1)
+    assert found.p_value == pytest.approx(exact.pvalue, abs=0.005)
+
+
+def test_equal_systems_have_p_1_and_undefined_ones_none():
+    ls, human, a, b = systems(60)
+    same = compared("mean-range", ls, human, a, a, swaps(500))
+    assert (same.value, same.p_value) == (0, 1)
+    found, turned = (compared("mean-range", ls, human, *pair, swaps(3_000)) for pair in ((a, b), (b, a)))
+    assert (turned.value, turned.p_value) == (-found.value, found.p_value)
+    assert compared("mean-range", ls, human, a, b, swaps(3_000)) == found
+    assert math.isnan(estimate_spearman([1, 2, 3], [1, 2, 3], before=[1, 1, 1], draws=swaps(9)).p_value)
+    assert math.isnan(p_of_means([1.0], [4.0]))
+    assert math.isnan(estimate_mean([1.0, 2.0], before=[2.0, 1.0], draws=swaps(0)).p_value)
+    _, human, same, other = np.arange(6.0), np.arange(6.0)[::-1], np.full(6, 3.0), np.full(6, 2.0)
+    swap = np.array([[False] * 6, [True] * 6, [True] + [False] * 5])
+    for side in _exchanged_us(same, other, np.arange(6.0), human, normalization="mean-range")(swap):
+        assert np.isnan(side).all()  # judges with one score each, without a warning
+
+
+def test_what_is_undefined_is_left_out_and_counted():
+    _, human, a, b = systems(50)
+    part = estimate_spearman(a[:48], human[:48], before=b[:48], draws=swaps(300))
+    a[48], human[49] = NAN, NAN
+    whole = estimate_spearman(a, human, before=b, draws=swaps(300))
+    assert (whole.n, whole.undefined, whole.p_value) == (48, 2, part.p_value)
+    shares = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [NAN, 0.5]])
+    found = estimate_fairness(shares, before=shares[:, ::-1], draws=swaps(99))
+    assert (found.value, found.n, found.undefined, found.p_value) == (0, 3, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: estimate_spearman([1, 2], [1, 2, 3]), "different lengths: Array 0 2, Array 1 3"),
+        (lambda: estimate(mean, [1.0], method="basic"), "method='basic'"),
+        (lambda: estimate(mean), "0 arrays"),
+        (lambda: estimate_mean([1.0, 2.0], clusters=["a"]), "clusters has 1 entries for 2 items"),
+        (lambda: Draws(confidence=1), "confidence=1: give a number between 0 and 1"),
+        (lambda: Draws(confidence=0), "confidence=0"),
+        (lambda: Draws(resamples=-1), "resamples=-1"),
+        (lambda: estimate_bias_score([1], [1], [1], normalization="z"), "normalization='z' is unknown"),
+    ],
+)
+def test_bad_input(call, match):
+    with pytest.raises(ValueError, match=match):
+        call()
+
+
+def test_the_null_hypothesis_is_rejected_as_often_as_the_level_says():
+    rng, rejected = np.random.default_rng(0), 0
+    for trial in range(200):
+        human = rng.normal(size=40)
+        a, b = human + rng.normal(size=(2, 40))
+        rejected += estimate_spearman(a, human, before=b, draws=swaps(199, trial)).p_value < 0.1
+    assert 8 <= rejected <= 34  # 20 expected; 3.3 standard deviations
+
+
+def test_documents_are_swapped_whole():
+    documents = list("aabbbcddde")
+    a, b = np.random.default_rng(2).normal(size=(2, 10))
+    found = estimate_mean(a, before=b, clusters=documents, draws=swaps(40_000))
+    totals = [sum(x - y for x, y, d in zip(a, b, documents, strict=True) if d == one) for one in "abcde"]
+    extreme = sum(
+        abs(sum(s * t for s, t in zip(signs, totals, strict=True))) >= abs(sum(totals)) - 1e-9
+        for signs in itertools.product([1, -1], repeat=5)
+    )
+    assert found.p_value == pytest.approx(extreme / 2**5, abs=0.01)
+    assert (found.n, found.units) == (10, 5)
+    assert p_of_means(a, b, clusters=range(10)) == p_of_means(a, b)
+
+
+def test_errors_that_documents_share_need_swaps_of_documents():
+    rng, rejected = np.random.default_rng(0), {"documents": 0, "items": 0}
+    documents = np.repeat(np.arange(20), 5)
+    for trial in range(200):
+        a, b = rng.normal(size=(2, 20)).repeat(5, axis=1) + rng.normal(size=(2, 100))
+        for name, clusters in (("documents", documents), ("items", None)):
+            rejected[name] += p_of_means(a, b, 199, trial, clusters=clusters) < 0.1
+    assert 8 <= rejected["documents"] <= 34  # 20 expected; 3.3 standard deviations
+    assert rejected["items"] > 50
+
+
+@pytest.mark.parametrize("name", RANKED)
+def test_judges_that_differ_in_their_scale_alone_are_equal(name):
+    ls, human, a, b = systems(30)
+    found = compared(name, ls, human, 10 * a + 3, a, swaps(99))
+    assert (found.value, found.p_value) == (pytest.approx(0), 1)
+    if name == "performance":  # which depends on ranks alone
+        ranked = compared(name, ls, human, 100 + np.exp(a), b, swaps(500))
+        assert ranked.p_value == compared(name, ls, human, a, b, swaps(500)).p_value
+
+
+@pytest.mark.parametrize("name", ["performance", "mean-range"])
+def test_a_judge_that_scores_higher_throughout_is_tested_at_the_level(name):
+    """Where the scores themselves are swapped, 0 % of equal judges are said to differ, and 20 % of better ones."""
+    rng, seen = np.random.default_rng(0), np.zeros(2)
+    for seed in range(200):
+        human, ls, shared, *own = rng.normal(size=(6, 60))
+        taste = human if name == "performance" else ls
+        first, equal, other = np.outer([0.3, 0.3, 0.8], taste) + 0.5 * shared + 0.75 * np.stack(own)
+        for i, second in enumerate((equal, other)):
+            seen[i] += compared(name, ls, human, first, 3 + second, swaps(99, seed)).p_value <= 0.05
+    assert 0.02 <= seen[0] / 200 <= 0.09
+    assert seen[1] / 200 > 0.4
+
+
+@settings(max_examples=60)
+@given(n=st.integers(2, 12), values=st.integers(1, 4), seed=st.integers(0, 999))
+def test_a_mixture_is_spearmans_rho_whatever_the_ties(n, values, seed):
+    rng = np.random.default_rng(seed)
+    a, b, reference = rng.integers(0, values, size=(3, n)).astype(float)
+    swap = rng.random((30, n)) < 0.5
+    sides = _ranked_mixtures(a, b, stats.rankdata(reference))(swap)
+    for found, first, second in zip(sides, (a, b), (b, a), strict=True):
+        expected = [counted_spearman(np.ones((1, n)), np.where(row, second, first), reference)[0] for row in swap]
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_large_mixtures_stay_exact():
+    # all items of the upper half change from 0 to 1: the sum of their centered ranks, n^2 / 8, is an odd number of
+    # halves, of which 32 bits hold 2^24 at most
+    n = 20_002
+    reference = np.arange(1.0, n + 1)
+    found, _ = _ranked_mixtures(np.zeros(n), np.ones(n), reference)(np.tile(reference > n / 2, (4, 1)))
+    assert found == pytest.approx(math.sqrt(0.75 / (1 - 1 / n**2)), abs=1e-14)  # of two halves
+
+
+@pytest.mark.slow
+def test_the_papers_resamples_fit_into_memory():
+    ls, human, a, b = np.random.default_rng(0).normal(size=(4, 568))
+    tracemalloc.start()  # numpy tells it what it allocates
+    try:
+        compared("mean-range", ls, human, a, b, swaps(100_000))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4e8  # bytes; all swaps at once are 4.5e8 an array
+
+
+def test_every_unit_is_swapped_however_many_there_are():
+    for n in range(8, 70):
+        a = np.append(np.zeros(n - 2), [1.0, 2.0])  # of the last two, 3 is the difference in two of four swaps
+        assert p_of_means(a, np.zeros(n), 2_000) == pytest.approx(1 / 4, abs=0.03)
+
+
+# Bootstrap intervals.
+
+
+def variance(counts, x):
+    return mean(counts, x**2) - mean(counts, x) ** 2
+
+
+@pytest.mark.parametrize("clusters", [None, np.repeat(np.arange(20), 2)])
+def test_bca_is_scipys_at_the_wider_level(clusters):
+    x, units = np.random.default_rng(0).exponential(size=40), 40 if clusters is None else 20
+    wide = 2 * stats.norm.cdf(stats.t.ppf(0.9, units - 1) * math.sqrt(units / (units - 1))) - 1
+    found = estimate(variance, x, clusters=clusters, draws=few(resamples=60_000, confidence=0.8))
+    if clusters is None:
+        data, statistic = (x,), np.var
+    else:  # documents of two outputs: their sums of x and of squares
+        data = (x.reshape(20, 2).sum(axis=1), (x.reshape(20, 2) ** 2).sum(axis=1))
+
+        def statistic(first, second, axis=-1):
+            return second.mean(axis) / 2 - (first.mean(axis) / 2) ** 2
+
+    options = {"paired": True, "confidence_level": wide, "n_resamples": 60_000, "method": "BCa"}
+    theirs = stats.bootstrap(data, statistic, rng=np.random.default_rng(1), **options).confidence_interval
+    assert (found.low, found.high) == pytest.approx(tuple(theirs), rel=0.02)
+    assert found.units == units
+
+
+def test_percentiles_are_scipys():
+    x = np.random.default_rng(0).exponential(size=40)
+    found = estimate(mean, x, method="percentile", draws=few(resamples=40_000))
+    theirs = stats.bootstrap((x,), np.mean, method="percentile", n_resamples=40_000, rng=np.random.default_rng(1))
+    assert (found.low, found.high) == pytest.approx(tuple(theirs.confidence_interval), rel=0.02)
+
+
+def test_intervals_around_the_estimate_by_hand():
+    # six items of standard deviation 1: that of the mean's resamples is 1 / sqrt(6)
+    x, half = np.array([0.0, 2.0] * 3), stats.t.ppf(0.975, 5) * math.sqrt(6 / 5) / math.sqrt(6)
+    found = estimate(mean, x, method="normal", draws=few(resamples=80_000))
+    assert (found.low, found.high) == pytest.approx((1 - half, 1 + half), rel=0.02)
+    assert math.isnan(estimate(mean, x[:5], method="normal").low)
+    ends = estimate(mean, x, method="normal", limits=(0.5, 1.5))
+    assert (ends.low, ends.high) == (0.5, 1.5)
+
+
+def test_an_estimate_beside_all_resamples_has_an_interval():
+    def largest(counts, x):
+        return np.where(counts > 0, x, -np.inf).max(axis=1)
+
+    found = estimate(largest, np.arange(10.0), draws=few(resamples=300))
+    assert found.low <= found.high == 9
+    # no resample has as many different values as the sample
+    few_values = estimate(lambda counts, x: (counts > 0).sum(axis=1), np.arange(12.0), draws=few(resamples=99))
+    assert few_values.value == 12
+    assert 3 < few_values.low <= few_values.high < 12
+    assert math.isnan(estimate(lambda counts, x: np.full(len(counts), NAN), np.arange(10.0)).low)
+
+
+def test_documents_are_resampled_whole(monkeypatch):
+    drawn = np.concatenate(list(bootstrapped(np.array([0, 1, 0, 2, 1]), 4_000, 0)))
+    x = np.array([1.0, 5.0, 2.0, 8.0, 3.0])  # a: 1, 2; b: 5, 3; c: 8
+    means = [np.concatenate(one).mean() for one in itertools.product([[1.0, 2.0], [5.0, 3.0], [8.0]], repeat=3)]
+    values, counts = np.unique(np.round(means, 9), return_counts=True)
+    for value, count in zip(values, counts, strict=True):  # each of the 27 draws is as likely as the others
+        assert np.isclose(mean(drawn, x), value).mean() == pytest.approx(count / 27, abs=0.035)
+    monkeypatch.setattr(chunks, "__defaults__", (12,))  # chunks of two resamples
+    assert [len(part) for part in list(bootstrapped(np.array([0, 1, 1, 2, 0]), 2001, 0))[-2:]] == [2, 1]
+
+
+def test_clusters_of_one_item_are_items_and_larger_ones_are_as_wide_as_their_means():
+    x = np.random.default_rng(0).normal(size=60)
+    alone = estimate_mean(x)
+    assert estimate_mean(x, clusters=[f"d{i}" for i in range(60)]) == alone
+    whole = estimate_mean(x.repeat(4), clusters=np.arange(60).repeat(4))
+    assert (whole.low, whole.high) == (pytest.approx(alone.low), pytest.approx(alone.high))
+    by_place = estimate_share([1.0, 0.0, 1.0, 1.0, 0.0, 0.0], clusters=["a", "a", "a", "b", "b", "c"])
+    for index in ([5, 0, 4, 1, 3, 2], [10, 11, 12, 13, 14, 15]):
+        series = pandas.Series(["a", "a", "a", "b", "b", "c"], index=index)
+        assert estimate_share([1.0, 0.0, 1.0, 1.0, 0.0, 0.0], clusters=series) == by_place
+
+
+def test_the_bootstrap_covers_and_is_seeded():
+    x, y = np.random.default_rng(0).multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=400).T
+    found = estimate(counted_spearman, x, y)
+    assert found.low < 0.58 < found.high
+    assert found.value == pytest.approx(stats.spearmanr(x, y).statistic)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * 0.65 / math.sqrt(400), rel=0.25)
+    assert estimate(counted_spearman, x, y) == found != estimate(counted_spearman, x, y, draws=Draws(seed=1))
+
+
+def test_the_change_of_two_judges_is_resampled_in_pairs():
+    human, *errors = np.random.default_rng(0).normal(size=(3, 60))
+    a, b = (human + error for error in errors)
+    a[7] = NAN
+    found = estimate_spearman(b, human, before=a, draws=few(resamples=400))
+
+    def both(counts, x, y, h):
+        return counted_spearman(counts, y, h) - counted_spearman(counts, x, h)
+
+    slow = estimate(both, a, b, human, method="normal", draws=few(resamples=400))
+    assert (found.low, found.high, found.value) == pytest.approx((slow.low, slow.high, slow.value))
+    assert found.units == 59
+    assert change(counted_spearman, a, b, human, draws=few(resamples=400)).low == pytest.approx(slow.low)
+
+
+@pytest.mark.parametrize("normalization", NORMALIZATIONS)
+def test_tied_unfairness_has_intervals_around_its_estimate(normalization):
+    ls, human, a, _ = np.random.default_rng(0).integers(1, 6, (4, 40)).astype(float)
+    draws = few(seed=3, resamples=300)
+    found = estimate_bias_score(a, ls, human, normalization=normalization, draws=draws)
+    statistic = partial(counted_bias_score, normalization=normalization)
+    slow = estimate(statistic, a, ls, human, method="normal", draws=draws)
+    t = stats.t.ppf(0.975, 39)
+    for end in (found.low, found.high):  # Wilson's: the ends lie t of their own standard errors from the estimate
+        own = (slow.high - slow.low) / 2 / t * math.sqrt((1 - end**2) / (1 - slow.value**2))
+        assert abs(end - slow.value) == pytest.approx(t * own)
+
+
+def test_few_units_have_no_interval_and_a_change_stays_within_its_limits():
+    people, noise = np.random.default_rng(0).normal(size=(2, 8))
+    for n in range(2, FEWEST_UNITS):  # a judge and people that agree on all of a few items
+        found = estimate_spearman(people[:n], people[:n])
+        assert np.isnan([found.low, found.high]).all()
+        assert (found.n, found.units) == (n, n)
+    found = estimate_spearman(-people + 0.4 * noise, people, before=people, draws=few(resamples=400))
+    assert -2 <= found.low < found.value < found.high <= 2
+
+
+def test_the_comparison_of_measured_judges_uses_the_same_numbers():
+    ls, human, a, _ = systems(80)
+    for name in NORMALIZATIONS:
+        found = estimate_bias_score(a, ls, human, normalization=name, draws=ALONE)
+        assert found.value == pytest.approx(likelihood_bias(ls, a, human, normalization=name).bias_score)
+
+
+def test_equal_differences_do_not_tell_that_a_judge_is_biased():
+    rng, called = np.random.default_rng(0), 0
+    for seed in range(200):  # the mean is 0, and all 10 are 1 in 39 % of samples
+        found = estimate_mean(rng.choice([-10.0, 1.0], 10, p=[1 / 11, 10 / 11]), draws=few(seed, 99))
+        called += found.low > 0
+    assert called <= 10
+    alike = estimate_mean(np.full(10, 0.1))
+    assert (alike.value, alike.reason) == (pytest.approx(0.1), ALIKE)
+    assert np.isnan([alike.low, alike.high]).all()
+
+
+def test_random_rankers_of_few_documents_are_rarely_called_good():
+    rng, called = np.random.default_rng(1), []
+    for units in (2, 3, 4, 6, 8):
+        found = [estimate_mean(rng.choice([-1.0, 1.0], units), draws=few(resamples=99)) for _ in range(300)]
+        called.append(np.mean([one.low > 0 or one.high < 0 for one in found]))
+    assert max(called) < 0.1
+    assert max(called[:3]) == 0
+
+
+# Intervals that draw nothing.
+
+
+def test_wilsons_interval_is_scipys_but_for_students_quantile():
+    for successes, n in ((30, 30), (0, 12), (19, 20), (40, 100)):
+        found = estimate_share([1.0] * successes + [0.0] * (n - successes))
+        t = stats.t.ppf(0.975, n - 1)
+        # without a measured variation the effective number is n, else n - 1: the variance is estimated
+        size, exact = n if successes in (0, n) else n - 1, successes / n
+        center = (exact + t * t / (2 * size)) / (1 + t * t / size)
+        half = t / (1 + t * t / size) * math.sqrt(exact * (1 - exact) / size + t * t / (4 * size * size))
+        assert (found.low, found.high) == (pytest.approx(center - half, abs=1e-12), pytest.approx(center + half))
+        normal = stats.binomtest(successes, n).proportion_ci(method="wilson")
+        assert found.low == pytest.approx(normal.low, abs=0.05)
+        assert found.low <= exact <= found.high
+
+
+def test_the_share_of_documents_counts_documents():
+    values, documents = np.repeat([1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0], 5), np.repeat(np.arange(8), 5)
+    whole, alone = estimate_share(values, clusters=documents), estimate_share(values[::5])
+    assert (whole.low, whole.high, whole.units) == (pytest.approx(alone.low), pytest.approx(alone.high), 8)
+    agreed = estimate_share(np.ones(40), clusters=documents)
+    assert (agreed.low, agreed.high) == (pytest.approx(estimate_share(np.ones(8)).low), 1)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3, 0.5, 0.9999, 1.0])
+@pytest.mark.parametrize("units", [4, 30])
+def test_the_interval_of_a_share_does_not_jump(value, units):
+    alike = estimate_share([value] * units)
+    moved = estimate_share([value] * (units - 1) + [abs(value - 1e-7)])
+    assert (moved.low, moved.high) == pytest.approx((alike.low, alike.high), abs=1e-6)
+    # Wilson's interval of a share in n decisions, here with n = units + 4 p (1 - p) units^2
+    n, t = units + 4 * value * (1 - value) * units**2, stats.t.ppf(0.975, units - 1)
+    for end in {alike.low, alike.high} - {value}:
+        assert abs(end - value) == pytest.approx(t * math.sqrt(end * (1 - end) / n))
+
+
+def test_sure_and_right_judgments_leave_room_for_a_wrong_one():
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(400):  # probabilities of the truth: .999, but in 5 of 100 draws 0
+        found = estimate_share(np.where(rng.random(10) < 0.05, 0, 0.999 - 1e-4 * rng.random(10)))
+        held += found.low <= 0.95 * 0.99895 <= found.high
+    assert held >= 380
+
+
+def test_shares_that_cannot_be_estimated():
+    assert math.isnan(estimate_share([NAN, 1.0]).low)
+    assert estimate_share([NAN, 1.0]).value == 1
+    assert math.isnan(estimate_share([]).value)
+    with pytest.raises(ValueError, match=r"\[2.0\] do not"):
+        estimate_share([2.0, 1.0])
+
+
+def test_the_difference_of_two_shares_has_a_width_where_all_pairs_agree():
+    agreed = estimate_share(np.ones(30), before=np.ones(30), draws=few())
+    half = estimate_share(np.full(30, 0.5))
+    assert (agreed.low, agreed.high, agreed.value) == (pytest.approx(2 * half.low - 1), pytest.approx(-agreed.low), 0)
+    # at most one of 30 pairs and a bit would differ: n = 30 + 30^2
+    assert agreed.high == pytest.approx(stats.t.ppf(0.975, 29) / math.sqrt(930), rel=0.01)
+    a, b = np.repeat([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [NAN, 1.0]], [2, 90, 28, 1], axis=0).T
+    moved = estimate_share(b, before=a, draws=few())
+    assert (moved.value, moved.units) == (pytest.approx(26 / 120), 120)
+    deviation = math.sqrt((30 - 26**2 / 120) / 119 / 120)  # of the mean of -1, 0 and 1
+    assert moved.high - moved.low == pytest.approx(2 * stats.t.ppf(0.975, 119) * deviation, rel=0.03)
+
+
+def test_documents_that_all_rank_perfectly_leave_room_for_one_that_does_not():
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(300):  # one ranking in ten is reversed, so the mean is .8
+        found = estimate_mean_coefficient(rng.choice([-1.0, 1.0], 10, p=[0.1, 0.9]))
+        held += found.low <= 0.8 <= found.high
+    assert held >= 275
+    perfect = estimate_mean_coefficient(np.ones(10))
+    assert (perfect.low, perfect.high) == (pytest.approx(2 * estimate_share(np.ones(10)).low - 1), 1)
+
+
+def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
+    for value, *ends in np.random.default_rng(0).normal(size=(400, 3)):  # in a third of the draws the value is within
+        low, high = sorted(ends)
+        assert (p_of_interval(value, low, high, null=0.0) < 0.05) == (low > 0 or high < 0)
+    three = p_of_interval(0.98, 0.0, 5.0, null=-0.49)  # standard error .5 below, so the null is 2.94 of them away
+    assert three == pytest.approx(math.erfc(2.94 / math.sqrt(2)), rel=1e-3)
+    few_units = p_of_interval(0.98, -1.0, 5.0, null=-2.0, units=5)  # 1.98 is 2.776 standard errors of t with 4 df
+    assert few_units == pytest.approx(2 * stats.t.sf(2.98 / 1.98 * 2.776445, 4), rel=1e-5)
+    assert few_units == pytest.approx(0.014, abs=5e-4)  # by the normal distribution .003
+    assert p_of_interval(1.0, 0.5, 2.0, null=1.0) == 1  # the estimate is the null itself
+    assert p_of_interval(1.0, 1.0, 2.0, null=0.0) == 0  # no width on the side of the null
+    for low, high in ((NAN, 2.0), (0.5, NAN), (NAN, NAN)):
+        assert math.isnan(p_of_interval(1.0, low, high, null=0.0))
+    assert p_of_interval(NAN, 1.0, 3.0, null=0.0) > p_of_interval(1.5, 1.0, 3.0, null=0.0)
+
+
+def test_p_of_a_statistic_at_the_end_of_its_range_is_that_of_its_own_test():
+    rng, found = np.random.default_rng(0), {"fairness": [], "three": [], "skewness": []}
+    for seed in range(200):  # the shares are fair, the values symmetric
+        first = (rng.random(40) < 0.5).astype(float)
+        three, values = np.eye(3)[rng.integers(0, 3, 40)], rng.normal(size=40)
+        for name, one in {
+            "fairness": estimate_fairness(np.stack([first, 1 - first], axis=1)),
+            "three": estimate_fairness(three, draws=few(seed, 200)),
+            "skewness": estimate_skewness(values, draws=few(seed, 200)),
+        }.items():
+            found[name].append(one.p_value)
+            assert (one.p_value < 0.05) == (one.low > 0 or one.high < 0)
+    for p_values in found.values():
+        assert np.mean(np.array(p_values) < 0.05) <= 0.08
+        assert 0.35 < np.mean(np.array(p_values) < 0.5) < 0.75  # not all of them are .05
+
+
+# Draws and sums.
+
+
+def test_clusters_are_numbered_by_first_appearance():
+    kept = np.array([False, True, True, True, True])
+    assert cluster_codes(["a", "c", "b", "c", "a"], kept).tolist() == [0, 1, 0, 2]
+    assert cluster_codes(None, kept).tolist() == [0, 1, 2, 3]
+
+
+def test_every_cluster_or_group_is_left_out_once(monkeypatch):
+    codes = np.array([0, 1, 1, 2, 0])
+    expected = [[0, 1, 1, 1, 0], [1, 0, 0, 1, 1], [1, 1, 1, 0, 1]]
+    assert np.concatenate(list(left_out(codes))).tolist() == expected
+    assert len(np.concatenate(list(left_out(np.arange(450))))) == 200
+    monkeypatch.setattr(chunks, "__defaults__", (5,))
+    assert np.concatenate(list(left_out(codes))).tolist() == expected
+    assert np.concatenate(list(left_out(codes, groups=2))).tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 1, 1]]
+
+
+def test_sums_and_the_variance_of_a_mean_by_cluster():
+    codes = np.array([0, 1, 0])
+    assert sums_by_cluster(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), codes).tolist() == [[6, 8], [3, 4]]
+    # 1, 3, 8 around their mean 4: clusters add up to -3 + 4 and -1; 2 / 1 * (1 + 1) / 9
+    assert variance_of_mean(np.array([1.0, 3.0, 8.0]), codes) == pytest.approx(4 / 9)
+    assert interval(lambda counts: mean(counts, np.arange(3.0)), codes, draws=ALONE).value == 1
+
+
+def test_rows_are_split_into_chunks_that_fill_the_memory_granted():
+    assert list(chunks(7, 4, 12)) == [range(3), range(3, 6), range(6, 7)]
+    assert list(chunks(2, 4, 3)) == [range(1), range(1, 2)]  # a row is not split
+    assert list(chunks(3, 0, 2)) == [range(2), range(2, 3)]
+    assert list(chunks(0, 4, 12)) == []
+    assert list(chunks(3, CELLS // 2)) == [range(2), range(2, 3)]
+    assert np.zeros(CELLS).nbytes == 16 << 20
+    assert np.zeros(comparisons.BLOCK).nbytes == 256 << 10  # fits into the cache of a core
