@@ -28,7 +28,7 @@ from evalbias.data import world
 from evalbias.data import world as wordings
 from evalbias.data.pairing import input_key
 from evalbias.evaluation import judge_examples, measure
-from evalbias.evaluation.biases import PositionBias
+from evalbias.evaluation.biases import Position
 from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.lm.cache import model_identity
 from evalbias.measures import decision_shares
@@ -122,7 +122,7 @@ def row(title: str, mitigation: Mitigation, test: Sequence[dspy.Example], lm: An
     if mitigation.judge is None:
         return f"| {title} | {mitigation.why} |  |  |  |  |"
     judged = judge_examples(mitigation.judge, test, lm=lm)
-    position = measure(PositionBias(), judged, seed=seed)
+    position = measure(Position(), judged, seed=seed)
     candidates = by_candidate(judged.answers, rotations(2, every=True))  # (n, 2, 2)
     better = ["AB".index(e.preference) for e in test]
     right = np.mean([decision_shares(candidates[:, r])[range(len(test)), better] for r in range(2)], axis=0)

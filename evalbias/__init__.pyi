@@ -20,7 +20,6 @@ from .evaluation import recorded_verdicts as recorded_verdicts
 from .evaluation import run_loops as run_loops
 from .evaluation.audit import Audit as Audit
 from .evaluation.audit import Finding as Finding
-from .evaluation.audit import Verdict as Verdict
 from .evaluation.audit import audit as audit
 from .lm.contract import Sampling as Sampling
 from .lm.local import LocalLM as LocalLM

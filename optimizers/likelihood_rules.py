@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 
 from evalbias.evaluation.bias import MARGINS
-from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Number
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.words import p_equals
@@ -129,7 +129,7 @@ def _estimate(name: str, judged: Judged, seed: int) -> Estimate:
 
 
 def _number(name: str, judged: Judged) -> Number:
-    return next(one for one in LikelihoodBias().numbers(judged) if one.name == name)
+    return next(one for one in Likelihood().numbers(judged) if one.name == name)
 
 
 # Rules of the choice between judges.

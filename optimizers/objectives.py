@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.data.pairing import input_key
-from evalbias.evaluation.estimates import Bias, Estimate, Number
+from evalbias.evaluation.bias import Bias
+from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.lm.cache import measuring
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
@@ -318,7 +319,7 @@ class BiasObjective:
         return -np.abs(found - float(number.null or 0.0))
 
     def _number(self, judged: Judged) -> Number:
-        return next(one for one in self.bias.numbers(judged) if one.name == self.bias.objective)
+        return self.bias.number(str(self.bias.objective), judged)
 
 
 def default_objective(judge: Judge) -> Objective:

@@ -6,7 +6,7 @@ the quality with noise of its own.
 
 import numpy as np
 
-from evalbias.evaluation import Judged
+from evalbias.evaluation import Bias, Judged
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 
 
@@ -61,6 +61,11 @@ def compared(rng, n, *, length=0.0, likelihood=0.0, own=0.0, first=0.0, raters=2
     covariates = {LENGTHS: np.exp(5 + log_length), LIKELIHOODS: ls, RATINGS: ratings @ [1, -1]}
     writers = [tuple("mine" if one else "other" for one in pair) for pair in mine]
     return Judged(ids(n), "quality", np.stack([wins, 1 - wins], axis=2), covariates, writers=writers)
+
+
+def taste(*headlines):
+    """A bias of which nothing is known but its name and what a short table shows of it."""
+    return type("Taste", (Bias,), {"name": "taste", "title": "taste", "question": "taste?", "headlines": headlines})()
 
 
 def numbers(bias, judged):

@@ -23,7 +23,7 @@ from lm.models import save
 from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
 from evalbias.cli import app as cli
 from evalbias.data import world
-from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.evaluation.biases import Likelihood
 from evalbias.measures import spearman
 from evalbias.optimizers.demonstrations import draw_demos, with_demos
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
@@ -51,7 +51,7 @@ def test_measure_likelihood(items, tmp_path):
     demos, _ = draw_demos(train, 8, seed=0)
     judge = with_demos(PointwiseJudge(Criterion(world.NAME, world.DEFINITION)), demos)
     judged = judge_examples(judge, test, lm=embedded_judge_lm(), likelihood_lm="own")
-    ours = measure(LikelihoodBias(), judged, seed=0)
+    ours = measure(Likelihood(), judged, seed=0)
     for name in ("bias_score", "performance"):
         assert found[name]["n"] == ours[name].n == 140
         assert found[name]["value"] == pytest.approx(ours[name].value, abs=1e-6)
@@ -92,7 +92,7 @@ def test_measure_likelihood_of_a_judge_without_demonstrations(items, tmp_path):
     judged = judge_examples(PointwiseJudge(criterion), test, lm=lm, likelihood_lm=lm)
     expected = spearman(judged.answers, judged.covariate("human_scores")).value
     assert found["performance"]["value"] == pytest.approx(expected, abs=1e-6)
-    expected = measure(LikelihoodBias(), judged, seed=0)["bias_score"].value
+    expected = measure(Likelihood(), judged, seed=0)["bias_score"].value
     assert found["bias_score"]["value"] == pytest.approx(expected, abs=1e-6)
 
 

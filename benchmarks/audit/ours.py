@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from benchmarks.audit.judges import OWN
 from evalbias.evaluation.audit import Finding, findings_of
+from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.biases import BIASES, SelfPreference
-from evalbias.evaluation.estimates import Bias, Number, measured
+from evalbias.evaluation.estimates import Number, measured
 from evalbias.evaluation.judged import Judged
 
 OTHERS = ("agreement", "corrected", "joint")
@@ -25,8 +26,7 @@ def findings(judged: Judged, *, seed: int) -> tuple[Finding, ...]:
         name: measured(
             numbers,
             clusters=judged.clusters,
-            bias=name,
-            headlines=tuple(one.name for one in numbers),
+            bias=biases[name],
             criterion=judged.criterion,
             ids=judged.ids,
             columns={},

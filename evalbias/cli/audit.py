@@ -47,7 +47,7 @@ def audit_command(asked: AuditOptions, models: MeasuringModels, out: AuditOut) -
                 [audit_view(found)],
                 {judged.criterion: judged.coverage} if len(judged.coverage) else {},
                 page=found,
-                verdict=found.verdict.paragraphs[0],
+                verdict=found.paragraphs[0],
             )
         )
     if met := [reason for condition in conditions if (reason := condition.reason(found))]:
@@ -161,7 +161,7 @@ class Condition:
         """Return the estimate and the number to compare; NaN where there is none."""
         measurement = audit.measurements.get(self.bias)
         if self.estimate is None:
-            found = next((f.estimate for f in audit.verdict.findings if f.bias == self.bias), None)
+            found = next((f.estimate for f in audit.findings if f.bias == self.bias), None)
             return found, math.nan if found is None else abs(found.value)
         if measurement is None:
             return None, math.nan

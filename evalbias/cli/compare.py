@@ -17,7 +17,7 @@ from evalbias.cli.run import Outcome, Run, keep
 from evalbias.cli.terminal import say
 from evalbias.data import by_input, count_pairs, hold_pairs, is_rated, pairs, world
 from evalbias.evaluation import BIASES, compare_with_baselines, judge_examples, ranking_agreement
-from evalbias.evaluation.audit import findings_of, is_of_bias, verdict_of
+from evalbias.evaluation.audit import findings_of, paragraphs_of
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking, with_scores
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
@@ -55,8 +55,7 @@ def measure_preference_command(asked: PreferenceOptions, models: MeasuringModels
             scorer = run.likelihood_lm if likelihood else None
             judged = judge_examples(program, drawn, lm=run.asked.lm, likelihood_lm=scorer)
         measurements, name = measure_all(judged, seed=asked.seed), program.criterion.name
-        biases = {bias: m for bias, m in measurements.items() if is_of_bias(m)}
-        verdict = verdict_of(findings_of(biases, judged, {})).sentence
+        verdict = " ".join(paragraphs_of(findings_of(measurements, judged, {})))
         brief = {"preference": {b: m.to_dict(items=False) for b, m in measurements.items()}, "verdict": verdict}
         shown: list[Any] = [*(m.table() for m in measurements.values()), verdict]
         covered = {name: judged.coverage}

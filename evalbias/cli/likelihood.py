@@ -11,8 +11,7 @@ from rich.console import Group
 from evalbias.cli.items import Split, criteria_of, scored, scoring_judges
 from evalbias.cli.run import Outcome, Run, keep
 from evalbias.evaluation import judge_examples, measure, total
-from evalbias.evaluation.bias import bias_score_caution, effect_sentence
-from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.evaluation.biases import Likelihood
 from evalbias.lm.cache import CachedLM
 from evalbias.optimizers import (
     BiasedDemos,
@@ -46,16 +45,13 @@ def measure_likelihood_command(asked: LikelihoodOptions, models: MeasuringModels
         coverage = {name: one.coverage for name, one in judged.items()}
         if len(judged) > 1:
             judged["total"] = total(list(judged.values()))
-        bias = LikelihoodBias(asked.reliability)
+        bias = Likelihood(asked.reliability)
         measurements = {name: measure(bias, one, seed=asked.seed) for name, one in judged.items()}
         more = [scatter_section({"": one}, run.folder.file("scatter", name, "").name) for name, one in judged.items()]
-        effects = {name: bias.effect(one) for name, one in judged.items()}
-        scales: dict[str, Any] = {c.name: c.scale for c in split.criteria}
-        # The mean over criteria is on a scale only if they share it.
-        scales["total"] = split.criteria[0].scale if len(set(scales.values())) == 1 else None
-        sentences = {name: effect_sentence(effect, scales[name]) for name, effect in effects.items()}
-        cautions = {name: bias_score_caution(one) for name, one in judged.items()}
-        lines = [f"{name}: {' '.join(filter(None, (text, cautions[name])))}" for name, text in sentences.items()]
+        effects = {name: bias.fit(one) for name, one in judged.items()}
+        found = {name: m[bias.effect_name] for name, m in measurements.items()}
+        sentences = {name: bias.conclusion(estimate, judged[name]) for name, estimate in found.items()}
+        lines = [f"{name}: {text} {bias.caution(judged[name])}".rstrip() for name, text in sentences.items()]
         brief = {
             "likelihood": {name: m.to_dict(items=False) for name, m in measurements.items()},
             "effects": effects,

@@ -2,9 +2,9 @@
 
 from evalbias.evaluation.answers import function_scores, recorded_scores, recorded_verdicts
 from evalbias.evaluation.audit import Finding
+from evalbias.evaluation.bias import Bias, EffectBias
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import (
-    Bias,
     Change,
     Comparison,
     Estimate,
@@ -41,6 +41,7 @@ __all__ = [
     "CachedScorer",
     "Change",
     "Comparison",
+    "EffectBias",
     "Estimate",
     "Finding",
     "Judged",

@@ -1,4 +1,4 @@
-"""Agreement with people: beside floors, the human ceiling, and corrected for the judge's errors."""
+"""Agreement with people: beside what needs no judge, the human ceiling, and corrected for the judge's errors."""
 
 from __future__ import annotations
 
@@ -9,16 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from evalbias.evaluation.bias import Bias, people
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
-from evalbias.evaluation.judged import (
-    BETTER,
-    HUMAN_SCORES,
-    LENGTHS,
-    LIKELIHOODS,
-    RATINGS,
-    Judged,
-    mean_of_raters,
-)
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.words import joined
 from evalbias.measures import (
     brier_scores,
@@ -43,126 +36,84 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import MIN_LABELS, estimate_corrected
 from evalbias.measures.resample import Interval
 
-# Estimate people's mean score of all items from a judge's scores of all of them and people's scores of a few.
-
-
-class CorrectedEstimates:
-    """Mean score, or one system's win rate over another, corrected by the items that people labeled.
-
-    Estimates of a judge that scores: ``judge_mean`` (its mean score), ``people_mean`` (mean human score of the labeled
-    items) and ``corrected_mean`` (mean human score of all items, see ``measures.corrected_mean``). Of a judge that
-    compares outputs of two systems: the win rate of the system that comes first in the alphabet, ``judge_rate``,
-    ``people_rate`` and ``corrected_mean``, and ``corrected_rate`` where the judge gives verdicts without ties
-    (``measures.corrected_rate``). They are right if the labeled items are a random sample, as those of ``label_next``.
-
-    Its headline has no null: it is not of a bias.
-    """
-
-    name = "corrected"
-    headlines = ("corrected_mean",)
-    objective = None
-
-    def applies(self, judged: Judged) -> bool:
-        """See ``Bias``."""
-        if not judged.rated or (judged.pairwise and len(_systems(judged)) != 2):
-            return False
-        if not judged.pairwise and HUMAN_SCORES not in judged.covariates:
-            return False
-        known = int((~np.isnan(_people(judged))).sum())
-        return MIN_LABELS <= known < len(judged.ids)
-
-    def numbers(self, judged: Judged) -> list[Number]:
-        """See ``Bias``."""
-        people, scores = _people(judged), _judge(judged)
-
-        def number(name: str, label: str, values: FloatArray, estimator: Callable[..., Interval]) -> Number:
-            return Number(name, label, values, estimator, signed=False, tested=estimator is not corrected)
-
-        corrected = partial(estimate_corrected, people=people)
-        if not judged.pairwise:
-            return [
-                number("judge_mean", "judge's mean", scores, estimate_mean),
-                number("people_mean", "people's mean", people, estimate_mean),
-                number("corrected_mean", "corrected", scores, corrected),
-            ]
-        name = _systems(judged)[0]
-        numbers = [
-            number("judge_rate", f"{name} wins, judge", scores, estimate_share),
-            number("people_rate", f"{name} wins, people", people, estimate_share),
-            number("corrected_mean", f"{name} wins, corrected", scores, corrected),
-        ]
-        said = np.concatenate([scores, people])
-        if np.isin(said[~np.isnan(said)], (0.0, 1.0)).all():
-            label, rate = f"{name} wins, by sensitivity and specificity", partial(corrected, verdicts=True)
-            numbers.append(Number("corrected_rate", label, scores, rate, signed=False, tested=False))
-        return numbers
-
-
-def _systems(judged: Judged) -> list[str]:
-    """Return the two systems whose outputs are compared in every pair; empty where there are other pairs."""
-    pairs = {tuple(sorted(pair)) for pair in np.asarray(judged.writers, dtype=str).reshape(-1, 2).tolist()}
-    names = sorted(pairs.pop()) if len(pairs) == 1 else []
-    return names if len(set(names)) == 2 else []
-
-
-def _judge(judged: Judged) -> FloatArray:
-    return _of_system(judged, judged.win_shares) if judged.pairwise else judged.answers
-
-
-def _people(judged: Judged) -> FloatArray:
-    return _of_system(judged, judged.chosen) if judged.pairwise else judged.covariate(HUMAN_SCORES)
-
-
-def _of_system(judged: Judged, first: FloatArray) -> FloatArray:
-    """Turn (n,) numbers about the first candidate of each pair into those about one system's."""
-    ours = np.asarray(judged.writers, dtype=str)[:, 0] == _systems(judged)[0]
-    return np.where(ours, first, 1 - first)
-
-
-# Floors: how well an output's likelihood or length alone agrees with people, and whether a judge does better.
-
-
 FLOORS = {
-    "likelihood_floor": (LIKELIHOODS, "likelihood alone", "rarity alone"),
-    "length_floor": (LENGTHS, "length alone", "brevity alone"),
+    "likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"),
+    "length_floor": (LENGTHS, "length", "brevity"),
 }
-"""Estimate -> the covariate that it ranks by, and its labels where more and where less of it agrees with people."""
-PREFERRED = {
-    "likelihood alone": "likelier",
-    "rarity alone": "less likely",
-    "length alone": "longer",
-    "brevity alone": "shorter",
-}
-"""Label of a floor -> the output that it prefers."""
+"""Number -> the covariate that it ranks by, and its names where more and where less of it agrees with people."""
+PREFERRED = {"likelihood": "likelier", "rarity": "less likely", "length": "longer", "brevity": "shorter"}
+"""Name of a floor -> the output that it prefers."""
 LEVEL = 0.05
 """Level of the one-sided test that a judge agrees with people better than something without a judge."""
 SWAPS = 10_000
 """Swaps of that test."""
 
 
-def side(difference: FloatArray) -> FloatArray:
-    """Return 1 for positive numbers, 0 for negative ones, NaN for 0."""
-    return np.where(difference == 0, np.nan, (1 + np.sign(difference)) / 2)
+class PeopleAgreement(Bias):
+    """Agreement with people, their own (the ceiling), and that of likelihood or length alone (the floors).
 
+    Numbers of a judge that scores: ``spearman``, ``kendall`` (tau-b) and ``pearson`` with the human scores; where both
+    use one scale, ``alpha_interval`` and ``alpha_ordinal`` (Krippendorff's, of the judge and the human score as two
+    raters); ``human_ceiling`` (Spearman's rho of one rating with the mean of the item's others, over every choice of
+    the one, each rater's own level subtracted; the others are one rater fewer than the judge is compared with);
+    ``likelihood_floor`` and ``length_floor`` (Spearman's rho of LS and of the length with the human scores).
 
-def agreeing(choice: FloatArray, other: FloatArray) -> FloatArray:
-    """Return (n,) 1 for equal choices, 0 for different ones, .5 where one is a tie; NaN where undefined."""
-    return np.asarray(choice * other + (1 - choice) * (1 - other))
+    A floor is that of the likeliest and of the longest output, or of the rarest and of the shortest, whichever agrees
+    better with these items; so a floor near chance is a little too high.
 
+    Numbers of a judge that compares: ``accuracy`` and ``accuracy_swapped`` (share of pairs in which it chooses the
+    candidate that people prefer, in the order given and in the other; a tie counts half), ``consistency`` (share of
+    pairs with the same choice in both orders), ``kappa`` (Cohen's, of its choices in the order given), ``brier`` and
+    ``calibration_error`` (of probabilities, averaged over the orders; not of verdicts), ``human_ceiling`` (share of
+    choices of one rater who prefers the same candidate as the others, averaged over the pairs) and the floors (share of
+    pairs in which people prefer the likelier or the longer candidate; ties count half).
+    """
 
-def floors(judged: Judged) -> list[Number]:
-    """Return what the floors are computed from, each on the side that agrees better with people on these items."""
-    found = []
-    for name, (covariate, most, least) in FLOORS.items():
-        if covariate in judged.covariates:
-            values = judged.covariate(covariate)
-            more, less = _floor(judged, name, values, most), _floor(judged, name, -values, least)
-            found.append(less if less.value() > more.value() else more)  # NaN is not above
-    return found
+    name, title, kind = "agreement", "agreement with people", "validity"
+    question = "Does the judge agree with people?"
+    headlines = ("spearman", "accuracy")
+    needs = (people,)
+
+    def applies(self, judged: Judged) -> bool:
+        """Return whether people scored the outputs, or rated pairs or chose between them."""
+        if judged.pairwise:
+            return bool({BETTER, RATINGS} & judged.covariates.keys())
+        return HUMAN_SCORES in judged.covariates
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return the judge's agreement, the ceiling and the floors."""
+        return [*(_of_choices(judged) if judged.pairwise else _of_scores(judged)), *_floors(judged)]
+
+    def caution(self, found: Measurement, *, seed: int) -> str:
+        """Say which floors a judge is not shown to surpass; empty where it surpasses all, or nothing can be compared.
+
+        A judge that compares counts with its mean accuracy over the orders that it saw.
+
+        Args:
+            found: Agreement with people.
+            seed: Seed of the tests.
+        """
+        name = next((name for name in self.headlines if name in found.numbers), None)
+        if name is None:
+            return ""
+        own, swapped = found.numbers[name], found.numbers.get(f"{name}_swapped")
+        if swapped is not None:
+            own = replace(own, values=(own.values + swapped.values) / 2)
+        value, level = own.value(), dict[str, Estimate]()
+        for floor in (found[name] for name in FLOORS if name in found):
+            values = found.numbers[floor.name].values
+            if not np.isnan([value, floor.value]).any() and not surpasses(own, values, found.clusters, seed=seed):
+                level[PREFERRED[floor.label.removesuffix(" alone")]] = floor
+        if not level:
+            return ""
+        return (
+            f"The judge is not shown to agree with people better than always preferring the {' or the '.join(level)} "
+            f"output would: {own.label} {found[name].text(value)} against {joined([e.text() for e in level.values()])}."
+        )
 
 
 def surpasses(
-    agreement: Number, floor: FloatArray, *, clusters: Sequence[object] | None, n_resamples: int = SWAPS, seed: int
+    agreement: Number, floor: FloatArray, clusters: Sequence[object] | None, *, n_resamples: int = SWAPS, seed: int
 ) -> bool:
     """Return whether a judge agrees with people significantly better than a floor (paired test, one-sided at 5 %).
 
@@ -177,145 +128,167 @@ def surpasses(
     return bool(found.value > 0 and found.p_value / 2 < LEVEL)
 
 
-def floors_not_surpassed(agreement: Measurement, *, seed: int) -> str:
-    """Say which floors a judge is not shown to surpass; empty where it surpasses all, or nothing can be compared.
-
-    A judge that compares counts with its mean accuracy over the orders that it saw.
-
-    Args:
-        agreement: Agreement with people, as ``PeopleAgreement`` measures it.
-        seed: Seed of the tests.
-    """
-    name = next((name for name in ("spearman", "accuracy") if name in agreement.numbers), None)
-    if name is None:
-        return ""
-    own = _own(agreement, name)
-    value = own.value()
-    if np.isnan(value):
-        return ""
-    unsurpassed: list[Estimate] = [
-        agreement[floor]
-        for floor in FLOORS
-        if floor in agreement.numbers
-        and not np.isnan(agreement[floor].value)
-        and not surpasses(own, agreement.numbers[floor].values, clusters=agreement.clusters, seed=seed)
-    ]
-    if not unsurpassed:
-        return ""
-    outputs = " or the ".join(PREFERRED[one.label] for one in unsurpassed)
-    numbers = joined([one.text() for one in unsurpassed])
-    return (
-        f"The judge is not shown to agree with people better than always preferring the {outputs} output would: "
-        f"{own.label} {agreement[name].text(value)} against {numbers}."
-    )
-
-
-def _floor(judged: Judged, name: str, values: FloatArray, label: str) -> Number:
-    if not judged.pairwise:
-        human = judged.covariate(HUMAN_SCORES)
-        return Number(name, label, values, estimate_spearman, given=(human,), tested=False)
-    chosen = (1 + np.sign(values[:, 0] - values[:, 1])) / 2
-    return _share(name, label, agreeing(chosen, judged.preferred), tested=False)
-
-
-def _own(agreement: Measurement, name: str) -> Number:
-    number, swapped = agreement.numbers[name], agreement.numbers.get(f"{name}_swapped")
-    return number if swapped is None else replace(number, values=(number.values + swapped.values) / 2)
-
-
-# Agreement of any judge with people, beside what people reach among themselves and what needs no judge at all.
-
-
-class PeopleAgreement:
-    """Agreement with people, their own (the ceiling), and that of likelihood or length alone (the floors).
-
-    Estimates of a judge that scores: ``spearman``, ``kendall`` (tau-b) and ``pearson`` with the human scores; where
-    both use one scale, ``alpha_interval`` and ``alpha_ordinal`` (Krippendorff's, of the judge and the human score as
-    two raters); ``human_ceiling`` (Spearman's rho of one rating with the mean of the item's others, over every choice
-    of the one, each rater's own level subtracted; the others are one rater fewer than the judge is compared with);
-    ``likelihood_floor`` and ``length_floor`` (Spearman's rho of LS and of the length with the human scores).
-
-    A floor is that of the likeliest and of the longest output, or of the rarest and of the shortest, whichever agrees
-    better with these items; so a floor near chance is a little too high.
-
-    Estimates of a judge that compares: ``accuracy`` and ``accuracy_swapped`` (share of pairs in which it chooses the
-    candidate that people prefer, in the order given and in the other; a tie counts half), ``consistency`` (share of
-    pairs with the same choice in both orders), ``kappa`` (Cohen's, of its choices in the order given), ``brier`` and
-    ``calibration_error`` (of probabilities, averaged over the orders; not of verdicts), ``human_ceiling`` (share of
-    choices of one rater who prefers the same candidate as the others, averaged over the pairs) and the floors (share of
-    pairs in which people prefer the likelier or the longer candidate; ties count half).
-    """
-
-    name = "agreement"
-    headlines = ("spearman", "accuracy")
-    objective = None
-
-    def applies(self, judged: Judged) -> bool:
-        """See ``Bias``."""
-        return (
-            bool({BETTER, RATINGS} & judged.covariates.keys()) if judged.pairwise else HUMAN_SCORES in judged.covariates
-        )
-
-    def numbers(self, judged: Judged) -> list[Number]:
-        """See ``Bias``."""
-        return [*(_of_choices(judged) if judged.pairwise else _of_scores(judged)), *floors(judged)]
-
-
-def choices(judged: Judged, order: int) -> FloatArray:
-    """Return (n,) 1 where the judge chooses the first candidate in one order of a pair, 0 the second, .5 for a tie."""
-    shares = win_shares(decision_shares(judged.answers[:, order]), ties=judged.ties)[:, 0]
-    return np.asarray(shares if order == 0 else 1 - shares)
-
-
 def _of_scores(judged: Judged) -> list[Number]:
     human, scores = judged.covariate(HUMAN_SCORES), judged.answers
 
-    def number(name: str, label: str, estimator: Callable[..., Interval], *, tested: bool = False) -> Number:
-        return Number(name, label, scores, estimator, given=(human,), tested=tested)
+    def number(name: str, label: str, estimator: Callable[..., Interval], says: str, *, tested: bool = False) -> Number:
+        return Number(name, label, scores, estimator, given=(human,), says=says, tested=tested)
 
+    pearson, alpha, ordinal = (
+        partial(estimate_coefficient, statistic)
+        for statistic in (counted_pearson, counted_alpha, partial(counted_alpha, ordinal=True))
+    )
     numbers = [
-        number("spearman", "Spearman", estimate_spearman, tested=True),
-        number("kendall", "Kendall", estimate_kendall),
-        number("pearson", "Pearson", partial(estimate_coefficient, counted_pearson)),
+        number("spearman", "Spearman", estimate_spearman, "Rank correlation with people (Spearman)", tested=True),
+        number("kendall", "Kendall", estimate_kendall, "Rank correlation with people (Kendall)"),
+        number("pearson", "Pearson", pearson, "Linear correlation with people (Pearson)"),
     ]
     if judged.on_peoples_scale:
-        ordinal = partial(counted_alpha, ordinal=True)
         numbers += [
-            number("alpha_interval", "alpha (interval)", partial(estimate_coefficient, counted_alpha)),
-            number("alpha_ordinal", "alpha (ordinal)", partial(estimate_coefficient, ordinal)),
+            number("alpha_interval", "alpha (interval)", alpha, "Agreement in points (Krippendorff's alpha)"),
+            number("alpha_ordinal", "alpha (ordinal)", ordinal, "Agreement in ranks (Krippendorff's alpha)"),
         ]
     if RATINGS in judged.covariates:
         columns = ceiling_columns(judged.covariate(RATINGS))
         if not np.isnan(columns).all():
             ceiling = partial(estimate_coefficient, counted_ceiling)
-            numbers.append(Number("human_ceiling", "one rater", columns, ceiling, tested=False))
+            numbers.append(Number("human_ceiling", "one rater", columns, ceiling, says=CEILING, tested=False))
     return numbers
 
 
+CEILING = "For comparison: one person with the others"
+
+
 def _of_choices(judged: Judged) -> list[Number]:
-    people, orders = judged.preferred, judged.answers.shape[1]
-    numbers = [
-        _share(name, label, agreeing(choices(judged, order), people))
-        for order, (name, label) in enumerate(
-            [("accuracy", "accuracy"), ("accuracy_swapped", "accuracy, swapped")][:orders]
-        )
-    ]
-    if orders == 2:
-        numbers.append(_share("consistency", "consistent", judged.consistent))
-    kappa = partial(estimate_coefficient, counted_kappa)
-    numbers.append(Number("kappa", "kappa", choices(judged, 0), kappa, given=(people,), tested=False))
-    wins = judged.win_shares
+    preferred, orders = judged.preferred, judged.answers.shape[1]
+    chosen = [_choices(judged, order) for order in range(orders)]
+    numbers = [_share("accuracy", "accuracy", agreeing(chosen[0], preferred), "Same choice as people")]
+    if judged.both_orders:
+        says = "Same choice as people, other order"
+        numbers += [
+            _share("accuracy_swapped", "accuracy, swapped", agreeing(chosen[1], preferred), says),
+            _share("consistency", "consistent", judged.consistent, "Same choice in both orders"),
+        ]
+    shown: dict[str, Any] = {"given": (preferred,), "tested": False}
+    kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement beyond chance (Cohen's kappa)"
+    numbers.append(Number("kappa", "kappa", chosen[0], kappa, says=says, **shown))
     if not np.isin(judged.answers[~np.isnan(judged.answers)], (0.0, 1.0)).all():
-        shown: dict[str, Any] = {"signed": False, "tested": False}
-        numbers.append(_share("brier", "Brier", brier_scores(wins, people)))
-        numbers.append(Number("calibration_error", "ECE", wins, estimate_calibration_error, given=(people,), **shown))
+        brier, says = brier_scores(judged.win_shares, preferred), "Calibration error of the probabilities (ECE)"
+        error = estimate_calibration_error
+        numbers += [
+            _share("brier", "Brier", brier, "Squared error of the probabilities (Brier)"),
+            Number("calibration_error", "ECE", judged.win_shares, error, says=says, signed=False, **shown),
+        ]
     if RATINGS in judged.covariates:
         one, others = np.moveaxis(one_against_the_others(judged.covariate(RATINGS)), 2, 0)
         ceiling = mean_of_raters(agreeing(side(one), side(others)))
         if not np.isnan(ceiling).all():
-            numbers.append(_share("human_ceiling", "one rater", ceiling, tested=False))
+            numbers.append(_share("human_ceiling", "one rater", ceiling, CEILING, tested=False))
     return numbers
 
 
-def _share(name: str, label: str, values: FloatArray, *, tested: bool = True) -> Number:
-    return Number(name, label, values, estimate_share, signed=False, tested=tested)
+def _floors(judged: Judged) -> list[Number]:
+    """Return the floors, each on the side that agrees better with people on these items."""
+    found = []
+    for name, (covariate, *labels) in FLOORS.items():
+        if covariate in judged.covariates:
+            values = judged.covariate(covariate)
+            sides = zip((values, -values), labels, strict=True)
+            more, less = (_floor(judged, name, side, label) for side, label in sides)
+            found.append(less if less.value() > more.value() else more)  # NaN is not above
+    return found
+
+
+def _floor(judged: Judged, name: str, values: FloatArray, label: str) -> Number:
+    says, label = f"For comparison: {label} in place of a judge", f"{label} alone"
+    if not judged.pairwise:
+        human = judged.covariate(HUMAN_SCORES)
+        return Number(name, label, values, estimate_spearman, given=(human,), says=says, tested=False)
+    chosen = (1 + np.sign(values[:, 0] - values[:, 1])) / 2
+    return _share(name, label, agreeing(chosen, judged.preferred), says, tested=False)
+
+
+def _share(name: str, label: str, values: FloatArray, says: str, *, tested: bool = True) -> Number:
+    return Number(name, label, values, estimate_share, signed=False, says=says, tested=tested)
+
+
+def _choices(judged: Judged, order: int) -> FloatArray:
+    """Return (n,) 1 where the judge chooses the first candidate in one order of a pair, 0 the second, .5 for a tie."""
+    shares = win_shares(decision_shares(judged.answers[:, order]), ties=judged.ties)[:, 0]
+    return np.asarray(shares if order == 0 else 1 - shares)
+
+
+def side(difference: FloatArray) -> FloatArray:
+    """Return 1 for positive numbers, 0 for negative ones, NaN for 0."""
+    return np.where(difference == 0, np.nan, (1 + np.sign(difference)) / 2)
+
+
+def agreeing(choice: FloatArray, other: FloatArray) -> FloatArray:
+    """Return (n,) 1 for equal choices, 0 for different ones, .5 where one is a tie; NaN where undefined."""
+    return np.asarray(choice * other + (1 - choice) * (1 - other))
+
+
+# --- people's mean of all items, from a judge's answers on all of them and people's on a few --------------------------
+
+
+class CorrectedEstimates(Bias):
+    """Mean score, or one system's win rate over another, corrected by the items that people labeled.
+
+    Numbers of a judge that scores: ``judge_mean`` (its mean score), ``people_mean`` (mean human score of the labeled
+    items) and ``corrected_mean`` (mean human score of all items, see ``measures.corrected_mean``). Of a judge that
+    compares outputs of two systems: the win rate of the system that comes first in the alphabet, ``judge_rate``,
+    ``people_rate`` and ``corrected_mean``, a tie counting half, and ``corrected_rate`` where judge and people call no
+    pair a tie (``measures.corrected_rate``). They are right if the labeled items are a random sample, as those of
+    ``label_next``.
+    """
+
+    name, title, kind = "corrected", "corrected by people's labels", "explanation"
+    question = "What would people say of all items?"
+    headlines = ("corrected_mean",)
+
+    def applies(self, judged: Judged) -> bool:
+        """Return whether people labeled some of the items, but not all; of pairs, whether two systems wrote them."""
+        if not judged.rated or (judged.pairwise and len(_systems(judged)) != 2):
+            return False
+        if not judged.pairwise and HUMAN_SCORES not in judged.covariates:
+            return False
+        known = int((~np.isnan(self._sides(judged)[1])).sum())
+        return MIN_LABELS <= known < len(judged.ids)
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return the mean by the judge, by people, and of all items."""
+        scores, labels = self._sides(judged)
+        corrected = partial(estimate_corrected, people=labels)
+        who = f"{_systems(judged)[0]} wins, " if judged.pairwise else ""
+
+        def number(name: str, label: str, says: str, values: FloatArray, how: Callable[..., Interval]) -> Number:
+            tested = how in (estimate_mean, estimate_share)
+            return Number(name, label, values, how, signed=False, tested=tested, says=label if who else says)
+
+        kind, mean = ("rate", estimate_share) if judged.pairwise else ("mean", estimate_mean)
+        labels_of = ("judge", "people") if judged.pairwise else ("judge's mean", "people's mean")
+        numbers = [
+            number(f"judge_{kind}", who + labels_of[0], "The judge's mean", scores, mean),
+            number(f"people_{kind}", who + labels_of[1], "Mean of what people labeled", labels, mean),
+            number("corrected_mean", f"{who}corrected", "Mean that people would give all items", scores, corrected),
+        ]
+        said = np.concatenate([scores, labels])
+        if judged.pairwise and np.isin(said[~np.isnan(said)], (0.0, 1.0)).all():
+            how, label = partial(corrected, verdicts=True), f"{who}by sensitivity and specificity"
+            numbers.append(number("corrected_rate", label, "", scores, how))
+        return numbers
+
+    def _sides(self, judged: Judged) -> tuple[FloatArray, FloatArray]:
+        """Return (n,) what the judge says, and (n,) what people say; of pairs, what the first system wins."""
+        if not judged.pairwise:
+            return judged.answers, judged.covariate(HUMAN_SCORES)
+        ours = np.asarray(judged.writers, dtype=str)[:, 0] == _systems(judged)[0]
+        wins, chosen = (np.where(ours, first, 1 - first) for first in (judged.win_shares, judged.chosen))
+        return wins, chosen
+
+
+def _systems(judged: Judged) -> list[str]:
+    """Return the two systems whose outputs are compared in every pair; empty where there are other pairs."""
+    pairs = {tuple(sorted(pair)) for pair in np.asarray(judged.writers, dtype=str).reshape(-1, 2).tolist()}
+    names = sorted(pairs.pop()) if len(pairs) == 1 else []
+    return names if len(set(names)) == 2 else []

@@ -1,53 +1,38 @@
-"""The audit: one finding for each bias, and the verdict."""
+"""The audit: every bias of a judge with its finding, the agreement with people, and what follows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.evaluation.agreement import floors_not_surpassed
+from evalbias.evaluation.agreement import PeopleAgreement
 from evalbias.evaluation.answers import answers_of, prepared
-from evalbias.evaluation.bias import (
-    ALLOWANCES,
-    Given,
-    advice_on,
-    in_words,
-    margin_in_words,
-    margin_of,
-    shown_distance,
-    what_is_lacking,
-)
-from evalbias.evaluation.biases import BIASES, IN_ONE_MODEL, JointEffects
-from evalbias.evaluation.estimates import (
-    Bias,
-    ByName,
-    Estimate,
-    Measurement,
-    items_needed,
-    label_next,
-    measure,
-)
+from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias
+from evalbias.evaluation.biases import BIASES, Joint, title_of
+from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next, measure
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
-from evalbias.evaluation.words import Status, count, coverage_warning, joined, notebook_view, title
+from evalbias.evaluation.words import Status, count, coverage_warning, joined, notebook_view
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
 from evalbias.measures.scale_use import SLOPE
 from evalbias.options import AuditOptions, keywords
 from evalbias.values import to_json
 
-# One bias in an audit: whether the judge has it, how sure that is, and what would settle or mend it.
-
-
 ALPHA = 0.05
 """Chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction."""
-
 RATED = (SCORE_SD, SLOPE)
 """Units of estimates at equal quality, which need ratings."""
+AGREEMENT = PeopleAgreement.name
+"""Name of the measurement that is not of a bias."""
+LABELS = 40
+"""Number of items that an audit names for labeling."""
+
+# --- one bias: whether the judge has it, how sure that is, and what would settle or mend it ---------------------------
 
 
 @dataclass(frozen=True)
@@ -69,8 +54,8 @@ class Finding:
             correction; None where unknown, or where as many could not tell.
         rated_twice: Whether these items must have two ratings each, because items with one are left out.
         remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
-        alone: Whether a bias is also shown in one model with the others, which are held fixed there; False where one of
-            them may be what looks like it.
+        joint: The same effect in one model with the other biases, which are held fixed there; None where there is no
+            such model.
     """
 
     bias: str
@@ -83,7 +68,12 @@ class Finding:
     items_needed: int | None = None
     rated_twice: bool = False
     remedy: str = ""
-    alone: bool = True
+    joint: Estimate | None = None
+
+    @property
+    def alone(self) -> bool:
+        """False where another bias may be what looks like this one: with the others held fixed, it is not shown."""
+        return self.joint is None or self.joint.low > 0 or self.joint.high < 0  # NaN is neither
 
     @property
     def tolerated(self) -> float:
@@ -92,44 +82,16 @@ class Finding:
             return 0.0
         return ALLOWANCES.get(self.estimate.unit, 0.0)
 
-
-def findings_of(
-    measurements: Mapping[str, Measurement],
-    judged: Judged,
-    not_measured: Mapping[str, str],
-    *,
-    joint: Measurement | None = None,
-) -> tuple[Finding, ...]:
-    """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested.
-
-    Args:
-        measurements: Bias -> measurement, of biases only.
-        judged: What was measured.
-        not_measured: Bias -> why it was not measured.
-        joint: The biases in one model, if it could be measured.
-    """
-    headlines = {bias: headline(measurement) for bias, measurement in measurements.items()}
-    settled = judged.provenance.get(BY_CONSTRUCTION, {})
-    tested = {bias: e.p_value for bias, e in headlines.items() if e is not None and bias not in settled}
-    tested = {bias: p_value for bias, p_value in tested.items() if not math.isnan(p_value)}
-    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
-    findings = [
-        Finding(bias, "no sign", headlines[bias], settled[bias])
-        if bias in settled
-        else _finding(bias, headlines[bias], measurement, judged, adjusted.get(bias, math.nan), max(len(tested), 1))
-        for bias, measurement in measurements.items()
-    ]
-    findings = [
-        replace(f, remedy=_remedy(f, judged), alone=_is_alone(f.bias, joint)) if f.status == "biased" else f
-        for f in findings
-    ]
-    return (*findings, *(Finding(bias, "not measured", None, why) for bias, why in not_measured.items()))
-
-
-def is_of_bias(measurement: Measurement) -> bool:
-    """Return whether any headline has a value that an unbiased judge would have; agreement, for one, has none."""
-    headlines = (measurement.estimates.get(name) for name in measurement.headlines)
-    return any(estimate is not None and estimate.null is not None for estimate in headlines)
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON data, the numbers of the estimate beside its words."""
+        names = ("low", "high", "null", "n", "undefined", "name", "unit", "p_value")
+        numbers = {name: None if self.estimate is None else getattr(self.estimate, name) for name in names}
+        said = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
+        return {
+            "estimate": None if self.estimate is None else self.estimate.value,
+            **numbers,
+            **{name: getattr(self, name) for name in (*said, "remedy", "alone")},
+        }
 
 
 def headline(measurement: Measurement) -> Estimate | None:
@@ -138,63 +100,92 @@ def headline(measurement: Measurement) -> Estimate | None:
     It is the first headline that has a null and that the outputs' quality cannot explain.
     """
     for name in measurement.headlines:
-        estimate = measurement.estimates.get(name)
-        if estimate is not None and estimate.null is not None and not estimate.confounded:
-            shift = estimate.null
-            return replace(
-                estimate, value=estimate.value - shift, low=estimate.low - shift, high=estimate.high - shift, null=0.0
-            )
+        found = measurement.estimates.get(name)
+        if found is not None and found.null is not None and not found.confounded:
+            value, low, high = (end - found.null for end in (found.value, found.low, found.high))
+            return replace(found, value=value, low=low, high=high, null=0.0)
     return None
 
 
+def is_of_bias(measurement: Measurement) -> bool:
+    """Return whether any headline has a value that an unbiased judge would have; agreement, for one, has none."""
+    headlines = (measurement.estimates.get(name) for name in measurement.headlines)
+    return any(estimate is not None and estimate.null is not None for estimate in headlines)
+
+
+def findings_of(
+    measurements: Mapping[str, Measurement], judged: Judged, not_measured: Mapping[str, str]
+) -> tuple[Finding, ...]:
+    """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested.
+
+    Args:
+        measurements: Name -> measurement, of biases and of what else was measured.
+        judged: What was measured.
+        not_measured: Bias -> why it was not measured.
+    """
+    # 1 one number decides each bias, unless the judge's making settles it
+    biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
+    deciding = {name: headline(m) for name, m in biases.items()}
+    settled = judged.provenance.get(BY_CONSTRUCTION, {})
+    # 2 the tests together
+    tested = {name: e.p_value for name, e in deciding.items() if e is not None and name not in settled}
+    tested = {name: p_value for name, p_value in tested.items() if not math.isnan(p_value)}
+    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+    # 3 what follows for each
+    findings, joint = [], measurements.get(Joint.name)
+    for name, measurement in biases.items():
+        if name in settled:
+            findings.append(Finding(name, "no sign", deciding[name], settled[name]))
+            continue
+        found = _finding(measurement, deciding[name], judged, adjusted.get(name, math.nan), max(len(tested), 1))
+        findings.append(replace(found, joint=_in_one_model(measurement.bias, joint)))
+    return (*findings, *(Finding(name, "not measured", None, why) for name, why in not_measured.items()))
+
+
 def _finding(
-    bias: str, estimate: Estimate | None, measurement: Measurement, judged: Judged, p_adjusted: float, tests: int
+    measurement: Measurement, estimate: Estimate | None, judged: Judged, p_adjusted: float, tests: int
 ) -> Finding:
-    lacking = what_is_lacking(bias, Given(judged))
+    bias = measurement.bias
     if estimate is None:
+        lacking = bias.lacks(judged)
         why = "the quality of the outputs may explain all numbers that could be measured"
-        return Finding(bias, "not measured", None, f"{why}; it needs {lacking}" if lacking else why)
+        return Finding(bias.name, "not measured", None, f"{why}; it needs {lacking}" if lacking else why)
     if math.isnan(estimate.low):
-        return Finding(bias, "not measured", estimate, estimate.why_undefined)
-    margin = margin_of(estimate.unit)
+        return Finding(bias.name, "not measured", estimate, estimate.why_undefined)
+    margin = bias.margin(estimate)
     status: Status = "too few items"
     if p_adjusted < ALPHA:
         status = "biased"
     elif -margin < estimate.low and (estimate.high < margin or estimate.only_below):
         status = "no sign"
     elif math.isnan(estimate.value):
-        return Finding(bias, "not measured", estimate, _open_within_bounds(judged), margin=margin)
-    words = in_words(bias, estimate, measurement, judged)
-    needed = items_needed(estimate, shown_distance(estimate.unit), tests=tests)
+        return Finding(bias.name, "not measured", estimate, _open_within_bounds(judged), margin=margin)
+    needed = items_needed(estimate, margin - ALLOWANCES.get(estimate.unit, 0.0), tests=tests)
     if needed is not None and status == "too few items" and needed <= estimate.n:
         needed = None  # as many are there: the effect lies near the margin, and no count of items can be promised
-    finding = Finding(
-        bias,
+    measured = measurement[estimate.name]
+    found = Finding(
+        bias.name,
         status,
         estimate,
-        words,
+        bias.sentence(measured, judged),
         margin=margin,
-        margin_in_words=margin_in_words(margin, estimate, measurement, judged),
+        margin_in_words=bias.margin_words(measured, judged),
         p_adjusted=p_adjusted,
         items_needed=needed,
         rated_twice=estimate.unit in RATED and judged.rated_once > 0,
+        remedy=bias.remedy(measured, judged) if status == "biased" else "",
     )
-    least = (measurement.estimates[estimate.name].null or 0.0) - finding.tolerated
-    return replace(finding, sentence=f"{words}, where {least:g} and more is unbiased") if finding.tolerated else finding
+    if not found.tolerated:
+        return found
+    least = (measured.null or 0.0) - found.tolerated
+    return replace(found, sentence=f"{found.sentence}, where {least:g} and more is unbiased")
 
 
-def _is_alone(bias: str, joint: Measurement | None) -> bool:
-    """Return whether a bias is shown with the others held fixed; True where that was not measured."""
-    estimate = None if joint is None else joint.estimates.get(IN_ONE_MODEL.get(bias, ""))
-    return estimate is None or not estimate.low <= 0 <= estimate.high
-
-
-def _remedy(finding: Finding, judged: Judged) -> str:
-    advice, estimate = advice_on(finding.bias), finding.estimate
-    if advice.for_reversed and estimate is not None and estimate.unit == SLOPE and estimate.high <= -1:
-        return advice.for_reversed
-    ours = advice.for_pairs if judged.pairwise else advice.for_scores
-    return ours if judged.compilable else advice.for_others or ours
+def _in_one_model(bias: Bias, joint: Measurement | None) -> Estimate | None:
+    if joint is None or not isinstance(bias, EffectBias):
+        return None
+    return joint.estimates.get(bias.joint_name or bias.feature_name)
 
 
 def _open_within_bounds(judged: Judged) -> str:
@@ -209,141 +200,83 @@ def _open_within_bounds(judged: Judged) -> str:
     )
 
 
-# A judge on groups of the items, such as the sets of a benchmark or the kinds of bias that its pairs provoke.
+# --- what follows from all findings -----------------------------------------------------------------------------------
 
 
-def measure_groups(bias: Bias, judged: Judged, field: str, *, seed: int) -> dict[str, Measurement]:
-    """Measure a bias, or the agreement with people, on the items of each value of a field.
+def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caution: str = "") -> tuple[str, ...]:
+    """Say what follows from the findings, each paragraph by itself.
 
-    Args:
-        bias: See ``BIASES``.
-        judged: Answers on all items, with the items.
-        field: Field whose values name the groups; items without a value belong to none.
-        seed: Seed for the intervals.
-
-    Returns:
-        Group -> measurement, in order of first appearance; groups to which the bias does not apply are left out.
-
-    Raises:
-        ValueError: No item has the field.
-    """
-    values = [None if e.get(field) is None else str(e[field]) for e in judged.examples]
-    names = [name for name in dict.fromkeys(values) if name is not None]
-    if not names:
-        raise ValueError(f"No item has a field {field!r} to group by: name one that the data have.")
-    parts = {name: judged.take(np.flatnonzero([value == name for value in values])) for name in names}
-    return {name: measure(bias, part, seed=seed) for name, part in parts.items() if bias.applies(part)}
-
-
-# The verdict of an audit: whether the judge is biased, how much, and what helps.
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Conclusion of an audit.
-
-    Attributes:
-        paragraphs: Whether the judge is biased and by how much, after a warning if its model hardly ever answers with a
-            label; then, each by itself, which of these biases may be another, what the agreement with people is not
-            shown to surpass, what helps and what it costs, and the biases that are ruled out, undecided, and not
-            measured.
-        findings: One finding per bias.
-        caution: What the agreement with people is not shown to surpass, as in the paragraphs; empty where there is
-            nothing to say.
-    """
-
-    paragraphs: tuple[str, ...]
-    findings: tuple[Finding, ...]
-    caution: str = ""
-
-    @property
-    def sentence(self) -> str:
-        """All paragraphs in one line."""
-        return " ".join(self.paragraphs)
-
-    def having(self, status: Status) -> tuple[Finding, ...]:
-        """Return the findings with a status."""
-        return tuple(finding for finding in self.findings if finding.status == status)
-
-
-def verdict_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caution: str = "") -> Verdict:
-    """Conclude from the findings.
+    Whether the judge is biased and by how much, after a warning if its model hardly ever answers with a label; which of
+    these biases may be another; what the agreement with people is not shown to surpass; what helps and what it costs;
+    and the biases that are ruled out, undecided, and not measured.
 
     Args:
         findings: One finding per bias.
         coverage: (n,) probabilities that the judge's model answers with a label; empty where unknown.
-        caution: See ``Verdict``.
+        caution: What the agreement with people is not shown to surpass; empty where there is nothing to say.
     """
-    verdict = Verdict((), tuple(findings))
-    biased = sorted(verdict.having("biased"), key=lambda finding: finding.p_adjusted)
-    clear, open_ = verdict.having("no sign"), verdict.having("too few items")
-    missing = verdict.having("not measured")
-    said, warning = _first(biased, clear, open_, missing), coverage_warning({"": coverage})
-    parts = [f"{warning} {said}" if warning else said]
-    parts += _confused([f for f in biased if not f.alone])
-    parts += [caution] if caution else []
-    parts += [f"What helps against {title(f.bias)}: {f.remedy}." for f in biased if f.remedy]
-    if clear:
-        parts.append(f"No sign of bias: {', '.join(map(_excluded, clear))}.")
-    if open_:
-        parts.append(f"Too few items to decide: {', '.join(map(_open, open_))}.")
-    if missing:
-        parts.append(f"Not measured: {', '.join(map(_missing, missing))}.")
-    return Verdict(tuple(parts), verdict.findings, caution)
-
-
-def _first(
-    biased: Sequence[Finding], clear: Sequence[Finding], open_: Sequence[Finding], missing: Sequence[Finding]
-) -> str:
+    having: dict[Status, list[Finding]] = {}
+    for finding in findings:
+        having.setdefault(finding.status, []).append(finding)
+    biased = sorted(having.get("biased", []), key=lambda finding: finding.p_adjusted)
+    clear, open_, missing = (having.get(status, []) for status in ("no sign", "too few items", "not measured"))
     if biased:
-        names, sentences = joined([title(f.bias) for f in biased]), "; ".join(f.sentence for f in biased)
-        return f"The judge is biased ({names}): {sentences}."
-    if open_:
-        return "No bias was found, but there are too few items to rule one out."
-    if clear and missing:
-        return "No bias was found among those measured, and there are enough items to say so."
-    if clear:
-        return "No bias was found, and there are enough items to say so."
-    return "No bias could be measured."
-
-
-def _confused(findings: Sequence[Finding]) -> list[str]:
-    """Say which biases may be others that go with them."""
-    if not findings:
-        return []
-    names, verb = joined([title(f.bias) for f in findings]), "is" if len(findings) == 1 else "are"
-    return [
-        f"With the other biases held fixed, {names} {verb} not shown (see 'Biases in one model'): in these outputs, "
-        "one bias may look like another."
+        first = f"The judge is biased ({_titles(biased)}): {'; '.join(f.sentence for f in biased)}."
+    elif open_:
+        first = "No bias was found, but there are too few items to rule one out."
+    elif clear:
+        among = " among those measured" if missing else ""
+        first = f"No bias was found{among}, and there are enough items to say so."
+    else:
+        first = "No bias could be measured."
+    not_shown = [f for f in biased if not f.alone]
+    untold = [f for f in not_shown if f.joint is not None and math.isnan(f.joint.low)]
+    said = [
+        f"{coverage_warning({'': coverage})} {first}".strip(),
+        _confused([f for f in not_shown if f not in untold], "is not shown", "are not shown"),
+        _confused(untold, "cannot be told", "cannot be told apart"),
+        caution,
+        *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in biased if f.remedy),
+        f"No sign of bias: {', '.join(map(_excluded, clear))}." if clear else "",
+        f"Too few items to decide: {', '.join(map(_open, open_))}." if open_ else "",
+        f"Not measured: {', '.join(map(_missing, missing))}." if missing else "",
     ]
+    return tuple(filter(None, said))
+
+
+def _titles(findings: Sequence[Finding]) -> str:
+    return joined([title_of(f.bias) for f in findings])
+
+
+def _confused(findings: Sequence[Finding], one: str, several: str) -> str:
+    """Say which biases may be others that go with them; empty where none may."""
+    if not findings:
+        return ""
+    return (
+        f"With the other biases held fixed, {_titles(findings)} {one if len(findings) == 1 else several} (see 'Biases "
+        "in one model'): in these outputs, one bias may look like another."
+    )
 
 
 def _excluded(finding: Finding) -> str:
-    if not finding.margin_in_words:
-        return f"{title(finding.bias)} ({finding.sentence})"
-    return f"{title(finding.bias)} ({finding.margin_in_words} is ruled out)"
+    why = f"{finding.margin_in_words} is ruled out" if finding.margin_in_words else finding.sentence
+    return f"{title_of(finding.bias)} ({why})"
 
 
 def _missing(finding: Finding) -> str:
     """Name a bias, and why its number is undefined where the items seemed to allow it."""
-    return title(finding.bias) if finding.estimate is None else f"{title(finding.bias)} ({finding.sentence})"
+    return title_of(finding.bias) if finding.estimate is None else f"{title_of(finding.bias)} ({finding.sentence})"
 
 
 def _open(finding: Finding) -> str:
+    reason = "" if finding.estimate is None else finding.estimate.reason
     if finding.items_needed is not None:
         rated = " with two ratings each" if finding.rated_twice else ""
-        return f"{title(finding.bias)} (about {count(finding.items_needed, 'item')}{rated} would be enough)"
-    reason = "" if finding.estimate is None else finding.estimate.reason
-    return f"{title(finding.bias)} ({reason})" if reason else title(finding.bias)
+        reason = f"about {count(finding.items_needed, 'item')}{rated} would be enough"
+    return f"{title_of(finding.bias)} ({reason})" if reason else title_of(finding.bias)
 
 
-# The audit: every bias of any judge that the items allow to measure, its agreement with people, and a verdict.
-
-
-AGREEMENT = "agreement"
-"""Name of the measurement that is not of a bias."""
-LABELS = 40
-"""Number of items that an audit names for labeling."""
+# --- the audit --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, repr=False)
@@ -353,28 +286,40 @@ class Audit(ByName[Measurement]):
     ``audit["position"]`` is the measurement of a bias, ``audit["agreement"]`` that of the agreement with people.
 
     Attributes:
-        measurements: Name of a bias, or ``"agreement"``, -> measurement.
-        verdict: What follows, first in one line.
         judged: The judge's answers, the items, and what is known about them.
+        measurements: Name of a bias, or ``"agreement"``, -> measurement.
+        findings: One finding per bias.
+        paragraphs: What follows from them, the answer first; see ``paragraphs_of``.
+        caution: What the agreement with people is not shown to surpass, as in the paragraphs; may be empty.
         not_measured: Bias -> why it was not measured and what would make it possible.
         provenance: What decides the numbers.
         label_next: Ids of the items that people should label next; empty where they labeled all or none.
         groups: Value of the field ``by`` -> agreement with people on its items; empty without such a field.
     """
 
-    measurements: Mapping[str, Measurement]
-    verdict: Verdict
     judged: Judged
+    measurements: Mapping[str, Measurement]
+    findings: tuple[Finding, ...]
+    paragraphs: tuple[str, ...]
+    caution: str
     not_measured: Mapping[str, str]
     provenance: Mapping[str, Any]
     label_next: Sequence[str] = ()
     groups: Mapping[str, Measurement] = field(default_factory=dict)
 
+    @property
+    def verdict(self) -> str:
+        """All paragraphs in one line."""
+        return " ".join(self.paragraphs)
+
+    def having(self, status: Status) -> list[Finding]:
+        """Return the findings with a status."""
+        return [finding for finding in self.findings if finding.status == status]
+
     def __repr__(self) -> str:
         """Return the judge and the verdict; a notebook shows everything, ``to_dict`` returns it."""
-        return (
-            f"Audit({self.judged.judge} on {self.judged.criterion}, n={len(self.judged.ids)}: {self.verdict.sentence})"
-        )
+        judged = self.judged
+        return f"Audit({judged.judge} on {judged.criterion}, n={len(judged.ids)}: {self.verdict})"
 
     def _repr_html_(self) -> str:
         """Return verdict, plots and tables for a notebook, as in the report."""
@@ -386,29 +331,18 @@ class Audit(ByName[Measurement]):
         ``biases`` holds headline estimates, of which 0 is no bias; ``agreement`` numbers by name; ``further`` what is
         measured besides, such as the joint model.
         """
-        findings = {f.bias: f for f in self.verdict.findings}
-        agreement = self.measurements.get(AGREEMENT)
-        estimates = {} if agreement is None else agreement.estimates
+        found = {finding.bias: finding for finding in self.findings if finding.bias in self.measurements}
+        estimates = {name: measurement.estimates for name, measurement in self.measurements.items()}
+        agreement, shown = estimates.pop(AGREEMENT, {}), ("low", "high", "n", "undefined")
         content = {
-            "verdict": self.verdict.sentence,
+            "verdict": self.verdict,
             "judge": self.judged.judge,
             "criterion": self.judged.criterion,
             "n": len(self.judged.ids),
-            "biases": {
-                bias: {**_flat(findings[bias]), "estimates": measurement.estimates}
-                for bias, measurement in self.measurements.items()
-                if bias in findings
-            },
-            "further": {
-                name: measurement.estimates
-                for name, measurement in self.measurements.items()
-                if name not in findings and name != AGREEMENT
-            },
-            AGREEMENT: {name: estimate.value for name, estimate in estimates.items()},
-            "agreement_intervals": {
-                name: {field: getattr(e, field) for field in ("low", "high", "n", "undefined")}
-                for name, e in estimates.items()
-            },
+            "biases": {name: {**f.to_dict(), "estimates": estimates[name]} for name, f in found.items()},
+            "further": {name: those for name, those in estimates.items() if name not in found},
+            AGREEMENT: {name: e.value for name, e in agreement.items()},
+            "agreement_intervals": {name: {one: getattr(e, one) for one in shown} for name, e in agreement.items()},
             "groups": {name: m.estimates for name, m in self.groups.items()},
             "not_measured": self.not_measured,
             "label_next": self.label_next,
@@ -459,68 +393,65 @@ def audit_answers(
     seed: int = 0,
 ) -> Audit:
     """Audit a judge that has answered; see ``audit``."""
+    # 1 every bias, with the settings that it has
     settings = {"own": own_system, "reliability": reliability}
-    given = Given(judged, judged.examples, own_system)
-    configured = {name: _configured(bias, settings) for name, bias in BIASES.items()}
-    measurements = {name: measure(bias, judged, seed=seed) for name, bias in configured.items() if bias.applies(judged)}
-    biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
-    not_measured = {**_not_measured(given, measurements), **judged.unmeasurable}
+    biases = [bias.configured(**settings) for bias in BIASES.values()]
+    measurements = {bias.name: measure(bias, judged, seed=seed) for bias in biases if bias.applies(judged)}
+    # 2 what was found, what could not be, and what follows
+    not_measured = {**_lacking(biases, measurements, judged), **judged.unmeasurable}
     missing = {name: why for name, why in not_measured.items() if name != AGREEMENT}
-    joint = measurements.get(JointEffects.name)
-    findings = findings_of(biases, judged, missing, joint=joint)
+    findings = findings_of(measurements, judged, missing)
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
-    used = {name: value for name, value in settings.items() if value is not None}
-    provenance = {**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA}
-    caution = floors_not_surpassed(measurements[AGREEMENT], seed=seed) if AGREEMENT in measurements else ""
-    verdict = verdict_of(findings, coverage=judged.coverage, caution=caution)
+    agreement = measurements.get(AGREEMENT)
+    caution = "" if agreement is None else PeopleAgreement().caution(agreement, seed=seed)
+    # 3 what people should label next, and the agreement by group
     known = judged.labeled
-    unlabeled = label_next(judged, LABELS, seed) if known.any() and not known.all() else []
+    used = {name: value for name, value in settings.items() if value is not None}
     return Audit(
-        measurements=measurements,
-        verdict=verdict,
         judged=judged,
+        measurements=measurements,
+        findings=findings,
+        paragraphs=paragraphs_of(findings, coverage=judged.coverage, caution=caution),
+        caution=caution,
         not_measured=not_measured,
-        provenance=provenance,
-        label_next=unlabeled,
+        provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
+        label_next=label_next(judged, LABELS, seed) if known.any() and not known.all() else [],
         groups={} if by is None else measure_groups(BIASES[AGREEMENT], judged, by, seed=seed),
     )
 
 
-def _not_measured(given: Given, measurements: Mapping[str, Measurement]) -> dict[str, str]:
+def _lacking(biases: Sequence[Bias], measurements: Mapping[str, Measurement], judged: Judged) -> dict[str, str]:
     """Return why a bias, or the agreement, was not measured or tested; nothing for one that such a judge cannot have.
 
     What is measured of a bias may have no value that an unbiased judge would have, and then there is no test of it.
     """
-    kind = "pairs" if given.judged.pairwise else "scores"
-    untested = {name: "a test" for name, m in measurements.items() if name != AGREEMENT and not is_of_bias(m)}
-    unmeasured = {n: "it" for n in BIASES if n not in measurements and advice_on(n).only in ("", kind)}
-    needing = unmeasured | untested
-    lacking = {name: what_is_lacking(name, given) for name in needing}
-    return {name: f"{needing[name]} needs {words}" for name, words in lacking.items() if words}
+    possible = ("", "pairs" if judged.pairwise else "scores")
+    unmeasured = [("it", bias) for bias in biases if bias.name not in measurements and bias.judges in possible]
+    untested = [("a test", m.bias) for name, m in measurements.items() if name != AGREEMENT and not is_of_bias(m)]
+    lacking = {bias.name: (what, bias.lacks(judged)) for what, bias in (*unmeasured, *untested)}
+    return {name: f"{what} needs {words}" for name, (what, words) in lacking.items() if words}
 
 
-def _configured(bias: Bias, settings: Mapping[str, Any]) -> Bias:
-    """Return the bias with those settings that are fields of its class and given."""
-    if not is_dataclass(bias) or isinstance(bias, type):
-        return bias
-    names = {field.name for field in fields(bias)}
-    return replace(bias, **{n: v for n, v in settings.items() if n in names and v is not None})
+def measure_groups(bias: Bias, judged: Judged, by: str, *, seed: int) -> dict[str, Measurement]:
+    """Measure a bias, or the agreement with people, on the items of each value of a field.
 
+    Such groups are the sets of a benchmark, or the kinds of bias that its pairs provoke.
 
-def _flat(finding: Finding) -> dict[str, Any]:
-    """Return a finding for JSON, the numbers of its estimate beside its words."""
-    estimate = finding.estimate
-    numbers = ("low", "high", "null", "n", "undefined", "name", "unit", "p_value")
-    return {
-        "estimate": None if estimate is None else estimate.value,
-        **{name: None if estimate is None else getattr(estimate, name) for name in numbers},
-        "status": finding.status,
-        "sentence": finding.sentence,
-        "p_adjusted": finding.p_adjusted,
-        "margin": finding.margin,
-        "margin_in_words": finding.margin_in_words,
-        "items_needed": finding.items_needed,
-        "rated_twice": finding.rated_twice,
-        "remedy": finding.remedy,
-        "alone": finding.alone,
-    }
+    Args:
+        bias: See ``BIASES``.
+        judged: Answers on all items, with the items.
+        by: Field whose values name the groups; items without a value belong to none.
+        seed: Seed for the intervals.
+
+    Returns:
+        Group -> measurement, in order of first appearance; groups to which the bias does not apply are left out.
+
+    Raises:
+        ValueError: No item has the field.
+    """
+    values = [None if e.get(by) is None else str(e[by]) for e in judged.examples]
+    names = [name for name in dict.fromkeys(values) if name is not None]
+    if not names:
+        raise ValueError(f"No item has a field {by!r} to group by: name one that the data have.")
+    parts = {name: judged.take(np.flatnonzero([value == name for value in values])) for name in names}
+    return {name: measure(bias, part, seed=seed) for name, part in parts.items() if bias.applies(part)}

@@ -1,281 +1,379 @@
-"""What a bias asks, needs and means in words: margins, advice and sentences."""
+"""What a bias is: its question, what it needs, its numbers, its sentence, what helps, and its plot.
+
+A bias is one class: ``Bias``, or ``EffectBias`` for the effect of a property of the text at equal quality. What a class
+does not say has a default here, so that tables, pages, JSON, audits and searches know a new bias by its class alone.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, TypeVar
 
-import dspy
 import numpy as np
 import scipy
 
 from evalbias.data.pairing import rated_criteria
-from evalbias.evaluation.estimates import Estimate, Measurement
-from evalbias.evaluation.judged import (
-    BETTER,
-    HUMAN_SCORES,
-    LENGTHS,
-    LIKELIHOODS,
-    RATINGS,
-    Judged,
-)
-from evalbias.evaluation.words import amount, count, decimals, interval_words, joined, number
-from evalbias.measures import FeatureEffect, bias_score, unfairness_scores
+from evalbias.evaluation.estimates import Estimate, Measurement, Number
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
+from evalbias.evaluation.marks import Dots, Intervals, Plot
+from evalbias.evaluation.words import amount, conclude, count, decimals, ends, interval_words, joined, number
+from evalbias.measures.arrays import FloatArray
 from evalbias.measures.effect_statistic import EffectStatistic
-from evalbias.measures.equal_quality import SCORE_SD
+from evalbias.measures.equal_quality import QUALITY, SCORE_SD, FeatureEffect
 from evalbias.measures.resample import SHARE
 from evalbias.measures.scale_use import LEAST, SLOPE
 
-# Advice on each bias in an audit: its effect in words, the data that it takes, and remedies with their costs.
-
-
+Kind = Literal["bias", "validity", "explanation"]
+"""What a measurement says of a judge: a bias is tested, validity is agreement, an explanation is no finding."""
 MARGINS = {SCORE_SD: 0.2, SHARE: 0.1, SLOPE: 0.3}
 """Unit of an estimate -> the smallest distance from an unbiased judge that an audit calls an effect worth finding."""
 MARGIN = 0.1
 """The same for estimates without a unit, such as correlations and differences of two shares."""
 ALLOWANCES = {SLOPE: 1 - LEAST}
 """Unit of an estimate -> the distance from an unbiased judge that its test allows for."""
+ROWS = 10
+"""Most estimates that the plot of a bias without one of its own shows."""
+SHOWN = 300
+"""Most dots of the plot of an effect."""
+
+
+AnyBias = TypeVar("AnyBias", bound="Bias")
 
 
 @dataclass(frozen=True)
-class Advice:
-    """Words about one bias.
+class Bias:
+    """A question about a judge, and its answer.
 
     Attributes:
-        favored: What the bias favors, as the subject of "gets ... more" and "wins ... of the pairs".
-        for_pairs: What helps a judge that compares, and its cost; empty where evalbias has nothing.
-        for_scores: The same for a judge that scores.
-        for_others: The same for a judge that evalbias cannot ask, such as recorded answers or a function; empty where
-            it is the same.
-        for_reversed: What helps where the scores do not rise with the quality at all; empty where it is the same.
-        only: ``"pairs"`` or ``"scores"`` where only a judge that compares, or that scores, can have the bias.
-        words: The finding as a sentence with ``{value}``, ``{low}``, ``{high}`` and ``{null}``, where it is not about
-            what is favored.
+        name: Key in the registry, in reports, in JSON and on the command line.
+        title: The name in running text.
+        question: Question that a report asks.
+        favored: Subject of "gets 0.2 more points" and of "wins 55 of 100 comparisons".
+        kind: What a finding says of the judge.
+        judges: ``"pairs"`` or ``"scores"`` where only a judge that compares, or that scores, can have the bias.
+        headlines: Names of the numbers that a short table shows. The first that has the value of an unbiased judge, and
+            that the quality of the outputs cannot explain, decides whether the judge is biased.
+        objective: Name of the number that a search may bring to its null; None where there is none.
+        needs: What a test takes; each says what is lacking, as the end of "it needs ...", or nothing.
+        helps: ``"pairs"``, ``"scores"`` or, for a judge that evalbias cannot ask, ``"others"`` -> what helps, and what
+            it costs.
     """
 
-    favored: str
-    for_pairs: str = ""
-    for_scores: str = ""
-    for_others: str = ""
-    for_reversed: str = ""
-    only: str = ""
-    words: str = ""
+    name: ClassVar[str]
+    title: ClassVar[str]
+    question: ClassVar[str]
+    favored: ClassVar[str] = "what the bias favors"
+    kind: ClassVar[Kind] = "bias"
+    judges: ClassVar[str] = ""
+    headlines: ClassVar[tuple[str, ...]] = ()
+    objective: ClassVar[str | None] = None
+    needs: ClassVar[tuple[Need, ...]] = ()
+    helps: ClassVar[Mapping[str, str]] = {}
+
+    def applies(self, judged: Judged) -> bool:
+        """Return whether anything of it can be measured."""
+        raise NotImplementedError
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return what is estimated; nothing is computed yet but the items' values.
+
+        Raises:
+            ValueError: A covariate is missing.
+        """
+        raise NotImplementedError
+
+    def number(self, name: str, judged: Judged) -> Number:
+        """Return one of the numbers, such as the objective of a search.
+
+        Raises:
+            StopIteration: There is none of that name.
+        """
+        return next(one for one in self.numbers(judged) if one.name == name)
+
+    def configured(self: AnyBias, **settings: Any) -> AnyBias:
+        """Return the bias with those settings that are fields of its class and given."""
+        names = {one.name for one in fields(self)}
+        given = {name: value for name, value in settings.items() if name in names and value is not None}
+        return replace(self, **given) if given else self
+
+    def lacks(self, judged: Judged) -> str:
+        """Say what a test takes and the items lack, as the end of "it needs ..."; empty where nothing is."""
+        return joined([words for need in self.needs if (words := need(self, judged))])
+
+    def margin(self, estimate: Estimate) -> float:
+        """Return the smallest distance from an unbiased judge that is worth finding."""
+        return MARGINS.get(estimate.unit, MARGIN)
+
+    def sentence(self, estimate: Estimate, judged: Judged) -> str:
+        """Say an estimate in units that people understand."""
+        null = estimate.null or 0.0
+        if estimate.unit == SHARE:
+            value, low, high = (100 * end for end in (estimate.value, estimate.low, estimate.high))
+            wins = f"wins {value:.3g} of 100 comparisons instead of {100 * null:.3g}"
+            return f"{self.favored} {wins} (95 % interval {low:.3g} to {high:.3g})"
+        interval = ends(estimate.text(estimate.low - null), estimate.text(estimate.high - null))
+        differs = f"{estimate.label} differs by {number(estimate.value - null)} from that of an unbiased judge"
+        return f"{differs} (95 % interval {interval})"
+
+    def margin_words(self, estimate: Estimate, judged: Judged) -> str:
+        """Say the smallest effect worth finding in the same units: "an effect of 10 of 100 comparisons or more"."""
+        margin = self.margin(estimate)
+        if estimate.unit == SHARE:
+            return f"an effect of {100 * margin:g} of 100 comparisons or more"
+        return f"an effect of {margin:g} {estimate.unit}".rstrip() + " or more"
+
+    def remedy(self, estimate: Estimate, judged: Judged) -> str:
+        """Say what helps, and what it costs; empty where evalbias has nothing."""
+        ours = self.helps.get("pairs" if judged.pairwise else "scores", "")
+        return ours if judged.compilable else self.helps.get("others", ours)
+
+    def plot(self, found: Measurement) -> Plot | None:
+        """Return what a report draws: the first headline that is defined, and what can share its axis."""
+        defined = [e for e in found.estimates.values() if not math.isnan(e.value)]
+        headlines = [e for e in defined if e.name in self.headlines]
+        if not defined:
+            return None
+        first = (headlines or defined)[0]
+        alike = [e for e in defined if e is not first and (e.null, e.signed) == (first.null, first.signed)]
+        title = f"{first.words}: {first.text()} (95 % interval {first.interval})"
+        return interval_plot({e.words: e for e in [first, *alike][:ROWS]}, title)
 
 
-OTHER_JUDGES = (
-    "use a judge that wrote none of the outputs, or average several judges, which lessens it and costs as much as all "
-    "of them"
-)
-UNKNOWN = Advice(favored="what the bias favors")
-
-ADVICE: dict[str, Advice] = {
-    "likelihood": Advice(
-        favored="an output that is one standard deviation likelier",
-        for_scores="'evalbias compile likelihood --lm MODEL --data FILE' tries demonstrations and calibrations and "
-        "keeps what is shown to help; this takes a few thousand judgments once, and afterwards prompts that are "
-        "longer by 2 to 8 examples, or one more likelihood for each output",
-        for_others="correct the scores by the outputs' likelihoods, one for each output "
-        "(evalbias.measures.corrections), or switch to a judge that has less of it: 'evalbias compile "
-        "likelihood --lm MODEL --data FILE' makes one from any model that you can run",
-    ),
-    "position": Advice(
-        favored="the output shown first",
-        only="pairs",
-        for_pairs="ask in both orders and average, which removes it at twice the prompts (PairwiseJudge with "
-        "debias='permutation'); 'evalbias optimize CRITERION --data FILE --lm MODEL' searches for a wording that needs "
-        "only one prompt for each pair",
-        for_others="ask in both orders and average, which removes it at twice the prompts",
-    ),
-    "verbosity": Advice(
-        favored="an output that is one standard deviation longer",
-        for_pairs="'evalbias optimize CRITERION --objective verbosity --data FILE --lm MODEL' searches for a "
-        "wording without it; the search takes a few thousand judgments once, and the wording costs nothing",
-        for_scores="'evalbias compile likelihood' may lessen it where length and likelihood go together (measure "
-        "again afterwards); outputs of equal length avoid it",
-        for_others="judge outputs of equal length, or change the judge's wording or examples and audit it again",
-    ),
-    "self_preference": Advice(
-        favored="an output of the judge's own system",
-        for_pairs=OTHER_JUDGES,
-        for_scores=OTHER_JUDGES,
-    ),
-    "scale_use": Advice(
-        favored="the middle of the scale",
-        only="scores",
-        for_scores="a map of the scores, or a likelihood calibration, stretches them but ranks no better; "
-        "demonstrations from the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 "
-        "to 8 examples",
-        for_others="a map from its scores to people's stretches them at no cost, but ranks no better",
-        for_reversed="check that a high score is a good one: these scores do not rise with the quality at all",
-        words="one point of quality is worth {value:.2f} points of the score instead of {null:g} "
-        "(95 % interval {low:.2f} to {high:.2f})",
-    ),
-    "self": Advice(favored="the output that a loop refined itself"),
-    "joint": Advice(favored=""),
-    "corrected": Advice(favored=""),
-    "agreement": Advice(favored=""),
-}
-"""Name of a bias -> what is said about it."""
+def interval_plot(rows: Mapping[str, Estimate], title: str) -> Plot:
+    """Return a plot of estimates that share a null, one row each."""
+    null, units = next(iter(rows.values())).null, {e.unit for e in rows.values()}
+    caption = "Dots are estimates, bars their 95 % intervals."
+    words = "" if null is None else f"{null:g} = no bias"
+    label = units.pop() if len(units) == 1 else ""
+    mark = Intervals({name: [e] for name, e in rows.items()}, null=null, null_words=words, x_label=label)
+    return Plot(title, f"{caption} {words}." if words else caption, [mark])
 
 
-def advice_on(bias: str) -> Advice:
-    """Return what is said about a bias; general words for one without an entry."""
-    return ADVICE.get(bias, UNKNOWN)
+# --- the effect of a property of the text at equal quality ------------------------------------------------------------
 
 
-def margin_of(unit: str) -> float:
-    """Return the smallest effect worth finding, in an estimate's unit."""
-    return MARGINS.get(unit, MARGIN)
+@dataclass(frozen=True)
+class EffectBias(Bias):
+    """Effect of a property of the outputs at equal quality: what a judge gives for it that people do not.
 
+    In standard deviations of the score (of the log-odds of a win, for pairs; of the verdicts, where there are only
+    those), for one standard deviation of the property or, where it is 0 or 1, for having it. NaN with one rating an
+    item of unknown reliability. All such effects that are known stand in one joint model too.
 
-def shown_distance(unit: str) -> float:
-    """Return how far an effect of the size of the margin lies from what the test allows for."""
-    return margin_of(unit) - ALLOWANCES.get(unit, 0.0)
-
-
-# Explain a judge's likelihood effect and BiasScore in sentences.
-
-
-LIKELIER = "At equal quality, an output that is one standard deviation likelier"
-FEW = 100
-"""Items below which the range of scores, and with it BiasScore, still depends much on the sample."""
-MOVED = 0.05
-"""Change of BiasScore without the extreme items that is worth a remark."""
-
-
-def effect_sentence(effect: FeatureEffect, scale: tuple[float, float] | None) -> str:
-    """Say what the effect of a judge that scores means, in points of its scale, and what to do where it is undefined.
-
-    Args:
-        effect: FeatureEffect of the judge.
-        scale: Lowest and highest score; None for the mean over several scales.
+    Attributes:
+        reliability: Share of a single rating's variance that is quality, for items with one rating.
+        feature_name: Name of the property in messages, and of its number in the joint model.
+        joint_name: Name of that number where it is another.
+        effect_name: Name of the number.
+        effect_of: The property in words: "effect of length".
+        label: Heading of the number in tables, where it is not "effect of ...".
+        says: Name of the number in a report, where it is not "Effect of ... at equal quality".
+        more: Word for an output with more of it.
+        less: Word for an output with less of it.
+        standardized: Whether the effect is that of one standard deviation.
     """
-    unit = effect.score_sd
-    points = "points" if scale is None else f"points on the scale of {scale[0]:g} to {scale[1]:g}"
-    if np.isnan(effect.effect) and not np.isnan(effect.low):
-        low, high = (number(end * unit) for end in effect.bounds)
-        ends = " to ".join(number(end * unit) for end in (effect.low, effect.high))
-        return (
-            f"{LIKELIER} gets between {low} and {high} {points}, depending on how reliable an item's one rating is "
-            f"(95 % interval for every reliability from .5 to 1: {ends}): {_verdict(effect)}. State the "
-            "reliability (reliability=R, --reliability R), or have a second person rate the items."
+
+    reliability: float | None = None
+    feature_name: ClassVar[str]
+    joint_name: ClassVar[str] = ""
+    effect_name: ClassVar[str]
+    effect_of: ClassVar[str]
+    label: ClassVar[str] = ""
+    says: ClassVar[str] = ""
+    more: ClassVar[str] = "with it"
+    less: ClassVar[str] = "without"
+    standardized: ClassVar[bool] = True
+
+    def feature(self, judged: Judged) -> FloatArray | None:
+        """Return (n,) numbers about the outputs, (n, 2) about those of pairs; None where they are not known."""
+        raise NotImplementedError
+
+    def applies(self, judged: Judged) -> bool:
+        """Return whether people rated the outputs and the property is known."""
+        return judged.rated and self.feature(judged) is not None
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return the effect; nothing where nobody rated the outputs or chose between them."""
+        feature = self.feature(judged)
+        return [self.effect(judged, feature)] if judged.rated and feature is not None else []
+
+    def effect(self, judged: Judged, feature: FloatArray) -> Number:
+        """Return the effect of a property as a number of the judge's scores."""
+        return effect_number(
+            judged,
+            {self.feature_name: feature},
+            name=self.effect_name,
+            label=self.label or f"effect of {self.effect_of}",
+            says=self.says or f"Effect of {self.effect_of} at equal quality",
+            standardized=self.standardized,
+            reliability=self.reliability,
         )
-    if np.isnan(effect.low):
-        return f"The likelihood effect cannot be told: {effect.reason}."
-    caution = ""
-    if effect.weak:
-        caution = (
-            f" The ratings hold the quality fixed only weakly (F = {effect.first_stage_f:.1f}, below 10), so the "
-            "interval is the one that allows for this."
+
+    def conclusion(self, estimate: Estimate, judged: Judged) -> str:
+        """Say an effect as a sentence of its own, and what it shows."""
+        if math.isnan(estimate.low):
+            return f"The {estimate.label} cannot be told: {estimate.why_undefined}."
+        said = self.sentence(estimate, judged)
+        shown = conclude(
+            estimate.low,
+            estimate.high,
+            above=f"the judge overrates {self.more} outputs",
+            below=f"the judge underrates {self.more} outputs",
+            neither=f"no effect of {self.effect_of} is shown",
+            undefined="",
         )
-    value, least, most = unit * effect.effect, unit * effect.low, unit * effect.high
-    shown = f"{amount(value, least, most)} {points} ({interval_words(value, least, most)})"
-    return f"{LIKELIER} gets {shown}: {_verdict(effect)}.{caution}"
+        return f"{said[:1].upper()}{said[1:]}: {shown}."
 
+    def fit(self, judged: Judged) -> FeatureEffect:
+        """Return the effect with its slopes, its F and why it may be undefined.
 
-def bias_score_caution(judged: Judged) -> str:
-    """Say when the published BiasScore of a judge that scores depends on few items; empty where it does not."""
-    likelihoods, scores, human = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)
-    kept = np.flatnonzero(~np.isnan(likelihoods + scores + human))
-    if len(kept) < 3:
-        return ""
-    remarks = []
-    if len(kept) < FEW:
-        remarks.append(f"{count(len(kept), 'item')} are few for it")
-    values = [column[kept] for column in (likelihoods, scores, human)]
-    extreme = {int(np.argmin(v)) for v in values[1:]} | {int(np.argmax(v)) for v in values[1:]}
-    whole, rest = (_published(*(np.delete(v, list(out)) for v in values)) for out in (set[int](), extreme))
-    if abs(rest - whole) > MOVED:
-        amount = f"the {len(extreme)} items with the lowest and highest scores"
-        remarks.append(f"without {amount} it is {rest:+.2f} instead of {whole:+.2f}")
-    if not remarks:
-        return ""
-    return f"BiasScore follows the range of the scores: {', and '.join(remarks)}."
+        Raises:
+            ValueError: Nobody rated the items, a covariate is missing, or a reliability is given for items with several
+                ratings.
+        """
+        (found,) = [one for one in self.numbers(judged) if one.name == self.effect_name]
+        return _statistic(found).measure(judged.strength, clusters=judged.clusters)
 
-
-def _published(likelihoods: np.ndarray, scores: np.ndarray, human: np.ndarray) -> float:
-    return bias_score(likelihoods, unfairness_scores(scores, human))
-
-
-def _verdict(effect: FeatureEffect) -> str:
-    if effect.low > 0:
-        return "the judge overrates likely text"
-    if effect.high < 0:
-        return "the judge underrates likely text"
-    return "no effect of likelihood is shown"
-
-
-# The finding about one bias in words, in units that people understand.
-
-
-def in_words(bias: str, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:
-    """Say an estimate less its null in units that people understand: points, wins of 100 pairs, or win probability."""
-    advice, ends = advice_on(bias), (estimate.value, estimate.low, estimate.high)
-    favored, null = advice.favored, measurement.estimates[estimate.name].null or 0.0
-    if advice.words:
-        value, low, high = (null + end for end in ends)
-        return advice.words.format(value=value, low=low, high=high, null=null)
-    if estimate.unit == SCORE_SD and not judged.pairwise:
-        unit = _score_sd(estimate.name, measurement)
-        value, low, high = (unit * end for end in ends)
-        digits = decimals(value, low, high)
-        points, interval = amount(value, low, high, digits), interval_words(value, low, high, digits)
-        return f"{favored} gets {points} points at equal quality{_scale(judged)} ({interval})"
-    if estimate.unit == SCORE_SD and judged.verdicts:
-        value, low, high = (100 * share for share in _even_pair(estimate.name, measurement, judged, ends))
-        wins = f"between {low:.0f} and {high:.0f}" if math.isnan(value) else f"{value:.0f}"
-        interval = interval_words(value, low, high, digits=0)
-        return f"{favored} wins {wins} of 100 pairs of equal quality instead of 50 ({interval})"
-    if estimate.unit == SCORE_SD:
-        value, low, high = (100 * share for share in _even_pair(estimate.name, measurement, judged, ends))
+    def sentence(self, estimate: Estimate, judged: Judged) -> str:
+        """Say an effect in points of the scale; of pairs, as what becomes of an even one."""
+        if estimate.unit != SCORE_SD:
+            return super().sentence(estimate, judged)
+        value, low, high = (estimate.points * end for end in (estimate.value, estimate.low, estimate.high))
+        least = f"{judged.least_reliability:.2g}".lstrip("0")
+        if not judged.pairwise:
+            digits = decimals(value, low, high)
+            points, interval = amount(value, low, high, digits), interval_words(value, low, high, digits, least=least)
+            return f"{self.favored} gets {points} points at equal quality{_scale(judged)} ({interval})"
+        value, low, high = (100 * _even_pair(shift, judged) for shift in (value, low, high))
+        interval = interval_words(value, low, high, digits=0, least=least)
+        if judged.verdicts:
+            wins = f"between {low:.0f} and {high:.0f}" if math.isnan(value) else f"{value:.0f}"
+            return f"{self.favored} wins {wins} of 100 pairs of equal quality instead of 50 ({interval})"
         probability = f"{low:.0f} to {high:.0f}" if math.isnan(value) else f"{value:.0f}"
         return (
-            f"in a pair of equal quality that the judge would otherwise find even, {favored} gets a win probability of "
-            f"{probability} % ({interval_words(value, low, high, digits=0)})"
+            f"in a pair of equal quality that the judge would otherwise find even, {self.favored} gets a win "
+            f"probability of {probability} % ({interval})"
         )
-    if estimate.unit == SHARE:
-        value, low, high = (100 * (null + end) for end in ends)
-        interval = f"95 % interval {low:.3g} to {high:.3g}"
-        return f"{favored} wins {value:.3g} of 100 comparisons instead of {100 * null:.3g} ({interval})"
-    interval = f"95 % interval {estimate.interval}"
-    return f"{estimate.label} differs by {number(ends[0])} from that of an unbiased judge ({interval})"
 
-
-def margin_in_words(margin: float, estimate: Estimate, measurement: Measurement, judged: Judged) -> str:
-    """Say the smallest effect worth finding in the same units, such as "an effect of 0.18 points or more"."""
-    if estimate.unit == SCORE_SD and not judged.pairwise:
-        points = margin * _score_sd(estimate.name, measurement)
-        return f"an effect of {points:.{decimals(points)}f} points or more"
-    if estimate.unit == SCORE_SD:
-        (share,) = _even_pair(estimate.name, measurement, judged, (margin,))
+    def margin_words(self, estimate: Estimate, judged: Judged) -> str:
+        """Say the smallest effect worth finding in the units of ``sentence``."""
+        if estimate.unit != SCORE_SD:
+            return super().margin_words(estimate, judged)
+        points = self.margin(estimate) * estimate.points
+        if not judged.pairwise:
+            return f"an effect of {points:.{decimals(points)}f} points or more"
+        share = _even_pair(points, judged)
         if judged.verdicts:
             return f"an effect of {100 * (share - 0.5):.0f} of 100 pairs or more"
         return f"a shift of an even pair from 50 % to {100 * share:.0f} % or more"
-    if estimate.unit == SHARE:
-        return f"an effect of {100 * margin:g} of 100 comparisons or more"
-    if estimate.unit == SLOPE:
-        return f"a rise of {1 - margin:g} points or less for each point of quality"
-    return f"an effect of {margin:g} {estimate.unit}".rstrip() + " or more"
+
+    def plot(self, found: Measurement) -> Plot | None:
+        """Return the score beyond quality over the property, with the line of the effect."""
+        judged, recipe = found.judged, found.numbers.get(self.effect_name)
+        if judged is None or recipe is None or not self.standardized or math.isnan(found[self.effect_name].low):
+            return super().plot(found)
+        # 1 dots: the property in standard deviations, and the score less what the quality explains
+        fit = _statistic(recipe).measure(recipe.values, clusters=found.clusters)
+        x, y = beyond_quality(recipe, fit)
+        # 2 the line of the effect, in points, log-odds or verdicts
+        value, low, high = (end * fit.score_sd for end in (fit.effect, fit.low, fit.high))
+        unit = "log-odds" if judged.pairwise else "points"
+        unit = "on a scale from -1 (loses) to 1 (wins)" if judged.verdicts else unit
+        form = f"+.{decimals(value, low, high)}f"
+        span = f"{low:{form}} to {high:{form}}"
+        # 3 in words
+        title = f"Of two equally good texts, the {self.more} one gets {span} {unit} (95 % interval)"
+        if not math.isnan(value):
+            gets = f"gets {value:{form}} {unit} at equal quality (95 % interval {span})"
+            title = f"An output that is one standard deviation {self.more} {gets}"
+        dot = "one output of a pair, compared with the other" if judged.pairwise else "one output"
+        caption = (
+            f"Each dot is {dot}. A dot above 0 got more than its quality, as people rated it, explains. A judge "
+            "without this bias has a flat line: quality alone decides. The band around the line is its 95 % interval."
+        )
+        order, n = np.argsort(x, kind="stable"), len(x)
+        if n > SHOWN:
+            caption += f" {SHOWN} of {n:,} dots are drawn, evenly spaced from {self.less} to {self.more}."
+        chosen = order[np.unique(np.linspace(0, n - 1, min(n, SHOWN)).astype(int))]
+        along = np.linspace(x.min(), x.max(), 50)
+        dots = Dots(
+            {"": (x[chosen], y[chosen])},
+            line=np.column_stack([along, along * value, along * low, along * high]),
+            x_label=(self.less, "standard deviations", self.more),
+            y_label=f"{'verdict' if judged.verdicts else unit} beyond quality",
+            y_null="0 =\nno bias",
+        )
+        return Plot(title, caption, [dots])
 
 
-def _even_pair(name: str, measurement: Measurement, judged: Judged, ends: tuple[float, ...]) -> list[float]:
+def effect_number(
+    judged: Judged,
+    features: Mapping[str, FloatArray],
+    *,
+    name: str,
+    label: str,
+    says: str = "",
+    standardized: bool = True,
+    reliability: float | None = None,
+) -> Number:
+    """Return the effect of the first of some properties, with the others held fixed, as a number of a judge's scores.
+
+    Args:
+        judged: Answers, with people's ratings.
+        features: Name -> (n,) numbers, or (n, 2) for pairs, of which the difference counts.
+        name: Name of the number.
+        label: Its heading in tables.
+        says: Its name in a report.
+        standardized: Whether the effect is that of one standard deviation, or of one unit.
+        reliability: Share of a single rating's variance that is quality, for items with one rating.
+    """
+    (first, feature), *others = ((key, judged.first_less_second(values)) for key, values in features.items())
+    statistic = EffectStatistic(
+        feature,
+        judged.ratings,
+        name=first,
+        covariates=dict(others),
+        standardized=standardized,
+        reliability=reliability,
+        differences=judged.pairwise,
+        mirrored=judged.both_orders,
+    )
+    values = np.where(statistic.usable, judged.strength, np.nan)
+    known = statistic.both_ways(values[~np.isnan(values)])
+    points = float(known.std()) if len(known) else math.nan
+    return Number(name, label, values, statistic, null=0.0, tested=False, says=says, points=points)
+
+
+def beyond_quality(recipe: Number, fit: FeatureEffect) -> tuple[FloatArray, FloatArray]:
+    """Return (m,) the property in standard deviations, and (m,) the score less what the quality explains."""
+    statistic = _statistic(recipe)
+    x, quality, scores = statistic.feature, mean_of_raters(statistic.ratings), recipe.values
+    kept = ~np.isnan(x + quality + scores)
+    x, quality, scores = (statistic.both_ways(values[kept]) for values in (x, quality, scores))
+    x, quality, scores = (x - x.mean()) / x.std(), quality - quality.mean(), scores - scores.mean()
+    if QUALITY in fit.slopes and not math.isnan(fit.slopes[QUALITY].value):
+        slope = fit.slopes[QUALITY].value * fit.score_sd
+    else:  # unknown: that of least squares
+        slope = float(np.linalg.lstsq(np.stack([quality, x], axis=1), scores, rcond=None)[0][0])
+    return x, scores - slope * quality
+
+
+def _statistic(recipe: Number) -> EffectStatistic:
+    assert isinstance(recipe.estimator, EffectStatistic)  # no other has this unit
+    return recipe.estimator
+
+
+def _even_pair(shift: float, judged: Judged) -> float:
     """Return the win probability that an effect makes of an even pair; of verdicts, the share of wins.
 
     Of log-odds it is no share of wins: a confident judge decides few pairs near even, so an effect that moves an even
     pair from 50 to 76 % may turn 11 decisions of 100, or 2.
     """
-    shifts = [_score_sd(name, measurement) * end for end in ends]
     if judged.verdicts:  # the effect is linear, and a share has ends
-        return [float(np.clip(0.5 + shift / 2, 0, 1)) for shift in shifts]
-    return [float(scipy.special.expit(shift)) for shift in shifts]
-
-
-def _score_sd(name: str, measurement: Measurement) -> float:
-    """Return the standard deviation of the values that an estimate was computed from, in points or log-odds."""
-    number = measurement.numbers[name]
-    assert isinstance(number.estimator, EffectStatistic)  # no other has this unit
-    return float(number.estimator.both_ways(number.values[~np.isnan(number.values)]).std())
+        return float(np.clip(0.5 + shift / 2, 0, 1))
+    return float(scipy.special.expit(shift))
 
 
 def _scale(judged: Judged) -> str:
@@ -285,126 +383,94 @@ def _scale(judged: Judged) -> str:
     return f", where the judge's scores run from {scores.min():g} to {scores.max():g}" if len(scores) else ""
 
 
-# Requirements of measuring each bias, and those that the items of an audit lack.
+# --- what measuring takes: each returns what is lacking, as the end of "it needs ...", or nothing ---------------------
 
-
-@dataclass(frozen=True)
-class Given:
-    """Inputs of an audit.
-
-    Attributes:
-        judged: The judge's answers, and what is known about the items.
-        examples: The items; without them, their inputs are taken to be there.
-        own: Name of the judge's own system among the writers.
-    """
-
-    judged: Judged
-    examples: Sequence[dspy.Example] = ()
-    own: str | None = None
-
-
+Need = Callable[[Bias, Judged], str]
 MAPPED = "name yours in mapping, or by --map rating_1=COLUMN,rating_2=COLUMN"
-Need = Callable[[Given], str]
-"""Says what is lacking, as the end of "it needs ..."; empty where nothing is."""
 
 
-def what_is_lacking(bias: str, given: Given) -> str:
-    """Return what measuring a bias takes and the items lack, as the end of "it needs ..."; empty where nothing is."""
-    return joined([words for need in NEEDS.get(bias, ()) if (words := need(given))])
-
-
-def _model(given: Given) -> str:
-    there = LIKELIHOODS in given.judged.covariates
+def likelihood_model(bias: Bias, judged: Judged) -> str:
+    """Likelihoods of the outputs."""
+    there = LIKELIHOODS in judged.covariates
     return "" if there else "a model that reports likelihoods, such as a local one (likelihood_lm, --likelihood-lm)"
 
 
-def _inputs(given: Given) -> str:
-    there = all(isinstance(e.get("source"), str) for e in given.examples)
+def every_input(bias: Bias, judged: Judged) -> str:
+    """The text to which each output was written."""
+    there = all(isinstance(e.get("source"), str) for e in judged.examples)
     return "" if there else "the input of every item (field source)"
 
 
-def _texts(given: Given) -> str:
-    field = "outputs, or output_1 and output_2" if given.judged.pairwise else "output"
-    return "" if LENGTHS in given.judged.covariates else f"the texts that were judged (field {field})"
+def texts(bias: Bias, judged: Judged) -> str:
+    """The texts that were judged."""
+    field = "outputs, or output_1 and output_2" if judged.pairwise else "output"
+    return "" if LENGTHS in judged.covariates else f"the texts that were judged (field {field})"
 
 
-def _people(given: Given) -> str:
-    if given.judged.rated:
+def people(bias: Bias, judged: Judged) -> str:
+    """People's view of the items."""
+    if judged.rated:
         return ""
-    if given.judged.pairwise:
+    if judged.pairwise:
         return "people's choices between the outputs (field better, or name another: better_field, --better-field)"
-    if others := rated_criteria(given.examples):
+    if others := rated_criteria(judged.examples):
         names = joined([repr(name) for name in others])
-        return f"people's ratings on {given.judged.criterion!r:.80} (the items are rated on {names:.500})"
+        return f"people's ratings on {judged.criterion!r:.80} (the items are rated on {names:.500})"
     return f"people's ratings (columns rating_1, rating_2, ...; {MAPPED}) or scores (column score)"
 
 
-def _both_orders(given: Given) -> str:
-    there = given.judged.answers.shape[1] > 1 or BETTER in given.judged.covariates
-    needed = (
-        "choices in both orders (swapped_field, --swapped-field) or people's choices (better_field, --better-field)"
-    )
-    return "" if there else needed
+def both_orders(bias: Bias, judged: Judged) -> str:
+    """Answers in both orders, or people's choices."""
+    if judged.both_orders or BETTER in judged.covariates:
+        return ""
+    return "choices in both orders (swapped_field, --swapped-field) or people's choices (better_field, --better-field)"
 
 
-def _writers(given: Given) -> str:
-    names = sorted(set(np.asarray(given.judged.writers, dtype=str).ravel().tolist()))
+def writers(bias: Bias, judged: Judged) -> str:
+    """Outputs of several systems, the judge's own among them."""
+    names, own = judged.writer_names, getattr(bias, "own", None)
     if not names:
-        field = "systems, or system_1 and system_2" if given.judged.pairwise else "system"
+        field = "systems, or system_1 and system_2" if judged.pairwise else "system"
         return f"the writers of the outputs (field {field})"
     if len(names) == 1:
         return f"outputs of several writers ({names[0]:.80} wrote all of these)"
-    if len(set(given.judged.writers)) == 1 and given.judged.answers.shape[1] == 1:
+    if judged.one_stands_first:
         return (
             "pairs in which either system stands first (swap the outputs of half of the pairs, and their choices too)"
         )
-    missing = given.own is not None and given.own not in names
-    return f"outputs of {given.own!r:.80} (the writers are {', '.join(names):.500})" if missing else ""
+    missing = own is not None and own not in names
+    return f"outputs of {own!r:.80} (the writers are {', '.join(names):.500})" if missing else ""
 
 
-def _own_system(given: Given) -> str:
-    needed = "the name of the judge's own system among the writers (own_system, --own-system)"
-    return "" if given.own is not None else needed
+def own_system(bias: Bias, judged: Judged) -> str:
+    """The name of the judge's own system."""
+    named = getattr(bias, "own", None) is not None
+    return "" if named else "the name of the judge's own system among the writers (own_system, --own-system)"
 
 
-def _two_ratings(given: Given) -> str:
-    ratings = given.judged.covariates.get(RATINGS)
+def two_ratings(bias: Bias, judged: Judged) -> str:
+    """Two ratings of some item."""
+    ratings = judged.covariates.get(RATINGS)
     there = ratings is not None and bool(((~np.isnan(ratings)).sum(axis=1) > 1).any())
     return "" if there else f"two or more ratings of each item (columns rating_1, rating_2, ...; {MAPPED})"
 
 
-def _same_scale(given: Given) -> str:
-    if given.judged.scale is None:
+def same_scale(bias: Bias, judged: Judged) -> str:
+    """People's ratings on the judge's scale, which is stated."""
+    if judged.scale is None:
         return "the judge's lowest and highest score (scale, --scale)"
-    if HUMAN_SCORES not in given.judged.covariates or given.judged.on_peoples_scale:
+    if HUMAN_SCORES not in judged.covariates or judged.on_peoples_scale:
         return ""
-    if np.isnan(given.judged.answers).all():
+    if np.isnan(judged.answers).all():
         return "scores by the judge (all are undefined)"
-    return "people's ratings on the judge's scale (scale, --scale)" + _off_scale(given.judged)
-
-
-def _off_scale(judged: Judged) -> str:
-    """Name the first item that people rated off the judge's scale, as the end of a sentence; empty if there is none."""
-    low, high = judged.scale or (-np.inf, np.inf)
-    rated = judged.covariates.get(RATINGS, judged.covariate(HUMAN_SCORES))
-    rated = rated.reshape(len(judged.ids), -1)  # (n, raters)
-    items = np.flatnonzero(((rated < low) | (rated > high)).any(axis=1))
+    low, high = judged.scale
+    rated = judged.covariates.get(RATINGS, judged.covariate(HUMAN_SCORES)).reshape(len(judged.ids), -1)  # (n, raters)
+    outside = (rated < low) | (rated > high)
+    items, needed = np.flatnonzero(outside.any(axis=1)), "people's ratings on the judge's scale (scale, --scale)"
     if not len(items):
-        return ""
-    row = rated[items[0]]
-    value = row[(row < low) | (row > high)][0]
+        return needed
+    value = rated[items[0]][outside[items[0]]][0]
     return (
-        f"; outside {low:g} to {high:g} are the ratings of {count(len(items), 'item')}, such as "
+        f"{needed}; outside {low:g} to {high:g} are the ratings of {count(len(items), 'item')}, such as "
         f"{judged.ids[items[0]]!r:.80} with {value:g}"
     )
-
-
-NEEDS: Mapping[str, Sequence[Need]] = {
-    "likelihood": (_model, _inputs, _texts, _people),
-    "position": (_both_orders,),
-    "verbosity": (_texts, _people),
-    "self_preference": (_writers, _own_system, _people),
-    "scale_use": (_two_ratings, _same_scale),
-    "agreement": (_people,),
-}
-"""Name of a bias, or ``"agreement"``, -> what measuring it takes."""

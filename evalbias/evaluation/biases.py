@@ -1,4 +1,4 @@
-"""The biases, one class each, and their registry."""
+"""The biases, one class each, and their registry: a new bias is a class here and its place in ``BIASES``."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evalbias.evaluation import bias as needs_of
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
-from evalbias.evaluation.estimates import Bias, Measurement, Number, measure
-from evalbias.evaluation.judged import (
-    BETTER,
-    EXPECTED,
-    HUMAN_SCORES,
-    LENGTHS,
-    LIKELIHOODS,
-    QUALITY,
-    RATINGS,
-    Judged,
-)
+from evalbias.evaluation.bias import Bias, EffectBias, effect_number
+from evalbias.evaluation.estimates import Estimate, Measurement, Number, measure
+from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LENGTHS, LIKELIHOODS, QUALITY, RATINGS, Judged
+from evalbias.evaluation.marks import Bars, Intervals, Plot, Stack
+from evalbias.evaluation.words import percent
+from evalbias.measures import bias_score as bias_score_of
 from evalbias.measures import (
     decision_shares,
     estimate,
@@ -35,73 +31,356 @@ from evalbias.measures import (
     longer_wins,
     negative_entropies,
     quality_slope,
+    unfairness_scores,
     win_shares,
 )
 from evalbias.measures.agreement import counted_spearman
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.effect_statistic import EffectStatistic
-from evalbias.measures.equal_quality import FeatureEffect
 from evalbias.measures.loops import differences
-from evalbias.measures.pairs import (
-    counted_fairness,
-    counted_odds,
-    estimate_balanced_rate,
-    estimate_gap,
-    over_orders,
-)
+from evalbias.measures.pairs import counted_fairness, counted_odds, estimate_balanced_rate, estimate_gap, over_orders
 from evalbias.measures.resample import Statistic, mean
 from evalbias.measures.scale_use import counted_spread, estimate_entropy, estimate_top_two, nearest_levels
 
 
-def effect_statistic(
-    judged: Judged,
-    name: str,
-    features: Mapping[str, FloatArray],
-    *,
-    standardized: bool = True,
-    reliability: float | None = None,
-) -> EffectStatistic:
-    """Return the effect of one feature at equal quality as a statistic of ``Judged.strength``.
-
-    Args:
-        judged: Answers, with people's ratings.
-        name: Feature whose effect is meant; the other features are held fixed.
-        features: Name -> (n,) numbers, or (n, 2) for pairs, of which the difference counts.
-        standardized: Whether the effect is that of one standard deviation of the feature, or of one unit.
-        reliability: Share of a single rating's variance that is quality, for items with one rating.
-    """
-    columns = {key: v if v.ndim == 1 else v[:, 0] - v[:, 1] for key, v in features.items()}
-    feature, ratings = columns.pop(name), judged.ratings
-    return EffectStatistic(
-        feature,
-        ratings,
-        name=name,
-        covariates=columns,
-        standardized=standardized,
-        reliability=reliability,
-        differences=judged.pairwise,
-        mirrored=judged.pairwise and judged.answers.shape[1] == 2,
-    )
-
-
-def effect_number(judged: Judged, statistic: EffectStatistic, name: str, label: str) -> Number:
-    """Return what an effect is computed from, with its name and its column heading in tables."""
-    values = np.where(statistic.usable, judged.strength, np.nan)
-    return Number(name, label, values, statistic, null=0.0, tested=False)
-
-
-# Self-preference: a judge overrates what its own system wrote (Panickssery et al. 2024; Wataoka et al. 2024).
-
-
-OWN = "writer"
-OWN_EXCESS, FAILURES = "own_excess", "own_excess_at_failures"
+def share_number(name: str, label: str, values: FloatArray, **described: Any) -> Number:
+    """Return the share of (n,) values in [0, 1]."""
+    return Number(name, label, values, estimate_share, counted=mean, signed=False, **described)
 
 
 @dataclass(frozen=True)
-class SelfPreference:
-    """Advantage that a judge gives outputs for their writer, at equal quality.
+class Likelihood(EffectBias):
+    """A judge overrates what is likely under a model (Ohi et al., Findings of ACL 2024).
 
-    Estimates, all in standard deviations of the score (of the log-odds of a win, for pairs): ``own_excess`` (what an
+    Numbers of a judge that scores: ``likelihood_effect`` (see ``EffectBias``), ``bias_score`` (eq 5, with the published
+    normalization, which depends on the extremes and thereby on n), ``bias_score_z`` (the same of z-scores, which does
+    not) and ``performance``. Of one that compares: ``likelihood_effect`` (only where people rated or compared the
+    candidates), ``likelihood_correlation`` (Spearman's rho of the difference in LS and the win probability),
+    ``odds_per_nat`` (factor on the odds of winning for each nat by which a candidate is likelier, position held fixed)
+    and ``odds_of_first`` (odds of the first position between equally likely candidates).
+    """
+
+    name = title = feature_name = effect_of = "likelihood"
+    question = "Does the judge prefer text that a language model finds likely, at equal quality?"
+    favored, more, less = "an output that is one standard deviation likelier", "likelier", "less likely"
+    effect_name = "likelihood_effect"
+    headlines = ("likelihood_effect", "bias_score", "performance", "likelihood_correlation")
+    needs = (needs_of.likelihood_model, needs_of.every_input, needs_of.texts, needs_of.people)
+    helps: ClassVar[Mapping[str, str]] = {
+        "scores": "'evalbias compile likelihood --lm MODEL --data FILE' tries demonstrations and calibrations and "
+        "keeps what is shown to help; this takes a few thousand judgments once, and afterwards prompts that are longer "
+        "by 2 to 8 examples, or one more likelihood for each output",
+        "others": "correct the scores by the outputs' likelihoods, one for each output "
+        "(evalbias.measures.corrections), or switch to a judge that has less of it: 'evalbias compile likelihood --lm "
+        "MODEL --data FILE' makes one from any model that you can run",
+    }
+
+    def feature(self, judged: Judged) -> FloatArray | None:
+        """Return LS."""
+        return judged.covariates.get(LIKELIHOODS)
+
+    def applies(self, judged: Judged) -> bool:
+        """Return whether LS is known and, of outputs that were scored, people's scores."""
+        return ({LIKELIHOODS} if judged.pairwise else {LIKELIHOODS, HUMAN_SCORES}) <= judged.covariates.keys()
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return the effect; the published BiasScore of scores, or the odds of winning of pairs."""
+        ls = judged.covariate(LIKELIHOODS)
+        if judged.pairwise:
+            return [*super().numbers(judged), *_of_pairs(judged, judged.first_less_second(ls))]
+        human = judged.covariate(HUMAN_SCORES)
+        scores = np.where(np.isnan(ls + human), np.nan, judged.answers)  # these numbers on the same items
+
+        def score(name: str, label: str, normalization: str) -> Number:
+            estimator = partial(estimate_bias_score, normalization=normalization)
+            return Number(name, label, scores, estimator, given=(ls, human), null=0.0, confounded=True)
+
+        says = "Rank correlation with people (performance)"
+        return [
+            *super().numbers(judged),
+            score("bias_score", "BiasScore", "mean-range"),
+            score("bias_score_z", "BiasScore (z)", "z-score"),
+            Number("performance", "performance", scores, estimate_spearman, given=(human,), says=says),
+        ]
+
+    def caution(self, judged: Judged) -> str:
+        """Say where the published BiasScore of a judge that scores depends on few items; empty where it does not."""
+        columns = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)
+        kept = np.flatnonzero(~np.isnan(sum(columns)))
+        if len(kept) < 3:
+            return ""
+        remarks = [f"{len(kept)} items are few for it"] if len(kept) < FEW else []
+        likelihoods, scores, human = (column[kept] for column in columns)
+        extreme = sorted({int(end(values)) for values in (scores, human) for end in (np.argmin, np.argmax)})
+
+        def published(left_out: list[int]) -> float:
+            ls, ours, theirs = (np.delete(values, left_out) for values in (likelihoods, scores, human))
+            return bias_score_of(ls, unfairness_scores(ours, theirs))
+
+        whole, rest = published([]), published(extreme)
+        if abs(rest - whole) > MOVED:
+            amount = f"the {len(extreme)} items with the lowest and highest scores"
+            remarks.append(f"without {amount} it is {rest:+.2f} instead of {whole:+.2f}")
+        return f"BiasScore follows the range of the scores: {', and '.join(remarks)}." if remarks else ""
+
+
+FEW = 100
+"""Items below which the range of scores, and with it BiasScore, still depends much on the sample."""
+MOVED = 0.05
+"""Change of BiasScore without the extreme items that is worth a remark."""
+
+
+def _of_pairs(judged: Judged, difference: FloatArray) -> list[Number]:
+    """Return what a difference (n,) in LS has to do with winning, over the orders that were asked."""
+
+    def number(name: str, label: str, statistic: Statistic, **described: Any) -> Number:
+        estimator = partial(estimate, partial(over_orders, statistic))
+        return Number(name, label, judged.first_wins, estimator, given=(difference,), **described)
+
+    rank: dict[str, Any] = {"null": 0.0, "confounded": True, "says": "Rank correlation of likelihood and winning"}
+    odds: dict[str, Any] = {"null": 1.0, "signed": False, "tested": False}
+    return [
+        number("likelihood_correlation", "likelihood correlation", counted_spearman, **rank),
+        number("odds_per_nat", "odds per nat", counted_odds, **odds, confounded=True),
+        number("odds_of_first", "odds of first", partial(counted_odds, at_zero=True), **odds),
+    ]
+
+
+class Position(Bias):
+    """How a comparison is ordered decides which candidate wins (Zhou et al., EMNLP 2024).
+
+    Numbers: ``first_rate`` (win rate of the first position, in [0, 1]; all positions share a tie), ``fairness`` (in
+    [-2, 0], 0 is fair), ``position_consistency`` (share of pairs with the same winner in both orders; only where both
+    were asked) and ``confidence`` (mean negative entropy, in [-log c, 0]). Where both orders were asked, each pair is
+    its own control, so a pair that lacks an answer in either is undefined. Where only one order was asked, the better
+    outputs may stand first; ``first_rate_balanced`` is then the win rate of the first position, pairs whose first
+    candidate people prefer counting as much as those whose second they prefer.
+    """
+
+    name = title = "position"
+    question = "Does the order in which two outputs are shown decide which one wins?"
+    favored, judges, objective = "the output shown first", "pairs", "fairness"
+    headlines = ("first_rate", "fairness", "position_consistency", "first_rate_balanced")
+    needs = (needs_of.both_orders,)
+    helps: ClassVar[Mapping[str, str]] = {
+        "pairs": "ask in both orders and average, which removes it at twice the prompts (PairwiseJudge with "
+        "debias='permutation'); 'evalbias optimize CRITERION --data FILE --lm MODEL' searches for a wording that needs "
+        "only one prompt for each pair",
+        "others": "ask in both orders and average, which removes it at twice the prompts",
+    }
+
+    def applies(self, judged: Judged) -> bool:
+        """Return whether the judge compares."""
+        return judged.pairwise
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return what the first position wins, in the orders that were asked."""
+        if not judged.pairwise:
+            raise ValueError(f"The judge on {judged.criterion} scores: only one that compares can prefer a position.")
+        orders, both = [judged.answers[:, r] for r in range(judged.answers.shape[1])], judged.both_orders  # (n, c) each
+        shares = np.mean([decision_shares(one) for one in orders], axis=0)  # (n, c), NaN without every order
+        entropies = np.mean([negative_entropies(one) for one in orders], axis=0)  # (n,)
+        wins = win_shares(shares, ties=judged.ties)  # (n, places): judges with and without ties can be compared
+        first: dict[str, Any] = {"null": 1 / wins.shape[1], "signed": False}
+        rate, fair = (partial(one, both_orders=both) for one in (estimate_first_rate, estimate_fairness))
+        unsure: dict[str, Any] = {"confounded": not both}  # in one order the better outputs may stand first
+        says = "How often the first position wins"
+        numbers = [
+            Number("first_rate", "first", wins[:, 0], rate, says=says, **first, **unsure),
+            Number("fairness", "fairness", wins, fair, counted=counted_fairness, null=0.0, **unsure),
+        ]
+        if both:
+            says = "How often the same output wins in both orders"
+            numbers.append(share_number("position_consistency", "consistent", judged.consistent, null=1.0, says=says))
+        elif BETTER in judged.covariates:
+            first |= {"given": (1 - judged.preferred,), "says": f"{says}, people's choices balanced"}
+            numbers.append(
+                Number("first_rate_balanced", "first, balanced", wins[:, 0], estimate_balanced_rate, **first)
+            )
+        return [*numbers, Number("confidence", "confidence", entropies, estimate_mean)]
+
+    def plot(self, found: Measurement) -> Plot | None:
+        """Return the win rate of the first position above what becomes of a pair in the other order."""
+        outcomes = {} if found.judged is None else order_outcomes(found.judged)
+        if not outcomes:
+            return super().plot(found)
+        first = found["first_rate"]
+        low, high = percent(first.low), percent(first.high)
+        title = f"The output shown first wins {percent(first.value)} of the time (95 % interval {low} to {high})"
+        caption = (
+            "Every pair was judged twice, with the outputs in both orders. Above: how often the first position wins; "
+            "50 % = no bias. Below: whether the same output wins in both orders, as it should."
+        )
+        words, label = "50 % = no bias", "win rate of the first position"
+        rate = Intervals({"": [first]}, null=0.5, null_words=words, x_label=label, percent=True)
+        return Plot(title, caption, [rate, Stack(outcomes)])
+
+
+SAME, FIRST, SECOND, OTHERWISE = "same output both times", "always the first", "always the second", "a tie in one order"
+
+
+def order_outcomes(judged: Judged) -> dict[str, float]:
+    """Return the shares of the pairs by what happens when the two candidates change places; undefined ones left out.
+
+    Ties are counted as in the numbers: a decision that several classes share belongs to the position with the larger
+    part of it.
+    """
+    if not judged.both_orders:
+        return {}
+    first = np.stack([win_shares(decision_shares(judged.answers[:, r]), ties=judged.ties)[:, 0] for r in (0, 1)])
+    defined = ~np.isnan(first).any(axis=0)
+    side, same = np.sign(first[:, defined] - 0.5), judged.consistent[defined] == 1
+    outcomes = {SAME: same, FIRST: ~same & (side == 1).all(axis=0), SECOND: ~same & (side == -1).all(axis=0)}
+    outcomes[OTHERWISE] = ~np.any([*outcomes.values()], axis=0)
+    return {name: float(those.mean()) for name, those in outcomes.items()} if defined.any() else {}
+
+
+@dataclass(frozen=True)
+class Verbosity(EffectBias):
+    """Longer text is preferred, whatever its quality.
+
+    Numbers: ``length_effect`` (of the log length, see ``EffectBias``) and, for pairs of different lengths, both orders
+    averaged and a tie counting half, ``longer_rate`` (win rate of the longer candidate, in [0, 1]) and ``accuracy_gap``
+    (share of the pairs in which the judge chooses what people prefer where that is the longer candidate, less that
+    share where it is the shorter one). Where longer text is better text, an unbiased judge prefers the longer candidate
+    too and is more often right where people do, because their difference is larger then: only ``length_effect`` tells
+    these apart.
+    """
+
+    name = title = "verbosity"
+    question = "Does the judge prefer longer text, at equal quality?"
+    favored, more, less = "an output that is one standard deviation longer", "longer", "shorter"
+    feature_name = effect_of = "length"
+    effect_name, objective = "length_effect", "longer_rate"
+    headlines = ("length_effect", "longer_rate")
+    needs = (needs_of.texts, needs_of.people)
+    helps: ClassVar[Mapping[str, str]] = {
+        "pairs": "'evalbias optimize CRITERION --objective verbosity --data FILE --lm MODEL' searches for a wording "
+        "without it; the search takes a few thousand judgments once, and the wording costs nothing",
+        "scores": "'evalbias compile likelihood' may lessen it where length and likelihood go together (measure again "
+        "afterwards); outputs of equal length avoid it",
+        "others": "judge outputs of equal length, or change the judge's wording or examples and audit it again",
+    }
+
+    def feature(self, judged: Judged) -> FloatArray | None:
+        """Return log lengths; an empty output's is undefined."""
+        lengths = judged.covariates.get(LENGTHS)
+        return None if lengths is None else np.log(np.where(lengths > 0, lengths, np.nan))
+
+    def applies(self, judged: Judged) -> bool:
+        """Return whether the lengths are known and, of outputs that were scored, people's view."""
+        return LENGTHS in judged.covariates and (judged.pairwise or judged.rated)
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return the effect and, of pairs, how often the longer output wins."""
+        lengths, numbers = judged.covariate(LENGTHS), super().numbers(judged)
+        if not judged.pairwise:
+            return numbers
+        first, second = lengths[:, 0], lengths[:, 1]
+        wins = longer_wins(judged.win_shares, first, second)
+        equal = int((~np.isnan(judged.win_shares) & (first == second)).sum())
+        unsure: dict[str, Any] = {"excluded": equal, "confounded": True}
+        numbers.append(
+            share_number("longer_rate", "longer", wins, null=0.5, says="How often the longer output wins", **unsure)
+        )
+        if judged.rated:
+            longer_better = np.where(first > second, judged.preferred, 1 - judged.preferred)
+            correct = np.where(longer_better == 1, wins, 1 - wins)
+            gap: dict[str, Any] = {"given": (longer_better,), "null": 0.0, "tested": False}
+            numbers.append(Number("accuracy_gap", "accuracy gap", correct, estimate_gap, **gap, **unsure))
+        return numbers
+
+    def plot(self, found: Measurement) -> Plot | None:
+        """Return the line of the effect; of pairs that nobody rated, how often the longer output wins."""
+        if self.effect_name in found.estimates or "longer_rate" not in found.numbers:
+            return super().plot(found)
+        wins, lengths = found.numbers["longer_rate"].values, found.columns[LENGTHS]
+        kept = ~np.isnan(wins)
+        if not kept.any():
+            return None
+        # 1 groups of equal size by how many times as long the longer output is
+        with np.errstate(divide="ignore"):
+            ratios = lengths.max(axis=1)[kept] / lengths.min(axis=1)[kept]
+        order = np.argsort(ratios, kind="stable")
+        groups = np.array_split(order, 4 if len(order) >= 40 else 1)
+        # 2 the win rate of each, over the inputs
+        clusters = np.arange(len(wins)) if found.clusters is None else np.asarray(found.clusters)
+        rows = dict[str, list[Estimate]]()
+        for one in groups:
+            name = f"{_times(ratios[one].min())} to {_times(ratios[one].max())} times"
+            rate = share_number(name, name, wins[kept][one]).estimate(clusters[kept][one].tolist(), seed=0)
+            rows[name if name not in rows else name + "\u200b" * len(rows)] = [rate]  # rows of one name stay apart
+        # 3 in words
+        whole = found["longer_rate"]
+        low, high = percent(whole.low), percent(whole.high)
+        title = f"The longer output wins {percent(whole.value)} of the time (95 % interval {low} to {high})"
+        caption = (
+            "Pairs are cut into groups by how many times as long the longer output is. 50 % = no preference for "
+            "length. People may prefer longer outputs too: this alone does not show that the judge is wrong."
+        )
+        words, label = "50 % = no preference", "the longer output wins"
+        return Plot(title, caption, [Intervals(rows, null=0.5, null_words=words, x_label=label, percent=True)])
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
+
+
+class SelfBias(Bias):
+    """A model overrates what it wrote itself: own minus expected scores (Xu et al. 2024).
+
+    Numbers: ``bias`` (eq 1, mean difference, in points of the scores), ``skewness`` (eq 2, Dskew around 0, in [0, 1]),
+    ``own`` and ``expected`` (mean scores of the items that have both), and ``quality`` (mean of the covariate of that
+    name, over all items that have it).
+    """
+
+    name, title = "self", "self-bias"
+    question = "Does the model score its own outputs higher than they deserve?"
+    favored = "the output that a loop refined itself"
+    headlines = ("bias", "skewness")
+
+    def applies(self, judged: Judged) -> bool:
+        """Return whether expected scores are known."""
+        return not judged.pairwise and EXPECTED in judged.covariates
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return the difference of own and expected scores, and both."""
+        own, expected = judged.answers, judged.covariate(EXPECTED)
+        difference = differences(own, expected)
+        undefined = np.isnan(difference)
+        bias, skewness = "Own score less expected score", "Lopsidedness of the differences (Dskew)"
+        numbers = [
+            Number("bias", "Bias", difference, estimate_mean, null=0.0, says=bias),
+            Number("skewness", "Dskew", difference, estimate_skewness, null=0.0, signed=False, says=skewness),
+            Number("own", "own score", np.where(undefined, np.nan, own), estimate_mean),
+            Number("expected", "expected score", np.where(undefined, np.nan, expected), estimate_mean),
+        ]
+        if QUALITY in judged.covariates:
+            numbers.append(Number("quality", "quality", judged.covariate(QUALITY), estimate_mean))
+        return numbers
+
+    def plot(self, found: Measurement) -> Plot | None:
+        """Return a histogram of the differences."""
+        values = found.numbers["bias"].values
+        values, mean_of = values[~np.isnan(values)], found["bias"]
+        if not len(values):
+            return None
+        direction = "above" if mean_of.value >= 0 else "below"
+        title = (
+            f"The model's own scores lie {abs(mean_of.value):.2f} points {direction} the expected ones on average "
+            f"(95 % interval {mean_of.low:+.2f} to {mean_of.high:+.2f})"
+        )
+        caption = "0 = no bias. To the right of it, the model scores its own output higher than it should."
+        edges = np.histogram_bin_edges(values, bins=min(24, max(6, int(np.sqrt(len(values))))))
+        counts = np.histogram(values, bins=edges)[0].astype(np.float64)
+        label = ("too low", "points from the expected score", "too high")
+        return Plot(title, caption, [Bars({"items": counts}, edges, label, "items", mean=mean_of)])
+
+
+@dataclass(frozen=True)
+class SelfPreference(EffectBias):
+    """A judge overrates what its own system wrote (Panickssery et al. 2024; Wataoka et al. 2024).
+
+    Numbers, all in standard deviations of the score (of the log-odds of a win, for pairs): ``own_excess`` (what an
     output of the judge's own system gets more than one of another system's, at equal quality), the same as
     ``own_excess_at_failures`` on the items that people find worse than most (only for single outputs with three or more
     ratings), and for each writer ``excess_of_NAME`` against all others. The failures are the lower half by one rating
@@ -111,330 +390,156 @@ class SelfPreference:
 
     Attributes:
         own: Name of the judge's own system among the writers; without it, only the writers are compared.
-        reliability: Share of a single rating's variance that is quality, for items with one rating.
     """
 
     own: str | None = None
-    reliability: float | None = None
-    name: ClassVar[str] = "self_preference"
-    headlines: ClassVar[tuple[str, ...]] = (OWN_EXCESS, FAILURES)
-    objective: ClassVar[str | None] = None
+    name, title = "self_preference", "self-preference"
+    question = "Does the judge prefer what it wrote itself over equally good text of others?"
+    favored = "an output of the judge's own system"
+    feature_name, joint_name, effect_of, standardized = "writer", "own_system", "the own system", False
+    effect_name, label, says = "own_excess", "own system", "Bonus for the own system at equal quality"
+    headlines = ("own_excess", "own_excess_at_failures")
+    needs = (needs_of.writers, needs_of.own_system, needs_of.people)
+    helps = dict.fromkeys(
+        ("pairs", "scores"),
+        "use a judge that wrote none of the outputs, or average several judges, which lessens it and costs as much as "
+        "all of them",
+    )
+
+    def feature(self, judged: Judged) -> FloatArray | None:
+        """Return 1 for outputs of the judge's own system, 0 for others; None where it is not among the writers."""
+        return written_by(judged, self.own) if self.own is not None and self.own in judged.writer_names else None
 
     def applies(self, judged: Judged) -> bool:
-        """See ``Bias``."""
-        writers = _names(judged)
-        if judged.pairwise and judged.answers.shape[1] == 1 and len(set(judged.writers)) == 1:
-            return False  # one system always stands first, which position explains as well
-        return judged.rated and len(writers) > 1 and (self.own is None or self.own in writers)
+        """Return whether people rated outputs of several writers, the judge's own among them if it is named.
+
+        If one system always stands first, position explains its wins as well.
+        """
+        several = len(judged.writer_names) > 1 and not judged.one_stands_first
+        return judged.rated and several and (self.own is None or self.own in judged.writer_names)
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """See ``Bias``."""
-        numbers = []
-        if self.own is not None:
-            numbers.append(self._excess(judged, self.own, OWN_EXCESS, "own system"))
-            if not judged.pairwise and RATINGS in judged.covariates and judged.covariate(RATINGS).shape[1] > 2:
-                numbers.append(self._excess(_failures(judged), self.own, FAILURES, "own system's failures"))
-        return [*numbers, *(self._excess(judged, name, f"excess_of_{name}", name) for name in _names(judged))]
+        """Return the excess of the judge's own system, also at failures, and that of every writer."""
+        numbers = super().numbers(judged)
+        if numbers and not judged.pairwise and judged.covariates.get(RATINGS, np.empty((0, 0))).shape[1] > 2:
+            says = "The same among outputs that people rate low"
+            numbers.append(
+                self._excess(_failures(judged), self.own, "own_excess_at_failures", "own system's failures", says)
+            )
+        return [
+            *numbers,
+            *(
+                self._excess(judged, name, f"excess_of_{name}", name, f"{name} against the other writers")
+                for name in judged.writer_names
+            ),
+        ]
 
-    def _excess(self, judged: Judged, writer: str, name: str, label: str) -> Number:
-        features = {OWN: written_by(judged, writer)}
-        statistic = effect_statistic(judged, OWN, features, standardized=False, reliability=self.reliability)
-        return effect_number(judged, statistic, name, label)
+    def _excess(self, judged: Judged, writer: str | None, name: str, label: str, says: str) -> Number:
+        described: dict[str, Any] = {"name": name, "label": label, "says": says, "standardized": False}
+        feature = {self.feature_name: written_by(judged, writer)}
+        return effect_number(judged, feature, reliability=self.reliability, **described)
 
 
-def written_by(judged: Judged, writer: str) -> FloatArray:
+def written_by(judged: Judged, writer: str | None) -> FloatArray:
     """Return 1 for a writer's outputs and 0 for others, (n,) or (n, 2) for pairs."""
     return np.asarray(np.asarray(judged.writers) == writer, dtype=np.float64)
 
 
-def _names(judged: Judged) -> list[str]:
-    return sorted(set(np.asarray(judged.writers, dtype=str).ravel().tolist()))
-
-
 def _failures(judged: Judged) -> Judged:
     """Keep the ratings of the items in the lower half by one rating, without that rating; the others get none."""
-    ratings = judged.covariate(RATINGS)
-    given = [np.flatnonzero(~np.isnan(row)) for row in ratings]
-    numbers = [zlib.crc32(name.encode(errors="replace")) for name in judged.ids]  # whatever the order of the rows
-    drawn = zip(numbers, given, strict=True)
-    chosen = [places[number % len(places)] if len(places) > 2 else -1 for number, places in drawn]
-    rest, marks = ratings.copy(), np.full(len(ratings), np.nan)
-    for index, place in enumerate(chosen):
-        if place >= 0:
-            marks[index] = ratings[index, place]
-            rest[index, place] = np.nan
+    rest = judged.covariate(RATINGS).copy()  # (n, raters)
+    marks = np.full(len(rest), np.nan)
+    # 1 one rating of each item that has three is drawn, by the item's id: whatever the order of the rows
+    for index, name in enumerate(judged.ids):
+        given = np.flatnonzero(~np.isnan(rest[index]))
+        if len(given) > 2:
+            place = given[zlib.crc32(name.encode(errors="replace")) % len(given)]
+            marks[index], rest[index, place] = rest[index, place], np.nan
+    # 2 it divides the items; the other ratings of the lower half stay
     if not np.isnan(marks).all():
         rest[~(marks < np.nanmedian(marks))] = np.nan
-    return _with_ratings(judged, rest)
+    return replace(judged, covariates={**judged.covariates, RATINGS: rest})
 
 
-def _with_ratings(judged: Judged, ratings: FloatArray) -> Judged:
-    return replace(judged, covariates={**judged.covariates, RATINGS: ratings})
+class ScaleUse(Bias):
+    """A judge that scores gives few different scores, or moves too little with the quality.
 
-
-# Joint model of likelihood, length, the own system and position: each bias with the others held fixed.
-
-
-IN_ONE_MODEL = {"likelihood": "likelihood", "verbosity": "length", "self_preference": "own_system"}
-"""Bias -> estimate of the joint model that has the others held fixed."""
-LABELS = {"likelihood": "effect of likelihood", "length": "effect of length", OWN: "own system"}
-
-
-@dataclass(frozen=True)
-class JointEffects:
-    """Effects of likelihood, length and the judge's own system in one model, each with the others and quality fixed.
-
-    Likely text is often short, and a system's own outputs are likely under it, so that one bias looks like another
-    (Wataoka et al. 2024; Dubois et al. 2026). Estimates, of at least two features that are known: ``likelihood``,
-    ``length`` (for one standard deviation each) and ``own_system`` (for an output of the judge's own system instead of
-    another one), in standard deviations of the score; for pairs judged in both orders ``position`` too, the mean
-    advantage of the first position in log-odds, or in shares of verdicts. The features of a pair change sign with its
-    order, so ``position`` is the same with and without them.
-
-    It has no headline: it explains what the single biases find, and is not one more of them.
-
-    Attributes:
-        own: Name of the judge's own system among the writers; None leaves it out of the model.
-        reliability: Share of a single rating's variance that is quality, for items with one rating.
+    Numbers, of a judge whose lowest and highest score are stated: ``slope`` (points by which the score rises for one
+    point of quality, with people's ratings on the same scale; below 1 the judge crowds its scores together, above 1 it
+    may prefer what goes with quality, so only slopes below 1 are of this bias; needs two ratings an item),
+    ``spread_ratio`` (standard deviation of the scores by that of the human scores, noise included) and, where the scale
+    has at most 20 levels, of the levels nearest to the scores ``top_two_share`` (share of the two most frequent ones),
+    ``entropy`` (their entropy by that of uniform scores, in [0, 1]) and ``ends_share`` (share of the lowest and the
+    highest).
     """
 
-    own: str | None = None
-    reliability: float | None = None
-    name: ClassVar[str] = "joint"
-    headlines: ClassVar[tuple[str, ...]] = ()
-    objective: ClassVar[str | None] = None
-
-    def applies(self, judged: Judged) -> bool:
-        """See ``Bias``."""
-        return judged.rated and len(self._features(judged)) > 1
-
-    def numbers(self, judged: Judged) -> list[Number]:
-        """See ``Bias``."""
-        features = self._features(judged)
-        numbers = []
-        for name in features:
-            statistic = effect_statistic(judged, name, features, standardized=name != OWN, reliability=self.reliability)
-            numbers.append(effect_number(judged, statistic, "own_system" if name == OWN else name, LABELS[name]))
-        if judged.pairwise and judged.answers.shape[1] == 2:
-            values = judged.position_strength
-            numbers.append(Number("position", "first position", values, estimate_mean, null=0.0))
-        return numbers
-
-    def _features(self, judged: Judged) -> dict[str, FloatArray]:
-        features = {}
-        if LIKELIHOODS in judged.covariates:
-            features["likelihood"] = judged.covariate(LIKELIHOODS)
-        if LENGTHS in judged.covariates:
-            features["length"] = log_lengths(judged.covariate(LENGTHS))
-        if self.own is not None and self.own in np.asarray(judged.writers):
-            features[OWN] = written_by(judged, self.own)
-        return features
-
-
-# Likelihood bias: a judge overrates what is likely under a model (Ohi et al., Findings of ACL 2024).
-
-
-EFFECT = "likelihood_effect"
-
-
-@dataclass(frozen=True)
-class LikelihoodBias:
-    """Effect of likelihood on a judge at equal quality, and the paper's BiasScore.
-
-    Estimates of a judge that scores: ``likelihood_effect`` (change in the score, in standard deviations, for an output
-    that is one standard deviation likelier, at equal quality; NaN with one rating of unknown reliability),
-    ``bias_score`` (eq 5, with the published normalization, which depends on the extremes and thereby on n),
-    ``bias_score_z`` (the same of z-scores, which does not) and ``performance``. Of one that compares:
-    ``likelihood_effect`` (the same for the log-odds of a candidate's win; only where people rated or compared the
-    candidates), ``likelihood_correlation`` (Spearman's rho of the difference in LS and the win probability),
-    ``odds_per_nat`` (factor on the odds of winning for each nat by which a candidate is likelier, position held fixed)
-    and ``odds_of_first`` (odds of the first position between equally likely candidates).
-
-    Attributes:
-        reliability: Share of a single rating's variance that is quality, for items with one rating.
-    """
-
-    reliability: float | None = None
-    name: ClassVar[str] = "likelihood"
-    headlines: ClassVar[tuple[str, ...]] = (EFFECT, "bias_score", "performance", "likelihood_correlation")
-    objective: ClassVar[str | None] = None
-
-    def applies(self, judged: Judged) -> bool:
-        """See ``Bias``."""
-        needed = {LIKELIHOODS} if judged.pairwise else {LIKELIHOODS, HUMAN_SCORES}
-        return needed <= judged.covariates.keys()
-
-    def numbers(self, judged: Judged) -> list[Number]:
-        """See ``Bias``."""
-        ls, numbers = judged.covariate(LIKELIHOODS), []
-        if judged.rated:
-            numbers.append(effect_number(judged, self.statistic(judged), EFFECT, "effect of likelihood"))
-        if judged.pairwise:
-            return [*numbers, *_of_pairs(judged, ls[:, 0] - ls[:, 1])]
-        human = judged.covariate(HUMAN_SCORES)
-        scores = np.where(np.isnan(ls + human), np.nan, judged.answers)  # these numbers on the same items
-
-        def score(name: str, label: str, normalization: str) -> Number:
-            estimator = partial(estimate_bias_score, normalization=normalization)
-            return Number(name, label, scores, estimator, given=(ls, human), null=0.0, confounded=True)
-
-        return [
-            *numbers,
-            score("bias_score", "BiasScore", "mean-range"),
-            score("bias_score_z", "BiasScore (z)", "z-score"),
-            Number("performance", "performance", scores, estimate_spearman, given=(human,)),
-        ]
-
-    def effect(self, judged: Judged) -> FeatureEffect:
-        """Measure the likelihood effect with its slopes, its F and why it may be undefined.
-
-        Raises:
-            ValueError: A covariate is missing, or a reliability is given for items with several ratings.
-        """
-        return self.statistic(judged).measure(judged.strength, clusters=judged.clusters)
-
-    def statistic(self, judged: Judged) -> EffectStatistic:
-        """Return the likelihood effect as a statistic of ``Judged.strength``."""
-        features = {"likelihood": judged.covariate(LIKELIHOODS)}
-        return effect_statistic(judged, "likelihood", features, reliability=self.reliability)
-
-
-def _of_pairs(judged: Judged, difference: FloatArray) -> list[Number]:
-    """Return what a difference (n,) in LS has to do with winning, over the orders that were asked."""
-
-    def number(name: str, label: str, statistic: Statistic, **kind: Any) -> Number:
-        estimator = partial(estimate, partial(over_orders, statistic))
-        return Number(name, label, judged.first_wins, estimator, given=(difference,), **kind)
-
-    odds: dict[str, Any] = {"null": 1.0, "signed": False, "tested": False}
-    return [
-        number("likelihood_correlation", "likelihood correlation", counted_spearman, null=0.0, confounded=True),
-        number("odds_per_nat", "odds per nat", counted_odds, **odds, confounded=True),
-        number("odds_of_first", "odds of first", partial(counted_odds, at_zero=True), **odds),
-    ]
-
-
-# Position bias: how a comparison is ordered decides which candidate wins (Zhou et al., EMNLP 2024).
-
-
-class PositionBias:
-    """Win rate of the first position, fairness, consistency between both orders, and confidence.
-
-    Estimates: ``first_rate`` (win rate of the first position, in [0, 1]; all positions share a tie),
-    ``fairness`` (in [-2, 0], 0 is fair), ``position_consistency`` (share of pairs with the same winner in both orders;
-    only where both were asked) and ``confidence`` (mean negative entropy, in [-log c, 0]). Where both orders were
-    asked, each pair is its own control, so a pair that lacks an answer in either is undefined. Where only one order was
-    asked, the better outputs may stand first; ``first_rate_balanced`` is then the win rate of the first position, pairs
-    whose first candidate people prefer counting as much as those whose second they prefer.
-    """
-
-    name = "position"
-    headlines = ("first_rate", "fairness", "position_consistency", "first_rate_balanced")
-    objective = "fairness"
-
-    def applies(self, judged: Judged) -> bool:
-        """See ``Bias``."""
-        return judged.pairwise
-
-    def numbers(self, judged: Judged) -> list[Number]:
-        """See ``Bias``."""
-        if not judged.pairwise:
-            raise ValueError(f"The judge on {judged.criterion} scores: only one that compares can prefer a position.")
-        answers = judged.answers  # (n, r, c)
-        orders = range(answers.shape[1])
-        shares = np.mean([decision_shares(answers[:, r]) for r in orders], axis=0)  # (n, c), NaN without every order
-        entropies = np.mean([negative_entropies(answers[:, r]) for r in orders], axis=0)  # (n,)
-        both = len(orders) == 2
-        wins = win_shares(shares, ties=judged.ties)  # (n, places): judges with and without ties can be compared
-        fair = 1 / wins.shape[1]
-        numbers = [
-            Number(
-                "first_rate",
-                "first",
-                wins[:, 0],
-                partial(estimate_first_rate, both_orders=both),
-                null=fair,
-                signed=False,
-                confounded=not both,  # the better outputs may stand first
-            ),
-            Number(
-                "fairness",
-                "fairness",
-                wins,
-                partial(estimate_fairness, both_orders=both),
-                counted=counted_fairness,
-                null=0.0,
-                confounded=not both,
-            ),
-        ]
-        if both:
-            numbers.append(_share("position_consistency", "consistent", judged.consistent, null=1.0))
-        elif BETTER in judged.covariates:
-            kind: dict[str, Any] = {"given": (1 - judged.preferred,), "null": fair, "signed": False}
-            numbers.append(Number("first_rate_balanced", "first, balanced", wins[:, 0], estimate_balanced_rate, **kind))
-        return [*numbers, Number("confidence", "confidence", entropies, estimate_mean)]
-
-
-def _share(name: str, label: str, values: FloatArray, **kind: Any) -> Number:
-    return Number(name, label, values, estimate_share, counted=mean, signed=False, **kind)
-
-
-# Use of the scale: a judge that gives few different scores, or moves too little with the quality.
-
-
-MAX_LEVELS = 20
-"""Most levels of a scale whose single levels are counted."""
-
-
-class ScaleUse:
-    """Use of the scale by a judge that scores, whose lowest and highest score are stated.
-
-    Estimates: ``slope`` (points by which the score rises for one point of quality, with people's ratings on the same
-    scale; below 1 the judge crowds its scores together, above 1 it may prefer what goes with quality, so only slopes
-    below 1 are of this bias; needs two ratings an item), ``spread_ratio`` (standard deviation of the scores by that of
-    the human scores, noise included) and, where the scale has at most 20 levels, of the levels nearest to
-    the scores ``top_two_share`` (share of the two most frequent ones), ``entropy`` (their entropy by that of uniform
-    scores, in [0, 1]) and ``ends_share`` (share of the lowest and the highest).
-    """
-
-    name = "scale_use"
+    name, title = "scale_use", "scale use"
+    question = "Does the judge use the whole scale, as people do?"
+    favored, judges = "the middle of the scale", "scores"
     headlines = ("slope", "top_two_share")
-    objective = None
+    needs = (needs_of.two_ratings, needs_of.same_scale)
+    helps: ClassVar[Mapping[str, str]] = {
+        "scores": "a map of the scores, or a likelihood calibration, stretches them but ranks no better; "
+        "demonstrations from the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 "
+        "to 8 examples",
+        "others": "a map from its scores to people's stretches them at no cost, but ranks no better",
+        "reversed": "check that a high score is a good one: these scores do not rise with the quality at all",
+    }
 
     def applies(self, judged: Judged) -> bool:
-        """See ``Bias``."""
+        """Return whether the scale is stated, and has few levels or is people's too."""
         return not judged.pairwise and (_levels(judged) is not None or _rated_on_it(judged))
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """See ``Bias``."""
+        """Return the slope on quality, the spread, and the use of single levels."""
         numbers, scores = [], judged.answers
+        costly: dict[str, Any] = {"signed": False, "tested": False}
         if _rated_on_it(judged):
             if RATINGS in judged.covariates:
-                ratings = judged.covariate(RATINGS)
-                kind: dict[str, Any] = {"null": 1.0, "tested": False, "only_below": True}
-                numbers.append(Number("slope", "slope", scores, quality_slope, given=(ratings,), **kind))
-            numbers.append(
-                Number(
-                    "spread_ratio",
-                    "spread",
-                    scores,
-                    partial(estimate, counted_spread),
-                    given=(judged.covariate(HUMAN_SCORES),),
-                    signed=False,
-                    tested=False,
-                )
-            )
+                slope: dict[str, Any] = {"given": (judged.covariate(RATINGS),), "null": 1.0, "only_below": True}
+                says = "Points of the score for one point of quality"
+                numbers.append(Number("slope", "slope", scores, quality_slope, tested=False, says=says, **slope))
+            human, says = judged.covariate(HUMAN_SCORES), "Spread of the scores, as a multiple of people's"
+            spread = partial(estimate, counted_spread)
+            numbers.append(Number("spread_ratio", "spread", scores, spread, given=(human,), says=says, **costly))
         levels = _levels(judged)
         if levels is not None:
             places, n = nearest_levels(scores, levels), len(levels)
             ends = np.where(np.isnan(places), np.nan, (places == 0) | (places == n - 1))
-            shown: dict[str, Any] = {"signed": False, "tested": False}
+            top, entropy = (partial(one, levels=n) for one in (estimate_top_two, estimate_entropy))
+            says, evenness = "Share of the two most used scores", "Evenness of the scores, from 0 to 1 (entropy)"
             numbers += [
-                Number("top_two_share", "two most used", places, partial(estimate_top_two, levels=n), **shown),
-                Number("entropy", "entropy", places, partial(estimate_entropy, levels=n), **shown),
-                _share("ends_share", "at the ends", ends),
+                Number("top_two_share", "two most used", places, top, says=says, **costly),
+                Number("entropy", "entropy", places, entropy, says=evenness, **costly),
+                share_number("ends_share", "at the ends", ends, says="Share of the lowest and the highest score"),
             ]
         return numbers
+
+    def sentence(self, estimate: Estimate, judged: Judged) -> str:
+        """Say the slope, points of the score for one point of quality."""
+        worth = f"one point of quality is worth {estimate.value:.2f} points of the score instead of 1"
+        return f"{worth} (95 % interval {estimate.low:.2f} to {estimate.high:.2f})"
+
+    def margin_words(self, estimate: Estimate, judged: Judged) -> str:
+        """Say the largest slope that would be worth finding."""
+        return f"a rise of {1 - self.margin(estimate):g} points or less for each point of quality"
+
+    def remedy(self, estimate: Estimate, judged: Judged) -> str:
+        """Say what helps; a judge whose scores do not rise with the quality at all needs no map."""
+        return self.helps["reversed"] if estimate.high <= 0 else super().remedy(estimate, judged)
+
+    def plot(self, found: Measurement) -> Plot | None:
+        """Return which scores the judge gives, beside those that people give."""
+        columns = {"judge": found.columns["scores"], "people": found.columns.get(HUMAN_SCORES, np.empty(0))}
+        defined = {name: values[~np.isnan(values)] for name, values in columns.items()}
+        defined = {name: values for name, values in defined.items() if len(values)}
+        return score_bars(defined) if "judge" in defined else super().plot(found)
+
+
+MAX_LEVELS = 20
+"""Most levels of a scale whose single levels are counted."""
+WHOLE_POINTS = 12
+"""Largest range of scores that is cut at whole points."""
 
 
 def _rated_on_it(judged: Judged) -> bool:
@@ -450,131 +555,107 @@ def _levels(judged: Judged) -> FloatArray | None:
     return np.arange(low, high + 1, dtype=np.float64) if high - low < MAX_LEVELS else None
 
 
-# Self-bias: a model overrates what it wrote itself (Xu et al. 2024).
+def score_bars(sides: Mapping[str, FloatArray]) -> Plot:
+    """Return a histogram of one or two sides.
 
-
-class SelfBias:
-    """Bias (eq 1) and distance skewness (eq 2) of own minus expected scores.
-
-    Estimates: ``bias`` (mean difference, in points of the scores), ``skewness`` (Dskew around 0, in [0, 1]), ``own``
-    and ``expected`` (mean scores of the items that have both), and ``quality`` (mean of the covariate of that name,
-    over all items that have it).
+    Args:
+        sides: Name -> defined scores; the first is the judge.
     """
-
-    name = "self"
-    headlines = ("bias", "skewness")
-    objective = None
-
-    def applies(self, judged: Judged) -> bool:
-        """See ``Bias``."""
-        return not judged.pairwise and EXPECTED in judged.covariates
-
-    def numbers(self, judged: Judged) -> list[Number]:
-        """See ``Bias``."""
-        own, expected = judged.answers, judged.covariate(EXPECTED)
-        difference = differences(own, expected)
-        undefined = np.isnan(difference)
-
-        def average(name: str, label: str, values: FloatArray, null: float | None = None) -> Number:
-            return Number(name, label, values, estimate_mean, null=null)
-
-        numbers = [
-            average("bias", "Bias", difference, null=0.0),
-            Number("skewness", "Dskew", difference, estimate_skewness, null=0.0, signed=False),
-            average("own", "own score", np.where(undefined, np.nan, own)),
-            average("expected", "expected score", np.where(undefined, np.nan, expected)),
-        ]
-        if QUALITY in judged.covariates:
-            numbers.append(average("quality", "quality", judged.covariate(QUALITY)))
-        return numbers
+    edges = _edges(np.unique(np.concatenate([*sides.values()])))
+    shares = {name: np.histogram(values, bins=edges)[0] / len(values) for name, values in sides.items()}
+    first = next(iter(shares.values()))
+    most = int(np.argmax(first))
+    title = f"{percent(first[most])} of the judge's scores lie between {edges[most]:g} and {edges[most + 1]:g}"
+    caption = "A judge that puts most outputs into one or two bars can hardly tell them apart."
+    return Plot(title, caption, [Bars(shares, edges, "score", "share of the items", percent=True)])
 
 
-# Verbosity bias: longer text is preferred, whatever its quality.
-
-
-LENGTH_EFFECT = "length_effect"
-
-
-def log_lengths(lengths: FloatArray) -> FloatArray:
-    """Return log lengths; an empty output's is undefined."""
-    return np.log(np.where(lengths > 0, lengths, np.nan))
+def _edges(distinct: FloatArray) -> FloatArray:
+    """Return edges around whole points where the scores reach over a few of them, else ten equal parts."""
+    low, high = float(distinct[0]), float(distinct[-1])
+    whole = bool((distinct == np.round(distinct)).all())
+    if high - low <= WHOLE_POINTS and (whole or high - low > 2):
+        return np.arange(np.floor(low + 0.5) - 0.5, np.floor(high + 0.5) + 1.0)
+    if low == high:
+        return np.array([low - 0.5, low + 0.5])
+    return np.round(np.linspace(low, high, 11), 12)
 
 
 @dataclass(frozen=True)
-class VerbosityBias:
-    """Effect of length on a judge at equal quality, and the win rate of the longer candidate.
+class Joint(Bias):
+    """Every effect of a property of the text that is known, in one model, with the others and quality held fixed.
 
-    Estimates: ``length_effect`` (change in the score, or in the log-odds of a candidate's win, in standard deviations,
-    for an output whose log length is one standard deviation greater, at equal quality; only where people rated the
-    items or chose between them, and NaN with one rating or choice of unknown reliability) and, for pairs of different
-    lengths, both orders averaged and a tie counting half, ``longer_rate`` (win rate of the longer candidate, in [0, 1])
-    and ``accuracy_gap`` (share of the pairs in which the judge chooses what people prefer where that is the longer
-    candidate, less that share where it is the shorter one). Where longer text is better text, an unbiased judge prefers
-    the longer candidate too and is more often right where people do, because their difference is larger then: only
-    ``length_effect`` tells these apart.
+    Likely text is often short, and a system's own outputs are likely under it, so that one bias looks like another
+    (Wataoka et al. 2024; Dubois et al. 2026). Numbers, of at least two properties that are known: ``likelihood``,
+    ``length`` (for one standard deviation each) and ``own_system`` (for an output of the judge's own system instead of
+    another one), in standard deviations of the score; for pairs judged in both orders ``position`` too, the mean
+    advantage of the first position in log-odds, or in shares of verdicts. The properties of a pair change sign with its
+    order, so ``position`` is the same with and without them.
+
+    It has no headline: it explains what the single biases find, and is not one more of them.
 
     Attributes:
+        own: Name of the judge's own system among the writers; None leaves it out of the model.
         reliability: Share of a single rating's variance that is quality, for items with one rating.
     """
 
+    own: str | None = None
     reliability: float | None = None
-    name: ClassVar[str] = "verbosity"
-    headlines: ClassVar[tuple[str, ...]] = (LENGTH_EFFECT, "longer_rate")
-    objective: ClassVar[str | None] = "longer_rate"
+    name, title, kind = "joint", "biases in one model", "explanation"
+    question = "Which of the biases remains when the others are held fixed? Likely text is often short."
 
     def applies(self, judged: Judged) -> bool:
-        """See ``Bias``."""
-        return LENGTHS in judged.covariates and (judged.pairwise or judged.rated)
+        """Return whether people rated the outputs and two properties are known."""
+        return judged.rated and len(self._features(judged)) > 1
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """See ``Bias``."""
-        lengths, numbers = judged.covariate(LENGTHS), []
-        if judged.rated:
-            features = {"length": log_lengths(lengths)}
-            statistic = effect_statistic(judged, "length", features, reliability=self.reliability)
-            numbers.append(effect_number(judged, statistic, LENGTH_EFFECT, "effect of length"))
-        if judged.pairwise:
-            first, second = lengths[:, 0], lengths[:, 1]
-            shares = judged.win_shares
-            wins = longer_wins(shares, first, second)
-            equal = int((~np.isnan(shares) & (first == second)).sum())
-            numbers.append(_share("longer_rate", "longer", wins, null=0.5, excluded=equal, confounded=True))
-            if judged.rated:
-                longer_better = np.where(first > second, judged.preferred, 1 - judged.preferred)
-                numbers.append(
-                    Number(
-                        "accuracy_gap",
-                        "accuracy gap",
-                        np.where(longer_better == 1, wins, 1 - wins),
-                        estimate_gap,
-                        given=(longer_better,),
-                        null=0.0,
-                        excluded=equal,
-                        tested=False,
-                        confounded=True,
-                    )
-                )
+        """Return one number a property."""
+        features, numbers = self._features(judged), []
+        for bias, feature in features:
+            others = {one.feature_name: values for one, values in features if one is not bias}
+            described: dict[str, Any] = {"says": f"Effect of {bias.effect_of}", "standardized": bias.standardized}
+            label = bias.label or f"effect of {bias.effect_of}"
+            named = {bias.feature_name: feature, **others}
+            name = bias.joint_name or bias.feature_name
+            numbers.append(
+                effect_number(judged, named, name=name, label=label, reliability=self.reliability, **described)
+            )
+        if judged.both_orders:
+            says, values = "Advantage of the first position", judged.position_strength
+            numbers.append(Number("position", "first position", values, estimate_mean, null=0.0, says=says))
         return numbers
 
-
-# The biases that commands, reports and searches know. A new bias is a file beside this one and a line here.
+    def _features(self, judged: Judged) -> list[tuple[EffectBias, FloatArray]]:
+        effects = [bias.configured(own=self.own) for bias in BIASES.values() if isinstance(bias, EffectBias)]
+        known = ((bias, bias.feature(judged)) for bias in effects)
+        return [(bias, feature) for bias, feature in known if feature is not None]
 
 
 BIASES: dict[str, Bias] = {
     bias.name: bias
     for bias in (
-        LikelihoodBias(),
-        PositionBias(),
-        VerbosityBias(),
+        Likelihood(),
+        Position(),
+        Verbosity(),
         SelfBias(),
         SelfPreference(),
         ScaleUse(),
-        JointEffects(),
+        Joint(),
         PeopleAgreement(),
         CorrectedEstimates(),
     )
 }
-"""Every bias that can be measured, by name."""
+"""Every bias that can be measured, and what is measured besides, by name."""
+
+
+def title_of(name: str) -> str:
+    """Return the name of a bias, or of what else is measured, in words.
+
+    Examples:
+        >>> title_of("scale_use"), title_of("self_preference"), title_of("agreement")
+        ('scale use', 'self-preference', 'agreement with people')
+    """
+    return BIASES[name].title if name in BIASES else name.replace("_", " ")
 
 
 def measure_all(judged: Judged, *, seed: int) -> dict[str, Measurement]:

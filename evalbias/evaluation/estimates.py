@@ -22,7 +22,6 @@ from evalbias.evaluation.words import (
     number,
     p_text,
     share,
-    title,
 )
 from evalbias.measures.arrays import BoolArray, FloatArray, defined
 from evalbias.measures.resample import ALONE, Draws, Interval, Statistic, p_of_interval
@@ -86,6 +85,7 @@ class Named:
         confounded: Whether the quality of the outputs may explain a departure from the null, as where the longer
             candidate wins because it is the better one. An audit calls no judge biased for such a number.
         only_below: Whether only values below the null are of this bias.
+        points: Points, log-odds or verdicts in one standard deviation of the score, where that is the unit; else NaN.
     """
 
     name: str
@@ -97,6 +97,7 @@ class Named:
     excluded: int = 0
     confounded: bool = False
     only_below: bool = False
+    points: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,11 @@ class Estimate(Named):
         return number(shown) if self.signed else share(shown)
 
     @property
+    def words(self) -> str:
+        """The number in words, as the beginning of a sentence and the name of a row."""
+        return self.says or self.label[:1].upper() + self.label[1:]
+
+    @property
     def interval(self) -> str:
         """The 95 % interval as text."""
         return ends(self.text(self.low), self.text(self.high))
@@ -234,12 +240,17 @@ class Estimate(Named):
 # A bias, and what measuring it on one judge gives: estimates, and everything they were computed from.
 
 
-class Bias(Protocol):
-    """A bias: what its estimates are computed from. A new one is a class with this, and its place in ``BIASES``."""
+class Measurable(Protocol):
+    """What is measured: a bias, the agreement with people, or something else; see ``evalbias.evaluation.Bias``."""
 
     @property
     def name(self) -> str:
-        """Key in the registry, in reports, in JSON and on the command line."""
+        """Key in reports, in JSON and on the command line."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """The name in running text."""
         ...
 
     @property
@@ -247,21 +258,8 @@ class Bias(Protocol):
         """Names of the estimates that a short table shows."""
         ...
 
-    @property
-    def objective(self) -> str | None:
-        """Name of the estimate that a search may bring to its null; None where there is none."""
-        ...
-
-    def applies(self, judged: Judged) -> bool:
-        """Return whether the answers and covariates suffice to measure this bias."""
-        ...
-
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return what is estimated; nothing is computed yet but the items' values.
-
-        Raises:
-            ValueError: A covariate is missing.
-        """
+        """Return what is estimated."""
         ...
 
 
@@ -270,11 +268,10 @@ class Measurement(Tabular, ByName[Estimate]):
     """One bias of one judge on n items; ``measurement["fairness"]`` is the estimate of that name.
 
     Attributes:
-        bias: Name of the bias.
+        bias: What was measured.
         criterion: Name of the judged criterion.
         ids: Identifiers of the items.
         estimates: Name -> estimate.
-        headlines: Names of the estimates that a short table shows.
         numbers: Name -> what the estimate was computed from.
         columns: Name -> (n,) or (n, d) numbers about the items.
         coverage: Median probability that any answer follows; NaN where unknown.
@@ -283,13 +280,13 @@ class Measurement(Tabular, ByName[Estimate]):
         provenance: What decides the numbers.
         clusters: (n,) input of each item; items of one input are resampled and swapped together. None where every item
             has its own.
+        judged: The judge's answers; None where the numbers are of something else, such as whole rankings.
     """
 
-    bias: str
+    bias: Any
     criterion: str
     ids: tuple[str, ...]
     estimates: Mapping[str, Estimate]
-    headlines: tuple[str, ...]
     numbers: Mapping[str, Number] = field(compare=False)
     columns: Mapping[str, FloatArray] = field(compare=False)
     coverage: float = float("nan")
@@ -297,11 +294,17 @@ class Measurement(Tabular, ByName[Estimate]):
     notes: Mapping[str, int] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     clusters: Sequence[str] | None = field(default=None, compare=False)
+    judged: Judged | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         """Return the bias and its estimates; ``table`` shows them in rows, ``items`` the numbers by item."""
         estimates = "; ".join(f"{e.label} {e.text()} ({e.interval})" for e in self.estimates.values())
-        return f"Measurement({title(self.bias)} on {self.criterion}, n={len(self.ids)}: {estimates})"
+        return f"Measurement({self.bias.title} on {self.criterion}, n={len(self.ids)}: {estimates})"
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """Names of the estimates that a short table shows."""
+        return tuple(self.bias.headlines)
 
     @property
     def undefined(self) -> dict[str, int]:
@@ -321,7 +324,7 @@ class Measurement(Tabular, ByName[Estimate]):
             items: Whether to return the columns too.
         """
         content: dict[str, Any] = {
-            "bias": self.bias,
+            "bias": self.bias.name,
             "criterion": self.criterion,
             "estimates": self.estimates,
             "undefined": self.undefined,
@@ -336,7 +339,7 @@ class Measurement(Tabular, ByName[Estimate]):
         return self.estimates
 
     def _title(self) -> str:
-        return f"{title(self.bias).capitalize()} on {self.criterion}"
+        return f"{self.bias.title.capitalize()} on {self.criterion}"
 
     def _headings(self) -> tuple[str, ...]:
         return ("estimate", "value", "95 % interval", *(["no bias"] if self._has_null() else []), "n")
@@ -359,7 +362,7 @@ class Measurement(Tabular, ByName[Estimate]):
         return "; ".join([*parts, *(f"{name.replace('_', ' ')}: {amount}" for name, amount in self.notes.items())])
 
 
-def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAMPLES) -> Measurement:
+def measure(bias: Measurable, judged: Judged, *, seed: int, n_resamples: int = N_RESAMPLES) -> Measurement:
     """Measure a bias on what a judge did; no model is asked.
 
     Args:
@@ -377,8 +380,8 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
     return measured(
         bias.numbers(judged),
         clusters=judged.clusters,
-        bias=bias.name,
-        headlines=bias.headlines,
+        bias=bias,
+        judged=judged,
         criterion=judged.criterion,
         ids=judged.ids,
         columns=judged.columns,
@@ -459,23 +462,26 @@ class Comparison(Tabular, ByName[Change]):
     """One bias of two judges on the same items; ``comparison["fairness"]`` is the change of that estimate.
 
     Attributes:
-        bias: Name of the bias.
+        bias: What was measured.
         criterion: Name of the judged criterion.
         changes: Name -> what became of the estimate.
-        headlines: Names of the estimates that a short table shows.
         cost: Name -> (before, after) of what each measurement took.
     """
 
-    bias: str
+    bias: Any
     criterion: str
     changes: Mapping[str, Change]
-    headlines: tuple[str, ...]
     cost: Mapping[str, tuple[float, float]]
 
     def __repr__(self) -> str:
         """Return the bias and what became of its estimates; ``table`` shows differences and tests too."""
         changes = "; ".join(f"{change.label} {change.text()}" for change in self.changes.values())
-        return f"Comparison({title(self.bias)} on {self.criterion}, n={self.n}: {changes})"
+        return f"Comparison({self.bias.title} on {self.criterion}, n={self.n}: {changes})"
+
+    @property
+    def headlines(self) -> tuple[str, ...]:
+        """Names of the changes that a short table shows."""
+        return tuple(self.bias.headlines)
 
     @property
     def n(self) -> int:
@@ -489,14 +495,14 @@ class Comparison(Tabular, ByName[Change]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON data, in which undefined numbers are None."""
-        content = {"bias": self.bias, "criterion": self.criterion, "changes": self.changes, "cost": self.cost}
+        content = {"bias": self.bias.name, "criterion": self.criterion, "changes": self.changes, "cost": self.cost}
         return dict(to_json(content))
 
     def _parts(self) -> Mapping[str, Change]:
         return self.changes
 
     def _title(self) -> str:
-        return f"{title(self.bias).capitalize()} on {self.criterion}, before -> after"
+        return f"{self.bias.title.capitalize()} on {self.criterion}, before -> after"
 
     def caption(self) -> str:
         """See ``Tabular``."""
@@ -552,7 +558,7 @@ def compare(
             p_itemwise = sides[1].change(sides[0].values, seed=seed, n_resamples=0, swaps=n_resamples).p_value
         changes[name] = Change(earlier, later, difference, p_itemwise)
     cost = {name: (before.cost[name], after.cost[name]) for name in before.cost if name in after.cost}
-    return Comparison(after.bias, after.criterion, changes, after.headlines, cost)
+    return Comparison(after.bias, after.criterion, changes, cost)
 
 
 def _masked(values: FloatArray, kept: BoolArray) -> FloatArray:
@@ -567,7 +573,7 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
                 f"compare takes two measurements of one bias, and one is of type {type(one).__name__}: give one bias "
                 "of each audit, such as compare(before['verbosity'], after['verbosity'], seed=0)."
             )
-    if (before.bias, before.criterion, before.ids) != (after.bias, after.criterion, after.ids):
+    if (before.bias.name, before.criterion, before.ids) != (after.bias.name, after.criterion, after.ids):
         raise ValueError(
             "Before and after are of different items, criteria or biases: measure both on the same valset."
         )

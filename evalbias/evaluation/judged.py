@@ -19,6 +19,7 @@ from evalbias.lm.contract import resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import consistent_preferences
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio
+from evalbias.measures.equal_quality import CHOICES, RELIABILITIES
 from evalbias.measures.likelihood import TOTAL
 from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import by_candidate, rotations
@@ -204,6 +205,13 @@ class Judged:
         if self.pairwise and BETTER in self.covariates:
             return np.asarray(2 * self.preferred - 1)[:, None]
         return self.first_less_second(self.covariate(HUMAN_SCORES))[:, None]
+
+    @property
+    def least_reliability(self) -> float:
+        """Least reliability of a single rating that bounds of an effect allow for; of one of two values, 1/pi."""
+        known = self.ratings[~np.isnan(self.ratings)]
+        values = np.unique(np.concatenate([known, -known]) if self.both_orders else known)
+        return float((CHOICES if len(values) == 2 else RELIABILITIES)[0])
 
     @property
     def rated_once(self) -> int:
@@ -423,6 +431,7 @@ def total(judged: Sequence[Judged]) -> Judged:
     return replace(
         first,
         criterion=TOTAL,
+        scale=first.scale if len({j.scale for j in judged}) == 1 else None,  # else the mean is on no scale
         answers=np.mean([j.answers for j in judged], axis=0),
         covariates=covariates,
         coverage=np.mean([j.coverage for j in judged], axis=0),

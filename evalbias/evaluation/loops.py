@@ -17,6 +17,7 @@ import dspy
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.biases import SelfBias
 from evalbias.evaluation.estimates import (
     N_RESAMPLES,
@@ -376,6 +377,14 @@ def summarize_loop(
     return _summary(name, rounds, numbers=numbers, n_resamples=n_resamples, seed=seed)
 
 
+class Aspect(Bias):
+    """Another quality of a loop's outputs than the one that its feedback scores."""
+
+    name, title, kind = "aspect", "other qualities", "explanation"
+    question = "What else did the loop change?"
+    headlines = (SCORE,)
+
+
 def measure_aspects(
     run: LoopRun,
     examples: Sequence[Mapping[str, Any]],
@@ -402,9 +411,8 @@ def measure_aspects(
         rounds = [
             measured(
                 [Number(SCORE, name, row, estimate_mean)],
-                bias="aspect",
+                bias=Aspect(),
                 criterion=name,
-                headlines=(SCORE,),
                 ids=run.ids,
                 columns={SCORE: row},
                 n_resamples=n_resamples,
@@ -651,7 +659,7 @@ def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
     values = np.asarray(quality, dtype=np.float64)
     if len(values) < 2:
         return ""
-    found = estimate_mean(values[-1] - values[0], draws=Draws(seed=seed))
+    found = estimate_mean(values[-1] - values[0], draws=Draws(seed=seed, resamples=10_000))
     shown = f"{number(found.value)} points of {source} (95 % interval {number(found.low)} to {number(found.high)})"
     why = found.reason or f"{source} scores too few of them"
     return conclude(

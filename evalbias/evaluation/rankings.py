@@ -10,6 +10,8 @@ import dspy
 import numpy as np
 
 from evalbias.data.pairing import by_input, hold_pairs, human_score, input_key, is_rated, pairs
+from evalbias.evaluation.agreement import PeopleAgreement
+from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.estimates import N_RESAMPLES, Comparison, Measurement, Number, compare, measured
 from evalbias.evaluation.judged import judge_examples
@@ -23,7 +25,14 @@ from evalbias.programs.ranking import PairwiseRanker
 # Agreement of a judge's rankings with people, document by document.
 
 
-NAME = "agreement"
+class RankingAgreement(Bias):
+    """Agreement of rankings with people, one document an item; see ``measure_ranking``."""
+
+    name, title, kind = PeopleAgreement.name, PeopleAgreement.title, "validity"
+    question = PeopleAgreement.question
+    headlines = ("spearman",)
+
+
 MEASURES = {
     "spearman": (spearman, "Spearman"),
     "kendall": (kendall, "Kendall"),
@@ -99,8 +108,7 @@ def ranking_agreement(
         ],
         seed=seed,
         n_resamples=n_resamples,
-        bias=NAME,
-        headlines=("spearman",),
+        bias=RankingAgreement(),
         criterion=criterion,
         ids=tuple(input_key(document[0]) for document in documents),
         columns=values,
@@ -196,7 +204,9 @@ def compare_with_baselines(
         measurements = measure_all(judged, seed=seed)
         if rated:
             ranker = PairwiseRanker(one, search=search, seed=seed)
-            measurements[NAME] = measure_ranking(ranker, documents, lm=lm, progress=progress, seed=seed)
+            measurements[RankingAgreement.name] = measure_ranking(
+                ranker, documents, lm=lm, progress=progress, seed=seed
+            )
         first = rows["initial"].measurements if rows else {}
         comparisons = {
             bias: compare(first[bias], m, n_resamples=n_resamples, seed=seed)

@@ -128,8 +128,8 @@ def amount(value: float, low: float, high: float, digits: int = 2) -> str:
     return f"between {abs(nearer):.{digits}f} and {_signed(farther, digits)}"
 
 
-def interval_words(value: float, low: float, high: float, digits: int = 2) -> str:
-    """Return the 95 % interval of what ``amount`` says; of bounds, for which reliabilities they hold.
+def interval_words(value: float, low: float, high: float, digits: int = 2, *, least: str = ".5") -> str:
+    """Return the 95 % interval of what ``amount`` says; of bounds, from which reliability of one rating they hold.
 
     Of something that gets fewer, it is the interval of how many fewer.
 
@@ -138,7 +138,7 @@ def interval_words(value: float, low: float, high: float, digits: int = 2) -> st
         ('95 % interval 0.10 to 0.30', '95 % interval 0.10 to 0.30')
     """
     if math.isnan(value):
-        return "95 % interval, if the reliability of one rating is .5 or more"
+        return f"95 % interval, if the reliability of one rating is {least} or more"
     if round(value, digits) < 0:
         low, high = -high, -low
     return f"95 % interval {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f}"

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.evaluation.biases import EFFECT
+from evalbias.evaluation.audit import AGREEMENT
 from evalbias.evaluation.estimates import Change, Comparison, Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged
-from evalbias.evaluation.rankings import NAME as AGREEMENT
 from evalbias.evaluation.rankings import Row
 from evalbias.programs.criterion import Criterion
 
@@ -52,7 +51,7 @@ def conclusion(likelihood: Comparison, rows: Mapping[str, Row]) -> str:
         likelihood: Likelihood bias of the given judge against the compiled one.
         rows: The judges that compare, ``"initial"`` and ``"searched"`` among them, with their agreement with people.
     """
-    effect, performance = likelihood[EFFECT], likelihood["performance"]
+    effect, performance = likelihood["likelihood_effect"], likelihood["performance"]
     wording = [
         _lean(estimate, "overrates likely wording", "underrates likely wording", "shows no likelihood bias")
         for estimate in (effect.before, effect.after)

@@ -175,7 +175,7 @@ def view(result: Any) -> str:
     """Return a measurement, a comparison or an audit as HTML for a notebook."""
     shown = [*sections(result, several=True)]
     if isinstance(result, Audit):
-        shown.insert(0, Section(result.judged.judge, [result.verdict.sentence]))
+        shown.insert(0, Section(result.judged.judge, [result.verdict]))
     return fragment(shown)
 
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from markupsafe import Markup
 
-from evalbias.evaluation.agreement import FLOORS
-from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
-from evalbias.evaluation.judged import BY_CONSTRUCTION, EXPECTED, HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
+from evalbias.evaluation.judged import BY_CONSTRUCTION, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.marks import Bars, Dots, Intervals, Label, Lines, Plot, Stack
-from evalbias.evaluation.words import count, decimals, percent, title
-from evalbias.measures import consistent_preferences, decision_shares, quadratic_fit, unfairness_scores
+from evalbias.evaluation.words import count, percent
+from evalbias.measures import quadratic_fit, unfairness_scores
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.effect_statistic import EffectStatistic
-from evalbias.measures.equal_quality import QUALITY, FeatureEffect
-from evalbias.measures.resample import SHARE, estimate_share
+from evalbias.measures.resample import SHARE
 from evalbias.optimizers.zepo import CurvePoint, ZEPOReport
 from evalbias.values import digest, visible
 
@@ -330,382 +327,13 @@ def _row_label(name: str, narrow: bool) -> str:
     return textwrap.fill(textwrap.shorten(name, 60, placeholder=" …") or name[:60], 16 if narrow else 32)
 
 
-# --- explanations of each bias for a reader who knows no paper --------------------------------------------------------
-
-
-QUESTIONS: Mapping[str, str] = {
-    "likelihood": "Does the judge prefer text that a language model finds likely, at equal quality?",
-    "position": "Does the order in which two outputs are shown decide which one wins?",
-    "verbosity": "Does the judge prefer longer text, at equal quality?",
-    "self": "Does the model score its own outputs higher than they deserve?",
-    "self_preference": "Does the judge prefer what it wrote itself over equally good text of others?",
-    "scale_use": "Does the judge use the whole scale, as people do?",
-    "joint": "Which of the biases remains when the others are held fixed? Likely text is often short.",
-    "agreement": "Does the judge agree with people?",
-    "corrected": "What would people say of all items?",
-    "aspect": "What else did the loop change?",
-}
-"""Name of a bias, or of what else is measured -> the question that measuring it answers."""
-
-ESTIMATES: Mapping[str, str] = {
-    "likelihood_effect": "Effect of likelihood at equal quality",
-    "length_effect": "Effect of length at equal quality",
-    "own_excess": "Bonus for the own system at equal quality",
-    "own_excess_at_failures": "The same among outputs that people rate low",
-    "likelihood": "Effect of likelihood",
-    "length": "Effect of length",
-    "own_system": "Effect of the own system",
-    "position": "Advantage of the first position",
-    "slope": "Points of the score for one point of quality",
-    "spread_ratio": "Spread of the scores, as a multiple of people's",
-    "top_two_share": "Share of the two most used scores",
-    "entropy": "Evenness of the scores, from 0 to 1 (entropy)",
-    "ends_share": "Share of the lowest and the highest score",
-    "performance": "Rank correlation with people (performance)",
-    "likelihood_correlation": "Rank correlation of likelihood and winning",
-    "first_rate": "How often the first position wins",
-    "first_rate_balanced": "How often the first position wins, people's choices balanced",
-    "position_consistency": "How often the same output wins in both orders",
-    "longer_rate": "How often the longer output wins",
-    "bias": "Own score less expected score",
-    "skewness": "Lopsidedness of the differences (Dskew)",
-    "spearman": "Rank correlation with people (Spearman)",
-    "kendall": "Rank correlation with people (Kendall)",
-    "pearson": "Linear correlation with people (Pearson)",
-    "alpha_interval": "Agreement in points (Krippendorff's alpha)",
-    "alpha_ordinal": "Agreement in ranks (Krippendorff's alpha)",
-    "accuracy": "Same choice as people",
-    "accuracy_swapped": "Same choice as people, other order",
-    "consistency": "Same choice in both orders",
-    "kappa": "Agreement beyond chance (Cohen's kappa)",
-    "brier": "Squared error of the probabilities (Brier)",
-    "calibration_error": "Calibration error of the probabilities (ECE)",
-    "judge_mean": "The judge's mean",
-    "people_mean": "Mean of what people labeled",
-    "corrected_mean": "Mean that people would give all items",
-    "human_ceiling": "For comparison: one person with the others",
-}
-"""Name of an estimate -> what it is, as the beginning of a sentence and the name of a row."""
-WRITER = "excess_of_"
-"""Beginning of the names of estimates about one writer, whose label is the writer's name."""
-WINS = " wins, "
-"""Part of labels that begin with a writer's name, which stays as it is."""
-
-
-def name_of(estimate: Estimate) -> str:
-    """Return what an estimate is in words, as the beginning of a sentence; its label where there are none."""
-    if estimate.name.startswith(WRITER):
-        return f"{estimate.label} against the other writers"
-    if WINS in estimate.label:
-        return estimate.label
-    if estimate.name in FLOORS:
-        return f"For comparison: {estimate.label.removesuffix(' alone')} in place of a judge"
-    return ESTIMATES.get(estimate.name, estimate.label[:1].upper() + estimate.label[1:])
-
-
-def title_of(bias: str) -> str:
-    """Return the heading of a bias."""
-    return title(bias).capitalize()
-
-
-def question_of(bias: str) -> str:
-    """Return the question that measuring a bias answers."""
-    return QUESTIONS.get(bias) or f"How strong is the bias {bias.replace('_', ' ')!r}?"
+# --- what is drawn of results -----------------------------------------------------------------------------------------
 
 
 def by_construction(measurement: Measurement) -> str:
     """Say what the judge's making settles, so that its number is no finding; empty where nothing is."""
-    reason = measurement.provenance.get(BY_CONSTRUCTION, {}).get(measurement.bias)
+    reason = measurement.provenance.get(BY_CONSTRUCTION, {}).get(measurement.bias.name)
     return f"True by construction, not found: {reason}." if reason else ""
-
-
-# --- what is drawn of a measurement -----------------------------------------------------------------------------------
-
-ROWS = 10
-"""Largest number of rows of a plot of estimates."""
-PROPERTIES = {"likelihood_effect": ("likelier", "less likely"), "length_effect": ("longer", "shorter")}
-"""Estimate -> words for more and less of what it is the effect of."""
-GROUPS, FEWEST = 4, 40
-"""Groups into which pairs are cut by length, and pairs from which they are."""
-SAME, FIRST, SECOND, OTHERWISE = "same output both times", "always the first", "always the second", "a tie in one order"
-"""What happens when the outputs of a pair change places."""
-NAME = "scale_use"
-WHOLE_POINTS = 12
-"""Largest range that is cut at whole points."""
-
-
-def drawing_of(measurement: Measurement) -> Plot | None:
-    """Return the plot of a measurement; None where nothing in it is defined."""
-    plots = (plot_of(measurement) for plot_of in PLOTS)
-    return next((plot for plot in plots if plot is not None), None)
-
-
-def orders(measurement: Measurement) -> Plot | None:
-    """Draw what happens when the candidates change places; None for other measurements than of both orders."""
-    if measurement.bias != "position" or "answers_swapped" not in measurement.columns:
-        return None
-    shares = order_shares(measurement.columns["answers"], measurement.columns["answers_swapped"])
-    if not shares:
-        return None
-    first = measurement["first_rate"]
-    low, high = percent(first.low), percent(first.high)
-    title = f"The output shown first wins {percent(first.value)} of the time (95 % interval {low} to {high})"
-    caption = (
-        "Every pair was judged twice, with the outputs in both orders. Above: how often the first position wins; "
-        "50 % = no bias. Below: whether the same output wins in both orders, as it should."
-    )
-    rate = Intervals({"": [first]}, 0.5, "50 % = no bias", "win rate of the first position", percent=True)
-    return Plot(title, caption, (rate, Stack(shares)))
-
-
-def order_shares(answers: FloatArray, swapped: FloatArray) -> dict[str, float]:
-    """Return the shares of the pairs by what happens when the two candidates change places; undefined ones left out.
-
-    Args:
-        answers: (n, c) probabilities by position: first, second and, with three classes, a tie.
-        swapped: (n, c) the same in the other order.
-    """
-    ties = answers.shape[1] == 3
-    same = consistent_preferences(answers, swapped, ties=ties)  # (n,) 1, 0 or NaN
-    shares = [decision_shares(side) for side in (answers, swapped)]  # equal probabilities share a decision
-    first, other = (side[:, 0] + (side[:, 2] / 2 if ties else 0) for side in shares)
-    kept = ~np.isnan(same)
-    if not kept.any():
-        return {}
-    outcomes = {SAME: same == 1, FIRST: (first > 0.5) & (other > 0.5), SECOND: (first < 0.5) & (other < 0.5)}
-    outcomes |= {name: happens & (same == 0) for name, happens in outcomes.items() if name != SAME}
-    outcomes[OTHERWISE] = (same == 0) & ~(outcomes[FIRST] | outcomes[SECOND])
-    return {name: float(happens[kept].mean()) for name, happens in outcomes.items()}
-
-
-def effect_line(measurement: Measurement) -> Plot | None:
-    """Draw a judge's scores over a property of the text at equal quality; None where no such effect is defined."""
-    names = [name for name in PROPERTIES if name in measurement.numbers]
-    points = _points(measurement, names[0]) if names else None
-    if points is None:
-        return None
-    more, less = PROPERTIES[names[0]]
-    pairs = "answers" in measurement.columns
-    unit = "log-odds" if pairs else "points"
-    verdicts = pairs and _are_verdicts(measurement.numbers[names[0]].values)
-    if verdicts:
-        unit = "on a scale from -1 (loses) to 1 (wins)"
-    effect, amount = points.effect, points.effect.effect * points.effect.score_sd
-    low, high = sorted(end * effect.score_sd for end in (effect.low, effect.high))
-    form = f"+.{decimals(amount, low, high)}f"
-    span = f"{low:{form}} to {high:{form}}"
-    if np.isnan(effect.effect):
-        title = f"Of two equally good texts, the {more} one gets {span} {unit} (95 % interval)"
-    else:
-        title = (
-            f"An output that is one standard deviation {more} gets {amount:{form}} {unit} at equal quality "
-            f"(95 % interval {span})"
-        )
-    n = len(points.x)
-    dot = "one output of a pair, compared with the other" if pairs else "one output"
-    caption = (
-        f"Each dot is {dot}. A dot above 0 got more than its quality, as people rated it, explains. A "
-        "judge without this bias has a flat line: quality alone decides. The band around the line is its 95 % interval."
-    )
-    if n > SHOWN:
-        caption += f" {SHOWN} of {n:,} dots are drawn, evenly spaced from {less} to {more}."
-    chosen = np.argsort(points.x, kind="stable")[np.unique(np.linspace(0, n - 1, min(n, SHOWN)).astype(int))]
-    x = np.array([points.x.min(), 0.0, points.x.max()])
-    dots = Dots(
-        {"": (points.x[chosen], points.y[chosen])},
-        np.stack([x, x * amount, x * low, x * high], axis=1),
-        (less, "standard deviations", more),
-        f"{'verdict' if verdicts else unit} beyond quality",
-        y_null="0 =\nno bias",
-    )
-    return Plot(title, caption, (dots,))
-
-
-class Points(NamedTuple):
-    """Points of the plot of an effect.
-
-    Attributes:
-        x: (n,) the property, in standard deviations from its mean.
-        y: (n,) score less what the quality explains, in points, with mean 0.
-        effect: The estimate that the line shows.
-    """
-
-    x: FloatArray
-    y: FloatArray
-    effect: FeatureEffect
-
-
-def _points(measurement: Measurement, name: str) -> Points | None:
-    """Return score less quality against the property; None where no interval is defined."""
-    sample = measurement.numbers[name]
-    statistic = sample.estimator
-    if not isinstance(statistic, EffectStatistic):
-        return None
-    effect = statistic.measure(sample.values, clusters=measurement.clusters)
-    if np.isnan(effect.low):
-        return None
-    x, ratings = statistic.feature, statistic.ratings
-    counts = (~np.isnan(ratings)).sum(axis=1)
-    quality = np.where(counts > 0, np.nansum(ratings, axis=1) / np.maximum(counts, 1), np.nan)
-    kept = ~np.isnan(x + quality + sample.values)
-    x, scores, quality = x[kept], sample.values[kept], quality[kept]
-    x, quality, scores = (statistic.both_ways(values) for values in (x, quality, scores))
-    x, quality, scores = (x - x.mean()) / x.std(), quality - quality.mean(), scores - scores.mean()
-    return Points(x, scores - _quality_slope(x, scores, quality, effect) * quality, effect)
-
-
-def _are_verdicts(values: FloatArray) -> bool:
-    """Return whether the values of pairs are mean verdicts, and not log-odds."""
-    distinct = np.unique(values[~np.isnan(values)])
-    whole = any(np.abs(distinct * m - np.round(distinct * m)).max(initial=0) < 1e-9 for m in range(1, 201))
-    return bool((np.abs(distinct) <= 1).all()) and whole
-
-
-def _quality_slope(x: FloatArray, scores: FloatArray, quality: FloatArray, effect: FeatureEffect) -> float:
-    """Return points of the score for one point of quality: the effect's own, or least squares where that is unknown."""
-    if QUALITY in effect.slopes and not np.isnan(effect.slopes[QUALITY].value):
-        return effect.slopes[QUALITY].value * effect.score_sd
-    return float(np.linalg.lstsq(np.stack([quality, x], axis=1), scores, rcond=None)[0][0])
-
-
-def longer_wins_plot(measurement: Measurement) -> Plot | None:
-    """Draw the longer output's win rate in groups of equal size; None for measurements without such wins."""
-    if "longer_rate" not in measurement.numbers or LENGTHS not in measurement.columns:
-        return None
-    wins, lengths = measurement.numbers["longer_rate"].values, measurement.columns[LENGTHS]
-    kept = ~np.isnan(wins)
-    if not kept.any():
-        return None
-    with np.errstate(divide="ignore"):
-        ratios = lengths.max(axis=1)[kept] / lengths.min(axis=1)[kept]
-    order = np.argsort(ratios, kind="stable")
-    clusters = np.arange(len(wins)) if measurement.clusters is None else np.asarray(measurement.clusters)
-    found, rows = measurement["longer_rate"], dict[str, list[Estimate]]()
-    for group in np.array_split(order, GROUPS if len(order) >= FEWEST else 1):
-        one = estimate_share(wins[kept][group], clusters=clusters[kept][group].tolist())
-        name = f"{_times(ratios[group].min())} to {_times(ratios[group].max())} times"
-        estimate = replace(found, value=one.value, low=one.low, high=one.high)
-        rows[name if name not in rows else name + "\u200b" * len(rows)] = [estimate]
-    low, high = percent(found.low), percent(found.high)
-    title = f"The longer output wins {percent(found.value)} of the time (95 % interval {low} to {high})"
-    caption = (
-        "Pairs are cut into groups by how many times as long the longer output is. 50 % = no preference for length. "
-        "People may prefer longer outputs too: this alone does not show that the judge is wrong."
-    )
-    marks = Intervals(rows, 0.5, "50 % = no preference", "the longer output wins", percent=True)
-    return Plot(title, caption, (marks,))
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
-
-
-def own_differences(measurement: Measurement) -> Plot | None:
-    """Draw the differences of own and expected score; None for measurements without them."""
-    if "bias" not in measurement.numbers or EXPECTED not in measurement.columns:
-        return None
-    values = measurement.numbers["bias"].values
-    values = values[~np.isnan(values)]
-    if not len(values):
-        return None
-    found = measurement["bias"]
-    title = (
-        f"The model's own scores lie {abs(found.value):.2f} points {'above' if found.value >= 0 else 'below'} the "
-        f"expected ones on average (95 % interval {found.low:+.2f} to {found.high:+.2f})"
-    )
-    caption = "0 = no bias. To the right of it, the model scores its own output higher than it should."
-    edges = np.histogram_bin_edges(values, bins=min(24, max(6, int(np.sqrt(len(values))))))
-    bars = Bars(
-        {"": np.histogram(values, edges)[0]},
-        edges,
-        ("too low", "points from the expected score", "too high"),
-        "items",
-        mean=found,
-    )
-    return Plot(title, caption, (bars,))
-
-
-def scale_shares(measurement: Measurement) -> Plot | None:
-    """Draw the shares of the judge's and people's scores; None for other measurements."""
-    if measurement.bias != NAME or "scores" not in measurement.columns:
-        return None
-    columns = {"judge": measurement.columns["scores"]}
-    if HUMAN_SCORES in measurement.columns:
-        columns["people"] = measurement.columns[HUMAN_SCORES]
-    defined = {name: values[~np.isnan(values)] for name, values in columns.items()}
-    defined = {name: values for name, values in defined.items() if len(values)}
-    return shares_of(defined) if "judge" in defined else None
-
-
-def shares_of(sides: Mapping[str, FloatArray]) -> Plot:
-    """Draw a histogram of one or two sides.
-
-    Args:
-        sides: Name -> defined scores; the first is the judge.
-    """
-    edges = _edges(np.unique(np.concatenate([*sides.values()])))
-    shares = {name: np.histogram(values, bins=edges)[0] / len(values) for name, values in sides.items()}
-    first = next(iter(shares.values()))
-    most = int(np.argmax(first))
-    title = f"{percent(first[most])} of the judge's scores lie between {edges[most]:g} and {edges[most + 1]:g}"
-    caption = "A judge that puts most outputs into one or two bars can hardly tell them apart."
-    return Plot(title, caption, (Bars(shares, edges, "score", "share of the items", percent=True),))
-
-
-def _edges(distinct: FloatArray) -> FloatArray:
-    """Return edges around whole points where the scores reach over a few of them, else ten equal parts."""
-    low, high = float(distinct[0]), float(distinct[-1])
-    whole = bool((distinct == np.round(distinct)).all())
-    if high - low <= WHOLE_POINTS and (whole or high - low > 2):
-        return np.arange(np.floor(low + 0.5) - 0.5, np.floor(high + 0.5) + 1.0)
-    if low == high:
-        return np.array([low - 0.5, low + 0.5])
-    return np.round(np.linspace(low, high, 11), 12)
-
-
-def intervals(measurement: Measurement) -> Plot | None:
-    """Draw the first headline estimate that is defined, and those that can share its axis; None without one."""
-    defined = [e for e in measurement.estimates.values() if not np.isnan(e.value)]
-    names = [name for name in measurement.headlines if name in measurement.estimates]
-    headlines = [measurement[name] for name in names if not np.isnan(measurement[name].value)]
-    if not defined:
-        return None
-    first = (headlines or defined)[0]
-    alike = [e for e in defined if e is not first and (e.null, e.signed) == (first.null, first.signed)]
-    drawn = [first, *alike][:ROWS]
-    units = {e.unit for e in drawn}
-    title = f"{name_of(first)}: {first.text()} (95 % interval {first.interval})"
-    rows = {name_of(e): e for e in drawn}
-    return estimate_rows(rows, title, null=first.null, unit=units.pop() if len(units) == 1 else "")
-
-
-def estimate_rows(estimates: Mapping[str, Estimate], title: str, *, null: float | None, unit: str = "") -> Plot:
-    """Draw estimates on one axis.
-
-    Args:
-        estimates: Name of the row -> estimate.
-        title: What the plot shows.
-        null: Value of an unbiased judge; None where the estimates are not of a bias.
-        unit: What the axis counts.
-    """
-    words = "" if null is None else f"{null:g} = no bias"
-    caption = "Dots are estimates, bars their 95 % intervals." + (f" {words}." if words else "")
-    rows = {name: [estimate] for name, estimate in estimates.items()}
-    return Plot(title, caption, (Intervals(rows, null, words, unit),))
-
-
-PLOTS: tuple[Callable[[Measurement], Plot | None], ...] = (
-    orders,
-    effect_line,
-    longer_wins_plot,
-    own_differences,
-    scale_shares,
-    intervals,
-)
-"""In this order: each returns None for a measurement that it cannot draw."""
-
-
-# --- what is drawn of other results -----------------------------------------------------------------------------------
 
 
 def changes(comparison: Comparison) -> Iterator[Plot]:
@@ -717,13 +345,13 @@ def changes(comparison: Comparison) -> Iterator[Plot]:
     for null, signed in dict.fromkeys((change.after.null, change.after.signed) for change in defined):
         alike = [c for c in defined if (c.after.null, c.after.signed) == (null, signed)]
         first = alike[0]
-        title = f"{name_of(first.after)}: {first.before.text()} before, {first.after.text()} after"
+        title = f"{first.after.words}: {first.before.text()} before, {first.after.text()} after"
         if not np.isnan(first.p_value):  # which stands in the table
             title += " (no significant change)" if first.p_value >= 0.05 else " (significant)"
         caption = "Above: before. Below, in colour: after. Bars: 95 % intervals."
         words = "" if null is None else f"{null:g} = no bias"
         caption += f" {words}: closer is better." if words else ""
-        rows = {name_of(change.after): [change.before, change.after] for change in alike}
+        rows = {change.after.words: [change.before, change.after] for change in alike}
         yield Plot(title, caption, (Intervals(rows, null, words),))
 
 
@@ -815,7 +443,7 @@ def scatter(sides: Mapping[str, Judged], *, file: str = "scatter") -> Plot:
         counted = f"likelihood score LS ({judged.provenance.get('reduction', 'sum')} over tokens, nats)"
         label = f"unfairness score US{name and f', {name}'}"
         marks.append(Dots({"": (likelihoods[kept], unfairness)}, None, counted, label, y_null="0 =\nas people"))
-        (bias,) = (one.value() for one in LikelihoodBias().numbers(judged) if one.name == "bias_score")
+        bias = Likelihood().number("bias_score", judged).value()
         said.append(f"{bias:+.2f}{name and f' {name}'}")
     (criterion,) = {judged.criterion for judged in sides.values()}
     title = f"BiasScore on {criterion}: {' and '.join(said)}"

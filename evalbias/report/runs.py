@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from evalbias.evaluation.bias import interval_plot
+from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.words import Table, count
 from evalbias.report.page import Page, title_of_run
-from evalbias.report.plots import estimate_rows, name_of, title_of
 from evalbias.report.sections import Block, Section
 from evalbias.runs import LONGEST_LIST, RESULT, RunRecord, compare_runs
 from evalbias.values import number
@@ -129,7 +130,7 @@ def _measured(content: Any, place: str) -> Iterator[tuple[str, Measured]]:
     if isinstance(content, Mapping):
         if {"bias", "criterion", "estimates"} <= content.keys():
             estimates = {name: _estimate(e) for name, e in content["estimates"].items()}
-            yield place, (f"{title_of(str(content['bias']))}: {content['criterion']}", estimates)
+            yield place, (f"{title_of(str(content['bias'])).capitalize()}: {content['criterion']}", estimates)
             return
         parts = [*content.items()]
     elif isinstance(content, list) and len(content) <= LONGEST_LIST:
@@ -154,9 +155,7 @@ def _estimate(content: Mapping[str, Any]) -> Estimate:
 def _paired(one: Measured | None, other: Measured | None) -> MeasuredByTwo:
     ours, theirs = ({} if measured is None else measured[1] for measured in (one, other))
     title = (one or other or ("", {}))[0]
-    return MeasuredByTwo(
-        title, [(name_of(e), ours.get(name), theirs.get(name)) for name, e in {**ours, **theirs}.items()]
-    )
+    return MeasuredByTwo(title, [(e.words, ours.get(name), theirs.get(name)) for name, e in {**ours, **theirs}.items()])
 
 
 def _shown(estimate: Estimate | None) -> str:
@@ -198,7 +197,7 @@ def _estimates(found: RunDifferences) -> Iterator[Section]:
             left -= 1
             title = f"{name}: {one.text()} and {other.text()}"
             both = dict(zip(found.names, (one, other), strict=True))
-            blocks.append(estimate_rows(both, title, null=one.null))
+            blocks.append(interval_plot(both, title))
         note = "95 % intervals of each run by itself; evalbias.compare tests two judges on the same items."
         blocks.append(Table(("", *found.names), measured.rows, caption=note))
         yield Section(measured.title, blocks)

@@ -12,18 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.evaluation.audit import AGREEMENT, Audit, Finding
+from evalbias.evaluation.bias import interval_plot
+from evalbias.evaluation.biases import BIASES, score_bars, title_of
 from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
 from evalbias.evaluation.marks import Plot
 from evalbias.evaluation.rankings import Row
-from evalbias.evaluation.words import STATUSES, Table, joined, number, percent, title
+from evalbias.evaluation.words import STATUSES, Table, joined, number, percent
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import CurvePoint, ZEPOReport
 from evalbias.report import plots
-from evalbias.report.plots import by_construction, drawing_of, name_of, question_of, title_of
+from evalbias.report.plots import by_construction
 from evalbias.report.tables import (
     candidates_table,
     changes_table,
@@ -109,7 +111,8 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
     """
 
     def titled(one: Measurement | Comparison) -> str:
-        return f"{title_of(one.bias)}: {one.criterion}" if several else title_of(one.bias)
+        title = one.bias.title.capitalize()
+        return f"{title}: {one.criterion}" if several else title
 
     match result:
         case Audit():
@@ -120,7 +123,7 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             loops = {f"own feedback ({own.feedback})": own, f"external feedback ({external.feedback})": external}
             rounds = {name: (tuple(range(len(loop.rounds))), loop.rounds) for name, loop in loops.items()}
             if plot := plots.rounds(rounds, file="sides"):
-                yield Section("Self-bias over the refinements", [question_of("self"), plot])
+                yield Section("Self-bias over the refinements", [BIASES["self"].question, plot])
             yield from sections(result.comparison, several=several)
         case ZEPOReport():
             first, best = result.tried[0].objective, result.tried[result.best].objective
@@ -169,9 +172,9 @@ def _known(block: Block | None) -> list[Block]:
 
 def measurement_section(measurement: Measurement, title: str) -> Section:
     """Return question, plot and numbers of one bias; the finding is what the plot shows, if there is a headline."""
-    drawing = drawing_of(measurement)
+    drawing = measurement.bias.plot(measurement)
     certain = by_construction(measurement)
-    blocks = [question_of(measurement.bias), *_known(certain), *_known(drawing), estimates_table(measurement)]
+    blocks = [measurement.bias.question, *_known(certain), *_known(drawing), estimates_table(measurement)]
     names = [name for name in measurement.headlines if name in measurement.estimates]
     if not names:
         return Section(title, blocks)
@@ -189,17 +192,19 @@ def _side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
         names = [name for name in first.headlines if name in first.estimates]
         if not names:  # of no bias by itself, such as the joint model
             continue
-        blocks: list[Block] = [question_of(bias)]
+        blocks: list[Block] = [first.bias.question]
         marked = {judge + SETTLED * bool(by_construction(m)): m for judge, m in sides.items()}
         drawn = next((name for name in names if not all(math.isnan(m[name].value) for m in sides.values())), None)
         if drawn is not None:
-            title = f"{name_of(first[drawn])}, on documents that took no part in the search"
+            title = f"{first[drawn].words}, on documents that took no part in the search"
             defined = {judge: m[drawn] for judge, m in marked.items() if not math.isnan(m[drawn].value)}
-            blocks.append(plots.estimate_rows(defined, title, null=first[drawn].null))
+            blocks.append(interval_plot(defined, title))
         settled = next(filter(None, map(by_construction, sides.values())), "")
         cells = [(judge, *(m[name].text() for name in names)) for judge, m in marked.items()]
         note = settled and f"{SETTLED.strip()} {settled}"
-        yield Section(title_of(bias), [*blocks, Table(("", *(first[n].label for n in names)), cells, caption=note)])
+        yield Section(
+            first.bias.title.capitalize(), [*blocks, Table(("", *(first[n].label for n in names)), cells, caption=note)]
+        )
 
 
 def _choice(report: CompileReport, part: str | bool, finding: str = "") -> Section:
@@ -221,23 +226,26 @@ NAMED = 20
 
 
 def _audited(audit: Audit) -> Iterator[Section]:
-    findings = sorted(audit.verdict.findings, key=lambda finding: [*STATUSES].index(finding.status))
+    findings = sorted(audit.findings, key=lambda finding: [*STATUSES].index(finding.status))
     for finding in findings:
         if finding.bias in audit.measurements:
-            section = measurement_section(audit.measurements[finding.bias], title_of(finding.bias))
+            section = measurement_section(audit.measurements[finding.bias], title_of(finding.bias).capitalize())
             section = replace(section, finding=_sentence(finding.sentence), status=finding.status)
             yield _with_remark(section, _remark(finding))
     judged = {finding.bias for finding in findings}
     for name, measurement in audit.measurements.items():
         if name not in judged:
-            section = measurement_section(measurement, title_of(name))
-            yield _with_remark(section, audit.verdict.caution if name == AGREEMENT else "")
+            section = measurement_section(measurement, measurement.bias.title.capitalize())
+            yield _with_remark(section, audit.caution if name == AGREEMENT else "")
     if audit.groups:
         yield Section("Agreement with people by group", [groups_table(audit.groups)])
     missing = {bias: why for bias, why in audit.not_measured.items() if bias not in audit.measurements}
     if missing:
-        table = Table(("", "why, and what would make it possible"), [(title_of(b), why) for b, why in missing.items()])
-        yield Section("Not measured", [table], _sentence(joined([title(bias) for bias in missing])))
+        table = Table(
+            ("", "why, and what would make it possible"),
+            [(title_of(b).capitalize(), why) for b, why in missing.items()],
+        )
+        yield Section("Not measured", [table], _sentence(joined([title_of(bias) for bias in missing])))
     if audit.label_next:
         said = "Ratings of these items would make the corrected mean most precise:"
         yield Section(f"Items to label next ({len(audit.label_next):,})", [said, Quote(", ".join(audit.label_next))])
@@ -436,7 +444,7 @@ def scored_section(scores: ArrayLike) -> Section:
         return Section("Scores", ["No item has a defined score."])
     left_out = f" {undefined:,} without a defined score." if undefined else ""
     finding = f"{len(defined):,} items were scored, {defined.mean():.2f} on average.{left_out}"
-    return Section("Scores", [plots.shares_of({"judge": defined})], finding)
+    return Section("Scores", [score_bars({"judge": defined})], finding)
 
 
 def lowest_section(scores: ArrayLike, examples: Sequence[dspy.Example], ids: Sequence[Any]) -> Section | None:

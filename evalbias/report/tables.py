@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from rich.console import Group
 from rich.text import Text
 
-from evalbias.evaluation.audit import Audit, is_of_bias
+from evalbias.evaluation.audit import AGREEMENT, Audit, is_of_bias
+from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport, doublings
-from evalbias.evaluation.rankings import NAME as AGREEMENT
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import (
     SIGNIFICANCE,
@@ -29,7 +29,6 @@ from evalbias.evaluation.words import (
     p_text,
     share,
     short,
-    title,
 )
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.measures.resample import SHARE
@@ -38,7 +37,6 @@ from evalbias.optimizers.likelihood_rules import LikelihoodRule, bias_number
 from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import ZEPOReport
-from evalbias.report.plots import name_of
 
 # --- an audit in a terminal: the verdict, a table of biases, the agreement, and what is missing -----------------------
 
@@ -50,9 +48,9 @@ SHOWN = 5
 
 def audit_view(audit: Audit) -> Group:
     """Return the whole audit for a terminal."""
-    first, *others = audit.verdict.paragraphs
+    first, *others = audit.paragraphs
     parts: list[object] = [Text(first, style="bold"), *([""] if others else []), *map(Text, others), ""]
-    decided = {finding.bias for finding in audit.verdict.findings if finding.estimate is not None}
+    decided = {finding.bias for finding in audit.findings if finding.estimate is not None}
     if decided:
         parts.append(biases_table(audit))
     further = {name: m for name, m in audit.measurements.items() if name not in decided and not is_of_bias(m)}
@@ -60,7 +58,7 @@ def audit_view(audit: Audit) -> Group:
         parts += ["", m.table()]
     if audit.groups:
         parts += ["", groups_table(audit.groups)]
-    wide = [title(name) for name, m in further.items() if len(m.estimates) > ROWS]
+    wide = [title_of(name) for name, m in further.items() if len(m.estimates) > ROWS]
     return Group(*parts, "", *map(Text, _remarks(audit, wide)))  # type: ignore[arg-type]
 
 
@@ -68,10 +66,10 @@ def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
     """Say what the likelihood is of, what was not measured, what to label next, and what is shown elsewhere."""
     if LIKELIHOODS in audit.judged.covariates and "task" in audit.provenance:
         yield f"Likelihood is that of an output after its source and the task: {audit.provenance['task']}"
-    in_verdict = {finding.bias for finding in audit.verdict.having("not measured") if finding.estimate is not None}
+    in_verdict = {finding.bias for finding in audit.having("not measured") if finding.estimate is not None}
     for bias, why in audit.not_measured.items():
         if bias not in in_verdict:
-            yield f"Not measured: {title(bias)}: {why}"
+            yield f"Not measured: {title_of(bias)}: {why}"
     if audit.label_next:
         first = ", ".join(audit.label_next[:SHOWN])
         rest = " ... (all in result.json)" if len(audit.label_next) > SHOWN else ""
@@ -86,12 +84,12 @@ def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
 def biases_table(audit: Audit) -> Table:
     """Return one row a finding, as the distance from an unbiased judge."""
     rows, units = [], dict[str, list[str]]()
-    for finding in audit.verdict.findings:
+    for finding in audit.findings:
         if (e := finding.estimate) is not None:
             less = f" (-{finding.tolerated:g} and more is no bias)" if finding.tolerated else ""
-            units.setdefault(e.unit + less, []).append(title(finding.bias))
+            units.setdefault(e.unit + less, []).append(title_of(finding.bias))
             interval = ends(number(e.low), number(e.high))
-            rows.append((title(finding.bias), finding.status, number(e.value), interval, str(e.n), str(e.undefined)))
+            rows.append((title_of(finding.bias), finding.status, number(e.value), interval, str(e.n), str(e.undefined)))
     in_units = {unit: "as a share of comparisons" if unit == SHARE else f"in {unit}" for unit in units}
     parts = ["0 is no bias", ", ".join(f"{joined(names)} {in_units[unit]}" for unit, names in units.items() if unit)]
     once = audit.judged.rated_once
@@ -130,7 +128,7 @@ def estimates_table(measurement: Measurement) -> Table:
     for e in measurement.estimates.values():
         left_out = [f"{amount} {word}" for amount, word in ((e.undefined, "undefined"), (e.excluded, "excluded"))]
         unbiased, missing = "" if e.null is None else f"{e.null:g}", [one for one in left_out if one[0] != "0"]
-        rows.append((name_of(e), e.text(), e.interval, unbiased, f"{e.n:,}", ", ".join(missing)))
+        rows.append((e.words, e.text(), e.interval, unbiased, f"{e.n:,}", ", ".join(missing)))
     table = Table(("", "value", INTERVAL, "no bias", "items", "left out"), rows, caption=measurement.caption())
     return table.without_empty()
 
@@ -145,7 +143,7 @@ def measurement_table(measurements: Mapping[str, Measurement]) -> Table:
             rows.append(("" if place else criterion, *cells))
     first = next(iter(measurements.values()))
     headings = ("criterion", "estimate", "value", INTERVAL, "n", "undefined")
-    return _counted(headings, rows, f"{title(first.bias).capitalize()} bias")
+    return _counted(headings, rows, f"{first.bias.title.capitalize()} bias")
 
 
 def changes_table(comparison: Comparison) -> Table:
@@ -155,7 +153,7 @@ def changes_table(comparison: Comparison) -> Table:
         text, difference = change.after.text, change.difference
         values = (change.before.text(), change.after.text(), text(difference.value))
         interval = ends(text(difference.low), text(difference.high))
-        rows.append((name_of(change.after), *values, interval, p_text(change.p_value)))
+        rows.append((change.after.words, *values, interval, p_text(change.p_value)))
     headings = ("", "before", "after", "difference", INTERVAL, "p")
     return Table(headings, rows, caption=f"{comparison.n:,} items; p of a paired test")
 
@@ -170,7 +168,7 @@ def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
             rows.append(("" if place else criterion, *cells, str(change.after.undefined)))
     first = next(iter(comparisons.values()))
     headings = ("criterion", "estimate", "before -> after", "p", "n", "undefined")
-    return _counted(headings, rows, f"{title(first.bias).capitalize()} bias, before -> after", SIGNIFICANCE)
+    return _counted(headings, rows, f"{first.bias.title.capitalize()} bias, before -> after", SIGNIFICANCE)
 
 
 def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:

@@ -15,7 +15,7 @@ def drawn(judge, n=120, seed=1):
 @pytest.mark.parametrize("judge", ["scores: all of these", "pairs: all of these", "pairs: none, with probabilities"])
 def test_what_is_not_computed_would_change_no_finding_of_the_audit(judge):
     judged = drawn(judge).judged
-    audited = audit_answers(judged, own_system=OWN, seed=3).verdict.findings
+    audited = audit_answers(judged, own_system=OWN, seed=3).findings
     whole = {f.bias: (f.status, f.estimate, f.p_adjusted) for f in audited}
     ours = {f.bias: (f.status, f.estimate, f.p_adjusted) for f in findings(judged, seed=3)}
     assert len(ours) == 4

@@ -16,8 +16,8 @@ import evalbias
 from evalbias import data as evalbias_data
 from evalbias.data import world
 from evalbias.evaluation.answers import prepared
-from evalbias.evaluation.audit import Finding, audit_answers, findings_of, verdict_of
-from evalbias.evaluation.bias import in_words
+from evalbias.evaluation.audit import Finding, audit_answers, findings_of, paragraphs_of
+from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.judged import RATINGS
 from evalbias.evaluation.words import LOW_COVERAGE
 from evalbias.measures import likelihood_effect
@@ -47,23 +47,23 @@ def of_pairs(pairs):
 
 def test_a_taste_for_the_first_position_is_found():
     found = of_pairs(first_places(200, first=0.4))
-    (finding,) = [f for f in found.verdict.findings if f.bias == "position"]
+    (finding,) = [f for f in found.findings if f.bias == "position"]
     assert finding.status == "biased"
     assert finding.estimate.value == pytest.approx(0.2)  # wins 70 of 100
-    assert found.verdict.sentence.startswith(
+    assert found.verdict.startswith(
         "The judge is biased (position): the output shown first wins 70 of 100 comparisons instead of 50 (95 % "
     )
-    assert "What helps against position: ask in both orders and average, which removes it" in found.verdict.sentence
+    assert "What helps against position: ask in both orders and average, which removes it" in found.verdict
     answer, table = printed(audit_view(found)).split("recorded choices", maxsplit=1)
     begins = [line for line in answer.splitlines() if line.startswith(("The judge", "What helps", "Not measured"))]
-    assert len(begins) == len(found.verdict.paragraphs) == 3  # each on lines of its own
+    assert len(begins) == len(found.paragraphs) == 3  # each on lines of its own
     assert table.count("Not measured: ") == 2  # likelihood, self-preference: why; of verbosity, the verdict says it
     told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     position = told["biases"]["position"]
     assert position["estimate"] == pytest.approx(0.2)
     assert 0 < position["low"] < 0.2 < position["high"]
     assert (position["null"], position["n"], position["undefined"]) == (0, 200, 0)
-    assert told["verdict"] == found.verdict.sentence
+    assert told["verdict"] == found.verdict
     assert told["n"] == 200
     assert {"position", "agreement"} <= {*found}
     assert "likelihood" not in found
@@ -73,14 +73,12 @@ def test_a_taste_for_the_first_position_is_found():
 
 def test_a_fair_judge_of_many_pairs_shows_no_sign_and_of_few_too_little():
     many, few = of_pairs(first_places(400, first=0.0)), of_pairs(first_places(8, first=0.0))
-    assert [f.status for f in many.verdict.findings if f.bias == "position"] == ["no sign"]
-    assert (
-        "No sign of bias: position (an effect of 10 of 100 comparisons or more is ruled out)." in many.verdict.sentence
-    )
-    (open_,) = [f for f in few.verdict.findings if f.bias == "position"]
+    assert [f.status for f in many.findings if f.bias == "position"] == ["no sign"]
+    assert "No sign of bias: position (an effect of 10 of 100 comparisons or more is ruled out)." in many.verdict
+    (open_,) = [f for f in few.findings if f.bias == "position"]
     assert open_.status == "too few items"
-    assert "No bias was found, but there are too few items" in few.verdict.sentence
-    assert f"position (about {open_.items_needed} items would be enough)" in few.verdict.sentence
+    assert "No bias was found, but there are too few items" in few.verdict
+    assert f"position (about {open_.items_needed} items would be enough)" in few.verdict
 
 
 def test_no_number_of_items_is_promised_that_is_there_already():
@@ -88,12 +86,12 @@ def test_no_number_of_items_is_promised_that_is_there_already():
     for pair in pairs[26:44]:  # the second position wins these
         pair["winner"], pair["winner_swapped"] = 1, 0
     audited = of_pairs(pairs)
-    (finding,) = [f for f in audited.verdict.findings if f.bias == "position"]
+    (finding,) = [f for f in audited.findings if f.bias == "position"]
     assert finding.estimate.low < 0 < finding.margin < finding.estimate.high
     assert finding.status == "too few items"
     assert finding.items_needed is None  # 91 find an effect of the margin's size in 80 % of samples
-    assert "Too few items to decide: position" in audited.verdict.sentence
-    assert "position (about" not in audited.verdict.sentence
+    assert "Too few items to decide: position" in audited.verdict
+    assert "position (about" not in audited.verdict
 
 
 def test_one_order_leaves_position_to_the_quality_unless_people_chose():
@@ -102,7 +100,7 @@ def test_one_order_leaves_position_to_the_quality_unless_people_chose():
     assert "it needs choices in both orders" in unknown.not_measured["position"]
     assert unknown["position"]["first_rate"].value == 0.75  # measured, but not called a bias
     known = evalbias.audit([pair for pair in pairs if pair["better"] == 0 or pair["id"] < 50], winner_field="winner")
-    (finding,) = [f for f in known.verdict.findings if f.bias == "position"]
+    (finding,) = [f for f in known.findings if f.bias == "position"]
     # the first output wins all 30 pairs in which it is better, and 15 of the 25 in which it is not
     assert finding.estimate.value == pytest.approx((1 + 15 / 25) / 2 - 0.5)
     assert finding.status == "biased"
@@ -114,27 +112,26 @@ def test_the_verdict_names_every_status():
         Finding("verbosity", "too few items", None, "", items_needed=None),
         Finding("self_preference", "not measured", None, "it needs the writers"),
     ]
-    assert verdict_of(found).sentence == (
-        "No bias was found, but there are too few items to rule one out. Too few items to decide: position (about "
-        "400 items would be enough), verbosity. Not measured: self-preference."
+    assert paragraphs_of(found) == (
+        "No bias was found, but there are too few items to rule one out.",
+        "Too few items to decide: position (about 400 items would be enough), verbosity.",
+        "Not measured: self-preference.",
     )
-    assert verdict_of(found[2:]).sentence == "No bias could be measured. Not measured: self-preference."
+    assert paragraphs_of(found[2:]) == ("No bias could be measured.", "Not measured: self-preference.")
 
 
 def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said():
-    biased = Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons", p_adjusted=0.01)
-    warned = verdict_of([biased], coverage=0.031)
-    assert warned.paragraphs[0].startswith(
-        "Do not rely on this judge: its model hardly ever answers with a label (median probability 3.1 %), so its "
-        "answers mean little. The judge is biased (position): the output"
-    )
-    assert "(median probability less than 0.1 %)" in verdict_of([biased], coverage=1e-7).sentence
-    assert "(median probability 9.6 %)" in verdict_of([biased], coverage=0.096).sentence
+    biased = [Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons", p_adjusted=0.01)]
+    for coverage, shown in ((0.031, "3.1 %"), (1e-7, "less than 0.1 %"), (0.096, "9.6 %")):
+        (first,) = paragraphs_of(biased, coverage=coverage)
+        assert re.match(
+            rf"Do not rely on this judge: .*\({re.escape(f'median probability {shown}')}\).* The judge is", first
+        )
     for coverage in (LOW_COVERAGE, math.nan):
-        assert verdict_of([biased], coverage=coverage).sentence.startswith("The judge is biased")
+        assert paragraphs_of(biased, coverage=coverage)[0].startswith("The judge is biased (position): the output")
     found = of_pairs(first_places(60, first=0.4))
     silent = replace(found.judged, coverage=np.full(60, 0.02))
-    assert audit_answers(silent).verdict.sentence.startswith("Do not rely on this judge")
+    assert audit_answers(silent).verdict.startswith("Do not rely on this judge")
 
 
 def scored_world(n, effect, seed=0):
@@ -163,7 +160,7 @@ def test_likelihood_is_measured_with_a_model_and_else_says_what_is_missing():
     direct = evalbias.measure(
         evalbias.BIASES["likelihood"], evalbias.recorded_scores(texts, "mine", likelihood_lm=lm), seed=0
     )
-    (finding,) = [f for f in found.verdict.findings if f.bias == "likelihood"]
+    (finding,) = [f for f in found.findings if f.bias == "likelihood"]
     assert finding.estimate.value == direct["likelihood_effect"].value
     assert "points at equal quality, where the judge's scores run from" in finding.sentence
     points = direct["likelihood_effect"].value * np.std(direct.numbers["likelihood_effect"].values)
@@ -237,7 +234,7 @@ def rated_texts(n, seed):
 
 
 def status(audit, bias):
-    (finding,) = [f for f in audit.verdict.findings if f.bias == bias]
+    (finding,) = [f for f in audit.findings if f.bias == bias]
     return finding
 
 
@@ -251,7 +248,7 @@ def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     points = found.estimate.value * judged.answers.std()  # one standard deviation of z is about one
     assert f"an output that is one standard deviation likelier gets {points:.2f} more points" in found.sentence
     assert "on the scale of 1 to 5 (95 % " in found.sentence
-    assert "'evalbias compile likelihood --lm MODEL --data FILE'" in biased.verdict.sentence
+    assert "'evalbias compile likelihood --lm MODEL --data FILE'" in biased.verdict
     fair = status(evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.0)), "likelihood")
     assert fair.status == "no sign"
     assert fair.remedy == ""
@@ -288,7 +285,7 @@ def test_a_judge_that_averages_both_orders_has_no_position_bias_by_construction(
     pairs = [{"source": f"s{i}", "outputs": ["q=2 z=0", "q=3 z=0"]} for i in range(4)]
     found = evalbias.audit(pairs, judge=judge, lm=Comparer(lean=1.0), likelihood_lm=FormulaLM())
     assert status(found, "position").status == "no sign"
-    assert "position (the judge averages both orders, so none can be preferred)" in found.verdict.sentence
+    assert "position (the judge averages both orders, so none can be preferred)" in found.verdict
     plain = evalbias.PairwiseJudge(evalbias.Criterion("quality", "is it good?"))
     asked = evalbias.audit(pairs, judge=plain, lm=Comparer(lean=1.0), likelihood_lm=FormulaLM())
     assert asked["position"]["first_rate"].value > 0.5
@@ -378,7 +375,7 @@ def test_the_task_of_recorded_answers_defines_their_likelihoods():
 
 
 def test_what_helps_is_open_to_the_judge_that_was_audited():
-    recorded = of_pairs(first_places(200, first=0.4)).verdict.sentence
+    recorded = of_pairs(first_places(200, first=0.4)).verdict
     helps = "What helps against position: ask in both orders and average, which removes it at twice the prompts."
     assert helps in recorded
     texts = rated_texts(200, 1)
@@ -434,8 +431,8 @@ def test_only_what_is_missing_is_asked_for():
 
 def test_an_audit_that_measures_no_bias_has_no_empty_table():
     found = evalbias.audit(bare_scores(30), scores_field="mine", scale=(1, 5))
-    assert found.verdict.sentence.startswith("No bias could be measured. Not measured: ")
-    assert "scale use" in found.verdict.sentence
+    assert found.verdict.startswith("No bias could be measured. Not measured: ")
+    assert "scale use" in found.verdict
     shown = printed(audit_view(found))
     assert "0 is no bias" not in shown
     assert "Scale use on quality" in shown
@@ -456,7 +453,7 @@ def test_bounds_that_no_number_of_items_narrows_are_not_called_too_few_items():
 
 def test_an_audit_in_a_console_is_its_verdict():
     found = of_pairs(first_places(40, first=0.4))
-    assert repr(found) == f"Audit(recorded choices 'winner' on quality, n=40: {found.verdict.sentence})"
+    assert repr(found) == f"Audit(recorded choices 'winner' on quality, n=40: {found.verdict})"
 
 
 def test_one_rating_gives_bounds_that_are_said_once():
@@ -465,7 +462,7 @@ def test_one_rating_gives_bounds_that_are_said_once():
     estimate = measurement["length_effect"]
     assert np.isnan(estimate.value)
     for low, high, words in ((0.1, 0.5, "more"), (-0.5, -0.1, "fewer"), (-0.2, 0.3, "fewer and")):
-        sentence = in_words("verbosity", replace(estimate, low=low, high=high), measurement, judged)
+        sentence = Verbosity().sentence(replace(estimate, low=low, high=high), judged)
         assert f"{words} " in sentence
         assert sentence.endswith("(95 % interval, if the reliability of one rating is .5 or more)")
         assert len(re.findall(r"\d\.\d\d", sentence)) == 2
@@ -475,7 +472,7 @@ def test_the_interval_of_fewer_points_says_how_many_fewer():
     judged = scored(np.random.default_rng(0), 200)
     measurement = evalbias.measure(evalbias.BIASES["verbosity"], judged, seed=0)
     estimate = replace(measurement["length_effect"], value=-0.3, low=-0.5, high=-0.1)
-    sentence = in_words("verbosity", estimate, measurement, judged)
+    sentence = Verbosity().sentence(estimate, judged)
     value, low, high = map(float, re.findall(r"\d\.\d\d", sentence))
     assert "fewer points" in sentence
     assert "-" not in sentence
@@ -530,7 +527,7 @@ def test_only_verdicts_are_counted_as_wins(verdicts):
         )
         assert re.fullmatch(r"an effect of \d+ of 100 pairs or more", finding.margin_in_words)
         bounds = replace(finding.estimate, value=np.nan, low=-9.0, high=9.0)
-        assert "wins between 0 and 100 of 100 pairs" in in_words("verbosity", bounds, measurement, judged)
+        assert "wins between 0 and 100 of 100 pairs" in Verbosity().sentence(bounds, judged)
     else:  # log-odds: how many decisions they turn depends on how even the pairs are
         value, low, high = 100 / (1 + np.exp(-shifts))
         assert finding.sentence == (
@@ -546,9 +543,9 @@ def test_items_with_one_rating_are_said_to_be_left_out():
     ratings[:18, 1] = np.nan
     judged = replace(judged, covariates={**judged.covariates, RATINGS: ratings})
     found = audit_answers(judged)
-    (open_,) = [f for f in found.verdict.findings if f.bias == "verbosity"]
+    (open_,) = [f for f in found.findings if f.bias == "verbosity"]
     assert (open_.estimate.n, open_.estimate.undefined) == (42, 18)
-    assert f"about {open_.items_needed} items with two ratings each would be enough" in found.verdict.sentence
+    assert f"about {open_.items_needed} items with two ratings each would be enough" in found.verdict
     assert "leave out 18 items with one rating" in " ".join(printed(audit_view(found)).split())
 
 
@@ -564,28 +561,28 @@ def in_points(n, *, slope=1.0, length=None):
 
 
 def test_no_bias_was_found_only_among_those_that_were_measured():
-    verdict = evalbias.audit(in_points(300, length=9), scores_field="mine", scale=(1, 5)).verdict
-    assert [f.bias for f in verdict.having("no sign")] == ["scale_use"]
-    assert verdict.sentence.startswith("No bias was found among those measured, and there are enough items to say so.")
-    assert "verbosity (all items have the same length)" in verdict.sentence
+    found = evalbias.audit(in_points(300, length=9), scores_field="mine", scale=(1, 5))
+    assert [f.bias for f in found.having("no sign")] == ["scale_use"]
+    assert found.verdict.startswith("No bias was found among those measured, and there are enough items to say so.")
+    assert "verbosity (all items have the same length)" in found.verdict
 
 
 @pytest.mark.parametrize("n", [8, 80])
 def test_a_judge_that_repeats_people_is_not_called_unbiased(n):
     rows = [row | {"mine": row["ratings"][0], "ratings": row["ratings"][:1] * 3} for row in in_points(n)]
     found = evalbias.audit(rows, scores_field="mine", scale=(1, 5))
-    assert {f.status for f in found.verdict.findings} == {"not measured"}
-    assert "verbosity (the scores follow people's ratings exactly" in found.verdict.sentence
+    assert {f.status for f in found.findings} == {"not measured"}
+    assert "verbosity (the scores follow people's ratings exactly" in found.verdict
 
 
 def test_scores_that_do_not_rise_with_the_quality_need_no_map():
     for rows in (in_points(200, slope=-1.0), [row | {"mine": 3} for row in in_points(200)]):
         found = evalbias.audit(rows, scores_field="mine", scale=(1, 5))
-        (scale_use,) = (f for f in found.verdict.findings if f.bias == "scale_use")
+        (scale_use,) = (f for f in found.findings if f.bias == "scale_use")
         assert scale_use.status == "biased"
         assert scale_use.remedy.startswith("check that a high score is a good one")
     crowded = evalbias.audit(in_points(400, slope=0.4), scores_field="mine", scale=(1, 5))
-    (scale_use,) = (f for f in crowded.verdict.findings if f.bias == "scale_use")
+    (scale_use,) = (f for f in crowded.findings if f.bias == "scale_use")
     assert scale_use.remedy.startswith("a map from its scores")
 
 

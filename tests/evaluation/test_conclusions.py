@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from planted import taste
 
 from evalbias.cli.run import keep
 from evalbias.evaluation import compare
@@ -24,10 +25,9 @@ def measurement(values, *, null, name="x"):
         [Number(name, name, values, estimate_mean, null=null)],
         seed=0,
         n_resamples=200,
-        bias="b",
+        bias=taste(name),
         criterion="c",
         ids=tuple(map(str, range(len(values)))),
-        headlines=(name,),
         columns={},
     )
 
@@ -114,7 +114,7 @@ def style(shift):
 
     def side(values):
         sample = [Number("bias", "Bias", values, estimate_mean, null=0.0)]
-        fields = {"bias": "self", "criterion": "c", "headlines": ("bias",), "columns": {}}
+        fields = {"bias": taste("bias"), "criterion": "c", "columns": {}}
         return measured(sample, seed=0, n_resamples=200, ids=ids, **fields)
 
     return compare(side(NOISE), side(NOISE + shift), n_resamples=999, seed=0)

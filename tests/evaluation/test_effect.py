@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from evalbias.evaluation import BIASES, Judged, compare, measure, total
-from evalbias.evaluation.bias import bias_score_caution, effect_sentence
-from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.evaluation.biases import Likelihood
+from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, human_ratings
 from evalbias.measures import Draws, EffectStatistic, likelihood_effect, likelihood_effect_change
+from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.programs import Criterion
 
 NAN = math.nan
-LIKELIER = "At equal quality, an output that is one standard deviation likelier"
+LIKELIER = "An output that is one standard deviation likelier gets "
 
 
 def simulated(n=240, effect=0.4, *, seed=0, outputs=1, **covariates):
@@ -31,7 +32,7 @@ def simulated(n=240, effect=0.4, *, seed=0, outputs=1, **covariates):
 
 def test_the_effect_leads_with_its_own_interval_over_inputs():
     judged = simulated(outputs=4)
-    found = measure(LikelihoodBias(), judged, seed=0, n_resamples=50)
+    found = measure(Likelihood(), judged, seed=0, n_resamples=50)
     direct = likelihood_effect(
         judged.covariates[LIKELIHOODS], judged.answers, judged.covariates[RATINGS], clusters=judged.inputs
     )
@@ -40,8 +41,8 @@ def test_the_effect_leads_with_its_own_interval_over_inputs():
     assert (first.value, first.low, first.high) == pytest.approx((direct.effect, direct.low, direct.high))
     assert (first.null, first.n, first.undefined, first.units) == (0.0, 240, 0, 60)
     assert first.value > 0.2
-    assert LikelihoodBias().effect(judged) == direct
-    assert BIASES["likelihood"] == LikelihoodBias()
+    assert Likelihood().fit(judged) == direct
+    assert BIASES["likelihood"] == Likelihood()
 
 
 def test_items_without_two_ratings_do_not_count():
@@ -50,7 +51,7 @@ def test_items_without_two_ratings_do_not_count():
     ratings[:10, 1:] = NAN
     ratings[10] = NAN
     changed = replace(judged, covariates={**judged.covariates, RATINGS: ratings})
-    found = measure(LikelihoodBias(), changed, seed=0, n_resamples=50)
+    found = measure(Likelihood(), changed, seed=0, n_resamples=50)
     assert (found["likelihood_effect"].n, found["likelihood_effect"].undefined) == (229, 11)
     assert found["bias_score"].n == 240
     rest = likelihood_effect(*(v[11:] for v in (judged.covariates[LIKELIHOODS], judged.answers, ratings)))
@@ -60,7 +61,7 @@ def test_items_without_two_ratings_do_not_count():
 def test_two_judges_are_compared_by_the_paired_effect():
     before = simulated(effect=0.5)
     after = replace(before, answers=before.answers - 0.5 * before.covariates[LIKELIHOODS])
-    bias = LikelihoodBias()
+    bias = Likelihood()
     change = compare(*(measure(bias, one, seed=0, n_resamples=50) for one in (before, after)), n_resamples=200, seed=0)
     found = change["likelihood_effect"]
     arrays = (before.covariates[LIKELIHOODS], before.answers, after.answers, before.covariates[RATINGS])
@@ -75,21 +76,21 @@ def test_two_judges_are_compared_by_the_paired_effect():
     with pytest.raises(ValueError, match="likelihood_effect was measured before and after with different"):
         compare(first, other, seed=0)
     with pytest.raises(ValueError, match="has a 95 % interval only"):
-        bias.statistic(before)(before.answers, draws=Draws(confidence=0.9))
+        bias.number("likelihood_effect", before).estimator(before.answers, draws=Draws(confidence=0.9))
 
 
 def test_a_mean_without_ratings_is_one_rating_of_unknown_reliability():
     judged = simulated()
     bare = replace(judged, covariates={k: v for k, v in judged.covariates.items() if k != RATINGS})
-    found = measure(LikelihoodBias(), bare, seed=0, n_resamples=50)["likelihood_effect"]
+    found = measure(Likelihood(), bare, seed=0, n_resamples=50)["likelihood_effect"]
     assert math.isnan(found.value)
     assert found.low < 0.1 < found.high
-    known = LikelihoodBias(reliability=0.86)  # of a mean of three: 1 / (1 + .49 / 3)
+    known = Likelihood(reliability=0.86)  # of a mean of three: 1 / (1 + .49 / 3)
     stated = measure(known, bare, seed=0, n_resamples=50)["likelihood_effect"]
-    best = measure(LikelihoodBias(), judged, seed=0, n_resamples=50)["likelihood_effect"]
+    best = measure(Likelihood(), judged, seed=0, n_resamples=50)["likelihood_effect"]
     assert stated.value == pytest.approx(best.value, abs=0.06)
     with pytest.raises(ValueError, match="have several ratings"):
-        known.effect(judged)
+        known.fit(judged)
 
 
 def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
@@ -102,21 +103,21 @@ def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
     first, swapped = (1 / (1 + np.exp(-(0.4 + side * pull + 0.3 * rng.normal(size=n)))) for side in (1, -1))
     answers = np.stack([np.stack([p, 1 - p], axis=1) for p in (first, swapped)], axis=1)  # (n, 2, 2)
     judged = Judged(tuple(map(str, range(n))), "wit", answers, {LIKELIHOODS: ls, RATINGS: differences})
-    found = measure(LikelihoodBias(), judged, seed=0, n_resamples=20)["likelihood_effect"]
+    found = measure(Likelihood(), judged, seed=0, n_resamples=20)["likelihood_effect"]
     log_odds = (np.log(first / (1 - first)) - np.log(swapped / (1 - swapped))) / 2
     direct = likelihood_effect(ls[:, 0] - ls[:, 1], log_odds, differences, differences=True, mirrored=True)
     assert (found.value, found.low, found.high) == pytest.approx((direct.effect, direct.low, direct.high))
     assert found.low > 0
     answers[0, 0] = (1.0, 0.0)  # certain: no finite log-odds
-    again = measure(LikelihoodBias(), replace(judged, answers=answers), seed=0, n_resamples=20)["likelihood_effect"]
+    again = measure(Likelihood(), replace(judged, answers=answers), seed=0, n_resamples=20)["likelihood_effect"]
     assert (again.n, again.undefined) == (399, 1)
     one_order = replace(judged, answers=answers[1:, :1])
     one_order = replace(one_order, ids=judged.ids[1:], covariates={LIKELIHOODS: ls[1:], RATINGS: differences[1:]})
-    single = measure(LikelihoodBias(), one_order, seed=0, n_resamples=20)["likelihood_effect"]
+    single = measure(Likelihood(), one_order, seed=0, n_resamples=20)["likelihood_effect"]
     direct = likelihood_effect((ls[:, 0] - ls[:, 1])[1:], np.log(first / (1 - first))[1:], differences[1:])
     assert single.value == pytest.approx(direct.effect)
     unrated = replace(judged, covariates={LIKELIHOODS: ls})
-    assert "likelihood_effect" not in {one.name for one in LikelihoodBias().numbers(unrated)}
+    assert "likelihood_effect" not in {one.name for one in Likelihood().numbers(unrated)}
 
 
 def test_ratings_of_items_and_of_a_total():
@@ -138,48 +139,45 @@ def test_usable_items_by_hand():
     assert single.usable.tolist() == [True, False, False]
 
 
-def effect(**fields):
-    ls, scores, ratings = (simulated().covariates[LIKELIHOODS], simulated().answers, simulated().covariates[RATINGS])
-    return replace(likelihood_effect(ls, scores, ratings), **{"score_sd": 0.5, "weak": False, "reason": "", **fields})
-
-
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("found", "points", "shown"),
     [
+        ((0.42, 0.24, 0.6), "0.21 more", "(95 % interval 0.12 to 0.30): the judge overrates likelier outputs."),
+        ((-0.42, -0.6, -0.24), "0.21 fewer", "(95 % interval 0.12 to 0.30): the judge underrates likelier outputs."),
+        ((0.1, -0.1, 0.3), "0.05 more", "(95 % interval -0.05 to 0.15): no effect of likelihood is shown."),
         (
-            {"effect": 0.42, "low": 0.24, "high": 0.6},
-            LIKELIER + " gets 0.21 more points on the scale of 1 to 5 "
-            "(95 % interval 0.12 to 0.30): the judge overrates likely text.",
-        ),
-        (
-            {"effect": -0.42, "low": -0.6, "high": -0.24},
-            LIKELIER + " gets 0.21 fewer points on the scale of 1 to 5 "
-            "(95 % interval 0.12 to 0.30): the judge underrates likely text.",
-        ),
-        (
-            {"effect": 0.1, "low": -0.1, "high": 0.3},
-            LIKELIER + " gets 0.05 more points on the scale of 1 to 5 "
-            "(95 % interval -0.05 to 0.15): no effect of likelihood is shown.",
-        ),
-        (
-            {"effect": NAN, "low": 0.1, "high": 0.9, "bounds": (0.2, 0.8)},
-            LIKELIER + " gets between +0.10 and +0.40 points on "
-            "the scale of 1 to 5, depending on how reliable an item's one rating is (95 % interval for every "
-            "reliability from .5 to 1: +0.05 to +0.45): the judge overrates likely text. State the reliability "
-            "(reliability=R, --reliability R), or have a second person rate the items.",
-        ),
-        (
-            {"effect": NAN, "low": NAN, "high": NAN, "reason": "all items have the same score"},
-            "The likelihood effect cannot be told: all items have the same score.",
-        ),
-        (
-            {"effect": 0.3, "low": NAN, "high": NAN, "reason": "the scores follow people's ratings exactly"},
-            "The likelihood effect cannot be told: the scores follow people's ratings exactly.",
+            (NAN, 0.1, 0.9),
+            "between 0.05 and 0.45 more",
+            "(95 % interval, if the reliability of one rating is .5 or more): the judge overrates likelier outputs.",
         ),
     ],
 )
-def test_the_effect_in_words(fields, said):
-    assert effect_sentence(effect(**fields), (1, 5)) == said
+def test_the_effect_in_words(found, points, shown):
+    value, low, high = found
+    estimate = Estimate("likelihood_effect", "effect of likelihood", value, low, high, 9, 0, unit=SCORE_SD, points=0.5)
+    assert (
+        Likelihood().conclusion(estimate, replace(simulated(), scale=(1, 5)))
+        == f"{LIKELIER}{points} points at equal quality on the scale of 1 to 5 {shown}"
+    )
+
+
+@pytest.mark.parametrize("value", [NAN, 0.3])
+def test_an_effect_without_an_interval_is_not_told(value):
+    why = "the scores follow people's ratings exactly"
+    estimate = Estimate("likelihood_effect", "effect of likelihood", value, NAN, NAN, 9, 0, reason=why)
+    assert Likelihood().conclusion(estimate, simulated()) == f"The effect of likelihood cannot be told: {why}."
+
+
+def test_bounds_name_the_reliabilities_that_they_hold_for():
+    rng = np.random.default_rng(0)
+    for human, least in ((rng.integers(0, 2, 60), ".32"), (rng.integers(1, 6, 60), ".5")):  # pass or fail: 1 / pi
+        judged = simulated(60)
+        judged = replace(
+            judged, covariates={LIKELIHOODS: judged.covariates[LIKELIHOODS], HUMAN_SCORES: human.astype(float)}
+        )
+        found = measure(Likelihood(), judged, seed=0, n_resamples=9)["likelihood_effect"]
+        assert math.isnan(found.value)
+        assert f"if the reliability of one rating is {least} or more" in Likelihood().sentence(found, judged)
 
 
 @pytest.mark.parametrize("n", [8, 40])
@@ -198,17 +196,12 @@ def test_scores_that_follow_the_ratings_exactly_do_not_tell_how_far_others_devia
     assert one.high - one.low > 0.05
 
 
-def test_a_weak_instrument_is_told():
-    said = effect_sentence(effect(weak=True, first_stage_f=4.21), (1, 5))
-    assert "hold the quality fixed only weakly (F = 4.2, below 10)" in said
-
-
 def test_a_bias_score_that_hangs_on_few_items_is_told():
     judged = simulated(400)
-    assert bias_score_caution(judged) == ""
+    assert Likelihood().caution(judged) == ""
     few = simulated(40)
-    assert bias_score_caution(few).startswith("BiasScore follows the range of the scores: 40 items are few for it")
+    assert Likelihood().caution(few).startswith("BiasScore follows the range of the scores: 40 items are few for it")
     scores = judged.answers.copy()
     scores[np.argmin(judged.covariates[LIKELIHOODS])] = 60.0
-    told = bias_score_caution(replace(judged, answers=scores))
+    told = Likelihood().caution(replace(judged, answers=scores))
     assert "items with the lowest and highest scores it is" in told

@@ -7,10 +7,11 @@ import math
 
 import numpy as np
 import pytest
+from planted import taste
 from scipy import stats
 
 from evalbias.evaluation import Number, compare, measure
-from evalbias.evaluation.biases import LikelihoodBias, VerbosityBias
+from evalbias.evaluation.biases import Likelihood, Verbosity
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement, measured
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
 from evalbias.measures import estimate_mean, estimate_share, estimate_spearman
@@ -41,7 +42,7 @@ def test_an_estimate_in_words():
 def test_a_number_becomes_an_estimate():
     values = np.array([1.0, 0.0, NAN, 1.0, NAN])
     number = Number("wins", "wins", values, estimate_share, null=0.5, excluded=1, signed=False)
-    found = measured([number], seed=0, bias="b", criterion="c", ids=tuple("abcde"), headlines=(), columns={})
+    found = measured([number], seed=0, bias=taste(), criterion="c", ids=tuple("abcde"), columns={})
     interval = estimate_share(values)
     errors = (2 / 3 - 0.5) / (2 / 3 - interval.low) * stats.t.ppf(0.975, 2)  # half the interval, of t with 3 units
     p = 2 * stats.t.sf(errors, 2)
@@ -50,7 +51,7 @@ def test_a_number_becomes_an_estimate():
         units=3, p_value=pytest.approx(p, rel=1e-4), unit="share",
     )  # fmt: skip
     assert json.loads(json.dumps(found.to_dict()))["estimates"]["wins"] == to_json(found["wins"])
-    assert repr(found) == f"Measurement(b on c, n=5: wins 0.67 ({interval.low:.2f} to {interval.high:.2f}))"
+    assert repr(found) == f"Measurement(taste on c, n=5: wins 0.67 ({interval.low:.2f} to {interval.high:.2f}))"
     assert ([*found], "wins" in found, "losses" in found) == (["wins"], True, False)
     with pytest.raises(KeyError, match="'losses' is not among 'wins'"):
         found["losses"]
@@ -61,13 +62,13 @@ def test_a_number_becomes_an_estimate():
 
 
 def vars_of(found):
-    return {name: getattr(found, name) for name in ("bias", "criterion", "ids", "headlines", "columns")}
+    return {name: getattr(found, name) for name in ("bias", "criterion", "ids", "columns")}
 
 
 def test_an_estimate_counts_items_that_define_all_its_numbers():
     human = np.array([1.0, NAN, 2.0, 3.0, 9.0])
     number = Number("p", "p", np.array([1.0, 2.0, NAN, 3.0, 4.0]), estimate_spearman, given=(human,))
-    found = measured([number], seed=0, bias="b", criterion="c", ids=tuple("abcde"), headlines=(), columns={})["p"]
+    found = measured([number], seed=0, bias=taste(), criterion="c", ids=tuple("abcde"), columns={})["p"]
     assert (found.value, found.n, found.undefined, found.units) == (1, 3, 2, 3)
     assert number.value() == 1
     assert math.isnan(Number("m", "m", np.array([NAN]), estimate_mean).value())
@@ -75,13 +76,13 @@ def test_an_estimate_counts_items_that_define_all_its_numbers():
 
 def test_what_is_undefined_is_counted_by_column():
     columns = {"a": np.array([1.0, NAN]), "b": np.array([[1.0, NAN], [NAN, NAN]]), "c": np.ones(2)}
-    found = Measurement("bias", "c", ("x", "y"), {}, (), {}, columns, notes={"ties_seen": 3})
+    found = Measurement(taste(), "c", ("x", "y"), {}, {}, columns, notes={"ties_seen": 3})
     assert found.undefined == {"a": 1, "b": 2}
     assert found.caption() == "undefined a: 1; undefined b: 2; ties seen: 3"
     assert found.items()[0] == {"id": "x", "a": 1.0, "b": [1.0, pytest.approx(NAN, nan_ok=True)], "c": 1.0}
     assert found.to_dict(items=False).keys() == found.to_dict().keys() - {"items"}
     assert found.to_dict()["items"] == {"id": ["x", "y"], "a": [1, None], "b": [[1, None], [None, None]], "c": [1, 1]}
-    assert found._title() == "Bias on c"
+    assert found._title() == "Taste on c"
 
 
 def test_measurements_are_equal_if_what_they_report_is():
@@ -99,23 +100,23 @@ def scored(scores, human=(1.0, 2.0, 3.0, 4.0), likelihoods=(4.0, 2.0, 3.0, 1.0),
 
 def test_a_measurement_tells_its_cost_coverage_and_columns():
     judged = scored([1.0, 2.0, NAN, 4.0], coverage=np.array([0.2, NAN, 0.4, 0.9]), judgments=4, provenance={"a": 1})
-    found = measure(LikelihoodBias(), judged, seed=3, n_resamples=50)
+    found = measure(Likelihood(), judged, seed=3, n_resamples=50)
     assert found.coverage == 0.4
     assert found.cost == {"judgments": 4}
     assert found.provenance == {"a": 1, "seed": 3, "n_resamples": 50}
     assert list(found.columns) == ["scores", HUMAN_SCORES, LIKELIHOODS]
     assert "columns" not in repr(found)  # arrays of all items
-    assert (found.bias, found.criterion, found.ids) == ("likelihood", "c", tuple("abcd"))
+    assert (found.bias.name, found.criterion, found.ids) == ("likelihood", "c", tuple("abcd"))
     assert found["performance"].value == 1
     assert (found["performance"].n, found["performance"].undefined) == (3, 1)
-    assert math.isnan(measure(LikelihoodBias(), scored([1.0, 2.0, 3.0, 4.0]), seed=0).coverage)
+    assert math.isnan(measure(Likelihood(), scored([1.0, 2.0, 3.0, 4.0]), seed=0).coverage)
 
 
 def test_equal_lengths_are_excluded_not_undefined():
     answers = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.4, 0.6], [0.5, 0.5]], [[NAN, NAN], [0.5, 0.5]]])
     lengths = np.array([[3.0, 1.0], [2.0, 2.0], [5.0, 1.0]])
     judged = Judged(tuple("abc"), "c", answers, {LENGTHS: lengths})
-    found = measure(VerbosityBias(), judged, seed=0)
+    found = measure(Verbosity(), judged, seed=0)
     longer = found["longer_rate"]
     assert (longer.value, longer.n, longer.excluded, longer.undefined) == (1, 1, 1, 1)
     assert list(found.columns) == ["answers", "answers_swapped", LENGTHS]
@@ -124,7 +125,7 @@ def test_equal_lengths_are_excluded_not_undefined():
 
 def test_a_comparison_by_hand():
     before, after = scored([1.0, 2.0, 4.0, 3.0], judgments=4), scored([1.0, NAN, 3.0, 4.0], judgments=5)
-    sides = [measure(LikelihoodBias(), one, seed=0, n_resamples=50) for one in (before, after)]
+    sides = [measure(Likelihood(), one, seed=0, n_resamples=50) for one in (before, after)]
     found = compare(*sides, n_resamples=99, n_intervals=60, seed=0)
     change = found["performance"]
     assert (change.before.value, change.after.value) == (pytest.approx(0.5), 1)  # ranks 1, 3, 2 without b
@@ -168,7 +169,7 @@ def test_what_cannot_be_compared(other, match):
     second = scored(scores, **fields)
     if "criterion" in other:
         second = Judged(second.ids, other["criterion"], second.answers, second.covariates)
-    sides = [measure(LikelihoodBias(), one, seed=0, n_resamples=20) for one in (first, second)]
+    sides = [measure(Likelihood(), one, seed=0, n_resamples=20) for one in (first, second)]
     if match is None:
         assert compare(*sides, n_resamples=9, seed=0)["performance"].difference.units == 3
         return
@@ -178,7 +179,7 @@ def test_what_cannot_be_compared(other, match):
 
 def test_an_untested_estimate_has_no_p_value():
     number = Number("m", "m", np.array([1.0, 2.0, 4.0]), estimate_mean, tested=False)
-    one = measured([number], seed=0, bias="b", criterion="c", ids=tuple("abc"), headlines=(), columns={})
+    one = measured([number], seed=0, bias=taste(), criterion="c", ids=tuple("abc"), columns={})
     change = compare(one, one, n_resamples=9, seed=0)["m"]
     assert math.isnan(change.p_value)
     assert change.p_itemwise is None
@@ -187,7 +188,7 @@ def test_an_untested_estimate_has_no_p_value():
 
 
 def test_a_comparison_without_estimates_counts_no_items():
-    empty = Comparison("bias", "c", {}, (), {})
+    empty = Comparison(taste(), "c", {}, {})
     assert (empty.n, empty.undefined, empty._rows()) == (0, 0, [])
 
 

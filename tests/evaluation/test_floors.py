@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from planted import compared, scored
 
-from evalbias.evaluation.agreement import PeopleAgreement, floors_not_surpassed
+from evalbias.evaluation.agreement import PeopleAgreement
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.estimates import measure
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
@@ -13,7 +13,7 @@ from evalbias.report.sections import sections
 
 
 def said(judged):
-    return floors_not_surpassed(measure(PeopleAgreement(), judged, seed=0, n_resamples=50), seed=0)
+    return PeopleAgreement().caution(measure(PeopleAgreement(), judged, seed=0, n_resamples=50), seed=0)
 
 
 def test_a_judge_that_reads_the_text_surpasses_them_and_a_judge_of_noise_does_not():
@@ -58,13 +58,13 @@ def test_the_audit_and_its_report_say_it():
     rng = np.random.default_rng(3)
     judged = scored(rng, 200, raters=3)
     found = audit_answers(replace(judged, answers=rng.normal(3, 1, 200)))
-    assert found.verdict.caution in found.verdict.paragraphs
-    assert found.verdict.caution.startswith("The judge is not shown to agree with people better than")
+    assert found.caution in found.paragraphs
+    assert found.caution.startswith("The judge is not shown to agree with people better than")
     (section,) = [one for one in sections(found) if one.title == "Agreement with people"]
-    assert section.remark == found.verdict.caution
+    assert section.remark == found.caution
     good = audit_answers(scored(rng, 200, raters=3, error=0.2))
-    assert good.verdict.caution == ""
-    assert "not shown to agree" not in good.verdict.sentence
+    assert good.caution == ""
+    assert "not shown to agree" not in good.verdict
 
 
 def _without(judged, *names):

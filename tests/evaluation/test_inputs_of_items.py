@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evalbias.evaluation import compare, measure
-from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.measures import Draws, estimate
 from evalbias.measures.agreement import counted_spearman
@@ -28,7 +28,7 @@ def drawn():
 
 def test_intervals_and_tests_follow_the_inputs(drawn):
     first, second, ls, human, inputs = drawn
-    one, two = (measure(LikelihoodBias(), judged(s, ls, human, inputs), seed=0) for s in (first, second))
+    one, two = (measure(Likelihood(), judged(s, ls, human, inputs), seed=0) for s in (first, second))
     for name in ("bias_score", "bias_score_z", "performance"):
         number = one.numbers[name]
         counted = counted_spearman if name == "performance" else counted_bias_score
@@ -52,16 +52,16 @@ def test_intervals_and_tests_follow_the_inputs(drawn):
 
 def test_intervals_of_shared_errors_are_wider(drawn):
     first, _, ls, human, inputs = drawn
-    shared, alone = (measure(LikelihoodBias(), judged(first, ls, human, i), seed=0) for i in (inputs, ()))
+    shared, alone = (measure(Likelihood(), judged(first, ls, human, i), seed=0) for i in (inputs, ()))
     for name in ("bias_score", "performance"):
         assert shared[name].high - shared[name].low > 1.3 * (alone[name].high - alone[name].low)
 
 
 def test_items_with_inputs_of_their_own_or_one_for_all_are_resampled_one_by_one(drawn):
     first, second, ls, human, _ = drawn
-    bare = measure(LikelihoodBias(), judged(first, ls, human), seed=0)
+    bare = measure(Likelihood(), judged(first, ls, human), seed=0)
     for inputs in (tuple(map(str, range(120))), ("one",) * 120):
-        one, two = (measure(LikelihoodBias(), judged(s, ls, human, inputs), seed=0) for s in (first, second))
+        one, two = (measure(Likelihood(), judged(s, ls, human, inputs), seed=0) for s in (first, second))
         assert one.clusters is None
         assert str(one.estimates) == str(bare.estimates)  # the likelihood effect of one rating is NaN
         change = compare(one, two, n_resamples=50, seed=0)["performance"]
@@ -70,6 +70,6 @@ def test_items_with_inputs_of_their_own_or_one_for_all_are_resampled_one_by_one(
 
 def test_other_inputs_are_not_compared(drawn):
     first, _, ls, human, inputs = drawn
-    one, two = (measure(LikelihoodBias(), judged(first, ls, human, i), seed=0) for i in (inputs, inputs[::-1]))
+    one, two = (measure(Likelihood(), judged(first, ls, human, i), seed=0) for i in (inputs, inputs[::-1]))
     with pytest.raises(ValueError, match="belong to different inputs"):
         compare(one, two, n_resamples=5, seed=0)

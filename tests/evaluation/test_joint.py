@@ -8,11 +8,11 @@ from planted import compared, flagged, numbers, scored
 
 from evalbias.evaluation import measure
 from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.biases import JointEffects, LikelihoodBias
+from evalbias.evaluation.biases import Joint, Likelihood
 from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import effect_at_equal_quality
 
-MINE = JointEffects(own="mine")
+MINE = Joint(own="mine")
 
 
 def entangled(rng, n, draw=scored, **planted):
@@ -46,23 +46,23 @@ def test_a_bias_that_only_goes_with_another_does_not_remain(draw):
     def judged(rng):
         return entangled(rng, 400, draw, length=0.5)
 
-    assert flagged(LikelihoodBias(), "likelihood_effect", judged, sets=20) >= 0.9  # by itself it looks biased
-    assert flagged(JointEffects(), "likelihood", judged, sets=100) <= 0.08
-    assert flagged(JointEffects(), "length", judged, sets=20) >= 0.9
+    assert flagged(Likelihood(), "likelihood_effect", judged, sets=20) >= 0.9  # by itself it looks biased
+    assert flagged(Joint(), "likelihood", judged, sets=100) <= 0.08
+    assert flagged(Joint(), "length", judged, sets=20) >= 0.9
 
 
 def test_an_audit_says_that_one_bias_may_look_like_another():
     found = audit_answers(entangled(np.random.default_rng(0), 400, length=0.5))
-    alone = {finding.bias: finding.alone for finding in found.verdict.having("biased")}
+    alone = {finding.bias: finding.alone for finding in found.having("biased")}
     assert alone == {"likelihood": False, "verbosity": True}
-    assert found.verdict.paragraphs[1] == (
+    assert found.paragraphs[1] == (
         "With the other biases held fixed, likelihood is not shown (see 'Biases in one model'): in these outputs, one "
         "bias may look like another."
     )
     assert found.to_dict()["biases"]["likelihood"]["alone"] is False
     plain = audit_answers(scored(np.random.default_rng(0), 400, length=0.5, likelihood=0.5))
-    assert all(finding.alone for finding in plain.verdict.having("biased"))
-    assert "held fixed" not in plain.verdict.sentence
+    assert all(finding.alone for finding in plain.having("biased"))
+    assert "held fixed" not in plain.verdict
 
 
 def test_an_unbiased_judge_is_not_flagged():
@@ -72,27 +72,27 @@ def test_an_unbiased_judge_is_not_flagged():
 
 def test_position_is_the_mean_advantage_of_both_orders():
     judged = compared(np.random.default_rng(1), 300, first=0.4)
-    found = measure(JointEffects(), judged, seed=0, n_resamples=200)["position"]
+    found = measure(Joint(), judged, seed=0, n_resamples=200)["position"]
     wins = judged.answers[:, :, 0]
     assert found.value == pytest.approx(np.log(wins / (1 - wins)).mean())
     assert found.value == pytest.approx(0.8, abs=0.1)  # twice the planted one: odds are e to the double
-    assert "position" not in numbers(JointEffects(), compared(np.random.default_rng(1), 50, orders=1))
+    assert "position" not in numbers(Joint(), compared(np.random.default_rng(1), 50, orders=1))
 
 
 def test_what_it_needs():
     judged = scored(np.random.default_rng(2), 30)
     alone = replace(judged, covariates={k: v for k, v in judged.covariates.items() if k != LIKELIHOODS})
-    assert not JointEffects().applies(alone)
+    assert not Joint().applies(alone)
     assert MINE.applies(alone)
-    assert not JointEffects(own="absent").applies(alone)
-    assert not JointEffects().applies(replace(judged, covariates={LENGTHS: np.ones(30), LIKELIHOODS: np.ones(30)}))
+    assert not Joint(own="absent").applies(alone)
+    assert not Joint().applies(replace(judged, covariates={LENGTHS: np.ones(30), LIKELIHOODS: np.ones(30)}))
 
 
 def test_an_audit_explains_with_it_and_does_not_count_it_as_a_bias():
     judged = scored(np.random.default_rng(3), 150)
     found = audit_answers(judged, own_system="mine")
     assert {"joint", "self_preference", "scale_use", "verbosity", "agreement"} <= set(found.measurements)
-    assert not {"joint", "agreement"} & {finding.bias for finding in found.verdict.findings}
+    assert not {"joint", "agreement"} & {finding.bias for finding in found.findings}
     told = found.to_dict()
     assert set(told["further"]["joint"]) == {"likelihood", "length", "own_system"}
     assert "joint" not in told["biases"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evalbias.evaluation import Judged, measure, total
-from evalbias.evaluation.biases import PositionBias
+from evalbias.evaluation.biases import Position
 from evalbias.evaluation.judged import (
     BETTER,
     HUMAN_SCORES,
@@ -60,7 +60,7 @@ def test_the_balanced_rate_is_the_first_positions():
     first = np.array([0.9, 0.7, 0.6, 0.2])
     answers = np.stack([first, 1 - first], axis=1)[:, None]
     pairs = Judged(tuple("abcd"), "wit", answers, {BETTER: np.array([0.0, 0.0, 1.0, 1.0])})
-    found = measure(PositionBias(), pairs, seed=0, n_resamples=20)
+    found = measure(Position(), pairs, seed=0, n_resamples=20)
     assert found["first_rate_balanced"].value == pytest.approx(((1 + 1) / 2 + (1 + 0) / 2) / 2)
     assert found["first_rate"].value == pytest.approx(3 / 4)
     assert found.columns.keys() == {"answers", BETTER}  # one order

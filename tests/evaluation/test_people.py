@@ -9,7 +9,7 @@ from planted import compared, scored
 from scipy import stats
 
 from evalbias.evaluation import BIASES, Judged, measure
-from evalbias.evaluation.agreement import PeopleAgreement, choices
+from evalbias.evaluation.agreement import PeopleAgreement
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import krippendorff_alpha
 
@@ -80,8 +80,6 @@ def verdicts(**covariates):
 def test_verdicts_by_hand():
     judged = verdicts(**{BETTER: [0.0, 1.0, 1.0, NAN, 1.0], LENGTHS: [[9, 1], [9, 1], [3, 3], [1, 9], [1, 9.0]]})
     assert judged.preferred == pytest.approx([1, 0, 0, NAN, 0], nan_ok=True)
-    assert choices(judged, 0) == pytest.approx([1, 0, 0.5, 1, NAN], nan_ok=True)
-    assert choices(judged, 1) == pytest.approx([1, 1, 0, 0.5, 0])
     found = agreement(judged)
     values = {name: (e.value, e.n, e.undefined) for name, e in found.estimates.items()}
     # kappa of the choices 1, 0, .5 with 1, 0, 0: p_o = 2.5 / 3, p_e = .5 / 3 + .5 * 2 / 3 = .5

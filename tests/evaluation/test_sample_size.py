@@ -9,7 +9,7 @@ from planted import compared, flagged, numbers, scored
 from scipy import stats
 
 from evalbias.evaluation import Estimate, Judged, items_needed, label_next, measure
-from evalbias.evaluation.biases import VerbosityBias
+from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
 
 NAN = math.nan
@@ -49,16 +49,16 @@ def test_sizes_and_powers_out_of_range_are_refused(wanted, power):
 
 @pytest.mark.slow
 def test_so_many_items_show_the_effect_with_the_stated_power():
-    pilot = measure(VerbosityBias(), scored(np.random.default_rng(0), 2000, length=0.15), seed=0)["length_effect"]
-    large = measure(VerbosityBias(), scored(np.random.default_rng(9), 40_000, length=0.15), seed=0)["length_effect"]
+    pilot = measure(Verbosity(), scored(np.random.default_rng(0), 2000, length=0.15), seed=0)["length_effect"]
+    large = measure(Verbosity(), scored(np.random.default_rng(9), 40_000, length=0.15), seed=0)["length_effect"]
     needed = items_needed(pilot, large.value)
     assert 300 < needed < 600
-    share = flagged(VerbosityBias(), "length_effect", lambda rng: scored(rng, needed, length=0.15), sets=150)
+    share = flagged(Verbosity(), "length_effect", lambda rng: scored(rng, needed, length=0.15), sets=150)
     assert 0.7 <= share <= 0.9
     corrected, found = items_needed(pilot, large.value, tests=4), 0
     for seed in range(150):  # the smallest of four p-values is multiplied by four
         judged = scored(np.random.default_rng([1, seed]), corrected, length=0.15)
-        found += numbers(VerbosityBias(), judged)["length_effect"].estimate(seed=0).p_value < 0.05 / 4
+        found += numbers(Verbosity(), judged)["length_effect"].estimate(seed=0).p_value < 0.05 / 4
     assert 0.7 <= found / 150 <= 0.9
 
 

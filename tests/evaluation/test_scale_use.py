@@ -10,7 +10,6 @@ from scipy import stats
 
 from evalbias.evaluation import Judged, compare, measure
 from evalbias.evaluation.audit import findings_of
-from evalbias.evaluation.bias import Given, what_is_lacking
 from evalbias.evaluation.biases import ScaleUse
 from evalbias.evaluation.conclusions import worsened
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
@@ -50,7 +49,7 @@ def test_levels_by_hand():
 def test_a_judge_without_scores_is_not_taken_for_ratings_on_another_scale():
     ratings = np.array([[1.0, 2.0], [3.0, 3.0], [5.0, 4.0]])
     judged = judge([NAN, NAN, NAN], ratings.mean(axis=1), **{RATINGS: ratings})
-    assert what_is_lacking("scale_use", Given(judged)) == "scores by the judge (all are undefined)"
+    assert ScaleUse().lacks(judged) == "scores by the judge (all are undefined)"
 
 
 def test_statistics_at_their_ends():

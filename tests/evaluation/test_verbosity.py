@@ -8,7 +8,7 @@ import pytest
 from planted import compared, flagged, numbers, scored
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
-from evalbias.evaluation.biases import VerbosityBias, log_lengths
+from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.judged import (
     BETTER,
     HUMAN_SCORES,
@@ -30,7 +30,7 @@ def pairs_judged(answers, ties=False, **covariates):
 @pytest.mark.parametrize("n", [120, 568])
 @pytest.mark.parametrize("draw", [scored, compared])
 def test_an_unbiased_judge_is_not_flagged_although_longer_text_is_better(n, draw):
-    assert flagged(VerbosityBias(), "length_effect", lambda rng: draw(rng, n), sets=150) <= 0.08
+    assert flagged(Verbosity(), "length_effect", lambda rng: draw(rng, n), sets=150) <= 0.08
 
 
 @pytest.mark.slow
@@ -39,46 +39,44 @@ def test_verdicts_without_probabilities_do_not_flag_an_unbiased_judge(options):
     def draw(rng):
         return compared(rng, 300, verdicts=True, **options)
 
-    assert flagged(VerbosityBias(), "length_effect", draw, sets=150) <= 0.08
-    assert flagged(VerbosityBias(), "longer_rate", draw, sets=20) == 1.0  # it prefers better text, which is longer
+    assert flagged(Verbosity(), "length_effect", draw, sets=150) <= 0.08
+    assert flagged(Verbosity(), "longer_rate", draw, sets=20) == 1.0  # it prefers better text, which is longer
 
 
 @pytest.mark.parametrize("draw", [scored, compared])
 def test_a_planted_preference_for_length_is_found(draw):
-    assert flagged(VerbosityBias(), "length_effect", lambda rng: draw(rng, 200, length=0.4), sets=40) >= 0.9
+    assert flagged(Verbosity(), "length_effect", lambda rng: draw(rng, 200, length=0.4), sets=40) >= 0.9
     judged = draw(np.random.default_rng(1), 600, length=-0.4)
-    found = measure(VerbosityBias(), judged, seed=0, n_resamples=20)["length_effect"]
+    found = measure(Verbosity(), judged, seed=0, n_resamples=20)["length_effect"]
     assert found.high < 0
 
 
 def test_the_effect_is_that_of_log_length():
     judged = scored(np.random.default_rng(2), 80)
-    found = measure(VerbosityBias(), judged, seed=0, n_resamples=20)
+    found = measure(Verbosity(), judged, seed=0, n_resamples=20)
     direct = effect_at_equal_quality(
         np.log(judged.covariates[LENGTHS]), judged.answers, judged.covariates[RATINGS], name="length"
     )
     assert list(found.estimates) == ["length_effect"]
     assert (found["length_effect"].value, found["length_effect"].low) == (direct.effect, direct.low)
-    assert BIASES["verbosity"] == VerbosityBias()
+    assert BIASES["verbosity"] == Verbosity()
 
 
 def test_one_rating_gives_bounds_and_a_stated_reliability_an_effect():
     judged = scored(np.random.default_rng(3), 400, raters=1)
-    bounds = measure(VerbosityBias(), judged, seed=0, n_resamples=20)["length_effect"]
+    bounds = measure(Verbosity(), judged, seed=0, n_resamples=20)["length_effect"]
     assert math.isnan(bounds.value)
-    known = measure(VerbosityBias(reliability=0.65), judged, seed=0, n_resamples=20)["length_effect"]
+    known = measure(Verbosity(reliability=0.65), judged, seed=0, n_resamples=20)["length_effect"]
     assert bounds.low < known.low < known.high < bounds.high
 
 
 def test_without_people_only_the_longer_candidate_is_counted():
     lengths = np.array([[9.0, 1.0], [2.0, 3.0]])
     judged = pairs_judged([[[0.8, 0.2]], [[0.6, 0.4]]], **{LENGTHS: lengths})
-    assert list(numbers(VerbosityBias(), judged)) == ["longer_rate"]
+    assert list(numbers(Verbosity(), judged)) == ["longer_rate"]
     scores = Judged(("a",), "quality", np.ones(1), {LENGTHS: np.ones(1)})
-    assert not VerbosityBias().applies(scores)
-    assert VerbosityBias().applies(
-        Judged(("a",), "quality", np.ones(1), {LENGTHS: np.ones(1), HUMAN_SCORES: np.ones(1)})
-    )
+    assert not Verbosity().applies(scores)
+    assert Verbosity().applies(Judged(("a",), "quality", np.ones(1), {LENGTHS: np.ones(1), HUMAN_SCORES: np.ones(1)}))
 
 
 def test_preferences_by_hand():
@@ -114,7 +112,7 @@ def test_a_drawn_judge_is_measured_on_the_pairs_that_it_is_sure_of_too():
     drawn = np.stack([rng.binomial(5, win), rng.binomial(5, 1 - win)], axis=1) / 5
     lengths = np.exp(np.stack([length, np.zeros(400)], axis=1))
     judged = pairs_judged(np.stack([drawn, 1 - drawn], axis=2), **{LENGTHS: lengths, RATINGS: ratings})
-    found = measure(VerbosityBias(), judged, seed=0, n_resamples=20)["length_effect"]
+    found = measure(Verbosity(), judged, seed=0, n_resamples=20)["length_effect"]
     assert (found.n, found.undefined) == (400, 0)
     assert found.low > 0
 
@@ -124,7 +122,8 @@ def test_ratings_by_hand():
     assert scores.ratings.tolist() == [[2.5]]
     rated = pairs_judged([[(0.5, 0.5)]], **{HUMAN_SCORES: np.array([[4.0, 1.5]]), RATINGS: np.array([[2.0, 3.0]])})
     assert rated.ratings.tolist() == [[2.0, 3.0]]
-    assert log_lengths(np.array([1.0, math.e, 0.0])) == pytest.approx([0, 1, NAN], nan_ok=True)
+    lengths = pairs_judged([[(0.5, 0.5)]] * 2, **{LENGTHS: np.array([[1.0, math.e], [0.0, 1.0]])})
+    assert Verbosity().feature(lengths) == pytest.approx(np.array([[0, 1], [NAN, 0]]), nan_ok=True)  # an empty output
 
 
 def test_the_accuracy_gap_by_hand():
@@ -132,7 +131,7 @@ def test_the_accuracy_gap_by_hand():
     answers = [[(0.9, 0.1)], [(0.9, 0.1)], [(0.8, 0.2)], [(0.5, 0.5)], [(0.9, 0.1)], [(0.9, 0.1)]]
     lengths = np.array([[9, 1], [9, 1], [1, 9], [9, 1], [3, 3], [9, 1]], dtype=float)
     judged = pairs_judged(answers, **{LENGTHS: lengths, BETTER: np.array([0.0, 1.0, 0.0, 0.0, 1.0, NAN])})
-    gap = measure(VerbosityBias(), judged, seed=0, n_resamples=50)["accuracy_gap"]
+    gap = measure(Verbosity(), judged, seed=0, n_resamples=50)["accuracy_gap"]
     assert gap.value == pytest.approx((1 + 0.5) / 2 - (0 + 1) / 2)
     assert (gap.n, gap.excluded, gap.undefined, gap.confounded) == (4, 1, 1, True)
     assert judged.ratings[:, 0] == pytest.approx([1, -1, 1, 1, -1, NAN], nan_ok=True)
@@ -172,15 +171,15 @@ def test_peoples_choices_alone_give_bounds_that_do_not_flag_an_unbiased_judge(er
     def draw(rng):
         return choose(compared(rng, 568, verdicts=True, noise=0.3), rng, errors)
 
-    assert flagged(VerbosityBias(), "length_effect", draw, sets=100) <= 0.05
+    assert flagged(Verbosity(), "length_effect", draw, sets=100) <= 0.05
 
 
 def test_peoples_choices_find_a_strong_preference_for_length():
     def draw(rng):
         return choose(compared(rng, 568, verdicts=True, noise=0.3, length=1.5), rng, 0.1)
 
-    assert flagged(VerbosityBias(), "length_effect", draw, sets=20) >= 0.9
-    assert flagged(VerbosityBias(reliability=0.45), "length_effect", draw, sets=20) == 1.0
+    assert flagged(Verbosity(), "length_effect", draw, sets=20) >= 0.9
+    assert flagged(Verbosity(reliability=0.45), "length_effect", draw, sets=20) == 1.0
 
 
 def test_other_features_can_be_held_fixed():
@@ -219,7 +218,7 @@ def test_a_feature_that_is_0_or_1_has_the_effect_of_its_unit():
 def test_two_judges_are_compared_on_length():
     before = scored(np.random.default_rng(6), 500, length=0.5)
     after = Judged(before.ids, "quality", scored(np.random.default_rng(6), 500).answers, before.covariates)
-    measured = [measure(VerbosityBias(), one, seed=0, n_resamples=20) for one in (before, after)]
+    measured = [measure(Verbosity(), one, seed=0, n_resamples=20) for one in (before, after)]
     found = compare(*measured, n_resamples=50, n_intervals=20, seed=0)["length_effect"]
     assert found.difference.high < 0
     assert found.p_value < 1e-4

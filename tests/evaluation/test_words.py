@@ -20,10 +20,9 @@ from evalbias.evaluation.conclusions import worsened
 from evalbias.evaluation.estimates import Number, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
-from evalbias.evaluation.rankings import conclude_ranking
+from evalbias.evaluation.rankings import RankingAgreement, conclude_ranking
 from evalbias.evaluation.words import coverage_warning
 from evalbias.measures.resample import estimate_mean_coefficient
-from evalbias.report.plots import drawing_of, name_of, question_of
 
 FILE = Path(__file__).with_name("words.json")
 
@@ -123,8 +122,8 @@ def said(judged, *, every, askable=False, **settings):
     """What an audit of a judge says."""
     found = audit_answers(replace(judged, compilable=askable), **settings)
     told = {
-        "verdict": list(found.verdict.paragraphs),
-        "findings": {f.bias: [f.status, f.sentence, f.margin_in_words, f.remedy] for f in found.verdict.findings},
+        "verdict": list(found.paragraphs),
+        "findings": {f.bias: [f.status, f.sentence, f.margin_in_words, f.remedy] for f in found.findings},
         "not measured": dict(found.not_measured),
         "label next": len(found.label_next),
     }
@@ -135,10 +134,10 @@ def shown_of(found):
     """Questions, plots and numbers of an audit in words."""
     shown = {}
     for name, measurement in found.measurements.items():
-        drawing = drawing_of(measurement)
+        drawing = measurement.bias.plot(measurement)
         shown[name] = {
-            "question": question_of(name),
-            "estimates": [f"{name_of(e)} | {e.sentence()}" for e in measurement.estimates.values()],
+            "question": measurement.bias.question,
+            "estimates": [f"{e.words} | {e.sentence()}" for e in measurement.estimates.values()],
             "plot": [] if drawing is None else [drawing.title, drawing.caption],
             "caption": measurement.caption(),
         }
@@ -155,7 +154,7 @@ def rounds(shift, n=40):
 def ranking(values):
     number = Number("spearman", "Spearman", np.array(values), estimate_mean_coefficient)
     ids = tuple(map(str, range(len(values))))
-    return measured([number], seed=0, bias="agreement", criterion="wit", headlines=("spearman",), ids=ids, columns={})
+    return measured([number], seed=0, bias=RankingAgreement(), criterion="wit", ids=ids, columns={})
 
 
 def conclusions():

@@ -14,7 +14,7 @@ from planted import with_effect
 
 from evalbias import BiasedDemos, LikelihoodMitigation, judge_metric, judge_reward
 from evalbias.evaluation import compare, judge_examples, measure
-from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.dspy_seam import chat_request
 from evalbias.lm.types import PromptTooLong
@@ -289,7 +289,7 @@ def test_what_is_undefined_on_one_side_is_compared_on_neither():
     shown = with_demos(judge, items(2, 9))
 
     def bias_of(one):
-        return measure(LikelihoodBias(), judge_examples(one, examples, lm=lm, likelihood_lm="own"), seed=0)
+        return measure(Likelihood(), judge_examples(one, examples, lm=lm, likelihood_lm="own"), seed=0)
 
     first, second = (bias_of(one) for one in (judge, shown))
     assert [m["bias_score"].undefined for m in (first, second)] == [0, 1]
@@ -427,7 +427,7 @@ def test_every_judge_keeps_its_own_model():
 def test_a_covariate_that_was_not_measured_is_named():
     judged = judge_examples(PointwiseJudge(C), items(9, 1), lm=FormulaLM())
     with pytest.raises(ValueError, match=r"lack the covariate 'likelihoods', .* name the model whose likelihood"):
-        measure(LikelihoodBias(), judged, seed=0)
+        measure(Likelihood(), judged, seed=0)
 
 
 # The first rule of choice: less likelihood bias at no significant loss of performance.

@@ -5,9 +5,9 @@ import numpy as np
 from planted import compared, scored
 
 from evalbias.evaluation import Judged, compare, measure
-from evalbias.evaluation.biases import LikelihoodBias, PositionBias
+from evalbias.evaluation.audit import AGREEMENT
+from evalbias.evaluation.biases import Likelihood, Position
 from evalbias.evaluation.judged import HUMAN_SCORES
-from evalbias.evaluation.rankings import NAME as AGREEMENT
 from evalbias.evaluation.rankings import Row
 from evalbias.programs import Criterion
 from evalbias.report.demo import conclusion, introduction
@@ -16,10 +16,10 @@ from evalbias.report.demo import conclusion, introduction
 def concluded(likelihood, first):
     """Return the conclusion about judges with planted biases, (before, after) each."""
     judged = [scored(np.random.default_rng(0), 300, likelihood=one) for one in likelihood]
-    change = compare(*(measure(LikelihoodBias(), one, seed=0) for one in judged), n_resamples=999, seed=0)
+    change = compare(*(measure(Likelihood(), one, seed=0) for one in judged), n_resamples=999, seed=0)
     places = [compared(np.random.default_rng(1), 200, first=one) for one in first]
     rows = {
-        title: Row({"position": measure(PositionBias(), one, seed=0)}, {AGREEMENT: {"spearman": change["performance"]}})
+        title: Row({"position": measure(Position(), one, seed=0)}, {AGREEMENT: {"spearman": change["performance"]}})
         for title, one in zip(("initial", "searched"), places, strict=True)
     }
     return conclusion(change, rows), change

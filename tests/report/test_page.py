@@ -21,7 +21,7 @@ from evalbias.evaluation.words import Table
 from evalbias.optimizers.selection import CompileReport, Cost, Tried
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.report.page import Page, fragment, split_terms, terms, title_of_run, write_report
-from evalbias.report.plots import draw, title_of
+from evalbias.report.plots import draw
 from evalbias.report.runs import comparison_page, run_differences
 from evalbias.report.sections import Quote, Section, sections
 from evalbias.report.tables import candidates_table
@@ -211,12 +211,12 @@ def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
     ]
     found = evalbias.audit(rows, winner_field="winner", swapped_field="winner_swapped")
     with RunFolder(tmp_path / "run", {"command": "audit", "seed": 0}) as run:
-        write_report(run.path, found, verdict=found.verdict.paragraphs[0])
+        write_report(run.path, found, verdict=found.paragraphs[0])
     read = Reader((tmp_path / "run/report.html").read_text(encoding="utf-8"))
     text = " ".join("".join(read.text).replace("\xa0", " ").split())
     assert "script" not in read.tags
-    assert found.verdict.sentence.split(":")[0] in text
-    (position,) = (finding for finding in found.verdict.findings if finding.bias == "position")
+    assert found.verdict.split(":")[0] in text
+    (position,) = (finding for finding in found.findings if finding.bias == "position")
     assert position.status == "biased"
     assert "Position · biased" in text
     assert text.count("wins 100 of 100 comparisons instead of 50") == 1
@@ -228,8 +228,8 @@ def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
     assert text.index("The judge is biased") < text.index("Does the order in which")
     assert "people prefer output 1, the judge gives it 50 %" in text
     for bias in found.not_measured:
-        assert title_of(bias) in text
-    assert found.verdict.sentence.split(":")[0] in found._repr_html_()
+        assert BIASES[bias].title.capitalize() in text
+    assert found.verdict.split(":")[0] in found._repr_html_()
 
 
 def test_two_runs_side_by_side(tmp_path, measured):

@@ -12,6 +12,8 @@ from planted import compared
 from report.test_page import pairs, scored
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
+from evalbias.evaluation.bias import Bias, beyond_quality, interval_plot
+from evalbias.evaluation.biases import FIRST, OTHERWISE, SAME, SECOND, order_outcomes
 from evalbias.evaluation.estimates import Estimate, Number, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS
 from evalbias.evaluation.loops import Loop, LoopRun
@@ -20,29 +22,26 @@ from evalbias.measures import likelihood_effect
 from evalbias.measures.resample import SHARE, estimate_mean
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.programs.loops import Step
-from evalbias.report.plots import (
-    FIRST,
-    OTHERWISE,
-    SAME,
-    SECOND,
-    _points,
-    by_construction,
-    draw,
-    drawing_of,
-    estimate_rows,
-    name_of,
-    order_shares,
-)
+from evalbias.report.plots import by_construction, draw
 from evalbias.report.sections import loop_sections, lowest_section, scored_section, worst_items
+
+
+def drawing_of(found):
+    return found.bias.plot(found)
 
 
 def test_what_swapping_does_to_a_verdict():
     answers = np.array([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.3, 0.7], [0.5, 0.5], [np.nan, np.nan]])
     swapped = np.array([[0.2, 0.8], [0.7, 0.3], [0.9, 0.1], [0.1, 0.9], [0.6, 0.4], [0.5, 0.5]])
-    assert order_shares(answers, swapped) == {SAME: 0.4, FIRST: 0.2, SECOND: 0.2, OTHERWISE: 0.2}
+
+    def outcomes(first, second, *, ties=False):
+        ids = tuple(map(str, range(len(first))))
+        return order_outcomes(Judged(ids, "wit", np.stack([first, second], axis=1), ties=ties))
+
+    assert outcomes(answers, swapped) == {SAME: 0.4, FIRST: 0.2, SECOND: 0.2, OTHERWISE: 0.2}
     tied = np.array([[0.1, 0.2, 0.7]])
-    assert order_shares(tied, tied) == {SAME: 1, FIRST: 0, SECOND: 0, OTHERWISE: 0}
-    assert order_shares(answers[5:], swapped[5:]) == {}
+    assert outcomes(tied, tied, ties=True) == {SAME: 1, FIRST: 0, SECOND: 0, OTHERWISE: 0}
+    assert outcomes(answers[5:], swapped[5:]) == {}
 
 
 def test_the_plot_of_both_orders_agrees_with_the_numbers_where_a_tie_is_as_probable_as_a_position():
@@ -65,11 +64,12 @@ def test_scores_between_0_and_1_are_drawn_in_tenths():
 def test_the_line_of_an_effect_has_the_slope_of_its_dots():
     judged = scored(4000, effect=0.3)
     found = measure(BIASES["likelihood"], judged, seed=0, n_resamples=2)
-    points = _points(found, "likelihood_effect")
+    recipe, fit = found.numbers["likelihood_effect"], BIASES["likelihood"].fit(judged)
+    x, y = beyond_quality(recipe, fit)
     direct = likelihood_effect(judged.covariates[LIKELIHOODS], judged.answers, judged.covariates["ratings"])
-    slope = np.polyfit(points.x, points.y, 1)[0]
+    slope = np.polyfit(x, y, 1)[0]
     assert slope == pytest.approx(direct.effect * direct.score_sd, abs=0.01)
-    assert_allclose([points.x.mean(), points.x.std(), points.y.mean()], [0, 1, 0], atol=1e-9)
+    assert_allclose([x.mean(), x.std(), y.mean()], [0, 1, 0], atol=1e-9)
     assert f"{direct.effect * direct.score_sd:+.2f} points at equal quality" in drawing_of(found).title
     assert "300 of 4,000 dots" in drawing_of(found).caption
 
@@ -168,7 +168,7 @@ def test_scores_are_drawn_and_the_lowest_listed():
 def test_names_from_data_are_drawn_as_they_are():
     names = {"$\\frac{": 0.1, "<script>": 0.2, "a" * 300: 0.3}
     estimates = {name: Estimate(name, name, v, v - 0.1, v + 0.1, 9, 0, null=0.0) for name, v in names.items()}
-    for svg in draw(estimate_rows(estimates, "writers", null=0.0)):
+    for svg in draw(interval_plot(estimates, "writers")):
         assert "$\\frac{" in svg
         assert "&lt;script&gt;" in svg
         assert "<script" not in svg
@@ -179,7 +179,12 @@ def test_everything_on_the_axis_of_the_first_headline_is_drawn():
     values = {"x": np.array([0.1, 0.2, 0.4]), "y": np.array([0.3, 0.2, 0.1]), "z": np.full(3, np.nan)}
     samples = [Number(name, name, v, estimate_mean, null=0.0) for name, v in values.items()]
     samples.append(Number("other", "other", values["x"], estimate_mean, null=1.0))
-    fields = {"bias": "taste", "criterion": "wit", "ids": tuple("abc"), "headlines": ("y",), "columns": {}}
+
+    class Taste(Bias):
+        name = title = question = "taste"
+        headlines = ("y",)
+
+    fields = {"bias": Taste(), "criterion": "wit", "ids": tuple("abc"), "columns": {}}
     plot = drawing_of(measured(samples, seed=0, n_resamples=9, **fields))
     assert plot.title.startswith("Y: +0.20")
     assert list(plot.marks[0].rows) == ["Y", "X"]
@@ -187,9 +192,9 @@ def test_everything_on_the_axis_of_the_first_headline_is_drawn():
 
 def test_shares_are_drawn_between_0_and_100_percent():
     for share in (0.0, 1.0):
-        estimates = {"x": Estimate("x", "x", share, share, share, 9, 0, null=0.5 * share, unit=SHARE, signed=False)}
-        ticks = re.findall(r">(\S+)</text>", draw(estimate_rows(estimates, "shares", null=None))[0])
-        numbers = [float(tick.replace("\N{MINUS SIGN}", "-")) for tick in ticks if tick != "x"]
+        estimates = {"x": Estimate("x", "x", share, share, share, 9, 0, unit=SHARE, signed=False)}
+        ticks = re.findall(r">(\S+)</text>", draw(interval_plot(estimates, "shares"))[0])
+        numbers = [float(tick.replace("\N{MINUS SIGN}", "-")) for tick in ticks if tick not in ("x", SHARE)]
         assert numbers
         assert 0 <= min(numbers) <= max(numbers) <= 1
 
@@ -214,19 +219,6 @@ def test_the_axis_of_verdicts_has_a_short_name():
     assert "on a scale from -1 (loses) to 1 (wins)" in plot.title
     odds = drawing_of(measure(BIASES["verbosity"], compared(np.random.default_rng(0), 60), seed=0, n_resamples=2))
     assert odds.marks[0].y_label == "log-odds beyond quality"
-
-
-@pytest.mark.parametrize(
-    ("name", "label", "words"),
-    [
-        ("judge_rate", "gpt wins, judge", "gpt wins, judge"),  # a writer's name stays as it is
-        ("excess_of_gpt", "gpt", "gpt against the other writers"),
-        ("length_floor", "brevity alone", "For comparison: brevity in place of a judge"),
-        ("wit", "wit", "Wit"),
-    ],
-)
-def test_estimates_have_names_in_words(name, label, words):
-    assert name_of(Estimate(name, label, 0.5, 0.4, 0.6, 9, 0)) == words
 
 
 def test_a_label_is_a_text_whatever_it_says():

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose
 from planted import scored
 
 from evalbias.evaluation import compare, judge_examples, measure
-from evalbias.evaluation.biases import LikelihoodBias
+from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.words import coverage_warning, mark
 from evalbias.measures import unfairness_scores
 from evalbias.programs import Criterion, PointwiseJudge
@@ -44,7 +44,7 @@ def test_a_measurement_says_what_is_undefined():
     for e in examples[3:]:
         e.scores["quality"] = 3.0
     one = judge_examples(PointwiseJudge(C), examples, lm=FormulaLM(), likelihood_lm="own")
-    measurement = measure(LikelihoodBias(), one, seed=0)
+    measurement = measure(Likelihood(), one, seed=0)
     table = measurement_table({"wit": measurement})
     assert cells(table, "wit") == ["wit", "effect of likelihood", "undefined", "undefined", "7", "3"]
     assert cells(table, "performance") == ["", "performance", "undefined", "undefined", "7", "3"]
@@ -68,7 +68,7 @@ def test_the_table_of_a_mitigation_says_why_a_number_is_undefined():
 
 
 def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged):
-    measurement = measure(LikelihoodBias(), judged[0], seed=0)
+    measurement = measure(Likelihood(), judged[0], seed=0)
     bias = measurement["bias_score"]
     assert bias.low < bias.value < bias.high
     table = measurement_table({"quality": measurement})
@@ -91,7 +91,7 @@ def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged):
 
 
 def test_a_comparison_carries_the_papers_signs(judged):
-    change = compare(*(measure(LikelihoodBias(), one, seed=0) for one in judged), n_resamples=999, seed=0)
+    change = compare(*(measure(Likelihood(), one, seed=0) for one in judged), n_resamples=999, seed=0)
     table = comparison_table({"quality": change})
     bias, performance = change["bias_score"], change["performance"]
     assert cells(table, "quality") == ["quality", "effect of likelihood", "undefined -> undefined", "", "80"]
@@ -124,6 +124,6 @@ def test_the_scatter_shows_before_above_after(judged):
         x, y = dots.points[""]
         assert x.tolist() == one.covariates["likelihoods"].tolist()
         assert_allclose(y, unfairness_scores(one.answers, one.covariates["human_scores"]))
-    biases = [measure(LikelihoodBias(), one, seed=0)["bias_score"].value for one in judged]
+    biases = [measure(Likelihood(), one, seed=0)["bias_score"].value for one in judged]
     assert plot.title == f"BiasScore on quality: {biases[0]:+.2f} before and {biases[1]:+.2f} after"
     assert len(scatter({"": judged[0]}).marks) == 1
