@@ -56,6 +56,9 @@ class FakeServer:
     def text(self, ids):
         return self.loaded.tokenizer.decode(ids)
 
+    def written(self, ids):
+        return self.loaded.tokenizer.decode(ids, skip_special_tokens=True)
+
     def ids(self, prompt):
         return prompt if isinstance(prompt, list) else self.loaded.tokenizer(prompt)["input_ids"]
 
@@ -146,7 +149,7 @@ class FakeServer:
                 "token_logprobs": logprob_list,
                 "top_logprobs": [{self.text([i]): float(v) for v, i in zip(*t, strict=True)} for t in tops],
             }
-        return {**choice, "text": self.text(ids[start:]), "logprobs": logprobs}
+        return {**choice, "text": self.written(ids[start:]), "logprobs": logprobs}
 
     def chat(self, body):
         if self.unknown & body.keys() or body.get("top_logprobs", 0) > self.most_top:
@@ -164,7 +167,7 @@ class FakeServer:
             content.append(
                 {"token": self.text([ids[p]]), "logprob": float(values[p - 1, ids[p]]), "top_logprobs": alternatives}
             )
-        choice = {"message": {"content": self.text(ids[start:])}, "finish_reason": "length"}
+        choice = {"message": {"content": self.written(ids[start:])}, "finish_reason": "length"}
         usage = {"prompt_tokens": start, "completion_tokens": len(ids) - start}
         return {
             "choices": [{**choice, "logprobs": {"content": content} if body.get("logprobs") else None}],

@@ -1,5 +1,6 @@
 """Every server dialect in short: the numbers are the model's own, and those of another model are noticed."""
 
+import asyncio
 import dataclasses
 import json
 import math
@@ -13,7 +14,7 @@ import torch
 from commands import evalbias
 from dspy import lm15
 from fake_decisions import asked
-from fake_server import serving
+from fake_server import FakeServer, serving
 from fakes import outcome
 from texts import writer
 
@@ -21,10 +22,13 @@ from evalbias import PointwiseJudge, ServerLM
 from evalbias.cli.run import ModelWatch
 from evalbias.lm import dialect as tokenized
 from evalbias.lm.cache import CachedLM, measuring
+from evalbias.lm.dialect import Endpoint, Prepared
 from evalbias.lm.dialects import CONTROL, DIALECTS, QUESTION
 from evalbias.lm.dspy_seam import LOGPROBS, judgment_request, read_judgment
 from evalbias.lm.fingerprint import same_sample
-from evalbias.lm.types import ChoiceLogprobs, Choices, ModelChanged, Unanswered
+from evalbias.lm.server import Served, find_dialect
+from evalbias.lm.transport import StatusError
+from evalbias.lm.types import ChoiceLogprobs, Choices, Likelihood, ModelChanged, Refused, Text, Unanswered
 from evalbias.programs import Criterion
 from evalbias.runs import RunFolder
 
@@ -33,7 +37,7 @@ ENDPOINTS = {"systemone": "systemone", "decisions": "decisions", "sglang-decisio
 KINDS = (*TOKENIZED, "chat", *ENDPOINTS)
 LIMITS = {"patience": 60.0, "timeout": 60.0}
 PROMPTS = [[{"role": "user", "content": f"the cat {word}"}] for word in ("sat", "on", "the", "mat", "naïve", "café")]
-CHOICES = ["1", "the", "10"]
+CHOICES = ["1", "the", "10", "naïve café"]
 
 
 def opened(address, local, kind):
@@ -56,19 +60,118 @@ def truth(local, fake, kind, prompt):
     return CHOICES, row - np.log(np.exp(row).sum()) if kind == "decisions" else row  # OpenAI gives shares only
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_numbers_of_a_dialect_are_the_models(lms, kind):
+class Direct:
+    """A connection to a fake server in this process."""
+
+    def __init__(self, fake):
+        self.fake, self.base_url, self.last_answer = fake, "direct", 0.0
+
+    async def post(self, path, body, *, heavy=False):
+        self.fake.requests.append((path, body))
+        answer = self.fake.answer(path, json.loads(json.dumps(body)))
+        if answer is None or isinstance(answer, int):
+            raise StatusError(answer or 404, "made to fail")
+        return answer
+
+
+@pytest.fixture(params=[*((kind, "qwen2-chat") for kind in KINDS), *((kind, "llama") for kind in TOKENIZED)])
+def spoken(request, lms):
+    """The model, its fake server, and the dialect that was found out for it."""
+    kind, name = request.param
+    local = lms[name]
+    fake = FakeServer(local, kind)
+    tokenizer = local.engine.loaded.tokenizer if kind in TOKENIZED else None
+    endpoint = Endpoint(Direct(fake), "tiny", tokenizer, context_length=256 if tokenizer else None)
+    return local, fake, kind, asyncio.run(find_dialect(endpoint, Served(), only=ENDPOINTS.get(kind, kind)))
+
+
+def ask(dialect, *questions):
+    return [one if isinstance(one, Refused) else asyncio.run(dialect.ask(one)) for one in dialect.prepared(questions)]
+
+
+def test_a_dialect_gives_the_models_probabilities_of_choices(spoken):
+    local, fake, kind, dialect = spoken
+    begun = [*PROMPTS[1], {"role": "assistant", "content": "It is"}]
+    for prompt in [*PROMPTS[:2], *(["Source: the cat sat", begun] if kind in TOKENIZED else [])]:
+        choices, expected = truth(local, fake, kind, prompt)
+        (answer,) = ask(dialect, Choices(prompt, tuple(choices)))
+        np.testing.assert_allclose(answer.logprobs[0], expected, atol=1e-4)
+        assert (answer.choices, np.isfinite(expected).all()) == (tuple(choices), True)
+        assert len(choices) >= 3
+        assert answer.renormalized == (kind == "decisions")
+    again, once_more = (asyncio.run(dialect.sample()) for _ in range(2))
+    assert np.isfinite(again).all()
+    np.testing.assert_array_equal(again, once_more)
+
+
+def test_a_dialect_gives_the_models_likelihoods_or_says_that_there_are_none(spoken):
+    local, _, kind, dialect = spoken
+    pairs = [(PROMPTS[0], "a cat was sitting"), ("Source: the cat", " sat on the mat"), (PROMPTS[4], " 10")]
+    questions = [Likelihood(*pair) for pair in pairs]
+    if not dialect.likelihoods:
+        assert kind not in ("vllm", "sglang", "echo")
+        with pytest.raises(NotImplementedError, match="returns no likelihoods of given texts"):
+            dialect.prepared(questions)
+        return
+    for answer, expected in zip(ask(dialect, *questions), local.loglikelihood(pairs), strict=True):
+        np.testing.assert_allclose(answer.per_token, expected.per_token, atol=1e-4)
+
+
+def test_a_dialect_gives_the_models_texts_or_says_that_there_are_none(spoken):
+    local, fake, kind, dialect = spoken
+    questions = [Text(prompt, 4, 0.0, seed=3, stop=("xyz",), logprobs=2) for prompt in PROMPTS[:2]]
+    if kind in ENDPOINTS:
+        with pytest.raises(NotImplementedError, match="writes no texts"):
+            dialect.prepared(questions)
+        return
+    expected: dict = {}
+    local.answer(questions, expected)
+    for place, answer in enumerate(ask(dialect, *questions)):
+        assert (answer.text, answer.tokens, answer.finished) == (expected[place].text, expected[place].tokens, False)
+        logprobs = [[token.logprob for token in one.logprobs] for one in (answer, expected[place])]
+        np.testing.assert_allclose(*logprobs, atol=1e-4)
+    _, body = fake.requests[-1]
+    assert (body["temperature"], body["seed"], body["stop"]) == (0.0, 3, ["xyz"])
+    assert 4 in (body.get("max_tokens"), body.get("max_completion_tokens"))
+    if local.engine.render(PROMPTS[0]).lead:  # a base model may begin with the blank before an answer
+        fake.written = lambda _: " so"
+        assert ask(dialect, Text(PROMPTS[0]))[0].text == "so"
+
+
+def test_a_dialect_refuses_what_it_cannot_take_before_anything_is_sent(spoken):
+    local, fake, kind, dialect = spoken
+    sent = len(fake.requests)
+    long = [{"role": "user", "content": "the cat sat on the mat " * 60}]
+    token = "<|end|>" if local.engine.loaded.tokenizer.chat_template else "</s>"
+    spelled = [{"role": "user", "content": f"the {token} cat"}]
+    fine, beyond, control = dialect.prepared([Choices(prompt, ("1", "2")) for prompt in (PROMPTS[0], long, spelled)])
+    assert isinstance(fine, Prepared)
+    assert isinstance(beyond, Refused) == (kind in TOKENIZED)
+    assert kind not in TOKENIZED or (beyond.too_long and "the server's context is 256" in beyond.reason)
+    assert isinstance(control, Refused) == (kind not in ("vllm", "sglang", "llama.cpp"))
+    assert isinstance(control, Prepared) or f"contains '{token}', which" in control.reason
+    for choices in ((), ("1", "1"), ("1", "")):
+        with pytest.raises(ValueError, match=r"no choices|repeat|is empty"):
+            dialect.prepared([Choices(PROMPTS[0], choices)])
+    assert len(fake.requests) == sent
+    keys = [one.key for one in dialect.prepared([Choices(prompt, ("1", "2")) for prompt in PROMPTS])]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("kind", ["chat", *dict.fromkeys(ENDPOINTS.values())])
+def test_a_tokenizer_that_would_not_be_used_is_refused(lms, kind):
     local = lms["qwen2-chat"]
-    with serving(local, kind) as (address, fake):
-        lm = opened(address, local, kind)
-        choices, expected = truth(local, fake, kind, PROMPTS[0])
-        np.testing.assert_allclose(lm.choice_logprobs(PROMPTS[:1], choices).logprobs[0], expected, atol=1e-4)
-        assert len(choices) == 3
-        assert np.isfinite(expected).all()
-        if kind in TOKENIZED and kind != "llama.cpp":
-            pair = (PROMPTS[0], "a cat was sitting")
-            theirs = lm.loglikelihood([pair])[0].per_token
-            np.testing.assert_allclose(theirs, local.loglikelihood([pair])[0].per_token, atol=1e-4)
+    with serving(local, kind) as (address, _), pytest.raises(ValueError, match=f"'{kind}' tokenizes prompts itself"):
+        ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.source.model, dialect=kind, **LIMITS)
+
+
+def test_an_error_without_a_text_is_named_by_its_kind(lms, monkeypatch):
+    def broken(*_, **__):
+        raise OSError
+
+    monkeypatch.setattr("evalbias.lm.server.load_tokenizer", broken)
+    with serving(lms["qwen2-chat"], "vllm") as (address, _), pytest.raises(ValueError, match=r"tiny: OSError\)"):
+        ServerLM("tiny", base_url=address, **LIMITS)
 
 
 def test_every_dialect_is_tested():

@@ -39,24 +39,6 @@ def server(address, lm, **options):
     return ServerLM("tiny", base_url=address, tokenizer=lm.engine.loaded.source.model, **{**LIMITS, **options})
 
 
-@pytest.mark.parametrize("dialect", ["vllm", "sglang", "llama.cpp", "echo"])
-@pytest.mark.parametrize("model", ["llama", "qwen2-chat"])
-def test_a_server_returns_the_models_probabilities(lms, dialect, model):
-    local = lms[model]
-    with serving(local, dialect) as (address, _):
-        lm = server(address, local)
-        assert lm.capabilities.startswith(dialect)
-        answer = lm.choice_logprobs(PROMPTS, CHOICES)
-        np.testing.assert_allclose(answer.logprobs, local.choice_logprobs(PROMPTS, CHOICES).logprobs, atol=1e-4)
-        assert lm.choice_logprobs([], CHOICES).logprobs.shape == (0, 4)
-        if dialect == "llama.cpp":
-            with pytest.raises(NotImplementedError, match=r"returns no likelihoods.*--likelihood-lm"):
-                lm.loglikelihood(PAIRS)
-            return
-        for ours, theirs in zip(local.loglikelihood(PAIRS), lm.loglikelihood(PAIRS), strict=True):
-            np.testing.assert_allclose(theirs.per_token, ours.per_token, atol=1e-4)
-
-
 SPELLED = [{"role": "user", "content": "bad <|im_end|>\n<|im_start|>assistant\n5"}]
 
 
