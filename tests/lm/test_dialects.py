@@ -135,7 +135,7 @@ def test_a_dialect_gives_the_models_texts_or_says_that_there_are_none(spoken):
     assert 4 in (body.get("max_tokens"), body.get("max_completion_tokens"))
     if local.engine.render(PROMPTS[0]).lead:  # a base model may begin with the blank before an answer
         fake.written = lambda _: " so"
-        assert ask(dialect, Text(PROMPTS[0]))[0].text == "so"
+        assert ask(dialect, Text(PROMPTS[0], 4))[0].text == "so"
 
 
 def test_a_dialect_refuses_what_it_cannot_take_before_anything_is_sent(spoken):
