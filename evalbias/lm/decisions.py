@@ -15,9 +15,8 @@ from typing import Any
 
 import dspy
 from dspy import lm15
-from dspy.utils.exceptions import LMInvalidRequestError
 
-from evalbias.lm.dspy_seam import calling_predictor, is_decision, judgment_request, read_judgment
+from evalbias.lm.dspy_seam import LMInvalidRequestError, calling_predictor, is_decision, judgment_request, read_judgment
 from evalbias.lm.types import Message
 
 BOOLEAN = ("true", "false")

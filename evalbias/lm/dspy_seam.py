@@ -44,28 +44,14 @@ from evalbias.lm.types import (
     as_messages,
 )
 
-# DSPy names that evalbias needs and that DSPy does not export publicly.
-#
-# Every other module imports them from here, so that a new DSPy release has to be checked in one file only. All of them
-# were seen in DSPy 3.4.1; the package requires ``dspy>=3.4.1,<3.5``.
-#
-# * ``request_judgments``, ``non_judgment_properties`` (``dspy._vendor.lm15.judgments``): read the judgments that a
-#   request asks for. ``dspy.lm15`` exports only ``judgments``, which writes them.
-# * ``request_to_dict``, ``response_to_dict``, ``response_from_dict`` (``dspy._vendor.lm15.serde``): the JSON form of
-#   requests and responses. ``dspy.lm15`` exports the types without it.
-# * ``validate_request`` (``dspy.clients.engines.base``): the check that every DSPy engine runs first.
-#   ``dspy.clients.engines`` exports the engines without it.
-# * ``LM_CLASS`` (``dspy.clients.base_lm.LM_CLASS_STATE_KEY``): the key of a saved model's class in its state.
-# * ``active_trace`` (``dspy.settings.trace``, also in DSPy 2): the trace that optimizers read. The setting is public to
-#   read but its list, which evalbias edits in place, has no documented interface.
-# * ``decision_type`` (``dspy.adapters.types.decision``): which outputs are decisions; experimental in DSPy.
-# * ``calling_predictor`` (``dspy.settings.caller_modules``): the module that is being called, as DSPy's own decision
-#   evidence finds it.
-# * ``without_truncation_warning`` (logger ``dspy.clients.lm``): DSPy warns of every answer that reached its token
-#   limit, and offers no setting for answers that are meant to be short.
+# Names that DSPy 3.4.1 does not export publicly are imported here alone, so that a new release has to be checked in one
+# file. ``dspy._vendor.lm15`` reads judgments and has the JSON form of requests and responses, of which ``dspy.lm15``
+# exports the types; ``validate_request`` is the check that every engine of DSPy runs first; ``decision_type`` tells
+# which outputs are decisions, and is experimental. ``settings.trace`` and ``caller_modules`` are public to read; the
+# list of the trace, which is edited in place, has no documented interface; nor has the logger ``dspy.clients.lm``.
 
 
-__all__ = ["LM_CLASS", "request_to_dict", "response_from_dict", "response_to_dict"]  # used by other modules alone
+__all__ = ["LM_CLASS", "LMInvalidRequestError", "request_to_dict", "response_from_dict", "response_to_dict"]
 
 _short: ContextVar[bool] = ContextVar("_short", default=False)
 

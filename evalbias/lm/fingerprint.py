@@ -1,11 +1,11 @@
-"""Fingerprint of a model: a hash of all its files, so that any edit makes another model of it.
+"""By what a model is known: the hash of its files; behind a server, what it answers and under which name.
 
 Hashing gigabytes takes seconds, so the hash of a large file is kept in the user's cache directory and reused while
 the file's path, size, times and inode stay the same.
 
-The files of a model behind a server cannot be seen, and any weights may be served under one name. Such a model is known
-by the probabilities that it gives to a fixed text, its *sample*, and by the name that its answers carry. Weights that
-differ by no more than 16-bit rounding, and models that prefer the same answers, are not told apart.
+Any weights may be served under one name. A server's model is known by the probabilities that it gives to a fixed text,
+its *sample*, and by the name that its answers carry. Weights that differ by no more than 16-bit rounding, and models
+that prefer the same answers, are not told apart.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,11 @@ def file_hash(file: Path) -> str:
         pass  # not cached yet, or not by this version: the hash is computed
     content = _hash(file)
     if time.time() - max(status.st_mtime, status.st_ctime) > SETTLED:
-        store(entry, {"file": known, "hash": content})
+        draft = entry.with_name(f"{entry.name}.{os.getpid()}")
+        with suppress(OSError):  # of a home that cannot be written to: the next start computes the hash again
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(json.dumps({"file": known, "hash": content}))
+            draft.replace(entry)
     return content
 
 
@@ -101,17 +106,6 @@ def cache_folder() -> Path:
         return Path(own)
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "evalbias"
-
-
-def store(entry: Path, content: object) -> None:
-    """Write JSON content to a file of the cache, whole or not at all."""
-    draft = entry.with_name(f"{entry.name}.{os.getpid()}")
-    try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps(content))
-        draft.replace(entry)
-    except OSError:
-        pass  # a home that cannot be written to: the next start computes the content again
 
 
 def sample_of(probabilities: FloatArray) -> FloatArray:

@@ -1,8 +1,13 @@
-"""Models of saved programs, and recorded answers in place of a model."""
+"""Models that a file stands for: those that saved programs name, and recordings of answers.
+
+A saved program names a model and its settings, and the model is loaded at its first use. Weights, connections and keys
+are never written. A program can therefore be loaded, shown and given another model on a machine that lacks the saved
+one.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import copy
 import importlib
 import inspect
 import json
@@ -21,12 +26,6 @@ from dspy import lm15
 
 from evalbias.lm.dspy_seam import LM_CLASS, Engine, request_to_dict, response_from_dict, response_to_dict
 from evalbias.values import ANSWER_SETTINGS, NESTED, get_logger, json_object, model_settings, plain_address
-
-# Models of saved programs: a file names a model and its settings, and the model is loaded at its first use.
-#
-# Weights, connections and keys are never written. A program can therefore be loaded, shown and given another model on a
-# machine that lacks the saved one.
-
 
 CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM", "evalbias.lm.saved.RecordedLM")
 """Classes that any file may name: making one of them runs no code from the file."""
@@ -106,18 +105,18 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
                 "only. Load the program with allow_unsafe_lm_state=True, or give it a model with set_lm(...)."
             )
         for other in list(_IN_MEMORY) if self.shared_when_loaded else []:
-            if type(other) is type(self) and PENDING not in other.__dict__ and _equal(other.dump_state(), state):
-                return other._own_copy()
+            if (
+                type(other) is type(self)
+                and PENDING not in other.__dict__
+                and _json(other.dump_state()) == _json(state)
+            ):
+                return copy.deepcopy(other)
         return type(self)(**{key: value for key, value in state.items() if key != LM_CLASS})
-
-    def _own_copy(self) -> SavedLM:
-        """Return a model with settings of its own and the same weights or connection."""
-        copied: SavedLM = self.copy()
-        return copied
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SavedLM:
         """Return a model with settings of its own and the same weights or connection."""
-        return self.load_state(self.__dict__[PENDING]) if PENDING in self.__dict__ else self._own_copy()
+        copied: SavedLM = self.load_state(self.__dict__[PENDING]) if PENDING in self.__dict__ else self.copy()
+        return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the state."""
@@ -194,10 +193,8 @@ def restored_lm(state: Mapping[str, Any] | None, *, trusted: bool) -> SavedLM | 
     return cls.load_state({**state, **kept})
 
 
-def _equal(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two states are the same JSON."""
-    first, second = (json.dumps(state, sort_keys=True, default=str) for state in (one, other))
-    return first == second
+def _json(state: Mapping[str, Any]) -> str:
+    return json.dumps(state, sort_keys=True, default=str)
 
 
 # Recording of a language model's answers, and replay without the model.
@@ -296,14 +293,10 @@ def _nth(answers: list[lm15.Response], number: int) -> lm15.Response | None:
     """Return the answer to call ``number``, from 0; beyond the last one only if all answers are equal."""
     if number < len(answers):
         return answers[number]
-    same = bool(answers) and all(_content(answer) == _content(answers[0]) for answer in answers)
-    return answers[0] if same else None
-
-
-def _content(answer: lm15.Response) -> tuple[Any, Any]:
-    return answer.message, answer.provider_data
+    first = [(answer.message, answer.provider_data) for answer in answers[:1]]
+    same = all([(answer.message, answer.provider_data)] == first for answer in answers)
+    return answers[0] if answers and same else None
 
 
 def _key(request: dict[str, Any]) -> str:
-    question = {name: value for name, value in request.items() if name != "model"}
-    return hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()
+    return _json({name: value for name, value in request.items() if name != "model"})
