@@ -11,7 +11,16 @@ from collections.abc import Sequence
 import dspy
 import numpy as np
 
-from evalbias.lm.types import ChoiceLogprobs, LogLikelihood, MeasuringLM, Prompt, Refused, Written, answer_by_kind
+from evalbias.lm.types import (
+    ChoiceLogprobs,
+    Likelihood,
+    LogLikelihood,
+    MeasuringLM,
+    Prompt,
+    Refused,
+    Written,
+    answer_by_kind,
+)
 
 
 def outcome(lm, questions):
@@ -25,7 +34,53 @@ def outcome(lm, questions):
     return {place: a for place, a in sorted(answers.items()) if place not in refused}, refused, ended
 
 
-class FormulaLM(MeasuringLM):
+def messages_of(question):
+    return question.context if isinstance(question, Likelihood) else question.prompt
+
+
+class Fake(MeasuringLM):
+    """A model that answers by a formula.
+
+    Args:
+        refuses: Function from a question to whether its prompt is too long; None takes every one.
+        likelihoods: Whether it measures likelihoods.
+        dies_after: Number of calls after which the user interrupts; None for never.
+
+    Attributes:
+        questions: Questions that were put to it.
+        batches: Number of questions in each call.
+    """
+
+    def __init__(self, *, refuses=None, likelihoods=True, dies_after=None):
+        self.refuses, self.likelihoods, self.dies_after = refuses or (lambda _: False), likelihoods, dies_after
+        self.questions, self.batches = [], []
+
+    def answer(self, questions, answers):
+        if len(self.batches) == self.dies_after:
+            raise KeyboardInterrupt
+        if not self.likelihoods and any(isinstance(q, Likelihood) for q in questions):
+            raise NotImplementedError("This server returns no likelihoods: name another model.")
+        self.batches.append(len(questions))
+        self.questions += questions
+        refused = {i for i, question in enumerate(questions) if self.refuses(question)}
+        taken, found = [i for i in range(len(questions)) if i not in refused], {}
+        answer_by_kind(
+            [questions[i] for i in taken],
+            found,
+            choices=lambda choices, some: self.choice_logprobs([q.prompt for q in some], choices).rows(),
+            likelihoods=lambda some: self.loglikelihood([(q.context, q.continuation) for q in some]),
+            texts=lambda some: [Written(self.write(q)) for q in some],
+        )
+        for number, i in enumerate(taken):
+            answers[i] = found[number]
+        for i in refused:
+            answers[i] = Refused("has 99 tokens, but the model's context is 64.", too_long=True)
+
+    def write(self, question):
+        raise NotImplementedError("a formula writes no texts")
+
+
+class FormulaLM(Fake):
     """Judges by the numbers in a text: "q=3 z=-1.5" is of quality 3 and rarity -1.5.
 
     Its expected score follows quality plus ``bias`` times z; the log-likelihood of a text is its z. A demonstration
@@ -34,23 +89,12 @@ class FormulaLM(MeasuringLM):
 
     model = "fake/formula"
 
-    def __init__(self, bias: float = 1.0, coverage: float = 0.5) -> None:
+    def __init__(self, bias: float = 1.0, coverage: float = 0.5, **options) -> None:
+        super().__init__(**options)
         self.bias = bias
         self.mass = coverage
         self.judged: list[str] = []
         self.calls = 0
-
-    def answer(self, questions, answers):
-        answer_by_kind(
-            questions,
-            answers,
-            choices=lambda choices, some: self.choice_logprobs([q.prompt for q in some], choices).rows(),
-            likelihoods=lambda some: self.loglikelihood([(q.context, q.continuation) for q in some]),
-            texts=lambda some: [Written(self.write(q)) for q in some],
-        )
-
-    def write(self, question):
-        raise NotImplementedError("a formula writes no texts")
 
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         self.calls += 1
@@ -102,12 +146,13 @@ def of_sources(n, seed):
     return found
 
 
-class Comparer:
+class Comparer(Fake):
     """Prefers the higher q by its difference, and the first position by ``lean`` nats; ``mass`` is the coverage."""
 
     model = "fake/comparer"
 
-    def __init__(self, lean=0.0, mass=0.8, tie=-math.inf):
+    def __init__(self, lean=0.0, mass=0.8, tie=-math.inf, **options):
+        super().__init__(**options)
         self.lean, self.mass, self.tie = lean, mass, tie
         self.prompts = []
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +15,6 @@ from evalbias.values import number
 
 Message = Mapping[str, str]
 Prompt = str | Sequence[Message]
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 SAME_MODEL = 0.2
 """Largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)."""
@@ -397,30 +395,6 @@ def raise_refused(answers: Mapping[int, Any], names: Mapping[int, str] | None = 
     if refused:
         kind = PromptTooLong if all(answer.too_long for answer in refused.values()) else PromptRefused
         raise kind({place: answer.reason for place, answer in refused.items()}, names)
-
-
-def each(check: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Apply a function to every item of a call.
-
-    Args:
-        check: Function of one item, which raises ``PromptRefused`` as for a call with this item alone.
-        items: Items of the call.
-
-    Raises:
-        PromptRefused: Items are refused, all of which the exception holds.
-    """
-    done: list[Result] = []
-    errors: dict[int, PromptRefused] = {}
-    for place, item in enumerate(items):
-        try:
-            done.append(check(item))
-        except PromptRefused as error:
-            errors[place] = error
-    if errors:
-        kinds = {type(error) for error in errors.values()}
-        kind = kinds.pop() if len(kinds) == 1 else PromptRefused
-        raise kind({place: error.refused[0] for place, error in errors.items()})
-    return done
 
 
 def answer_by_kind(

@@ -254,11 +254,6 @@ def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     assert fair.remedy == ""
 
 
-class WithoutLikelihoods(FormulaLM):
-    def loglikelihood(self, pairs):
-        raise NotImplementedError("This server returns no likelihoods: name another model.")
-
-
 def test_effects_far_below_a_point_are_not_shown_as_zero():
     examples = rated_texts(200, 1)
     for item in examples:
@@ -274,9 +269,9 @@ def test_a_model_without_likelihoods_is_audited_on_the_rest(tmp_path):
     file = tmp_path / "judge.json"
     evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?")).save(str(file))
     examples = rated_texts(30, 2)
-    found = evalbias.audit(examples, judge=file, lm=WithoutLikelihoods())
+    found = evalbias.audit(examples, judge=file, lm=FormulaLM(likelihoods=False))
     assert found.not_measured["likelihood"] == "This server returns no likelihoods: name another model."
-    other = evalbias.audit(examples, judge=file, lm=WithoutLikelihoods(), likelihood_lm=FormulaLM())
+    other = evalbias.audit(examples, judge=file, lm=FormulaLM(likelihoods=False), likelihood_lm=FormulaLM())
     assert "likelihood" in other.measurements
 
 

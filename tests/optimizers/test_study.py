@@ -74,26 +74,12 @@ def test_the_same_seed_gives_the_same_study_and_a_choice_is_measured_once():
     assert len(lms[0].asked) == len(set(lms[0].asked))  # no prompt twice, whatever the choices share
 
 
-class Stopped(Wording):
-    """Stops at its n-th batch, as Ctrl-C does in the middle of a trial."""
-
-    def __init__(self, batches, **options):
-        super().__init__(**options)
-        self.left = batches
-
-    def choice_logprobs(self, prompts, choices):
-        self.left -= 1
-        if self.left < 0:
-            raise KeyboardInterrupt
-        return super().choice_logprobs(prompts, choices)
-
-
 @pytest.mark.parametrize("batches", [2, 5])
 def test_a_study_that_was_stopped_in_a_trial_goes_on_as_if_it_had_not_been(batches, tmp_path):
     train, storage = sides(labels=False)[0], f"sqlite:///{tmp_path}/study.db"
     whole = study().compile(PairwiseJudge(C), trainset=train, lm=Wording(first=6.5)).report
     with pytest.raises(KeyboardInterrupt):
-        study(storage=storage).compile(PairwiseJudge(C), trainset=train, lm=Stopped(batches, first=6.5))
+        study(storage=storage).compile(PairwiseJudge(C), trainset=train, lm=Wording(dies_after=batches, first=6.5))
     resumed = study(storage=storage).compile(PairwiseJudge(C), trainset=train, lm=Wording(first=6.5)).report
     assert [t.choice for t in resumed.trials] == [t.choice for t in whole.trials]
     assert [t.objective for t in resumed.trials] == [t.objective for t in whole.trials]

@@ -15,7 +15,7 @@ from fakes import LEANS, PARTS, Comparer, FormulaLM, Wording, items, pair, rated
 from evalbias import data
 from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.lm.cache import CachedLM
-from evalbias.lm.types import ChoiceLogprobs, PromptTooLong
+from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import decision_rates, fairness, quadratic_fit, score_uniformity
 from evalbias.optimizers.objectives import DISTRIBUTIONS, ObjectiveRule, answer_in_order, instruct
 from evalbias.optimizers.selection import count_unanswered
@@ -506,16 +506,10 @@ class UnknownBias:
 
 
 def test_a_pair_that_is_too_long_is_left_out_of_the_search():
-    class Short(Wording):
-        def choice_logprobs(self, prompts, choices):
-            long = [i for i, p in enumerate(prompts) if len(p[-1]["content"]) > 500]
-            if long:
-                raise PromptTooLong(dict.fromkeys(long, "has 99 tokens, but the model's context is 64."))
-            return super().choice_logprobs(prompts, choices)
-
     pairs = all_pairs(4)
     expected = search(pairs=pairs, stopping=Epochs(2))
-    found = search(Short(), pairs=[*pairs, pair(0, 1, source="s" * 600)], stopping=Epochs(2))
+    short = Wording(refuses=lambda q: len(q.prompt[-1]["content"]) > 500)
+    found = search(short, pairs=[*pairs, pair(0, 1, source="s" * 600)], stopping=Epochs(2))
     assert found.predict.signature.instructions == expected.predict.signature.instructions
     assert found.report.history == expected.report.history
 

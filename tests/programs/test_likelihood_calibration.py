@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from fakes import FormulaLM, items
 
-from evalbias.lm.contract import AnyLM
-from evalbias.lm.types import PromptRefused
+from evalbias.lm.types import Likelihood
 from evalbias.measures.corrections import LikelihoodCalibration, fit_likelihood_calibration
 from evalbias.programs import Criterion, PointwiseJudge, load_judge
 
@@ -89,15 +88,10 @@ def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
     assert judge.likelihood_calibration is None
 
 
-class Silent(FormulaLM):
-    def loglikelihood(self, pairs):
-        return AnyLM(self).loglikelihood(pairs)
-
-
 def test_a_model_without_likelihoods_is_refused_and_an_undefined_one_leaves_the_score_undefined():
     judge = PointwiseJudge(C, likelihood_calibration=CALIBRATION)
     with pytest.raises(NotImplementedError, match="corrects its scores for likelihood, which this model does not"):
-        judge.batch(items(3, 1), lm=Silent())
+        judge.batch(items(3, 1), lm=FormulaLM(likelihoods=False))
 
     class Partly(FormulaLM):
         def loglikelihood(self, pairs):
@@ -111,17 +105,11 @@ def test_a_model_without_likelihoods_is_refused_and_an_undefined_one_leaves_the_
 
 
 def test_a_prediction_says_why_its_likelihood_is_refused():
-    class Limited(FormulaLM):
-        def loglikelihood(self, pairs):
-            refused = {i: "has 99 tokens." for i, (_, output) in enumerate(pairs) if output == first.output}
-            if refused:
-                raise PromptRefused(refused)
-            return super().loglikelihood(pairs)
-
     first, second = examples = items(2, 1)
-    judged = PointwiseJudge(C, likelihood_calibration=CALIBRATION).batch(examples, lm=Limited())
+    lm = FormulaLM(refuses=lambda q: isinstance(q, Likelihood) and q.continuation == first.output)
+    judged = PointwiseJudge(C, likelihood_calibration=CALIBRATION).batch(examples, lm=lm)
     assert math.isnan(judged[0].score)
-    assert judged[0].undefined.endswith("has 99 tokens.")
+    assert judged[0].undefined.endswith("has 99 tokens, but the model's context is 64.")
     assert second.id not in judged[0].undefined
     assert not math.isnan(judged[1].score)
     assert "undefined" not in judged[1]

@@ -10,21 +10,10 @@ from fakes import Comparer, pair
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbias.lm.types import PromptTooLong
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, load_judge, load_ranker
 from evalbias.programs.ranking import Answer, Compared, merge, rank, together
 
 C = Criterion("quality", "is it good?")
-
-
-class Counting(Comparer):
-    def __init__(self, **options):
-        super().__init__(**options)
-        self.batches = []
-
-    def choice_logprobs(self, prompts, choices):
-        self.batches.append(len(prompts))
-        return super().choice_logprobs(prompts, choices)
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam"])
@@ -51,7 +40,7 @@ def test_a_ranking_can_be_awaited():
 
 
 def test_comparisons_of_a_level_are_asked_together():
-    lm, documents = Counting(), [pair(*random.Random(d).sample(range(99), 8), source=str(d)) for d in range(20)]
+    lm, documents = Comparer(), [pair(*random.Random(d).sample(range(99), 8), source=str(d)) for d in range(20)]
     rankings = PairwiseRanker(PairwiseJudge(C)).batch(documents, lm=lm)
     assert sum(lm.batches) == sum(f.comparisons for f in rankings) == sum(f.judgments for f in rankings)
     assert len(lm.batches) <= 1 + 3 + 7  # the longest merge of each level
@@ -248,14 +237,8 @@ def test_a_candidate_with_one_defined_comparison_is_ranked_by_it(beam, gap, data
     assert (order.index(0) < order.index(other)) == wins
 
 
-class Narrow(Comparer):
-    """Cannot take prompts with an endless text."""
-
-    def choice_logprobs(self, prompts, choices):
-        endless = [i for i, prompt in enumerate(prompts) if "endless" in prompt[-1]["content"]]
-        if endless:
-            raise PromptTooLong(dict.fromkeys(endless, "has 99 tokens, but the model's context is 64."))
-        return super().choice_logprobs(prompts, choices)
+def endless(question):
+    return "endless" in question.prompt[-1]["content"]
 
 
 @pytest.mark.parametrize("options", [{}, {"search": "beam"}, {"search": "beam", "gap": 1.0}])
@@ -263,7 +246,7 @@ class Narrow(Comparer):
 def test_a_candidate_that_the_model_cannot_take_is_unranked_with_the_reason(options, seed):
     ranker = PairwiseRanker(PairwiseJudge(C, debias="permutation"), seed=seed, **options)
     texts = ["q=3 z=0", "q=9 z=0 endless", "q=5 z=0", "q=1 z=0", "q=9 z=0 endless", "q=4 z=0", "q=3 z=0"]
-    (ranking,) = ranker.batch([dspy.Example(source="s", candidates=texts)], lm=Narrow())
+    (ranking,) = ranker.batch([dspy.Example(source="s", candidates=texts)], lm=Comparer(refuses=endless))
     assert ranking.order in ([2, 5, 0, 6, 3], [2, 5, 6, 0, 3])
     np.testing.assert_array_equal(ranking.scores, [1.5, math.nan, 4, 0, math.nan, 3, 1.5])
     reason = "the model cannot take the prompts (the log says why)"
@@ -271,7 +254,7 @@ def test_a_candidate_that_the_model_cannot_take_is_unranked_with_the_reason(opti
         (1, 4), f"None of its comparisons with a ranked candidate is defined: {reason}."
     )
     assert (ranking.undefined, ranking.contradictions) == (4, 0)
-    (alone,) = ranker.batch([pair(3, 5)], lm=Narrow())
+    (alone,) = ranker.batch([pair(3, 5)], lm=Comparer(refuses=endless))
     assert alone.unranked == {}
 
 
