@@ -33,7 +33,8 @@ def judge_scorer(
     Args:
         judge: Judge, or the file that ``judge.save`` wrote, so that ``inspect score`` can make the scorer again.
         lm: Model of the judge. Defaults to the judge's own, which its file names, then to DSPy's.
-        source: Key of the sample's metadata with the text that the output was made from. Defaults to the input.
+        source: Key of the sample's metadata with the text that the output was made from. Defaults to the input. A
+            sample without it is an error of the evaluation.
     """
     program = judge if isinstance(judge, PointwiseJudge) else load_judge(judge)
     program = program.deepcopy()
@@ -42,6 +43,11 @@ def judge_scorer(
 
     async def score(state: TaskState, target: Target) -> Score:
         output = state.output.completion
+        if source is not None and source not in state.metadata:
+            raise ValueError(
+                f"The sample {state.sample_id!r:.80} has no {source!r} in its metadata, only {sorted(state.metadata)}: "
+                "add it, or name another key as the judge's source."
+            )
         given = state.input_text if source is None else str(state.metadata[source])
         if not output.strip():
             return Score.unscored(reason="no_response", answer=output, explanation="The output is empty.")

@@ -1,4 +1,7 @@
-"""evalbias in MLflow: a judge as a scorer, alignment of its judges, and examples from traces."""
+"""MLflow (``mlflow``): a judge as a scorer, alignment of its judges, and judges and optimizers in its traces.
+
+It takes an extra: ``pip install 'evalbias[mlflow]'``.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 import dspy
-import mlflow
-from mlflow.entities import AssessmentSource, Feedback
-from mlflow.entities.assessment import Assessment
-from mlflow.entities.assessment_source import AssessmentSourceType
-from mlflow.entities.trace import Trace
-from mlflow.genai.judges import AlignmentOptimizer, Judge
-from mlflow.genai.judges.base import JudgeField
-from mlflow.genai.utils.trace_utils import (
-    extract_inputs_from_trace,
-    extract_outputs_from_trace,
-    parse_inputs_to_str,
-    parse_outputs_to_str,
-)
 from pydantic import PrivateAttr
+
+try:
+    import mlflow
+    from mlflow.entities import AssessmentSource, Feedback
+    from mlflow.entities.assessment import Assessment
+    from mlflow.entities.assessment_source import AssessmentSourceType
+    from mlflow.entities.trace import Trace
+    from mlflow.genai.judges import AlignmentOptimizer, Judge
+    from mlflow.genai.judges.base import JudgeField
+    from mlflow.genai.utils.trace_utils import (
+        extract_inputs_from_trace,
+        extract_outputs_from_trace,
+        parse_inputs_to_str,
+        parse_outputs_to_str,
+    )
+except ImportError as error:
+    raise ImportError("This module needs MLflow: pip install 'evalbias[mlflow]'.") from error
 
 from evalbias import optimizers
 from evalbias.lm.contract import resolve_lm
@@ -33,6 +40,8 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.judges import PointwiseJudge
 from evalbias.programs.metrics import score_feedback
 from evalbias.values import get_logger, to_json
+
+__all__ = ["JudgeAlignment", "MeasuredJudge", "autolog"]
 
 # A pointwise judge of evalbias as a judge of MLflow.
 
@@ -182,11 +191,7 @@ class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
         return MeasuredJudge(compiled, name=judge.name, yes_no=judge.feedback_value_type is bool)
 
     def _student(self, judge: Judge) -> PointwiseJudge:
-        """Return the judge as a program to compile.
-
-        Raises:
-            ValueError: The judge reads other fields than inputs and outputs, or its scale is not known.
-        """
+        """Return the judge as a program to compile; it must read inputs and outputs only."""
         if isinstance(judge, MeasuredJudge):
             student: PointwiseJudge = judge.program.deepcopy()
         else:
@@ -207,11 +212,7 @@ class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
 
 
 def _scale(judge: Judge) -> tuple[int, int]:
-    """Return the scale that the type of a judge's feedback says.
-
-    Raises:
-        ValueError: The type says no scale of whole numbers.
-    """
+    """Return the scale of whole numbers that the type of a judge's feedback says."""
     kind = judge.feedback_value_type
     if kind is bool:
         return (0, 1)
@@ -259,11 +260,7 @@ def _ratings(trace: Trace, criterion: Criterion) -> dict[str, float]:
 
 
 def _number(assessment: Assessment, criterion: Criterion) -> float:
-    """Return a human rating as a number.
-
-    Raises:
-        ValueError: The rating is not a number on the scale.
-    """
+    """Return a human rating as a number on the scale."""
     value, (low, high) = assessment.feedback.value, criterion.scale
     try:
         number = float(value)
@@ -296,16 +293,3 @@ def autolog(**options: Any) -> None:
     for module in pkgutil.walk_packages(optimizers.__path__, f"{optimizers.__name__}."):
         importlib.import_module(module.name)
     mlflow.dspy.autolog(**options)
-
-
-# MLflow: judges and optimizers in its traces, as its scorers, and as its judge alignment.
-#
-# It takes an extra: ``pip install 'evalbias[mlflow]'``.
-
-
-try:
-    import mlflow
-except ImportError as error:
-    raise ImportError("This module needs MLflow: pip install 'evalbias[mlflow]'.") from error
-
-__all__ = ["JudgeAlignment", "MeasuredJudge", "autolog"]

@@ -90,6 +90,20 @@ def test_the_source_can_be_in_the_samples_metadata(judge, tmp_path):
     assert [sample.scores["judge_scorer"].value for sample in log.samples] == pytest.approx(truth, abs=1e-4)
 
 
+def test_a_sample_without_the_sources_key_is_named(judge, tmp_path):
+    (item,) = world.examples(1, seed=3)
+    log = inspect_ai.eval(
+        inspect_ai.Task(
+            dataset=[Sample(id="s7", input="x", metadata={"text": "y"})], scorer=judge_scorer(judge, source="facts")
+        ),
+        model=get_model("mockllm/model", custom_outputs=[ModelOutput.from_content("mockllm", item.output)]),
+        log_dir=str(tmp_path / "logs"),
+        display="none",
+    )[0]
+    assert log.status == "error"
+    assert "The sample 's7' has no 'facts' in its metadata, only ['text']" in log.error.message
+
+
 def test_a_saved_judge_scores_in_the_command(judge, tmp_path):
     judge.save(tmp_path / "judge.json")
     (tmp_path / "task.py").write_text(TASK)
