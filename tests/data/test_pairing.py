@@ -1,9 +1,15 @@
-"""Pairs of outputs, and inputs that cannot be paired."""
+"""What examples say of each other: people's scores, pairs of outputs, and splits by input."""
+
+import math
 
 import dspy
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from evalbias import data
+from evalbias.data import human_score, is_rated, split
+from evalbias.data.pairing import single_ratings
 
 
 def item(name, source, key=None):
@@ -77,3 +83,200 @@ def test_the_published_data_sets_satisfy_this(dataset, data_dir):
 def test_the_pairs_of_five_responses_to_each_dialogue_are_the_papers_1200():
     items = [item(f"{d}-{k}", f"s{d}") for d in range(60) for k in range(5)]
     assert data.count_pairs(items) == len(data.pairs(items, seed=0)) == 1200
+
+
+def test_pairs_are_ordered_seeded_and_of_one_input():
+    items = [dspy.Example(id=str(i), source=f"s{i % 3}", output=f"o{i // 3}") for i in range(9)]
+    items.append(dspy.Example(id="twice", source="s0", output="o0"))
+    items.append(dspy.Example(id="alone", source="s9", output="o0"))
+    pairs = data.pairs(items, seed=0)
+    assert len(pairs) == 3 * 6
+    assert len({(p.source, *p.candidates) for p in pairs}) == 18
+    assert all(a != b for a, b in (p.candidates for p in pairs))
+    assert not any({"twice", "alone"} & {*p.ids} for p in pairs)
+    few = data.pairs(items, inputs=2, limit=5, seed=1)
+    assert len(few) == 5
+    assert [p.ids for p in few] == [p.ids for p in data.pairs(items, inputs=2, limit=5, seed=1)]
+    assert len({p.input_id for p in few}) <= 2
+    with pytest.raises(ValueError, match="3 inputs have two different outputs"):
+        data.pairs(items, inputs=4, seed=0)
+
+
+# --- people's scores ---
+
+BOTH = {"score": 4, "scores": {"quality": 2}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"scores": {"quality": 3}}, 3),
+        ({"score": 4}, 4),
+        ({"score": "4.5"}, 4.5),
+        ({"score": 4, "scores": None}, 4),
+        (BOTH, 2),
+        ({"score": None}, math.nan),
+        ({"scores": {"quality": None}, "score": 4}, math.nan),
+    ],
+)
+def test_scores_by_criterion_come_before_the_one_score(fields, expected):
+    example = dspy.Example(id="7", **fields)
+    assert is_rated(example, "quality")
+    assert human_score(example, "quality") == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "'7' has no score on 'wit', neither in 'scores' nor as 'score': name another criterion"),
+        (BOTH, r"only on \['quality'\]; its 'score' is not used, because 'scores' says what was rated"),
+        ({"score": 4, "scores": {}}, r"only on \[\]; its 'score' is not used"),
+    ],
+)
+def test_a_score_never_stands_for_another_criterion(fields, told):
+    example = dspy.Example(id="7", **fields)
+    assert not is_rated(example, "wit")
+    assert math.isnan(human_score(example, "wit", required=False))
+    with pytest.raises(ValueError, match=told):
+        human_score(example, "wit")
+
+
+def test_what_is_no_number_is_refused_by_its_item():
+    for score in ("good", True, [1]):
+        with pytest.raises(ValueError, match=r"item '7' on 'wit' is .*: give a number"):
+            human_score(dspy.Example(id="7", score=score), "wit")
+    with pytest.raises(ValueError, match=r"item '7' on 'wit' is 1e\+308: give a number of at most 1e\+30"):
+        human_score(dspy.Example(id="7", score=1e308), "wit")
+    with pytest.raises(ValueError, match="'7' has scores=3: give criterion -> number, or one number as score="):
+        human_score(dspy.Example(id="7", scores=3), "wit")
+
+
+def test_an_item_without_an_id_is_named_by_its_text():
+    with pytest.raises(ValueError, match=r"The item 'What is 2 [+] 2[?]' has no score on 'quality'"):
+        human_score(dspy.Example(source="What is 2 + 2?", output="4"), "quality")
+    with pytest.raises(ValueError, match=r"The item 'a \| b' has no score on 'quality'"):
+        human_score(dspy.Example(source="s", candidates=["x", "y"], ids=["a", "b"]), "quality")
+
+
+def test_pairs_are_labeled_by_the_one_score():
+    rated = [dspy.Example(id=str(k), source="s", output=f"o{k}", score=k) for k in (1, 2)]
+    assert {(*p.ids, p.preference) for p in data.pairs(rated, criterion="quality", seed=0)} == {
+        ("1", "2", "B"),
+        ("2", "1", "A"),
+    }
+
+
+def test_single_ratings_of_an_example():
+    example = dspy.Example(id="7", ratings={"wit": [3, None, "4.5"]})
+    assert single_ratings(example, "wit") == pytest.approx([3, math.nan, 4.5], nan_ok=True)
+    assert single_ratings(example, "tact") == []
+    assert single_ratings(dspy.Example(), "wit") == []
+    assert single_ratings(dspy.Example(score=4, ratings=[3, 5]), "wit") == [3, 5]  # of the criterion that is judged
+    for given in ({"wit": ["good"]}, {"wit": 3}, {"wit": "345"}, {"wit": [3, 1e308]}, 3):
+        with pytest.raises(ValueError, match=r"'7' has ratings=.*: give criterion -> list of numbers"):
+            single_ratings(dspy.Example(id="7", ratings=given), "wit")
+
+
+def test_a_pair_has_the_difference_of_each_raters_ratings():
+    rated = [
+        dspy.Example(id="1", source="s", output="a", ratings={"wit": [1, 5, None], "tact": [1]}),
+        dspy.Example(id="2", source="s", output="b", ratings={"wit": [2, 2, 3], "tact": [1, 2]}),
+    ]
+    differences = {tuple(p.ids): p.ratings for p in data.pairs(rated, seed=0)}
+    assert set(differences[("1", "2")]) == {"wit"}
+    assert differences[("1", "2")]["wit"] == pytest.approx([-1, 3, math.nan], nan_ok=True)
+    assert differences[("2", "1")]["wit"] == pytest.approx([1, -3, math.nan], nan_ok=True)
+    plain = [dspy.Example(id=str(k), source="s", output=f"o{k}") for k in range(2)]
+    assert all("ratings" not in pair for pair in data.pairs(plain, seed=0))
+
+
+# --- splits ---
+
+
+def numbered(n, inputs=None):
+    return [dspy.Example(id=f"i{k:04d}", source=f"s{k % (inputs or n)}", output="o") for k in range(n)]
+
+
+@hypothesis.given(n=st.integers(5, 60), seed=st.integers(0, 5), by=st.sampled_from(["instance", "input"]))
+def test_a_split_is_a_partition_in_any_order(n, seed, by):
+    examples = numbered(n, inputs=max(5, n // 3))
+    train, test = split(examples, seed=seed, by=by)
+    assert sorted(e.id for e in train + test) == [e.id for e in examples]
+    again = split(examples[::-1], seed=seed, by=by)
+    assert [[e.id for e in side] for side in again] == [[e.id for e in side] for side in (train, test)]
+    if by == "input":
+        assert not {e.source for e in train} & {e.source for e in test}
+
+
+def test_sizes_and_seeds():
+    train, test = split(numbered(2846), seed=0)
+    assert (len(train), len(test)) == (2277, 569)
+    assert {e.id for e in test} != {e.id for e in split(numbered(2846), seed=1)[1]}
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"by": "topic"}, "by='topic' is unknown"),
+        ({"test_fraction": 1.0}, "between 0 and 1"),
+        ({"test_fraction": 0.01}, "one set would be empty"),
+    ],
+)
+def test_impossible_splits_are_refused(options, match):
+    with pytest.raises(ValueError, match=match):
+        split(numbered(10), seed=0, **options)
+    with pytest.raises(ValueError, match="same id"):
+        split(numbered(10) * 2, seed=0)
+
+
+@hypothesis.given(n=st.integers(2, 300), percent=st.integers(1, 99))
+@hypothesis.example(n=50, percent=57)  # 0.57 * 50 is a little below 28.5 in floats
+def test_the_size_of_the_test_set_is_rounded_half_up(n, percent):
+    size = (2 * n * percent + 100) // 200  # n * percent / 100, rounded half up
+    if size in (0, n):
+        with pytest.raises(ValueError, match="one set would be empty"):
+            split(numbered(n), seed=0, test_fraction=percent / 100)
+    else:
+        assert len(split(numbered(n), seed=0, test_fraction=percent / 100)[1]) == size
+
+
+@hypothesis.given(seed=st.integers(0, 30))
+def test_no_input_is_on_both_sides(seed):
+    examples = [dspy.Example(id=k, source="same", output="o", input_id=k // 4) for k in range(40)]  # the first id is 0
+    train, test = split(examples, seed=seed, by="input")
+    assert not {e.input_id for e in train} & {e.input_id for e in test}
+    assert len({e.input_id for e in test}) == 2
+
+
+def test_an_input_id_is_not_mistaken_for_a_source():
+    examples = [
+        dspy.Example(id=k, source=str(k % 5), output="o", **({"input_id": k} if k < 5 else {})) for k in range(10)
+    ]
+    sides = [{e.id for e in split(examples, seed=seed, by="input")[1]} for seed in range(40)]
+    assert any(k in side and k + 5 not in side for side in sides for k in range(5))
+
+
+def test_a_split_never_changes():
+    train, test = split(numbered(10), seed=0)
+    assert [e.id for e in test] == ["i0007", "i0008"]
+    assert [e.id for e in train] == [f"i{k:04d}" for k in (0, 1, 2, 3, 4, 5, 6, 9)]
+
+
+@pytest.mark.parametrize("examples", [[], numbered(1)])
+@pytest.mark.parametrize("by", ["instance", "input"])
+def test_too_few_items_are_refused(examples, by):
+    with pytest.raises(ValueError, match="one set would be empty"):
+        split(examples, seed=0, by=by)
+
+
+def test_examples_without_an_id_are_refused():
+    with pytest.raises(ValueError, match="index 3 has no id"):
+        split([*numbered(3), dspy.Example(source="s", output="o")], seed=0)
+
+
+def test_the_shared_data_by_input(data_dir):
+    examples = data.read(f"webnlg2020:{data_dir / 'webnlg2020_en.jsonl.gz'}")
+    assert [len(side) for side in split(examples, seed=0)] == [2277, 569]
+    train, test = split(examples, seed=0, by="input")
+    assert len({e.input_id for e in test}) == 36  # of 178
+    assert not {e.source for e in train} & {e.source for e in test}

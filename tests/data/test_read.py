@@ -5,11 +5,14 @@ import json
 import math
 import sys
 import time
+from pathlib import Path
 
 import dspy
 import huggingface_hub
+import hypothesis
 import pandas
 import pytest
+from hypothesis import strategies as st
 
 from evalbias import data
 from evalbias.data import DataError
@@ -542,3 +545,196 @@ def test_an_error_names_the_users_own_column(tmp_path):
     path = as_csv(tmp_path / "a.csv", [{"q": "s", "a": "x", "b": "y", "human": 3}])
     with pytest.raises(DataError, match=r"a\.csv:2: 'better' is 3: give .* \('better' is your column 'human'\.\)$"):
         data.read(path, mapping={"source": "q", "output_1": "a", "output_2": "b", "better": "human"})
+
+
+# --- one's own JSONL files ---
+
+
+def test_recorded_tmu_gfm_is_also_plain_jsonl(data_dir):
+    path = data_dir / "tmu_gfm.jsonl.gz"
+    plain, named = data.read(path), data.read(f"tmu-gfm:{path}")
+    for field in ("id", "source", "output", "scores", "system"):
+        assert [e[field] for e in plain] == [e[field] for e in named]
+    assert plain.sha256 == named.sha256
+
+
+def write(path, *records):
+    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records))
+    return path
+
+
+def test_users_own_items(tmp_path):
+    file = write(
+        tmp_path / "items.jsonl",
+        {"source": "s", "output": "o", "scores": {"wit": 3, "tact": None}, "topic": "x"},
+        "",
+        {"source": "s", "output": "  "},
+        {"id": 7, "source": "s", "output": "p"},
+    )
+    items = data.read(str(file))
+    assert [e.id for e in items] == ["1", "7"]
+    assert items[0].scores["wit"] == 3.0
+    assert math.isnan(items[0].scores["tact"])
+    assert items[0].topic == "x"
+    assert items.left_out == {"empty output": (f"{file}:3",)}
+
+
+def test_users_own_ratings(tmp_path):
+    file = write(
+        tmp_path / "items.jsonl",
+        {"source": "s", "output": "o", "ratings": {"wit": [3, None, 5], "tact": [None]}, "scores": {"wit": 4.5}},
+        {"source": "s", "output": "p", "ratings": {"wit": [1, 2]}},
+        {"source": "s", "output": "q"},
+    )
+    rated, mean, unrated = data.read(str(file))
+    assert rated.ratings["wit"] == pytest.approx([3, math.nan, 5], nan_ok=True)
+    assert rated.scores == pytest.approx({"wit": 4.5, "tact": math.nan}, nan_ok=True)
+    assert mean.scores == {"wit": 1.5}
+    assert "ratings" not in unrated
+
+
+@pytest.mark.parametrize(
+    ("line", "match"),
+    [
+        ('{"source": "s", "output": "o", "ratings": {"wit": 3}}', r"jsonl:2: the ratings on 'wit' are 3; write a list"),
+        ('{"source": "s", "output": "o", "ratings": {"wit": []}}', r"the ratings on 'wit' are \[\]; write a list"),
+        (
+            '{"source": "s", "output": "o", "ratings": {"wit": ["3"]}}',
+            r"a rating on 'wit' is '3': give a number, 3 without quotes",
+        ),
+        ('{"source": "s", "output": "o", "ratings": []}', r"the ratings on 'the criterion' are \[\]; write a list"),
+        ('{"source": "s", "output": "o", "ratings": [3], "scores": {"wit": 3}}', r"'ratings' holds \[3\]; it must be"),
+        (r'{"source": "s", "output": "a\ud83d b"}', r"'output' holds the lone surrogate U\+D83D at character 2"),
+        (r'{"id": "\ud83d", "source": "s", "output": "o"}', r"jsonl:2: 'id' holds the lone surrogate U\+D83D"),
+        ("{", r"items\.jsonl:2 is not valid JSON"),
+        ('{"id": 1, "score": 4, "score": 2}', r"items\.jsonl:2 is not valid JSON \('score' stands twice in one object"),
+        ('{"n": ' + "[" * 100_000 + "]" * 100_000 + "}", r"items\.jsonl:2 is not valid JSON \(maximum recursion"),
+        ("[1]", r"items\.jsonl:2 holds \[1\]; it must be a JSON object"),
+        ('{"source": "s"}', r"items\.jsonl:2: 'output' is missing; the record has only \['source'\]"),
+        ('{"source": "s", "output": null}', r"items\.jsonl:2: 'output' is None"),
+        ('{"source": " ", "output": "o"}', r"items\.jsonl:2: 'source' is ' '; it must be a non-empty string"),
+        ('{"source": 3, "output": "o"}', r"items\.jsonl:2: 'source' is 3"),
+        ('{"source": "s", "output": "o", "scores": {"wit": "3"}}', r"items\.jsonl:2: the score on 'wit' is '3'"),
+        (
+            '{"source": "s", "output": "o", "scores": {"wit": NaN}}',
+            r"jsonl:2 is not valid JSON \(NaN is not a JSON value; .* null",
+        ),
+        (
+            '{"source": "s", "output": "o", "scores": {"wit": -Infinity}}',
+            r"items\.jsonl:2 is not valid JSON \(-Infinity",
+        ),
+        ('{"source": "s", "output": "o", "scores": {"wit": 1e999}}', "the score on 'wit' is inf: give a number"),
+        (
+            '{"source": "s", "output": "o", "scores": {"wit": 1%s}}' % ("0" * 400),
+            "the score on 'wit' is 1000.*: give a number",
+        ),
+        (
+            '{"source": "s", "output": "o", "scores": {"wit": 1%s}}' % ("0" * 9999),
+            r"items\.jsonl:2",
+        ),
+        ('{"source": "s", "output": "o", "scores": {"wit": true}}', "the score on 'wit' is True"),
+        ('{"source": "s", "output": "o", "scores": [3]}', r"items\.jsonl:2: 'scores' holds \[3\]"),
+        ('{"id": 1.5, "source": "s", "output": "o"}', r"items\.jsonl:2: 'id' is 1\.5"),
+        (
+            '{"id": "1", "source": "s", "output": "o"}',
+            r"items\.jsonl:2: the id '1' is already used at .*items\.jsonl:1;",
+        ),
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path, line, match):
+    file = write(tmp_path / "items.jsonl", {"id": "1", "source": "s", "output": "o"}, line)
+    with pytest.raises(DataError, match=match):
+        data.read(file)
+
+
+def test_specifications_of_data(tmp_path):
+    with pytest.raises(ValueError, match=r"is a folder, not a file of data; .* a NAME of evalbiasbench, llmbar"):
+        data.parse_spec(str(tmp_path))
+    with pytest.raises(ValueError, match="names no data"):
+        data.parse_spec("webnlg2020")
+    with pytest.raises(ValueError, match=r"is a folder|names no data"):
+        data.read(f"nothing:{tmp_path}")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        data.read(tmp_path / "none.jsonl")
+    assert data.parse_spec("tmu-gfm:a.csv") == ("tmu-gfm", "a.csv")
+    assert data.parse_spec("a.jsonl.gz") == ("jsonl", "a.jsonl.gz")
+    assert data.parse_spec(r"jsonl:C:\a.txt") == ("jsonl", r"C:\a.txt")
+    with pytest.raises(DataError, match="is a folder, not a file"):
+        data.read(f"jsonl:{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    "content", [gzip.compress(b'{"source": "s", "output": "o"}')[:-9], b"plain", b""], ids=["torn", "plain", "empty"]
+)
+def test_a_damaged_archive_is_named(tmp_path, content):
+    (tmp_path / "items.jsonl.gz").write_bytes(content)
+    if content:
+        with pytest.raises(DataError, match=r"items\.jsonl\.gz is damaged"):
+            data.read(tmp_path / "items.jsonl.gz")
+    else:
+        assert data.read(tmp_path / "items.jsonl.gz") == []
+
+
+def test_byte_order_marks_and_encodings(tmp_path):
+    file = tmp_path / "items.jsonl"
+    file.write_bytes(b"\xef\xbb\xbf" + b'{"source": "s", "output": "o"}\r\n')  # as editors on Windows save it
+    assert data.read(file)[0].output == "o"
+    file.write_bytes('{"source": "s", "output": "ö"}'.encode("latin-1"))
+    with pytest.raises(DataError, match=r"items\.jsonl is not UTF-8 text: line 1 has the byte 0xf6"):
+        data.read(file)
+
+
+def test_a_data_set_is_a_list_with_its_origin(tmp_path):
+    file = write(tmp_path / "items.jsonl", {"source": "s", "output": "o", "base": "b", "self": "me"})
+    items = data.read(f"jsonl:{file}")
+    assert isinstance(items, list)
+    assert isinstance(items[0], dspy.Example)
+    assert (items[0].get("base"), items[0].get("self")) == ("b", "me")  # names that dspy.Example defines itself
+    assert (items.name, items.path, items.left_out) == ("jsonl", file, {})
+    assert items.summary() == "jsonl: 1 items"
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+rated = st.dictionaries(texts, st.none() | st.floats(-1e30, 1e30) | st.integers(-100, 100))
+
+
+@hypothesis.given(
+    items=st.lists(st.fixed_dictionaries({"id": texts, "source": texts, "output": texts, "scores": rated}), max_size=5),
+    ascii_only=st.booleans(),
+    suffix=st.sampled_from([".jsonl", ".jsonl.gz"]),
+)
+def test_jsonl_round_trip(tmp_path_factory, items, ascii_only, suffix):
+    items = list({item["id"]: item for item in items}.values())
+    content = "\n".join(json.dumps(item, ensure_ascii=ascii_only) for item in items).encode("utf-8")
+    file: Path = tmp_path_factory.mktemp("items") / f"items{suffix}"
+    file.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    loaded = data.read(str(file))
+    nulls = [{k: None if v != v else v for k, v in e.scores.items()} for e in loaded]
+    assert [{**e.toDict(), "scores": s} for e, s in zip(loaded, nulls, strict=True)] == items
+
+
+# --- columns of another table ---
+
+
+def test_join_of_ones_own_files(tmp_path):
+    items = data.read([{"id": k, "source": "s", "output": k} for k in "abc"])
+    (tmp_path / "v.csv").write_text("id,judge,mine\na,x,3\nb,x,\na,y,5\nz,y,1\n")
+    joined = data.join(items, tmp_path / "v.csv", judge="x")
+    assert [(e.id, e.mine) for e in joined] == [("a", 3), ("b", None)]
+    assert joined[0].inputs().keys() == items[0].inputs().keys()
+    assert "mine" not in items[0]
+    assert list(joined.left_out.values()) == [("c",)]
+    with pytest.raises(
+        DataError, match=r"v\.csv:4: a second row for the item 'a', with other values {'judge': \('x', 'y'"
+    ):
+        data.join(items, tmp_path / "v.csv")
+    with pytest.raises(DataError, match=r"No item has a row in .*v\.csv with {'judge': 'z'}"):
+        data.join(items, tmp_path / "v.csv", judge="z")
+    with pytest.raises(DataError, match=r"v\.csv has no column 'model'; it has the columns 'id', 'judge', 'mine'"):
+        data.join(items, tmp_path / "v.csv", model="x")
+    (item,) = data.join(items[:1], [{"id": "a", "base": 1, "self": 2}])
+    assert (item["base"], item["self"], set(item.inputs().keys())) == (1, 2, {"source", "output"})
+    with pytest.raises(DataError, match="list, row 2 has no 'id'"):
+        data.join(items, [{"id": "a"}, {"mine": 3}])
+    with pytest.raises(DataError, match="'a' and its row in list both have 'output', 'a' and 'b'; rename one"):
+        data.join(items, [{"id": "a", "output": "b"}])

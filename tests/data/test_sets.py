@@ -1,0 +1,558 @@
+"""Every known data set: the published form is the recorded one, each value stands, and what is malformed is named."""
+
+import gzip
+import json
+import math
+import re
+import shutil
+from collections import Counter
+
+import pytest
+
+from evalbias import data
+from evalbias.data import DataError
+from evalbias.data.sets import SETS
+from evalbias.programs.criterion import BINS, PRESETS
+
+FORMS = {  # published, recorded, items, inputs
+    "webnlg2020": ("upstream/webnlg-challenge-2020", "webnlg2020_en.jsonl.gz", 2846, 178),
+    "tmu-gfm": ("upstream/tmu-gfm-dataset.csv", "tmu_gfm.jsonl.gz", 4221, 1378),
+    "newsroom": ("upstream/newsroom.json", "newsroom.jsonl.gz", 420, 60),
+    "topicalchat": ("upstream/topical_chat.json", "topicalchat_usr.jsonl", 360, 60),
+}
+
+
+def published(name, data_dir):
+    return data.read(f"{name}:{data_dir / FORMS[name][0]}")
+
+
+def recorded(name, data_dir):
+    return data.read(f"{name}:{data_dir / FORMS[name][1]}")
+
+
+def records(path):
+    content = path.read_bytes()
+    content = gzip.decompress(content) if path.suffix == ".gz" else content
+    return [json.loads(line) for line in content.decode("utf-8").split("\n") if line]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_published_form_equals_the_recorded_one(name, data_dir):
+    ours, theirs, (*_, count, inputs) = published(name, data_dir), recorded(name, data_dir), FORMS[name]
+    assert [e.id for e in ours] == [e.id for e in theirs]
+    assert len(ours) == count
+    assert len(data.by_input(ours)) == inputs
+    for mine, other in zip(ours, theirs, strict=True):
+        assert (mine.output.split(), mine.source.split()) == (other.output.split(), other.source.split())
+        if name in ("webnlg2020", "tmu-gfm"):
+            assert (mine.source, mine.output, mine.n_annotators if name == "webnlg2020" else 0) == (
+                other.source,
+                other.output,
+                other.get("n_annotators", 0),
+            )
+        assert mine.scores == pytest.approx(other.scores, abs=1e-6, nan_ok=True)  # six digits are recorded
+        assert mine.get("system") == other.get("system")
+        assert set(mine.inputs().keys()) == {"source", "output"}
+
+
+def test_every_value_is_the_recorded_one(data_dir):
+    items = recorded("tmu-gfm", data_dir)
+    for item, record in zip(items, records(data_dir / FORMS["tmu-gfm"][1]), strict=True):
+        assert [item[name] for name in ("id", "source", "output", "system")] == [
+            record[name] for name in ("id", "source", "output", "system")
+        ]
+        assert item.scores == pytest.approx(
+            {k: math.nan if v is None else v for k, v in record["scores"].items()}, nan_ok=True
+        )
+        for aspect, single in record["annotations"].items():
+            assert item.ratings[aspect] == pytest.approx([r if r > 0 else math.nan for r in single], nan_ok=True)
+    for name, file in (("newsroom", "newsroom.jsonl.gz"), ("summeval", "summeval.jsonl.gz")):
+        items = data.read(f"{name}:{data_dir / file}")
+        for item, record in zip(items, records(data_dir / file), strict=True):
+            assert (item.source, item.output, item.input_id) == (record["source"], record["summary"], record["doc_id"])
+            assert item.scores == record["scores"]
+    assert (len(items), len({e.input_id for e in items}), len({e.system for e in items})) == (1120, 70, 16)
+
+
+@pytest.mark.parametrize("name", [name for name, known in SETS.items() if known.criteria])
+def test_the_criteria_of_a_set_are_rated_in_it_on_their_scale(name, data_dir):
+    items = data.read(f"{name}:{data_dir / (FORMS[name][1] if name in FORMS else 'summeval.jsonl.gz')}")
+    assert all(set(SETS[name].rated) <= e.scores.keys() for e in items)
+    for criterion in PRESETS[name]:
+        low, high = (0, 100) if name in BINS else criterion.scale
+        assert all(low <= e.scores[criterion.name] <= high or math.isnan(e.scores[criterion.name]) for e in items)
+
+
+def test_the_xml_of_webnlg_holds_the_recorded_triples(data_dir):
+    items = published("webnlg2020", data_dir)
+    for item, record in zip(items, records(data_dir / FORMS["webnlg2020"][1]), strict=True):
+        assert (item.input_id, item.n_annotators) == (str(record["sample_id"]), record["n_annotators"])
+        facts = [[part.replace("_", " ") for part in triple] for triple in record["triples"]]
+        assert [[p.strip() for p in t] for t in facts] == item.triples
+        theirs = re.findall("<mtriple>(.*?)</mtriple>", record["xml"])
+        ours = re.findall("<triple>(.*?)</triple>", item.source)
+        assert [" ".join(t.replace("_", " ").split()) for t in theirs] == [" ".join(t.split()) for t in ours]
+    assert len({e.system for e in items}) == 16
+    assert len({e.input_id for e in items}) == len({e.source for e in items}) == 178
+
+
+def test_webnlg_reports_the_items_left_out(data_dir):
+    items = data.read(f"webnlg2020:{data_dir / FORMS['webnlg2020'][0]}")
+    assert {reason: len(names) for reason, names in items.left_out.items()} == {
+        "empty output": 1,
+        "no ratings": 1,
+        "reference text": 178,
+    }
+    assert items.summary().startswith("webnlg2020: 2846 items; 1 left out (")
+    first = next(e for e in items if e.id == "Amazon_AI_(Shanghai)/3")
+    assert first.source == "<entry>\n  <triple>MotorSport Vision | city | Fawkham</triple>\n</entry>"
+    assert first.scores["correctness"] == 98.5
+
+
+def test_tmu_gfm_leaves_the_rating_0_out_of_the_mean(data_dir):
+    items = data.read(f"tmu-gfm:{data_dir / FORMS['tmu-gfm'][0]}")
+    undefined = [(e, a) for e in items for a, r in e.ratings.items() if any(map(math.isnan, r))]
+    assert len(undefined) == 99
+    for item, aspect in undefined:
+        rest = [r for r in item.ratings[aspect] if not math.isnan(r)]
+        mean = sum(rest) / len(rest) if rest else math.nan
+        assert item.scores[aspect] == pytest.approx(mean, abs=0.01, nan_ok=True)
+
+
+def test_webnlg_has_the_ratings_of_every_worker(data_dir):
+    items = data.read(f"webnlg2020:{data_dir / FORMS['webnlg2020'][0]}")
+    for item in items:
+        for criterion, single in item.ratings.items():
+            assert len(single) == item.n_annotators
+            assert sum(single) / len(single) == pytest.approx(item.scores[criterion])
+    assert "ratings" not in data.read(f"webnlg2020:{data_dir / FORMS['webnlg2020'][1]}")[0]
+
+
+def test_the_hash_depends_only_on_the_contents(data_dir, tmp_path):
+    (tmp_path / "other-name.csv").write_bytes((data_dir / FORMS["tmu-gfm"][0]).read_bytes())
+    again = data.read(f"tmu-gfm:{tmp_path / 'other-name.csv'}")
+    assert again.sha256 == data.read(f"tmu-gfm:{data_dir / FORMS['tmu-gfm'][0]}").sha256
+
+
+def test_a_dialogue_without_a_fact_has_none(data_dir):
+    items = data.read(f"topicalchat:{data_dir / 'topicalchat_usr.jsonl'}")
+    without_fact = [e for e in items if e.fact is None]
+    assert len(without_fact) == 48
+    assert not any("_nofact" in e.source for e in items)
+    assert items[0].source.endswith(f"\nFact: {items[0].fact}")
+
+
+def test_summeval_in_its_published_form(data_dir, tmp_path):
+    recorded = records(data_dir / "summeval.jsonl.gz")
+    recorded = [r for r in recorded if r["expert_annotations"]]
+    rows = [
+        {
+            "id": r["doc_id"],
+            "model_id": r["system"],
+            "text": r["source"],
+            "decoded": r["summary"],
+            "references": [r["reference"]],
+            "expert_annotations": r["expert_annotations"],
+        }
+        for r in recorded
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    items = data.read(f"summeval:{tmp_path / 'a.jsonl'}")
+    assert len(items) == len(recorded) == 840
+    for item, record in zip(items, recorded, strict=True):
+        assert item.scores == pytest.approx(record["scores"], abs=1e-6)
+        assert item.ratings["fluency"] == [expert["fluency"] for expert in record["expert_annotations"]]
+    whole = data.read(f"summeval:{data_dir / 'summeval.jsonl.gz'}")
+    with_ratings = {e.id: e.ratings for e in whole if "ratings" in e}
+    assert with_ratings == {e.id: e.ratings for e in items}
+    assert len(whole) == 1120
+    del rows[3]["text"]
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    with pytest.raises(DataError, match=r"b\.jsonl:4: 'text' is missing: the annotations must be paired"):
+        data.read(f"summeval:{tmp_path / 'b.jsonl'}")
+    rows[3] |= {"text": "x", "expert_annotations": [{"coherence": 9}]}
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    with pytest.raises(DataError, match=r"c\.jsonl:4: coherence is 9: give a number from 1 to 5"):
+        data.read(f"summeval:{tmp_path / 'c.jsonl'}")
+
+
+@pytest.mark.parametrize("name", ["newsroom", "topicalchat"])
+def test_a_malformed_record_is_named(name, tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(DataError, match="must be a JSON list of records"):
+        data.read(f"{name}:{tmp_path / 'x.json'}")
+    (tmp_path / "x.json").write_text('[{"doc_id": "1"}]')
+    with pytest.raises(DataError, match=r"x\.json\[0\]: '.*' is missing"):
+        data.read(f"{name}:{tmp_path / 'x.json'}")
+
+
+def test_the_papers_sizes(data_dir):
+    items = data.read(f"newsroom:{data_dir / 'upstream/newsroom.json'}")
+    full = [e for group in data.by_input(items).values() if len({x.output for x in group}) == 7 for e in group]
+    assert len(data.pairs(full, inputs=20, seed=0)) == 840
+    summaries = data.read(f"summeval:{data_dir / 'summeval.jsonl.gz'}")
+    full = [e for group in data.by_input(summaries).values() if len({x.output for x in group}) == 16 for e in group]
+    assert len(data.pairs(full, inputs=10, seed=0)) == 2400
+
+
+TMU = "source,output,grammer,fluency,meaning,system,ave_g,ave_f,ave_m\n"
+ROW = {"source": "s", "output": "o", "grammer": "4,4,4,4,4", "fluency": "4,4,4,4,4", "meaning": "4,4,4,4,4"}
+
+
+def row(**cells):
+    """Return a CSV file of one valid row with the given cells replaced."""
+    values = {**ROW, "system": "lstm", "ave_g": "4.0", "ave_f": "4.0", "ave_m": "4.0", **cells}
+    return TMU + ",".join(f'"{cell}"' for cell in values.values()) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("a,b\n", r"lacks the columns \['ave_f'"),
+        (row(grammer="4,4,4,4,x"), r"t\.csv:2: grammer is '4,4,4,4,x'; it must hold 5 ratings from 0 to 4"),
+        (row(grammer="4,4,4,4,9"), "5 ratings from 0 to 4"),
+        (row(fluency="4,4"), "fluency is '4,4'; it must hold 5 ratings"),
+        (row(meaning="4,4,4,2,2"), r"ave_m is 4\.0, but the ratings \[4, 4, 4, 2, 2\] without 0 have the mean 3\.200"),
+        (row(ave_g="nan"), "ave_g is 'nan': give a number"),
+        (row(ave_g="four"), "ave_g is 'four': give a number"),
+        (row() + "s,o,4,4\n", r"t\.csv:3 has 4 cells, the header has 9"),
+        (row() + 's,"o"o,4,4\n', r"t\.csv:3 is not valid CSV"),
+        (row() + 's,"o\n\n', r"t\.csv:3 is not valid CSV \(unexpected end of data"),
+        (row(source="a\nb") + "s,o,4,4\n", r"t\.csv:4 has 4 cells, the header has 9"),
+        (row(source=" "), r"t\.csv:2: 'source' is ' '"),
+    ],
+)
+def test_a_malformed_csv_row_is_named(tmp_path, text, match):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(DataError, match=match):
+        data.read(f"tmu-gfm:{tmp_path / 't.csv'}")
+
+
+def test_a_mean_of_only_zero_ratings_is_undefined(tmp_path):
+    (tmp_path / "t.csv").write_text(row(grammer="0,0,0,0,0", ave_g="0", fluency="4,0,0,0,0"))
+    (item,) = data.read(f"tmu-gfm:{tmp_path / 't.csv'}")
+    assert math.isnan(item.scores["grammar"])
+    assert item.scores["fluency"] == 4.0
+
+
+def test_an_empty_correction_is_left_out_and_the_ids_stay(tmp_path):
+    (tmp_path / "t.csv").write_text(row(output="") + row()[len(TMU) :])
+    items = data.read(f"tmu-gfm:{tmp_path / 't.csv'}")
+    assert [e.id for e in items] == ["tmu-0001"]
+    assert items.left_out == {"empty output": (f"{tmp_path / 't.csv'}:2",)}
+
+
+# --- a checkout of WebNLG ---
+
+TABLES = "evaluation/human-evaluation/amt-scripts/data/en/tables/tables_xml.json"
+CELL = '<td class="tg-0lax">{}</td>'
+FAIR = {"Correctness": 90, "DataCoverage": 80, "Fluency": 70, "Relevance": 60, "TextStructure": 50}
+
+
+def table(*parts):
+    return "".join(CELL.format(part) for part in parts)
+
+
+def ratings(root, system):
+    return root / "evaluation/human-evaluation/results/en" / system / "primary.json"
+
+
+def outputs(root, system):
+    return root / "submissions/rdf2text/en" / system / "primary.en"
+
+
+def put(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """Create a checkout with two systems and the reference, in which samples 2 and 10 of ten lines are rated."""
+    put(
+        tmp_path / TABLES,
+        {"10": table("A_b", "is &lt; than", "C"), "2": table("D", "e", "F", "G", "h", "&quot;I&quot;")},
+    )
+    for system in ("b", "a"):
+        put(outputs(tmp_path, system), "\n".join(f"{system}{k}" for k in range(1, 11)))
+        put(ratings(tmp_path, system), {"10": {"w1": FAIR, "w2": {**FAIR, "Fluency": 71}}, "2": {"w1": FAIR}})
+    put(ratings(tmp_path, "WebNLG-2020-reference"), {"2": {"w1": FAIR}})
+    return tmp_path
+
+
+def test_line_k_is_sample_k_in_the_order_of_systems_and_samples(checkout):
+    items = data.read(f"webnlg2020:{checkout}")
+    assert [(e.id, e.output, e.input_id) for e in items] == [
+        ("a/2", "a2", "2"),
+        ("a/10", "a10", "10"),
+        ("b/2", "b2", "2"),
+        ("b/10", "b10", "10"),
+    ]
+    assert items[1].scores["fluency"] == 70.5
+    assert items[1].n_annotators == 2
+    assert items[1].ratings["fluency"] == [70.0, 71.0]
+    assert items[1].source == "<entry>\n  <triple>A b | is &lt; than | C</triple>\n</entry>"
+    assert items[0].triples == [["D", "e", "F"], ["G", "h", '"I"']]
+    assert items.left_out == {"reference text": ("WebNLG-2020-reference/2",)}
+
+
+def test_items_left_out_are_listed_by_reason(checkout):
+    put(outputs(checkout, "a"), "\n".join(["a", " ", *"abcdefgh"]) + "\n")
+    put(ratings(checkout, "b"), {"2": {}})
+    put(outputs(checkout, "c"), "unrated")
+    items = data.read(f"webnlg2020:{checkout}")
+    assert [e.id for e in items] == ["a/10"]
+    assert items.left_out == {
+        "empty output": ("a/2",),
+        "no ratings": ("b/2", "b/10"),
+        "reference text": ("WebNLG-2020-reference/2",),
+        "system without ratings": ("c",),
+    }
+
+
+def test_a_missing_line_is_refused(checkout):
+    put(outputs(checkout, "c"), "\n".join("abcdefghi"))
+    put(ratings(checkout, "c"), {"2": {"w1": FAIR}})
+    with pytest.raises(DataError, match=r"Most systems have 10 lines, but .*c/primary\.en': 9"):
+        data.read(f"webnlg2020:{checkout}")
+    for system in "abc":
+        put(outputs(checkout, system), "a\nb\nc\n")
+    with pytest.raises(DataError, match=r"a/primary\.json, sample 10 is rated, but .* only 3 lines"):
+        data.read(f"webnlg2020:{checkout}")
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ("{", r"b/primary\.json:1 is not valid JSON"),
+        ("[1]", r"b/primary\.json holds \[1\]"),
+        ({"3": {"w": FAIR}}, r"b/primary\.json: the samples \['3'\] have no table"),
+        ({"2": [FAIR]}, r"b/primary\.json, sample 2 holds \[.* it must hold the raters"),
+        ({"2": {"w": 5}}, r"b/primary\.json, sample 2 holds \{'w': 5\}"),
+        ({"2": {"w": {**FAIR, "Fluency": 101}}}, "sample 2, w: Fluency is 101: give a number from 0 to 100"),
+        ({"2": {"w": {**FAIR, "Fluency": True}}}, "sample 2, w: Fluency is True"),
+        ({"2": {"w": {**FAIR, "Fluency": None}}}, "sample 2, w: Fluency is None"),
+        ('{"2": {"w": {"Correctness": NaN}}}', r"b/primary\.json:1 is not valid JSON \(NaN is not a JSON value"),
+    ],
+)
+def test_malformed_ratings_are_named(checkout, content, match):
+    put(ratings(checkout, "b"), content)
+    with pytest.raises(DataError, match=match):
+        data.read(f"webnlg2020:{checkout}")
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ({"2": table("a", "b")}, r"tables_xml\.json, sample 2 holds 2 table cells"),
+        ({"2": None}, "sample 2 holds 0 table cells"),
+        ({"x": table("a", "b", "c")}, r"the samples \['x'\] are not line numbers"),
+    ],
+)
+def test_malformed_tables_are_named(checkout, content, match):
+    put(checkout / TABLES, content)
+    with pytest.raises(DataError, match=match):
+        data.read(f"webnlg2020:{checkout}")
+
+
+@pytest.mark.parametrize("missing", [ratings, outputs])
+def test_a_missing_file_is_named(checkout, missing):
+    missing(checkout, "b").unlink()
+    with pytest.raises(DataError, match=r"b/primary\.\w+ is missing; give the file that webnlg2020 is read from"):
+        data.read(f"webnlg2020:{checkout}")
+
+
+def test_a_folder_that_is_not_a_checkout_is_refused(checkout):
+    shutil.rmtree(checkout / "submissions")
+    with pytest.raises(DataError, match="contains no system folder; give the top folder"):
+        data.read(f"webnlg2020:{checkout}")
+
+
+def test_the_hash_changes_with_a_rating(checkout):
+    before = data.read(f"webnlg2020:{checkout}").sha256
+    assert data.read(f"webnlg2020:{checkout}").sha256 == before
+    put(ratings(checkout, "b"), {"2": {"w1": {**FAIR, "Fluency": 1}}})
+    assert data.read(f"webnlg2020:{checkout}").sha256 != before
+
+
+RECORD = {
+    "id": "a/2",
+    "sample_id": 2,
+    "system": "a",
+    "triples": [["A_b", "c", "D"]],
+    "output": "o",
+    "scores": dict.fromkeys(("correctness", "data_coverage", "fluency", "relevance", "text_structure"), 50.0),
+    "n_annotators": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"triples": []}, r"w\.jsonl:1: 'triples' is \[\]"),
+        ({"triples": [["a", "b"]]}, r"w\.jsonl:1: 'triples' is"),
+        ({"triples": [["a", "b", 3]]}, r"w\.jsonl:1: 'triples' is"),
+        ({"sample_id": None}, r"w\.jsonl:1: sample_id is None"),
+        ({"scores": {"fluency": 1}}, r"w\.jsonl:1: 'scores' lacks \['correctness', .*null"),
+    ],
+)
+def test_a_malformed_record_of_webnlg_is_named(tmp_path, change, match):
+    put(tmp_path / "w.jsonl", {**RECORD, **change})
+    with pytest.raises(DataError, match=match):
+        data.read(f"webnlg2020:{tmp_path / 'w.jsonl'}")
+
+
+def test_a_record_gives_the_same_fields_as_the_checkout(tmp_path):
+    put(tmp_path / "w.jsonl", json.dumps(RECORD) + "\n" + json.dumps({**RECORD, "id": "a/3", "output": ""}))
+    items = data.read(f"webnlg2020:{tmp_path / 'w.jsonl'}")
+    assert (items[0].id, items[0].input_id, items[0].triples) == ("a/2", "2", [["A b", "c", "D"]])
+    assert items.left_out == {"empty output": (f"{tmp_path / 'w.jsonl'}:2",)}
+
+
+# --- sets of pairs ---
+
+
+@pytest.fixture(scope="module")
+def pairs(data_dir):
+    return data_dir / "pairs"
+
+
+# Correct in the given order, in the swapped order, agreement of both orders (Zeng et al. 2024, appendix, "Vanilla").
+PUBLISHED = {
+    ("ChatGPT", "LLMBar-Natural"): (80, 83, 71),
+    ("LLaMA2", "LLMBar-Natural"): (79, 82, 79),
+    ("Falcon", "LLMBar-Natural"): (71, 77, 52),
+    ("ChatGPT", "LLMBar-Adversarial-Neighbor"): (30, 22, 96),
+    ("LLaMA2", "LLMBar-Adversarial-Neighbor"): (34, 32, 104),
+    ("Falcon", "LLMBar-Adversarial-Neighbor"): (70, 65, 57),
+}
+
+
+@pytest.mark.parametrize("judge", ["ChatGPT", "LLaMA2", "Falcon"])
+def test_joined_verdicts_give_the_published_counts(pairs, judge):
+    items = data.read(f"llmbar:{pairs / 'llmbar.jsonl.gz'}")
+    assert len(items) == 885
+    joined = data.join(items, pairs / "llmbar_verdicts.jsonl.gz", judge=judge, prompt="Vanilla")
+    assert len(joined) == 419  # this prompt was not asked on the processed sets
+    assert [len(ids) for ids in joined.left_out.values()] == [466]
+    for (who, name), expected in PUBLISHED.items():
+        if who == judge:
+            of = [e for e in joined if e.set == name]
+            right = [sum(e[field] == e.better for e in of) for field in ("winner", "winner_swapped")]
+            assert (*right, sum(e.winner == e.winner_swapped for e in of)) == expected
+    assert joined.sha256 != items.sha256
+
+
+def as_published(record):
+    return {
+        "input": record["source"],
+        **{f"output_{k}": record["outputs"][k - 1] for k in (1, 2)},
+        "label": record["better"] + 1,
+    }
+
+
+def test_llmbar_as_its_owners_publish_it(tmp_path):
+    record = {"source": "q", "outputs": ["a", "b"], "better": 1}
+    folders = ("LLMBar/Natural", "LLMBar/Adversarial/Neighbor", "Processed/LLMEval^2", "CaseStudy/Base_9")
+    for folder in folders:
+        (tmp_path / "Dataset" / folder).mkdir(parents=True)
+        (tmp_path / "Dataset" / folder / "dataset.json").write_text(json.dumps([as_published(record)] * 2))
+    items = data.read(f"llmbar:{tmp_path / 'Dataset'}")
+    assert [e.id for e in items] == [
+        f"{name}/{n}"
+        for name in ("LLMBar-Adversarial-Neighbor", "LLMBar-Natural", "Processed-LLMEval^2")
+        for n in (0, 1)
+    ]
+    assert (items[0].source, items[0].candidates, items[0].better, items[0].preference) == ("q", ["a", "b"], 1, "B")
+    choices = {"swap = False": {"completion": [], "winner": "1"}, "swap = True": {"completion": [], "winner": None}}
+    verdicts = tmp_path / "Dataset/LLMBar/Natural/evaluators/ChatGPT/Metrics_Reference"
+    verdicts.mkdir(parents=True)
+    results = [["metrics", "stop"], ["reference", "stop"], choices]
+    (verdicts / "result.json").write_text(json.dumps([{**as_published(record), "results": results}]))
+    (item,) = data.read(f"llmbar:{verdicts / 'result.json'}")
+    assert (item.id, item.set, item.winner, item.winner_swapped) == ("LLMBar-Natural/0", "LLMBar-Natural", 0, None)
+    (verdicts / "result.json").write_text(json.dumps([{**as_published(record), "results": [{"rating": 3}]}]))
+    with pytest.raises(DataError, match=r"result\.json\[0\]: 'results' holds no winners in both orders"):
+        data.read(f"llmbar:{verdicts / 'result.json'}")
+    with pytest.raises(DataError, match=r"holds no dataset\.json; give the folder 'Dataset'"):
+        data.read(f"llmbar:{verdicts}")
+
+
+@pytest.mark.parametrize("above", ["evaluators", "CaseStudy", "Dataset", "evaluators/judge"])
+def test_folders_above_the_repository_name_nothing(tmp_path, above):
+    record = {"source": "q", "outputs": ["a", "b"], "better": 1}
+    for name in ("LLMBar/Natural", "LLMBar/Adversarial/Neighbor", "CaseStudy/Base_9"):
+        folder = tmp_path / above / "Dataset" / name
+        folder.mkdir(parents=True)
+        (folder / "dataset.json").write_text(json.dumps([as_published(record)]))
+    for given in ("", "Dataset", "Dataset/LLMBar"):
+        items = data.read(f"llmbar:{tmp_path / above / given}")
+        assert [e.id for e in items] == ["LLMBar-Adversarial-Neighbor/0", "LLMBar-Natural/0"]
+    (item,) = data.read(f"llmbar:{tmp_path / above / 'Dataset/LLMBar/Natural/dataset.json'}")
+    assert item.id == "LLMBar-Natural/0"
+
+
+def test_a_list_for_a_label_is_named(tmp_path):
+    row = {"input": "q", "output_1": "a", "output_2": "b", "label": [1]}
+    (tmp_path / "dataset.json").write_text(json.dumps([row]))
+    with pytest.raises(DataError, match=r"dataset\.json\[0\]: 'label' is \[1\]; it must be 1 or 2"):
+        data.read(f"llmbar:{tmp_path}")
+    row = {"source": "q", "outputs": ["a", "b"], "systems": "x_y", "annotators": [1, 1, [2]]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    with pytest.raises(DataError, match=r"a\.jsonl:1: the annotators' choices are \[1, 1, \[2\]\]; each must be"):
+        data.read(f"pandalm:{tmp_path / 'a.jsonl'}")
+    (tmp_path / "a.jsonl").write_text(json.dumps(row | {"annotators": [1, 1, 2], "gpt35": [1]}))
+    assert data.read(f"pandalm:{tmp_path / 'a.jsonl'}")[0].gpt35 is None
+
+
+def test_evalbiasbench(pairs, tmp_path):
+    recorded = data.read(f"evalbiasbench:{pairs / 'evalbiasbench.jsonl'}")
+    assert len(recorded) == 80
+    assert Counter(e.bias for e in recorded)["length bias"] == 17
+    assert {e.better for e in recorded} == {0}
+    published = {}
+    for e in recorded:
+        row = {"bias": e.bias, "instruction": e.source, "label": 1}
+        published.setdefault(e.bias, []).append(row | {f"response{k}": e.candidates[k - 1] for k in (1, 2)})
+    (tmp_path / "biasbench.json").write_text(json.dumps(published))
+    again = data.read(f"evalbiasbench:{tmp_path / 'biasbench.json'}")
+    assert [e.toDict() for e in again] == [e.toDict() for e in recorded]
+    published["length bias"][3]["label"] = 0
+    (tmp_path / "biasbench.json").write_text(json.dumps(published))
+    with pytest.raises(DataError, match=r"length bias\[3\]: 'label' is 0; it must be 1 or 2"):
+        data.read(f"evalbiasbench:{tmp_path / 'biasbench.json'}")
+
+
+def test_pandalm(pairs, tmp_path):
+    recorded = data.read(f"pandalm:{pairs / 'pandalm.jsonl.gz'}")
+    assert len(recorded) == 699
+    first = recorded[0]
+    assert (first.systems, first.annotators) == (["bloom-7b", "llama-7b"], [2, 2, 2])
+    assert (first.ratings, first.better, first.preference) == ([-1.0, -1.0, -1.0], 1, "B")
+    assert (first.gpt35, first.pandalm7b) == (0, 1)
+    assert Counter(e.gpt35 for e in recorded) == {0: 327, 1: 325, -1: 30, None: 17}
+    assert Counter(e.pandalm7b for e in recorded) == {1: 321, 0: 292, -1: 86}
+    # 260 + 19 first, 297 + 27 second, 62 + 8 + 5 ties; the 11 + 10 with one tie have a majority all the same
+    assert Counter(e.better for e in recorded) == {0: 260 + 19 + 11, 1: 297 + 27 + 10, None: 62 + 8 + 5}
+    assert "score" not in first
+    back, choice = {0: 1, 1: 2, -1: "Tie", None: "garbage"}, {0: 1, 1: 2, -1: 0}
+    files = {"testset-v1": [], "gpt-3.5-turbo-testset-v1": [], "pandalm-7b-testset-v1": []}
+    for e in recorded:
+        idx = int(e.id.partition("/")[2])
+        instruction, _, given = e.source.partition("\n\n")
+        row = {"idx": idx, "cmp_key": "_".join(e.systems), "instruction": instruction, "input": given}
+        row |= {f"response{k}": e.candidates[k - 1] == "True" or e.candidates[k - 1] for k in (1, 2)}
+        files["testset-v1"].append(row | {f"annotator{k}": e.annotators[k - 1] for k in (1, 2, 3)})
+        files["gpt-3.5-turbo-testset-v1"].append({"idx": idx, "gpt_result": str(back[e.gpt35])})
+        files["pandalm-7b-testset-v1"].append({"idx": idx, "pandalm_result": choice[e.pandalm7b]})
+    for name, rows in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(rows))
+    again = data.read(f"pandalm:{tmp_path}")
+    assert [e.toDict() for e in again] == [e.toDict() for e in recorded]
+    assert "gpt35" not in data.read(f"pandalm:{tmp_path / 'testset-v1.json'}")[0]
+
+
+def test_recorded_and_published_forms_are_refused_where_malformed(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"source": "q", "outputs": ["a", "b"], "annotators": [3]}))
+    with pytest.raises(DataError, match=r"a\.jsonl:1: the annotators' choices are \[3\]; each must be 0, 1 or 2"):
+        data.read(f"pandalm:{tmp_path / 'a.jsonl'}")
