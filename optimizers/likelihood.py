@@ -145,12 +145,16 @@ class LikelihoodOptimizer(JudgeOptimizer):
     def rules(self, problem: Problem) -> list[Rule]:
         """Less likelihood bias, or else better agreement; held-back items without a human score do not count."""
         criterion = problem.student.criterion
-        name = bias_number(human_ratings([*problem.fit, *problem.held_back], criterion))
+        name = self.number(problem)
         held_back = len(rated_items(problem.held_back, criterion))
         lessens = LikelihoodRule(
             name, held_back=held_back, max_loss=self.max_loss, n_resamples=self.n_resamples, seed=self.seed
         )
         return [lessens, AgreementRule(name, held_back=held_back, n_resamples=self.n_resamples, seed=self.seed)]
+
+    def number(self, problem: Problem) -> str:
+        """Return the name of the number that says the bias, decided on all rated items; see ``bias_number``."""
+        return bias_number(human_ratings([*problem.fit, *problem.held_back], problem.student.criterion))
 
     def answers(self, problem: Problem, judge: PointwiseJudge, examples: Sequence[dspy.Example]) -> Judged:
         """Have a judge answer examples, with their LS as a covariate."""
@@ -412,7 +416,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the judge with every mitigation that can be made."""
         student, left_out = problem.student, dict[str, str]()
-        name = bias_number(human_ratings([*problem.fit, *problem.held_back], student.criterion))
+        name = self.number(problem)
         # 1. Random demonstrations, under which all other rated items are judged.
         judge, _, pool = self.with_random(problem, self.most_demos)
         judged = self.answers(problem, judge, pool)
@@ -429,19 +433,18 @@ class LikelihoodMitigation(LikelihoodOptimizer):
                 candidates.append(Candidate(title, judge))
                 paper = judge if title == _rs_name(self.most_demos, self.reduction) else paper
         # 3. Calibrations of the given judge, which all rated items fit and test, and of the one with random ones.
-        calibration = "likelihood calibration"
-        if self.likelihood_lm is not None:
-            left_out[calibration] = "LS is another model's, which the judge does not ask"
+        alone, both = "likelihood calibration", f"{random.name} and likelihood calibration"
+        if self.likelihood_lm is None:
+            calibrated = (
+                self._calibrated_given(problem, name, alone),
+                self._calibrated(both, name, random.program, judged),
+            )
+            for title, some in zip((alone, both), calibrated, strict=True):
+                candidates += some
+                if not some:
+                    left_out[title] = f"the {LABELS[name]} to take out is undefined"
         else:
-            found = {
-                calibration: self._calibrated_given(problem, name),
-                f"{random.name} and {calibration}": self._calibrated(
-                    f"{random.name} and {calibration}", name, random.program, judged
-                ),
-            }
-            candidates += [one for some in found.values() for one in some]
-            undefined = f"the {LABELS[name]} to take out is undefined"
-            left_out |= {title: undefined for title, some in found.items() if not some}
+            left_out[alone] = "LS is another model's, which the judge does not ask"
         # 4. The paper's method answers the valset, for the report.
         problem.details = {
             "objective": f"{LABELS[name]}, because {REASONS[name]}",
@@ -482,7 +485,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             even = partial(balanced, likelihoods[self.reduction], human, words, k)
             yield f"{k} demonstrations balanced in likelihood", even
 
-    def _calibrated_given(self, problem: Problem, name: str) -> list[Candidate]:
+    def _calibrated_given(self, problem: Problem, name: str, title: str) -> list[Candidate]:
         """Return the given judge calibrated, with cross-fitted answers to all rated items, the held-back ones last.
 
         The given judge gets its own answers to these items too.
@@ -493,7 +496,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         bare: PointwiseJudge = problem.student.deepcopy()
         bare.likelihood_calibration = None
         judged = self.answers(problem, bare, everything)
-        candidates = self._calibrated("likelihood calibration", name, bare, judged)
+        candidates = self._calibrated(title, name, bare, judged)
         inputs, some = (len(set(map(self.input_of, items))) for items in (everything, held_back))
         where, there = f"all {count(inputs, 'training input')}", count(some, "held-back input")
         if candidates:
@@ -507,13 +510,11 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     def _calibrated(self, title: str, name: str, judge: PointwiseJudge, judged: Judged) -> list[Candidate]:
         """Return the judge with a likelihood calibration at every strength; none where it cannot be fitted."""
         calibration = fitted(name, judged, reduction=self.reduction)
-        candidates: list[Candidate] = []
         if calibration is None:
-            return candidates
-        for strength in STRENGTHS:
-            one: PointwiseJudge = judge.deepcopy()
-            one.likelihood_calibration = calibration.at(strength)
-            candidates.append(Candidate(f"{title} of strength {strength:g}", one))
+            return []
+        candidates = [Candidate(f"{title} of strength {strength:g}", judge.deepcopy()) for strength in STRENGTHS]
+        for one, strength in zip(candidates, STRENGTHS, strict=True):
+            one.program.likelihood_calibration = calibration.at(strength)
         return candidates
 
 

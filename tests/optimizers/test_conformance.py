@@ -94,25 +94,21 @@ class Case:
         return optimizer.compile(student, **sets, lm=lm or self.lm(), part=part)
 
 
-def items(n, seed):
-    return of_sources(n, seed)
-
-
 GRAMMAR = GrammarParaphraser(PARTS)
 CASES = {
     "BiasedDemos": Case(
         lambda **o: BiasedDemos(4, **{"n_resamples": 99, **o}),
         lambda: PointwiseJudge(C),
         FormulaLM,
-        items(60, 1),
-        items(16, 2),
+        of_sources(60, 1),
+        of_sources(16, 2),
     ),
     "LikelihoodMitigation": Case(
         lambda **o: LikelihoodMitigation((2,), **{"n_resamples": 99, **o}),
         lambda: PointwiseJudge(C),
         FormulaLM,
-        items(40, 1),
-        items(16, 2),
+        of_sources(40, 1),
+        of_sources(16, 2),
     ),
     "ZEPO": Case(
         lambda **o: ZEPO(GRAMMAR, population=3, stopping=Epochs(2), **{"n_resamples": 99, **o}),
@@ -125,8 +121,8 @@ CASES = {
         lambda **o: ZEPO(GRAMMAR, population=3, stopping=Epochs(2), **{"n_resamples": 99, **o}),
         lambda: PointwiseJudge(C),
         FormulaLM,
-        items(40, 1),
-        items(16, 2),
+        of_sources(40, 1),
+        of_sources(16, 2),
     ),
     "JudgeStudy": Case(
         lambda **o: JudgeStudy(GRAMMAR, trials=4, instructions=3, demo_sets=1, k=2, **{"n_resamples": 99, **o}),
@@ -421,7 +417,7 @@ def test_what_cannot_be_scored_is_named(name, message):
 @pytest.mark.parametrize("texts", [{"output": " "}, {"output": None}, {"source": None}])
 @scoring
 def test_an_item_that_nobody_rated_is_not_read(name, texts):
-    train, lm = items(60, seed=1), FormulaLM()
+    train, lm = of_sources(60, seed=1), FormulaLM()
     unrated = [e.copy(id=f"{e.id} unrated", scores={C.name: None}, **texts).without("ratings") for e in train[::4]]
     optimizer = CASES[name].make()
     compiled = [optimizer.compile(PointwiseJudge(C), trainset=given, lm=lm) for given in (train, [*train, *unrated])]

@@ -1,6 +1,5 @@
 """Methods against likelihood bias: RS demonstrations, mitigations, their rules of choice, and several criteria."""
 
-import asyncio
 import math
 import re
 from dataclasses import replace
@@ -12,7 +11,7 @@ from dspy import lm15
 from fakes import FormulaLM, items, numbers, of_sources
 from planted import with_effect
 
-from evalbias import BiasedDemos, LikelihoodMitigation, judge_metric, judge_reward
+from evalbias import BiasedDemos, LikelihoodMitigation
 from evalbias.evaluation import compare, judge_examples, measure
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
@@ -350,53 +349,6 @@ def test_dspys_own_optimizers_run_on_the_same_judge(real_lm):
     assert found.score == pytest.approx(100 * np.mean(alone), abs=0.01)
 
 
-def test_a_judge_is_a_metric_and_a_reward(real_lm):
-    judge = PointwiseJudge(C)
-    judge.predict.lm = real_lm
-    outputs = iter(["a cat", "the mat on the mat", "sat"])
-
-    class Says(dspy.Module):
-        def __init__(self):
-            super().__init__()
-            self.predict = dspy.Predict("source -> output")  # BestOfN asks a program for its model
-
-        def forward(self, source):
-            return dspy.Prediction(output=next(outputs))
-
-    metric, reward = judge_metric(judge), judge_reward(judge)
-    item = dspy.Example(source="the cat", output="sat").with_inputs("source")
-    value = metric(item, dspy.Prediction(output="a cat"))
-    assert value == pytest.approx((judge(source="the cat", output="a cat").score - 1) / 4)
-    assert metric(item, dspy.Prediction(output="a cat"), trace=[]) == value
-    assert judge_metric(judge, threshold=0.0)(item, dspy.Prediction(output="a cat"), trace=[]) is True
-    with dspy.context(lm=real_lm):
-        best = dspy.BestOfN(module=Says(), N=3, reward_fn=reward, threshold=2.0)(source="the cat")
-    scores = {o: judge(source="the cat", output=o).score for o in ["a cat", "the mat on the mat", "sat"]}
-    assert best.output == max(scores, key=scores.get)
-
-
-def test_refine_takes_the_judges_reward(real_lm):
-    judge = PointwiseJudge(C)
-    judge.predict.lm = real_lm
-    outputs = ["a cat", "the mat on the mat", "sat"]
-    scores = {o: judge(source="the cat", output=o).score for o in outputs}
-    best, given = max(scores, key=scores.get), []
-
-    class Says(dspy.Module):
-        def __init__(self):
-            super().__init__()
-            self.predict = dspy.Predict("source -> output")
-
-        def forward(self, source):
-            given.append(sorted(outputs, key=scores.get)[len(given)])
-            return dspy.Prediction(output=given[-1])
-
-    threshold = (scores[best] - 1) / 4
-    with dspy.context(lm=real_lm):
-        refine = dspy.Refine(module=Says(), N=3, reward_fn=judge_reward(judge), threshold=threshold, fail_count=3)
-        assert refine(source="the cat").output == best
-
-
 def test_direct_scoring_on_a_real_model(real_lm):
     judge = PointwiseJudge(C, scoring="direct")
     given = [dspy.Example(source="the cat", output=o).with_inputs("source", "output") for o in ("a cat", "sat 3")]
@@ -406,13 +358,6 @@ def test_direct_scoring_on_a_real_model(real_lm):
         text = real_lm(chat_request(real_lm.model, judge.messages(example), config)).text
         assert written_score(C, text) == pytest.approx(prediction.score, nan_ok=True)
         assert prediction.distribution is None
-
-
-def test_a_judge_can_be_awaited(real_lm):
-    judge = PointwiseJudge(C)
-    judge.predict.lm = real_lm
-    found = asyncio.run(judge.acall(source="the cat", output="a cat"))
-    assert found.score == pytest.approx(judge(source="the cat", output="a cat").score)
 
 
 def test_every_judge_keeps_its_own_model():

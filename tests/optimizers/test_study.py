@@ -66,14 +66,6 @@ def test_with_labels_accuracy_bias_and_prompts_are_weighed():
     assert len(shown) == (3 if report.best.choice.demonstrations else 0)
 
 
-def test_the_same_seed_gives_the_same_study_and_a_choice_is_measured_once():
-    train, test = sides()
-    lms = [Wording(first=6.5), Wording(first=6.5)]
-    a, b = (study().compile(PairwiseJudge(C), trainset=train + test, lm=lm).report for lm in lms)
-    assert a == b
-    assert len(lms[0].asked) == len(set(lms[0].asked))  # no prompt twice, whatever the choices share
-
-
 @pytest.mark.parametrize("batches", [2, 5])
 def test_a_study_that_was_stopped_in_a_trial_goes_on_as_if_it_had_not_been(batches, tmp_path):
     train, storage = sides(labels=False)[0], f"sqlite:///{tmp_path}/study.db"
@@ -127,12 +119,8 @@ def test_bad_input():
     train, _ = sides()
     with pytest.raises(ValueError, match="trials=0"):
         JudgeStudy(GrammarParaphraser(PARTS), trials=0, select=False)
-    with pytest.raises(ValueError, match="inputs are in trainset and valset"):
-        study().compile(PairwiseJudge(C), trainset=train, valset=train, lm=Comparer())
     with pytest.raises(ValueError, match="the judge answers nothing"):
         study().compile(PairwiseJudge(C), trainset=train, lm=Comparer(mass=1e-9))
-    with pytest.raises(ValueError, match="give pairs of one size"):
-        study().compile(PairwiseJudge(C), trainset=[], lm=Comparer())
 
 
 def test_an_objective_that_needs_a_content_free_answer():
