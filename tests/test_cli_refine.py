@@ -61,7 +61,7 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
     for loop in both:
         first, last = (loop["rounds"][k]["estimates"]["bias"]["value"] for k in (0, -1))
         assert last > first
-    assert len(list(run.glob("scores-*.png"))) == 2
+    assert len(list(run.glob("differences-*.png"))) == 2
     assert "Between loops" in shown
     (pair,) = json.loads((run / "result.json").read_text())["pairs"]
     assert (pair["number"], pair["items"]) == (10, 100)
@@ -243,7 +243,8 @@ def test_instructscore_aspects_and_style(model, tmp_path):
     expected = style["before"]["items"]["expected"]
     assert len(style["after"]["items"]["scores"]) == 2
     assert -25 < expected[0] == expected[1] < 0
-    assert (tmp_path / "style/differences.png").exists()
+    own = [[value for value in style[side]["items"]["scores"] if value is not None] for side in ("before", "after")]
+    assert (tmp_path / "style/differences.png").exists() == all(own)  # drawn where both sides have a score
 
 
 def test_a_file_of_examples_is_shown_and_kept_in_the_run(model, tmp_path):

@@ -25,7 +25,7 @@ def texts_of(row):
 
 
 @pytest.mark.parametrize(
-    ("file", "unreadable"), [("gpt-3.5-turbo__yor-en.jsonl", 2), ("deepseek_moe__yor-en.jsonl.gz", 1)]
+    ("file", "unreadable"), [("gpt-3.5-turbo__yor-en.jsonl", 2), ("deepseek_moe__yor-en.jsonl.gz", 2)]
 )
 @pytest.mark.slow
 def test_the_recorded_translations_go_through_the_real_program(data_dir, tmp_path, file, unreadable):
