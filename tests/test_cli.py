@@ -178,15 +178,6 @@ def test_a_criterion_on_the_command_line_makes_a_new_judge(tmp_path):
     judge = PointwiseJudge(Criterion(world.NAME, world.DEFINITION, scale=(1, 7), **labels))
     expected = judge.batch(world.examples(3, seed=1), lm=embedded_judge_lm())
     assert [row["score"] for row in found] == pytest.approx([one.score for one in expected], abs=1e-5)
-    judge.save(str(tmp_path / "judge.json"))
-    for given, match in (
-        ([], "say which judge: --criterion 'name: definition' for a new one, or --judge FILE"),
-        (["--judge", "judge.json", "--criterion", CRITERION], "task and labels. Leave out --criterion."),
-        (["--judge", "judge.json", "--output-label", "Reply"], "task and labels. Leave out --output-label."),
-    ):
-        told = evalbias(*options, *given, cwd=tmp_path, check=False)
-        assert told.returncode == 2
-        assert match in re.sub(r"[\s│]+", " ", told.stderr)
 
 
 @pytest.mark.slow
@@ -411,40 +402,6 @@ def test_outputs_that_the_model_cannot_take_are_unranked_by_name(tmp_path):
     assert told["unranked"] == told["agreement"]["notes"]["unranked"] == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "match"),
-    [
-        (["--data", "none.jsonl"], "none.jsonl does not exist"),
-        (["--data", "webnlg2020"], "names no data"),
-        (["--data", "{items}", "--lm", "./none"], "./none does not exist"),
-        (["--data", "{items}", "--lm", "hosted_vllm/x"], "give its address with --api-base"),
-        (["--data", "{items}", "--criterion", "wit"], "write it as 'name: definition'"),
-        (["--data", "{items}", "--criterion", "wit: is it funny?"], "has no score on 'wit'"),
-        (["--data", "{items}", "--split-by", "topic"], "'topic' is not one of"),
-        (["--data", "{items}", "--scale", "1-3"], "outside the scale 1 to 3: correct it"),
-        (["--data", "{items}", "--scale", "5-1"], "--scale 5-1: write the lowest and the highest score"),
-        (["--data", "{items}", "--scale", "0.5-2"], "a judge answers with whole numbers"),
-        (
-            ["--data", "summeval:x", "--criterion", "fluency", "--scale", "1-7"],
-            "own criteria have a scale of their own",
-        ),
-        (["--data", "{items}", "--out", "/proc/none/run"], "choose another --out"),
-        (["--data", "{items}", "--out", ""], "What follows --out is empty: give a value, or leave --out out"),
-        (["--data", "{items}", "--seed", "-1"], "Invalid value for '--seed'"),
-        (["--data={items}", "--out="], "What follows --out is empty"),
-        (["--data", "{items}", "--lm", "no-such/model"], "'no-such/model' is neither a folder"),
-    ],
-)
-def test_what_a_user_can_mend_is_told_in_one_line(items, tmp_path, arguments, match):
-    given = [a.replace("{items}", str(items)) for a in arguments]
-    defaults = {"--lm": "embedded", "--criterion": CRITERION}
-    extra = [x for name, value in defaults.items() if name not in given for x in (name, value)]
-    told = evalbias("measure", "likelihood", *given, *extra, cwd=tmp_path, check=False)
-    assert told.returncode == 2
-    assert match in re.sub(r"[\s│]+", " ", told.stderr)
-    assert "Traceback" not in told.stderr
-
-
 @pytest.fixture(scope="module")
 def outputs(tmp_path_factory):
     """Rated documents with several outputs each."""
@@ -580,9 +537,6 @@ def test_recorded_pairs_are_measured_and_searched_on_but_not_ranked(tmp_path):
     told = json.loads(evalbias("optimize", CRITERION, *options, *small, cwd=tmp_path).stdout)
     assert told["judgments"] == 3 * 20
     assert told["rows"]["searched"].keys() >= {"position", "verbosity"}
-    refused = evalbias("rank", *options, "--criterion", CRITERION, cwd=tmp_path, check=False)
-    assert refused.returncode != 0
-    assert "holds pairs, and a ranking orders all outputs of a document" in " ".join(refused.stderr.split())
 
 
 @pytest.mark.slow
@@ -608,44 +562,11 @@ def test_measure_preference_and_rank(outputs, tmp_path):
         assert sorted(row["scores"], key=lambda i: -row["scores"][i]) == row["order"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "match"),
-    [
-        (["optimize", "wit", "--data", "{outputs}"], "write it as 'name: definition'"),
-        (["optimize", CRITERION, "--data", "{one}"], "1 documents with two different outputs"),
-        (["optimize", CRITERION, "--data", "{outputs}"], "needs 16 or more. Give more, or select=False (--bare)"),
-        (
-            ["optimize", CRITERION, "--data", "{many}", "--pairs", "10"],
-            "--pairs 10 draws pairs of 9 of the 20 documents",
-        ),
-        (["optimize", CRITERION, "--data", "{outputs}", "--budget", "3", "--bare"], "does not cover the 96 examples"),
-        (["optimize", CRITERION, "--data", "{outputs}", "--documents", "99"], "needs at least 99"),
-        (["rank", "--data", "{outputs}"], "give either --criterion"),
-        (["rank", "--data", "{outputs}", "--judge", "{outputs}"], "is not a saved"),
-        (["measure", "preference", "--data", "{outputs}", "--criterion", "wit"], "write it as 'name: definition'"),
-    ],
-)
-def test_what_a_user_can_mend_about_comparisons_is_told(outputs, tmp_path, arguments, match):
-    one = "".join(f"{line}\n" for line in outputs.read_text().splitlines()[:4])
-    (tmp_path / "one.jsonl").write_text(one + json.dumps({"source": "alone", "output": "x"}) + "\n")
-    many = [{k: e[k] for k in ("source", "output")} for e in world.documents(40, 4, seed=9)]
-    (tmp_path / "many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in many))
-    files = {"{outputs}": str(outputs), "{one}": "one.jsonl", "{many}": "many.jsonl"}
-    given = [files.get(a, a) for a in arguments]
-    told = evalbias(*given, "--lm", "embedded", cwd=tmp_path, check=False)
-    assert told.returncode == 2
-    assert match in re.sub(r"[\s│]+", " ", told.stderr)
-    assert "Traceback" not in told.stderr
-
-
 @pytest.mark.slow
 def test_a_bias_is_an_objective_by_its_name(outputs, tmp_path):
     options = ["optimize", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL]
     evalbias(*options, "--objective", "verbosity", "--out", "run", cwd=tmp_path)
     assert json.loads((tmp_path / "run/result.json").read_text())["search"]["objective"] == "verbosity"
-    wrong = evalbias(*options, "--objective", "elegance", cwd=tmp_path, check=False)
-    assert "--objective elegance is unknown: choose one of fairness, confidence" in wrong.stderr
-    assert "verbosity" in wrong.stderr
 
 
 def test_runs_are_listed_shown_compared_and_deleted(items, tmp_path):

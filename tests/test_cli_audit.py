@@ -108,12 +108,25 @@ def test_a_condition_of_another_form_is_refused(text):
         parse_conditions([text])
 
 
-def test_several_conditions_in_one_text():
-    found = parse_conditions(["position>0.2, agreement.spearman<.3"])
-    assert [(c.bias, c.estimate, c.operator, c.limit) for c in found] == [
-        ("position", None, ">", 0.2),
-        ("agreement", "spearman", "<", 0.3),
-    ]
+@pytest.mark.parametrize(
+    ("text", "conditions"),
+    [
+        (
+            "position>0.2, agreement.spearman<.3",
+            [("position", None, ">", 0.2), ("agreement", "spearman", "<", 0.3)],
+        ),
+        (
+            "self_preference.excess_of_gpt-4o v1.2 >= 0.2",
+            [("self_preference", "excess_of_gpt-4o v1.2", ">=", 0.2)],
+        ),
+        ("scale use>0.2", [("scale_use", None, ">", 0.2)]),  # as the tables name it
+        ("self-preference > 0.2", [("self_preference", None, ">", 0.2)]),
+        ("self_preference.excess_of_my model>0", [("self_preference", "excess_of_my model", ">", 0)]),
+    ],
+)
+def test_a_condition_names_a_bias_or_any_estimate(text, conditions):
+    found = parse_conditions([text])
+    assert [(c.bias, c.estimate, c.operator, c.limit) for c in found] == conditions
     with pytest.raises(ValueError, match="name the estimate of the agreement"):
         parse_conditions(["agreement<0.3"])
 
@@ -155,9 +168,6 @@ def test_a_saved_judge_that_scores(judges, tmp_path):
     assert found["n"] == found["biases"]["likelihood"]["n"] == 40
     again = evalbias("audit", *options, cwd=tmp_path).stdout
     assert "answers asked 0, replayed 80" in again  # a judgment and a likelihood an item
-    missing = evalbias("audit", "--data", file, "--judge", judges / "scores.json", cwd=tmp_path, check=False)
-    assert missing.returncode == 2
-    assert "name it with --lm" in missing.stderr
 
 
 def test_a_saved_judge_that_compares(judges, tmp_path):
@@ -168,20 +178,6 @@ def test_a_saved_judge_that_compares(judges, tmp_path):
     found = json.loads(evalbias("audit", *options, cwd=tmp_path).stdout)
     assert found["judge"].startswith("pairwise judge on embedded")
     assert found["n"] == found["biases"]["position"]["n"] == 20
-
-
-def test_a_saved_judge_keeps_its_criterion_and_scale(judges, tmp_path):
-    items = [{k: e[k] for k in ("id", "source", "output", "scores")} for e in world.examples(4, seed=3)]
-    file = written(tmp_path / "items.jsonl", items)
-    options = ["audit", "--data", file, "--judge", judges / "scores.json", "--lm", "embedded"]
-    for other, error in (
-        (("--criterion", "fluency"), "this judge judges 'quality'"),
-        (("--scale", "0-100"), "this judge has a scale of its own, 1 to 5"),
-        (("--task", "Say it."), "this judge has a task of its own"),
-    ):
-        refused = evalbias(*options, *other, cwd=tmp_path, check=False)
-        assert refused.returncode == 2
-        assert error in refused.stderr
 
 
 NEW = [
@@ -198,9 +194,6 @@ def test_a_new_judge_of_a_criterion_is_the_saved_one(judges, tmp_path):
     new = json.loads(evalbias(*options, *NEW, cwd=tmp_path).stdout)
     assert new["biases"]["likelihood"] == saved["biases"]["likelihood"]
     assert new["agreement"] == saved["agreement"]
-    undefined = evalbias(*options, cwd=tmp_path, check=False)
-    assert undefined.returncode == 2
-    assert "give --criterion 'name: definition'" in " ".join(undefined.stderr.split())
 
 
 def test_a_new_judge_compares_where_the_data_hold_pairs(judges, tmp_path):
@@ -214,39 +207,6 @@ def test_a_new_judge_compares_where_the_data_hold_pairs(judges, tmp_path):
     new = json.loads(evalbias(*options, *NEW, cwd=tmp_path).stdout)
     assert new["biases"]["position"] == saved["biases"]["position"]
     assert new["biases"]["position"]["n"] == 12
-
-
-def test_exactly_one_judge(tmp_path):
-    file = written(tmp_path / "pairs.jsonl", pairs(4, first=0))
-    both = evalbias("audit", "--data", file, *VERDICTS, "--scores-field", "x", cwd=tmp_path, check=False)
-    assert both.returncode == 2
-    assert "Name one judge" in both.stderr
-    alone = evalbias("audit", "--data", file, "--swapped-field", "x", cwd=tmp_path, check=False)
-    assert alone.returncode == 2
-    assert "Name one judge: a model (--lm) with a --criterion or a --judge" in " ".join(alone.stderr.split())
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (["--scores-field", "mine", "--pairs", "500"], "Leave out --pairs: recorded answers are taken"),
-        (["--winner-field", "mine", "--samples", "3"], "Leave out --samples: recorded answers are taken"),
-        (["--scores-field", "mine", "--labels", "1,2"], "Leave out --labels: for choices"),
-        (["--winner-field", "mine", "--scale", "1-5"], "Leave out --scale: recorded choices have no scale"),
-        (["--scores-field", "mine", "--task", "Say it."], "Leave out --task: no model is asked"),
-        (["--scores-field", "mine", "--device", "cpu", "--api-base", "x"], "Leave out --api-base, --device: no model"),
-        (["--scores-field", "mine", "--lm", "a", "--likelihood-lm", "b"], "Leave out --lm: recorded answers take one"),
-        (
-            ["--scores-field", "mine", "--likelihood-lm", "b", "--dialect", "chat"],
-            "Leave out --dialect: for the model of",
-        ),
-    ],
-)
-def test_an_option_that_recorded_answers_do_not_use_is_refused(options, named, tmp_path):
-    file = written(tmp_path / "items.jsonl", rated_rows(4))
-    told = evalbias("audit", "--data", file, *options, cwd=tmp_path, check=False)
-    assert told.returncode == 2
-    assert named in " ".join(told.stderr.replace("│", " ").split())
 
 
 def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_path):
@@ -266,12 +226,6 @@ def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_pat
     assert "1[/x]" in ranked.stdout
     assert "[/INST]" in ranked.stdout
     assert "\x1b" not in ranked.stdout
-
-
-def test_a_condition_names_any_estimate():
-    (condition,) = parse_conditions(["self_preference.excess_of_gpt-4o v1.2 >= 0.2"])
-    assert (condition.bias, condition.estimate) == ("self_preference", "excess_of_gpt-4o v1.2")
-    assert (condition.operator, condition.limit) == (">=", 0.2)
 
 
 def test_other_codes_of_choices_are_named(tmp_path):
@@ -328,19 +282,6 @@ def test_the_scale_is_among_the_settings_and_no_other_is_shown(tmp_path):
         settings = json.loads((new / "run.json").read_text())
         assert settings["scale"] == ends
         assert all("scale" not in criterion for criterion in settings["criteria"])
-
-
-def test_a_score_off_the_scale_and_a_scale_of_another_form_are_the_users_errors(tmp_path):
-    off = "'mine' of the item '0' is 0, outside the scale from 1 to 5"
-    for scale, error in (("1-5", off), ("5-1", "1-5, 0.0-1.0"), ("five", "write the lowest and the highest score")):
-        failed = audit_on(scale, tmp_path, check=False)
-        assert failed.returncode == 2
-        assert error in " ".join(failed.stderr.replace("│", " ").split())
-
-
-def test_a_bias_is_named_in_a_condition_as_the_tables_name_it():
-    found = parse_conditions(["scale use>0.2", "self-preference > 0.2", "self_preference.excess_of_my model>0"])
-    assert [c.bias for c in found] == ["scale_use", "self_preference", "self_preference"]
 
 
 def test_a_stranger_is_told_what_is_wrong_with_a_table(tmp_path):

@@ -8,7 +8,6 @@ from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 import pytest
-from commands import evalbias
 
 import evalbias as package
 from evalbias import options
@@ -99,16 +98,6 @@ def test_files_count_by_content_and_models_by_identity(tmp_path):
     kept = recorded(options.JudgeOptions("a.csv", lm="m", judge=tmp_path / "judge.json"))
     assert (len(kept["judge"]), kept["data"]) == (64, "a.csv")
     assert not {"lm", "keep_worse", "threads"} & kept.keys()
-
-
-def test_compiling_needs_demonstrations(tmp_path):
-    told = evalbias(
-        *("compile", "likelihood", "--lm", "embedded", "--data", "x.jsonl", "--criterion", "a: b", "-k", 0),
-        cwd=tmp_path,
-        check=False,
-    )
-    assert told.returncode == 2
-    assert told.stderr == "evalbias: -k is 0: compiling needs one demonstration or more.\n"
 
 
 TRACED = """

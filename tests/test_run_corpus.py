@@ -159,21 +159,6 @@ def test_a_format_may_be_named_and_blank_lines_end_the_bar(judged, corpus, tmp_p
     assert sum(counted) == 39  # an item or a blank line each
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--workers", "dask"], "write ray, or ray:N"),
-        (["--workers", "ray:0"], "write ray, or ray:N"),
-        (["--workers", "ray", "--api-base", "http://h/v1"], "--api-base: embedded is the model that ships"),
-    ],
-)
-def test_the_command_refuses_workers_that_it_does_not_know(corpus, tmp_path, options, said):
-    arguments = ["judge", "--judge", corpus / "judge.json", "--lm", "embedded", "--data", corpus / "items.jsonl"]
-    found = evalbias(*arguments, *options, cwd=tmp_path, check=False)
-    assert found.returncode == 2
-    assert said in " ".join(found.stderr.split())
-
-
 def test_a_corpus_without_items_is_refused(judged, corpus, tmp_path):
     (corpus / "empty.jsonl").write_text("\n")
     with pytest.raises(DataError, match="holds no items"):

@@ -1,0 +1,145 @@
+"""What a user can correct is told in one message with exit code 2, before any model is asked."""
+
+import json
+import re
+import shlex
+
+import pytest
+from commands import evalbias
+
+from evalbias.data import world
+from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
+
+
+def written(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with data and judges of every kind."""
+    folder = tmp_path_factory.mktemp("refused")
+    fields = ("id", "source", "output", "scores")
+    written(folder / "items.jsonl", [{k: e[k] for k in fields} for e in world.examples(40, seed=5)])
+    documents = [{k: e[k] for k in (*fields, "input_id")} for e in world.documents(16, 4, seed=9)]
+    written(folder / "outputs.jsonl", documents)
+    written(folder / "one.jsonl", [*documents[:4], {"source": "alone", "output": "x"}])
+    written(folder / "many.jsonl", [{k: e[k] for k in ("source", "output")} for e in world.documents(40, 4, seed=9)])
+    rated = [{"id": i, "source": f"s{i}", "output": "a " * (1 + i % 7), "mine": i % 5} for i in range(30)]
+    written(folder / "rated.jsonl", [{**row, "ratings": [k % 5, (k + k // 5) % 5]} for k, row in enumerate(rated)])
+    pair = {"outputs": ["an answer", "the other answer"], "verdict": 0, "swapped": 1, "better": 1}
+    written(folder / "pairs.jsonl", [{"source": f"q{k}", **pair} for k in range(4)])
+    written(folder / "sums.jsonl", [{"id": f"i{k}", "source": "2 + 2", "answer": "4"} for k in range(4)])
+    written(folder / "bare.jsonl", [{"source": "x"}])
+    written(folder / "half.jsonl", [{"source": "x", "target_language": "en"}])
+    written(folder / "german.jsonl", [{"source": "Hund", "target_language": "English", "reference": "dog"}])
+    PointwiseJudge(SYNTHETIC).save(str(folder / "scores.json"))
+    PairwiseJudge(SYNTHETIC).save(str(folder / "compares.json"))
+    return folder
+
+
+WORLD = f"'{world.NAME}: {world.DEFINITION}'"
+ITEMS = f"--data items.jsonl --lm embedded --criterion {WORLD}"
+OUTPUTS = "--data outputs.jsonl --lm embedded"
+OWN = "a saved judge has its own criterion, scale, task and labels. Leave out"
+ANY = "say which judge: --criterion 'name: definition' for a new one, or --judge FILE"
+VOTES = "In the task mathematics votes replace the answer: use --task mathematics-refiner."
+RATED, SUMS = "--data rated.jsonl", "--data sums.jsonl --lm embedded --task mathematics"
+REFUSED = {
+    "measure likelihood": [
+        (f"--data none.jsonl --lm embedded --criterion {WORLD}", "none.jsonl does not exist"),
+        (f"--data webnlg2020 --lm embedded --criterion {WORLD}", "names no data"),
+        (f"--data items.jsonl --lm ./none --criterion {WORLD}", "./none does not exist"),
+        (f"--data items.jsonl --lm hosted_vllm/x --criterion {WORLD}", "give its address with --api-base"),
+        (f"--data items.jsonl --lm no-such/model --criterion {WORLD}", "'no-such/model' is neither a folder"),
+        ("--data items.jsonl --lm embedded --criterion wit", "write it as 'name: definition'"),
+        ("--data items.jsonl --lm embedded --criterion 'wit: is it funny?'", "has no score on 'wit'"),
+        (f"{ITEMS} --split-by topic", "'topic' is not one of"),
+        (f"{ITEMS} --scale 1-3", "outside the scale 1 to 3: correct it"),
+        (f"{ITEMS} --scale 5-1", "--scale 5-1: write the lowest and the highest score"),
+        (f"{ITEMS} --scale 0.5-2", "a judge answers with whole numbers"),
+        ("--data summeval:x --lm embedded --criterion fluency --scale 1-7", "own criteria have a scale of their own"),
+        (f"{ITEMS} --out /proc/none/run", "choose another --out"),
+        (f"{ITEMS} --out ''", "What follows --out is empty: give a value, or leave --out out"),
+        (f"{ITEMS} --out=", "What follows --out is empty"),
+        (f"{ITEMS} --seed -1", "Invalid value for '--seed'"),
+    ],
+    "compile likelihood": [(f"{ITEMS} -k 0", "-k is 0: compiling needs one demonstration or more.")],
+    "judge": [
+        ("--data items.jsonl --lm embedded", ANY),
+        (f"{ITEMS} --judge scores.json", f"{OWN} --criterion."),
+        ("--data items.jsonl --lm embedded --judge scores.json --output-label Reply", f"{OWN} --output-label."),
+        ("--data items.jsonl --lm embedded --judge compares.json", "is not a saved"),
+        ("--data pairs.jsonl --lm embedded --judge scores.json", "holds pairs, and this command takes one output"),
+        (f"{ITEMS} --workers dask", "write ray, or ray:N"),
+        (f"{ITEMS} --workers ray:0", "write ray, or ray:N"),
+        (f"{ITEMS} --workers ray --api-base http://h/v1", "--api-base: embedded is the model that ships"),
+    ],
+    "optimize": [
+        (f"wit {OUTPUTS}", "write it as 'name: definition'"),
+        (f"{WORLD} --data one.jsonl --lm embedded", "1 documents with two different outputs"),
+        (f"{WORLD} {OUTPUTS}", "needs 16 or more. Give more, or select=False (--bare)"),
+        (f"{WORLD} --data many.jsonl --lm embedded --pairs 10", "--pairs 10 draws pairs of 9 of the 20 documents"),
+        (f"{WORLD} {OUTPUTS} --budget 3 --bare", "does not cover the 96 examples"),
+        (f"{WORLD} {OUTPUTS} --documents 99", "needs at least 99"),
+        (f"{WORLD} {OUTPUTS} --objective elegance", "--objective elegance is unknown: choose one of fairness, conf"),
+        (f"{WORLD} --data many.jsonl --lm embedded --curve", "--curve needs outputs that people rated"),
+    ],
+    "rank": [
+        (OUTPUTS, "give either --criterion"),
+        (f"{OUTPUTS} --judge outputs.jsonl", "is not a saved"),
+        (f"{OUTPUTS} --judge compares.json --ties", "a saved judge has its own labels and answers"),
+        (f"--data pairs.jsonl --lm embedded --criterion {WORLD}", "holds pairs, and a ranking orders all outputs"),
+    ],
+    "measure preference": [(f"{OUTPUTS} --criterion wit", "write it as 'name: definition'")],
+    "audit": [
+        ("--data pairs.jsonl --winner-field verdict --scores-field x", "Name one judge: a model (--lm) with a"),
+        ("--data pairs.jsonl --swapped-field x", "Name one judge"),
+        ("--data items.jsonl --judge scores.json", "--judge answers with a model: name it with --lm"),
+        ("--data items.jsonl --lm embedded", "give --criterion 'name: definition'"),
+        ("--data items.jsonl --lm embedded --judge scores.json --criterion fluency", "this judge judges 'quality'"),
+        ("--data items.jsonl --lm embedded --judge scores.json --scale 0-100", "has a scale of its own, 1 to 5"),
+        ("--data items.jsonl --lm embedded --judge scores.json --task Say.", "this judge has a task of its own"),
+        (f"{RATED} --scores-field mine --pairs 500", "Leave out --pairs: recorded answers are taken"),
+        (f"{RATED} --winner-field mine --samples 3", "Leave out --samples: recorded answers are taken"),
+        (f"{RATED} --scores-field mine --labels 1,2", "Leave out --labels: for choices, and --scores-field names"),
+        (f"{RATED} --winner-field mine --scale 1-5", "Leave out --scale: recorded choices have no scale"),
+        (f"{RATED} --scores-field mine --task 'Say it.'", "Leave out --task: no model is asked"),
+        (f"{RATED} --scores-field mine --device cpu --api-base x", "Leave out --api-base, --device: no model"),
+        (f"{RATED} --scores-field mine --lm a --likelihood-lm b", "Leave out --lm: recorded answers take one"),
+        (f"{RATED} --scores-field mine --likelihood-lm b --dialect chat", "Leave out --dialect: for the model of"),
+        (f"{RATED} --scores-field mine --scale 1-5", "'mine' of the item '0' is 0, outside the scale from 1 to 5"),
+        (f"{RATED} --scores-field mine --scale five", "write the lowest and the highest score as 1-5, 0.0-1.0"),
+    ],
+    "refine": [
+        (f"{SUMS} --feedback external", VOTES),
+        (f"{SUMS} --metric bleu", "the task mathematics defines its own quality"),
+        ("--data german.jsonl --lm embedded --task translation --metric comet", "'comet' is not one of 'chrf', 'bleu'"),
+        (f"{SUMS} --best-of 3 --max-iterations 2", "leave --max-iterations and --program out"),
+        (f"{SUMS} --aspects-api-base http://x/v1", "is the address of a judge: name it with --aspects-lm"),
+        (f"{SUMS} --instructscore-prompt sums.jsonl", "is a request to a model: name it with --instructscore"),
+        (f"{SUMS} --instructscore m", "--instructscore is external feedback: add --feedback external"),
+        (
+            "--data bare.jsonl --lm embedded --task mathematics",
+            "'1' has no 'answer': the task mathematics needs it. The item",
+        ),
+        ("--data half.jsonl --lm embedded --task translation", "has no 'reference'"),
+        (f"{SUMS} --examples sums.jsonl", "sums.jsonl is not valid JSON"),
+    ],
+    "compile refine": [(SUMS, VOTES)],
+    "measure style": [(SUMS, "has no 'output': give an output of another author")],
+    "measure self": [
+        ("--data rated.jsonl --own mine --expected mine", "--own and --expected both name 'mine'"),
+        ("--data rated.jsonl --own mine", "'iteration' is missing; give"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("command", "words", "told"), [(c, *case) for c, cases in REFUSED.items() for case in cases])
+def test_it_is_told(folder, tmp_path, command, words, told):
+    before = sorted(folder.rglob("*"))
+    done = evalbias(*command.split(), *shlex.split(words), cwd=folder, check=False)
+    assert done.returncode == 2
+    assert told in re.sub(r"[\s│]+", " ", done.stderr)
+    assert "Traceback" not in done.stderr
+    assert [file for file in sorted(folder.rglob("*")) if file not in before and "runs" not in file.parts] == []
