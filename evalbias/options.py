@@ -213,7 +213,7 @@ class Likely:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rated:
+class Reliable:
     """The reliability of single ratings.
 
     Attributes:
@@ -253,7 +253,7 @@ class Choosing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions(Seeded, Rated, Likely, Worded, Coded, Items):
+class AuditOptions(Seeded, Reliable, Likely, Worded, Coded, Items):
     """Measure every bias of a judge and its agreement with people; say whether it is biased, and what helps.
 
     Say which judge: `lm` with `criterion` or `judge`, `scores_field`, or `winner_field`.
@@ -366,7 +366,7 @@ class ScoringOptions(Seeded, Likely, Worded, Judging, Items):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LikelihoodOptions(Rated, ScoringOptions):
+class LikelihoodBiasOptions(Reliable, ScoringOptions):
     """Measure the likelihood bias of a judge with k random demonstrations, on a fifth of the rated items."""
 
 

@@ -43,7 +43,7 @@ ALIKE = [
     (RankOptions, PairwiseRanker, {"search", "beam_size", "gap", "seed"}),
     (options.CompileRefineOptions, ExternalFeedbackRefine, {"until", "budget", "seed", "threads"}),
     (options.SelfOptions, summarize_loop, {"resamples"}),
-    (options.LikelihoodOptions, type(BIASES["likelihood"]), {"reliability"}),
+    (options.LikelihoodBiasOptions, type(BIASES["likelihood"]), {"reliability"}),
 ]
 
 

@@ -254,7 +254,7 @@ COMMANDS: dict[str, tuple[str, type[Any], str]] = {
     "audit": ("audit", options.AuditOptions, "Say whether a judge is biased, by how much, and what helps."),
     "measure likelihood": (
         "likelihood",
-        options.LikelihoodOptions,
+        options.LikelihoodBiasOptions,
         "Measure the likelihood bias of a judge that scores.",
     ),
     "measure preference": ("compare", options.PreferenceOptions, "Measure the biases of a judge that compares."),

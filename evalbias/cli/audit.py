@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from evalbias.cli.items import Split
-from evalbias.cli.run import Outcome, Run
+from evalbias.cli.run import Run, RunOutcome
 from evalbias.cli.terminal import say
 from evalbias.evaluation.answers import PreparedAudit, prepared
 from evalbias.evaluation.audit import AGREEMENT, Audit, audit
@@ -41,7 +41,7 @@ def audit_command(asked: AuditOptions, models: MeasuringModels, out: AuditOut) -
             found = audit(run.asked)
         content, judged = found.to_dict(), found.judged
         run.leave(
-            Outcome(
+            RunOutcome(
                 {"audit": content, "measurements": found.measurements},
                 content,
                 [audit_view(found)],

@@ -13,7 +13,7 @@ from rich.console import Group
 
 from evalbias.cli.items import Split, compared, comparing_judge, criteria_of
 from evalbias.cli.judge import beginning
-from evalbias.cli.run import Outcome, Run, keep
+from evalbias.cli.run import Run, RunOutcome, keep
 from evalbias.cli.terminal import say
 from evalbias.data import by_input, count_pairs, hold_pairs, is_rated, pairs, world
 from evalbias.evaluation import BIASES, compare_with_baselines, judge_examples, ranking_agreement
@@ -60,7 +60,7 @@ def measure_preference_command(asked: PreferenceOptions, models: MeasuringModels
         shown: list[Any] = [*(m.table() for m in measurements.values()), verdict]
         covered = {name: judged.coverage}
         result = {"preference": measurements}
-        run.leave(Outcome(result, brief, [Group(*shown)], covered, examples=drawn, verdict=verdict))
+        run.leave(RunOutcome(result, brief, [Group(*shown)], covered, examples=drawn, verdict=verdict))
 
 
 def _settings(judge: PairwiseJudge) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def rank_command(asked: RankOptions, models: MeasuringModels, out: Out) -> None:
         write_jsonl(file, rows)
         shown = f"{_first(rows)}\n{text}\n{brief['conclusion']}\n{file}"
         more = [ranked_section(rows, list(groups.values()))]
-        run.leave(Outcome(brief, brief, [shown], page=[agreement], more=more))
+        run.leave(RunOutcome(brief, brief, [shown], page=[agreement], more=more))
 
 
 def _ranked(key: str, group: Sequence[dspy.Example], ranking: Any) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def optimize_command(asked: OptimizeOptions, models: MeasuringModels, out: Out) 
 class Searched:
     """Result of a search: what the command leaves, and judge -> its measurements on the test documents."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     rows: Mapping[str, Row]
 
 
@@ -247,4 +247,4 @@ def search(run: Run, asked: OptimizeOptions, split: Split, grammar: Iterable[Ite
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
     table = rows_table(rows, report, pairs=(len(drawn), all_pairs))
     shown = [Group(table, *filter(None, [report.decision, written]))]
-    return Searched(Outcome(result, brief, shown, coverage, more=drawn_curves), rows)
+    return Searched(RunOutcome(result, brief, shown, coverage, more=drawn_curves), rows)

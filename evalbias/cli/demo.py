@@ -10,7 +10,7 @@ from rich.console import Group
 from evalbias.cli.compare import search
 from evalbias.cli.items import Split
 from evalbias.cli.likelihood import compile_judges
-from evalbias.cli.run import Outcome, Run
+from evalbias.cli.run import Run, RunOutcome
 from evalbias.data import Dataset, world
 from evalbias.optimizers import BiasedDemos
 from evalbias.options import CompileOptions, DemoOptions, MeasuringModels, OptimizeOptions, Out, recorded
@@ -46,7 +46,7 @@ def demo_command(asked: DemoOptions, out: Out) -> None:
         parts = [introduction(criterion, test, before, after), *likelihood.shown, *found.outcome.shown, concluded]
         brief = {"likelihood": comparison, "preference": found.outcome.brief, "conclusion": concluded}
         run.leave(
-            Outcome(
+            RunOutcome(
                 {**likelihood.result, **found.outcome.result},
                 {**likelihood.brief, **brief},
                 [Group(*(piece for part in parts for piece in (part, "")), NEXT)],

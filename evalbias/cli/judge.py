@@ -14,7 +14,7 @@ import typer
 
 from evalbias import data
 from evalbias.cli.items import Split, load_items, scoring_judges
-from evalbias.cli.run import Outcome, Run
+from evalbias.cli.run import Run, RunOutcome
 from evalbias.data import DataError
 from evalbias.data.files import file_chunks
 from evalbias.data.items import read_chunks
@@ -121,7 +121,7 @@ def _leave(run: Run, program: PointwiseJudge, file: Path, counts: Mapping[str, A
     brief |= counts
     sections = [scored_section(scores_of(file)), *more]
     covered = {program.criterion.name: coverage}
-    run.leave(Outcome(brief, brief, [told(brief, file)], covered, more=sections))
+    run.leave(RunOutcome(brief, brief, [told(brief, file)], covered, more=sections))
 
 
 def told(brief: Mapping[str, Any], file: Path) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group
 
 from evalbias.cli.items import Split, criteria_of, scored, scoring_judges
-from evalbias.cli.run import Outcome, Run, keep
+from evalbias.cli.run import Run, RunOutcome, keep
 from evalbias.evaluation import judge_examples, measure, total
 from evalbias.evaluation.biases import Likelihood
 from evalbias.lm.cache import CachedLM
@@ -24,13 +24,13 @@ from evalbias.optimizers import (
 )
 from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_demos
 from evalbias.optimizers.likelihood import LikelihoodOptimizer
-from evalbias.options import CompileOptions, LikelihoodOptions, MeasuringModels, Out
+from evalbias.options import CompileOptions, LikelihoodBiasOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
 from evalbias.report.sections import Section, scatter_section
 from evalbias.report.tables import comparison_table, measurement_table, mitigation_table, words_note
 
 
-def measure_likelihood_command(asked: LikelihoodOptions, models: MeasuringModels, out: Out) -> None:
+def measure_likelihood_command(asked: LikelihoodBiasOptions, models: MeasuringModels, out: Out) -> None:
     """Measure each criterion's judge with random demonstrations."""
     split = scored(asked, criteria_of(asked, asked.criteria))
     with Run("measure likelihood", asked, models, out, more=split.settings()) as run:
@@ -59,7 +59,7 @@ def measure_likelihood_command(asked: LikelihoodOptions, models: MeasuringModels
         }
         result = {"likelihood": measurements, "effects": effects}
         shown = [Group(measurement_table(measurements), *lines)]
-        run.leave(Outcome(result, brief, shown, coverage, examples=split.test, more=more))
+        run.leave(RunOutcome(result, brief, shown, coverage, examples=split.test, more=more))
 
 
 def compile_likelihood_command(asked: CompileOptions, models: MeasuringModels, out: Out) -> None:
@@ -94,7 +94,7 @@ class Compiled:
     written: Mapping[str, str]
     more: Sequence[Section]
 
-    def outcome(self, seed: int) -> Outcome:
+    def outcome(self, seed: int) -> RunOutcome:
         """Return what the command leaves: the judges side by side, and what was chosen and why."""
         reports, comparisons = self.found.reports, self.found.comparisons
         mitigated = {name: r for name, r in reports.items() if isinstance(r, MitigationReport)}
@@ -107,7 +107,7 @@ class Compiled:
         for name, report in reports.items():
             remarks = [report.decision, getattr(report, "against_baselines", ""), self.written[name]]
             shown.append(f"{name}: {' '.join(filter(None, remarks))}")
-        return Outcome(
+        return RunOutcome(
             {"likelihood": comparisons, "reports": reports},
             {
                 "likelihood": comparisons,

@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from evalbias import data
-from evalbias.cli.run import Outcome, Run, keep
+from evalbias.cli.run import Run, RunOutcome, keep
 from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
 from evalbias.data.loops import loop_items, quantile_map, recorded_loop
@@ -135,7 +135,7 @@ def measure_self_command(asked: SelfOptions, out: Out) -> None:
             shown.append(pairs_table(pairs, rounds=by))
         elif not alone:
             shown.append("The loops are not compared: no two have an item and a round in common.")
-        run.leave(Outcome(result, result, [*shown, *conclusions], examples=loops[0].texts))
+        run.leave(RunOutcome(result, result, [*shown, *conclusions], examples=loops[0].texts))
 
 
 def _recorded_loops(asked: SelfOptions, to_mqm: QuantileMap | None) -> list[Recorded]:
@@ -285,7 +285,7 @@ def external_of(asked: FeedbackOptions, task: RefineTask) -> FeedbackSource:
     return InstructScore(asked.instructscore, prompt=PROMPT if file is None else decoded(file.read_bytes(), file))
 
 
-def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: Outcome) -> None:
+def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOutcome) -> None:
     """Leave the outcome, with the items that failed, and why there is no Bias if the scores are on two scales."""
     for name, error in failed.items():
         typer.echo(message(f"The item {name!r:.80} failed: {error}"), err=True)
@@ -350,7 +350,7 @@ def refine_command(asked: RefineOptions, models: Models, out: Out) -> None:
         shown += filter(None, [conclusion])
         step = "refinement" if best_of is None else "draw"
         sections = loop_sections(outcome, quality, items, limits=(source.low, source.high), step=step)
-        _leave(run, task, failed, Outcome(result, result, shown, more=sections))
+        _leave(run, task, failed, RunOutcome(result, result, shown, more=sections))
 
 
 def _aspects(run: Run, task: RefineTask) -> list[CachedScorer]:
@@ -402,7 +402,7 @@ def compile_refine_command(asked: CompileRefineOptions, models: Models, out: Out
         failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
         result = {"report": report, "written": written}
         shown = list(filter(None, [refine_table(report), report.decision, written]))
-        _leave(run, task, failed, Outcome(result, result, shown))
+        _leave(run, task, failed, RunOutcome(result, result, shown))
 
 
 def measure_style_command(asked: StyleOptions, models: Models, out: Out) -> None:
@@ -430,4 +430,4 @@ def measure_style_command(asked: StyleOptions, models: Models, out: Out) -> None
             write_png(drawn, run.folder.path / "differences.png")
         conclusion = conclude_style(report.change)
         result, shown = {"report": report, "conclusion": conclusion}, [style_table(report), conclusion]
-        _leave(run, task, report.failed, Outcome(result, result, shown, examples=items))
+        _leave(run, task, report.failed, RunOutcome(result, result, shown, examples=items))

@@ -42,7 +42,7 @@ SAME, NO_MODEL = "same", "grammar"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What a command leaves in its folder and prints.
 
     Attributes:
@@ -184,7 +184,7 @@ class Run(Closable):
         for lm in self._models:
             lm.clear()
 
-    def leave(self, outcome: Outcome) -> None:
+    def leave(self, outcome: RunOutcome) -> None:
         """Write result.json and report.html; print the brief result as JSON, or what is to be shown."""
         if self._models:
             self.check_model()
