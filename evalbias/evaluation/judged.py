@@ -182,6 +182,14 @@ class Judged:
         """Return (n,) numbers about outputs, of which the difference counts for a pair (n, 2)."""
         return values if values.ndim == 1 else np.asarray(values[:, 0] - values[:, 1])
 
+    def of_texts(self, value: Callable[[str], float]) -> FloatArray | None:
+        """Return (n,) a number of each output's text, (n, 2) of those of pairs; None where a text is not known."""
+        texts = _texts(self.examples, self.pairwise)
+        if not texts or len(texts) != len(self.ids) or not _are_known(texts):
+            return None
+        numbers = np.array([[value(text) for text in row] for row in texts], dtype=np.float64)
+        return numbers if self.pairwise else numbers[:, 0]
+
     # --- what people say ---
 
     @property
@@ -472,8 +480,8 @@ def gather(
     n, covariates, provenance = len(examples), dict[str, FloatArray](), dict[str, Any]()
     shape = (n, 2) if pairwise else (n,)
     # 1 the texts: lengths, and likelihoods after the task
-    texts = [candidates_of(e) if pairwise else (e.get("output"),) for e in examples]
-    if all(row and all(isinstance(text, str) for text in row) for row in texts):
+    texts = _texts(examples, pairwise)
+    if _are_known(texts):
         covariates[LENGTHS] = np.array([len(text) for row in texts for text in row], dtype=np.float64).reshape(shape)
     if scorer is not None:
         outputs = _likelihood_items(examples, texts)
@@ -522,6 +530,15 @@ def human_ratings(examples: Sequence[dspy.Example], criterion: Criterion) -> Flo
     for index, row in enumerate(rows):
         padded[index, : len(row)] = row
     return padded
+
+
+def _texts(examples: Sequence[dspy.Example], pairwise: bool) -> list[Sequence[Any]]:
+    """Return the output of each item, or both of a pair; empty for what is no pair."""
+    return [candidates_of(e) if pairwise else (e.get("output"),) for e in examples]
+
+
+def _are_known(texts: Sequence[Sequence[Any]]) -> bool:
+    return all(row and all(isinstance(text, str) for text in row) for row in texts)
 
 
 def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence[Any]]) -> list[dspy.Example]:
