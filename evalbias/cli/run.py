@@ -19,8 +19,7 @@ import typer
 
 from evalbias.cli.models import hosted_name, open_lm, sampling_of
 from evalbias.cli.terminal import STOPPED, PlainConsole, Progress, plan, print_json, progress
-from evalbias.evaluation.conclusions import worsened
-from evalbias.evaluation.estimates import Comparison
+from evalbias.evaluation.estimates import Comparison, worsened
 from evalbias.evaluation.words import coverage_warning
 from evalbias.lm.cache import CachedLM, measuring, model_identity
 from evalbias.lm.contract import AnyLM

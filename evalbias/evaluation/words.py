@@ -24,15 +24,6 @@ STATUSES: Mapping[Status, str] = {
     "not measured": "the data do not allow it",
 }
 """Conclusion of an audit about a bias -> what it means, in the order in which a reader wants them."""
-TITLES = {
-    "self_preference": "self-preference",
-    "self": "self-bias",
-    "joint": "biases in one model",
-    "agreement": "agreement with people",
-    "corrected": "corrected by people's labels",
-    "aspect": "other qualities",
-}
-"""Name of a bias, or of what else is measured -> its name in words, where that differs."""
 
 # --- figures ----------------------------------------------------------------------------------------------------------
 
@@ -162,16 +153,6 @@ def joined(names: Sequence[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def title(bias: str) -> str:
-    """Return the name of a bias, or of what else is measured, in words.
-
-    Examples:
-        >>> title("scale_use"), title("self_preference"), title("agreement")
-        ('scale use', 'self-preference', 'agreement with people')
-    """
-    return TITLES.get(bias, bias.replace("_", " "))
-
-
 def model_title(name: str) -> str:
     """Return a model's name for people; that of a local one is ``local/NAME@FINGERPRINT``.
 
@@ -282,17 +263,6 @@ def short(cell: str) -> str:
 def notebook_view(result: object) -> str:
     """Return a result as the report shows it; loaded by name and when needed, because the report stands above."""
     return str(resolve_name("evalbias.report.page:view")(result))
-
-
-def counted_table(name: str, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> rich.table.Table:
-    """Return a table of two columns of words, then figures; without its last column if that holds zeros only."""
-    shown = headings if any(row[-1] != "0" for row in rows) else headings[:-1]
-    table = rich.table.Table(title=name)
-    for place, heading in enumerate(shown):
-        table.add_column(heading, justify="left" if place < 2 else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*row[: len(shown)])
-    return table
 
 
 class Tabular:

@@ -8,10 +8,7 @@ from planted import taste
 
 from evalbias.cli.run import keep
 from evalbias.evaluation import compare
-from evalbias.evaluation.conclusions import worsened
-from evalbias.evaluation.estimates import Number, measured
-from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style, summarize_loop
-from evalbias.evaluation.rankings import conclude_ranking
+from evalbias.evaluation.estimates import Number, measured, worsened
 from evalbias.measures import estimate_mean
 from evalbias.optimizers.selection import CompileReport, Cost, Tried
 
@@ -84,53 +81,3 @@ def test_a_bare_method_is_written_unless_it_is_worse(tmp_path):
     fine = {"quality": change(NOISE, NOISE + 1, null=None)}
     assert "do not show that it is worse" in keep(Program(), bare, path, compared=fine, keep_worse=False)
     assert path.exists()
-
-
-def test_a_ranking_is_concluded_from_its_interval():
-    def said(mean):
-        return conclude_ranking(measurement(NOISE + mean, null=None, name="spearman"), 60)
-
-    assert said(0.5).startswith("The rankings agree with people better than chance does: Spearman")
-    assert said(-0.5).startswith("The rankings contradict people")
-    assert "not shown to agree with people" in said(-NOISE.mean())
-    assert conclude_ranking(None, 3).startswith("Nobody rated the outputs, so it is unknown whether these 3 rankings")
-    assert "undefined" in conclude_ranking(measurement([math.nan] * 3, null=None, name="spearman"), 3)
-
-
-def test_self_bias_is_concluded_from_the_last_round():
-    expected = np.zeros((2, 60))
-    over = summarize_loop("tiny", np.stack([NOISE, NOISE + 2]), expected, n_resamples=200, seed=0)
-    said = conclude_self(over, rounds="iteration")
-    assert said.startswith("tiny: the model overrates its own outputs at iteration 1 by +2.")
-    assert "2.00 more than at 0, a significant change" in said
-    none = summarize_loop("tiny", np.stack([NOISE, NOISE]) - NOISE.mean(), expected, n_resamples=200, seed=0)
-    assert "no self-bias is shown at iteration 1" in conclude_self(none, rounds="iteration")
-    unknown = summarize_loop("tiny", np.stack([NOISE, NOISE]), expected * math.nan, n_resamples=200, seed=0)
-    assert "undefined" in conclude_self(unknown, rounds="iteration")
-
-
-def style(shift):
-    ids = tuple(map(str, range(60)))
-
-    def side(values):
-        sample = [Number("bias", "Bias", values, estimate_mean, null=0.0)]
-        fields = {"bias": taste("bias"), "criterion": "c", "columns": {}}
-        return measured(sample, seed=0, n_resamples=200, ids=ids, **fields)
-
-    return compare(side(NOISE), side(NOISE + shift), n_resamples=999, seed=0)
-
-
-def test_a_preference_for_the_own_style_is_concluded_from_the_change():
-    assert conclude_style(style(np.linspace(0.5, 1.5, 60))).startswith("The model prefers its own style")
-    assert conclude_style(style(-np.linspace(0.5, 1.5, 60))).startswith("The model does not prefer its own style")
-    assert conclude_style(style(NOISE - NOISE.mean())).startswith("No preference for the own style is shown")
-    assert "undefined" in conclude_style(style(np.full(60, math.nan)))
-
-
-def test_a_loop_is_concluded_from_the_change_in_quality():
-    first = np.linspace(0, 1, 60)
-    assert conclude_quality([first, first + 1 + NOISE], "chrF", seed=0).startswith("The loop improves its outputs by")
-    assert "makes its outputs worse" in conclude_quality([first, first - 1 + NOISE], "chrF", seed=0)
-    assert "is not shown to improve" in conclude_quality([first, first + NOISE - NOISE.mean()], "chrF", seed=0)
-    assert "undefined" in conclude_quality([first, first * math.nan], "chrF", seed=0)
-    assert conclude_quality([first], "chrF", seed=0) == ""

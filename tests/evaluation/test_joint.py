@@ -1,5 +1,6 @@
 """The joint model: which effects remain when the others are held fixed."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -97,3 +98,19 @@ def test_an_audit_explains_with_it_and_does_not_count_it_as_a_bias():
     assert set(told["further"]["joint"]) == {"likelihood", "length", "own_system"}
     assert "joint" not in told["biases"]
     assert {"scale_use", "self_preference"} <= set(told["biases"])
+
+
+def test_biases_that_the_joint_model_cannot_tell_apart_are_not_called_alone():
+    rng = np.random.default_rng(0)
+    judged = scored(rng, 300, length=0.4)
+    lengths = judged.covariates[LENGTHS]
+    judged = replace(judged, covariates={**judged.covariates, LIKELIHOODS: -2 * np.log(lengths)})
+    found = audit_answers(judged)
+    likelihood, verbosity = (f for f in found.findings if f.bias in ("likelihood", "verbosity"))
+    assert (likelihood.status, verbosity.status) == ("biased", "biased")
+    assert likelihood.estimate.value == pytest.approx(-verbosity.estimate.value)
+    assert np.isnan([likelihood.joint.low, verbosity.joint.low]).all()
+    assert not likelihood.alone
+    assert not verbosity.alone
+    assert re.search("With the other biases held fixed, .* and .* cannot be told apart", found.verdict)
+    assert not any(told["alone"] for told in found.to_dict()["biases"].values() if told["status"] == "biased")

@@ -1,5 +1,6 @@
-"""Loops over many items: arrays, failures, and going on after a kill."""
+"""Loops over many items: run and resumed, their self-bias round by round, other qualities, style, and two models."""
 
+import itertools
 import json
 import math
 
@@ -9,14 +10,25 @@ import pytest
 from models_of_text import Scripted
 
 from evalbias.data.loops import recorded_loop
-from evalbias.evaluation.loops import CachedScorer, run_loops
+from evalbias.evaluation import (
+    LoopScores,
+    Paraphrased,
+    compare_loops,
+    measure_aspects,
+    measure_rounds,
+    measure_style,
+    summarize_loop,
+)
+from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, conclude_quality, run_loops
 from evalbias.measures import self_bias
 from evalbias.programs.concepts import ExactConcepts
 from evalbias.programs.feedback import Feedback
-from evalbias.programs.loops import Improvement, SelfRefine
+from evalbias.programs.loops import Improvement, SelfRefine, Step
 from evalbias.programs.tasks import check_items, constrained_generation, mathematics_refiner, translation
 from evalbias.programs.writing import PlainPredict
 from evalbias.runs import Journal
+
+NAN = math.nan
 
 
 class Number:
@@ -237,3 +249,162 @@ def test_items_have_64_digits_and_logs_with_16_go_on(tmp_path):
     scorer.source = Always()
     assert np.array_equal(run.quality(items(1), scorer), quality)  # nothing is scored again
     assert len(Journal(tmp_path / "steps.jsonl").read("item")) == 2
+
+
+class Length:
+    """A model's own opinion: the longer, the better."""
+
+    name, low, high = "length", 0.0, 20.0
+
+    def __call__(self, example, output):
+        return Feedback(float(min(20, len(output))), "")
+
+
+class Vowels:
+    """A metric on the same scale: two points for every vowel."""
+
+    name, low, high = "vowels", 0.0, 20.0
+
+    def __call__(self, example, output):
+        return Feedback(2.0 * sum(output.count(v) for v in "aeiou") if output != "?" else math.nan, "")
+
+
+def texts(*outputs):
+    return [dspy.Example(id=f"i{k}", output=text) for k, text in enumerate(outputs)]
+
+
+def test_a_paraphrase_in_its_own_style_is_favored(tmp_path):
+    lm = Scripted("a e xxxxxxxx", "o xxxxxxxxxxx", "i i xxxxxxxxx")
+    report = measure_style(
+        Paraphrased(Length()), texts("aexx", "oixx", "iexx"), Vowels(), lm=lm, log_dir=tmp_path, n_resamples=200
+    )
+    assert report.before["bias"].value == pytest.approx(0.0)  # 4 letters against 2 vowels of 2 points
+    own, expected = (report.after.columns[name] for name in ("scores", "expected"))
+    assert own.tolist() == [12, 13, 13]
+    assert expected.tolist() == [4, 2, 4]
+    assert report.after["bias"].value == pytest.approx(np.mean(own - expected))
+    assert report.change["bias"].difference.value > 0
+    assert "Text: aexx\nParaphrase:" in lm.asked[0]
+    again = Scripted("never")
+    repeated = measure_style(
+        Paraphrased(Length()), texts("aexx", "oixx", "iexx"), Vowels(), lm=again, log_dir=tmp_path, n_resamples=200
+    )
+    assert again.asked == []
+    assert repr(repeated.change["bias"]) == repr(report.change["bias"])  # its ends are NaN: three items are too few
+
+
+def test_items_that_fail_are_reported():
+    report = measure_style(
+        Paraphrased(Length()),
+        [*texts("aexx", "oixx"), dspy.Example(id="bare")],
+        Vowels(),
+        lm=Scripted("aaaa"),
+        n_resamples=20,
+    )
+    assert "KeyError" in report.failed["bare"]
+    assert (report.after["bias"].n, report.after["bias"].undefined) == (2, 1)
+    with pytest.raises(ValueError, match="No item came through"):
+        measure_style(Paraphrased(Length()), [dspy.Example(id="bare")], Vowels(), lm=Scripted("a"))
+
+
+def test_aspects_round_by_round():
+    def steps(*texts):
+        return tuple(Step(k, text, 0.0, "", True, "", 1, 1) for k, text in enumerate(texts))
+
+    loops = (Loop("i0", steps("a", "aa")), Loop("i1", steps("a", "aaa")), Loop("i2", steps("?", "a")))
+    (aspect,) = measure_aspects(LoopRun(loops, "own", 0, 1), texts("", "", ""), [Vowels()], n_resamples=100)
+    assert [measurement["score"].value for measurement in aspect.rounds] == [2, 4]
+    change = aspect.change["score"]
+    assert (change.after.value, change.before.value, change.difference.n, change.difference.undefined) == (5, 2, 2, 1)
+    assert math.isnan(aspect.rounds[1]["score"].low)  # three items are too few for an interval
+
+
+def test_a_loop_in_one_line():
+    own, expected = [[1, 2, 3], [4, 5, 9]], [[1, 2, 3], [1, 2, 3]]
+    loop = summarize_loop("m", own, expected, numbers=[0, 10], n_resamples=100, seed=0)
+    assert loop.numbers == (0, 10)
+    assert [measurement["bias"].value for measurement in loop.rounds] == [0, 4]
+    assert (loop.change["bias"].after.value, loop.change["bias"].before.value) == (4, 0)
+
+
+def test_any_module_that_tells_its_steps_is_a_loop():
+    run = run_loops(Paraphrased(Length()), texts("ab"), lm=Scripted("abcd"))
+    assert [s.output for s in run.loops[0].steps] == ["ab", "abcd"]
+    assert (run.feedback, run.low, run.high) == ("length", 0, 20)
+
+
+def scores(name, items, own, expected, numbers=(0,)):
+    return LoopScores(name, numbers, tuple(items), np.array(own, dtype=float), np.array(expected, dtype=float))
+
+
+def test_pairs_are_of_the_items_that_both_have_and_define():
+    first = scores("a", "pqrs", [[5, 4, 3, 2]], [[1, 1, 1, NAN]])  # differences 4, 3, 2, undefined
+    second = scores("b", "srqx", [[9, 7, 9, 0]], [[1, 1, 3, 0]])  # differences 8, 6, 6, 0
+    (pair,) = compare_loops([first, second], n_resamples=10, seed=0)
+    bias = pair.comparison["bias"]
+    assert (pair.first, pair.second, pair.items, bias.after.n) == ("a", "b", 3, 2)  # q and r; s is undefined in a
+    assert (bias.before.value, bias.after.value, bias.difference.value) == (2.5, 6, 3.5)
+    assert bias.after.undefined == 1
+
+
+@pytest.mark.slow
+def test_p_is_that_of_all_swaps():
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(0.0, 1, 8), rng.normal(0.9, 1, 8)
+    observed = abs((b - a).mean())
+    signs = np.array(list(itertools.product((1, -1), repeat=8)))
+    exact = (abs((signs * (b - a)).mean(axis=1)) >= observed - 1e-12).mean()
+    loops = [scores(name, "abcdefgh", [x], [np.zeros(8)]) for name, x in (("a", a), ("b", b))]
+    (pair,) = compare_loops(loops, n_resamples=20_000, seed=0)
+    assert pair.comparison["bias"].p_value == pytest.approx(exact, abs=0.01)
+    assert 0.02 < exact < 0.5
+
+
+def test_the_last_round_of_both_is_compared():
+    first = scores("a", "pq", [[0, 0], [1, 1], [2, 2]], np.zeros((3, 2)), (0, 5, 10))
+    second = scores("b", "pq", [[3, 3], [7, 7]], np.zeros((2, 2)), (0, 5))
+    (pair,) = compare_loops([first, second], n_resamples=10, seed=0)
+    change = pair.comparison["bias"]
+    assert (pair.number, change.before.value, change.after.value) == (5, 1, 7)
+
+
+def test_every_two_loops_are_compared_and_others_left_out():
+    names = [scores(name, "pq", [[1, 2]], [[0, 0]]) for name in "abc"]
+    pairs = compare_loops([*names, scores("d", "xy", [[1, 2]], [[0, 0]])], n_resamples=10, seed=0)
+    assert [(pair.first, pair.second) for pair in pairs] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert compare_loops([names[0], scores("d", "pq", [[1, 2]], [[0, 0]], (4,))], n_resamples=10, seed=0) == []
+    assert compare_loops(names[:1], n_resamples=10, seed=0) == []
+
+
+OWN, EXPECTED = [[4, 3, 5], [5, 4, 5]], [[3, 3, 3], [3, NAN, 4]]
+
+
+def values(measurement):
+    return {name: one.value for name, one in measurement.estimates.items()}
+
+
+def test_each_round_by_hand():
+    first, second = measure_rounds(OWN, EXPECTED, n_resamples=20, seed=0)
+    # differences 1, 0, 2: the distances of all ordered pairs sum up to 8, the sizes of their sums to 18
+    assert values(first) == pytest.approx({"bias": 1, "skewness": 1 - 8 / 18, "own": 4, "expected": 3})
+    # differences 2 and 1, own scores of the same two items: 2 and 12
+    assert values(second) == pytest.approx({"bias": 1.5, "skewness": 1 - 2 / 12, "own": 5, "expected": 3.5})
+    assert [(one["own"].n, one["own"].undefined) for one in (first, second)] == [(3, 0), (2, 1)]
+    assert first.ids == second.ids == ("0", "1", "2")
+
+
+def test_quality_has_all_items_and_points_of_its_own():
+    rounds = measure_rounds(OWN, EXPECTED, quality=[[50, 60, 70], [55, 65, NAN]], ids="abc", n_resamples=20, seed=0)
+    assert [(one["quality"].value, one["quality"].n) for one in rounds] == [(60, 3), (60, 2)]
+    assert rounds[1].ids == ("a", "b", "c")
+    assert values(rounds[1])["bias"] == 1.5
+
+
+@pytest.mark.parametrize(("own", "expected"), [([1, 2], [1, 2]), (np.ones((2, 3)), np.ones((3, 3)))])
+def test_rounds_of_different_shapes_are_refused(own, expected):
+    with pytest.raises(ValueError, match=r"The scores have the shapes .*: give \(rounds, items\) each time"):
+        measure_rounds(own, expected, seed=0)
+
+
+def test_nothing_follows_from_a_loop_of_one_step():
+    assert conclude_quality([[1.0, 2.0]], "chrF", seed=0) == ""

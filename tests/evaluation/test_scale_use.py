@@ -11,7 +11,7 @@ from scipy import stats
 from evalbias.evaluation import Judged, compare, measure
 from evalbias.evaluation.audit import findings_of
 from evalbias.evaluation.biases import ScaleUse
-from evalbias.evaluation.conclusions import worsened
+from evalbias.evaluation.estimates import worsened
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
 from evalbias.measures import Draws, estimate
 from evalbias.measures.scale_use import (

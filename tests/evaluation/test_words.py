@@ -16,8 +16,7 @@ from planted import compared, scored
 from evalbias.evaluation import compare, measure, summarize_loop
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.conclusions import worsened
-from evalbias.evaluation.estimates import Number, measured
+from evalbias.evaluation.estimates import Number, measured, worsened
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.rankings import RankingAgreement, conclude_ranking
