@@ -90,13 +90,14 @@ def _save(plot: Plot, file: Any, colors: Colors, narrow: bool, **options: Any) -
     with matplotlib.rc_context(cast(Any, settings)):
         heights, width = [_height(mark) for mark in plot.marks], NARROW if narrow else WIDE
         figure = Figure(figsize=(width / 72, sum(heights) / 72), layout="constrained")  # 72 units an inch: as pixels
-        axes = figure.subplots(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
+        alike = all(isinstance(mark, Dots) for mark in plot.marks)  # judges before and after, on the same axes
+        axes = figure.subplots(len(heights), 1, sharex=alike, sharey=alike, squeeze=False, height_ratios=heights)[:, 0]
         for axis, mark in zip(axes, plot.marks, strict=True):
             axis.tick_params(length=0, pad=6)
             axis.spines[["left", "right", "top"]].set_visible(False)
             _Drawing(figure, axis, colors, narrow).mark(mark)
         if colors is LIGHT:
-            figure.suptitle(textwrap.fill(plot.title, 90), fontsize=12.5)
+            axes[0].set_title(textwrap.fill(plot.title, 90), loc="left", fontsize=12.5)
         for text in figure.findobj(Text):  # names in them come from data: a dollar sign starts no formula
             text.set_parse_math(False)
             text.set_text(visible(text.get_text()))

@@ -14,6 +14,7 @@ from fakes import Comparer, pair
 
 import evalbias
 from evalbias.evaluation import BIASES, Judged, Row, compare, judge_examples, measure
+from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.evaluation.loops import measure_rounds
 from evalbias.evaluation.marks import Plot
@@ -23,7 +24,7 @@ from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.report.page import Page, fragment, split_terms, terms, title_of_run, write_report
 from evalbias.report.plots import draw
 from evalbias.report.runs import comparison_page, run_differences
-from evalbias.report.sections import Quote, Section, sections
+from evalbias.report.sections import Quote, Section, sections, worst_of
 from evalbias.report.tables import candidates_table
 from evalbias.runs import RunFolder, compare_runs, read_run
 
@@ -230,6 +231,24 @@ def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
     for bias in found.not_measured:
         assert BIASES[bias].title.capitalize() in text
     assert found.verdict.split(":")[0] in found._repr_html_()
+
+
+def test_an_audit_shows_what_the_terminal_shows_of_groups_and_of_items_to_label():
+    found = audit_answers(scored(80))
+    whole = found.measurements["agreement"]
+    found = replace(found, groups={"news": whole, "mail": whole}, label_next=("i7", "i3"))
+    text = " ".join("".join(Reader(Page("t", "audit", [*sections(found)]).html()).text).split())
+    assert "Agreement with people by group" in text
+    value = next(e for e in whole.estimates.values() if e.name in whole.headlines)
+    assert text.count(f"{value.text()} ({value.interval})") == 2
+    assert "Items to label next (2)" in text
+    assert "i7, i3" in text
+
+
+def test_the_worst_items_of_one_of_several_criteria_name_it(measured):
+    other = replace(measured["likelihood"], criterion="tact")
+    assert worst_of([measured["likelihood"], other]).title == "The 10 items to look at first: wit"
+    assert worst_of(measured["likelihood"]).title == "The 10 items to look at first"
 
 
 def test_two_runs_side_by_side(tmp_path, measured):
