@@ -146,8 +146,8 @@ class Judge(Program):
         if len(own) < len(demos):
             warnings.warn(
                 f"{len(demos) - len(own)} of {len(demos)} demonstrations are not shown to the judge of "
-                f"{self.criterion.title}: they have no {' or '.join(map(repr, self.label_fields))}. Label a training "
-                "set of the judge with evalbias.programs.labeled(examples, criterion).",
+                f"{self.criterion.title}: they have no {' or '.join(map(repr, self.label_fields))}. Label the "
+                "training set, if it is the judge's own.",
                 UnlabeledDemos,
                 stacklevel=2,
             )

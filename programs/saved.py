@@ -287,6 +287,12 @@ class Program(dspy.Module):  # type: ignore[misc]
         for name, value in settings.items():
             setattr(self, name, value)
 
+    def deepcopy(self) -> Any:
+        """Copy the program with its callbacks, also where DSPy copies attribute by attribute."""
+        copied = super().deepcopy()
+        copied.callbacks = list(self.callbacks)
+        return copied
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Copy the program with its callbacks, which DSPy's copies lose."""
         copied = type(self).__new__(type(self))

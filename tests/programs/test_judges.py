@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -286,6 +287,8 @@ def test_a_copy_keeps_the_callbacks_of_its_judge(copied):
     assert len(recorder.calls) > 8
     judge_examples(judge, pairs * 3, lm=Comparer())
     assert len(recorder.calls) > 20
+    judge.lock = threading.Lock()  # which cannot be copied
+    assert judge.deepcopy().callbacks == [recorder]
 
 
 def test_a_judge_in_a_streamed_program_answers_once(kind):

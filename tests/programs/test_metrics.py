@@ -277,9 +277,6 @@ def test_gepa_compiles_a_judge_from_labels(lms, kind, example, metric):
 # A pairwise judge where DSPy wants a metric.
 
 
-C = Criterion("quality", "is it good?")
-
-
 def test_the_probability_of_beating_the_reference(lms):
     program = PairwiseJudge(C, debias="permutation")
     program.predict.lm = lms["llama"]
@@ -326,7 +323,6 @@ def test_pairs_are_labeled_by_people():
 # The metric that compares a judge with people's scores refuses what people did not say.
 
 
-C = Criterion("quality", "is it good?")
 UNRATED = {
     "The human score of the item '7' on 'quality' is undefined: leave the item out": [
         {"score": math.nan},
@@ -363,7 +359,6 @@ def test_scores_by_criterion_count_and_a_label_comes_before_them():
 # Labels of pairs mean the same in every code, for metrics, demonstrations and data.
 
 
-C = Criterion("quality", "is it good?")
 CODES = {
     "A": ("A", "a", 0, "0", 0.0, " a "),
     "B": ("B", "b", 1, "1", 1.0),
