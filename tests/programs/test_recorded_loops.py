@@ -49,7 +49,8 @@ def test_the_recorded_translations_go_through_the_real_program(data_dir, tmp_pat
             # wherever a step is accepted, what was written is the recording's text
             kept = [one.at(k).output for k in range(len(rows[one.id]))]
             assert kept == [row["output"].strip() for row in rows[one.id]]
-    # feedback that names no severity, or breaks off in its first quotation: counting substrings called that perfect
+    # feedback that names no severity, breaks off in its first quotation, or quotes words with an opening mark of
+    # their own: counting substrings called the first two perfect
     assert differ == unreadable
 
 
