@@ -26,7 +26,7 @@ from scipy import stats
 from benchmarks.harness import argument_parser, finish, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.equal_quality import likelihood_effects
+from evalbias.measures.equal_quality import effects_on_judges
 from evalbias.optimizers.likelihood import STRENGTHS
 from evalbias.optimizers.likelihood_rules import (
     EFFECT,
@@ -115,7 +115,7 @@ def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged],
 def bonferroni(answers: Sequence[Judged], given: Judged) -> list[bool]:
     """Return whether the effect of each is smaller in magnitude: difference and sum have opposite signs."""
     scores = np.column_stack([given.answers, *(one.answers for one in answers)])
-    effects, influence = likelihood_effects(given.covariate(LIKELIHOODS), scores, given.covariate(RATINGS))
+    effects, influence = effects_on_judges(given.covariate(LIKELIHOODS), scores, given.covariate(RATINGS))
     (own, *others), sign = range(scores.shape[1]), np.sign(effects[0])
     less, beyond = (
         sign * (effects[own] + side * effects[others]) / _size(influence[:, [own]] + side * influence[:, others])

@@ -38,7 +38,6 @@ from evalbias.measures import (
     estimate_spearman,
     likelihood_bias,
     likelihood_effect,
-    likelihood_effect_change,
     spearman,
     win_shares,
 )
@@ -389,8 +388,8 @@ def check_effect(effect: float, *, n: int, outputs: int, sets: int, seed: int) -
     for index in range(sets):
         _, ls, scores, ratings = drawn(np.random.default_rng([seed, index]), effect, n, outputs)
         one = likelihood_effect(ls, scores[0], ratings, clusters=clusters)
-        change = likelihood_effect_change(ls, scores[0], scores[1], ratings, clusters=clusters)
-        values.append(one.effect)
+        change = likelihood_effect(ls, scores[1], ratings, before=scores[0], clusters=clusters)
+        values.append(one.value)
         covered += one.low <= planted <= one.high
         found += one.p_value <= 0.05
         changed += change.p_value <= 0.05
@@ -472,7 +471,7 @@ def check_scales(n: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
         effects = [
             likelihood_effect(*rated_on_scales(np.random.default_rng([seed, i]), scales, n)) for i in range(sets)
         ]
-        values, p_values = np.array([(one.effect, one.p_value) for one in effects]).T
+        values, p_values = np.array([(one.value, one.p_value) for one in effects]).T
         rows.append(
             {
                 "scales": list(scales),

@@ -18,7 +18,7 @@ from evalbias.measures import Draws, estimate_spearman, likelihood_effect, pears
 from evalbias.measures.agreement import counted_spearman, exchanged_ranks
 from evalbias.measures.arrays import FloatArray, cluster_codes, complete, defined
 from evalbias.measures.corrections import LikelihoodCalibration, fit_likelihood_calibration
-from evalbias.measures.equal_quality import SCORE_SD, likelihood_effects
+from evalbias.measures.equal_quality import SCORE_SD, effects_on_judges
 from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
 from evalbias.measures.likelihood import counted_bias_score
 from evalbias.measures.resample import bootstrapped, interval
@@ -88,7 +88,7 @@ def _effect_errors(
     if known.weak or known.reason:
         return None
     scores = np.column_stack([one.answers for one in judges])  # (n, s)
-    effects, influence = likelihood_effects(ls, scores, ratings, clusters=clusters)  # (s,), (inputs, s)
+    effects, influence = effects_on_judges(ls, scores, ratings, clusters=clusters)  # (s,), (inputs, s)
     inputs = len(influence)
     normal = rng.standard_normal((draws, inputs)) @ influence
     return effects, normal / np.sqrt(rng.chisquare(inputs - 1, size=(draws, 1)) / (inputs - 1))
@@ -120,7 +120,7 @@ def _value(name: str, judged: Judged) -> float:
     if name != EFFECT:
         return _number(name, judged).value()
     columns = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(RATINGS)
-    return likelihood_effect(*columns, clusters=judged.inputs or None).effect  # also where ratings are too few to test
+    return likelihood_effect(*columns, clusters=judged.inputs or None).value  # also where ratings are too few to test
 
 
 def _estimate(name: str, judged: Judged, seed: int) -> Estimate:

@@ -52,7 +52,7 @@ def scored(criterion: Criterion, items: Sequence[dspy.Example], lm: Any, seed: i
         "n": len(items),
         "coverage": np.nanmean(judged.coverage),
         "estimates": {
-            "likelihood_effect": {"value": effect.effect, "low": effect.low, "high": effect.high},
+            "likelihood_effect": {"value": effect.value, "low": effect.low, "high": effect.high},
             **measure(BIASES["likelihood"], judged, seed=seed).to_dict(items=False)["estimates"],
         },
         "alone": {name: spearman(judged.covariate(name), human).value for name in (LIKELIHOODS, LENGTHS)},

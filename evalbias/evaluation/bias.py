@@ -7,8 +7,9 @@ does not say has a default here, so that tables, pages, JSON, audits and searche
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -20,8 +21,7 @@ from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOOD
 from evalbias.evaluation.marks import Dots, Intervals, Plot
 from evalbias.evaluation.words import amount, conclude, count, decimals, ends, interval_words, joined, number
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.effect_statistic import EffectStatistic
-from evalbias.measures.equal_quality import QUALITY, SCORE_SD, FeatureEffect
+from evalbias.measures.equal_quality import SCORE_SD, Effect, estimate_effect
 from evalbias.measures.resample import SHARE
 from evalbias.measures.scale_use import LEAST, SLOPE
 
@@ -226,15 +226,14 @@ class EffectBias(Bias):
         )
         return f"{said[:1].upper()}{said[1:]}: {shown}."
 
-    def fit(self, judged: Judged) -> FeatureEffect:
-        """Return the effect with its slopes, its F and why it may be undefined.
+    def fit(self, judged: Judged) -> Effect:
+        """Return the effect with its bounds, its F and why it may be undefined.
 
         Raises:
             ValueError: Nobody rated the items, a covariate is missing, or a reliability is given for items with several
                 ratings.
         """
-        (found,) = [one for one in self.numbers(judged) if one.name == self.effect_name]
-        return _statistic(found).measure(judged.strength, clusters=judged.clusters)
+        return _fit(self.number(self.effect_name, judged), judged.clusters)
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:
         """Say an effect in points of the scale; of pairs, as what becomes of an even one."""
@@ -275,10 +274,10 @@ class EffectBias(Bias):
         if judged is None or recipe is None or not self.standardized or math.isnan(found[self.effect_name].low):
             return super().plot(found)
         # 1 dots: the property in standard deviations, and the score less what the quality explains
-        fit = _statistic(recipe).measure(recipe.values, clusters=found.clusters)
+        fit = _fit(recipe, found.clusters)
         x, y = beyond_quality(recipe, fit)
         # 2 the line of the effect, in points, log-odds or verdicts
-        value, low, high = (end * fit.score_sd for end in (fit.effect, fit.low, fit.high))
+        value, low, high = (end * fit.score_sd for end in (fit.value, fit.low, fit.high))
         unit = "log-odds" if judged.pairwise else "points"
         unit = "on a scale from -1 (loses) to 1 (wins)" if judged.verdicts else unit
         form = f"+.{decimals(value, low, high)}f"
@@ -329,40 +328,33 @@ def effect_number(
         standardized: Whether the effect is that of one standard deviation, or of one unit.
         reliability: Share of a single rating's variance that is quality, for items with one rating.
     """
-    (first, feature), *others = ((key, judged.first_less_second(values)) for key, values in features.items())
-    statistic = EffectStatistic(
-        feature,
-        judged.ratings,
-        name=first,
-        covariates=dict(others),
-        standardized=standardized,
-        reliability=reliability,
-        differences=judged.pairwise,
-        mirrored=judged.both_orders,
-    )
-    values = np.where(statistic.usable, judged.strength, np.nan)
-    known = statistic.both_ways(values[~np.isnan(values)])
-    points = float(known.std()) if len(known) else math.nan
-    return Number(name, label, values, statistic, null=0.0, tested=False, says=says, points=points)
+    columns = {key: judged.first_less_second(values) for key, values in features.items()}
+    settings: dict[str, Any] = {"unscaled": () if standardized else (next(iter(columns)),), "reliability": reliability}
+    settings |= {"differences": judged.pairwise, "mirrored": judged.both_orders}
+    estimator = partial(estimate_effect, names=tuple(columns), **settings)
+    given = judged.ratings, *columns.values()
+    return Number(name, label, judged.strength, estimator, given=given, null=0.0, tested=False, says=says)
 
 
-def beyond_quality(recipe: Number, fit: FeatureEffect) -> tuple[FloatArray, FloatArray]:
+def _fit(recipe: Number, clusters: Sequence[object] | None) -> Effect:
+    found = recipe.estimator(recipe.values, *recipe.given, clusters=clusters)
+    assert isinstance(found, Effect)
+    return found
+
+
+def beyond_quality(recipe: Number, fit: Effect) -> tuple[FloatArray, FloatArray]:
     """Return (m,) the property in standard deviations, and (m,) the score less what the quality explains."""
-    statistic = _statistic(recipe)
-    x, quality, scores = statistic.feature, mean_of_raters(statistic.ratings), recipe.values
+    ratings, x, scores = recipe.given[0], recipe.given[1], recipe.values
+    several = (~np.isnan(ratings)).sum(axis=1) > (ratings.shape[1] > 1)
+    quality = np.where(several, mean_of_raters(ratings), np.nan)
     kept = ~np.isnan(x + quality + scores)
-    x, quality, scores = (statistic.both_ways(values[kept]) for values in (x, quality, scores))
+    signs = (1, -1) if isinstance(recipe.estimator, partial) and recipe.estimator.keywords["mirrored"] else (1,)
+    x, quality, scores = (np.concatenate([sign * v[kept] for sign in signs]) for v in (x, quality, scores))
     x, quality, scores = (x - x.mean()) / x.std(), quality - quality.mean(), scores - scores.mean()
-    if QUALITY in fit.slopes and not math.isnan(fit.slopes[QUALITY].value):
-        slope = fit.slopes[QUALITY].value * fit.score_sd
-    else:  # unknown: that of least squares
+    slope = fit.quality * fit.score_sd
+    if math.isnan(slope):  # unknown: that of least squares
         slope = float(np.linalg.lstsq(np.stack([quality, x], axis=1), scores, rcond=None)[0][0])
     return x, scores - slope * quality
-
-
-def _statistic(recipe: Number) -> EffectStatistic:
-    assert isinstance(recipe.estimator, EffectStatistic)  # no other has this unit
-    return recipe.estimator
 
 
 def _even_pair(shift: float, judged: Judged) -> float:

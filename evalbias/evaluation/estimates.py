@@ -24,6 +24,7 @@ from evalbias.evaluation.words import (
     share,
 )
 from evalbias.measures.arrays import BoolArray, FloatArray, defined
+from evalbias.measures.equal_quality import Effect
 from evalbias.measures.resample import ALONE, Draws, Interval, Statistic, p_of_interval
 from evalbias.values import to_json
 
@@ -87,7 +88,6 @@ class Named:
         confounded: Whether the quality of the outputs may explain a departure from the null, as where the longer
             candidate wins because it is the better one. An audit calls no judge biased for such a number.
         only_below: Whether only values below the null are of this bias.
-        points: Points, log-odds or verdicts in one standard deviation of the score, where that is the unit; else NaN.
     """
 
     name: str
@@ -99,7 +99,6 @@ class Named:
     excluded: int = 0
     confounded: bool = False
     only_below: bool = False
-    points: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -152,6 +151,7 @@ class Number(Named):
             units=found.units,
             p_value=p_value,
             unit=found.unit,
+            points=found.score_sd if isinstance(found, Effect) else math.nan,
             reason=found.reason,
         )
 
@@ -193,6 +193,7 @@ class Estimate(Named):
         p_value: Two-sided p of the test against ``null``: that of the interval where it has one, else read from the
             interval (``p_of_interval``); NaN without a null.
         unit: Unit of the estimate, such as ``"share"``; empty where it has none.
+        points: Points, log-odds or verdicts in one standard deviation of the score, where that is the unit; else NaN.
         reason: Why the estimate is undefined, where that is known.
     """
 
@@ -205,6 +206,7 @@ class Estimate(Named):
     units: int = 0
     p_value: float = math.nan
     unit: str = ""
+    points: float = math.nan
     reason: str = ""
 
     def text(self, value: float | None = None) -> str:

@@ -12,12 +12,11 @@ from evalbias.measures.agreement import pearson as pearson
 from evalbias.measures.agreement import spearman as spearman
 from evalbias.measures.corrections import corrected_mean as corrected_mean
 from evalbias.measures.corrections import corrected_rate as corrected_rate
-from evalbias.measures.effect_statistic import EffectStatistic as EffectStatistic
-from evalbias.measures.equal_quality import FeatureEffect as FeatureEffect
+from evalbias.measures.equal_quality import Effect as Effect
+from evalbias.measures.equal_quality import EqualQuality as EqualQuality
 from evalbias.measures.equal_quality import effect_at_equal_quality as effect_at_equal_quality
-from evalbias.measures.equal_quality import effect_change as effect_change
+from evalbias.measures.equal_quality import estimate_effect as estimate_effect
 from evalbias.measures.equal_quality import likelihood_effect as likelihood_effect
-from evalbias.measures.equal_quality import likelihood_effect_change as likelihood_effect_change
 from evalbias.measures.likelihood import LikelihoodScores as LikelihoodScores
 from evalbias.measures.likelihood import bias_score as bias_score
 from evalbias.measures.likelihood import estimate_bias_score as estimate_bias_score

@@ -226,7 +226,7 @@ FINEST = 20
 ITERATIONS = 500
 
 
-def curvature_of_sides(differences: FloatArray, *, shared: float) -> float:
+def curvature_of_differences(differences: FloatArray, *, shared: float) -> float:
     """Compute by how much a feature goes with the scores of an unbiased judge more than equal ratings explain.
 
     Args:
@@ -242,7 +242,7 @@ def curvature_of_sides(differences: FloatArray, *, shared: float) -> float:
         >>> quality = rng.normal(size=(20_000, 1, 2))
         >>> ratings = np.clip(np.round(4.5 + quality + 0.7 * rng.normal(size=(20_000, 2, 2))), 1, 5)
         >>> first, second = (ratings @ [1, -1]).T
-        >>> round(curvature_of_sides(np.concatenate([first, second]), shared=float((first * second).mean())), 2)
+        >>> round(curvature_of_differences(np.concatenate([first, second]), shared=float((first * second).mean())), 2)
         0.12
     """
     if shared <= 0 or not np.any(differences):

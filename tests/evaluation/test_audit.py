@@ -321,7 +321,7 @@ def test_a_rater_is_audited_against_the_others(data_dir):
         [row["ratings"]["grammar"] for row in people],
         clusters=[e.source for e in records],
     )
-    assert (effect.value, effect.low, effect.high) == pytest.approx((direct.effect, direct.low, direct.high))
+    assert (effect.value, effect.low, effect.high) == pytest.approx((direct.value, direct.low, direct.high))
 
 
 def test_the_kinds_of_evalbiasbench_stand_side_by_side(tmp_path):

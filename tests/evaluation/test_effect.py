@@ -11,7 +11,7 @@ from evalbias.evaluation import BIASES, Judged, compare, measure, total
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, human_ratings
-from evalbias.measures import Draws, EffectStatistic, likelihood_effect, likelihood_effect_change
+from evalbias.measures import Draws, likelihood_effect
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.programs import Criterion
 
@@ -38,7 +38,7 @@ def test_the_effect_leads_with_its_own_interval_over_inputs():
     )
     first = found["likelihood_effect"]
     assert next(iter(found.estimates)) == found.headlines[0] == "likelihood_effect"
-    assert (first.value, first.low, first.high) == pytest.approx((direct.effect, direct.low, direct.high))
+    assert (first.value, first.low, first.high) == pytest.approx((direct.value, direct.low, direct.high))
     assert (first.null, first.n, first.undefined, first.units) == (0.0, 240, 0, 60)
     assert first.value > 0.2
     assert Likelihood().fit(judged) == direct
@@ -55,7 +55,7 @@ def test_items_without_two_ratings_do_not_count():
     assert (found["likelihood_effect"].n, found["likelihood_effect"].undefined) == (229, 11)
     assert found["bias_score"].n == 240
     rest = likelihood_effect(*(v[11:] for v in (judged.covariates[LIKELIHOODS], judged.answers, ratings)))
-    assert found["likelihood_effect"].value == pytest.approx(rest.effect)
+    assert found["likelihood_effect"].value == pytest.approx(rest.value)
 
 
 def test_two_judges_are_compared_by_the_paired_effect():
@@ -64,19 +64,20 @@ def test_two_judges_are_compared_by_the_paired_effect():
     bias = Likelihood()
     change = compare(*(measure(bias, one, seed=0, n_resamples=50) for one in (before, after)), n_resamples=200, seed=0)
     found = change["likelihood_effect"]
-    arrays = (before.covariates[LIKELIHOODS], before.answers, after.answers, before.covariates[RATINGS])
-    direct = likelihood_effect_change(*arrays)
-    assert found.difference.value == pytest.approx(direct.effect)
+    arrays = before.covariates[LIKELIHOODS], after.answers, before.covariates[RATINGS]
+    direct = likelihood_effect(*arrays, before=before.answers)
+    assert found.difference.value == pytest.approx(direct.value)
     assert (found.difference.low, found.difference.high) == pytest.approx((direct.low, direct.high))
     assert found.p_value == direct.p_value < 1e-6
     assert found.p_itemwise is None
-    assert found.after.value - found.before.value == pytest.approx(direct.effect)
+    assert found.after.value - found.before.value == pytest.approx(direct.value)
     assert found.text().endswith("*")
     other, first = (measure(bias, one, seed=0, n_resamples=9) for one in (simulated(seed=1), before))
     with pytest.raises(ValueError, match="likelihood_effect was measured before and after with different"):
         compare(first, other, seed=0)
+    recipe = bias.number("likelihood_effect", before)
     with pytest.raises(ValueError, match="has a 95 % interval only"):
-        bias.number("likelihood_effect", before).estimator(before.answers, draws=Draws(confidence=0.9))
+        recipe.estimator(recipe.values, *recipe.given, draws=Draws(confidence=0.9))
 
 
 def test_a_mean_without_ratings_is_one_rating_of_unknown_reliability():
@@ -106,7 +107,7 @@ def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
     found = measure(Likelihood(), judged, seed=0, n_resamples=20)["likelihood_effect"]
     log_odds = (np.log(first / (1 - first)) - np.log(swapped / (1 - swapped))) / 2
     direct = likelihood_effect(ls[:, 0] - ls[:, 1], log_odds, differences, differences=True, mirrored=True)
-    assert (found.value, found.low, found.high) == pytest.approx((direct.effect, direct.low, direct.high))
+    assert (found.value, found.low, found.high) == pytest.approx((direct.value, direct.low, direct.high))
     assert found.low > 0
     answers[0, 0] = (1.0, 0.0)  # certain: no finite log-odds
     again = measure(Likelihood(), replace(judged, answers=answers), seed=0, n_resamples=20)["likelihood_effect"]
@@ -115,7 +116,7 @@ def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
     one_order = replace(one_order, ids=judged.ids[1:], covariates={LIKELIHOODS: ls[1:], RATINGS: differences[1:]})
     single = measure(Likelihood(), one_order, seed=0, n_resamples=20)["likelihood_effect"]
     direct = likelihood_effect((ls[:, 0] - ls[:, 1])[1:], np.log(first / (1 - first))[1:], differences[1:])
-    assert single.value == pytest.approx(direct.effect)
+    assert single.value == pytest.approx(direct.value)
     unrated = replace(judged, covariates={LIKELIHOODS: ls})
     assert "likelihood_effect" not in {one.name for one in Likelihood().numbers(unrated)}
 
@@ -133,10 +134,10 @@ def test_ratings_of_items_and_of_a_total():
 
 
 def test_usable_items_by_hand():
-    statistic = EffectStatistic(np.array([1.0, NAN, 2.0]), np.array([[1.0, 2.0], [1.0, 2.0], [1.0, NAN]]))
-    assert statistic.usable.tolist() == [True, False, False]
-    single = EffectStatistic(np.array([1.0, NAN, 2.0]), np.array([[1.0], [1.0], [NAN]]))
-    assert single.usable.tolist() == [True, False, False]
+    ls, scores = np.array([1.0, NAN, 2.0]), np.arange(3.0)
+    for ratings in ([[1.0, 2.0], [1.0, 2.0], [1.0, NAN]], [[1.0], [1.0], [NAN]]):
+        found = likelihood_effect(ls, scores, ratings)
+        assert (found.n, found.undefined) == (1, 2)
 
 
 @pytest.mark.parametrize(
@@ -187,10 +188,10 @@ def test_scores_that_follow_the_ratings_exactly_do_not_tell_how_far_others_devia
     unanimous = np.column_stack([quality] * 3)
     for ratings, options in ((unanimous, {}), (unanimous[:, :1], {"reliability": 1.0})):
         found = likelihood_effect(ls, 2 * quality + 1, ratings, **options)
-        assert found.effect == pytest.approx(0, abs=1e-5)
+        assert found.value == pytest.approx(0, abs=1e-5)
         assert np.isnan([found.low, found.high, found.standard_error, found.p_value]).all()
         assert found.reason.startswith("the scores follow people's ratings exactly")
-    change = likelihood_effect_change(ls, quality + ls, 2 * (quality + ls) / 3 + 0.1, unanimous)
+    change = likelihood_effect(ls, 2 * (quality + ls) / 3 + 0.1, unanimous, before=quality + ls)
     assert (change.reason, math.isnan(change.low)) == ("both judges score alike", True)  # but for their scale
     one = likelihood_effect(ls, quality + (ls == ls.max()), unanimous)  # deviates, and that tells something
     assert one.high - one.low > 0.05

@@ -38,7 +38,7 @@ def test_effects_are_those_with_the_others_as_covariates():
         direct = effect_at_equal_quality(
             feature, judged.answers, judged.covariates[RATINGS], covariates=covariates, standardized=scaled
         )
-        assert (found[name].value, found[name].low) == pytest.approx((direct.effect, direct.low))
+        assert (found[name].value, found[name].low) == pytest.approx((direct.value, direct.low))
 
 
 @pytest.mark.slow

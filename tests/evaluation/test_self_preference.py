@@ -42,7 +42,7 @@ def test_the_excess_is_that_of_one_output_instead_of_another():
     own = np.array([w == "mine" for w in judged.writers], dtype=float)
     direct = effect_at_equal_quality(own, judged.answers, judged.covariates[RATINGS], standardized=False)
     excess = found["own_excess"]
-    assert (excess.value, excess.low, excess.high) == (direct.effect, direct.low, direct.high)
+    assert (excess.value, excess.low, excess.high) == (direct.value, direct.low, direct.high)
     assert excess.value * judged.answers.std() == pytest.approx(0.5, abs=0.12)  # in points, less what the ends cut off
     assert set(found.estimates) == {
         "own_excess", "own_excess_at_failures", "excess_of_mine", "excess_of_other", "excess_of_third"
@@ -58,8 +58,8 @@ def test_failures_by_hand():
     ratings = np.array([[5, 1, 1], [4, 1, 4], [3, 3, 2], [1, 5, 5], [1, 1, NAN]], dtype=float)
     human = {RATINGS: ratings, HUMAN_SCORES: np.nanmean(ratings, axis=1)}
     judged = Judged(tuple("abcde"), "quality", np.arange(5.0), human, writers=["mine", "other"] * 2 + ["mine"])
-    sample = numbers(MINE, judged)["own_excess_at_failures"]
-    assert np.isnan(sample.values).tolist() == [True, True, False, False, True]
+    (left, *_) = numbers(MINE, judged)["own_excess_at_failures"].given
+    assert np.isnan(left).all(axis=1).tolist() == [True, True, False, False, True]
     back = Judged(
         judged.ids[::-1],
         "quality",
@@ -67,8 +67,8 @@ def test_failures_by_hand():
         {name: values[::-1] for name, values in human.items()},
         writers=list(judged.writers)[::-1],
     )
-    turned = numbers(MINE, back)["own_excess_at_failures"]
-    np.testing.assert_array_equal(turned.values[::-1], sample.values)
+    (turned, *_) = numbers(MINE, back)["own_excess_at_failures"].given
+    np.testing.assert_array_equal(turned[::-1], left)
     assert ratings[0, 0] == 5  # the given ratings are left as they are
 
 

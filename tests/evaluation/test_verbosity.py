@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,13 +10,14 @@ from planted import compared, flagged, numbers, scored
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.evaluation.biases import Verbosity
+from evalbias.evaluation.estimates import Number
 from evalbias.evaluation.judged import (
     BETTER,
     HUMAN_SCORES,
     LENGTHS,
     RATINGS,
 )
-from evalbias.measures import EffectStatistic, effect_at_equal_quality
+from evalbias.measures import effect_at_equal_quality, estimate_effect
 from evalbias.measures.pairs import ONE_GROUP, counted_gap, estimate_gap
 
 NAN = math.nan
@@ -58,7 +60,7 @@ def test_the_effect_is_that_of_log_length():
         np.log(judged.covariates[LENGTHS]), judged.answers, judged.covariates[RATINGS], name="length"
     )
     assert list(found.estimates) == ["length_effect"]
-    assert (found["length_effect"].value, found["length_effect"].low) == (direct.effect, direct.low)
+    assert (found["length_effect"].value, found["length_effect"].low) == (direct.value, direct.low)
     assert BIASES["verbosity"] == Verbosity()
 
 
@@ -189,16 +191,16 @@ def test_other_features_can_be_held_fixed():
     # length that goes with likelihood has the effect of likelihood, unless likelihood is held fixed
     ls = judged.covariates["likelihoods"]
     length = ls + 0.5 * rng.normal(size=600)
-    alone = EffectStatistic(length, ratings, name="length")
-    joint = EffectStatistic(length, ratings, name="length", covariates={"likelihood": ls})
-    assert alone(scores).low > 0.1
-    assert joint(scores).low < 0 < joint(scores).high
-    direct = effect_at_equal_quality(length, scores, ratings, covariates={"likelihood": ls.tolist()})
-    assert joint(scores).value == pytest.approx(direct.effect)
-    assert joint == EffectStatistic(length, ratings, name="length", covariates={"likelihood": ls.copy()})
-    assert joint != alone
-    assert joint != EffectStatistic(length, ratings, name="length", covariates={"likelihood": ls + length})
-    assert joint != EffectStatistic(length, ratings, name="length", covariates={"other": ls})
+    joint = effect_at_equal_quality(length, scores, ratings, covariates={"likelihood": ls})
+    assert effect_at_equal_quality(length, scores, ratings).low > 0.1
+    assert joint.low < 0 < joint.high
+    estimator = partial(estimate_effect, names=("length", "likelihood"))
+    number = Number("x", "x", scores, estimator, given=(ratings, length, ls))
+    assert number.value() == joint.value
+    assert number.like(replace(number, given=(ratings, length, ls.copy()), values=length))
+    assert not number.like(replace(number, given=(ratings, length, ls + length)))
+    assert not number.like(replace(number, given=(ratings, length)))
+    assert not number.like(replace(number, estimator=partial(estimate_effect, names=("length", "other"))))
 
 
 def test_a_feature_that_is_0_or_1_has_the_effect_of_its_unit():
@@ -207,9 +209,9 @@ def test_a_feature_that_is_0_or_1_has_the_effect_of_its_unit():
     ratings = quality[:, None] + 0.7 * rng.normal(size=(4000, 2))
     scores = quality + 0.5 * own + 0.5 * rng.normal(size=4000)
     unit = effect_at_equal_quality(own, scores, ratings, standardized=False)
-    assert unit.effect * unit.score_sd == pytest.approx(0.5, abs=0.05)
+    assert unit.value * unit.score_sd == pytest.approx(0.5, abs=0.05)
     scaled = effect_at_equal_quality(own, scores, ratings)
-    assert scaled.effect == pytest.approx(unit.effect * own.std())
+    assert scaled.value == pytest.approx(unit.value * own.std())
     assert scaled.standard_error == pytest.approx(unit.standard_error * own.std(), rel=1e-3)
     constant = effect_at_equal_quality(np.ones(4000), scores, ratings, name="writer", standardized=False)
     assert constant.reason == "all items have the same writer"

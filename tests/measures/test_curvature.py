@@ -6,7 +6,13 @@ from scipy.integrate import trapezoid
 from scipy.special import eval_hermitenorm, factorial, ndtri
 
 from evalbias.measures import effect_at_equal_quality
-from evalbias.measures.ratings import _lags, curvature, curvature_of_sides, hermite_coefficients, solved_correlation
+from evalbias.measures.ratings import (
+    _lags,
+    curvature,
+    curvature_of_differences,
+    hermite_coefficients,
+    solved_correlation,
+)
 
 N = 20_000
 NORMAL = ndtri((np.arange(N) + 0.5) / N)
@@ -61,9 +67,9 @@ def test_an_unbiased_judge_is_not_flagged_because_ratings_stop_at_5():
     for seed in range(draws):
         found = effect_at_equal_quality(*good_outputs(568, seed=seed))
         flagged += found.p_value < 0.05
-        without += abs(found.effect) > 1.96 * found.standard_error
+        without += abs(found.value) > 1.96 * found.standard_error
         assert (found.p_value < 0.05) == (found.low > 0 or found.high < 0)
-        assert found.ends[0] <= 0 < found.ends[1] < 0.08
+        assert found.allowance[0] <= 0 < found.allowance[1] < 0.08
     assert without / draws > 0.1  # the fault, where the ends are not allowed for
     assert flagged / draws < 0.07
 
@@ -71,8 +77,8 @@ def test_an_unbiased_judge_is_not_flagged_because_ratings_stop_at_5():
 def test_a_judge_whose_scale_ends_where_that_of_the_ratings_does_gets_the_least_allowance():
     found = [effect_at_equal_quality(*good_outputs(3000, seed=seed, scale=(1, 5))) for seed in range(5)]
     straight = [effect_at_equal_quality(*good_outputs(3000, seed=seed)) for seed in range(5)]
-    assert np.mean([one.ends[1] for one in found]) < 0.012
-    assert np.mean([one.ends[1] for one in straight]) == pytest.approx(0.028, abs=0.008)  # its mean effect
+    assert np.mean([one.allowance[1] for one in found]) < 0.012
+    assert np.mean([one.allowance[1] for one in straight]) == pytest.approx(0.028, abs=0.008)  # its mean effect
 
 
 def good_pairs(n, *, seed):
@@ -88,8 +94,10 @@ def test_differences_are_said_and_not_guessed():
     items = good_pairs(200, seed=0)
     plain, stated = effect_at_equal_quality(*items), effect_at_equal_quality(*items, differences=True)
     assert plain == effect_at_equal_quality(*items, differences=False)
-    assert 0 < plain.ends[1] < stated.ends[1]
-    assert (stated.low, plain.high) == pytest.approx((plain.low - stated.ends[1] + plain.ends[1], stated.high))
+    assert 0 < plain.allowance[1] < stated.allowance[1]
+    assert (stated.low, plain.high) == pytest.approx(
+        (plain.low - stated.allowance[1] + plain.allowance[1], stated.high)
+    )
 
 
 @pytest.mark.slow
@@ -100,7 +108,7 @@ def test_an_unbiased_judge_of_pairs_is_not_flagged_because_ratings_stop_at_5():
         found = effect_at_equal_quality(*items, differences=True)
         flagged += found.p_value < 0.05
         without += effect_at_equal_quality(*items).p_value < 0.05
-        assert found.ends[0] <= 0 < found.ends[1] < 0.12
+        assert found.allowance[0] <= 0 < found.allowance[1] < 0.12
     assert without / draws > 0.2  # the fault, where only the differences are looked at
     assert flagged / draws < 0.08
 
@@ -114,7 +122,7 @@ def test_the_ends_of_the_scale_are_told_from_differences(center):
     rising = np.mean([np.cov(quality[:, 0, side], ratings[:, 0, side])[0, 1] for side in (0, 1)])
     shared = np.mean([np.cov(*ratings[:, :, side].T)[0, 1] for side in (0, 1)])
     expected = shared / rising**2 - 1  # var(g) / cov(q, g)^2 - 1 for the expected rating g(q)
-    found = curvature_of_sides(np.concatenate([first, second]), shared=float(np.mean(first * second)))
+    found = curvature_of_differences(np.concatenate([first, second]), shared=float(np.mean(first * second)))
     assert found == pytest.approx(expected, abs=0.012)
 
 
@@ -128,7 +136,7 @@ def test_differences_are_counted_in_20_steps_at_most():
 def test_coins_are_worked_out_by_hand():
     differences = np.repeat([-1.0, 0.0, 1.0], [25, 50, 25])  # of two fair coins
     r = 0.5  # of the normals behind them: coins of one output have the covariance asin(r) / 2 pi
-    found = curvature_of_sides(differences, shared=2 * np.arcsin(r) / (2 * np.pi))
+    found = curvature_of_differences(differences, shared=2 * np.arcsin(r) / (2 * np.pi))
     assert found == pytest.approx(np.arcsin(r) / r - 1, abs=2e-3)
-    assert curvature_of_sides(3 * differences, shared=9 * np.arcsin(r) / np.pi) == pytest.approx(found)
-    assert curvature_of_sides(differences, shared=0.0) == curvature_of_sides(np.zeros(4), shared=1.0) == 0.0
+    assert curvature_of_differences(3 * differences, shared=9 * np.arcsin(r) / np.pi) == pytest.approx(found)
+    assert curvature_of_differences(differences, shared=0.0) == curvature_of_differences(np.zeros(4), shared=1.0) == 0.0

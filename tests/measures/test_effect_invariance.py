@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalbias.measures import effect_at_equal_quality, effect_change
+from evalbias.measures import effect_at_equal_quality
 
 
 def world(seed, n, raters, likert):
@@ -20,7 +20,7 @@ def world(seed, n, raters, likert):
 
 
 def numbers(found):
-    return [found.effect, found.low, found.high, found.standard_error, found.p_value, *found.bounds, *found.ends]
+    return [found.value, found.low, found.high, found.standard_error, found.p_value, *found.bounds, *found.allowance]
 
 
 def turned(found):
@@ -77,14 +77,17 @@ def test_the_direction_of_feature_scale_and_comparison_turns_the_sign(seed, n, r
     for other in (effect_at_equal_quality(-x, s, r, **options), effect_at_equal_quality(x, 6 - s, 6 - r, **options)):
         assert numbers(other) == pytest.approx(turned(found), rel=1e-4, abs=1e-4, nan_ok=True)
     after = s + np.array(covariates["length"])
-    change, back = effect_change(x, s, after, r, **options), effect_change(x, after, s, r, **options)
+    change, back = (
+        effect_at_equal_quality(x, after, r, before=s, **options),
+        effect_at_equal_quality(x, s, r, before=after, **options),
+    )
     assert numbers(back) == pytest.approx(turned(change), rel=1e-4, abs=1e-4, nan_ok=True)
 
 
 def test_covariates_that_take_the_place_of_another_term_are_refused():
     _, x, s, r, covariates, _ = world(0, 30, 2, likert=False)
     for name in ("ls", "quality"):
-        with pytest.raises(ValueError, match=f"A covariate is called '{name}'"):
+        with pytest.raises(ValueError, match=f"A (covariate|feature) is called '{name}'"):
             effect_at_equal_quality(x, s, r, name="ls", covariates={name: covariates["length"]})
     with pytest.raises(ValueError, match=r"length\[0\] is infinite"):
         effect_at_equal_quality(x, s, r, covariates={"length": [np.inf, *covariates["length"][1:]]})
@@ -93,7 +96,7 @@ def test_covariates_that_take_the_place_of_another_term_are_refused():
 def test_an_undefined_effect_or_interval_has_a_reason():
     rng, x, s, r, *_ = world(0, 60, 2, likert=False)
     found = effect_at_equal_quality(x, s, r, covariates={"length": 2 * x + 1e-9 * rng.normal(size=60)})
-    assert np.isnan(found.effect)
+    assert np.isnan(found.value)
     assert "can hardly be told apart from what is held fixed" in found.reason
     own = np.zeros(60)
     own[:4] = 1.0  # the judge's own system answered one input only

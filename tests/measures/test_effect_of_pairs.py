@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import scipy
 
-from evalbias.measures import effect_at_equal_quality, effect_change
-from evalbias.measures.effect_statistic import EffectStatistic
+from evalbias.measures import effect_at_equal_quality
 
 
 def pairs(n, *, seed=0):
@@ -35,14 +34,14 @@ def by_definition(length, score, ratings):
 def test_the_effect_is_that_of_a_regression_through_the_origin():
     # the raters' own levels are 0 in both, because every pair counts both ways
     found = effect_at_equal_quality(*pairs(60), mirrored=True, differences=True)
-    assert found.effect == pytest.approx(by_definition(*pairs(60)))
+    assert found.value == pytest.approx(by_definition(*pairs(60)))
     left_out = [by_definition(*(np.delete(values, i, axis=0) for values in pairs(60))) for i in range(60)]
     assert found.standard_error == pytest.approx(np.sqrt(59 * np.var(left_out)))
     half = scipy.stats.t.ppf(0.975, 59) * found.standard_error
-    assert (found.low + found.ends[1], found.high + found.ends[0]) == pytest.approx(
-        (found.effect - half, found.effect + half)
+    assert (found.low + found.allowance[1], found.high + found.allowance[0]) == pytest.approx(
+        (found.value - half, found.value + half)
     )
-    assert (found.n, found.clusters, found.undefined) == (60, 60, 0)
+    assert (found.n, found.units, found.undefined) == (60, 60, 0)
     _, score, _ = pairs(60)
     assert found.score_sd == pytest.approx(np.sqrt((score @ score) / 60))
 
@@ -64,12 +63,13 @@ def test_it_does_not_matter_which_candidate_the_data_name_first(sides):
         if "covariates" in options:
             options = {"covariates": {"length again": side * length**3}}
         other = effect_at_equal_quality(*turned(given, side), mirrored=True, **options)
-        numbers = [(f.effect, f.low, f.high, f.p_value, f.reliability, f.score_sd, f.n) for f in (one, other)]
+        numbers = [(f.value, f.low, f.high, f.p_value, f.reliability, f.score_sd, f.n) for f in (one, other)]
         assert numbers[1] == pytest.approx(numbers[0], rel=1e-9)
     before, after = (
-        effect_change(v[0], 0.3 * v[1] + v[0], v[1], v[2], mirrored=True) for v in (given, turned(given, side))
+        effect_at_equal_quality(v[0], v[1], v[2], before=0.3 * v[1] + v[0], mirrored=True)
+        for v in (given, turned(given, side))
     )
-    assert (after.effect, after.low, after.p_value) == pytest.approx((before.effect, before.low, before.p_value))
+    assert (after.value, after.low, after.p_value) == pytest.approx((before.value, before.low, before.p_value))
 
 
 def test_choices_that_people_made_alike_hold_the_quality_fixed():
@@ -78,15 +78,13 @@ def test_choices_that_people_made_alike_hold_the_quality_fixed():
     chosen, taken = (np.sign(ratings[:, :1]), np.ones((80, 1)))
     found = effect_at_equal_quality(length, score, chosen, reliability=0.6, mirrored=True)
     first = effect_at_equal_quality(side[:, 0] * length, side[:, 0] * score, taken, reliability=0.6, mirrored=True)
-    assert first.effect == pytest.approx(found.effect)
+    assert first.value == pytest.approx(found.value)
     with_constant = effect_at_equal_quality(side[:, 0] * length, side[:, 0] * score, taken, reliability=0.6)
     assert with_constant.reason == "all items have the same rating"
 
 
 def test_deviations_of_pairs_are_from_0():
     length, score, ratings = pairs(50)
-    statistic = EffectStatistic(length, ratings, mirrored=True)
-    assert statistic.both_ways(score).std() == pytest.approx(statistic.measure(score).score_sd)
-    single = EffectStatistic(length, ratings)
-    assert single.both_ways(score) is score
-    assert single.measure(score).score_sd == pytest.approx(score.std())
+    both, single = (effect_at_equal_quality(length, score, ratings, mirrored=one) for one in (True, False))
+    assert both.score_sd == pytest.approx(np.sqrt(np.mean(score**2)))
+    assert single.score_sd == pytest.approx(score.std())

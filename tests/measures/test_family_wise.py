@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalbias.measures import Draws, effect_change, estimate_spearman, likelihood_effect
+from evalbias.measures import Draws, estimate_spearman, likelihood_effect
 from evalbias.measures.agreement import counted_spearman, exchanged_ranks
-from evalbias.measures.equal_quality import likelihood_effects
+from evalbias.measures.equal_quality import effects_on_judges
 from evalbias.measures.families import higher_than_first, holm, nonzero, smaller_in_magnitude, step_down
 from evalbias.measures.resample import mean
 
@@ -98,14 +98,14 @@ def test_joint_effects_are_those_of_every_judge_with_the_errors_of_their_differe
     ]
     scores[4, 1] = np.nan
     clusters = [str(i // 2) for i in range(60)]
-    effects, influence = likelihood_effects(ls, scores, ratings, clusters=clusters)
+    effects, influence = effects_on_judges(ls, scores, ratings, clusters=clusters)
     kept = np.arange(60) != 4
     names = [c for c, k in zip(clusters, kept, strict=True) if k]
     for j in range(3):
         single = likelihood_effect(ls[kept], scores[kept, j], ratings[kept], clusters=names)
-        assert effects[j] == pytest.approx(single.effect)
+        assert effects[j] == pytest.approx(single.value)
         assert np.sqrt((influence[:, j] ** 2).sum()) == pytest.approx(single.standard_error)
-    change = effect_change(ls[kept], scores[kept, 0], scores[kept, 1], ratings[kept], clusters=names)
+    change = likelihood_effect(ls[kept], scores[kept, 1], ratings[kept], before=scores[kept, 0], clusters=names)
     assert np.sqrt(((influence[:, 1] - influence[:, 0]) ** 2).sum()) == pytest.approx(change.standard_error)
     assert np.isnan(effects[3])
     assert np.isnan(influence[:, 3]).all()

@@ -55,9 +55,10 @@ CALLS = {
     "unfairness_scores": lambda x, of: np.sort(m.unfairness_scores(x, of(HUMAN))),
     "likelihood_bias": lambda x, of: m.likelihood_bias(of(LIKELIHOODS), x, of(HUMAN)),
     "likelihood_effect": lambda x, of: m.likelihood_effect(of(LIKELIHOODS), x, of(RATINGS)),
-    "likelihood_effect_change": lambda x, of: m.likelihood_effect_change(of(LIKELIHOODS), of(HUMAN), x, of(RATINGS)),
+    "estimate_effect": lambda x, of: m.estimate_effect(
+        x, of(RATINGS), of(LIKELIHOODS), before=of(HUMAN), names=("likelihood",)
+    ),
     "effect_at_equal_quality": lambda x, of: m.effect_at_equal_quality(x, of(HUMAN), of(RATINGS)),
-    "effect_change": lambda x, of: m.effect_change(of(LIKELIHOODS), x, of(HUMAN), of(RATINGS)),
     "quadratic_fit": lambda x, of: m.quadratic_fit(of(HUMAN), x),
     "cohen_kappa": lambda x, of: m.cohen_kappa(x, of(OUTCOMES)),
     "krippendorff_alpha": lambda x, of: m.krippendorff_alpha(
@@ -97,7 +98,7 @@ ALONE = {"distance_skewness", "score_uniformity", "decision_shares", "negative_e
 ALONE |= {"count_undefined", "calibration_gap", "win_shares", "krippendorff_alpha"}
 """Measures of one array, or whose rows a user has put together."""
 UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score", "likelihood_bias", "likelihood_effect"]
-UNITLESS += ["effect_at_equal_quality", "effect_change", "rs_scores", "unfairness_scores"]
+UNITLESS += ["effect_at_equal_quality", "estimate_effect", "rs_scores", "unfairness_scores"]
 NAN_IF_CONSTANT = [name for name in UNITLESS if name != "pairwise_accuracy"] + ["quadratic_fit"]
 EACH = pytest.mark.parametrize("name", CALLS)
 SCORES = hn.arrays(np.float64, N, elements=st.integers(0, 20).map(lambda i: i / 20))
@@ -162,7 +163,7 @@ def test_the_order_of_the_items_does_not_matter(name, x, order):
 @given(SCORES, st.integers(-9, 9), st.integers(1, 99))
 def test_the_unit_of_the_scores_does_not_matter(name, x, offset, unit):
     found, moved = (CALLS[name](scores, lambda a: a) for scores in (x, offset + unit * x))
-    if isinstance(found, m.FeatureEffect):
+    if isinstance(found, m.Effect):
         found, moved = (dataclasses.replace(one, score_sd=0.0) for one in (found, moved))
     same(moved, found)
 

@@ -9,9 +9,9 @@ import pytest
 from linearmodels.iv import IV2SLS
 from scipy import stats
 
-from evalbias.measures import likelihood_effect, likelihood_effect_change
+from evalbias.measures import EqualQuality, likelihood_effect
 from evalbias.measures import ratings as raters_module
-from evalbias.measures.equal_quality import jackknife, weak_test
+from evalbias.measures.equal_quality import Sums, weak_test
 from evalbias.measures.ratings import pool, with_reliability
 
 LS = [-9.0, -4.0, -6.0, -5.0, -8.0, -3.0, -9.0, -4.0]
@@ -46,24 +46,23 @@ def test_a_level_of_one_cluster_has_no_standard_error(rare, untold):
     clusters, systems = np.repeat(np.arange(20), 3), np.array([rare] * 3 + ["b", "c", "d"] * 19)
     ratings, scores = quality[:, None] + 0.5 * rng.normal(size=(60, 2)), quality + 0.3 * rng.normal(size=60)
 
-    def estimate(kept):
-        return likelihood_effect(
-            ls[kept],
-            scores[kept],
-            ratings[kept],
-            clusters=clusters[kept].tolist(),
-            covariates={"system": systems[kept].tolist()},
-        )
+    def model(kept):
+        features = {"likelihood": ls[kept], "system": systems[kept].tolist()}
+        return EqualQuality(scores[kept], ratings[kept], features, clusters=clusters[kept].tolist())
 
-    found = estimate(clusters >= 0)
-    errors = {name: slope.standard_error for name, slope in found.slopes.items()}
-    levels = {name: error for name, error in errors.items() if "system" in name}
-    assert len(levels) == 3
+    def estimate(kept):
+        return model(kept).effects("likelihood", held=("system",))["likelihood"]
+
+    found, items = estimate(clusters >= 0), model(clusters >= 0)._items(("likelihood", "system"))
+    _, left_out = items.sums.solved([0, 1, 2, 3, 4, -1], np.array([0.0, 1.0, 0.0, 0.0, 0.0, 0.0]))
+    errors = np.sqrt(19 * left_out[:, :, 0].var(axis=0))  # of the constant, the likelihood, three levels, the quality
+    levels = dict(zip(items.names[2:], errors[2:5], strict=True))
     assert {name[-1] for name, error in levels.items() if np.isnan(error)} == untold
-    without = [estimate(clusters != cluster).effect for cluster in range(20)]
+    without = [estimate(clusters != cluster).value for cluster in range(20)]
     # the raters' levels are fitted once, and in the slow way without each cluster
     assert found.standard_error == pytest.approx(np.sqrt(19 * np.var(without)), rel=2e-3)
-    assert 0 < errors["quality"] < 1
+    assert errors[1] == found.standard_error
+    assert 0 < errors[-1] < 1
     assert all(error < 0.5 for error in levels.values() if not np.isnan(error))
 
 
@@ -75,7 +74,7 @@ def test_a_column_that_all_but_vanishes_without_a_cluster_is_told_by_its_share_t
     # of the column's sum of squares, the other 57 items hold 3e-8 or 3e-10, below a billionth
     rated = pool(rng.normal(size=60)[:, None] + 0.5 * rng.normal(size=(60, 2)))
     matrix = np.column_stack([np.ones(60), column])
-    _, left_out = jackknife(rng.normal(size=(60, 1)), matrix, rated, clusters, unit=np.zeros(2))
+    _, left_out = Sums.over(rng.normal(size=(60, 1)), matrix, rated, clusters).solved([0, 1, 2], np.zeros(3))
     assert np.isnan(left_out[0, :, 0]).tolist() == [False, untold, False]
     assert not np.isnan(left_out[1:]).any()
 
@@ -130,8 +129,8 @@ def test_a_small_case_by_exact_fractions():
     slope = (product * zm - zh * hm) / (zz * product - zh * zh)
     quality = (zz * hm - zh * zm) / (zz * product - zh * zh)
     found = likelihood_effect(LS, SCORES, RATINGS)
-    assert found.effect == pytest.approx(float(slope) * np.std(LS) / np.std(SCORES), rel=1e-12)
-    assert found.slopes["quality"].value == pytest.approx(float(quality) / np.std(SCORES), rel=1e-12)
+    assert found.value == pytest.approx(float(slope) * np.std(LS) / np.std(SCORES), rel=1e-12)
+    assert found.quality == pytest.approx(float(quality) / np.std(SCORES), rel=1e-12)
     assert found.reliability == pytest.approx(float(product / sum(v * v for v in h)), rel=1e-12)
     assert found.score_sd == pytest.approx(np.std(SCORES), rel=1e-12)
     # first stage: how far the product of two ratings follows their mean square, both with the likelihood held fixed
@@ -142,8 +141,8 @@ def test_a_small_case_by_exact_fractions():
     noise = sum((a - sum(agreement) / sum(spread) * s) ** 2 for a, s in zip(agreement, spread, strict=True))
     factor = Fraction(n, n - 1) * Fraction(n - 1, n - 3)
     assert found.first_stage_f == pytest.approx(float(sum(agreement) ** 2 / (noise * factor)), rel=1e-9)
-    assert (found.n, found.clusters, found.undefined, found.reason, found.weak) == (n, n, 0, "", False)
-    assert found.bounds == (found.effect, found.effect)
+    assert (found.n, found.units, found.undefined, found.reason, found.weak) == (n, n, 0, "", False)
+    assert found.bounds == (found.value, found.value)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +159,11 @@ def test_estimate_error_and_interval_are_those_of_linearmodels(raters, missing, 
     clusters = np.arange(n) // outputs
     length, system = rng.normal(size=n) + ls, rng.choice(["a", "b", "c"], size=n)
     given = {"length": length, "system": list(system)} if with_covariates else None
-    ours = likelihood_effect(ls, scores, ratings, clusters=list(map(str, clusters)), covariates=given)
+    features, inputs = {"likelihood": ls, **(given or {})}, list(map(str, clusters))
+    numbers, held = ["likelihood", "length"][: len(features)], ["system"] if with_covariates else []
+    slopes = EqualQuality(scores, ratings, features, clusters=inputs).effects(*numbers, held=held)
+    ours = likelihood_effect(ls, scores, ratings, clusters=inputs, covariates=given)
+    assert slopes["likelihood"] == ours
 
     kept = np.flatnonzero((~np.isnan(ratings)).sum(axis=1) > 1)
     free = np.full(ratings.shape, np.nan)
@@ -171,26 +174,22 @@ def test_estimate_error_and_interval_are_those_of_linearmodels(raters, missing, 
         return by_linearmodels(ls[rows], scores[rows], free[rows], clusters[rows], columns if with_covariates else {})
 
     whole, factor = theirs(kept)
-    names = {"likelihood": "likelihood", "quality": "rating"}
-    names |= {"length": "length", "system=b": "b", "system=c": "c"} if with_covariates else {}
     groups = np.unique(clusters[kept])
-    left_out = np.array([theirs(kept[clusters[kept] != group])[0].params[list(names.values())] for group in groups])
+    left_out = np.array([theirs(kept[clusters[kept] != group])[0].params[numbers] for group in groups])
     errors = np.sqrt((len(groups) - 1) * left_out.var(axis=0))
     quantile = stats.t.ppf(0.975, len(groups) - 1)
-    slopes = {"likelihood": ours, **ours.slopes}
-    assert set(slopes) == set(names)
-    for (name, column), error in zip(names.items(), errors, strict=True):
-        slope = slopes[name]
-        value = slope.effect if name == "likelihood" else slope.value
-        assert value == pytest.approx(whole.params[column], rel=1e-9)
+    assert ours.quality == pytest.approx(whole.params["rating"], rel=1e-9)
+    for (name, slope), error in zip(slopes.items(), errors, strict=True):
+        assert slope.value == pytest.approx(whole.params[name], rel=1e-9)
         assert slope.standard_error == pytest.approx(error, rel=1e-6)
-        assert slope.standard_error == pytest.approx(whole.std_errors[column] * factor, rel=0.25)  # the sandwich
-        low, high = ours.ends if name == "likelihood" else (0.0, 0.0)
-        nearest = min(max(value, low), high)
-        assert slope.low == pytest.approx(value - quantile * error - high, rel=1e-5)
-        assert slope.high == pytest.approx(value + quantile * error - low, rel=1e-5)
-        assert slope.p_value == pytest.approx(2 * stats.t.sf(abs(value - nearest) / error, len(groups) - 1), rel=1e-4)
-    assert (ours.n, ours.undefined, ours.clusters) == (len(kept), n - len(kept), len(groups))
+        assert slope.standard_error == pytest.approx(whole.std_errors[name] * factor, rel=0.25)  # the sandwich
+        low, high = slope.allowance
+        nearest = min(max(slope.value, low), high)
+        assert slope.low == pytest.approx(slope.value - quantile * error - high, rel=1e-5)
+        assert slope.high == pytest.approx(slope.value + quantile * error - low, rel=1e-5)
+        p_value = 2 * stats.t.sf(abs(slope.value - nearest) / error, len(groups) - 1)
+        assert slope.p_value == pytest.approx(p_value, rel=1e-4)
+    assert (ours.n, ours.undefined, ours.units) == (len(kept), n - len(kept), len(groups))
     first = whole.first_stage.individual["rating"].tstats["instrument"] ** 2 / factor**2
     assert ours.first_stage_f == pytest.approx(first, rel=0.1)
 
@@ -218,7 +217,7 @@ def test_a_planted_effect_is_recovered_and_covered(effect):
     estimates, covered = [], 0
     for seed in range(200):
         found = likelihood_effect(*simulate(3000, effect, seed=seed))
-        estimates.append(found.effect)
+        estimates.append(found.value)
         covered += found.low <= effect <= found.high
     assert np.mean(estimates) == pytest.approx(effect, abs=0.01)
     assert 0.91 <= covered / 200 <= 0.985
@@ -229,40 +228,40 @@ def test_regression_on_the_mean_rating_would_call_the_unbiased_judge_biased():
     ls, scores, ratings = simulate(3000, seed=0)
     naive = np.linalg.lstsq(np.column_stack([np.ones(3000), ratings.mean(1), zscore(ls)]), scores, rcond=None)[0][2]
     assert naive > 0.06
-    assert abs(likelihood_effect(ls, scores, ratings).effect) < 0.04
+    assert abs(likelihood_effect(ls, scores, ratings).value) < 0.04
 
 
 def test_many_outputs_of_one_document_widen_the_interval():
     ls, scores, ratings = simulate(960, 0.2, seed=3, outputs=16, shared=0.5)
     alone = likelihood_effect(ls, scores, ratings)
     together = likelihood_effect(ls, scores, ratings, clusters=[f"d{i // 16}" for i in range(960)])
-    assert together.effect == pytest.approx(alone.effect, rel=1e-9)
+    assert together.value == pytest.approx(alone.value, rel=1e-9)
     assert together.standard_error > 1.3 * alone.standard_error
-    assert (alone.clusters, together.clusters) == (960, 60)
+    assert (alone.units, together.units) == (960, 60)
 
 
 def test_scales_and_directions():
     base = likelihood_effect(LS, SCORES, RATINGS)
     rescaled = likelihood_effect(np.array(LS) * 3 + 7, np.array(SCORES) * 20 - 5, np.array(RATINGS) * 25.0 + 4)
-    assert rescaled.effect == pytest.approx(base.effect, rel=1e-9)
+    assert rescaled.value == pytest.approx(base.value, rel=1e-9)
     assert rescaled.score_sd == pytest.approx(20 * base.score_sd, rel=1e-9)
     small = likelihood_effect(LS, SCORES, np.array(RATINGS) * 1e-3)
-    assert (small.effect, small.first_stage_f) == pytest.approx((base.effect, base.first_stage_f), rel=1e-9)
+    assert (small.value, small.first_stage_f) == pytest.approx((base.value, base.first_stage_f), rel=1e-9)
     turned = likelihood_effect(-np.array(LS), SCORES, RATINGS)
-    assert (turned.effect, turned.low, turned.high) == pytest.approx((-base.effect, -base.high, -base.low), rel=1e-9)
-    assert turned.slopes["quality"].value == pytest.approx(base.slopes["quality"].value, rel=1e-9)
+    assert (turned.value, turned.low, turned.high) == pytest.approx((-base.value, -base.high, -base.low), rel=1e-9)
+    assert turned.quality == pytest.approx(base.quality, rel=1e-9)
     harsh = likelihood_effect(LS, -np.array(SCORES), RATINGS)
-    assert harsh.effect == pytest.approx(-base.effect, rel=1e-9)
-    assert harsh.slopes["quality"].value == pytest.approx(-base.slopes["quality"].value, rel=1e-9)
+    assert harsh.value == pytest.approx(-base.value, rel=1e-9)
+    assert harsh.quality == pytest.approx(-base.quality, rel=1e-9)
     swapped = likelihood_effect(LS, SCORES, np.array(RATINGS)[:, ::-1])
-    assert swapped.effect == pytest.approx(base.effect, rel=1e-9)
+    assert swapped.value == pytest.approx(base.value, rel=1e-9)
 
 
 def test_a_stricter_rater_changes_nothing():
     strict = np.array(RATINGS, dtype=float)
     strict[:, 1] -= 2.0
     ours, base = likelihood_effect(LS, SCORES, strict), likelihood_effect(LS, SCORES, RATINGS)
-    assert (ours.effect, ours.low, ours.first_stage_f) == pytest.approx((base.effect, base.low, base.first_stage_f))
+    assert (ours.value, ours.low, ours.first_stage_f) == pytest.approx((base.value, base.low, base.first_stage_f))
 
 
 def test_pooled_ratings_by_hand():
@@ -284,13 +283,13 @@ def test_one_rating_of_known_reliability_by_hand():
     matrix = np.array([[z @ z, z @ h], [z @ h, 0.8 * (h @ h)]])
     effect, quality = np.linalg.solve(matrix, [z @ m, h @ m])
     found = likelihood_effect(LS, SCORES, [[v] for v in single], reliability=0.8)
-    assert found.effect == pytest.approx(effect, rel=1e-9)
-    assert found.slopes["quality"].value == pytest.approx(quality, rel=1e-9)
+    assert found.value == pytest.approx(effect, rel=1e-9)
+    assert found.quality == pytest.approx(quality, rel=1e-9)
     assert found.reliability == pytest.approx(0.8)
     # reliability 1 is least squares
     perfect = likelihood_effect(LS, SCORES, [[v] for v in single], reliability=1)
     least_squares = np.linalg.lstsq(np.column_stack([z, h]), m, rcond=None)[0]
-    assert perfect.effect == pytest.approx(least_squares[0], rel=1e-9)
+    assert perfect.value == pytest.approx(least_squares[0], rel=1e-9)
 
 
 @pytest.mark.parametrize("covariates", [0, 1, 2])
@@ -331,7 +330,7 @@ def test_a_known_reliability_recovers_the_effect_and_its_test_holds_its_level():
         null, biased = (0.5 * quality + e * ls + 0.7 * rng.normal(size=300) for e in (0.0, 0.3))
         rejected += likelihood_effect(ls, null, rating[:, None], reliability=0.5).p_value < 0.05
         found = likelihood_effect(ls, biased, rating[:, None], reliability=0.5)
-        effects.append(found.effect * found.score_sd / np.std(ls))
+        effects.append(found.value * found.score_sd / np.std(ls))
     assert 0.03 <= rejected / 500 <= 0.07
     assert np.mean(effects) == pytest.approx(0.3, abs=0.02)
 
@@ -341,22 +340,22 @@ def test_one_rating_of_unknown_reliability_has_bounds():
     single = ratings[:, :1]
     found = likelihood_effect(ls, scores, single)
     worst, best = (likelihood_effect(ls, scores, single, reliability=r) for r in (0.5, 1.0))
-    assert np.isnan(found.effect)
+    assert np.isnan(found.value)
     assert "one rating" in found.reason
-    assert found.bounds == (worst.effect, best.effect)
-    assert worst.effect < best.effect  # the less the rating is trusted, the more of the slope is quality's
+    assert found.bounds == (worst.value, best.value)
+    assert worst.value < best.value  # the less the rating is trusted, the more of the slope is quality's
     assert (found.low, found.high) == (worst.low, best.high)
     assert found.p_value == max(worst.p_value, best.p_value)
     middle = likelihood_effect(ls, scores, single, reliability=0.7)
-    assert found.bounds[0] < middle.effect < found.bounds[1]
+    assert found.bounds[0] < middle.value < found.bounds[1]
     null = likelihood_effect(*(part for part in simulate(300, -0.1, seed=6)[:2]), simulate(300, -0.1, seed=6)[2][:, :1])
     assert null.bounds[0] < 0 < null.bounds[1]
     assert null.p_value == 1.0
-    assert (found.slopes, np.isnan(found.reliability)) == ({}, True)
+    assert np.isnan([found.quality, found.reliability]).all()
     choice = np.where(ratings[:, :1] > 3, 1.0, -1.0)  # one of two values: a reliability of at least 1/pi
     of_choices = likelihood_effect(ls, scores, choice)
     worst, best = (likelihood_effect(ls, scores, choice, reliability=r) for r in (1 / np.pi, 1.0))
-    assert of_choices.bounds == (worst.effect, best.effect)
+    assert of_choices.bounds == (worst.value, best.value)
     assert (of_choices.low, of_choices.high) == (worst.low, best.high)
 
 
@@ -366,30 +365,43 @@ def test_items_with_one_rating_are_left_out_where_others_have_two():
     ratings[1] = np.nan
     found = likelihood_effect(LS, SCORES, ratings)
     rest = likelihood_effect(LS[2:], SCORES[2:], RATINGS[2:])
-    assert (found.n, found.undefined, found.effect) == (6, 2, pytest.approx(rest.effect))
+    assert (found.n, found.undefined, found.value) == (6, 2, pytest.approx(rest.value))
     gaps = likelihood_effect([np.nan, *LS[1:]], [SCORES[0], np.nan, *SCORES[2:]], RATINGS)
-    assert (gaps.n, gaps.undefined, gaps.effect) == (6, 2, pytest.approx(rest.effect))
+    assert (gaps.n, gaps.undefined, gaps.value) == (6, 2, pytest.approx(rest.value))
     unknown = likelihood_effect(LS, SCORES, RATINGS, covariates={"length": [None, np.nan, 3, 4, 3, 6, 1, 2]})
     assert (unknown.n, unknown.undefined) == (6, 2)
+
+
+def test_the_sign_of_a_rounding_error_at_an_end_of_the_bounds_decides_nothing():
+    """A judge that follows the one rating of each item has no effect at reliability 1, but for 1e-16."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        quality = rng.normal(size=30)
+        ls, rating = 0.6 * quality + rng.normal(size=30), quality + 0.3 * rng.normal(size=30)
+        design, noise = np.column_stack([np.ones(30), ls, rating]), rng.normal(size=30)
+        noise -= design @ np.linalg.lstsq(design, noise, rcond=None)[0]
+        found = likelihood_effect(ls, rating + noise, rating[:, None])
+        assert min(abs(end) for end in found.bounds) < 1e-12
+        assert found.p_value == 1.0
 
 
 def test_the_change_is_the_difference_of_both_effects():
     ls, before, ratings = simulate(400, 0.3, seed=7)
     after = before - 0.3 * ls + 0.2 * np.random.default_rng(8).normal(size=400)
     after[0] = np.nan
-    change = likelihood_effect_change(ls, before, after, ratings)
+    change = likelihood_effect(ls, after, ratings, before=before)
     first, second = (likelihood_effect(ls[1:], s[1:], ratings[1:]) for s in (before, after))
-    assert change.effect == pytest.approx(second.effect - first.effect, rel=1e-9)
-    assert change.effect < -0.2
+    assert change.value == pytest.approx(second.value - first.value, rel=1e-9)
+    assert change.value < -0.2
     assert change.high < 0
     assert change.standard_error < np.hypot(first.standard_error, second.standard_error)
-    assert (change.n, change.undefined, change.score_sd, change.ends) == (399, 1, 1.0, (0.0, 0.0))
-    assert second.ends != (0.0, 0.0)
-    assert likelihood_effect(ls, before, ratings[:, :1], reliability=0.7).ends == (0.0, 0.0)
-    back = likelihood_effect_change(ls, after, before, ratings)
-    assert back.effect == pytest.approx(-change.effect, rel=1e-9)
-    same = likelihood_effect_change(ls, before, before, ratings)
-    assert np.isnan(same.effect)
+    assert (change.n, change.undefined, change.score_sd, change.allowance) == (399, 1, 1.0, (0.0, 0.0))
+    assert second.allowance != (0.0, 0.0)
+    assert likelihood_effect(ls, before, ratings[:, :1], reliability=0.7).allowance == (0.0, 0.0)
+    back = likelihood_effect(ls, before, ratings, before=after)
+    assert back.value == pytest.approx(-change.value, rel=1e-9)
+    same = likelihood_effect(ls, before, ratings, before=before)
+    assert np.isnan(same.value)
     assert "score alike" in same.reason
 
 
@@ -400,11 +412,11 @@ def test_the_joint_model_tells_likelihood_from_length():
     length = 0.8 * zscore(ls) + 0.6 * rng.normal(size=3000)
     scores = 0.5 * zscore(length) + rng.normal(size=3000)
     alone = likelihood_effect(ls, scores, ratings)
-    joint = likelihood_effect(ls, scores, ratings, covariates={"length": length})
-    assert alone.effect == pytest.approx(0.4 / np.sqrt(1.25), abs=0.06)
-    assert abs(joint.effect) < 0.06
-    assert joint.slopes["length"].value == pytest.approx(0.5 / np.sqrt(1.25), abs=0.06)
-    assert joint.slopes["length"].low > 0.3
+    joint = EqualQuality(scores, ratings, {"likelihood": ls, "length": length}).effects("likelihood", "length")
+    assert alone.value == pytest.approx(0.4 / np.sqrt(1.25), abs=0.06)
+    assert abs(joint["likelihood"].value) < 0.06
+    assert joint["length"].value == pytest.approx(0.5 / np.sqrt(1.25), abs=0.06)
+    assert joint["length"].low > 0.3
 
 
 def test_weak_ratings_get_the_interval_that_holds_for_them():
@@ -475,13 +487,13 @@ def test_where_the_ratings_are_strong_both_intervals_nearly_agree():
 )
 def test_an_effect_that_cannot_be_told_is_undefined_with_the_reason(change, reason):
     found = likelihood_effect(**{"likelihoods": LS, "model_scores": SCORES, "ratings": RATINGS, **change})
-    assert np.isnan([found.effect, found.low, found.high, found.p_value, *found.bounds]).all()
+    assert np.isnan([found.value, found.low, found.high, found.p_value, *found.bounds]).all()
     assert reason in found.reason
 
 
 def test_a_rating_cannot_follow_likelihood_more_than_its_reliability():
     found = likelihood_effect(LS, SCORES, [[v + 0.1 * s] for v, s in zip(LS, SCORES, strict=True)], reliability=0.5)
-    assert np.isnan(found.effect)
+    assert np.isnan(found.value)
     assert "agrees no more than" in found.reason
 
 
@@ -492,10 +504,10 @@ def test_a_rating_cannot_follow_likelihood_more_than_its_reliability():
         ({"reliability": 1.2}, "reliability=1.2 is out of range"),
         ({"reliability": 0.8}, "have several ratings"),
         ({"ratings": [1] * 8}, r"ratings has the shape \(8,\)"),
-        ({"ratings": RATINGS[1:]}, "ratings has 7 entries, likelihood 8"),
+        ({"ratings": RATINGS[1:]}, "scores 8, ratings 7, likelihood 8"),
         ({"clusters": [1] * 7}, "clusters has 7 entries"),
-        ({"covariates": {"length": [1] * 9}}, "length has 9 entries"),
-        ({"ratings": [[np.inf, 1]] * 8}, "infinite value"),
+        ({"covariates": {"length": [1] * 9}}, "likelihood 8, length 9"),
+        ({"ratings": [[np.inf, 1]] * 8}, r"ratings\[0, 0\] is infinite"),
         ({"model_scores": [1] * 7}, "different lengths"),
     ],
 )
@@ -513,7 +525,7 @@ def test_comparisons_are_measured_by_their_log_odds():
     difference = ls[:, 0] - ls[:, 1]
     log_odds = 0.2 + quality[:, 0] - quality[:, 1] + 0.4 * zscore(difference) + rng.normal(size=2000)
     found = likelihood_effect(difference, log_odds, ratings[:, 0] - ratings[:, 1])
-    assert found.effect * found.score_sd == pytest.approx(0.4, abs=0.1)
+    assert found.value * found.score_sd == pytest.approx(0.4, abs=0.1)
     preferences = np.sign(ratings[:, 0] - ratings[:, 1])  # single annotators' choices
     assert likelihood_effect(difference, log_odds, preferences).low > 0
 

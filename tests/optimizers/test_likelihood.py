@@ -400,7 +400,7 @@ def test_the_magnitude_of_the_effect_is_tested_on_both_sides():
     assert p_value(biased, biased) == 1.0
     found = rule().estimates(biased)[EFFECT]
     expected = likelihood_effect(biased.covariates[LIKELIHOODS], biased.answers, biased.covariates[RATINGS])
-    assert (found.value, found.low, found.high) == (expected.effect, expected.low, expected.high)
+    assert (found.value, found.low, found.high) == (expected.value, expected.low, expected.high)
 
 
 @pytest.mark.slow

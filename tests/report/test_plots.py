@@ -68,9 +68,9 @@ def test_the_line_of_an_effect_has_the_slope_of_its_dots():
     x, y = beyond_quality(recipe, fit)
     direct = likelihood_effect(judged.covariates[LIKELIHOODS], judged.answers, judged.covariates["ratings"])
     slope = np.polyfit(x, y, 1)[0]
-    assert slope == pytest.approx(direct.effect * direct.score_sd, abs=0.01)
+    assert slope == pytest.approx(direct.value * direct.score_sd, abs=0.01)
     assert_allclose([x.mean(), x.std(), y.mean()], [0, 1, 0], atol=1e-9)
-    assert f"{direct.effect * direct.score_sd:+.2f} points at equal quality" in drawing_of(found).title
+    assert f"{direct.value * direct.score_sd:+.2f} points at equal quality" in drawing_of(found).title
     assert "300 of 4,000 dots" in drawing_of(found).caption
 
 
