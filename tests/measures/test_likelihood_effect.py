@@ -376,9 +376,9 @@ def test_the_sign_of_a_rounding_error_at_an_end_of_the_bounds_decides_nothing():
     """A judge that follows the one rating of each item has no effect at reliability 1, but for 1e-16."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        quality = rng.normal(size=30)
-        ls, rating = 0.6 * quality + rng.normal(size=30), quality + 0.3 * rng.normal(size=30)
-        design, noise = np.column_stack([np.ones(30), ls, rating]), rng.normal(size=30)
+        quality = rng.normal(size=90)
+        ls, rating = 0.2 * quality + rng.normal(size=90), quality + 0.3 * rng.normal(size=90)
+        design, noise = np.column_stack([np.ones(90), ls, rating]), rng.normal(size=90)
         noise -= design @ np.linalg.lstsq(design, noise, rcond=None)[0]
         found = likelihood_effect(ls, rating + noise, rating[:, None])
         assert min(abs(end) for end in found.bounds) < 1e-12
