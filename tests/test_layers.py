@@ -128,3 +128,14 @@ def test_every_public_name_loads():
     assert [name for name in evalbias.__all__ if getattr(evalbias, name) is None] == []
     with pytest.raises(AttributeError, match="No evalbias attribute Nothing"):
         _ = evalbias.Nothing
+
+
+def test_one_module_of_lm_imports_what_dspy_does_not_export():
+    found = {}
+    for file in (ROOT / "evalbias" / "lm").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if any(name.startswith("dspy.") for name in names):
+                found.setdefault(file.name, []).extend(names)
+    assert list(found) == ["dspy_seam.py"]

@@ -141,9 +141,9 @@ class CachedLM(MeasuringLM):
             key = digest([self._key, type(question).__name__, *vars(question).values()], 64)
             if key in self._known:
                 answers[place] = self._read(key, question)
+                self.questions[type(question)] += 1
             else:
                 places[key].append(place)
-        self.questions.update(type(question) for place, question in enumerate(questions) if place in answers)
         todo = {key: questions[its[0]] for key, its in places.items()}
         self.replayed += len(questions) - len(todo)
         self._progress(len(questions) - len(todo))
@@ -160,6 +160,10 @@ class CachedLM(MeasuringLM):
             try:
                 self._lm.answer([todo[key] for key in part], found)
                 self._chunk = self._next(time.monotonic() - began, len(part))
+            except BaseException:
+                if self._exact and not self._lm.answers_alone:
+                    found.clear()  # the chunk is asked again as a whole
+                raise
             finally:
                 found.close()
                 self._keep({part[number]: answer for number, answer in found.items()}, todo)

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from fakes import FormulaLM
+from fakes import FormulaLM, outcome
 
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.types import Choices, Unanswered
@@ -159,6 +159,21 @@ def test_a_resume_that_is_exact_needs_chunks_of_one_size_without_earlier_prefixe
     CachedLM(lm, tmp_path / "j", exact=True).choice_logprobs(many(600), CHOICES)
     assert lm.sizes == [256, 256, 88]
     assert lm.forgotten == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("exact", "kept"), [(True, 0), (False, 2)])
+def test_a_chunk_that_is_interrupted_is_asked_again_as_a_whole_where_digits_count(tmp_path, exact, kept):
+    class Interrupted(FormulaLM):
+        def answer(self, questions, answers):
+            super().answer(questions[:2], answers)
+            raise KeyboardInterrupt
+
+    questions = [Choices(prompt, CHOICES) for prompt in many(5)]
+    answers, _, ended = outcome(CachedLM(Interrupted(), tmp_path / "j", exact=exact, chunk=4), questions)
+    assert (len(answers), type(ended)) == (kept, KeyboardInterrupt)
+    resumed = CachedLM(FormulaLM(), tmp_path / "j", exact=exact, chunk=4)
+    resumed.answer(questions, {})
+    assert resumed.replayed == kept
 
 
 def test_a_model_that_serves_many_at_once_gets_no_fewer(tmp_path, monkeypatch):
