@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from evalbias.evaluation.bias import Bias, people
-from evalbias.evaluation.estimates import Estimate, Measurement, Number
+from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.words import joined
 from evalbias.measures import (
@@ -43,10 +43,8 @@ FLOORS = {
 """Number -> the covariate that it ranks by, and its names where more and where less of it agrees with people."""
 PREFERRED = {"likelihood": "likelier", "rarity": "less likely", "length": "longer", "brevity": "shorter"}
 """Name of a floor -> the output that it prefers."""
-LEVEL = 0.05
-"""Level of the one-sided test that a judge agrees with people better than something without a judge."""
 SWAPS = 10_000
-"""Swaps of that test."""
+"""Swaps of the test that a judge agrees with people better than something without a judge."""
 
 
 class PeopleAgreement(Bias):

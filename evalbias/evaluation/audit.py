@@ -29,7 +29,7 @@ RATED = (SCORE_SD, SLOPE)
 """Units of estimates at equal quality, which need ratings."""
 AGREEMENT = PeopleAgreement.name
 """Name of the measurement that is not of a bias."""
-LABELS = 40
+MOST_LABELS = 40
 """Number of items that an audit names for labeling."""
 
 # --- one bias: whether the judge has it, how sure that is, and what would settle or mend it ---------------------------
@@ -415,7 +415,7 @@ def audit_answers(
         caution=caution,
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
-        label_next=label_next(judged, LABELS, seed) if known.any() and not known.all() else [],
+        label_next=label_next(judged, MOST_LABELS, seed) if known.any() and not known.all() else [],
         groups={} if by is None else measure_groups(BIASES[AGREEMENT], judged, by, seed=seed),
     )
 
@@ -427,7 +427,7 @@ def _lacking(biases: Sequence[Bias], measurements: Mapping[str, Measurement], ju
     """
     possible = ("", "pairs" if judged.pairwise else "scores")
     unmeasured = [("it", bias) for bias in biases if bias.name not in measurements and bias.judges in possible]
-    untested = [("a test", m.bias) for name, m in measurements.items() if name != AGREEMENT and not is_of_bias(m)]
+    untested = [("a test", m.bias) for m in measurements.values() if m.bias.kind == "bias" and not is_of_bias(m)]
     lacking = {bias.name: (what, bias.lacks(judged)) for what, bias in (*unmeasured, *untested)}
     return {name: f"{what} needs {words}" for name, (what, words) in lacking.items() if words}
 

@@ -25,17 +25,13 @@ from evalbias.measures.equal_quality import SCORE_SD, Effect, estimate_effect
 from evalbias.measures.resample import SHARE
 from evalbias.measures.scale_use import LEAST, SLOPE
 
-Kind = Literal["bias", "validity", "explanation"]
-"""What a measurement says of a judge: a bias is tested, validity is agreement, an explanation is no finding."""
 MARGINS = {SCORE_SD: 0.2, SHARE: 0.1, SLOPE: 0.3}
 """Unit of an estimate -> the smallest distance from an unbiased judge that an audit calls an effect worth finding."""
-MARGIN = 0.1
-"""The same for estimates without a unit, such as correlations and differences of two shares."""
 ALLOWANCES = {SLOPE: 1 - LEAST}
 """Unit of an estimate -> the distance from an unbiased judge that its test allows for."""
-ROWS = 10
+MOST_ROWS = 10
 """Most estimates that the plot of a bias without one of its own shows."""
-SHOWN = 300
+MOST_DOTS = 300
 """Most dots of the plot of an effect."""
 
 
@@ -51,7 +47,7 @@ class Bias:
         title: The name in running text.
         question: Question that a report asks.
         favored: Subject of "gets 0.2 more points" and of "wins 55 of 100 comparisons".
-        kind: What a finding says of the judge.
+        kind: ``"bias"`` is tested, ``"validity"`` is agreement, an ``"explanation"`` is no finding.
         judges: ``"pairs"`` or ``"scores"`` where only a judge that compares, or that scores, can have the bias.
         headlines: Names of the numbers that a short table shows. The first that has the value of an unbiased judge, and
             that the quality of the outputs cannot explain, decides whether the judge is biased.
@@ -65,12 +61,18 @@ class Bias:
     title: ClassVar[str]
     question: ClassVar[str]
     favored: ClassVar[str] = "what the bias favors"
-    kind: ClassVar[Kind] = "bias"
+    kind: ClassVar[Literal["bias", "validity", "explanation"]] = "bias"
     judges: ClassVar[str] = ""
     headlines: ClassVar[tuple[str, ...]] = ()
     objective: ClassVar[str | None] = None
     needs: ClassVar[tuple[Need, ...]] = ()
     helps: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls) -> None:
+        """Give a bias that says none a title and a question, from its name."""
+        if "name" in vars(cls):
+            cls.title = vars(cls).get("title", cls.name.replace("_", " "))
+            cls.question = vars(cls).get("question", f"How strong is the bias {cls.title!r}?")
 
     def applies(self, judged: Judged) -> bool:
         """Return whether anything of it can be measured."""
@@ -104,7 +106,7 @@ class Bias:
 
     def margin(self, estimate: Estimate) -> float:
         """Return the smallest distance from an unbiased judge that is worth finding."""
-        return MARGINS.get(estimate.unit, MARGIN)
+        return MARGINS.get(estimate.unit, 0.1)  # without a unit: correlations, differences of shares
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:
         """Say an estimate in units that people understand."""
@@ -138,7 +140,7 @@ class Bias:
         first = (headlines or defined)[0]
         alike = [e for e in defined if e is not first and (e.null, e.signed) == (first.null, first.signed)]
         title = f"{first.words}: {first.text()} (95 % interval {first.interval})"
-        return interval_plot({e.words: e for e in [first, *alike][:ROWS]}, title)
+        return interval_plot({e.words: e for e in [first, *alike][:MOST_ROWS]}, title)
 
 
 def interval_plot(rows: Mapping[str, Estimate], title: str) -> Plot:
@@ -293,9 +295,9 @@ class EffectBias(Bias):
             "without this bias has a flat line: quality alone decides. The band around the line is its 95 % interval."
         )
         order, n = np.argsort(x, kind="stable"), len(x)
-        if n > SHOWN:
-            caption += f" {SHOWN} of {n:,} dots are drawn, evenly spaced from {self.less} to {self.more}."
-        chosen = order[np.unique(np.linspace(0, n - 1, min(n, SHOWN)).astype(int))]
+        if n > MOST_DOTS:
+            caption += f" {MOST_DOTS} of {n:,} dots are drawn, evenly spaced from {self.less} to {self.more}."
+        chosen = order[np.unique(np.linspace(0, n - 1, min(n, MOST_DOTS)).astype(int))]
         along = np.linspace(x.min(), x.max(), 50)
         dots = Dots(
             {"": (x[chosen], y[chosen])},

@@ -215,7 +215,12 @@ class Position(Bias):
         return Plot(title, caption, [rate, Stack(outcomes)])
 
 
-SAME, FIRST, SECOND, OTHERWISE = "same output both times", "always the first", "always the second", "a tie in one order"
+SAME_OUTPUT, ALWAYS_FIRST, ALWAYS_SECOND, TIED_ONCE = (
+    "same output both times",
+    "always the first",
+    "always the second",
+    "a tie in one order",
+)
 
 
 def order_outcomes(judged: Judged) -> dict[str, float]:
@@ -229,8 +234,12 @@ def order_outcomes(judged: Judged) -> dict[str, float]:
     first = np.stack([win_shares(decision_shares(judged.answers[:, r]), ties=judged.ties)[:, 0] for r in (0, 1)])
     defined = ~np.isnan(first).any(axis=0)
     side, same = np.sign(first[:, defined] - 0.5), judged.consistent[defined] == 1
-    outcomes = {SAME: same, FIRST: ~same & (side == 1).all(axis=0), SECOND: ~same & (side == -1).all(axis=0)}
-    outcomes[OTHERWISE] = ~np.any([*outcomes.values()], axis=0)
+    outcomes = {
+        SAME_OUTPUT: same,
+        ALWAYS_FIRST: ~same & (side == 1).all(axis=0),
+        ALWAYS_SECOND: ~same & (side == -1).all(axis=0),
+    }
+    outcomes[TIED_ONCE] = ~np.any([*outcomes.values()], axis=0)
     return {name: float(those.mean()) for name, those in outcomes.items()} if defined.any() else {}
 
 

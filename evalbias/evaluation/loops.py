@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.biases import SelfBias
 from evalbias.evaluation.estimates import (
+    LEVEL,
     N_RESAMPLES,
     Comparison,
     Estimate,
@@ -40,12 +41,10 @@ from evalbias.runs import Journal, check_settings, lock_folder
 from evalbias.values import describe, digest
 from evalbias.values import number as read_number
 
-STEPS, IDENTITY, QUALITIES = "steps.jsonl", "loop.json", "quality.jsonl"
+STEP_LOG, IDENTITY, QUALITY_LOG = "steps.jsonl", "loop.json", "quality.jsonl"
 """Files of a run's folder."""
 SCORE = "score"
 """Estimate of another quality's mean."""
-LEVEL = 0.05
-"""Level at which a change between two rounds is called significant."""
 
 
 # --- scores of outputs by a source outside the loop -------------------------------------------------------------------
@@ -241,7 +240,7 @@ def run_loops(
 
     if log_dir is not None:
         log_dir.mkdir(parents=True, exist_ok=True)
-        log = Journal(log_dir / STEPS)
+        log = Journal(log_dir / STEP_LOG)
     with nullcontext() if log_dir is None else lock_folder(log_dir):
         if log is not None:
             with dspy.context(
@@ -599,7 +598,7 @@ def measure_style(
     if len(run.failed) == len(run.loops):
         raise ValueError(f"No item came through: {next(iter(run.failed.values()), 'there are no items')}")
     with nullcontext() if log_dir is None else lock_folder(log_dir):
-        scorer = CachedScorer(quality, None if log_dir is None else log_dir / QUALITIES)
+        scorer = CachedScorer(quality, None if log_dir is None else log_dir / QUALITY_LOG)
         expected = expected_scores(run.quality(examples, scorer), quality, run)
     summary = summarize_loop("style", run.own(), expected, n_resamples=n_resamples, seed=seed)
     before, after = summary.rounds

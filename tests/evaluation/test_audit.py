@@ -17,7 +17,8 @@ from evalbias import data as evalbias_data
 from evalbias.data import world
 from evalbias.evaluation.answers import prepared
 from evalbias.evaluation.audit import Finding, audit_answers, findings_of, paragraphs_of
-from evalbias.evaluation.biases import Verbosity
+from evalbias.evaluation.bias import EffectBias
+from evalbias.evaluation.biases import Verbosity, title_of
 from evalbias.evaluation.judged import RATINGS
 from evalbias.evaluation.words import LOW_COVERAGE
 from evalbias.measures import likelihood_effect
@@ -165,6 +166,15 @@ def test_likelihood_is_measured_with_a_model_and_else_says_what_is_missing():
     assert "points at equal quality, where the judge's scores run from" in finding.sentence
     points = direct["likelihood_effect"].value * np.std(direct.numbers["likelihood_effect"].values)
     assert f"gets {abs(points):.2f} " in finding.sentence
+
+
+def test_a_bias_that_says_only_its_name_has_a_title_and_a_question():
+    class Taste(EffectBias):
+        name = "good_taste"
+
+    assert (Taste().title, Taste().question) == ("good taste", "How strong is the bias 'good taste'?")
+    assert Taste(reliability=0.5).configured(own="mine", reliability=0.7) == Taste(reliability=0.7)
+    assert title_of("good_taste") == "good taste"
 
 
 def test_exactly_one_judge_is_named():
