@@ -16,7 +16,7 @@ from evalbias.evaluation import compare, judge_examples, measure
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.dspy_seam import chat_request
-from evalbias.lm.types import PromptTooLong
+from evalbias.lm.types import Choices
 from evalbias.measures import likelihood_bias, likelihood_effect
 from evalbias.optimizers import compile_each, count_answers
 from evalbias.optimizers import likelihood_rules as rules
@@ -53,20 +53,15 @@ C = Criterion("quality", "is it good?")
 NAMES = ("quality", "style")
 
 
-class Short(FormulaLM):
-    """Refuses messages of over 500 characters, and prompts of more demonstrations than these."""
+def short(demos=99):
+    """Return a model that refuses messages of over 500 characters, and prompts of more demonstrations than these."""
 
-    def __init__(self, demos=99):
-        super().__init__()
-        self.demos = demos
+    def refuses(question):
+        return isinstance(question, Choices) and (
+            len(question.prompt) > 2 + 2 * demos or max(len(m["content"]) for m in question.prompt) > 500
+        )
 
-    def choice_logprobs(self, prompts, choices):
-        long = [
-            i for i, p in enumerate(prompts) if len(p) > 2 + 2 * self.demos or max(len(m["content"]) for m in p) > 500
-        ]
-        if long:
-            raise PromptTooLong(dict.fromkeys(long, "has 99 tokens, but the model's context is 64."))
-        return super().choice_logprobs(prompts, choices)
+    return FormulaLM(refuses=refuses)
 
 
 class Stubborn(FormulaLM):
@@ -74,29 +69,6 @@ class Stubborn(FormulaLM):
 
     def _row(self, prompt, choices):
         return super()._row([prompt[0], prompt[-1]], choices)
-
-
-class Chat(FormulaLM):
-    """Reports no likelihoods."""
-
-    def loglikelihood(self, pairs):
-        raise NotImplementedError("no likelihoods")
-
-
-class Counting(FormulaLM):
-    """Keeps every question that it is asked."""
-
-    def __init__(self):
-        super().__init__()
-        self.prompts, self.texts = [], []
-
-    def choice_logprobs(self, prompts, choices):
-        self.prompts += prompts
-        return super().choice_logprobs(prompts, choices)
-
-    def loglikelihood(self, pairs):
-        self.texts += [text for _, text in pairs]
-        return super().loglikelihood(pairs)
 
 
 @pytest.fixture
@@ -240,21 +212,21 @@ def test_the_label_score_is_read_like_scores():
 
 def test_demonstrations_that_do_not_fit_say_how_many_do():
     with pytest.raises(ValueError, match="3 of 8 demonstrations fit"):
-        compile_judge(Short(demos=3))
+        compile_judge(short(demos=3))
     with pytest.raises(ValueError, match="4 of 8 demonstrations fit"):
-        LikelihoodMitigation(k=(4, 8)).compile(PointwiseJudge(C), trainset=of_sources(60, 1), lm=Short(demos=4))
+        LikelihoodMitigation(k=(4, 8)).compile(PointwiseJudge(C), trainset=of_sources(60, 1), lm=short(demos=4))
 
 
 def test_an_item_that_is_too_long_is_undefined_and_the_judge_is_compiled():
     sets = {"trainset": long_ones(items(60, 1), 3), "valset": long_ones(items(20, 2), 7)}
-    compiled = compile_judge(Short(), k=4, n_resamples=9, **sets)
+    compiled = compile_judge(short(), k=4, n_resamples=9, **sets)
     performance = compiled.report.comparison["likelihood"]["performance"]
     assert (performance.after.n, performance.after.undefined) == (19, 1)
     assert all("and so on" not in demo["output"] for demo in compiled.predict.demos)
 
 
 def test_items_that_are_all_too_long_are_refused_before_anything_is_judged_and_demonstrations_stay():
-    lm = Short()
+    lm = short()
     with pytest.raises(ValueError, match="Not even a prompt without demonstrations fits"):
         compile_judge(lm, k=4, trainset=long_ones(items(60, 1), *range(60)), valset=[])
     assert not lm.judged
@@ -266,7 +238,7 @@ def test_items_that_are_all_too_long_are_refused_before_anything_is_judged_and_d
 
 @pytest.mark.parametrize("optimizer", [LikelihoodMitigation(k=(2,)), BiasedDemos(k=2), BiasedDemos(k=2, select=False)])
 def test_a_model_without_likelihoods_is_refused_before_it_judges(optimizer):
-    lm, train, other = Chat(), of_sources(80, 1), FormulaLM()
+    lm, train, other = FormulaLM(likelihoods=False), of_sources(80, 1), FormulaLM()
     with pytest.raises(NotImplementedError, match="no likelihoods"):
         optimizer.compile(PointwiseJudge(C), trainset=train, lm=lm)
     assert lm.judged == []
@@ -711,7 +683,7 @@ def test_a_judge_without_bias_is_returned_as_it_was_given():
 
 def test_another_models_likelihood_allows_no_calibration_and_long_demonstrations_are_left_out():
     optimizer = LikelihoodMitigation(k=(4,), likelihood_lm=FormulaLM(), n_resamples=300)
-    report = optimizer.compile(PointwiseJudge(C), trainset=of_sources(60, 1), lm=Short(demos=4)).report
+    report = optimizer.compile(PointwiseJudge(C), trainset=of_sources(60, 1), lm=short(demos=4)).report
     assert report.left_out == {"likelihood calibration": "LS is another model's, which the judge does not ask"}
 
 
@@ -756,10 +728,11 @@ def test_one_criterion_has_no_total_and_nothing_to_measure_is_refused():
 
 
 def test_each_texts_likelihood_is_asked_once_and_the_number_of_answers_is_told_before():
-    lm, optimizer = Counting(), BiasedDemos(4, n_resamples=9, select=False)
+    lm, optimizer = FormulaLM(), BiasedDemos(4, n_resamples=9, select=False)
     sides = {"trainset": rated(60, 1), "valset": rated(20, 2)}
     compile_each(optimizer, several(), **sides, lm=lm)
-    assert len(lm.texts) == len(set(lm.texts)) == 60 - 4 + 20
+    texts = [one.continuation for one in lm.questions if not isinstance(one, Choices)]
+    assert len(texts) == len(set(texts)) == 60 - 4 + 20
     assert optimizer.likelihood_lm is None
     about = count_answers(optimizer, [one.criterion for one in several()], **sides)
-    assert about - 2 * 2 * 16 - 4 * 4 <= len(lm.prompts) + len(lm.texts) <= about  # what is tried is asked once
+    assert about - 2 * 2 * 16 - 4 * 4 <= len(lm.questions) <= about  # what is tried is asked once
