@@ -31,8 +31,8 @@ from evalbias.evaluation.words import p_equals
 from evalbias.optimizers.base import Problem
 from evalbias.optimizers.demonstrations import rated_items
 from evalbias.optimizers.likelihood import against_baselines, baseline_facts
-from evalbias.optimizers.likelihood_rules import LABELS, AgreementRule, LikelihoodRule, bias_number
-from evalbias.optimizers.selection import GIVEN, LEVEL, Candidate, Cost, Selection, choose, count_unanswered
+from evalbias.optimizers.likelihood_rules import BIAS_LABELS, AgreementRule, LikelihoodRule, bias_number
+from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, Selection, choose, count_unanswered
 from evalbias.programs.criterion import BINS, PRESETS, Criterion
 from evalbias.values import number as read_number
 from evalbias.values import to_json
@@ -188,7 +188,7 @@ def compiled(
         "chosen_with_loss": lenient,
         "decision_with_loss": with_loss.fields["decision"],
         "paper": next((name for name in tried if name.endswith(PAPER)), None),
-        "objective": LABELS[number],
+        "objective": BIAS_LABELS[number],
         "tried": {name: _row(rule, agreement, judged, given) for name, judged in tried.items()},
         "inner": {one.name: {"p_value": one.p_value, "reason": one.reason} for one in report.candidates},
         "alone": {name: _estimate(e) for name, e in alone["baselines"].items()},
@@ -306,7 +306,7 @@ def _kept(rows: Sequence[Row], form: str) -> str:
         return kept
     lost = [_name(row) for row in compiled if row["tried"][row[form]]["loss"].startswith("loses")]
     halved = [row for row in compiled if _bias(row, row[form]) <= _bias(row, "given") / 2]
-    gained = [row for row in compiled if read_number(row["tried"][row[form]]["p_agrees"]) < LEVEL]
+    gained = [row for row in compiled if read_number(row["tried"][row[form]]["p_agrees"]) < CHOICE_LEVEL]
     return (
         f"{kept} In the other {len(compiled)}, the bias was at least halved in {len(halved)}, and performance was "
         f"gained significantly in {len(gained)} and lost significantly in {len(lost)}"

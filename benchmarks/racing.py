@@ -34,7 +34,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import ZEPO, GrammarParaphraser
 from evalbias.optimizers.base import Problem
 from evalbias.optimizers.objectives import probabilities
-from evalbias.optimizers.racing import LEVEL, rounds
+from evalbias.optimizers.racing import DROP_LEVEL, race_rounds
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.runs import Journal, check_settings
@@ -167,7 +167,7 @@ def row(pairs: int, searches: Sequence[Compared]) -> str:
     lost = [s.lost for s in searches]
     cells = [
         str(pairs),
-        ", ".join(map(str, rounds(pairs))),
+        ", ".join(map(str, race_rounds(pairs))),
         f"{same.mean():.0%} [{interval.low:.0%}, {interval.high:.0%}]",
         f"{np.mean(lost):.4f}, {max(lost):.3f}",
         f"{asked / len(searches):.0f}",
@@ -206,8 +206,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "",
             f"Judge: {made}. {args.searches} searches of 5 epochs of 5 wordings of the grammar, "
             f"seeds 0 to {args.searches - 1}, each without racing and with it, on pairs drawn from {len(pool)} of the "
-            f"synthetic world; an epoch's best wording may be dropped with probability {LEVEL:g}. Fairness lost: mean "
-            "and largest difference of the two winners. CPU s: of a search with racing, without the judge.",
+            f"synthetic world; an epoch's best wording may be dropped with probability {DROP_LEVEL:g}. Fairness lost: "
+            "mean and largest difference of the two winners. CPU s: of a search with racing, without the judge.",
             "",
             "| pairs | rounds up to | same winner | fairness lost | judgments, exact | with racing | saved | CPU s |",
             "| --- | --- | --- | --- | --- | --- | --- | --- |",

@@ -52,7 +52,7 @@ from evalbias.optimizers.demonstrations import (
     with_demos,
 )
 from evalbias.optimizers.likelihood_rules import (
-    LABELS,
+    BIAS_LABELS,
     REASONS,
     AgreementRule,
     LikelihoodRule,
@@ -76,7 +76,7 @@ STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 BASELINES = {LIKELIHOODS: "likelihood alone", LENGTHS: "length alone"}
 
 
-class LikelihoodOptions(Options, total=False):
+class MitigationOptions(Options, total=False):
     """Options of the methods against likelihood bias; see ``LikelihoodOptimizer``."""
 
     likelihood_lm: MeasuringLM | None
@@ -262,7 +262,7 @@ class BiasedDemos(LikelihoodOptimizer):
 
     report_type = BiasedDemosReport
 
-    def __init__(self, k: int = 8, *, order: str = "ascending", **options: Unpack[LikelihoodOptions]) -> None:
+    def __init__(self, k: int = 8, *, order: str = "ascending", **options: Unpack[MitigationOptions]) -> None:
         super().__init__(**options)
         if k < 1:
             raise ValueError(f"k={k}: at least one demonstration must be chosen.")
@@ -401,7 +401,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     counts_distinct = True
 
     def __init__(
-        self, k: Sequence[int] = (2, 4, 8), *, max_loss: float = 0.0, **options: Unpack[LikelihoodOptions]
+        self, k: Sequence[int] = (2, 4, 8), *, max_loss: float = 0.0, **options: Unpack[MitigationOptions]
     ) -> None:
         super().__init__(**options)
         if not self.select:
@@ -442,12 +442,12 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             for title, some in zip((alone, both), calibrated, strict=True):
                 candidates += some
                 if not some:
-                    left_out[title] = f"the {LABELS[name]} to take out is undefined"
+                    left_out[title] = f"the {BIAS_LABELS[name]} to take out is undefined"
         else:
             left_out[alone] = "LS is another model's, which the judge does not ask"
         # 4. The paper's method answers the valset, for the report.
         problem.details = {
-            "objective": f"{LABELS[name]}, because {REASONS[name]}",
+            "objective": f"{BIAS_LABELS[name]}, because {REASONS[name]}",
             "left_out": left_out,
             "paper": self.answers(problem, paper, problem.valset) if paper and problem.valset else None,
         }

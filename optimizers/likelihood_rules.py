@@ -22,10 +22,10 @@ from evalbias.measures.equal_quality import SCORE_SD, effects_on_judges
 from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
 from evalbias.measures.likelihood import counted_bias_score
 from evalbias.measures.resample import bootstrapped, interval
-from evalbias.optimizers.selection import LEVEL, Rule, last_items
+from evalbias.optimizers.selection import CHOICE_LEVEL, Rule, last_items
 
 EFFECT, BIAS_SCORE_Z, PERFORMANCE = "likelihood_effect", "bias_score_z", "performance"
-LABELS = {EFFECT: "likelihood effect", BIAS_SCORE_Z: "BiasScore (z)"}
+BIAS_LABELS = {EFFECT: "likelihood effect", BIAS_SCORE_Z: "BiasScore (z)"}
 REASONS = {
     EFFECT: "the items have several ratings",
     BIAS_SCORE_Z: "the items have one rating each, which cannot tell the likelihood effect",
@@ -34,11 +34,11 @@ REASONS = {
 
 LOSS = 0.05
 """Level of the one-sided tests that the performance falls, and that it does not fall by more than the margin."""
-MARGIN = 0.1
+LOSS_MARGIN = 0.1
 """Fall in performance (Spearman's rho) that the held-back items must rule out, where no loss is allowed."""
 RISE = MARGINS[SCORE_SD]
 """Rise in the magnitude of the bias that the items must rule out: what an audit calls an effect worth finding."""
-DRAWS = 5_000
+ERROR_DRAWS = 5_000
 """Draws of the errors of all judges' biases, from which the adjusted p-values are read."""
 FOLDS = 10
 """Parts of the inputs; each is corrected by a calibration that was fitted on the others."""
@@ -125,7 +125,7 @@ def _value(name: str, judged: Judged) -> float:
 
 def _estimate(name: str, judged: Judged, seed: int) -> Estimate:
     found = _number(name, judged).estimate(judged.clusters, seed=seed)
-    return replace(found, value=_value(name, judged), label=LABELS.get(name, found.label))
+    return replace(found, value=_value(name, judged), label=BIAS_LABELS.get(name, found.label))
 
 
 def _number(name: str, judged: Judged) -> Number:
@@ -147,9 +147,9 @@ class LikelihoodRule(Rule):
     other half of 5 % is left to ``AgreementRule``.
 
     Not lower means two things: the performance is not significantly lower, and the items rule out that it is lower by
-    more than ``MARGIN`` (non-inferiority), because a few items show no significant loss of anything. If the scores of
-    two judges hardly differ, the smallest loss is significant, such as .40 to .39: with ``max_loss``, a user says what
-    the smaller bias may cost, and only the second demand counts, with this margin.
+    more than ``LOSS_MARGIN`` (non-inferiority), because a few items show no significant loss of anything. If the scores
+    of two judges hardly differ, the smallest loss is significant, such as .40 to .39: with ``max_loss``, a user says
+    what the smaller bias may cost, and only the second demand counts, with this margin.
 
     Of several such judges, the one that agrees best with people is taken among those whose bias is within one standard
     error of the smallest (``Rule``): below that, a smaller bias is mostly luck.
@@ -163,7 +163,7 @@ class LikelihoodRule(Rule):
         seed: Seed for tests and intervals.
     """
 
-    level = LEVEL / 2
+    level = CHOICE_LEVEL / 2
 
     def __init__(
         self, name: str, *, held_back: int | None = None, max_loss: float = 0.0, n_resamples: int, seed: int
@@ -179,11 +179,11 @@ class LikelihoodRule(Rule):
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
         """Return the p that the magnitude of each bias is no smaller, adjusted for all of them."""
-        (bias,), errors = joint_errors(self.name, [given], draws=DRAWS, seed=self.seed)
+        (bias,), errors = joint_errors(self.name, [given], draws=ERROR_DRAWS, seed=self.seed)
         biased = nonzero(bias, errors[:, 0])
 
         def smaller(judges: list[Judged]) -> FloatArray:
-            return smaller_in_magnitude(*joint_errors(self.name, judges, draws=DRAWS, seed=self.seed))
+            return smaller_in_magnitude(*joint_errors(self.name, judges, draws=ERROR_DRAWS, seed=self.seed))
 
         return [float(p) for p in np.minimum(1.0, np.maximum(_in_families(judged, given, smaller), biased))]  # keep NaN
 
@@ -196,10 +196,10 @@ class LikelihoodRule(Rule):
         before, after = (spearman(one.answers[common], human[common]).value for one in (given, judged))
         digits = 2 if abs(test.value) >= 0.01 else 3
         fall = f"{before:.{digits}f} -> {after:.{digits}f}"
-        lowest, margin = self._lowest_change(judged, given), self.max_loss or MARGIN
+        lowest, margin = self._lowest_change(judged, given), self.max_loss or LOSS_MARGIN
         if not self.max_loss and test.value < 0 and test.p_value / 2 < LOSS:
             lost = f"loses performance ({fall}, {p_equals(test.p_value / 2)}, at worst {lowest:+.2f}"
-            if not -MARGIN < lowest < 0:  # it may be large, or NaN
+            if not -LOSS_MARGIN < lowest < 0:  # it may be large, or NaN
                 return f"{lost})"
             allowed = math.floor(1 - 100 * lowest) / 100  # the least of two digits that the loss does not reach
             return f"{lost}; max_loss={allowed:g}, --max-loss {allowed:g}, would allow it)"
@@ -269,12 +269,12 @@ class AgreementRule(LikelihoodRule):
     def loss(self, judged: Judged, given: Judged) -> str:
         """Say whether the bias is larger, or may be larger by more than ``RISE``, or no agreement is shown."""
         judges = [last_items(given, len(judged.ids)), judged]
-        values, errors = joint_errors(self.name, judges, draws=DRAWS, seed=self.seed)
+        values, errors = joint_errors(self.name, judges, draws=ERROR_DRAWS, seed=self.seed)
         if np.isnan(values).any():
-            return f"may be more biased: the {LABELS[self.name]} is undefined"
+            return f"may be more biased: the {BIAS_LABELS[self.name]} is undefined"
         before, after = np.abs(values)
         least, most = np.quantile(np.diff(np.abs(values + errors), axis=1), [LOSS, 1 - LOSS])
-        rise = f"{LABELS[self.name]} {before:.2f} -> {after:.2f} in magnitude"
+        rise = f"{BIAS_LABELS[self.name]} {before:.2f} -> {after:.2f} in magnitude"
         if least > 0:
             return f"is more biased ({rise})"
         if most > RISE:

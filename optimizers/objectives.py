@@ -23,16 +23,16 @@ from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
 from evalbias.measures.position_calibration import rotations
 from evalbias.measures.resample import Statistic, mean
-from evalbias.optimizers.selection import LEVEL, Rule, count_unanswered
+from evalbias.optimizers.selection import CHOICE_LEVEL, Rule, count_unanswered
 from evalbias.programs.judges import PointwiseJudge, answer_choices
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
 
-Judge = PairwiseJudge | PointwiseJudge
+SearchedJudge = PairwiseJudge | PointwiseJudge
 
 DISTRIBUTIONS = "distributions"
 """Covariate of a pointwise judge's answers: (n, c) probabilities of the labels, ascending."""
 
-N_RESAMPLES = 2_000
+SWAPS = 2_000
 """Swaps of the permutation test of an objective, and resamples of its interval."""
 
 # Answers of a judge under one or many instructions, in the given order, without debiasing and calibration.
@@ -41,13 +41,13 @@ N_RESAMPLES = 2_000
 # line, which names the answers. A judge's own instruction stays as it is, also where it ends without that line.
 
 
-def first_wording(judge: Judge) -> str:
+def first_wording(judge: SearchedJudge) -> str:
     """Return the judge's own wording."""
     instructions: str = judge.predict.signature.instructions
     return instructions.removesuffix(_last_line(judge))
 
 
-def instruct(judge: Judge, instruction: str) -> None:
+def instruct(judge: SearchedJudge, instruction: str) -> None:
     """Change a judge's instruction. What was fitted under the old one is discarded."""
     if isinstance(judge, PairwiseJudge):
         judge.corrections = {}
@@ -56,19 +56,19 @@ def instruct(judge: Judge, instruction: str) -> None:
     judge.predict.signature = judge.predict.signature.with_instructions(instruction)
 
 
-def reworded(judge: Judge, wording: str) -> Judge:
+def reworded(judge: SearchedJudge, wording: str) -> SearchedJudge:
     """Return a copy of the judge with a wording."""
-    one: Judge = judge.deepcopy()
+    one: SearchedJudge = judge.deepcopy()
     own = wording == first_wording(judge)
     instruct(one, judge.predict.signature.instructions if own else wording + _last_line(judge))
     return one
 
 
-def _last_line(judge: Judge) -> str:
+def _last_line(judge: SearchedJudge) -> str:
     return "" if isinstance(judge, PairwiseJudge) else f"\n{judge.criterion.answer_format}"
 
 
-def check_searchable(judge: Judge, examples: Sequence[dspy.Example]) -> None:
+def check_searchable(judge: SearchedJudge, examples: Sequence[dspy.Example]) -> None:
     """Refuse pairs of different sizes, no items, and a judge without probabilities.
 
     Raises:
@@ -85,7 +85,7 @@ def check_searchable(judge: Judge, examples: Sequence[dspy.Example]) -> None:
         )
 
 
-def without_content(judge: Judge, example: dspy.Example) -> dspy.Example:
+def without_content(judge: SearchedJudge, example: dspy.Example) -> dspy.Example:
     """Return an input of the same form that holds nothing to judge."""
     if isinstance(judge, PairwiseJudge):
         return judge.content_free(len(example.candidates))
@@ -93,7 +93,7 @@ def without_content(judge: Judge, example: dspy.Example) -> dspy.Example:
 
 
 def probabilities(
-    judge: Judge, wordings: Sequence[str], examples: Sequence[dspy.Example], lm: MeasuringLM
+    judge: SearchedJudge, wordings: Sequence[str], examples: Sequence[dspy.Example], lm: MeasuringLM
 ) -> FloatArray:
     """Return (w, n, c) probabilities of the answers to n examples of one size under w wordings.
 
@@ -116,7 +116,7 @@ def probabilities(
 
 
 def judged_in_order(
-    judge: Judge, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray | None = None
+    judge: SearchedJudge, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray | None = None
 ) -> Judged:
     """Return (n, c) probabilities of answers in the given order with the examples' covariates.
 
@@ -145,12 +145,12 @@ def judged_in_order(
     )
 
 
-def rows_of(judged: Judged) -> FloatArray:
+def shares_of(judged: Judged) -> FloatArray:
     """Return (n, c) probabilities of answers in the given order."""
     return judged.answers[:, 0] if judged.pairwise else judged.covariate(DISTRIBUTIONS)
 
 
-def answer_in_order(judge: Judge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> Judged:
+def answer_in_order(judge: SearchedJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> Judged:
     """Have a judge answer examples of one size in the given order."""
     check_searchable(judge, examples)
     (rows,) = probabilities(judge, [first_wording(judge)], examples, lm)
@@ -220,13 +220,13 @@ class Fairness:
     def __call__(self, judged: Judged) -> float:
         """Return the fairness of the answers."""
         groups = judged.inputs if self.by_document else None
-        return fairness(rows_of(judged), prior=self.prior, groups=groups, ties=judged.ties)
+        return fairness(shares_of(judged), prior=self.prior, groups=groups, ties=judged.ties)
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
         """Return the fairness in each resample; see ``Objective``."""
         if self.by_document:
             return one_by_one(self, judged, counts)
-        shares = decision_shares(rows_of(judged))
+        shares = decision_shares(shares_of(judged))
         if self.prior is None:
             return _resampled(counted_fairness, counts, win_shares(shares, ties=judged.ties))
         return _resampled(partial(counted_fairness, prior=np.asarray(self.prior, dtype=np.float64)), counts, shares)
@@ -240,11 +240,11 @@ class Confidence:
 
     def __call__(self, judged: Judged) -> float:
         """Return the confidence of the answers."""
-        return confidence(rows_of(judged))
+        return confidence(shares_of(judged))
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
         """Return the confidence in each resample; see ``Objective``."""
-        return _resampled(mean, counts, negative_entropies(rows_of(judged)))
+        return _resampled(mean, counts, negative_entropies(shares_of(judged)))
 
 
 class ContextFreeConfidence:
@@ -269,7 +269,7 @@ class CalibrationGap:
     def __call__(self, judged: Judged) -> float:
         """Return minus the gap of the answers."""
         with np.errstate(divide="ignore"):
-            logprobs = np.log(rows_of(judged))
+            logprobs = np.log(shares_of(judged))
         logprobs[np.isinf(logprobs).any(axis=1)] = np.nan
         return -calibration_gap(logprobs)
 
@@ -322,7 +322,7 @@ class BiasObjective:
         return self.bias.number(str(self.bias.objective), judged)
 
 
-def default_objective(judge: Judge) -> Objective:
+def default_objective(judge: SearchedJudge) -> Objective:
     """Return the fairness of a judge that compares (the paper's), the score uniformity of one that scores (ours)."""
     return Fairness() if isinstance(judge, PairwiseJudge) else ScoreUniformity()
 
@@ -360,7 +360,7 @@ class ObjectiveRule(Rule):
         ValueError: The objective asks a content-free input, so it says nothing about examples.
     """
 
-    level = LEVEL
+    level = CHOICE_LEVEL
 
     def __init__(self, objective: Objective, *, seed: int) -> None:
         check_held_back(objective)
@@ -373,7 +373,7 @@ class ObjectiveRule(Rule):
         codes = _inputs(judged)
         members = [np.flatnonzero(codes == code) for code in range(codes.max() + 1)]
         rng = np.random.default_rng(self.seed)
-        draws = rng.integers(0, len(members), size=(N_RESAMPLES, len(members)))
+        draws = rng.integers(0, len(members), size=(SWAPS, len(members)))
         values = [self.objective(judged.take(np.concatenate([members[i] for i in draw]))) for draw in draws]
         low, high = np.nanquantile(values, [0.025, 0.975]) if not np.isnan(values).all() else (np.nan, np.nan)
         name, undefined = self.objective.name, count_unanswered(judged)
@@ -398,13 +398,13 @@ class ObjectiveRule(Rule):
         if np.isnan(observed):
             return float("nan")
         codes = _inputs(given)
-        swaps = np.random.default_rng(self.seed).random((N_RESAMPLES, codes.max() + 1)) < 0.5
+        swaps = np.random.default_rng(self.seed).random((SWAPS, codes.max() + 1)) < 0.5
         extreme = 0
         for swap in swaps:
             mask = swap[codes]
             difference = self.objective(mixed(judged, given, mask)) - self.objective(mixed(given, judged, mask))
             extreme += not difference < observed - SLACK  # a tie counts, and NaN, which is not below
-        return (1 + extreme) / (1 + N_RESAMPLES)
+        return (1 + extreme) / (1 + SWAPS)
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
         """Return minus the objective."""

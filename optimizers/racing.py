@@ -27,17 +27,17 @@ from evalbias.optimizers.objectives import Objective, both_answers, one_by_one
 # examples with both instructions' answers exchanged, at a total weight of ``EXCHANGED`` examples. Otherwise two of
 # twenty examples on which one instruction is better, and none on which the other is, would leave no doubt.
 #
-# The error. Every round is another look at the same data, so a round's test has the level ``LEVEL`` divided by the
-# number of looks (Bonferroni): the best instruction of an epoch is dropped with a probability of at most about
-# ``LEVEL``, as far as the imagined examples are like the real ones. ``benchmarks/zepo/racing.py`` measures how often
+# The error. Every round is another look at the same data, so a round's test has the level ``DROP_LEVEL`` divided by
+# the number of looks (Bonferroni): the best instruction of an epoch is dropped with a probability of at most about
+# ``DROP_LEVEL``, as far as the imagined examples are like the real ones. ``benchmarks/racing.py`` measures how often
 # that happens.
 
 
 FEWEST = 20
 """Fewest examples on which an instruction is dropped."""
-LEVEL = 0.01
+DROP_LEVEL = 0.01
 """Probability with which an epoch's best instruction may be dropped."""
-DRAWS = 2_000
+IMAGINED = 2_000
 """Imagined sets of all examples in each comparison."""
 GROUP = 6
 """Answered examples in a group of those on which the incumbent answered much the same."""
@@ -45,7 +45,7 @@ EXCHANGED = 2.0
 """Weight in the urn of the examples with exchanged answers, in examples."""
 
 
-def rounds(examples: int) -> list[int]:
+def race_rounds(examples: int) -> list[int]:
     """Return the number of examples that are judged by the end of each round, the last of which has all."""
     sizes = [examples]
     while sizes[0] >= 2 * FEWEST:
@@ -84,7 +84,7 @@ def drop(
     values = {number: objective(judged) for number, judged in answers.items()}
     leader = min(values, key=lambda number: worst_last(values[number]))
     answered = len(next(iter(rivals.values())).ids)
-    counts = imagined(alike(on_all, answered // GROUP), answered, rng)  # (DRAWS, 2 answered)
+    counts = imagined(alike(on_all, answered // GROUP), answered, rng)  # (IMAGINED, 2 answered)
     dropped = {}
     for number, judged in rivals.items():
         if number == leader:
@@ -92,7 +92,7 @@ def drop(
         own = _values(objective, judged, answers[leader], counts)
         # The incumbent's objective is known: it is judged on all examples.
         best = values[leader] if leader == incumbent else _values(objective, answers[leader], judged, counts)
-        if math.isnan(values[number]) or np.mean(~(own < best - SLACK)) < LEVEL / looks:  # no tie or NaN is behind
+        if math.isnan(values[number]) or np.mean(~(own < best - SLACK)) < DROP_LEVEL / looks:  # no tie or NaN is behind
             dropped[number] = leader
     return dropped
 
@@ -107,15 +107,15 @@ def imagined(groups: IntArray, answered: int, rng: np.random.Generator) -> Float
         rng: Source of the draws.
 
     Returns:
-        (DRAWS, 2 k) counts, which sum to n in every row: of the answered examples as they are, each at least once, and
-        then of the same with exchanged answers.
+        (IMAGINED, 2 k) counts, which sum to n in every row: of the answered examples as they are, each at least once,
+        and then of the same with exchanged answers.
     """
-    counts = np.concatenate([np.ones((DRAWS, answered)), np.zeros((DRAWS, answered))], axis=1)
+    counts = np.concatenate([np.ones((IMAGINED, answered)), np.zeros((IMAGINED, answered))], axis=1)
     for group in np.unique(groups[answered:]):
         members = np.flatnonzero(groups[:answered] == group)
         members = members if len(members) else np.arange(answered)
         urn = np.concatenate([np.ones(len(members)), np.full(len(members), EXCHANGED / answered)])
-        shares = rng.dirichlet(urn, size=DRAWS)  # the shares of many draws from Polya's urn
+        shares = rng.dirichlet(urn, size=IMAGINED)  # the shares of many draws from Polya's urn
         drawn = rng.multinomial(int((groups[answered:] == group).sum()), shares)
         counts[:, np.concatenate([members, answered + members])] += drawn
     return counts
@@ -129,7 +129,7 @@ def alike(incumbent: Judged, groups: int) -> IntArray:
 
 
 def _values(objective: Objective, one: Judged, other: Judged, counts: FloatArray) -> FloatArray:
-    """Return the objective of one instruction on imagined sets of all examples, (DRAWS,)."""
+    """Return the objective of one instruction on imagined sets of all examples, (IMAGINED,)."""
     items = np.arange(counts.shape[1] // 2)
     both = both_answers(one.take(items), other.take(items))
     resampled = getattr(objective, "resampled", None)

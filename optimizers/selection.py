@@ -14,7 +14,7 @@ from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import count, p_equals
 from evalbias.measures.arrays import FloatArray
 
-LEVEL = 0.05
+CHOICE_LEVEL = 0.05
 """Chance that any candidate passes the test that it is better, where none is (family-wise error)."""
 GIVEN = "given"
 """Name of the given program among the candidates of a report."""
@@ -54,7 +54,7 @@ class Rule:
     """
 
     aim: str
-    level: float = LEVEL
+    level: float = CHOICE_LEVEL
 
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
         """Return what a report shows of the answers."""

@@ -42,7 +42,7 @@ from evalbias.values import describe, digest, get_logger, to_json
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-WORDINGS, RESULT = "wordings", "result"
+WORDINGS, NUMBERS = "wordings", "result"
 """Keys under which a study's storage keeps the wordings, and a trial's numbers."""
 
 LOCKED = 300.0
@@ -207,7 +207,7 @@ class JudgeStudy(JudgeOptimizer):
             )
             # 3. Measure it, and tell its numbers; one that is undefined fails and is counted.
             result = trials.measure(choice)
-            trial.set_user_attr(RESULT, {"choice": vars(choice), **result})
+            trial.set_user_attr(NUMBERS, {"choice": vars(choice), **result})
             names = ("objective", "accuracy", "prompts") if trials.labels else ("objective",)
             values = [result[name] for name in names]
             if any(math.isnan(value) for value in values):
@@ -259,9 +259,18 @@ class JudgeStudy(JudgeOptimizer):
             "settings": [self.instructions, self.demo_sets, self.k, self.seed, labeled],
             "calibrations": CALIBRATIONS,
         }
-        storage: Any = self.storage
-        if storage is not None and storage.startswith("sqlite"):  # which itself waits for another process 5 seconds
-            storage = optuna.storages.RDBStorage(storage, engine_kwargs={"connect_args": {"timeout": LOCKED}})
+
+        def opened() -> optuna.Study:
+            storage: Any = self.storage
+            if storage is not None and storage.startswith("sqlite"):  # itself waits 5 seconds for another process
+                storage = optuna.storages.RDBStorage(storage, engine_kwargs={"connect_args": {"timeout": LOCKED}})
+            return optuna.create_study(
+                study_name=f"evalbias-{problem.student.criterion.name}-{digest(to_json(content), 12)}",
+                storage=storage,
+                load_if_exists=True,
+                directions=["maximize", "maximize", "minimize"] if labeled else ["maximize"],
+            )
+
         retry = Retrying(  # processes that begin together trip over each other's tables; the next attempt finds them
             retry=retry_if_exception_type(SQLAlchemyError),
             stop=stop_after_attempt(5),
@@ -269,13 +278,7 @@ class JudgeStudy(JudgeOptimizer):
             reraise=True,
         )
         with _quiet():
-            return retry(
-                optuna.create_study,
-                study_name=f"evalbias-{problem.student.criterion.name}-{digest(to_json(content), 12)}",
-                storage=storage,
-                load_if_exists=True,
-                directions=["maximize", "maximize", "minimize"] if labeled else ["maximize"],
-            )
+            return retry(opened)
 
 
 def _count(study: optuna.Study, state: TrialState) -> int:
@@ -283,7 +286,7 @@ def _count(study: optuna.Study, state: TrialState) -> int:
 
 
 def _trial(trial: FrozenTrial) -> Trial:
-    result = dict(trial.user_attrs[RESULT])
+    result = dict(trial.user_attrs[NUMBERS])
     return Trial(number=trial.number, choice=SetUp(**result.pop("choice")), **result)
 
 

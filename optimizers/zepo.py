@@ -28,10 +28,10 @@ from evalbias.optimizers.objectives import (
     Confidence,
     ContextFreeConfidence,
     Fairness,
-    Judge,
     Objective,
     ObjectiveRule,
     ScoreUniformity,
+    SearchedJudge,
     answer_in_order,
     check_held_back,
     check_searchable,
@@ -41,11 +41,11 @@ from evalbias.optimizers.objectives import (
     judged_in_order,
     probabilities,
     reworded,
-    rows_of,
+    shares_of,
     without_content,
 )
 from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposal, Proposer, checked_proposer, fault
-from evalbias.optimizers.racing import drop, rounds, worst_last
+from evalbias.optimizers.racing import drop, race_rounds, worst_last
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
@@ -259,7 +259,7 @@ class ZEPO(JudgeOptimizer):
         self.budget = check_budget(budget)
         self.log_dir = log_dir
 
-    def check(self, student: Judge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
+    def check(self, student: SearchedJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Also refuse an objective that cannot be chosen by."""
         if self.select:
             check_held_back(self.objective)
@@ -298,7 +298,7 @@ class ZEPO(JudgeOptimizer):
         """A wording is better if the objective is, in a permutation test over the held-back inputs."""
         return [ObjectiveRule(self.objective or default_objective(problem.student), seed=self.seed)]
 
-    def tested(self, problem: Problem, judge: Judge) -> Judged:
+    def tested(self, problem: Problem, judge: SearchedJudge) -> Judged:
         """Have a judge answer the held-back examples in the given order."""
         return answer_in_order(judge, problem.held_back, problem.lm)
 
@@ -340,7 +340,7 @@ class _Search:
         )
         # 2. The intervals of a race hold for a random part of the examples; a content-free input makes no race.
         racing = zepo.racing and not self.objective.content_free
-        self.rounds = rounds(len(examples)) if racing else [len(examples)]
+        self.rounds = race_rounds(len(examples)) if racing else [len(examples)]
         shuffled = np.random.default_rng(zepo.seed).permutation(len(examples))
         self.examples = [examples[i] for i in shuffled] if len(self.rounds) > 1 else examples
         self.judgments = self.numbered = 0
@@ -445,7 +445,7 @@ class _Search:
             free = list(self._ask(wordings, [without_content(self.judge, examples[0])]))  # (1, c) each
         found = []
         for wording, new, content_free in zip(wordings, rows, free, strict=True):
-            shares = np.concatenate([rows_of(wording.judged), new]) if wording.judged else new
+            shares = np.concatenate([shares_of(wording.judged), new]) if wording.judged else new
             judged = judged_in_order(self.judge, shares, examples, content_free)
             measured = replace(wording, judged=judged, objective=self.objective(judged), examples=upto)
             rates = tuple(decision_rates(shares).tolist())

@@ -148,7 +148,7 @@ judges_only = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def few_swaps(monkeypatch):
-    monkeypatch.setattr(objectives, "N_RESAMPLES", 200)
+    monkeypatch.setattr(objectives, "SWAPS", 200)
 
 
 def state_of(program):

@@ -43,7 +43,7 @@ from evalbias.optimizers.likelihood_rules import (
     fitted,
     slope,
 )
-from evalbias.optimizers.selection import LEVEL
+from evalbias.optimizers.selection import CHOICE_LEVEL
 from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
 from evalbias.programs.judges import written_score
 from evalbias.report.tables import words_note
@@ -510,7 +510,7 @@ def test_the_number_of_the_bias_is_decided_once_on_all_rated_items(kind):
 
 
 def test_the_two_rules_share_the_level():
-    assert LikelihoodRule.level + AgreementRule.level == pytest.approx(LEVEL)
+    assert LikelihoodRule.level + AgreementRule.level == pytest.approx(CHOICE_LEVEL)
 
 
 def test_only_a_higher_agreement_passes_and_families_of_different_items_share_the_level():

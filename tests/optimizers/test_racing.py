@@ -10,7 +10,7 @@ from fakes import PARTS, Wording, pair
 from evalbias.evaluation import BIASES, Judged
 from evalbias.optimizers import racing as module
 from evalbias.optimizers.objectives import DISTRIBUTIONS, one_by_one
-from evalbias.optimizers.racing import DRAWS, alike, drop, imagined, rounds
+from evalbias.optimizers.racing import IMAGINED, alike, drop, imagined, race_rounds
 from evalbias.optimizers.zepo import (
     ZEPO,
     BiasObjective,
@@ -51,10 +51,10 @@ def dropped(rivals, incumbent, looks, objective=None):
 
 
 def test_rounds_double_and_end_with_all_examples():
-    assert rounds(39) == [39]
-    assert rounds(40) == [20, 40]
-    assert rounds(100) == [25, 50, 100]
-    assert rounds(840) == [27, 53, 105, 210, 420, 840]
+    assert race_rounds(39) == [39]
+    assert race_rounds(40) == [20, 40]
+    assert race_rounds(100) == [25, 50, 100]
+    assert race_rounds(840) == [27, 53, 105, 210, 420, 840]
 
 
 def test_racing_is_on_by_default_asks_less_and_finds_the_same():
@@ -145,7 +145,7 @@ def test_imagined_sets_are_as_uncertain_as_a_sample_without_replacement(monkeypa
     n, k = 200, 50
     answers = (np.arange(k) < rate * k).astype(float)
     counts = imagined(np.zeros(n, dtype=np.int64), k, np.random.default_rng(0))
-    assert counts.shape == (DRAWS, 2 * k)
+    assert counts.shape == (IMAGINED, 2 * k)
     assert (counts.sum(axis=1) == n).all()
     assert (counts[:, :k] >= 1).all()
     rates = counts[:, :k] @ answers / n
@@ -194,8 +194,8 @@ def test_objectives_in_resamples_are_those_of_repeated_items(objective):
 
 @pytest.mark.parametrize("objective", [CalibrationGap(), Fairness(by_document=True)])
 def test_an_objective_without_a_fast_form_races_too(monkeypatch, objective):
-    monkeypatch.setattr(module, "DRAWS", 200)
-    monkeypatch.setattr(module, "LEVEL", 0.05)
+    monkeypatch.setattr(module, "IMAGINED", 200)
+    monkeypatch.setattr(module, "DROP_LEVEL", 0.05)
     few = ordered_pairs(4)
     raced = searched(objective=objective, pairs=few)
     assert raced.saved > 0

@@ -558,7 +558,7 @@ def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):
     many = [f"s{k}" for k in range(60)]
     of_many, better = first_rule([0.9] * 60, many)
     assert of_many.p_values([better], first_rule([0.2] * 60, many)[1]) == [1 / 2_001]  # no draw swaps none of 60
-    monkeypatch.setattr("evalbias.optimizers.objectives.N_RESAMPLES", 1)
+    monkeypatch.setattr("evalbias.optimizers.objectives.SWAPS", 1)
     assert rule.p_values([other], other) == [(1 + 1) / (1 + 1)]
 
 
