@@ -54,9 +54,10 @@ def keywords(options: Callable[P, Asked]) -> Callable[[Callable[[Asked], Result]
 
 
 def recorded(asked: Any) -> dict[str, Any]:
-    """Return the options that decide a run's numbers, for run.json; a file counts by its SHA-256."""
+    """Return the options that are given and decide a run's numbers, for run.json; a file counts by its SHA-256."""
     values = {f.name: getattr(asked, f.name) for f in fields(asked) if f.name not in UNRECORDED}
-    return {name: file_digest(value) if isinstance(value, Path) else value for name, value in values.items()}
+    given = {name: value for name, value in values.items() if value is not None and value != ()}
+    return {name: file_digest(value) if isinstance(value, Path) else value for name, value in given.items()}
 
 
 # How models are opened, and where a result goes.

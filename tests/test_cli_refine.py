@@ -252,7 +252,7 @@ def test_a_file_of_examples_is_shown_and_kept_in_the_run(model, tmp_path):
         for out, more in (("own", ["--examples", "examples.json"]), ("built-in", []))
     ]
     assert told[0]["tokens"] != told[1]["tokens"]
-    kept = [json.loads((tmp_path / name / "run.json").read_text())["examples"] for name in ("own", "built-in")]
+    kept = [json.loads((tmp_path / name / "run.json").read_text()).get("examples") for name in ("own", "built-in")]
     assert kept == [file_digest(tmp_path / "examples.json"), None]
 
 

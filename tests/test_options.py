@@ -97,7 +97,7 @@ def test_files_count_by_content_and_models_by_identity(tmp_path):
     (tmp_path / "judge.json").write_text("{}")
     kept = recorded(options.JudgeOptions("a.csv", lm="m", judge=tmp_path / "judge.json"))
     assert (len(kept["judge"]), kept["data"]) == (64, "a.csv")
-    assert not {"lm", "keep_worse", "threads"} & kept.keys()
+    assert kept.keys() == {"data", "seed", "judge", "refused"}  # neither models nor what is not given
 
 
 TRACED = """

@@ -94,7 +94,8 @@ class Run(Closable):
         writes: bool = False,
         by_parts: bool = False,
     ) -> None:
-        known = {"command": command, **recorded(asked), **(more or {})}
+        more = more or {}
+        known = {"command": command, **more, **recorded(asked), **more}  # what is known better replaces an option
         # 1. Nobody waits for a model to be told that the folder is taken.
         if out.out is not None:
             check_free(out.out, known)
@@ -104,6 +105,8 @@ class Run(Closable):
         self._sampling = sampling_of(given, seed=asked.seed)
         # 3. The folder is of these settings.
         settings = {**known, **{name: model_identity(lm) for name, lm in opened.items()}}
+        if hasattr(asked, "likelihood_lm") and "lm" in settings:
+            settings.setdefault("likelihood_lm", settings["lm"])
         if self._sampling is not None:
             settings["sampling"] = asdict(self._sampling)
         self.folder = RunFolder(out.out, settings)
