@@ -1,4 +1,4 @@
-"""``ServerLM``: a model behind one or several servers as a DSPy engine."""
+"""``ServerLM``: a model behind one or several servers as a ``dspy.LM`` with token probabilities."""
 
 from __future__ import annotations
 
@@ -48,258 +48,7 @@ from evalbias.lm.types import (
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import get_logger
 
-# A model behind a server as a DSPy engine: measured judgments, generation, and token probabilities.
-
-
-Answer = TypeVar("Answer")
-
-NAME = "ServerLM"
-
-
-class ServerEngine(Engine):
-    """The engine of ``ServerLM``.
-
-    Args:
-        dialects: The same dialect for each server of the model, tried on it; at least one.
-        pool: Pool of their connections.
-        model: Name under which the servers serve the model.
-    """
-
-    def __init__(self, dialects: Sequence[Dialect], pool: Pool, model: str) -> None:
-        self.dialects, self.pool, self._model = tuple(dialects), pool, model
-
-    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions, as many at a time as the servers take; see ``MeasuringLM``."""
-        call, run = self._begun(questions, answers)
-        try:
-            self.pool.run(run)
-        finally:
-            call.over = True
-        self._check(call, questions, answers)
-
-    async def aanswer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions from a coroutine on any event loop."""
-        call, run = self._begun(questions, answers)
-        await asyncio.wrap_future(self.pool.submit(run))
-        self._check(call, questions, answers)
-
-    def _begun(self, questions: Sequence[Question], answers: Answers) -> tuple[Call, Coroutine[Any, Any, None]]:
-        """Prepare the questions, and return their call and the coroutine that runs it."""
-        # 1. Questions that the model cannot take are answered before anything is sent.
-        prepared = dict(enumerate(self.dialects[0].prepared(questions)))
-        for place, refused in prepared.items():
-            if isinstance(refused, Refused):
-                answers[place] = refused
-        asked = {place: one for place, one in prepared.items() if isinstance(one, Prepared)}
-        # 2. Of the sorted questions each server gets a contiguous share: what begins alike stays together.
-        order, servers = sorted(asked, key=lambda place: asked[place].key), len(self.dialects)
-        share = {place: number * servers // len(order) for number, place in enumerate(order)}
-        began: dict[int, float] = {}
-
-        async def ask(place: int) -> Any:
-            began[place] = time.monotonic()
-            return await self._asked(asked[place], self.dialects[share[place]])
-
-        async def control(place: int) -> Any:
-            (one,) = self.dialects[0].prepared([harmless(questions[place])])
-            return one if isinstance(one, Refused) else await self._asked(one, self.dialects[share[place]])
-
-        def fatal(place: int, error: Exception) -> bool:
-            """Return whether the server refuses everything, or has answered nothing since the request began."""
-            silent = self.dialects[share[place]].connection.last_answer < began[place]
-            return is_fatal(error) or (is_transient(error) and silent)
-
-        call = Call(ask, answers, control=control, refusal=self._refusal, fatal=fatal)
-
-        # 3. All servers are asked at the same time.
-        async def run() -> None:
-            shares = [[place for place in order if share[place] == server] for server in range(servers)]
-            await asyncio.gather(*(call.run(some, at_once=self.pool.in_flight) for some in shares if some))
-
-        return call, run()
-
-    async def _asked(self, prepared: Prepared, dialect: Dialect) -> Any:
-        try:
-            return await dialect.ask(prepared)
-        except Declined as error:
-            return self._refused(error)
-
-    def _refusal(self, error: Exception) -> Refused | None:
-        return self._refused(error) if isinstance(error, StatusError) and error.status in STATUSES else None
-
-    def _refused(self, error: Exception) -> Refused:
-        return Refused(f"is refused by {self._model}: {describe_error(error).rstrip('.')}.")
-
-    def _check(self, call: Call, questions: Sequence[Question], answers: Answers) -> None:
-        """Raise if a question has no answer.
-
-        Raises:
-            Unanswered: A question has no answer. The others were asked all the same, unless the error was fatal.
-            RequestRefused: The server refuses the settings, and so every question.
-        """
-        if not call.failed:
-            return
-        place, error = min(call.failed.items(), key=lambda failed: failed[0])
-        text = (
-            f"{self._model} did not answer item {place} of {len(questions)} ({len(answers)} answered, "
-            f"{len(call.failed)} failed): {describe_error(error)}"
-        )
-        if call.settings_refused:
-            text = f"{text.rstrip('.')}. A harmless text with the same settings is refused too: change them."
-            raise RequestRefused(text) from error
-        raise Unanswered(text) from error
-
-    def complete(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request; see ``dspy.clients.engines.Engine``."""
-        answers: dict[int, Any] = {}
-        self.answer([question_of(request, NAME)], answers)
-        return response_of(request, answers[0])
-
-    async def complete_async(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request without a thread of its own; see ``AsyncEngine``."""
-        answers: dict[int, Any] = {}
-        await self.aanswer([question_of(request, NAME)], answers)
-        return response_of(request, answers[0])
-
-
-# Find out, once, which model a server serves and which dialect it speaks, and whether several servers agree.
-
-
-@dataclass(frozen=True)
-class Served:
-    """A model as a server lists it.
-
-    Attributes:
-        listed: Whether the model is listed; some servers list nothing.
-        owner: Dialect of the server according to ``owned_by``; None if it does not say.
-        root: The model's original name or folder; None if it is not given.
-        context_length: Longest sequence in tokens; None if it is not given.
-        version: Version of the server; None if it is not given.
-    """
-
-    listed: bool = False
-    owner: type[Dialect] | None = None
-    root: str | None = None
-    context_length: int | None = None
-    version: str | None = None
-
-
-async def read_listing(connection: Connection, model: str) -> Served:
-    """Read what the server lists about a model.
-
-    Raises:
-        ValueError: The server lists other models only.
-        RequestError: The server did not answer in time, or rejected the key.
-    """
-    listing = await connection.get("/v1/models")
-    entries = listing.get("data") if isinstance(listing, dict) else None
-    if not isinstance(entries, list) or not entries:
-        return Served()
-    models = {str(entry["id"]): entry for entry in entries if isinstance(entry, dict) and "id" in entry}
-    if model not in models:
-        names = sorted(models)
-        raise ValueError(
-            f"The server at {connection.base_url} does not serve {model!r}, only "
-            f"{', '.join(names[:10]):.500}{' ...' * (len(names) > 10)}."
-        )
-    entry = models[model]
-    owner = next((d for d in DIALECTS if d.owned_by is not None and d.owned_by == entry.get("owned_by")), None)
-    version = await connection.get(owner.version_path) if owner and owner.version_path else None
-    return Served(
-        listed=True,
-        owner=owner,
-        root=_typed(entry, "root", str),
-        context_length=_typed(entry, "max_model_len", int),
-        version=_typed(version, "version", str),
-    )
-
-
-def together(listings: Sequence[Served]) -> Served:
-    """Return several servers' listings of one model as one: the shortest context, and every version."""
-    contexts = [served.context_length for served in listings if served.context_length is not None]
-    versions = sorted({served.version for served in listings if served.version is not None})
-    return replace(
-        listings[0], context_length=min(contexts, default=None), version=", ".join(versions) if versions else None
-    )
-
-
-def check_alike(dialects: Sequence[Dialect], samples: Sequence[FloatArray]) -> None:
-    """Check that several servers serve the same model.
-
-    Args:
-        dialects: Dialect of each server.
-        samples: Log-probabilities of a fixed text from each server; see ``Dialect.sample``.
-
-    Raises:
-        ValueError: Two servers speak different dialects, or give a text other probabilities.
-    """
-    first = dialects[0]
-    for dialect, sample in zip(dialects, samples, strict=True):
-        if dialect.name != first.name:
-            difference = f"is a {dialect.name} server, {first.connection.base_url} a {first.name} server"
-        elif not same_sample(sample, samples[0]):
-            difference = f"gives a text other probabilities than {first.connection.base_url}"
-        else:
-            continue
-        raise ValueError(f"{dialect.connection.base_url} {difference}: give the addresses of servers of one model.")
-
-
-async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) -> Dialect:
-    """Return the first dialect that the server speaks, tried on one short text.
-
-    Without a tokenizer only dialects that need none are tried.
-
-    Args:
-        endpoint: Model and server.
-        served: The model's listing; the dialect that it names is tried first.
-        only: Name of the only dialect to try; None tries all.
-
-    Raises:
-        NoProbabilities: The server speaks none of the dialects.
-        ValueError: No model is served at the address, the server contradicts itself, or it has another tokenizer.
-        RequestError: The server did not answer in time, or denies access.
-    """
-    kinds = [
-        kind
-        for kind in sorted(DIALECTS, key=lambda kind: kind is not served.owner)
-        if kind.needs_tokenizer is (endpoint.tokenizer is not None) and only in (None, kind.name)
-    ]
-    errors: dict[str, Exception] = {}
-    for kind in kinds:
-        try:
-            dialect = kind(endpoint)
-            await dialect.probe()
-            return dialect
-        except WrongTokenizer:
-            raise
-        except (StatusError, NotJSON, ValueError) as error:
-            errors[kind.name] = error
-    for failure in errors.values():
-        if is_denied(failure):
-            raise failure
-    url = endpoint.connection.base_url
-    page = next((error for error in errors.values() if isinstance(error, NotJSON)), None)
-    if page is not None and not served.listed:
-        raise page
-    if not served.listed and all(map(is_missing, errors.values())):
-        raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
-    attempts = "; ".join(f"as {name}: {describe_error(error).rstrip('.')}" for name, error in errors.items())
-    remedy = (
-        "For a model behind vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer"
-        if endpoint.tokenizer is None
-        else "Use vLLM 0.29 or later, SGLang or llama.cpp, dialect='chat' for the top_logprobs of first tokens, or "
-        "dialect='systemone' or 'decisions' for a server that answers closed questions"
-    )
-    raise NoProbabilities(f"{endpoint.model} at {url}", f"tried {attempts}. {remedy}")
-
-
-def _typed(values: Any, name: str, kind: type) -> Any:
-    """Return a value that a server need not give; None if it is missing or of another type."""
-    value = values.get(name) if isinstance(values, dict) else None
-    return value if isinstance(value, kind) else None
-
-
-# ``ServerLM``: a model behind an OpenAI-compatible server as a ``dspy.LM`` with token probabilities.
+Result = TypeVar("Result")
 
 
 class ServerLM(DecidingLM, SavedLM, MeasuringLM):
@@ -453,7 +202,250 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         return engine
 
 
-def _run(pool: Pool, connection: Connection, model: str, job: Coroutine[Any, Any, Answer]) -> Answer:
+class ServerEngine(Engine):
+    """The engine of ``ServerLM``.
+
+    Args:
+        dialects: The same dialect for each server of the model, tried on it; at least one.
+        pool: Pool of their connections.
+        model: Name under which the servers serve the model.
+    """
+
+    def __init__(self, dialects: Sequence[Dialect], pool: Pool, model: str) -> None:
+        self.dialects, self.pool, self._model = tuple(dialects), pool, model
+
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions, as many at a time as the servers take; see ``MeasuringLM``."""
+        call, run = self._begun(questions, answers)
+        try:
+            self.pool.run(run)
+        finally:
+            call.over = True
+        self._check(call, questions, answers)
+
+    async def aanswer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions from a coroutine on any event loop."""
+        call, run = self._begun(questions, answers)
+        await asyncio.wrap_future(self.pool.submit(run))
+        self._check(call, questions, answers)
+
+    def _begun(self, questions: Sequence[Question], answers: Answers) -> tuple[Call, Coroutine[Any, Any, None]]:
+        """Prepare the questions, and return their call and the coroutine that runs it."""
+        # 1. Questions that the model cannot take are answered before anything is sent.
+        prepared = dict(enumerate(self.dialects[0].prepared(questions)))
+        for place, refused in prepared.items():
+            if isinstance(refused, Refused):
+                answers[place] = refused
+        asked = {place: one for place, one in prepared.items() if isinstance(one, Prepared)}
+        # 2. Of the sorted questions each server gets a contiguous share: what begins alike stays together.
+        order, servers = sorted(asked, key=lambda place: asked[place].key), len(self.dialects)
+        share = {place: number * servers // len(order) for number, place in enumerate(order)}
+        began: dict[int, float] = {}
+
+        async def ask(place: int) -> Any:
+            began[place] = time.monotonic()
+            return await self._asked(asked[place], self.dialects[share[place]])
+
+        async def control(place: int) -> Any:
+            (one,) = self.dialects[0].prepared([harmless(questions[place])])
+            return one if isinstance(one, Refused) else await self._asked(one, self.dialects[share[place]])
+
+        def fatal(place: int, error: Exception) -> bool:
+            """Return whether the server refuses everything, or has answered nothing since the request began."""
+            silent = self.dialects[share[place]].connection.last_answer < began[place]
+            return is_fatal(error) or (is_transient(error) and silent)
+
+        call = Call(ask, answers, control=control, refusal=self._refusal, fatal=fatal)
+
+        # 3. All servers are asked at the same time.
+        async def run() -> None:
+            shares = [[place for place in order if share[place] == server] for server in range(servers)]
+            await asyncio.gather(*(call.run(some, at_once=self.pool.in_flight) for some in shares if some))
+
+        return call, run()
+
+    async def _asked(self, prepared: Prepared, dialect: Dialect) -> Any:
+        try:
+            return await dialect.ask(prepared)
+        except Declined as error:
+            return self._refused(error)
+
+    def _refusal(self, error: Exception) -> Refused | None:
+        return self._refused(error) if isinstance(error, StatusError) and error.status in STATUSES else None
+
+    def _refused(self, error: Exception) -> Refused:
+        return Refused(f"is refused by {self._model}: {describe_error(error).rstrip('.')}.")
+
+    def _check(self, call: Call, questions: Sequence[Question], answers: Answers) -> None:
+        """Raise if a question has no answer.
+
+        Raises:
+            Unanswered: A question has no answer. The others were asked all the same, unless the error was fatal.
+            RequestRefused: The server refuses the settings, and so every question.
+        """
+        if not call.failed:
+            return
+        place, error = min(call.failed.items(), key=lambda failed: failed[0])
+        text = (
+            f"{self._model} did not answer item {place} of {len(questions)} ({len(answers)} answered, "
+            f"{len(call.failed)} failed): {describe_error(error)}"
+        )
+        if call.settings_refused:
+            text = f"{text.rstrip('.')}. A harmless text with the same settings is refused too: change them."
+            raise RequestRefused(text) from error
+        raise Unanswered(text) from error
+
+    def complete(self, request: lm15.Request) -> lm15.Response:
+        """Answer one request; see ``dspy.clients.engines.Engine``."""
+        answers: dict[int, Any] = {}
+        self.answer([question_of(request, "ServerLM")], answers)
+        return response_of(request, answers[0])
+
+    async def complete_async(self, request: lm15.Request) -> lm15.Response:
+        """Answer one request without a thread of its own; see ``AsyncEngine``."""
+        answers: dict[int, Any] = {}
+        await self.aanswer([question_of(request, "ServerLM")], answers)
+        return response_of(request, answers[0])
+
+
+# Find out, once, which model a server serves and which dialect it speaks, and whether several servers agree.
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model as a server lists it.
+
+    Attributes:
+        listed: Whether the model is listed; some servers list nothing.
+        owner: Dialect of the server according to ``owned_by``; None if it does not say.
+        root: The model's original name or folder; None if it is not given.
+        context_length: Longest sequence in tokens; None if it is not given.
+        version: Version of the server; None if it is not given.
+    """
+
+    listed: bool = False
+    owner: type[Dialect] | None = None
+    root: str | None = None
+    context_length: int | None = None
+    version: str | None = None
+
+
+async def read_listing(connection: Connection, model: str) -> Served:
+    """Read what the server lists about a model.
+
+    Raises:
+        ValueError: The server lists other models only.
+        RequestError: The server did not answer in time, or rejected the key.
+    """
+    listing = await connection.get("/v1/models")
+    entries = listing.get("data") if isinstance(listing, dict) else None
+    if not isinstance(entries, list) or not entries:
+        return Served()
+    models = {str(entry["id"]): entry for entry in entries if isinstance(entry, dict) and "id" in entry}
+    if model not in models:
+        names = sorted(models)
+        raise ValueError(
+            f"The server at {connection.base_url} does not serve {model!r}, only "
+            f"{', '.join(names[:10]):.500}{' ...' * (len(names) > 10)}."
+        )
+    entry = models[model]
+    owner = next((d for d in DIALECTS if d.owned_by is not None and d.owned_by == entry.get("owned_by")), None)
+    version = await connection.get(owner.version_path) if owner and owner.version_path else None
+    return Served(
+        listed=True,
+        owner=owner,
+        root=_typed(entry, "root", str),
+        context_length=_typed(entry, "max_model_len", int),
+        version=_typed(version, "version", str),
+    )
+
+
+def together(listings: Sequence[Served]) -> Served:
+    """Return several servers' listings of one model as one: the shortest context, and every version."""
+    contexts = [served.context_length for served in listings if served.context_length is not None]
+    versions = sorted({served.version for served in listings if served.version is not None})
+    return replace(
+        listings[0], context_length=min(contexts, default=None), version=", ".join(versions) if versions else None
+    )
+
+
+def check_alike(dialects: Sequence[Dialect], samples: Sequence[FloatArray]) -> None:
+    """Check that several servers serve the same model.
+
+    Args:
+        dialects: Dialect of each server.
+        samples: Log-probabilities of a fixed text from each server; see ``Dialect.sample``.
+
+    Raises:
+        ValueError: Two servers speak different dialects, or give a text other probabilities.
+    """
+    first = dialects[0]
+    for dialect, sample in zip(dialects, samples, strict=True):
+        if dialect.name != first.name:
+            difference = f"is a {dialect.name} server, {first.connection.base_url} a {first.name} server"
+        elif not same_sample(sample, samples[0]):
+            difference = f"gives a text other probabilities than {first.connection.base_url}"
+        else:
+            continue
+        raise ValueError(f"{dialect.connection.base_url} {difference}: give the addresses of servers of one model.")
+
+
+async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) -> Dialect:
+    """Return the first dialect that the server speaks, tried on one short text.
+
+    Without a tokenizer only dialects that need none are tried.
+
+    Args:
+        endpoint: Model and server.
+        served: The model's listing; the dialect that it names is tried first.
+        only: Name of the only dialect to try; None tries all.
+
+    Raises:
+        NoProbabilities: The server speaks none of the dialects.
+        ValueError: No model is served at the address, the server contradicts itself, or it has another tokenizer.
+        RequestError: The server did not answer in time, or denies access.
+    """
+    kinds = [
+        kind
+        for kind in sorted(DIALECTS, key=lambda kind: kind is not served.owner)
+        if kind.needs_tokenizer is (endpoint.tokenizer is not None) and only in (None, kind.name)
+    ]
+    errors: dict[str, Exception] = {}
+    for kind in kinds:
+        try:
+            dialect = kind(endpoint)
+            await dialect.probe()
+            return dialect
+        except WrongTokenizer:
+            raise
+        except (StatusError, NotJSON, ValueError) as error:
+            errors[kind.name] = error
+    for failure in errors.values():
+        if is_denied(failure):
+            raise failure
+    url = endpoint.connection.base_url
+    page = next((error for error in errors.values() if isinstance(error, NotJSON)), None)
+    if page is not None and not served.listed:
+        raise page
+    if not served.listed and all(map(is_missing, errors.values())):
+        raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
+    attempts = "; ".join(f"as {name}: {describe_error(error).rstrip('.')}" for name, error in errors.items())
+    remedy = (
+        "For a model behind vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer"
+        if endpoint.tokenizer is None
+        else "Use vLLM 0.29 or later, SGLang or llama.cpp, dialect='chat' for the top_logprobs of first tokens, or "
+        "dialect='systemone' or 'decisions' for a server that answers closed questions"
+    )
+    raise NoProbabilities(f"{endpoint.model} at {url}", f"tried {attempts}. {remedy}")
+
+
+def _typed(values: Any, name: str, kind: type) -> Any:
+    """Return a value that a server need not give; None if it is missing or of another type."""
+    value = values.get(name) if isinstance(values, dict) else None
+    return value if isinstance(value, kind) else None
+
+
+def _run(pool: Pool, connection: Connection, model: str, job: Coroutine[Any, Any, Result]) -> Result:
     """Run a first request to a server.
 
     Raises:

@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -281,9 +281,28 @@ class Encoded:
     tokens: list[int]
 
 
+@dataclass(frozen=True)
+class Tail:
+    """The end of a text that begins with the tokens of a known one.
+
+    Attributes:
+        before: Number of the known text's tokens that come first.
+        encoded: The text from a character on, whose tokens from one on follow.
+        offset: That character.
+        word: First word in ``encoded`` that follows.
+        start: Its first token.
+    """
+
+    before: int
+    encoded: Encoded
+    offset: int = 0
+    word: int = 0
+    start: int = 0
+
+
 def tails(
     reader: Reader, known: Sequence[Encoded], upto: Sequence[int], ends: Sequence[Sequence[str]], *, special: bool
-) -> list[list[Encoded]]:
+) -> list[list[Tail]]:
     """Tokenize texts that go on differently after a prefix of known ones.
 
     Only the last words of a prefix are tokenized again. Where prefixes end alike, as the prompts of a call often do,
@@ -296,23 +315,23 @@ def tails(
         ends: Texts that follow each prefix, in place of the rest.
         special: Whether the tokenizer adds its special tokens.
     """
-    cuts = [_cut(text, length, reader.margin) for text, length in zip(known, upto, strict=True)]
-    texts = [[text.text[:length] + end for end in some] for text, length, some in zip(known, upto, ends, strict=True)]
     # 1. Tokenize each text from the word before the cut on.
+    cuts = [_cut(text, length, reader.margin) for text, length in zip(known, upto, strict=True)]
     begun = [
-        [] if cut is None else [one[text.words[cut - 1] :] for one in some]
-        for text, some, cut in zip(known, texts, cuts, strict=True)
+        "" if cut is None else text.text[text.words[cut - 1] : length]
+        for text, length, cut in zip(known, upto, cuts, strict=True)
     ]
-    tokenized = iter(_whole(reader, list(itertools.chain(*begun)), False))
-    # 2. Join the known tokens before the cut and those from it on.
-    done: list[list[Encoded | None]] = [
-        [None if cut is None else _joined(one, text, cut, next(tokenized)) for one in some]
-        for text, some, cut in zip(known, texts, cuts, strict=True)
+    texts = [start + end for start, some, cut in zip(begun, ends, cuts, strict=True) if cut is not None for end in some]
+    tokenized = iter(_whole(reader, texts, False))
+    done: list[list[Tail | None]] = [
+        [None if cut is None else _tail(text, cut, next(tokenized)) for _ in some]
+        for text, some, cut in zip(known, ends, cuts, strict=True)
     ]
-    # 3. What cannot be joined is tokenized whole.
-    left = [(row, place) for row, some in enumerate(done) for place, one in enumerate(some) if one is None]
-    wholes = dict(zip(left, _whole(reader, [texts[row][place] for row, place in left], special), strict=True))
-    return [[one or wholes[row, place] for place, one in enumerate(some)] for row, some in enumerate(done)]
+    # 2. What has no such word is tokenized whole.
+    left = [(row, place) for row, some in enumerate(done) for place, tail in enumerate(some) if tail is None]
+    texts = [known[row].text[: upto[row]] + ends[row][place] for row, place in left]
+    wholes = dict(zip(left, _whole(reader, texts, special), strict=True))
+    return [[tail or Tail(0, wholes[row, place]) for place, tail in enumerate(some)] for row, some in enumerate(done)]
 
 
 def _cut(known: Encoded, shared: int, margin: int) -> int | None:
@@ -330,20 +349,13 @@ def _cut(known: Encoded, shared: int, margin: int) -> int | None:
     return cut if cut >= 2 else None
 
 
-def _joined(text: str, known: Encoded, cut: int, tail: Encoded) -> Encoded | None:
-    """Join the known tokens before a word and the tail's from that word on; None if the tail lacks the word."""
-    offset, before = known.words[cut - 1], known.tokens[cut]
-    if known.words[cut] - offset not in tail.words:
+def _tail(known: Encoded, cut: int, encoded: Encoded) -> Tail | None:
+    """Return the tail from a word of the known text on, of a text that begins one word earlier; None if it lacks it."""
+    offset = known.words[cut - 1]
+    if known.words[cut] - offset not in encoded.words:
         return None
-    word = tail.words.index(known.words[cut] - offset)
-    start = tail.tokens[word]
-    return Encoded(
-        text,
-        known.ids[:before] + tail.ids[start:],
-        known.ends[:before] + [end + offset for end in tail.ends[start:]],
-        known.words[:cut] + [character + offset for character in tail.words[word:]],
-        known.tokens[:cut] + [token + before - start for token in tail.tokens[word:]],
-    )
+    word = encoded.words.index(known.words[cut] - offset)
+    return Tail(known.tokens[cut], encoded, offset, word, encoded.tokens[word])
 
 
 def _whole(reader: Reader, texts: Sequence[str], special: bool) -> list[Encoded]:
@@ -379,10 +391,23 @@ def encode(reader: Reader, texts: Sequence[str], *, special: bool, known: Encode
     def after(known: Encoded, texts: Sequence[str]) -> list[Encoded]:
         shared = [common(text, known.text) for text in texts]
         ends = [[text[length:]] for text, length in zip(texts, shared, strict=True)]
-        return [one for (one,) in tails(reader, [known] * len(texts), shared, ends, special=special)]
+        found = tails(reader, [known] * len(texts), shared, ends, special=special)
+        return [_joined(text, known, tail) for text, (tail,) in zip(texts, found, strict=True)]
 
     (first,) = _whole(reader, texts[:1], special) if known is None else after(known, texts[:1])
     return [first, *after(first, texts[1:])]
+
+
+def _joined(text: str, known: Encoded, tail: Tail) -> Encoded:
+    """Return a text's tokens: those of the known one, then its own."""
+    own, words = tail.encoded, bisect_left(known.tokens, tail.before)
+    return Encoded(
+        text,
+        known.ids[: tail.before] + own.ids[tail.start :],
+        known.ends[: tail.before] + [end + tail.offset for end in own.ends[tail.start :]],
+        known.words[:words] + [character + tail.offset for character in own.words[tail.word :]],
+        known.tokens[:words] + [token + tail.before - tail.start for token in own.tokens[tail.word :]],
+    )
 
 
 def _batches(reader: Reader, texts: Sequence[Joined]) -> Iterator[tuple[bool, list[int], list[Encoded]]]:
@@ -437,30 +462,31 @@ def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> 
             raise ValueError(f"Continuation {number} is empty: give a text to score.")
     texts = [prompt.before(continuation) for prompt, continuation in pairs]
     done = {
-        number: _scored(encoded, texts[number].context, texts[number].text, number)
+        number: _scored((), Tail(0, encoded), texts[number].context, texts[number].text, number)
         for _, numbers, batch in _batches(tokenizer.reader(text.text for text in texts), texts)
         for number, encoded in zip(numbers, batch, strict=True)
     }
     return [done[number] for number in range(len(texts))]
 
 
-def _scored(encoded: Encoded, context: int, text: str, number: int) -> Scored:
-    """Return a sequence, scored from the first token with a character after the context on."""
-    ends = encoded.ends
+def _scored(before: Ids, tail: Tail, context: int, text: str, number: int) -> Scored:
+    """Return the sequence of tokens before a tail and its own, scored from the first one after the context on."""
+    ends, limit = tail.encoded.ends, context - tail.offset
     stop = len(ends)
-    while stop and ends[stop - 1] <= context:  # a closing special token does not belong to the continuation
+    while stop > tail.start and ends[stop - 1] <= limit:  # a closing special token does not belong to the continuation
         stop -= 1
     start = stop
-    while start and ends[start - 1] > context:
+    while start > tail.start and ends[start - 1] > limit:
         start -= 1
-    if not stop:
+    if stop == tail.start:
         raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {text[context:]!r:.80}.")
-    if start == 0:
+    if start == tail.start and not tail.before:
         raise ValueError(
             f"Nothing precedes continuation {number}, so its first token has no probability: "
             "give a context, or a tokenizer that adds a start token."
         )
-    return Scored(tuple(encoded.ids[:stop]), start, text)
+    ids = before[: tail.before] + tuple(tail.encoded.ids[tail.start : stop])
+    return Scored(ids, tail.before + start - tail.start, text)
 
 
 def choice_sequences(
@@ -476,14 +502,13 @@ def choice_sequences(
     """
     check_choices(choices)
     rows = _choices(tokenizer, prompts, choices, closed=False)
-    unclear = [i for i, row in enumerate(rows) if _has_prefixes(row)]  # decided per prompt, whatever the batch
+    unclear = [i for i, row in enumerate(rows) if row.has_prefixes]  # decided per prompt, whatever the batch
     closed = _choices(tokenizer, [prompts[i] for i in unclear], choices, closed=True)
     for number, row in zip(unclear, closed, strict=True):
-        if _has_prefixes(row):
+        if row.has_prefixes:
             raise ValueError(f"After prompt {number} the choices {list(choices)} have the same tokens: change them.")
         rows[number] = row
-    starts = [max(1, min(_shared(row), *(s.start for s in row))) for row in rows]
-    return [[Scored(s.ids, start, s.text) for s in row] for row, start in zip(rows, starts, strict=True)]
+    return [row.aligned() for row in rows]
 
 
 def check_choices(choices: Sequence[str]) -> None:
@@ -500,40 +525,48 @@ def check_choices(choices: Sequence[str]) -> None:
         raise ValueError(f"One of the choices {list(choices)} is empty: give a text for each.")
 
 
+@dataclass(frozen=True)
+class _Row:
+    """The choices after one prompt, and the number of first tokens that all are known to share."""
+
+    sequences: list[Scored]
+    known: int
+
+    @property
+    def has_prefixes(self) -> bool:
+        """Whether one sequence is a prefix of another."""
+        ordered = sorted(s.ids[self.known :] for s in self.sequences)  # a prefix sorts right before what it begins
+        return any(b[: len(a)] == a for a, b in itertools.pairwise(ordered))
+
+    def aligned(self) -> list[Scored]:
+        """Return the sequences, scored from the first token in which they differ on, or from an earlier start."""
+        ids = [s.ids[self.known :] for s in self.sequences]
+        shared = self.known + common(min(ids), max(ids))  # the first and the last in sorted order share what all do
+        start = max(1, min(shared, *(s.start for s in self.sequences)))
+        return [Scored(s.ids, start, s.text) for s in self.sequences]
+
+
 def _choices(
     tokenizer: PromptTokenizer, prompts: Sequence[Rendered], choices: Sequence[str], *, closed: bool
-) -> list[list[Scored]]:
+) -> list[_Row]:
     """Tokenize all choices after every prompt, possibly closed with the text that would follow them."""
-    # 1. Each prompt with its first choice.
     first, *others = choices
     texts = [prompt.before(first, closed=closed) for prompt in prompts]
     reader = tokenizer.reader(itertools.chain((text.text for text in texts), others))
-    done: dict[int, list[Scored]] = {}
-    for special, numbers, batch in _batches(reader, texts):
+    done: dict[int, _Row] = {}
+    for special, numbers, batch in _batches(reader, texts):  # 1. each prompt with its first choice
         # 2. The others, after the same context.
         contexts = [texts[i].context for i in numbers]
         follows = [reader.coded(prompts[i].follow) if closed else "" for i in numbers]
         ends = [[choice + follow for choice in others] for follow in follows]
         found = tails(reader, batch, contexts, ends, special=special)
         for i, encoded, context, rest in zip(numbers, batch, contexts, found, strict=True):
-            before, follow = texts[i].text[:context], prompts[i].follow.text if closed else ""
-            done[i] = [
-                _scored(one, context, before + choice + follow, i)
-                for choice, one in zip(choices, [encoded, *rest], strict=True)
-            ]
+            row = [_scored((), Tail(0, encoded), context, texts[i].text, i)]
+            begun, follow = texts[i].text[:context], prompts[i].follow.text if closed else ""
+            for choice, tail in zip(others, rest, strict=True):
+                row.append(_scored(row[0].ids, tail, context, begun + choice + follow, i))
+            done[i] = _Row(row, min((tail.before for tail in rest), default=0))
     return [done[i] for i in range(len(prompts))]
-
-
-def _has_prefixes(row: Sequence[Scored]) -> bool:
-    """Return whether one sequence is a prefix of another."""
-    ordered = sorted(s.ids for s in row)  # a prefix sorts right before what it begins
-    return any(b[: len(a)] == a for a, b in itertools.pairwise(ordered))
-
-
-def _shared(row: Sequence[Scored]) -> int:
-    """Return the length of the prefix that all sequences share: that of the first and the last in sorted order."""
-    ids = [s.ids for s in row]
-    return common(min(ids), max(ids))
 
 
 # What a model cannot take.
