@@ -33,6 +33,10 @@ CELLS = 1 << 21
 METHODS = ("bca", "percentile", "normal")
 FEWEST_UNITS = 6
 """Fewest units of a bootstrap interval: five random answers agree in one of 16 samples, and then all resamples do."""
+MANY = 5_000
+"""Most units of which resamples are drawn: of more, estimates are nearly normal, and 200 groups tell their error."""
+GROUPS = 200
+"""Groups of units that are left out in turn, where there are more units than that."""
 ALIKE = "all items have the same value, which does not tell how much others would differ"
 SHARE = "share"
 """Unit of a number in [0, 1]."""
@@ -124,7 +128,9 @@ def estimate(
     because resamples vary too little (Hesterberg 2015). It finds the skewness by leaving out every unit once, or one of
     200 groups of units. ``"percentile"`` corrects nothing. ``"normal"`` is the estimate plus and minus the standard
     deviation of the resamples times the same quantile of Student's t; it suits differences of two judges, which are
-    nearly symmetric, and statistics that jump. None is right for a statistic whose true value lies at the end of its
+    nearly symmetric, and statistics that jump. Of more than ``MANY`` units, ``"bca"`` and ``"normal"`` are the estimate
+    plus and minus the error that 200 groups of units tell (the delete-a-group jackknife), which takes a tenth of the
+    time and is about 5 % less sure of the width. None is right for a statistic whose true value lies at the end of its
     range, such as the fairness of a fair judge: such a measure has its own interval.
 
     Args:
@@ -173,11 +179,15 @@ def interval(
     bare = Interval(value, n=len(codes), units=int(codes.max(initial=-1)) + 1)
     if bare.units < FEWEST_UNITS or math.isnan(value) or not draws.resamples:
         return bare
+    levels = np.array([(1 - draws.confidence) / 2, (1 + draws.confidence) / 2])
+    if bare.units > MANY and method != "percentile":
+        error = math.sqrt(jackknife_variance(np.concatenate([statistic(counts) for counts in left_out(codes)])))
+        low, high = value + error * scipy.stats.t.ppf(levels, GROUPS - 1)
+        return replace(bare, low=max(float(low), limits[0]), high=min(float(high), limits[1]))
     drawn = np.concatenate([statistic(counts) for counts in bootstrapped(codes, draws.resamples, draws.seed)])
     drawn = drawn[~np.isnan(drawn)]
     if not len(drawn):
         return bare
-    levels = np.array([(1 - draws.confidence) / 2, (1 + draws.confidence) / 2])
     if method == "bca":
         jackknife = np.concatenate([statistic(counts) for counts in left_out(codes)])
         levels = _corrected(levels, value, drawn, jackknife, bare.units)
@@ -242,7 +252,7 @@ def bootstrapped(codes: IntArray, resamples: int, seed: int | np.random.Generato
         yield counts if units == n else counts[:, codes]
 
 
-def left_out(codes: IntArray, *, groups: int = 200) -> Iterator[FloatArray]:
+def left_out(codes: IntArray, *, groups: int = GROUPS) -> Iterator[FloatArray]:
     """Leave one cluster out at a time, or one of so many groups of clusters; yields as ``bootstrapped``."""
     codes = codes % groups
     for some in chunks(int(codes.max()) + 1, len(codes)):
@@ -505,8 +515,8 @@ def estimate_coefficient(
     Items that agree perfectly have no variance, and resamples of them agree perfectly too. So the coefficient has the
     interval of a share with the same variance, which has a width there (``share_ends``): about as if one more cluster
     disagreed as much as it can. The variance is that of the jackknife over clusters, or over 200 groups of them; of
-    the ``bootstrap`` for a statistic that jumps, of which leaving one item out tells nothing. Arguments as those of
-    ``estimate``.
+    the ``bootstrap``, up to ``MANY`` clusters, for a statistic that jumps, of which leaving one item out tells nothing.
+    Arguments as those of ``estimate``.
     """
     limits = (-1.0, 1.0)
     if before is not None:
@@ -519,7 +529,7 @@ def estimate_coefficient(
     found = replace(interval(counted, codes, draws=ALONE), undefined=len(arrays[0]) - len(codes))
     if found.units < FEWEST_UNITS or math.isnan(found.value) or not draws.resamples:
         return found
-    if bootstrap:
+    if bootstrap and found.units <= MANY:
         drawn = np.concatenate([counted(counts) for counts in bootstrapped(codes, draws.resamples, draws.seed)])
         variance = float(np.nanvar(drawn)) * found.units / (found.units - 1)  # resamples vary that much too little
     else:

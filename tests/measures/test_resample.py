@@ -28,6 +28,7 @@ from evalbias.measures import (
     estimate_spearman,
     likelihood_bias,
     quality_slope,
+    resample,
     unfairness_scores,
 )
 from evalbias.measures import pairs as comparisons
@@ -222,6 +223,55 @@ def test_chunks_of_resamples_do_not_change_an_interval(name, monkeypatch):
     monkeypatch.setattr(comparisons, "BLOCK", 2 * N)
     found = estimator(values, *given, draws=few(resamples=20))
     assert np.array(astuple(found)[:7]) == pytest.approx(np.array(astuple(whole)[:7]), nan_ok=True)
+
+
+def world_of_many(seed):
+    """6,400 items, more than the most of which resamples are drawn: scores, likelihoods, ratings."""
+    rng = np.random.default_rng(seed)
+    quality, n = rng.normal(size=6400), 6400
+    human = quality + 0.5 * rng.normal(size=n)
+    ls = 0.4 * quality + rng.normal(size=n)
+    return np.clip(np.round(quality + 0.3 * ls), -3, 3), ls, human
+
+
+@pytest.mark.parametrize(
+    ("estimator", "columns"),
+    [
+        (partial(estimate, counted_spread), (0, 2)),
+        (estimate_spearman, (0, 2)),
+        (partial(estimate_bias_score, normalization="mean-range"), (0, 1, 2)),
+        (partial(estimate_bias_score, normalization="z-score"), (0, 1, 2)),
+        (partial(estimate, mean, method="normal"), (2,)),
+    ],
+)
+def test_groups_of_many_units_tell_the_error_that_resamples_tell(estimator, columns, monkeypatch):
+    arrays = [world_of_many(0)[column] for column in columns]
+    groups = estimator(*arrays)
+    monkeypatch.setattr(resample, "MANY", 10**9)
+    drawn = estimator(*arrays, draws=few(resamples=500))
+    assert groups.value == drawn.value
+    assert groups.high - groups.low == pytest.approx(drawn.high - drawn.low, rel=0.2)
+    assert groups.high + groups.low == pytest.approx(drawn.high + drawn.low, abs=0.3 * (drawn.high - drawn.low))
+
+
+@pytest.mark.slow
+def test_the_interval_of_many_units_covers_as_often_as_it_says():
+    covered = 0
+    for seed in range(400):
+        x = np.random.default_rng(seed).exponential(size=6000)
+        found = estimate(mean, x)
+        covered += found.low <= 1 <= found.high
+    assert stats.binomtest(covered, 400, 0.95).pvalue > 0.01
+
+
+def test_groups_of_many_inputs_are_of_whole_inputs():
+    rng = np.random.default_rng(0)
+    of_input = rng.normal(size=6000)
+    found = estimate(mean, np.repeat(of_input, 3), clusters=np.repeat(np.arange(6000), 3).tolist())
+    assert (found.n, found.units) == (18000, 6000)
+    assert found.high - found.low == pytest.approx(2 * 1.96 / np.sqrt(6000), rel=0.15)
+    alike = estimate(mean, np.ones(6000))
+    assert (alike.value, np.isnan(alike.low)) == (1.0, True)
 
 
 def counted(n, rng, values=4):
