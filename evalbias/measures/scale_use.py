@@ -26,7 +26,7 @@ from evalbias.measures.arrays import (
 )
 from evalbias.measures.equal_quality import EXACT, ROUNDING, STRONG
 from evalbias.measures.ratings import pool
-from evalbias.measures.resample import DRAWS, Draws, Interval, estimate, estimate_share
+from evalbias.measures.resample import DRAWS, MANY, Draws, Interval, estimate, estimate_share
 
 # Slope of a judge's scores on the quality: does it use as much of the scale as people do?
 
@@ -191,14 +191,20 @@ def estimate_entropy(
     """Estimate the entropy of levels with an interval that holds the BCa and the basic bootstrap interval.
 
     The entropy of resamples is too low once more, so no quantile of theirs reaches 1 where all levels are equally
-    likely. Quantiles that are reflected at the estimate (the basic interval) do, but miss levels that are rare.
-    Arguments as those of ``estimate_top_two``.
+    likely. Quantiles that are reflected at the estimate (the basic interval) do, but miss levels that are rare. Of more
+    than ``MANY`` units, the interval ends at 1 where the likelihood ratio does not tell the levels from equally likely
+    ones. Arguments as those of ``estimate_top_two``.
     """
     statistic, limits = partial(counted_entropy, levels=levels), (0.0, 1.0)
     options: dict[str, Any] = {"clusters": clusters, "draws": draws}
     found = estimate(statistic, places, before=before, limits=limits, **options)
     if before is not None or math.isnan(found.low):
         return found
+    if found.units > MANY:
+        even = 2 * found.units * (1 - found.value) * np.log(levels) <= scipy.stats.chi2.ppf(
+            draws.confidence, levels - 1
+        )
+        return replace(found, high=1.0) if even else found
     plain = estimate(statistic, places, method="percentile", **options)
     low, high = (2 * found.value - end for end in (plain.high, plain.low))
     return replace(found, low=max(min(found.low, low), 0.0), high=min(max(found.high, high), 1.0))

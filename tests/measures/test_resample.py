@@ -274,6 +274,16 @@ def test_groups_of_many_inputs_are_of_whole_inputs():
     assert (alike.value, np.isnan(alike.low)) == (1.0, True)
 
 
+@pytest.mark.parametrize("levels", [2, 5, 20])
+def test_many_even_levels_are_as_often_even_as_the_interval_says(levels):
+    rng, held = np.random.default_rng(levels), 0
+    for _ in range(100):
+        held += estimate_entropy(rng.integers(0, levels, 5001).astype(float), levels=levels).high == 1
+    assert stats.binomtest(held, 100, 0.95, alternative="less").pvalue > 0.01
+    skewed = rng.choice(levels, size=6000, p=np.arange(1, levels + 1) / np.arange(1, levels + 1).sum()).astype(float)
+    assert estimate_entropy(skewed, levels=levels).high < 1
+
+
 def counted(n, rng, values=4):
     """(statistic of counts, columns, the same of items) of every statistic."""
     ls, human, scores = (rng.integers(0, values, n).astype(float) for _ in range(3))
