@@ -1,4 +1,4 @@
-"""Two runs side by side."""
+"""Two runs side by side, from what their folders hold."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from evalbias.report.sections import Block, Section
 from evalbias.runs import LONGEST_LIST, RESULT, RunRecord, compare_runs
 from evalbias.values import number
 
-# Differences between two runs, from the contents of their folders.
-
-
 Row = tuple[str, str, str]
 """A name, and what the first and the second run have under it; "-" for nothing."""
 
@@ -28,6 +25,8 @@ REPEATED = tuple(
 )
 """Beginnings of the names in an audit's result that say again what its measurements say."""
 KINDS = {field.name: str(field.type) for field in fields(Estimate)}
+DRAWN = 12
+"""Largest number of estimates that are drawn; the table holds all."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,11 @@ class MeasuredByTwo:
     @property
     def rows(self) -> list[Row]:
         """Every estimate with its interval, in both runs."""
-        return [(name, _shown(one), _shown(other)) for name, one, other in self.estimates]
+
+        def shown(estimate: Estimate | None) -> str:
+            return "-" if estimate is None else f"{estimate.text()} ({estimate.interval})"
+
+        return [(name, shown(one), shown(other)) for name, one, other in self.estimates]
 
     @property
     def differences(self) -> list[Row]:
@@ -73,12 +76,13 @@ class RunDifferences:
     @property
     def sentence(self) -> str:
         """In how many settings, estimates and other results the runs differ."""
+        first, second = self.names
         estimates = sum(len(one.differences) for one in self.measured)
         if not (self.settings or estimates or self.results):
-            return f"{self.names[0]} and {self.names[1]} have the same settings and results."
+            return f"{first} and {second} have the same settings and results."
         return (
-            f"{self.names[0]} and {self.names[1]} differ in {count(len(self.settings), 'setting')}, "
-            f"{count(estimates, 'estimate')} and {count(len(self.results), 'other result')}."
+            f"{first} and {second} differ in {count(len(self.settings), 'setting')}, {count(estimates, 'estimate')} "
+            f"and {count(len(self.results), 'other result')}."
         )
 
 
@@ -88,35 +92,34 @@ def run_differences(first: RunRecord, second: RunRecord) -> RunDifferences:
     Raises:
         ValueError: A result is not of the form in which this version writes it.
     """
-    one, other = _measurements(first), _measurements(second)
-    places = tuple(f"{place}." for place in {**one, **other})
-    differences = compare_runs(first, second)
-    results = {name: both for name, both in differences.items() if not name.startswith((*places, *REPEATED))}
-    return RunDifferences(
-        _names(first, second),
-        _rows(differences, "settings."),
-        [_paired(one.get(place), other.get(place)) for place in {**one, **other}],
-        _rows(results, "result."),
-    )
+    # 1. the measurements of both, by their place in the result
+    ours, theirs = _measurements(first), _measurements(second)
+    measured = []
+    for place in {**ours, **theirs}:
+        (title, one), (other_title, other) = (side.get(place, ("", {})) for side in (ours, theirs))
+        pairs = [(e.words, one.get(name), other.get(name)) for name, e in {**one, **other}.items()]
+        measured.append(MeasuredByTwo(title or other_title, pairs))
+    # 2. what else differs, and does not say these numbers again
+    said, differing = (*(f"{place}." for place in {**ours, **theirs}), *REPEATED), compare_runs(first, second)
 
+    def rows(part: str) -> list[Row]:
+        return [
+            (name.removeprefix(part), _cell(one), _cell(other))
+            for name, (one, other) in differing.items()
+            if name.startswith(part) and not name.startswith(said)
+        ]
 
-def _rows(differences: Mapping[str, tuple[Any, Any]], part: str) -> list[Row]:
-    """Return the differences in one part, whose name is left out."""
-    return [
-        (name.removeprefix(part), _cell(a), _cell(b)) for name, (a, b) in differences.items() if name.startswith(part)
-    ]
-
-
-def _names(first: RunRecord, second: RunRecord) -> tuple[str, str]:
     names = first.path.name, second.path.name
-    return names if names[0] != names[1] else (str(first.path), str(second.path))
+    names = names if names[0] != names[1] else (str(first.path), str(second.path))
+    return RunDifferences(names, rows("settings."), measured, rows("result."))
 
 
-Measured = tuple[str, dict[str, Estimate]]
-"""Title of a measurement, and its estimates by name."""
+def _cell(value: Any) -> str:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _measurements(run: RunRecord) -> dict[str, Measured]:
+def _measurements(run: RunRecord) -> dict[str, tuple[str, dict[str, Estimate]]]:
+    """Return place in the result -> title of the measurement, and its estimates by name."""
     try:
         return dict(_measured(run.result or {}, "result"))
     except (TypeError, AttributeError, ValueError) as error:
@@ -125,8 +128,8 @@ def _measurements(run: RunRecord) -> dict[str, Measured]:
         ) from error
 
 
-def _measured(content: Any, place: str) -> Iterator[tuple[str, Measured]]:
-    """Yield the place of every measurement in a result's JSON, and the measurement."""
+def _measured(content: Any, place: str) -> Iterator[tuple[str, tuple[str, dict[str, Estimate]]]]:
+    parts: list[tuple[Any, Any]] = []
     if isinstance(content, Mapping):
         if {"bias", "criterion", "estimates"} <= content.keys():
             estimates = {name: _estimate(e) for name, e in content["estimates"].items()}
@@ -134,9 +137,7 @@ def _measured(content: Any, place: str) -> Iterator[tuple[str, Measured]]:
             return
         parts = [*content.items()]
     elif isinstance(content, list) and len(content) <= LONGEST_LIST:
-        parts = [(str(n), part) for n, part in enumerate(content)]
-    else:
-        return
+        parts = [*enumerate(content)]
     for name, part in parts:
         yield from _measured(part, f"{place}.{name}")
 
@@ -152,52 +153,22 @@ def _estimate(content: Mapping[str, Any]) -> Estimate:
     return Estimate(**known)
 
 
-def _paired(one: Measured | None, other: Measured | None) -> MeasuredByTwo:
-    ours, theirs = ({} if measured is None else measured[1] for measured in (one, other))
-    title = (one or other or ("", {}))[0]
-    return MeasuredByTwo(title, [(e.words, ours.get(name), theirs.get(name)) for name, e in {**ours, **theirs}.items()])
-
-
-def _shown(estimate: Estimate | None) -> str:
-    return "-" if estimate is None else f"{estimate.text()} ({estimate.interval})"
-
-
-def _cell(value: Any) -> str:
-    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-# Two finished runs side by side, from what their folders hold.
-
-
-DRAWN = 12
-"""Largest number of estimates that are drawn; the table holds all."""
-
-
 def comparison_page(first: RunRecord, second: RunRecord) -> Page:
     """Return the page of two runs: their estimates, and every setting and result in which they differ."""
-    found = run_differences(first, second)
-    sections = [*_estimates(found)]
+    found, left = run_differences(first, second), DRAWN
+    sections = []
+    for measured in found.measured:  # one section each; estimates that are defined in both runs are drawn
+        blocks: list[Block] = []
+        for name, one, other in measured.estimates:
+            if one and other and one.null is not None and not math.isnan(one.value + other.value) and left:
+                left -= 1
+                both = dict(zip(found.names, (one, other), strict=True))
+                blocks.append(interval_plot(both, f"{name}: {one.text()} and {other.text()}"))
+        note = "95 % intervals of each run by itself; evalbias.compare tests two judges on the same items."
+        sections.append(Section(measured.title, [*blocks, Table(("", *found.names), measured.rows, caption=note)]))
     for title, rows in (("Settings that differ", found.settings), ("Other results that differ", found.results)):
         if rows:
             shown = [(re.sub(r"([._])", "\\1\u200b", name), *values) for name, *values in rows]
             sections.append(Section(f"{title} ({len(rows)})", [Table(("", *found.names), shown)]))
-    titles = [title_of_run(run.settings) for run in (first, second)]
-    title = titles[0] if titles[0] == titles[1] else " against ".join(titles)
-    return Page(title, "runs compare", sections, verdict=found.sentence)
-
-
-def _estimates(found: RunDifferences) -> Iterator[Section]:
-    """Yield one section a measurement; estimates that are defined in both runs are drawn."""
-    left = DRAWN
-    for measured in found.measured:
-        blocks: list[Block] = []
-        for name, one, other in measured.estimates:
-            if one is None or other is None or one.null is None or math.isnan(one.value + other.value) or not left:
-                continue
-            left -= 1
-            title = f"{name}: {one.text()} and {other.text()}"
-            both = dict(zip(found.names, (one, other), strict=True))
-            blocks.append(interval_plot(both, title))
-        note = "95 % intervals of each run by itself; evalbias.compare tests two judges on the same items."
-        blocks.append(Table(("", *found.names), measured.rows, caption=note))
-        yield Section(measured.title, blocks)
+    titles = dict.fromkeys(title_of_run(run.settings) for run in (first, second))
+    return Page(" against ".join(titles), "runs compare", sections, verdict=found.sentence)

@@ -18,7 +18,7 @@ from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.words import coverage_warning, mark
 from evalbias.measures import unfairness_scores
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.report.plots import scatter
+from evalbias.report.plots import draw, scatter
 from evalbias.report.tables import comparison_table, coverage_note, measurement_table, mitigation_table
 from evalbias.values import to_json
 
@@ -127,3 +127,11 @@ def test_the_scatter_shows_before_above_after(judged):
     biases = [measure(Likelihood(), one, seed=0)["bias_score"].value for one in judged]
     assert plot.title == f"BiasScore on quality: {biases[0]:+.2f} before and {biases[1]:+.2f} after"
     assert len(scatter({"": judged[0]}).marks) == 1
+
+
+def test_a_page_draws_a_few_hundred_dots_and_the_file_all():
+    plot = scatter({"": scored(np.random.default_rng(0), 900)})
+    assert len(plot.marks[0].points[""][0]) == 900
+    assert plot.caption.endswith("dots are drawn, evenly spaced by likelihood; the file scatter.png has all.")
+    wide, _ = draw(plot)
+    assert 300 <= wide.count("<use ") < 350  # the ticks are drawn so too
