@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from markupsafe import Markup
 
-from evalbias.evaluation.bias import SHOWN
+from evalbias.evaluation.bias import MOST_DOTS
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import BY_CONSTRUCTION, HUMAN_SCORES, LIKELIHOODS, Judged
@@ -204,8 +204,8 @@ class _Drawing:
         axis, colors = self.axis, self.colors
         many = max(len(x) for x, _ in mark.points.values()) > 60
         for k, (name, (x, y)) in enumerate(mark.points.items()):
-            if colors is THEME and len(x) > SHOWN:
-                chosen = np.argsort(x, kind="stable")[np.linspace(0, len(x) - 1, SHOWN).astype(int)]
+            if colors is THEME and len(x) > MOST_DOTS:
+                chosen = np.argsort(x, kind="stable")[np.linspace(0, len(x) - 1, MOST_DOTS).astype(int)]
                 x, y = x[chosen], y[chosen]
             face: dict[str, Any] = {"edgecolors": "none", "color": colors.ink}
             if k:
@@ -454,8 +454,8 @@ def scatter(sides: Mapping[str, Judged], *, file: str = "scatter") -> Plot:
         "Each dot is one output. Above 0, the judge rates it higher than people do. If the dots rise from left to "
         "right, the judge overrates what the model finds likely: that is a positive BiasScore."
     )
-    if (most := max(len(mark.points[""][0]) for mark in marks)) > SHOWN:
-        caption += f" {SHOWN} of {most:,} dots are drawn, evenly spaced by likelihood; the file {file}.png has all."
+    if (most := max(len(mark.points[""][0]) for mark in marks)) > MOST_DOTS:
+        caption += f" {MOST_DOTS} of {most:,} dots are drawn, evenly spaced by likelihood; the file {file}.png has all."
     return Plot(title, caption, marks, file)
 
 
