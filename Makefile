@@ -83,7 +83,7 @@ format: $(STAMP)  ## let ruff mend and format what it can
 	$(BIN)/ruff format .
 
 words: $(STAMP)  ## write the snapshot of wording anew; read its difference
-	$(BIN)/python -m pytest -q --numprocesses 0 tests/test_words.py --snapshot-update
+	$(BIN)/python -m pytest -q --numprocesses 0 tests/evaluation/test_words.py --snapshot-update
 
 bench: $(STAMP)  ## run a benchmark: make bench NAME=permutation ARGS="--n 568"
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.$(NAME) $(ARGS)

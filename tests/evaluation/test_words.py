@@ -1,13 +1,6 @@
-"""What audits and commands say, kept in ``words.json``.
+"""What audits and commands say, kept in ``__snapshots__``; ``make words`` writes it anew. Read its difference: users will."""
 
-``EVALBIAS_WORDS=1 pytest -n 0 tests/evaluation/test_words.py`` writes the file anew; read its difference, because users
-will read it.
-"""
-
-import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,8 +15,6 @@ from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_
 from evalbias.evaluation.rankings import RankingAgreement, conclude_ranking
 from evalbias.evaluation.words import coverage_warning
 from evalbias.measures.resample import estimate_mean_coefficient
-
-FILE = Path(__file__).with_name("words.json")
 
 
 def without(judged, *names):
@@ -188,10 +179,5 @@ def words_of(name):
 
 
 @pytest.mark.parametrize("name", [*CASES, "conclusions"])
-def test_words(name):
-    kept = json.loads(FILE.read_text()) if FILE.exists() else {}
-    told = json.loads(json.dumps(words_of(name)))
-    if os.environ.get("EVALBIAS_WORDS"):
-        known = {one: kept[one] for one in [*CASES, "conclusions"] if one in kept}
-        FILE.write_text(json.dumps({**known, name: told}, indent=1, ensure_ascii=False) + "\n")
-    assert told == json.loads(FILE.read_text())[name]
+def test_words(name, snapshot):
+    assert words_of(name) == snapshot
