@@ -1,4 +1,4 @@
-"""What audits and commands say, kept in ``__snapshots__``; ``make words`` writes it anew. Read its difference: users will."""
+"""What audits and commands say, kept in ``__snapshots__``; ``make words`` writes it anew: read its difference."""
 
 from dataclasses import replace
 
