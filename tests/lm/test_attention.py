@@ -32,7 +32,7 @@ QWEN3 = ("Qwen3", {"head_dim": 16})
 MODELS = {
     "llama": KINDS["llama"][:2],
     "qwen3": QWEN3,
-    "mistral, window": WINDOWED["mistral"],
+    "mistral, window": WINDOWED["mistral, tied embeddings"],
     "gemma3, windows": WINDOWED["gemma3"],
     "gpt-oss, sinks and windows": WINDOWED["gpt-oss"],
     "llama4, chunks": WINDOWED["llama4, chunks"],

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm.models import build
-from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evalbias.lm.attention import Tiles
 from evalbias.lm.score import Scorer
@@ -86,29 +85,6 @@ def test_two_thousand_prompts(models, family):
         packed.tokens_run == packed.tokens_distinct == len({s.ids[:k] for s in sequences for k in range(1, len(s.ids))})
     )
     np.testing.assert_allclose(flat(packed(sequences[::-1])[::-1]), logprobs, atol=1e-5)
-
-
-def test_sliding_windows_and_tied_embeddings():
-    """Rows run in packs, those beyond the window too."""
-    size = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}
-    torch.manual_seed(0)
-    mistral = MistralForCausalLM(MistralConfig(**size, **heads, sliding_window=24, tie_word_embeddings=True)).eval()
-    qwen = Qwen2Config(**size, **heads, use_sliding_window=True, sliding_window=24, max_window_layers=1)
-    for model in (mistral, Qwen2ForCausalLM(qwen).eval()):
-        rng = np.random.default_rng(1)
-        for depth in (1, 5):
-            sequences = random_trie(rng, 60, depth=depth)
-            packed = make_scorer(model)
-            logprobs = flat(packed(sequences))
-            alone = flat([make_scorer(model, share=False)([s])[0] for s in sequences])
-            np.testing.assert_allclose(logprobs, alone, atol=1e-5)
-            assert packed.tokens_run == packed.tokens_distinct
-        whole = torch.tensor([sequences[0].ids])
-        with torch.inference_mode():
-            logits = model(whole).logits[0].log_softmax(-1)
-        expected = [logits[p - 1, whole[0, p]].item() for p in range(sequences[0].start, whole.shape[1])]
-        np.testing.assert_allclose(logprobs[: len(expected)], expected, atol=1e-5)
 
 
 class Deaf(torch.nn.Module):

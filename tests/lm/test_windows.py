@@ -15,7 +15,11 @@ MIXED = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window
 CHUNKS = {"attention_chunk_size": WIDTH, "attn_temperature_tuning": False, "no_rope_layers": [1, 0]}
 SHARING = {"num_hidden_layers": 4, "num_kv_shared_layers": 2, "layer_types": 2 * MIXED["layer_types"]}
 WINDOWED = {
-    "mistral": ("Mistral", {"sliding_window": WIDTH}),
+    "mistral, tied embeddings": ("Mistral", {"sliding_window": WIDTH, "tie_word_embeddings": True}),
+    "qwen2, windows in later layers": (
+        "Qwen2",
+        {"use_sliding_window": True, "sliding_window": WIDTH, "max_window_layers": 1},
+    ),
     "gemma2": ("Gemma2", {"head_dim": 16, "query_pre_attn_scalar": 16, **MIXED}),
     "gemma3": ("Gemma3Text", {"head_dim": 16, **MIXED}),
     "gemma3, multimodal": ("Gemma3", {**GEMMA3, "text_config": {**GEMMA3["text_config"], **MIXED}}),
