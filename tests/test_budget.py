@@ -1,0 +1,82 @@
+"""The size of the house: who adds, removes."""
+
+import ast
+from collections import Counter
+
+import pytest
+from test_layers import IMPORTS, MODULES, ROOT
+
+LINES = {"sources": 38_400, "tests": 33_700, "benchmarks": 7_400}
+"""Most lines of each; the sources may grow to 35,000 by decision, no further."""
+MOST_MODULES, MOST_WITH_ONE_IMPORTER, LONGEST = 120, 30, 710
+PARAMETERS = 8
+"""Most parameters of a function that mirrors no command."""
+MIRRORS = {
+    "evaluation.answers.function_scores",  # these mirror a command's options
+    "evaluation.loops.measure_style",
+    "evaluation.rankings.compare_with_baselines",
+    "lm.local.__init__",
+    "lm.server.__init__",
+    "lm.attention.attend",  # the signature that transformers calls
+    "measures.equal_quality.__init__",  # these are what a user decides, each with a default
+    "optimizers.refine.__init__",
+    "programs.loops.__init__",
+    "programs.pairwise.__init__",
+}
+"""Functions with more."""
+TWICE = {
+    "Item",
+    "Likelihood",  # the bias, and the question to a model
+    "Row",
+    "Table",
+    "differences",
+    "estimate",
+    "logprob_of",
+    "number",
+    "sample",
+    "share",
+    "spelled",
+    "together",
+}
+"""Public names that two modules still define."""
+
+CODE = {module: file for module, file in MODULES.items() if file.name != "__init__.py"}
+TREES = {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in MODULES.items()}
+
+
+def lines(files):
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
+
+
+@pytest.mark.parametrize("part", LINES)
+def test_lines(part):
+    files = MODULES.values() if part == "sources" else (ROOT / part).rglob("*.py")
+    assert lines(files) <= LINES[part]
+
+
+def test_modules():
+    importers = Counter(other for module in MODULES for other in IMPORTS[module])
+    assert len(CODE) <= MOST_MODULES
+    assert sum(importers[module] == 1 for module in CODE) <= MOST_WITH_ONE_IMPORTER
+    assert {module for module, file in CODE.items() if lines([file]) > LONGEST} == set()
+
+
+def test_no_public_name_is_defined_twice():
+    places = {}
+    for module, tree in TREES.items():
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, set()).add(module)
+    assert {name: sorted(where) for name, where in places.items() if len(where) > 1 and name not in TWICE} == {}
+
+
+def test_functions_take_few_parameters():
+    many = {}
+    for module, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                names = [one.arg for one in (*node.args.args, *node.args.kwonlyargs)]
+                count = len(names) - (names[:1] in (["self"], ["cls"]))
+                if count > PARAMETERS:
+                    many[f"{module}.{node.name}".removeprefix("evalbias.")] = count
+    assert {name: count for name, count in many.items() if name not in MIRRORS} == {}
