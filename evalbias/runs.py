@@ -23,11 +23,9 @@ from evalbias.values import digest, read_json, to_json
 # An append-only JSONL file that survives a kill: records are written in chunks, and a torn end is set aside.
 
 
-CHUNK = "chunk"
-"""Key under which each record of a chunk of several holds the chunk's length."""
+CHUNK = "chunk"  # key under which each record of a chunk of several holds the chunk's length
 
-TORN = ".torn"
-"""Suffix of the file beside a journal that keeps what was cut off it."""
+TORN = ".torn"  # suffix of the file beside a journal that keeps what was cut off it
 
 _CRC = re.compile(rb', "crc": "([0-9a-f]{8})"\}$')
 
@@ -35,12 +33,8 @@ _CRC = re.compile(rb', "crc": "([0-9a-f]{8})"\}$')
 class Journal:
     """A log of JSON objects, one per line, each with a CRC-32 of its text; lines of older versions have none.
 
-    Records that are appended together form a chunk. After a kill or a full disk, the file holds every earlier chunk
-    whole. The first ``append`` moves what is left of the one that was being written to ``FILE.torn``. Whoever appends
-    holds the folder's lock; see ``evalbias.runs``.
-
-    Args:
-        path: The file; it is made by the first ``append``.
+    Records that are appended together form a chunk. After a kill or a full disk, the file holds every earlier chunk;
+    the first ``append`` moves the rest of the torn one to ``FILE.torn``. Whoever appends holds the folder's lock.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -49,13 +43,9 @@ class Journal:
         self._ready = False
 
     def read(self, *required: str) -> list[dict[str, Any]]:
-        """Return the records of all whole chunks; the file stays as it is.
+        """Return the records of all whole chunks; each has the ``required`` keys, the first of which begins every line.
 
-        Args:
-            *required: Keys that every record must have; the first one begins every line.
-
-        Raises:
-            ValueError: A line is not such a record, and no torn end of one; file and line are named.
+        A ValueError names file and line that are no such record, and no torn end of one; the file stays as it is.
         """
         content = self.path.read_bytes() if self.path.exists() else b""
         records: list[dict[str, Any]] = []
@@ -72,16 +62,7 @@ class Journal:
         return records
 
     def append(self, records: Sequence[Mapping[str, Any]], *, flush: bool = True) -> None:
-        """Write records as one chunk.
-
-        Args:
-            records: The records; none writes nothing.
-            flush: Whether to flush the file to the disk; a power failure may cost what is not flushed.
-
-        Raises:
-            OSError: The disk is full, say; the file is cut back to what it held before.
-            ValueError: The file holds something else than records.
-        """
+        """Write records as one chunk, or none of them; without ``flush``, a power failure may cost them."""
         if not records:
             return
         if not self._ready:
@@ -224,8 +205,7 @@ def _checked(line: str) -> str:
 
 
 LOCK, KERNEL = ".lock", ".lock.fd"
-PATIENCE = 0.5
-"""Seconds to wait for a lock that another process holds only while it looks whether the folder is free."""
+PATIENCE = 0.5  # seconds to wait for a lock that another process holds only while it looks whether the folder is free
 
 
 class FolderInUse(ValueError):  # noqa: N818 - a value error like the others, named for what it says
@@ -233,11 +213,7 @@ class FolderInUse(ValueError):  # noqa: N818 - a value error like the others, na
 
 
 def lock_folder(path: Path) -> ExitStack:
-    """Acquire a folder's lock; the same process may do so several times, and closes what it gets as often.
-
-    Raises:
-        FolderInUse: Another process holds the lock; its process id is named.
-    """
+    """Acquire a folder's lock, or raise FolderInUse; the same process may do so again, and closes each that it gets."""
     try:
         return _acquired(path, thread_local=False, is_singleton=True)
     except Timeout as error:
@@ -262,11 +238,7 @@ def holder(path: Path) -> int | None:
 
 
 def _acquired(path: Path, **options: Any) -> ExitStack:
-    """Acquire both locks.
-
-    Raises:
-        Timeout: Another process holds one of them.
-    """
+    """Acquire both locks; Timeout if another process holds one of them."""
     options |= {"timeout": PATIENCE, "poll_interval": 0.05}
     kernel = FileLock(path / KERNEL, fallback_to_soft=False, **options)
     named = SoftFileLock(path / LOCK, **options)
@@ -300,14 +272,13 @@ def _release(kernel: BaseFileLock) -> None:
 PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")
 SETTINGS, RESULT = "run.json", "result.json"
 LOCKS = (LOCK, KERNEL)
-WRITTEN = re.compile(
+WRITTEN = re.compile(  # what runs write into their folders and into those below
     r"((run|result|sample|program|loop|search|judge(-.+)?)\.json|report\.html"
     r"|(judgments|likelihoods|answers|chunks|scores|rankings|outputs|steps|quality|fluency|understandability"
     r"|proposals|instructions)\.jsonl"
     r"|(consistency|sides|trajectory|history|curve|(scatter|scores|differences)(-.+)?)\.png)(\.part|\.torn)?"
     r"|\.lock(\.fd)?"
 )
-"""Names of the files that runs write into their folders and into those below."""
 
 _DIGEST = re.compile(r"[0-9a-f]{16,}")
 _SHORT = Repr()
@@ -327,14 +298,7 @@ def default_path(settings: Mapping[str, Any]) -> Path:
 
 
 def check_free(path: Path, settings: Mapping[str, Any]) -> None:
-    """Refuse a folder that a run with other settings is in, as far as these settings say.
-
-    This tells it before models are opened, by whose identity the folder is compared afterwards.
-
-    Raises:
-        FolderInUse: Another process works in the folder.
-        ValueError: The folder holds a run with other settings, or files of no run; the message names what differs.
-    """
+    """Refuse a folder in use, of no run or of other settings, as far as these say before models are opened."""
     if not (path.is_dir() and os.access(path, os.W_OK)):
         return
     _check_files(path, SETTINGS)
@@ -361,14 +325,8 @@ class Closable:
 class RunFolder(Closable):
     """One run's folder, locked until it is closed; a run with the same settings continues in it.
 
-    Args:
-        path: Folder of this run, or an empty one; made if missing. None takes ``default_path(settings)``.
-        settings: Everything that decides the numbers: command, models, seed, data hash and options. Kept in run.json.
-
-    Raises:
-        FolderInUse: Another process works in the folder.
-        ValueError: The folder holds a run with other settings, or files of no run, or cannot be written; the message
-            names what differs.
+    ``settings`` are all that decides the numbers, and are kept in run.json. A missing folder is made; one that is in
+    use (FolderInUse), of another run, of no run, or cannot be written (ValueError) is refused.
     """
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
@@ -392,10 +350,7 @@ class RunFolder(Closable):
         return self.path / "judgments.jsonl"
 
     def file(self, kind: str, name: str, suffix: str) -> Path:
-        """Return the path of a named artifact.
-
-        Characters that no file name can hold become dashes; a digest then keeps names apart that differ in these only.
-        """
+        """Return the path of a named artifact; a digest keeps names apart that differ in what no file name can hold."""
         plain = re.sub(r"[^\w.-]+", "-", name)
         return self.path / (f"{kind}-" + (plain if plain == name else f"{plain}-{digest(name, 6)}") + suffix)
 
@@ -409,9 +364,9 @@ class RunFolder(Closable):
 
 
 def _check_files(path: Path, settings: str) -> None:
-    """Refuse a folder that holds files, but no run and no log with these settings: its files could be overwritten.
+    """Refuse a folder that holds files but no run, and no log with these settings: they could be overwritten.
 
-    Refuse one of a run too if a link stands where the run writes: it may lead to any file.
+    A link that stands where the run writes, which may lead to any file, is refused too.
     """
     names = {file.name for file in path.iterdir()}
     other = names - {*LOCKS, f"{settings}.part"}
@@ -424,11 +379,7 @@ def _check_files(path: Path, settings: str) -> None:
 
 
 def check_settings(file: Path, settings: Mapping[str, Any]) -> None:
-    """Keep settings in a file, or compare them with those that it keeps.
-
-    Raises:
-        ValueError: The file keeps other settings; the message names what differs. Or its folder holds files of no run.
-    """
+    """Keep settings in a file, or refuse them if it keeps others; a folder with files of no run is refused too."""
     content = to_json(settings)
     if file.parent.exists():
         _check_files(file.parent, file.name)
@@ -475,31 +426,20 @@ def _shown(value: Any) -> str:
 
 
 ITEM_FIELDS = (".items", ".samples", ".loops.steps", "result.loops")
-DEEPEST = 100
-"""Deepest nesting that is read; results have about ten levels."""
-LONGEST_LIST = 16
-"""Longest list that is shown; longer ones hold one value per item."""
+DEEPEST = 100  # deepest nesting that is read; results have about ten levels
+LONGEST_LIST = 16  # longest list that is shown; longer ones hold one value per item
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run folder.
-
-    Attributes:
-        path: The folder.
-        settings: Content of run.json; empty where it is damaged.
-        result: Content of result.json; None before the run has finished.
-        changed: Time of the last change of any file.
-        process: Id of the process that works in it; None where there is none.
-        damage: Error of a damaged file; empty where none is.
-    """
+    """One run folder."""
 
     path: Path
-    settings: dict[str, Any]
-    result: dict[str, Any] | None
-    changed: datetime
-    process: int | None
-    damage: str = ""
+    settings: dict[str, Any]  # run.json; empty where it is damaged
+    result: dict[str, Any] | None  # result.json; None before the run has finished
+    changed: datetime  # the last change of any file
+    process: int | None  # id of the process that works in it; None where there is none
+    damage: str = ""  # error of a damaged file; empty where none is
 
     @property
     def status(self) -> str:
@@ -510,11 +450,7 @@ class RunRecord:
 
 
 def read_run(path: Path) -> RunRecord:
-    """Read a run folder.
-
-    Raises:
-        ValueError: The folder is not one of a run.
-    """
+    """Read a run folder; one without run.json is a ValueError."""
     if not (path / SETTINGS).is_file():
         raise ValueError(f"{path} has no {SETTINGS}: give the folder that a command of evalbias left.")
     settings: dict[str, Any] = {}
@@ -582,15 +518,7 @@ def compare_runs(a: RunRecord, b: RunRecord) -> dict[str, tuple[Any, Any]]:
 
 
 def delete_run(path: Path) -> list[Path]:
-    """Delete what a run wrote into its folder, and the folder if nothing else is in it.
-
-    Returns:
-        What is not the run's and stays.
-
-    Raises:
-        FolderInUse: A process works in it.
-        ValueError: The folder is not one of a run.
-    """
+    """Delete what a run wrote into its folder, and the folder if it is empty then; return what stays."""
     path = Path(os.path.abspath(path))  # the current folder has no other name that can be removed
     versions = read_json(path / SETTINGS).get("versions")
     if path.is_symlink() or not (isinstance(versions, dict) and "evalbias" in versions):

@@ -23,7 +23,7 @@ import numpy as np
 # Fingerprints: one digest for settings, data and programs, by which a log is known to be of the same thing.
 
 
-ANSWER_SETTINGS = frozenset(
+ANSWER_SETTINGS = frozenset(  # all that is ever written of a model: secrets have too many names to list
     {
         *("model", "model_type", "cache", "num_retries", "rollout_id", "prompt_cache", "use_developer_role"),
         *("temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "n", "stop", "max_tokens"),
@@ -32,23 +32,17 @@ ANSWER_SETTINGS = frozenset(
         *("enable_thinking", "verbosity", "service_tier", "finetuning_model", "extra_body", "chat_template_kwargs"),
     }
 )
-"""Settings of a language model that are ever written: they shape its answers. Secrets have too many names to list."""
-NESTED = ("extra_body", "chat_template_kwargs")
-"""Settings that hold settings."""
+NESTED = ("extra_body", "chat_template_kwargs")  # settings that hold settings
+# Other settings that name a secret or a place, or decide nothing: two models that differ in these alone are one.
 PRIVATE = re.compile("key|token$|secret|pass|credential|auth|headers|base|url|endpoint|organi|query|cache$|callback")
-"""Other settings that name a secret or a place, or decide nothing: two models that differ in these alone are one."""
-SECRET = re.compile(
+SECRET = re.compile(  # names whose values are never written: they grant access and decide no answer
     "apikey|.key(_id)?$|passw|secret|credential|authorization|(^|_)token$|headers$|query$", re.IGNORECASE
 )
-"""Names in other objects whose values are never written; they grant access and decide no answer."""
 _LOGIN = re.compile("(?<=://)[^/@\\s]*@")
 _QUERY = re.compile("[?#].*", re.DOTALL)
-SMALL = 64
-"""Largest number of elements of an array that is described by its values."""
-HELD = ("_parameters", "_buffers", "_modules")
-"""Attributes in which a torch module holds its weights and parts."""
-NEUTRAL = ("history", "callbacks", "report")
-"""Attributes of a DSPy module that do not change what it does."""
+SMALL = 64  # largest number of elements of an array that is described by its values
+HELD = ("_parameters", "_buffers", "_modules")  # attributes in which a torch module holds its weights and parts
+NEUTRAL = ("history", "callbacks", "report")  # attributes of a DSPy module that do not change what it does
 
 
 def digest(content: Any, length: int = 16) -> str:
@@ -85,11 +79,8 @@ def describe(part: Any) -> dict[str, Any]:
     """Describe what decides the behavior of a module, metric or proposer as far as JSON can hold it.
 
     A language model counts by its name and settings, without keys and addresses; a function by its code, its defaults
-    and what it encloses; a partial by its function and arguments; a bound method by its function and object; any other
-    object by its attributes. Attributes of modules that begin with an underscore do not count.
-
-    Raises:
-        ValueError: A part has nothing by which it could be told from another.
+    and what it encloses; a partial or bound method by its function with arguments or object; any other object by its
+    attributes, but those of modules that begin with an underscore. A part with nothing to tell it by is a ValueError.
     """
     return _describe(part, ())
 
@@ -143,11 +134,7 @@ def _describe_function(function: Any, around: tuple[Any, ...]) -> dict[str, Any]
 
 
 def _describe_object(value: Any, around: tuple[Any, ...], *, without: Collection[str] = ()) -> dict[str, Any]:
-    """Describe an object by its class, what calling it does, and its attributes but those ``without``.
-
-    Raises:
-        ValueError: It has no attributes, or one of them cannot be described.
-    """
+    """Describe an object by its class, what calling it does, and its attributes but those ``without``."""
     cls, around = type(value), (*around, value)
     slots = [name for base in cls.__mro__ for name in getattr(base, "__slots__", ()) if hasattr(value, name)]
     if not hasattr(value, "__dict__") and not slots:
@@ -171,7 +158,7 @@ def _describe_object(value: Any, around: tuple[Any, ...], *, without: Collection
 
 
 def _describe_torch(module: Any, around: tuple[Any, ...]) -> dict[str, Any]:
-    """Describe a torch module by the attributes of all its parts, and its weights, each of which is read once."""
+    """Describe a torch module by the attributes of its parts, and its weights, each of which is read once."""
     parts = {name: _describe_object(part, around, without=HELD) for name, part in module.named_modules()}
     return {"parts": parts, "weights": _plain({**dict(module.named_parameters()), **dict(module.named_buffers())})}
 
@@ -248,10 +235,7 @@ INFINITIES = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 def to_json(value: Any) -> Any:
-    """Convert a value to what strict JSON can hold.
-
-    Objects with a ``to_dict`` method and dataclasses become objects, arrays and tuples become lists, NaN becomes null,
-    and infinities become ``"Infinity"`` and ``"-Infinity"``.
+    """Return a value as strict JSON can hold it: NaN becomes null, infinities ``"Infinity"`` and ``"-Infinity"``.
 
     Examples:
         >>> to_json({"scores": np.array([1.0, np.nan, -np.inf])})
@@ -275,10 +259,7 @@ def to_json(value: Any) -> Any:
 
 
 def number(value: float | str | None) -> float:
-    """Read a number as ``to_json`` writes it: null is NaN.
-
-    Raises:
-        ValueError: The value is no number, or too large for one.
+    """Read a number as ``to_json`` writes it: null is NaN; what is no number, or too large, is a ValueError.
 
     Examples:
         >>> number(None), number("-Infinity"), number(1.5)
@@ -291,15 +272,7 @@ def number(value: float | str | None) -> float:
 
 
 def read_json(path: str | os.PathLike[str], remedy: str = "delete its folder to start over") -> dict[str, Any]:
-    """Read a file that holds one JSON object.
-
-    Args:
-        path: The file.
-        remedy: What to do about a damaged file; the default is meant for the files of a run.
-
-    Raises:
-        ValueError: The file is not UTF-8, not JSON or nested too deeply, or holds something else; it is named.
-    """
+    """Read a file of one JSON object; the ValueError of a damaged one names it, and says what to do (``remedy``)."""
     return json_object(Path(path).read_bytes(), str(path), remedy)
 
 
@@ -317,8 +290,7 @@ def json_object(content: bytes, place: str, remedy: str) -> dict[str, Any]:
 # Texts of data and servers as a terminal, a page, a log or a CI job may show them.
 
 
-SIGN = "\ufffd"
-"""Stands in the place of each character that is left out."""
+SIGN = "\ufffd"  # stands in the place of each character that is left out
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff"  # control characters, and no characters
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"  # direction, ends of lines, hidden letters

@@ -32,14 +32,11 @@ from evalbias.values import describe, get_logger
 
 Made = TypeVar("Made")
 
-NOT_SETTINGS = ("kind", "log_dir", "progress", "seed")
-"""Attributes of an optimizer that decide no number."""
+NOT_SETTINGS = ("kind", "log_dir", "progress", "seed")  # attributes of an optimizer that decide no number
 
-FEWEST_INPUTS = 8
-"""Fewest inputs that a paired test can decide on."""
+FEWEST_INPUTS = 8  # fewest inputs that a paired test can decide on
 
-FEWEST_TO_CHOOSE = 2 * FEWEST_INPUTS
-"""Fewest inputs of a trainset of which half is held back to choose on."""
+FEWEST_TO_CHOOSE = 2 * FEWEST_INPUTS  # fewest inputs of a trainset of which half is held back to choose on
 
 
 class Options(TypedDict, total=False):
@@ -53,42 +50,27 @@ class Options(TypedDict, total=False):
 
 @dataclass
 class Problem:
-    """What a method searches on. It sets ``details``, and may replace ``given`` and ``baseline``.
+    """What a method searches on. It sets ``details``, and may replace ``given`` and ``baseline``."""
 
-    Attributes:
-        student: The part to compile; the search leaves it as it is.
-        fit: Training examples to search on, without those that are held back.
-        held_back: Training examples to choose on; empty with ``select=False``.
-        valset: Validation examples, which only report; empty where none were given.
-        lm: The student's model, which is asked nothing twice; else the model for all modules, or None.
-        log: Log of the search.
-        given: The student, with what the report says if it is kept.
-        baseline: With ``select=False``, the program that the compiled one is compared with on the valset.
-        likelihood_lm: Model whose likelihood defines LS; None where the method needs none.
-        details: Fields of the optimizer's report, beyond those that every report has and those of the candidates.
-        calls: Requests to generate text that ``lm`` does not count.
-    """
-
-    student: Any
-    fit: list[dspy.Example]
-    held_back: list[dspy.Example]
-    valset: list[dspy.Example]
-    lm: CachedLM | Any
+    student: Any  # the part to compile; the search leaves it as it is
+    fit: list[dspy.Example]  # training examples to search on, without those that are held back
+    held_back: list[dspy.Example]  # training examples to choose on; empty with select=False
+    valset: list[dspy.Example]  # only reports; empty where none was given
+    lm: CachedLM | Any  # the student's model, asked nothing twice; else the model for all modules, or None
     log: Log
-    given: Candidate
-    baseline: Any
-    likelihood_lm: Any = None
-    details: dict[str, Any] = field(default_factory=dict)
-    calls: int = 0
+    given: Candidate  # the student, with what the report says if it is kept
+    baseline: Any  # with select=False, what the compiled program is compared with on the valset
+    likelihood_lm: Any = None  # whose likelihood defines LS; None where the method needs none
+    details: dict[str, Any] = field(default_factory=dict)  # fields of the report besides the usual ones
+    calls: int = 0  # requests to generate text that lm does not count
 
 
 class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     """Base of the optimizers: a method offers candidates, and one that is better than the given program is compiled.
 
-    Half of the trainset's inputs are kept back. On their items, the candidates are compared with the given program in
-    paired tests, and the given program is returned unless a candidate is significantly better; the report says which
-    and why. The valset only reports. A method writes ``candidates`` and ``rules``, and sets ``report_type`` if its
-    report has more fields.
+    Half of the trainset's inputs are kept back. On their items, paired tests compare the candidates with the given
+    program, which is returned unless one is significantly better; the report says which and why. The valset only
+    reports. A method writes ``candidates`` and ``rules``, and sets ``report_type`` if its report has more fields.
 
     Args:
         select: False searches on the whole trainset and returns the method's result as it is, which may be worse than
@@ -154,8 +136,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             **options: Arguments of other optimizers (``num_threads`` and others); not used, and logged.
 
         Returns:
-            The compiled program, with everything around it. Its ``report`` is a ``CompileReport`` of the class's
-            ``report_type``.
+            The compiled program, with everything around it. Its ``report`` is of the class's ``report_type``.
 
         Raises:
             TypeError: The student holds nothing that this optimizer compiles.
@@ -208,7 +189,6 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         return program
 
     def _spent(self, problem: Problem) -> Cost:
-        """Return what a compilation has taken so far."""
         if not self.measures:
             return Cost(calls=problem.calls)
         lm = problem.lm
@@ -288,12 +268,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
 
 
 def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimizer: str) -> tuple[str, Any]:
-    """Return the path and the module that an optimizer compiles: the student itself, or the (named) one inside it.
-
-    Raises:
-        TypeError: The student holds no such module.
-        ValueError: There are several and none is named, or the name is none of theirs.
-    """
+    """Return the path and the module that an optimizer compiles: the student itself, or the (named) one inside it."""
     if isinstance(student, kinds) and name is None:
         return "self", student
     parts = _parts(student, kinds) if isinstance(student, dspy.Module) else {}
@@ -319,8 +294,8 @@ def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimi
 def with_part(student: Any, kinds: tuple[type, ...], path: str, compiled: Any) -> Any:
     """Return a copy of the student whose part at ``path`` has the parameters of the compiled program.
 
-    Only parameters are taken over, those of frozen parts among them, so that modules which the program shares stay
-    shared, and models stay as they are. The copy keeps the student's callbacks, which DSPy's copies drop.
+    Only parameters are taken over, also of frozen parts, so that modules which the program shares stay shared, and
+    models stay as they are. The copy keeps the student's callbacks, which DSPy's copies drop.
     """
     program = (student if path != "self" else compiled).deepcopy()
     if path != "self":
@@ -349,11 +324,7 @@ def _parameters(program: Any) -> list[tuple[str, Any]]:
 def hold_back(
     examples: Sequence[dspy.Example], key: Callable[[dspy.Example], str], *, seed: int
 ) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Split a trainset by input: examples to search on, and held-back ones to choose on.
-
-    Raises:
-        ValueError: There are too few inputs to choose on.
-    """
+    """Split a trainset by input: examples to search on, and held-back ones to choose on; refuse too few inputs."""
     inputs = len(set(map(key, examples)))
     if inputs < FEWEST_TO_CHOOSE:
         raise ValueError(
@@ -381,11 +352,7 @@ def check_disjoint(
     *,
     noun: str = "items",
 ) -> None:
-    """Refuse sets that share examples, of which ``key`` tells whether two are the same.
-
-    Raises:
-        ValueError: Some examples are in both; the first is named.
-    """
+    """Refuse sets that share examples, of which ``key`` tells whether two are the same."""
     seen = {key(e) for e in trainset}
     both = {key(e): e for e in valset if key(e) in seen}
     if both:
@@ -412,12 +379,9 @@ def check_budget(budget: int | None) -> int | None:
 
 
 class Log:
-    """Log of a search, in a folder that it locks; a search that is started again repeats nothing that is logged.
+    """Log of a search in a folder, made and locked (None: in memory); what is logged is not repeated.
 
     Judgments are logged by the model's own store, and loops by ``run_loops``.
-
-    Args:
-        folder: Folder; made if missing. None keeps the log in memory.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -427,11 +391,6 @@ class Log:
         self._journals: dict[str, Journal] = {}
 
     def __enter__(self) -> Log:
-        """Lock the folder.
-
-        Raises:
-            FolderInUse: Another process works in it.
-        """
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = lock_folder(self.folder)
@@ -441,25 +400,12 @@ class Log:
         self._lock.close()
 
     def begin(self, settings: Mapping[str, Any]) -> None:
-        """Keep everything that decides the search.
-
-        Raises:
-            ValueError: The folder holds another search, or files of no search.
-        """
+        """Keep everything that decides the search; refuse a folder with another search, or with files of none."""
         if self.folder is not None:
             check_settings(self.folder / "search.json", settings)
 
     def once(self, key: str, kind: type[Made], make: Callable[[], Made]) -> Made:
-        """Return what was made under a key, or make and log it.
-
-        Args:
-            key: Key.
-            kind: Dataclass of what is made; it takes its own fields as JSON has them.
-            make: Function that makes it.
-
-        Raises:
-            ValueError: A line of the log, such as ``proposals.jsonl``, is damaged.
-        """
+        """Return what was made under a key, or make and log it; its dataclass takes its own fields as JSON has them."""
         file = f"{kind.__name__.lower()}s"
         if kind not in self._made:
             names = [one.name for one in fields(kind)]  # type: ignore[arg-type]

@@ -17,30 +17,20 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label
 from evalbias.programs.judges import PointwiseJudge, answer_items
 
-POOL = 4
-"""Items at each end, for each demonstration, among which lengths are matched."""
-TRIED = 16
-"""Number of the longest items whose prompts are tried before anything is judged."""
+POOL = 4  # items at each end, for each demonstration, among which lengths are matched
+TRIED = 16  # number of the longest items whose prompts are tried before anything is judged
 
 # The items that can be shown, a random draw of them, and a judge that shows them.
 
 
 def rated_items(examples: Sequence[dspy.Example], criterion: Criterion) -> list[dspy.Example]:
-    """Return the items whose human score on the criterion is defined.
-
-    Raises:
-        ValueError: An item was not rated on the criterion at all.
-    """
+    """Return the items whose human score on the criterion is defined; refuse items that were not rated on it at all."""
     scores = human_scores(examples, criterion)
     return [e for e, score in zip(examples, scores, strict=True) if np.isfinite(score)]
 
 
 def draw_demos(examples: Sequence[dspy.Example], k: int, *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Return k items drawn at random, in their order, and all the others.
-
-    Raises:
-        ValueError: Fewer than k items.
-    """
+    """Return k items drawn at random, in their order, and all the others; fewer than k items are refused."""
     if k > len(examples):
         raise ValueError(f"{k} demonstrations cannot be drawn from {len(examples)} rated items: lower k.")
     picked = set(np.random.default_rng(seed).choice(len(examples), k, replace=False).tolist())
@@ -69,12 +59,9 @@ class DemosDoNotFitError(ValueError):
 
 
 def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
-    """Refuse demonstrations that do not fit into the model's context, before anything is judged with them.
+    """Refuse demonstrations with which one of the longest items exceeds the model's context, and say how many fit.
 
     An item that the model cannot take even without demonstrations is undefined anyway, and says nothing of them.
-
-    Raises:
-        DemosDoNotFitError: One of the longest items does not fit; the message says how many demonstrations would.
     """
     longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
     model = measuring(lm, judge.sampling)
@@ -109,15 +96,7 @@ class TooFewError(ValueError):
 
 
 def highest_rs(rs: FloatArray, k: int) -> list[int]:
-    """Choose the items of highest RS, ascending as in the paper (Ohi et al. 2024, section 2.2).
-
-    Args:
-        rs: (n,) RS, with its sign or without; NaN cannot be chosen.
-        k: Number of demonstrations.
-
-    Raises:
-        TooFewError: Fewer than k defined items.
-    """
+    """Choose the k items of largest RS, signed or not, ascending as in the paper (Ohi et al. 2024, section 2.2)."""
     usable = np.flatnonzero(np.isfinite(rs))
     if len(usable) < k:
         raise TooFewError(f"RS is defined for only {len(usable)} items: {k} demonstrations cannot be chosen.")
@@ -126,18 +105,10 @@ def highest_rs(rs: FloatArray, k: int) -> list[int]:
 
 
 def both_ends(signed: FloatArray, words: FloatArray, k: int) -> list[int]:
-    """Choose k / 2 likely overrated items of high RS, and as many unlikely underrated ones of similar lengths.
+    """Choose k / 2 (k even) likely overrated items of high RS, and as many unlikely underrated ones of similar lengths.
 
     The highest RS alone often takes one end only, and with a sum over tokens the longest outputs: such demonstrations
     teach a preference for another length instead of none.
-
-    Args:
-        signed: (n,) ``signed_rs``.
-        words: (n,) words of each output.
-        k: Number of demonstrations, even.
-
-    Raises:
-        TooFewError: Fewer than k / 2 items at an end.
     """
     order = np.argsort(-np.abs(signed), kind="stable")  # NaN last
     likely, unlikely = ([i for i in order if sign * signed[i] > 0][: POOL * k // 2] for sign in (1, -1))
@@ -147,19 +118,10 @@ def both_ends(signed: FloatArray, words: FloatArray, k: int) -> list[int]:
 
 
 def balanced(likelihoods: FloatArray, human: FloatArray, words: FloatArray, k: int) -> list[int]:
-    """Choose k / 2 pairs of a likely and an unlikely output that people rated alike, of similar lengths.
+    """Choose k / 2 (k even) pairs of a likely and an unlikely output that people rated alike, of similar lengths.
 
     The pairs are spread over the range of human scores. Each lies on both sides of the mean LS of all items, if the
     items of such scores do, as symmetrically as their lengths allow, so that likelihood tells little about the label.
-
-    Args:
-        likelihoods: (n,) LS in nats.
-        human: (n,) Score_h.
-        words: (n,) words of each output.
-        k: Number of demonstrations, even.
-
-    Raises:
-        TooFewError: Fewer than 3k defined items.
     """
     usable = np.flatnonzero(defined(likelihoods, human))
     if len(usable) < 3 * k:

@@ -68,11 +68,9 @@ from evalbias.programs.judges import REDUCTIONS, PointwiseJudge, likelihood_scor
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-RS_NORMALIZATIONS = ("mean-range", "center-max")
-"""Normalizations of the scores in RS: the paper's, and its code's."""
+RS_NORMALIZATIONS = ("mean-range", "center-max")  # normalizations of the scores in RS: the paper's, and its code's
 ORDERS = ("ascending", "descending")
-STRENGTHS = (0.25, 0.5, 0.75, 1.0)
-"""Parts of the likelihood bias that the calibrated candidates subtract."""
+STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # parts of the likelihood bias that the calibrated candidates subtract
 BASELINES = {LIKELIHOODS: "likelihood alone", LENGTHS: "length alone"}
 
 
@@ -128,11 +126,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
         ]
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """Refuse examples that the method cannot use; all items of the valset are judged, so their texts are checked.
-
-        Raises:
-            ValueError: See ``check_ratings`` and ``JudgeOptimizer.check``.
-        """
+        """Refuse too few or equal human scores; all items of the valset are judged, so their texts are checked."""
         check_ratings(trainset, student.criterion, self.most_demos)
         super().read(student, valset)
         super().check(student, trainset, valset)
@@ -153,7 +147,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
         return [lessens, AgreementRule(name, held_back=held_back, n_resamples=self.n_resamples, seed=self.seed)]
 
     def number(self, problem: Problem) -> str:
-        """Return the name of the number that says the bias, decided on all rated items; see ``bias_number``."""
+        """Return the name of the number that says the bias of all rated items; see ``bias_number``."""
         return bias_number(human_ratings([*problem.fit, *problem.held_back], problem.student.criterion))
 
     def answers(self, problem: Problem, judge: PointwiseJudge, examples: Sequence[dspy.Example]) -> Judged:
@@ -174,10 +168,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
     def with_random(self, problem: Problem, k: int) -> tuple[PointwiseJudge, list[dspy.Example], list[dspy.Example]]:
         """Return the judge with k random demonstrations, those, and the other rated items.
 
-        Raises:
-            DemosDoNotFitError: See ``check_demos_fit``.
-            NotImplementedError: The model reports no likelihoods; it is refused before a judgment is paid for.
-            ValueError: A score that no label fits.
+        A model that reports no likelihoods, or that the prompts do not fit, is refused before a judgment is paid for.
         """
         criterion = problem.student.criterion
         problem.likelihood_lm = problem.lm if self.likelihood_lm is None else CachedLM(self.likelihood_lm)
@@ -195,11 +186,7 @@ def judged_items(problem: Problem) -> list[dspy.Example]:
 
 
 def check_ratings(trainset: Sequence[dspy.Example], criterion: Criterion, k: int) -> None:
-    """Refuse too few items to draw k random demonstrations and choose k others, and scores that tell nothing.
-
-    Raises:
-        ValueError: Fewer than 2k + 2 items have a defined score on the criterion, or all scores are equal.
-    """
+    """Refuse fewer than 2k + 2 items with a defined score (k random and k chosen demonstrations), and equal scores."""
     rated = rated_items(trainset, criterion)
     if len(rated) < 2 * k + 2:
         raise ValueError(
@@ -222,8 +209,7 @@ class BiasedDemosReport(CompileReport):
     """Report of ``BiasedDemos``.
 
     Attributes:
-        train: The measured training items: all that have a human score, without the random demonstrations; judged under
-            those.
+        train: All training items with a human score but the random demonstrations, judged under those.
         unfairness: (n,) US as RS uses it (eq 2).
         rs: (n,) RS (eq 6), in [0, 2]; NaN where a score is undefined.
         demonstrations: Ids of the chosen demonstrations, in the order shown.
@@ -250,9 +236,9 @@ class BiasedDemos(LikelihoodOptimizer):
 
     The trainset holds human-rated items, at least 2k + 2 of them with a defined score on the judge's criterion, in
     ``scores`` (criterion -> number) or as ``score``; twice as many where half of them are held back.
-    RS comes from the judge with k random demonstrations; those are not candidates for demonstrations, because a judge
-    that is shown an item's score cannot be measured on it. That judge is the paper's baseline, with which
-    ``select=False`` compares the result on the valset; otherwise the comparison is with the judge that was given.
+    RS comes from the judge with k random demonstrations, the paper's baseline; these are not shown again, because a
+    judge that is shown an item's score cannot be measured on it. On the valset the result is compared with this
+    baseline where ``select=False``, otherwise with the judge that was given.
 
     Args:
         k: Number of demonstrations, at least 1 (the paper: 8).
@@ -318,16 +304,9 @@ def baseline_facts(
 def against_baselines(
     judged: Judged, known: Mapping[str, FloatArray], *, n_resamples: int, seed: int
 ) -> dict[str, Any]:
-    """Compare a judge's performance with that of likelihood alone and of length alone.
+    """Return report fields that compare a judge's performance with that of likelihood alone and of length alone.
 
-    Args:
-        judged: The judge's answers.
-        known: ``baseline_facts`` of other items, which tell whether more or less of each is better.
-        n_resamples: Swaps of each permutation test.
-        seed: Seed for tests and intervals.
-
-    Returns:
-        The fields ``baselines`` (name -> estimate of the performance) and ``against_baselines`` (a sentence).
+    ``known`` are ``baseline_facts`` of other items, which tell whether more or less of each is better.
     """
     human, clusters = judged.covariate(HUMAN_SCORES), judged.clusters
     own = Number("performance", "performance", judged.answers, estimate_spearman, given=(human,))
@@ -354,9 +333,9 @@ class MitigationReport(CompileReport):
     Attributes:
         objective: Name of the estimate that is brought to 0, and why it is this one.
         left_out: Candidate -> why it could not be made.
-        paper: Answers of the paper's method on the valset: the largest k demonstrations of highest RS; None without a
-            valset, or where it could not be made.
-        baselines: ``"likelihood alone"``, ``"length alone"`` -> performance of the baseline on the held-back items.
+        paper: Answers on the valset with the largest k demonstrations of highest RS (the paper's method); None where
+            there is no valset or no such judge.
+        baselines: ``"likelihood alone"``, ``"length alone"`` -> its performance on the held-back items.
         against_baselines: Whether the compiled judge agrees with people better than each baseline, in a sentence.
     """
 
@@ -378,16 +357,15 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     * random demonstrations;
     * a likelihood calibration at several strengths, of the given judge and of the one with random demonstrations.
 
-    The choice is ``LikelihoodRule``'s: of the candidates whose likelihood effect is significantly smaller in magnitude
-    than the given judge's, and whose performance is shown not to be lower by much, those within one standard error of
-    the smallest effect are taken, and of these the one that agrees best with people. Without any, it is
-    ``AgreementRule``'s: better agreement with people at no larger effect.
+    ``LikelihoodRule`` considers those whose likelihood effect is significantly smaller in magnitude than the given
+    judge's, and whose performance is shown not to be lower by much. Of those within one standard error of the smallest
+    effect, it takes the one that agrees best with people. Without any, ``AgreementRule`` looks for better agreement at
+    no larger effect.
 
-    Demonstrations are drawn from one half of the inputs and tested on the other. A calibration of the given judge needs
-    no prompts of its own, so it is fitted on all rated items, and tested on all of them by cross-fitting: every input
-    is corrected by a fit on others (``cross_fitted``). The trainset holds human-rated items as for ``BiasedDemos``;
-    where no item has several ratings (``ratings``), the z-scored BiasScore takes the place of the effect, which the
-    report says.
+    Demonstrations are drawn from one half of the inputs and tested on the other. Calibrations of the given judge are
+    fitted and tested on all rated items by cross-fitting: every input is corrected by a fit on others
+    (``cross_fitted``). The trainset holds human-rated items as for ``BiasedDemos``; where no item has several ratings
+    (``ratings``), the z-scored BiasScore takes the place of the effect, which the report says.
 
     Args:
         k: Numbers of demonstrations to try, each at least 2.
@@ -486,10 +464,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             yield f"{k} demonstrations balanced in likelihood", even
 
     def _calibrated_given(self, problem: Problem, name: str, title: str) -> list[Candidate]:
-        """Return the given judge calibrated, with cross-fitted answers to all rated items, the held-back ones last.
-
-        The given judge gets its own answers to these items too.
-        """
+        """Return the given judge calibrated, with cross-fitted answers to all rated items, the held-back ones last."""
         criterion = problem.student.criterion
         held_back = rated_items(problem.held_back, criterion)
         everything = [*rated_items(problem.fit, criterion), *held_back]

@@ -32,28 +32,20 @@ REASONS = {
 }
 """Number -> why it says the likelihood bias of these items."""
 
-LOSS = 0.05
-"""Level of the one-sided tests that the performance falls, and that it does not fall by more than the margin."""
-LOSS_MARGIN = 0.1
-"""Fall in performance (Spearman's rho) that the held-back items must rule out, where no loss is allowed."""
-RISE = MARGINS[SCORE_SD]
-"""Rise in the magnitude of the bias that the items must rule out: what an audit calls an effect worth finding."""
-ERROR_DRAWS = 5_000
-"""Draws of the errors of all judges' biases, from which the adjusted p-values are read."""
-FOLDS = 10
-"""Parts of the inputs; each is corrected by a calibration that was fitted on the others."""
+LOSS = 0.05  # level of the one-sided tests that the performance falls, and that it falls by no more than the margin
+LOSS_MARGIN = 0.1  # fall in performance (Spearman's rho) that held-back items must rule out where no loss is allowed
+RISE = MARGINS[SCORE_SD]  # rise in the bias that the items must rule out: what an audit calls worth finding
+ERROR_DRAWS = 5_000  # draws of the errors of all judges' biases, from which the adjusted p-values are read
+FOLDS = 10  # parts of the inputs; each is corrected by a calibration that was fitted on the others
 
 # The number that a mitigation brings to 0.
 
 
 def bias_number(ratings: FloatArray | None) -> str:
-    """Return the name of the number that says the likelihood bias of items.
+    """Return the name of the number that says the likelihood bias of items with (n, r) single ratings, or None.
 
     It is the likelihood effect at equal quality where some items have several ratings, else the BiasScore of z-scores,
     which confounds noise in the ratings with bias. A compilation decides it once, on all its rated items.
-
-    Args:
-        ratings: (n, r) single ratings of each item, NaN where a rater gave none; None without any.
     """
     several = ratings is not None and (np.isfinite(ratings).sum(axis=1) > 1).any()
     return EFFECT if several else BIAS_SCORE_Z
@@ -71,8 +63,7 @@ def slope(name: str, judged: Judged) -> float:
 def joint_errors(name: str, judges: Sequence[Judged], *, draws: int, seed: int) -> tuple[FloatArray, FloatArray]:
     """Measure s judges on the items that all of them scored, and draw how far the numbers may err together.
 
-    Returns:
-        (s,) numbers, NaN where undefined; (draws, s) joint draws of their errors, at most so many.
+    Returns (s,) numbers, NaN where undefined, and at most (draws, s) joint draws of their errors.
     """
     found = (_effect_errors if name == EFFECT else _bias_score_errors)(judges, draws, np.random.default_rng(seed))
     return found or (np.full(len(judges), np.nan), np.full((draws, len(judges)), np.nan))
@@ -154,13 +145,7 @@ class LikelihoodRule(Rule):
     Of several such judges, the one that agrees best with people is taken among those whose bias is within one standard
     error of the smallest (``Rule``): below that, a smaller bias is mostly luck.
 
-    Args:
-        name: Number that says the bias; see ``bias_number``.
-        held_back: Number of held-back items, the last ones of all answers; None where all items are.
-        max_loss: Fall in performance that is allowed, and that the items must rule out to be exceeded; 0 allows no
-            significant loss.
-        n_resamples: Swaps of the permutation test of the performance.
-        seed: Seed for tests and intervals.
+    ``held_back`` is the number of held-back items, the last ones of all answers; None where all items are.
     """
 
     level = CHOICE_LEVEL / 2
@@ -228,16 +213,14 @@ class LikelihoodRule(Rule):
         return abs(_value(self.name, compared)), -_value(PERFORMANCE, compared)
 
     def _compared(self, judged: Judged) -> Judged:
-        """Return the answers to the held-back items."""
         return judged if self.held_back is None else last_items(judged, self.held_back)
 
 
 class AgreementRule(LikelihoodRule):
     """A judge is better if it agrees with people significantly better, and its likelihood bias is not larger.
 
-    This is the second rule of the optimizers against likelihood bias, for given judges whose bias no candidate is shown
-    to lessen. Such a judge may have little bias because its scores say little, and demonstrations of the same search
-    may make it useful.
+    This second rule is for given judges whose bias no candidate is shown to lessen. Such a judge may have little bias
+    because its scores say little, and demonstrations of the same search may make it useful.
 
     The performances are compared by one-sided permutation tests, adjusted for all judges (``higher_than_first``), in
     families as in ``LikelihoodRule``. Not larger means two things, as for the performance there: the magnitude of the
@@ -293,15 +276,9 @@ class AgreementRule(LikelihoodRule):
 
 
 def _in_families(judged: Sequence[Judged], given: Judged, test: Callable[[list[Judged]], FloatArray]) -> FloatArray:
-    """Test the judges of the same items together, each family with the given judge's answers to them.
+    """Return (m,) p-values of m judges; ``test`` gets the given judge's answers and a family's to the same items.
 
-    Args:
-        judged: Answers of m judges, each to the last items of those that the given judge answered.
-        given: Answers of the given judge.
-        test: Function from the given judge's answers and the family's to the family's adjusted p-values.
-
-    Returns:
-        (m,) p-values; several families share the level equally, so theirs may be above 1.
+    The families share the level equally, so their p-values may be above 1.
     """
     sizes, adjusted = [len(one.ids) for one in judged], np.empty(len(judged))
     for size in set(sizes):
@@ -311,7 +288,6 @@ def _in_families(judged: Sequence[Judged], given: Judged, test: Callable[[list[J
 
 
 def _standard_error(estimate: Estimate) -> float:
-    """Return the standard error that the interval of an estimate stands for."""
     return float((estimate.high - estimate.low) / (2 * scipy.stats.norm.ppf(0.975)))
 
 
@@ -321,10 +297,7 @@ def _standard_error(estimate: Estimate) -> float:
 def fitted(name: str, judged: Judged, *, reduction: str) -> LikelihoodCalibration | None:
     """Fit a likelihood calibration at full strength to scores of a judge without one; None if the bias is undefined.
 
-    Args:
-        name: Number that says the bias; see ``bias_number``.
-        judged: Scores of a judge without a calibration, with LS.
-        reduction: Reduction by which LS was computed.
+    ``name`` is the number that says the bias (``bias_number``), ``reduction`` that by which LS was computed.
     """
     bias = slope(name, judged)
     if np.isnan(bias):
@@ -341,22 +314,11 @@ def cross_fitted(
     scale: tuple[float, float],
     seed: int,
 ) -> list[Judged]:
-    """Calibrate scores by fits on other inputs.
+    """Return the answers at every strength in [0, 1], calibrated by fits on other inputs; NaN in a fold without a fit.
 
     These are the answers that the calibration would give to new items, so they may be tested on the items it is fitted
     on. The test of their bias holds all the same that the folds' slopes come from the same items: it asks whether the
     judge's bias exceeds half of what is subtracted, which one interval of that bias answers for any subtraction.
-
-    Args:
-        name: See ``fitted``.
-        judged: See ``fitted``.
-        strengths: Parts of the bias to subtract, in [0, 1].
-        reduction: See ``fitted``.
-        scale: Lowest and highest score.
-        seed: Seed for the folds.
-
-    Returns:
-        The corrected answers at every strength; NaN in a fold whose calibration is undefined.
     """
     keys = judged.inputs or judged.ids
     inputs = list(dict.fromkeys(keys))

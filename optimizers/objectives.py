@@ -29,11 +29,9 @@ from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
 
 SearchedJudge = PairwiseJudge | PointwiseJudge
 
-DISTRIBUTIONS = "distributions"
-"""Covariate of a pointwise judge's answers: (n, c) probabilities of the labels, ascending."""
+DISTRIBUTIONS = "distributions"  # covariate of a pointwise judge: (n, c) probabilities of the labels, ascending
 
-SWAPS = 2_000
-"""Swaps of the permutation test of an objective, and resamples of its interval."""
+SWAPS = 2_000  # swaps of the permutation test of an objective, and resamples of its interval
 
 # Answers of a judge under one or many instructions, in the given order, without debiasing and calibration.
 #
@@ -69,11 +67,7 @@ def _last_line(judge: SearchedJudge) -> str:
 
 
 def check_searchable(judge: SearchedJudge, examples: Sequence[dspy.Example]) -> None:
-    """Refuse pairs of different sizes, no items, and a judge without probabilities.
-
-    Raises:
-        ValueError: See above.
-    """
+    """Refuse pairs of different sizes, no items, and a judge without probabilities."""
     if isinstance(judge, PairwiseJudge):
         sizes = {len(e.candidates) for e in examples}
         if len(sizes) != 1:
@@ -118,14 +112,7 @@ def probabilities(
 def judged_in_order(
     judge: SearchedJudge, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray | None = None
 ) -> Judged:
-    """Return (n, c) probabilities of answers in the given order with the examples' covariates.
-
-    Args:
-        judge: The judge.
-        answers: Probabilities by position, or by label.
-        examples: The n examples.
-        content_free: (1, c) answer to an input without content; None where it was not asked.
-    """
+    """Return (n, c) answers in the given order with the examples' covariates; ``content_free`` is (1, c)."""
     if isinstance(judge, PairwiseJudge):
         lengths = np.array([[len(text) for text in e.candidates] for e in examples], dtype=np.float64)
         numbers, covariates = answers[:, None], {LENGTHS: lengths}
@@ -291,10 +278,7 @@ class BiasObjective:
     """Minus the distance of a registered bias from the value of an unbiased judge.
 
     Args:
-        bias: A bias of ``evalbias.evaluation.BIASES`` with an objective, such as ``BIASES["verbosity"]``.
-
-    Raises:
-        ValueError: The bias has no objective.
+        bias: One of ``evalbias.evaluation.BIASES`` that has an objective, such as ``BIASES["verbosity"]``.
     """
 
     content_free = False
@@ -350,14 +334,8 @@ class ObjectiveRule(Rule):
     """A judge is better if its objective is higher.
 
     The test swaps both judges' answers input by input, which is right whatever the objective: under the null hypothesis
-    it does not matter which of them answered.
-
-    Args:
-        objective: Objective.
-        seed: Seed for swaps and resamples.
-
-    Raises:
-        ValueError: The objective asks a content-free input, so it says nothing about examples.
+    it does not matter which of them answered. An objective that asks a content-free input says nothing about examples,
+    and is refused.
     """
 
     level = CHOICE_LEVEL
@@ -412,11 +390,7 @@ class ObjectiveRule(Rule):
 
 
 def check_held_back(objective: Objective | None) -> None:
-    """Refuse an objective that held-back examples do not change.
-
-    Raises:
-        ValueError: The objective asks a content-free input.
-    """
+    """Refuse an objective that held-back examples do not change, because it asks a content-free input."""
     if objective is not None and objective.content_free:
         raise ValueError(
             f"The {objective.name} asks a content-free input, so no held-back examples can tell whether it is better: "

@@ -18,23 +18,16 @@ from evalbias.data.world import GENERAL
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.writing import LARGEST_SEED
 
-ATTEMPTS = 4
-"""Largest number of requests for each wording."""
+ATTEMPTS = 4  # largest number of requests for each wording
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """New wordings.
+    """New wordings."""
 
-    Attributes:
-        instructions: Usable wordings, at most as many as requested; none is known or repeated.
-        rejected: (reason, text) of every rejected wording.
-        calls: Requests to a model.
-    """
-
-    instructions: tuple[str, ...]
-    rejected: tuple[tuple[str, str], ...] = ()
-    calls: int = 0
+    instructions: tuple[str, ...]  # usable, at most as many as requested; none is known or repeated
+    rejected: tuple[tuple[str, str], ...] = ()  # (reason, text)
+    calls: int = 0  # requests to a model
 
     def __post_init__(self) -> None:
         """Take lists, as JSON has them."""
@@ -53,11 +46,7 @@ class Proposer(Protocol):
 
 
 def checked_proposer(proposer: Proposer | None) -> Proposer:
-    """Return the proposer; by default one that needs no model.
-
-    Raises:
-        TypeError: It is none, such as a model that could reword.
-    """
+    """Return the proposer, by default one that needs no model; refuse others, such as a model that could reword."""
     if proposer is None:
         return GrammarParaphraser()
     if isinstance(proposer, dspy.BaseLM):
@@ -129,7 +118,7 @@ class GrammarParaphraser:
     are then drawn freely.
 
     Args:
-        parts: Alternatives for each place. ``{source}``, ``{output}``, ``{name}`` and ``{definition}`` stand for the
+        parts: Alternatives for each place; ``{source}``, ``{output}``, ``{name}`` and ``{definition}`` are the
             criterion's. Defaults to phrases that fit any criterion, ``evalbias.data.world.GENERAL``.
     """
 

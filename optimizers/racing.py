@@ -29,20 +29,14 @@ from evalbias.optimizers.objectives import Objective, both_answers, one_by_one
 #
 # The error. Every round is another look at the same data, so a round's test has the level ``DROP_LEVEL`` divided by
 # the number of looks (Bonferroni): the best instruction of an epoch is dropped with a probability of at most about
-# ``DROP_LEVEL``, as far as the imagined examples are like the real ones. ``benchmarks/racing.py`` measures how often
-# that happens.
+# ``DROP_LEVEL``, if the imagined examples are like the real ones. ``benchmarks/racing.py`` measures how often it is.
 
 
-FEWEST = 20
-"""Fewest examples on which an instruction is dropped."""
-DROP_LEVEL = 0.01
-"""Probability with which an epoch's best instruction may be dropped."""
-IMAGINED = 2_000
-"""Imagined sets of all examples in each comparison."""
-GROUP = 6
-"""Answered examples in a group of those on which the incumbent answered much the same."""
-EXCHANGED = 2.0
-"""Weight in the urn of the examples with exchanged answers, in examples."""
+FEWEST = 20  # fewest examples on which an instruction is dropped
+DROP_LEVEL = 0.01  # probability with which an epoch's best instruction may be dropped
+IMAGINED = 2_000  # imagined sets of all examples in each comparison
+GROUP = 6  # answered examples in a group of those on which the incumbent answered much the same
+EXCHANGED = 2.0  # weight in the urn of the examples with exchanged answers, in examples
 
 
 def race_rounds(examples: int) -> list[int]:
@@ -67,18 +61,10 @@ def drop(
     looks: int,
     rng: np.random.Generator,
 ) -> dict[int, int]:
-    """Decide which instructions are dropped after a round.
+    """Return the number of each instruction that is dropped after a round -> that of the leader that it is behind.
 
-    Args:
-        rivals: Number of each instruction that is still in the race -> its answers, all to the same first examples.
-        incumbent: Number of the instruction to surpass.
-        on_all: Its answers to all examples.
-        objective: Objective to maximize.
-        looks: Number of rounds after which instructions may be dropped.
-        rng: Source of the draws.
-
-    Returns:
-        Number of each dropped instruction -> number of the leader that it is behind.
+    ``rivals`` are the answers of those still in the race, all to the same first examples; ``on_all`` are the
+    incumbent's to all examples. ``looks`` is the number of rounds after which instructions may be dropped.
     """
     answers = {incumbent: on_all, **rivals}
     values = {number: objective(judged) for number, judged in answers.items()}
@@ -98,17 +84,10 @@ def drop(
 
 
 def imagined(groups: IntArray, answered: int, rng: np.random.Generator) -> FloatArray:
-    """Draw how often imagined sets of all examples hold each answered example.
+    """Draw how often imagined sets of all n examples hold each of the first k, which are answered.
 
-    Args:
-        groups: (n,) group of every example; those that are left to judge are drawn from the answered ones of their
-            group, or from all where it has none.
-        answered: Number k of answered examples, which come first.
-        rng: Source of the draws.
-
-    Returns:
-        (IMAGINED, 2 k) counts, which sum to n in every row: of the answered examples as they are, each at least once,
-        and then of the same with exchanged answers.
+    Returns (IMAGINED, 2 k) counts with the sum n: of the answered ones as they are, each at least once, and of the same
+    with exchanged answers. The others are drawn from the answered ones of their group (n,), or from all if it has none.
     """
     counts = np.concatenate([np.ones((IMAGINED, answered)), np.zeros((IMAGINED, answered))], axis=1)
     for group in np.unique(groups[answered:]):

@@ -29,36 +29,22 @@ from evalbias.programs.loops import Improvement, SelfRefine
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-RISE_LEVEL = 0.05
-"""Level of the test whether the bias rises, over all rounds together (Bonferroni)."""
+RISE_LEVEL = 0.05  # level of the test whether the bias rises, over all rounds together (Bonferroni)
 
 
 @dataclass(frozen=True)
 class LoopRecord:
-    """One loop over the training items, with at most t refinements.
+    """One loop over the training items, with at most t refinements."""
 
-    Attributes:
-        feedback: Name of its feedback source.
-        margin: Margin by which a refinement had to be better, as a fraction of the source's range; NaN for a rule of
-            the student's own.
-        rounds: (t + 1,) self-bias after each number of refinements, in points of the own score; undefined if the
-            quality is on another scale. ``quality`` is in its own points.
-        own: (t + 1,) mean own score in its own points.
-        tokens: (t + 1,) mean tokens spent on an item.
-        calls: (t + 1,) mean requests to models for an item.
-        bias_rises: First number of refinements whose Bias lies above the first output's, p < .05 over all rounds by
-            paired permutation tests; None where it never does.
-        failed: Item -> error that stopped it.
-    """
-
-    feedback: str
-    margin: float
+    feedback: str  # name of its source
+    margin: float  # least rise of a refinement, as a fraction of the source's range; NaN for a rule of its own
+    # (t + 1,) self-bias in points of the own score, undefined if the quality is on another scale; quality in its own.
     rounds: tuple[Measurement, ...]
-    own: tuple[float, ...]
-    tokens: tuple[float, ...]
-    calls: tuple[float, ...]
-    bias_rises: int | None
-    failed: Mapping[str, str]
+    own: tuple[float, ...]  # (t + 1,) mean own score in its own points
+    tokens: tuple[float, ...]  # (t + 1,) mean tokens spent on an item
+    calls: tuple[float, ...]  # (t + 1,) mean requests to models for an item
+    bias_rises: int | None  # refinements after which Bias first exceeds the first output's, p < .05 over all rounds
+    failed: Mapping[str, str]  # item -> error that stopped it
 
     @property
     def quality(self) -> tuple[float, ...]:
@@ -105,11 +91,6 @@ class QualityRule(Rule):
 
     A loop that makes fewer requests may lose ``tolerance`` points of quality: it is better if its quality, raised by
     the tolerance, is. The answers are the quality of the final outputs, and the judgments are the requests.
-
-    Args:
-        tolerance: Points of quality that a cheaper loop may lose.
-        n_resamples: Swaps of the test and resamples of the interval.
-        seed: Seed for both.
     """
 
     def __init__(self, *, tolerance: float, n_resamples: int, seed: int) -> None:
@@ -141,7 +122,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
 
     The trainset holds items with ``id``, the loop's inputs, and what the external feedback needs. Over them, the
     student's loop runs under its own feedback, once for every margin by which a refinement must be better, and once
-    under the external feedback. The refinements that external feedback accepted become demonstrations: for the
+    under the external feedback. Refinements that the external feedback accepted become demonstrations: for the
     generator the final output of an item, for the refiner the step that led there. The loop with these demonstrations
     runs over the other items. Of all loops under the student's own feedback, the compiled one reaches the highest mean
     quality with the fewest refinements; demonstrations that do not help are left out. It keeps the student's own
@@ -158,8 +139,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         tolerance: A rise of the mean quality below this fraction of its range does not count; nor does such a loss,
             on the held-back items, by a loop that makes fewer requests.
         num_threads: Items at a time.
-        budget: Largest number of requests to models, in all loops of the search. No item is begun once they are
-            spent, including what the loop with demonstrations will likely cost; the last items may exceed it.
+        budget: Largest number of requests to models in the search. No item is begun once they are spent, including
+            what the loop with demonstrations will likely cost; the last items may exceed it.
         log_dir: Folder in which the loops are logged; the same compilation started again continues from there.
         **options: Options of every optimizer; see ``JudgeOptimizer``. Intervals and tests have 2,000 resamples by
             default, and ``progress`` is called with 1 after every item of every loop.
@@ -295,7 +276,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     # Loops over the same items, within a budget of requests.
 
     def _run(self, problem: Problem, loop: SelfRefine, items: Sequence[dspy.Example], name: str) -> LoopRun:
-        """Run one loop over items, logged under a name."""
         run = run_loops(
             loop,
             items,
@@ -308,15 +288,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         return run
 
     def _run_all(self, problem: Problem) -> tuple[dict[float, LoopRun], LoopRun]:
-        """Run the loop at every margin, and under external feedback, until the budget is spent.
+        """Return the runs under the student's own feedback by margin (NaN: a rule of its own), and the external run.
 
         The budget also covers one more loop like the first, which will run later with demonstrations.
-
-        Returns:
-            Margin (NaN for a rule of the student's own) -> run under its own feedback; run under external feedback.
-
-        Raises:
-            ValueError: Every item failed in a loop.
         """
         student, items = problem.student, problem.fit
         own = {math.nan: student}
@@ -389,11 +363,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     def _choose(self, rivals: Sequence[tuple[_Variant, FloatArray]]) -> tuple[int, _Variant]:
         """Return the fewest refinements, and the first loop, that reach the highest mean quality within the tolerance.
 
-        A loop that leaves more outputs undefined than another cannot be chosen. Of the others, those items count whose
-        quality is defined in all of them.
-
-        Args:
-            rivals: Loops with the quality of their outputs on the same items, (t + 1, n).
+        The rivals come with the quality of their outputs on the same items, (t + 1, n). A loop that leaves more outputs
+        undefined than another cannot be chosen. Of the others, items count whose quality is defined in all of them.
         """
         ends: dict[tuple[int, int], FloatArray] = {}
         for place, (variant, quality) in enumerate(rivals):
@@ -439,7 +410,6 @@ def _run_of(loops: Sequence[Loop], source: FeedbackSource) -> LoopRun:
 
 
 def _failed(run: LoopRun, scorer: CachedScorer) -> Mapping[str, str]:
-    """Return the errors of a loop and of the scores of its outputs, by item."""
     return {name: error for name, error in scorer.failed.items() if name in run.ids} | run.failed
 
 
@@ -462,24 +432,15 @@ def with_margin(loop: SelfRefine, margin: float) -> SelfRefine:
 
 
 def most_improved(quality: FloatArray, k: int) -> list[int]:
-    """Return at most k items, and half of all, whose quality rose most from the first round to the last.
-
-    Args:
-        quality: (t + 1, n); NaN is undefined, and has not risen.
-        k: Largest number of items.
-    """
+    """Return at most k items, and half of all, whose quality, (t + 1, n), rose most from first to last round."""
     gain = quality[-1] - quality[0]
     return [int(n) for n in np.argsort(-gain, kind="stable") if gain[n] > 0][: min(k, len(gain) // 2)]
 
 
 def with_steps(loop: SelfRefine, items: Sequence[dspy.Example], run: LoopRun, shown: Sequence[int]) -> SelfRefine:
-    """Return a copy whose generator sees the final outputs of some items, and whose refiner the steps to them.
+    """Return a copy whose generator sees the final outputs of the ``shown`` items, and whose refiner the steps to them.
 
-    Args:
-        loop: Loop to teach.
-        items: Items of the run.
-        run: Run under external feedback.
-        shown: Places of the items to show, each with a refinement that was accepted.
+    In the run under external feedback, each of these has a refinement that was accepted.
     """
     taught: SelfRefine = loop.deepcopy()
     outputs, steps = [], []

@@ -14,10 +14,8 @@ from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import count, p_equals
 from evalbias.measures.arrays import FloatArray
 
-CHOICE_LEVEL = 0.05
-"""Chance that any candidate passes the test that it is better, where none is (family-wise error)."""
-GIVEN = "given"
-"""Name of the given program among the candidates of a report."""
+CHOICE_LEVEL = 0.05  # chance that any candidate passes the test that it is better, where none is (family-wise error)
+GIVEN = "given"  # name of the given program among the candidates of a report
 INCOMPARABLE = "cannot be compared: what it should improve is undefined for it or for the given program"
 FLATTERED = "The best of several looks better on these items than it is: measure it on others (a valset)."
 """Caution about the numbers of a winner: of 20 candidates whose effect is .25, the chosen one shows .12 to .14."""
@@ -25,32 +23,21 @@ FLATTERED = "The best of several looks better on these items than it is: measure
 
 @dataclass(frozen=True)
 class Candidate:
-    """A program that may be compiled.
+    """A program that may be compiled."""
 
-    Attributes:
-        name: The choice in words.
-        program: The program.
-        details: Fields of the optimizer's report that hold if this program is compiled.
-        answers: Its answers, where the search has them; None runs the program on the held-back items.
-        items: What these answers are to, in words; empty for the held-back inputs.
-    """
-
-    name: str
+    name: str  # the choice in words
     program: Any
-    details: Mapping[str, Any] = field(default_factory=dict)
-    answers: Judged | None = None
-    items: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)  # fields of the report if it is compiled
+    answers: Judged | None = None  # where the search has them; None runs the program on the held-back items
+    items: str = ""  # what these answers are to, in words; empty for the held-back inputs
 
 
 class Rule:
-    """What makes a candidate better than the given program. A rule measures answers, and runs nothing.
+    """What makes a candidate better than the given program (in words ``aim``). It measures answers, and runs nothing.
 
     Every candidate answers the held-back items, or more items of which those are the last; the given program answers
-    all the items of any candidate, so its last answers are to the same items.
-
-    Attributes:
-        aim: What "better" means, in words.
-        level: Chance that any candidate passes the test that it is better, where none is.
+    all the items of any candidate, so its last answers are to the same items. ``level`` is the chance that a candidate
+    passes the test that it is better, where none is.
     """
 
     aim: str
@@ -92,19 +79,12 @@ def count_unanswered(judged: Judged) -> int:
 
 @dataclass(frozen=True)
 class Cost:
-    """Resources that compiling took.
+    """Resources that compiling took."""
 
-    Attributes:
-        judgments: Prompts that the model answered with measured choices, for the search and the comparison.
-        likelihoods: Texts whose likelihood was measured.
-        calls: Requests to generate text.
-        seconds: Wall-clock time; not part of results, which a resumed run repeats exactly.
-    """
-
-    judgments: int = 0
-    likelihoods: int = 0
-    calls: int = 0
-    seconds: float = field(default=0.0, compare=False, repr=False)
+    judgments: int = 0  # prompts answered with measured choices, for the search and the comparison
+    likelihoods: int = 0  # texts whose likelihood was measured
+    calls: int = 0  # requests to generate text
+    seconds: float = field(default=0.0, compare=False, repr=False)  # no part of results, which a resumed run repeats
 
     def to_dict(self) -> dict[str, int]:
         """Return the reproducible amounts."""
@@ -117,24 +97,14 @@ class Cost:
 
 @dataclass(frozen=True)
 class Tried:
-    """One program on the held-back items.
+    """One program on the held-back items."""
 
-    Attributes:
-        name: The candidate in words; ``"given"`` for the program that was given.
-        estimates: Name -> estimate on the held-back items, with its interval.
-        p_value: p of the paired test that it is better than the given program, adjusted for all candidates; NaN for the
-            given program itself, and where the test is undefined.
-        cost: Resources that measuring it took; answers that were known already cost nothing.
-        chosen: Whether it was compiled.
-        reason: Why it was chosen or not, as the end of a sentence that begins with the name.
-    """
-
-    name: str
+    name: str  # the candidate in words; "given" for the program that was given
     estimates: Mapping[str, Estimate]
-    p_value: float
-    cost: Cost
+    p_value: float  # paired test of "better than given", adjusted for all candidates; NaN for the given, or undefined
+    cost: Cost  # of measuring it; answers that were known already cost nothing
     chosen: bool
-    reason: str
+    reason: str  # why it was chosen or not: the end of a sentence that begins with the name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,17 +153,11 @@ class CompileReport:
 
 @dataclass(frozen=True)
 class Selection:
-    """Result of a choice.
-
-    Attributes:
-        chosen: The given program or a candidate.
-        answers: Its answers on the held-back items; None where nothing was kept back.
-        fields: Fields of the report: ``decision``, ``candidates`` and ``front``.
-    """
+    """Result of a choice."""
 
     chosen: Candidate
-    answers: Judged | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    answers: Judged | None = None  # of the chosen program to the held-back items; None where nothing was kept back
+    fields: Mapping[str, Any] = field(default_factory=dict)  # of the report: decision, candidates and front
 
 
 def choose(
@@ -210,16 +174,7 @@ def choose(
     Considered are the candidates that are significantly better than the given program, make nothing worse, and leave no
     more items undefined. Of those whose first cost (``Rule.costs``) is within one standard error of the lowest, the one
     is chosen whose next cost is lowest. Without any, the next rule says what is better; after the last rule, the given
-    program is kept.
-
-    Args:
-        given: The program that was given.
-        candidates: Others.
-        rules: What is better, in the order in which it is sought. All rules measure the same answers, and their levels
-            add up to the chance of a false choice.
-        test: Function from a program to its answers on the held-back items.
-        spent: Returns what was spent so far.
-        inputs: Number of held-back inputs, for the report.
+    program is kept. All rules measure the same answers, and their levels add up to the chance of a false choice.
     """
     programs = [given, *candidates]
     answers, costs = [], []

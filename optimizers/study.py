@@ -42,54 +42,34 @@ from evalbias.values import describe, digest, get_logger, to_json
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-WORDINGS, NUMBERS = "wordings", "result"
-"""Keys under which a study's storage keeps the wordings, and a trial's numbers."""
+WORDINGS, NUMBERS = "wordings", "result"  # keys under which a study's storage keeps the wordings, and a trial's numbers
 
-LOCKED = 300.0
-"""Longest time in seconds to wait while another process, perhaps a paused one, writes to the same SQLite file."""
+LOCKED = 300.0  # longest wait in seconds while another process, perhaps a paused one, writes to the same SQLite file
 
-RIGHT = "right"
-"""Covariate of judged pairs: (n,) 1 where the judge prefers as people do, 0 where not, NaN where undefined."""
+RIGHT = "right"  # covariate of judged pairs: (n,) 1 where the judge prefers as people do, 0 where not, else NaN
 
 
 @dataclass(frozen=True)
 class SetUp:
-    """One way to set up the judge.
-
-    Attributes:
-        instruction: The wording.
-        demonstrations: Number of the set of demonstrations; 0 is the student's own.
-        debias: See ``PairwiseJudge``.
-        calibration: See ``PairwiseJudge``.
-    """
+    """One way to set up the judge."""
 
     instruction: str
-    demonstrations: int
-    debias: str | None
+    demonstrations: int  # number of the set; 0 is the student's own
+    debias: str | None  # this and the calibration as in PairwiseJudge
     calibration: str | None
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A set-up and its numbers.
+    """A set-up and its numbers."""
 
-    Attributes:
-        number: Number of the trial in the study.
-        choice: The set-up.
-        objective: Objective of the calibrated answers in the given order; higher is better.
-        accuracy: Share of the labeled pairs on which the judge prefers as people do; NaN without labels.
-        prompts: Prompts that a comparison takes.
-        fit_prompts: Prompts that fitting the calibration takes, once.
-        undefined: Answers and labeled pairs without a defined probability.
-    """
-
-    number: int
+    number: int  # in the study
     choice: SetUp
-    objective: float
-    accuracy: float
-    prompts: int
-    fit_prompts: int
-    undefined: int
+    objective: float  # of the calibrated answers in the given order; higher is better
+    accuracy: float  # share of the labeled pairs on which the judge prefers as people do; NaN without labels
+    prompts: int  # that a comparison takes
+    fit_prompts: int  # that fitting the calibration takes, once
+    undefined: int  # answers and labeled pairs without a defined probability
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +98,8 @@ class JudgeStudy(JudgeOptimizer):
     The trainset holds pairs (``evalbias.data.pairs``); labeled ones (``preference`` or ``better``) may become
     demonstrations. If any has a label, the study maximizes objective and accuracy and minimizes the prompts of a
     comparison, over all four choices: the accuracy is measured on the labeled pairs of half of the inputs,
-    demonstrations and calibrations come from the others. Ties and pairs without a label are left out of the accuracy,
-    and their number is logged. Without labels, the study maximizes the objective over instructions and calibrations.
+    demonstrations and calibrations come from the others. The accuracy leaves out ties and pairs without a label, and
+    their number is logged. Without labels, the study maximizes the objective over instructions and calibrations.
     Permutation debiasing is fair by construction, so only labels can tell what it is worth. On the held-back pairs the
     accuracy decides between the best trial and the given judge; without labels the objective does.
 
@@ -249,7 +229,6 @@ class JudgeStudy(JudgeOptimizer):
         return replace(judged, covariates={**judged.covariates, RIGHT: right})
 
     def _open(self, problem: Problem, *, labeled: bool) -> optuna.Study:
-        """Open the study of this student, model, trainset and settings; make it if there is none."""
         content = {
             "student": describe(problem.student),
             "lm": model_identity(problem.lm),
@@ -400,11 +379,7 @@ def has_labels(problem: Problem) -> bool:
 
 
 def count_unlabeled(parts: Mapping[str, Sequence[dspy.Example]]) -> None:
-    """Log how many pairs the accuracy leaves out in each part of the trainset.
-
-    Raises:
-        ValueError: It leaves out all of one part.
-    """
+    """Log how many pairs of each part of the trainset the accuracy leaves out; all of one part are refused."""
     for use, pairs in parts.items():
         left_out = len(pairs) - len(with_preference(pairs))
         if left_out == len(pairs):

@@ -82,33 +82,19 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Wording:
-    """One instruction of a search.
+    """One instruction of a search, with its record."""
 
-    Attributes:
-        number: Number in the search, from 0.
-        epoch: Epoch in which it was proposed; 0 for the first instruction.
-        parent: Number of the instruction it was made from; None for the first.
-        instruction: The wording.
-        objective: Value of the objective; NaN where undefined.
-        decision_rates: (c,) rate at which each position, or label, was the most probable answer.
-        examples: Number of examples it was judged on; fewer where racing dropped it.
-        undefined: Examples without a defined answer.
-        accepted: Whether it became the incumbent.
-        behind: Number of the instruction that it was behind when racing dropped it; None if it was not dropped.
-        judged: Its answers; no part of what is saved.
-    """
-
-    number: int
-    epoch: int
-    parent: int | None
+    number: int  # in the search, from 0
+    epoch: int  # in which it was proposed; 0 for the first instruction
+    parent: int | None  # number of the instruction it was made from; None for the first
     instruction: str
-    objective: float = math.nan
-    decision_rates: tuple[float, ...] = ()
-    examples: int = 0
-    undefined: int = 0
-    accepted: bool = False
-    behind: int | None = None
-    judged: Judged | None = field(default=None, compare=False, repr=False)
+    objective: float = math.nan  # NaN where undefined
+    decision_rates: tuple[float, ...] = ()  # (c,) rate at which each position, or label, was the most probable answer
+    examples: int = 0  # number it was judged on; fewer where racing dropped it
+    undefined: int = 0  # examples without a defined answer
+    accepted: bool = False  # whether it became the incumbent
+    behind: int | None = None  # number of the instruction that it was behind when racing dropped it
+    judged: Judged | None = field(default=None, compare=False, repr=False)  # no part of what is saved
 
     @property
     def answers(self) -> Judged:
@@ -184,10 +170,10 @@ class ZEPOReport(CompileReport):
         tried: Every instruction, in the order tested.
         history: The incumbent's objective at the start and after every epoch.
         judgments: Prompts that the search judged.
-        saved: Prompts that it need not judge because racing dropped wordings.
+        saved: Prompts that racing saved by dropping wordings.
         rounds: Number of examples judged by the end of each round of a race; only all of them without racing.
         rejected: (reason, text) of every wording that was turned down.
-        stopped: Reason for which the search ended.
+        stopped: Why the search ended.
         best: Number of the instruction that was taken.
     """
 
@@ -220,13 +206,12 @@ class ZEPO(JudgeOptimizer):
         population: Wordings in an epoch (the paper: 5).
         objective: Objective to maximize. Defaults to the fairness of a pairwise judge (the paper's), and to the score
             uniformity of a pointwise one (ours). It decides on the held-back examples too, so these need no labels.
-        acceptance: Rule by which a wording replaces the incumbent, which competes on the same examples. Racing offers
-            it only the wordings that it did not drop.
+        acceptance: Rule by which a wording that racing did not drop replaces the incumbent, on the same examples.
         stopping: Rule that ends the search. Defaults to the paper's 5 epochs.
         racing: Whether to judge an epoch's wordings in rounds, on more and more random examples, and to drop one once
             the interval of its difference to the best excludes 0 (``evalbias.optimizers.racing``). The winner is
-            judged on all examples, and is almost always the same as without racing. False judges every wording on every
-            example. Fewer than 40 examples are judged in one round.
+            judged on all examples, and is almost always the same as without racing. Fewer than 40 examples are judged
+            in one round.
         budget: Largest number of prompts to judge; the search ends before it would need more. None sets no limit.
         log_dir: Folder to log the search in; the same search started again continues from there.
         **options: Options of every optimizer; see ``JudgeOptimizer``.
@@ -361,7 +346,6 @@ class _Search:
         return wording
 
     def propose(self, epoch: int, incumbent: Wording) -> list[Wording]:
-        """Return new wordings of the incumbent."""
         zepo, known = self.zepo, {one.instruction for one in self.tried}
         reword = partial(
             zepo.proposer,
@@ -408,13 +392,11 @@ class _Search:
         return list(known.values())
 
     def note(self, wordings: Sequence[Wording], accepted: Wording | None) -> None:
-        """Record wordings, one of which may have become the incumbent."""
         for one in wordings:
             self.tried.append(replace(one, accepted=one is accepted))
             self.problem.log.note("instructions", self.tried[-1].to_dict())
 
     def fields(self) -> dict[str, Any]:
-        """Return fields of the report."""
         return {
             "objective": self.objective.name,
             "tried": tuple(self.tried),
@@ -465,18 +447,11 @@ class _Search:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One instruction on rated documents.
-
-    Attributes:
-        instruction: The wording.
-        decision_rate: Win rate of the first position, in [0, 1].
-        agreement: Mean Spearman of the rankings with people.
-        objectives: Name -> value of the other objectives.
-    """
+    """One instruction on rated documents."""
 
     instruction: str
-    decision_rate: float
-    agreement: float
+    decision_rate: float  # win rate of the first position, in [0, 1]
+    agreement: float  # mean Spearman of the rankings with people
     objectives: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -493,18 +468,10 @@ def sensitivity_curve(
 ) -> list[CurvePoint]:
     """Measure decision rate and agreement under every instruction (Zhou et al. 2024, figures 2 and 4).
 
-    Args:
-        judge: Judge to measure. With ``debias="permutation"``, decision rates and rankings are of the probabilities
-            averaged over both orders (the figure after debiasing). Decision rates are without its calibration, as in
-            the search.
-        instructions: Wordings.
-        items: Rated outputs (``scores``) of documents.
-        objectives: Further objectives to compute on the same pairs.
-        lm: Model to ask. Defaults to the judge's own, else DSPy's.
-        limit: Largest number of pairs from which the decision rate is computed. They are ordered pairs; for a debiased
-            judge, for which both orders of a pair say the same, each pair counts once, in an order drawn at random.
-        seed: Seed for the pairs and the ranking.
-        progress: Called with the number of judgments done.
+    ``items`` are rated outputs (``scores``) of documents; decision rates and ``objectives`` are of at most ``limit`` of
+    their pairs, ordered and without the judge's calibration. With ``debias="permutation"``, decision rates and rankings
+    are of the probabilities averaged over both orders (the figure after debiasing): both say the same, so each pair
+    counts once, in an order drawn at random. ``progress`` is called with the number of judgments done.
     """
     orders, model = rotations(2, every=judge.debias == "permutation"), measuring(resolve_lm(lm, judge.predict))
     compared = pairs(items, limit=limit, ordered=len(orders) == 1, seed=seed)

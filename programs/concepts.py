@@ -22,18 +22,11 @@ MATCHINGS: tuple[Matching, ...] = ("substring", "lemma")
 
 
 def covered_concepts(concepts: Sequence[str], text: str, *, matching: Matching = "substring") -> list[str]:
-    """Return the concepts that the text covers, ignoring case.
+    """Return the concepts that an English text covers, ignoring case.
 
-    Args:
-        concepts: Words or phrases.
-        text: English text; only ``"lemma"`` depends on the language.
-        matching: ``"substring"`` counts a concept that occurs anywhere, also inside a word: "thrown" covers "throw",
-            and "catch" covers "cat" (Xu et al. 2024, section 4.2). ``"lemma"`` counts a concept whose words occur one
-            after the other in any inflection: "caught" covers "catch", and "catch" does not cover "cat".
-
-    Raises:
-        ValueError: ``matching`` is unknown.
-        ImportError: ``"lemma"`` is chosen and simplemma is not installed.
+    ``"substring"`` counts a concept that occurs anywhere, in any language, also inside a word: "thrown" covers "throw",
+    and "catch" covers "cat" (Xu et al. 2024, section 4.2). ``"lemma"``, which needs simplemma, counts a concept whose
+    words occur one after the other in any inflection: "caught" covers "catch", and "catch" does not cover "cat".
     """
     if matching == "lemma":
         lemmatize = lemmatizer()
@@ -51,11 +44,7 @@ def coverage(concepts: Sequence[str], text: str, *, matching: Matching = "substr
 
 
 def lemmatizer() -> Callable[..., Any]:
-    """Return simplemma's function from a word and its language to the word's lemma.
-
-    Raises:
-        ImportError: simplemma is not installed.
-    """
+    """Return simplemma's function from a word and its language to its lemma; ``ImportError`` if it is not installed."""
     try:
         from simplemma import lemmatize
     except ImportError as error:
@@ -73,7 +62,6 @@ def _contains(words: Sequence[str], phrase: Sequence[str]) -> bool:
 
 
 # Read which concepts an answer names as missing: "all covered", a list in any layout, or a short sentence.
-#
 # Nothing is missing only where the answer says so and nothing else. An answer that names a concept among words that are
 # not understood, contradicts itself, or names no concept is unreadable.
 
@@ -123,16 +111,13 @@ _MARK = 0xE000  # the first of the private characters that stand for concepts
 
 
 def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
-    r"""Read the missing concepts from a written answer, in the order of ``concepts``.
+    r"""Read the missing concepts from a written answer, in the order of ``concepts``; None if it is unreadable.
 
     The answer may say that all are covered, or be a Python list, or concepts in bullets, numbers, or a row, also in a
     sentence such as "The text does not mention dog." or after a label such as "Missing:". Entries without a concept are
     ignored. An entry with a concept among other words makes the answer unreadable, as does an entry that says that all
-    are covered, and more than ``LONGEST`` characters.
-
-    Returns:
-        The missing concepts; an empty list if the answer says that none is missing; None if it is unreadable. A Python
-        list that names other words only says that something is missing too, and is returned as it is.
+    are covered, and more than ``LONGEST`` characters. A Python list that names other words only says that something is
+    missing too, and is returned as it is.
 
     Examples:
         >>> read_missing("1. dog\n2. cat", ["dog", "park"]), read_missing("all covered", ["dog", "park"])
@@ -199,14 +184,7 @@ class FindMissing(dspy.Signature):  # type: ignore[misc]
 class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
     """Self-feedback that lists missing concepts (Xu et al. 2024, section 4.2): score 1 if none is missing, else 0.
 
-    Args:
-        demos: Demonstrations with ``concepts``, ``text`` and ``missing``.
-        **config: Settings of the requests.
-
-    Attributes:
-        name: Name in reports.
-        low: Worst score, 0.
-        high: Best score, 1.
+    Demonstrations have ``concepts``, ``text`` and ``missing``.
     """
 
     name = "own list of missing concepts"
@@ -230,18 +208,7 @@ class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
 class ExactConcepts:
     """External oracle: score 1 if the text covers every concept, else 0.
 
-    Args:
-        matching: What covers a concept: a ``"substring"``, as in the paper, or its ``"lemma"``; see
-            ``evalbias.programs.concepts.covered_concepts``.
-
-    Attributes:
-        name: Name in reports.
-        low: Worst score, 0.
-        high: Best score, 1.
-
-    Raises:
-        ValueError: ``matching`` is unknown.
-        ImportError: ``"lemma"`` is chosen and simplemma is not installed.
+    What covers a concept: a ``"substring"``, as in the paper, or its ``"lemma"``, as in ``covered_concepts``.
     """
 
     low, high = 0.0, 1.0
@@ -259,11 +226,7 @@ class ExactConcepts:
 
 
 def required_concepts(source: str, example: Mapping[str, Any]) -> list[str]:
-    """Return the example's ``concepts``; ``source`` names the caller in error messages.
-
-    Raises:
-        ValueError: ``concepts`` is missing or not a list of texts.
-    """
+    """Return the example's ``concepts``; ``ValueError``, naming ``source``, if they are missing or no list of texts."""
     concepts = required_field(source, example, "concepts")
     if isinstance(concepts, str) or not all(isinstance(c, str) and c.strip() for c in concepts):
         raise ValueError(f"The item {item_name(example)!r} has the concepts {concepts!r:.60}: give a list of words.")

@@ -25,17 +25,14 @@ class Criterion:
     Attributes:
         name: Name of the criterion and its key in an item's scores. The prompt ends with it, right before the answer.
             One line without a colon; not "total", which names the mean over criteria.
-        definition: Sentence or question that says what is judged. Not empty.
-        scale: Lowest and highest score, two ascending whole numbers that differ by at most 1000; every whole
-            number in between is a label.
-        task: Instruction under which the outputs were written; the description d of the likelihood score
-            (Ohi et al. 2024, eq 1).
+        definition: Sentence or question that says what is judged.
+        scale: Lowest and highest score, ascending whole numbers at most 1000 apart; those in between are labels too.
+        task: Instruction that the outputs were written under; d of the likelihood score (Ohi et al. 2024, eq 1).
         source_label: Word that introduces the source in a prompt.
         output_label: Word that introduces the output in a prompt.
 
     Raises:
-        ValueError: A text is empty, the name is not allowed, or the scale is not two ascending whole numbers, or is
-            too long.
+        ValueError: A text is empty, or the name or the scale is not as above.
 
     Examples:
         >>> Criterion("politeness", "is the reply polite?").labels
@@ -50,7 +47,6 @@ class Criterion:
     output_label: str = "Output"
 
     def __post_init__(self) -> None:
-        """Check that a prompt can be made of the fields."""
         for field in ("name", "definition", "task", "source_label", "output_label"):
             value = getattr(self, field)
             if not isinstance(value, str) or not value.strip():

@@ -31,34 +31,20 @@ from evalbias.values import digest
 
 @dataclass(frozen=True)
 class Feedback:
-    """Feedback on one output.
+    """Feedback on one output."""
 
-    Attributes:
-        score: Score in the source's range; NaN if the feedback is empty, blocked, refused or unreadable.
-        text: Text that the refiner is shown.
-        errors: Errors that MQM feedback lists.
-        status: Reason why the score is undefined, or an empty string.
-    """
-
-    score: float
-    text: str
-    errors: tuple[MQMError, ...] = ()
-    status: str = ""
+    score: float  # in the source's range; NaN if the feedback is empty, blocked, refused or unreadable
+    text: str  # shown to the refiner
+    errors: tuple[MQMError, ...] = ()  # those that MQM feedback lists
+    status: str = ""  # why the score is undefined; empty if it is not
 
 
 class FeedbackSource(Protocol):
-    """Source that scores an output and says what to improve.
+    """Scores an output and says what to improve; a source that counts errors returns the negative count."""
 
-    Attributes:
-        name: Name in reports.
-        low: Worst score.
-        high: Best score. Every defined score lies in [low, high] and higher is better, so a source that counts errors
-            returns the negative count.
-    """
-
-    name: str
-    low: float
-    high: float
+    name: str  # in reports
+    low: float  # worst score
+    high: float  # best score: every defined one lies in [low, high], and higher is better
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Return feedback on one output for an example (its inputs, and possibly a reference)."""
@@ -66,11 +52,7 @@ class FeedbackSource(Protocol):
 
 
 def checked_source(source: FeedbackSource) -> FeedbackSource:
-    """Return a feedback source after checking that it is one, so that a plain function fails before a loop runs.
-
-    Raises:
-        TypeError: It cannot be called, or has no name or range.
-    """
+    """Return a feedback source; ``TypeError`` if it is none, so that a plain function fails before a loop runs."""
     missing = [name for name in ("name", "low", "high") if not hasattr(source, name)]
     if not callable(source) or missing:
         lack = f"no {', '.join(missing)}" if missing else "no __call__"
@@ -93,33 +75,21 @@ class ScoreRange(Protocol):
 
 
 def on_one_scale(own: ScoreRange, expected: ScoreRange) -> bool:
-    """True if two sources score on the same range, so that their scores can be subtracted.
+    """True if two sources score on the same range: scores on others, such as MQM points and chrF, are not comparable.
 
-    Scores on different ranges, such as MQM points and chrF, are not comparable: a linear map would make up a bias (Xu
-    et al. 2024, appendix B). ``MappedFeedback`` puts a metric on the scale of MQM.
+    A linear map would make up a bias (Xu et al. 2024, appendix B); ``MappedFeedback`` puts a metric on MQM's scale.
     """
     return (own.low, own.high) == (expected.low, expected.high)
 
 
 def expected_scores(quality: ArrayLike, source: ScoreRange, own: ScoreRange) -> FloatArray:
-    """Return the quality as expected scores of a loop, all NaN if its own scores are on another scale.
-
-    Args:
-        quality: Scores of outputs.
-        source: Source of the quality.
-        own: Range of the loop's own scores.
-    """
+    """Return the quality (n,) under ``source`` as a loop's expected scores; all NaN if its ``own`` scale differs."""
     scores = numbers(quality, "quality")
     return scores if on_one_scale(own, source) else np.full_like(scores, np.nan)
 
 
 def validated(source: FeedbackSource, feedback: Feedback) -> Feedback:
-    """Return the feedback after checking that its score is in the range of its source.
-
-    Raises:
-        TypeError: The source returned something else.
-        ValueError: The score is outside the range.
-    """
+    """Return the feedback with a float score; ``TypeError`` if it is none, ``ValueError`` for a score out of range."""
     if not isinstance(feedback, Feedback):
         raise TypeError(
             f"The feedback source {source.name!r} returned {feedback!r:.80}: return Feedback(score, text) of "
@@ -135,11 +105,7 @@ def validated(source: FeedbackSource, feedback: Feedback) -> Feedback:
 
 
 def required_field(source: str, example: Mapping[str, Any], field: str) -> Any:
-    """Return a field of the example that a source requires, such as the reference.
-
-    Raises:
-        ValueError: The example does not have the field, or it is empty.
-    """
+    """Return a field that a source requires, such as the reference; ``ValueError`` if it is missing or empty."""
     value = example.get(field)
     if value is None or value == "":
         raise ValueError(
@@ -168,10 +134,8 @@ class FindErrors(dspy.Signature):  # type: ignore[misc]
 class MQMFeedback(Program):
     """Error list that the model writes about its own translation (Xu et al. 2024, section 4.1).
 
-    Args:
-        critical: Weight of a critical error; see ``evalbias.measures.mqm_score``.
-        demos: Demonstrations with ``source``, ``translation`` and ``errors``.
-        **config: Settings of the requests.
+    ``critical`` is the weight of a critical error, as in ``evalbias.measures.mqm_score``; demonstrations have
+    ``source``, ``translation`` and ``errors``.
     """
 
     name = "own MQM"
@@ -202,11 +166,9 @@ def read_feedback(text: str, *, critical: float = -5.0) -> Feedback:
 
 
 class JudgeFeedback(dspy.Module):  # type: ignore[misc]
-    """Expected score of a judge, shown to the refiner as text.
+    """Expected score of a judge, shown to the refiner as text; self-feedback if its model also writes the outputs.
 
-    Args:
-        judge: Pointwise judge; with the model that writes the outputs, its score is self-feedback.
-        source: Field of the example that the output answers to; a list is joined with commas.
+    ``source`` names the field of the example that the output answers to; a list is joined with commas.
     """
 
     def __init__(self, judge: PointwiseJudge, *, source: str = "source") -> None:
@@ -230,11 +192,7 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
         return float(self.judge.criterion.scale[1])
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
-        """Judge an output for an example; an output that is no text for a judge is undefined.
-
-        Raises:
-            PromptRefused: The model refuses the prompt; a loop takes the feedback as undefined.
-        """
+        """Judge an output; undefined if it is no text for a judge, ``PromptRefused`` if the model refuses it."""
         if problem := text_problem(output):
             return Feedback(math.nan, f"The output cannot be judged: it {problem}.", status=f"the output {problem}")
         source = required_field(self.name, example, self.source)
@@ -263,10 +221,7 @@ _ALIASES = {r"\leq": r"\le", r"\geq": r"\ge", r"\neq": r"\ne"}
 
 
 def boxed_answer(text: str) -> str | None:
-    r"""Extract the content of the last ``\boxed{...}`` in a solution.
-
-    Returns:
-        The content without surrounding spaces; None if there is no box, it is empty or its braces do not close.
+    r"""Return the content of the last ``\boxed{...}``, stripped; None if there is none, it is empty or does not close.
 
     Examples:
         >>> boxed_answer(r"so it is \boxed{\frac{1}{2}}.")
@@ -333,18 +288,11 @@ def _number(text: str) -> Fraction | None:
 
 @dataclass(frozen=True)
 class Vote:
-    """The majority vote of several paths (Wang et al. 2023).
+    """The majority vote of several paths (Wang et al. 2023)."""
 
-    Attributes:
-        answer: Answer that most paths reach; None if no path came to an answer.
-        solution: Text of the first path that reaches it; empty if none does.
-        count: Number of paths that reach it.
-        paths: Number of paths.
-    """
-
-    answer: str | None
-    solution: str
-    count: int
+    answer: str | None  # that most paths reach; None if no path came to an answer
+    solution: str  # text of the first path that reaches it; empty if none does
+    count: int  # paths that reach it
     paths: int
 
     def agrees(self, output: str) -> bool:
@@ -354,17 +302,10 @@ class Vote:
 
 
 def vote(solve: dspy.Module, source: str, *, paths: int, number: int = 0, seed: int = 0) -> Vote:
-    """Draw solutions of a problem and vote on their boxed answers; on ties the answer that came first wins.
+    """Draw ``paths`` solutions of a problem and vote on their boxed answers; on ties the answer that came first wins.
 
-    Args:
-        solve: Module from ``source`` to ``output`` that draws at a temperature above 0.
-        source: The problem.
-        paths: Number of solutions.
-        number: Number of the vote, from 0. Each has draws of its own; draw 0 is left to the solution that is voted on.
-        seed: Seed for the draws, for models that draw by a seed.
-
-    Raises:
-        ValueError: ``solve`` decodes greedily, so that all paths would be the same.
+    Vote ``number`` (from 0) has draws of its own; draw 0 is left to the solution that is voted on. ``ValueError`` if
+    ``solve`` (``source`` to ``output``) decodes greedily, so that all paths would be the same.
     """
     if paths > 1 and not draws(solve):
         raise ValueError(f"The {paths} paths would all be the same: draw them at a temperature above 0.")
@@ -395,17 +336,10 @@ def majority(answers: list[str]) -> str | None:
 
 
 class ConsistencyFeedback(Program):
-    """Self-consistency: score 1 if the boxed answer is that of most sampled solutions, else 0.
+    """Score 1 if the boxed answer is that of most sampled solutions, else 0 (Xu et al. 2024, section 4.3).
 
-    The refiner is shown the majority's answer (Xu et al. 2024, section 4.3).
-
-    Args:
-        solve: Module from ``source`` to ``output``; it is sampled ``paths`` times at its own temperature.
-        paths: Number of sampled solutions; the paper's is 10.
-        seed: Seed for the samples, for models that draw by a seed.
-
-    Raises:
-        ValueError: ``paths`` is below 1.
+    The refiner is shown the majority's answer. ``solve``, from ``source`` to ``output``, is sampled ``paths`` times (10
+    in the paper) at its own temperature; ``seed`` is for models that draw by a seed.
     """
 
     name = "majority of its own paths"
@@ -453,16 +387,8 @@ METRICS = ("chrf", "bleu")
 class ReferenceFeedback:
     """Similarity of an output to the example's reference, in [0, 100]; the refiner is shown the score only.
 
-    Args:
-        metric: ``"chrf"`` or ``"bleu"``, sacrebleu's sentence-level metrics.
-
-    Attributes:
-        name: Name in reports, and of the metric in a ``QuantileMap``: ``"chrf"`` or ``"bleu"``.
-        signature: Settings of the metric as sacrebleu writes them, with its version.
-
-    Raises:
-        ValueError: The metric is unknown.
-        ImportError: sacrebleu is not installed.
+    ``metric``, ``"chrf"`` or ``"bleu"``, is sacrebleu's at sentence level and the name in a ``QuantileMap``;
+    ``signature`` holds its settings as sacrebleu writes them, with its version.
     """
 
     low, high = 0.0, 100.0
@@ -487,14 +413,9 @@ class ReferenceFeedback:
 
 
 class ScorerFeedback:
-    """Score of any function, such as a learned metric of another package.
+    """Score of any function ``(source, output, reference) -> number``, such as a learned metric; higher is better.
 
-    Args:
-        name: Name in reports, also shown to the refiner.
-        score: Function ``(source, output, reference) -> number``; higher is better.
-
-    Raises:
-        ValueError: ``low`` is not below ``high``.
+    ``name`` stands in reports and is shown to the refiner; ``low`` is below ``high``. A score of NaN is undefined.
 
     Examples:
         >>> source = ScorerFeedback("length", lambda source, output, reference: len(output), low=0, high=100)
@@ -535,15 +456,9 @@ class InstructScore:
     """Error report of InstructScore; the refiner is shown the place, kind and severity of errors, not corrections.
 
     The published weights (``xu1998hz/InstructScore``, 7B) were trained on one wording of the request per language pair,
-    the one in their own scorer: give it as ``prompt``. The default is for models that follow instructions.
-
-    Args:
-        lm: Any ``dspy.LM``, such as ``evalbias.LocalLM("xu1998hz/InstructScore")``; asked once, decoded greedily.
-        prompt: Text with the placeholders ``{reference}`` and ``{output}``.
-        max_tokens: Largest length of the report in tokens; a truncated report is unreadable.
-
-    Raises:
-        ValueError: The prompt lacks a placeholder.
+    the one in their own scorer: give it as ``prompt``, with ``{reference}`` and ``{output}``. The default is for models
+    that follow instructions. ``lm``, such as ``evalbias.LocalLM("xu1998hz/InstructScore")``, is asked once, greedily; a
+    report cut off at ``max_tokens`` is unreadable.
     """
 
     name = "InstructScore"
@@ -581,19 +496,11 @@ NARROWEST = 0.05
 
 
 class MappedFeedback:
-    """Feedback of another source whose score is mapped onto MQM points; the refiner is shown the source's own text.
+    """Feedback of a metric whose score is mapped onto MQM points; the refiner is shown the metric's own text.
 
-    Args:
-        source: A metric, such as ``ReferenceFeedback`` or ``ScorerFeedback``.
-        quantile_map: Map from the metric's scores to MQM scores, fitted on texts that have both; its ``metric`` is the
-            source's name.
-
-    Attributes:
-        map_id: Digest of the map; scores under another map are not mixed with these.
-
-    Raises:
-        ValueError: The map is of another metric, leads out of [-25, 0], or was fitted to scores on another scale, such
-            as chrF from 0 to 1.
+    ``quantile_map`` is fitted on texts that have both scores. ``ValueError`` if its ``metric`` is not the source's
+    name, it leads out of [-25, 0], or it was fitted to scores on another scale, such as chrF from 0 to 1. ``map_id`` is
+    its digest: scores under another map are not mixed with these.
     """
 
     low, high = LOW, HIGH
@@ -619,12 +526,9 @@ class MappedFeedback:
 
 
 def _check_scale(source: FeedbackSource, quantile_map: QuantileMap) -> None:
-    """Refuse a map that was fitted to the metric on another scale.
+    """Refuse a map fitted to another scale: its median score is outside the source's range, or they fill little of it.
 
-    Single scores may lie outside of the source's range, because learned metrics are clipped to it.
-
-    Raises:
-        ValueError: The middle of the fitted scores is outside the source's range, or they fill little of it.
+    Single scores may lie outside, because learned metrics are clipped to it.
     """
     fitted = quantile_map.source
     lowest, highest = float(fitted[0]), float(fitted[-1])

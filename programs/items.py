@@ -21,15 +21,10 @@ from evalbias.programs.criterion import Criterion
 
 
 def read_item(example: Any, index: int | None = None) -> dspy.Example:
-    """Return an example that has a ``source`` and an ``output`` to score.
+    """Return an example whose ``source`` and ``output`` can be shown; ``ValueError`` names the item and what is wrong.
 
-    Args:
-        example: Item, or the texts of one call of a judge as a mapping.
-        index: Position of the item, which names it if it has no id; None for a call.
-
-    Raises:
-        ValueError: It is no ``dspy.Example``, or a text is missing, empty, of another type, or holds a lone surrogate.
-        TypeError: The judge was called with an example in place of a text.
+    ``example`` may be the texts of one call as a mapping, without an ``index``, which names an item that has no id.
+    ``TypeError`` if the judge was called with an example in place of a text.
     """
     item = _as_example(example, index, "output=...", "judge_metric")
     check_item(item, f"the item {item_name(item, index)!r:.80}")
@@ -39,15 +34,7 @@ def read_item(example: Any, index: int | None = None) -> dspy.Example:
 def read_pair(example: Any, index: int | None = None, *, most: int | None = len(prompts.LETTERS)) -> dspy.Example:
     """Return an example with a ``source`` and different ``candidates``, which may be given as ``outputs``.
 
-    Args:
-        example: Pair, or more candidates of one source; or the arguments of one call of a judge as a mapping.
-        index: Position of the example, which names it if it has no id; None for a call.
-        most: Largest number of candidates; None for any number, of which some may be equal.
-
-    Raises:
-        ValueError: It is no ``dspy.Example``, has no or too few candidates, two are equal, or a text is missing, empty,
-            of another type, or holds a lone surrogate.
-        TypeError: The judge was called with an example in place of a text.
+    At most ``most`` candidates; with None any number, of which some may be equal. Otherwise as ``read_item``.
     """
     item = _as_example(example, index, "candidates=[..., ...]", "preference_metric")
     if item.get("candidates") is None:
@@ -68,11 +55,7 @@ def check_item(item: Mapping[str, Any], name: str) -> None:
 
 
 def check_candidates(item: Mapping[str, Any], name: str, *, most: int | None = len(prompts.LETTERS)) -> list[str]:
-    """Return the candidates of a pair or a demonstration, of which some may be equal, as a list.
-
-    Raises:
-        ValueError: There are fewer than 2 or more than ``most`` candidates, or a text cannot be shown.
-    """
+    """Return a list of the 2 to ``most`` candidates of a pair or a demonstration, some maybe equal."""
     candidates = item["candidates"]
     listed = isinstance(candidates, Collection) and not isinstance(candidates, str)
     if not listed or len(candidates) < 2 or (most is not None and len(candidates) > most):
@@ -92,11 +75,7 @@ def candidates_of(example: dspy.Example) -> Sequence[Any]:
 
 
 def check_two_candidates(examples: Sequence[dspy.Example]) -> None:
-    """Refuse examples with another number of candidates than two.
-
-    Raises:
-        ValueError: There is such an example; it is named.
-    """
+    """Refuse examples with another number of candidates than two; ``ValueError`` names the first."""
     for index, example in enumerate(examples):
         if not candidates_of(example):
             raise _no_pair(example, index)
@@ -149,16 +128,13 @@ def _no_pair(example: dspy.Example, index: int | None) -> ValueError:
 
 
 def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None = None) -> str:
-    """Return the label that a demonstration shows for a human score.
+    """Return the label that a demonstration shows for a human score: the nearest, or the higher of two equally near.
 
     Args:
         score: Human score, on the criterion's scale without ``bins``, else on the range of ``bins``.
         criterion: Criterion with the labels.
         bins: Ascending inner edges, one fewer than there are labels. A score below the first edge gets the lowest
             label, a score at or above an edge the next one. ``WEBNLG_BINS`` holds the paper's edges for 0-100.
-
-    Returns:
-        The nearest label; the higher one if two are equally near.
 
     Raises:
         ValueError: The score is NaN or outside the scale, or the edges do not fit the labels.
@@ -186,11 +162,7 @@ def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None
 
 
 def item_label(example: Any, criterion: Criterion, *, bins: Sequence[float] | None = None) -> float:
-    """Return the label that a demonstration shows for an item's human score, as a number; see ``label_of``.
-
-    Raises:
-        ValueError: The item has no score on the criterion, or its score fits no label.
-    """
+    """Return the label of an item's human score, as a number; ``ValueError`` if it has none that fits a label."""
     score = human_score(example, criterion.name)
     try:
         return float(label_of(score, criterion, bins=bins))
@@ -203,11 +175,7 @@ FIELDS = ("preference", "better")
 
 
 def preference_label(example: Any) -> str | None:
-    """Return the answer that agrees with people's: "A", "B" and so on, or "Tie"; None if the pair has no label.
-
-    Raises:
-        ValueError: See ``people_choice``.
-    """
+    """Return the answer that agrees with people's: "A", "B" and so on, or "Tie"; None if the pair has no label."""
     choice = people_choice(example)
     return None if math.isnan(choice) else letter_of(choice)
 
@@ -215,16 +183,8 @@ def preference_label(example: Any) -> str | None:
 def people_choice(example: Any, fields: Sequence[str] = FIELDS, *, index: int | None = None) -> float:
     """Return which candidate people prefer: 0 for the first, 1 for the second and so on, -1 for a tie, NaN for none.
 
-    In a field, 0 or ``"A"`` is the first candidate, 1 or ``"B"`` the second, -1 or ``"tie"`` a tie; see
-    ``evalbias.data.cells.choice``.
-
-    Args:
-        example: Pair, or demonstration of one, with ``candidates`` or ``outputs``; without them, two are assumed.
-        fields: Fields that may hold the label; the first one that is given counts.
-        index: Number of the item, which names it in errors if it has no id.
-
-    Raises:
-        ValueError: The label is something else; the message names the item and the codes.
+    The first of ``fields`` that is given counts: 0 or ``"A"``, 1 or ``"B"``, -1 or ``"tie"``, as
+    ``evalbias.data.cells.choice`` reads it; anything else is a ``ValueError``. An example without candidates is a pair.
     """
     candidates = example.get("candidates") or example.get("outputs")
     count = max(2, len(candidates)) if isinstance(candidates, list | tuple) else 2

@@ -83,11 +83,8 @@ class UnlabeledDemos(UserWarning):
 class Judge(Program):
     """A criterion, one prompt, and how its model is asked: the base of judges that score and judges that compare.
 
-    A kind of judge declares its ``scoring`` and ``label_fields``, and writes what raises ``NotImplementedError`` here.
-
-    Attributes:
-        predict: The ``dspy.Predict`` of the prompt; optimizers change its instructions and demonstrations.
-        label_fields: Fields of a demonstration that may hold its answer.
+    A kind of judge declares ``scoring`` and ``label_fields`` (those of a demonstration that may hold its answer), and
+    writes what raises ``NotImplementedError`` here. Optimizers change the prompt of ``predict``.
     """
 
     label_fields: tuple[str, ...]
@@ -137,10 +134,8 @@ class Judge(Program):
     def shown(self, demos: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return what the prompt shows of demonstrations; those without an answer are left out, with a warning.
 
-        DSPy's optimizers give the examples of a whole pipeline to every predictor in it.
-
-        Raises:
-            ValueError: A text is missing or empty, or the answer is none of the labels; the demonstration is named.
+        DSPy's optimizers give the examples of a whole pipeline to every predictor in it. ``ValueError`` names a
+        demonstration with a text that is missing or empty, or an answer that is none of the labels.
         """
         own = [demo for demo in demos if any(name in demo for name in self.label_fields)]
         if len(own) < len(demos):
@@ -190,16 +185,14 @@ class Judge(Program):
         traces do not hold it, so that BootstrapFewShot finds no demonstrations in a batch.
 
         Args:
-            examples: Examples with ``source`` and ``output``; or for a judge that compares, with ``source`` and
-                ``candidates`` (or ``outputs``), whose numbers may differ.
+            examples: With ``source`` and ``output``; for a judge that compares, with ``source`` and ``candidates`` (or
+                ``outputs``), whose numbers may differ.
             lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
             progress: Function that is called after every chunk with the number of prompts just answered.
-            chunk: Number of prompts in one call of the model. Defaults to 256, or more for a model that answers more
-                at the same time.
-            refused: ``"undefined"`` leaves items undefined that the model cannot take, for example because they are too
-                long, logs their ids and keeps the reason in the prediction's ``undefined``; ``"raise"`` raises.
-            **options: Arguments of ``dspy.Module.batch`` (``num_threads`` and others); accepted and not needed,
-                but for ``return_failed_examples``.
+            chunk: Prompts in one call of the model. Defaults to 256, or more for a model that answers more at a time.
+            refused: ``"undefined"`` leaves items undefined that the model cannot take (too long, for example), logs
+                their ids and keeps the reason in the prediction's ``undefined``; ``"raise"`` raises.
+            **options: Those of ``dspy.Module.batch``, not needed; ``return_failed_examples`` raises ``TypeError``.
 
         Returns:
             One prediction per example, in order, with the fields of ``forward``. A calibration for position that
@@ -230,10 +223,7 @@ class Judge(Program):
         refused: RefusedItems = "undefined",
         progress: Callable[[int], None] | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the row of every question, (item that it is about, inputs of ``predict``), asked in chunks.
-
-        The row of a question that the model refuses also says why (``undefined``).
-        """
+        """Return the row of every (item, inputs of ``predict``); that of a refusal says why (``undefined``)."""
         instructions, demos = self.predict.signature.instructions, self.shown(self.predict.demos)
         model, size = self.measuring(lm), chunk or chunk_of(lm)
         rows: list[dict[str, Any]] = []
@@ -282,14 +272,14 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """Ask for one judgment; see ``dspy.Adapter``."""
+        """Ask for one judgment."""
         question, options = self._asked(lm_kwargs, signature, demos, inputs)
         return [self.judge._row(ask(lm, question, self.judge.sampling, **options))]
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """Ask for one judgment asynchronously; see ``dspy.Adapter``."""
+        """Ask for one judgment asynchronously."""
         question, options = self._asked(lm_kwargs, signature, demos, inputs)
         return [self.judge._row(await aask(lm, question, self.judge.sampling, **options))]
 
@@ -310,10 +300,7 @@ def check_batch_options(options: Mapping[str, Any]) -> None:
 
 
 def tell_callbacks(program: dspy.Module, items: Sequence[dspy.Example], predictions: Sequence[dspy.Prediction]) -> None:
-    """Report each judgment of a batch to DSPy's callbacks (MLflow's tracing and others), as if it had been a call.
-
-    The time of the call is not reported.
-    """
+    """Report each judgment of a batch to DSPy's callbacks as if it had been a call, but for its time."""
     if not (dspy.settings.callbacks or program.callbacks):
         return
     fields = list(program.predict.signature.input_fields)
@@ -328,11 +315,7 @@ def tell_callbacks(program: dspy.Module, items: Sequence[dspy.Example], predicti
 
 
 def saved_criterion(state: Mapping[str, Any], part: str = "settings") -> Criterion:
-    """Return the criterion in the state of a judge, in the ``part`` of the state that holds its settings.
-
-    Raises:
-        ValueError: The state holds no criterion.
-    """
+    """Return the criterion in the ``part`` of a judge's state with its settings; ``ValueError`` if there is none."""
     try:
         return Criterion(**state[part]["criterion"])
     except MALFORMED as error:
@@ -349,20 +332,10 @@ def answer_items(
     *,
     refused: RefusedItems = "undefined",
 ) -> tuple[dict[int, Any], dict[int, str]]:
-    """Ask questions; one that the model refuses costs its own answer alone.
+    """Ask questions, one per example; one that the model refuses costs its own answer alone.
 
-    Args:
-        model: Model to ask.
-        questions: Questions, one per example.
-        examples: Examples with ``id``, ``ids`` or ``source``.
-        refused: ``"undefined"`` to log refused items by name and go on, or ``"raise"``.
-
-    Returns:
-        Index of an item -> its answer, and index of a refused item -> a sentence that names it and the reason.
-
-    Raises:
-        PromptRefused: A question is refused and ``refused`` is ``"raise"``; the message names its item.
-        ValueError: ``refused`` is unknown.
+    Returns index -> answer, and index of a refused item -> a sentence that names it and the reason, which is also
+    logged. With ``refused="raise"``, the first is a ``PromptRefused`` that names the item.
     """
     if refused not in ("undefined", "raise"):
         raise ValueError(f"refused={refused!r} is unknown: choose 'undefined' or 'raise'.")
@@ -387,10 +360,7 @@ def answer_choices(
     *,
     refused: RefusedItems = "undefined",
 ) -> ChoiceLogprobs:
-    """Return the log-probabilities of choices after every prompt, NaN after one that the model refuses.
-
-    Arguments and errors are those of ``answer_items``.
-    """
+    """Return the log-probabilities of choices after every prompt, NaN after one that the model refuses."""
     answers, _ = answer_items(model, [Choices(p, tuple(choices)) for p in prompts], examples, refused=refused)
     return stacked([answers[i] if i in answers else unanswered(choices) for i in range(len(prompts))], choices)
 
@@ -420,12 +390,8 @@ def likelihood_scores(
 ) -> FloatArray:
     """Measure (n,) LS, ``log P(output | source, task)`` in nats (Ohi et al. 2024, eq 1); NaN if refused.
 
-    Args:
-        examples: Items with ``source`` and ``output``; the same text is scored once.
-        criterion: Its task is the description d of eq 1.
-        lm: Model whose likelihood is measured.
-        reduction: ``"sum"`` over the output's tokens, or ``"mean"`` as in the paper's code.
-        refused: See ``PointwiseJudge.batch``.
+    The criterion's task is the description d of eq 1. ``reduction`` is ``"sum"`` over the output's tokens, or
+    ``"mean"`` as in the paper's code. The same text is scored once.
     """
     return likelihoods_and_refusals(examples, criterion, lm, reduction=reduction, refused=refused)[0]
 
@@ -466,17 +432,16 @@ def calibration_of(saved: Any) -> LikelihoodCalibration | None:
 class PointwiseJudge(Judge):
     """Scores an output against one criterion.
 
+    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
+
     Args:
         criterion: Quality to score, with its scale.
-        scoring: ``"expected"`` measures the probability of every label and takes the expectation
-            (Ohi et al. 2024, eq 7); ``"sampled"`` estimates the probabilities from repeated answers, for models that
-            report none; ``"direct"`` is the baseline that reads the number the model writes.
+        scoring: ``"expected"`` takes the expectation over the measured probabilities of all labels (Ohi et al. 2024, eq
+            7); ``"sampled"`` estimates them from repeated answers, for models that report none; ``"direct"`` is the
+            baseline that reads the number the model writes.
         sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
         likelihood_calibration: Correction of every score for the likelihood of the output under the judge's own model,
-            as ``LikelihoodMitigation`` fits it. None corrects nothing. It holds for the instructions and demonstrations
-            that it was fitted with.
-
-    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
+            as ``LikelihoodMitigation`` fits it, for the instructions and demonstrations that it was fitted with.
 
     Raises:
         ValueError: ``scoring`` is unknown, or ``sampling`` is given for another scoring than ``"sampled"``.
@@ -519,14 +484,14 @@ class PointwiseJudge(Judge):
 
         Returns:
             A prediction with ``score`` (expectation, on the criterion's scale), ``distribution`` (label -> probability,
-            normalized over the labels), ``mode`` (value of the most probable label), ``coverage`` (total probability
-            of the labels) and ``samples`` (None). Undefined values are NaN; ``direct`` scoring has no distribution and
-            no coverage. ``sampled`` scoring estimates the distribution from ``samples`` answers, of which the share
+            normalized over the labels), ``mode`` (value of the most probable label), ``coverage`` (total probability of
+            the labels) and ``samples`` (None). Undefined values are NaN; ``direct`` scoring has no distribution and no
+            coverage. ``sampled`` scoring estimates the distribution from ``samples`` answers, of which the share
             ``coverage`` was readable: the score's standard error is the distribution's standard deviation over
             ``sqrt(samples * coverage)``.
 
-            With a likelihood calibration, ``score`` is corrected, and the prediction also has ``raw_score``, which is
-            not, and ``likelihood``, LS in nats. Where LS is undefined, so is the score.
+            A likelihood calibration corrects ``score`` and adds ``raw_score``, without the correction, and
+            ``likelihood``, LS in nats. Where LS is undefined, so is the score.
 
         Raises:
             ValueError: The source or the output is empty.
@@ -537,11 +502,11 @@ class PointwiseJudge(Judge):
         return self._judged(self.read({"source": source, "output": output}))
 
     async def aforward(self, source: str, output: str) -> dspy.Prediction:
-        """Judge one output asynchronously; see ``forward``."""
+        """Judge one output asynchronously, otherwise as ``forward``."""
         return await self._ajudged(self.read({"source": source, "output": output}))
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
-        """Return an example whose ``source`` and ``output`` are checked; see ``read_item``."""
+        """Return an example whose ``source`` and ``output`` are checked."""
         return read_item(example, index)
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
@@ -570,10 +535,7 @@ class PointwiseJudge(Judge):
             raise ValueError(f"T{name[1:]} has no label. {error}") from error
 
     def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
-        """Return the fields of a score: the expectation over the labels (Ohi et al. 2024, eq 7), or the one written.
-
-        Score and mode are NaN if no label has any probability.
-        """
+        """Return the fields of an expectation (Ohi et al. 2024, eq 7; NaN without probability) or a written score."""
         if isinstance(answer, Written):
             score = written_score(self.criterion, answer.text)
             return {"score": score, "distribution": None, "mode": score, "coverage": math.nan, "samples": None}

@@ -44,28 +44,16 @@ REFUSED = "The output cannot be judged."
 
 @dataclass(frozen=True)
 class Step:
-    """One output of a loop.
+    """One output of a loop."""
 
-    Attributes:
-        iteration: Number of the step; 0 is the first output.
-        output: Text of the output.
-        score: Score of the feedback; NaN if undefined.
-        feedback: Text of the feedback.
-        accepted: True if the output became the loop's output.
-        status: Reason why the score is undefined, or an empty string.
-        tokens: Number of prompt and completion tokens of writing and feedback. Answers from DSPy's cache and models
-            that do not report their usage count 0.
-        calls: Number of requests of writing and feedback, including those that the cache answered.
-    """
-
-    iteration: int
+    iteration: int  # 0 is the first output
     output: str
-    score: float
-    feedback: str
-    accepted: bool
-    status: str
-    tokens: int
-    calls: int
+    score: float  # of the feedback; NaN if undefined
+    feedback: str  # its text
+    accepted: bool  # True if the output became the loop's
+    status: str  # why the score is undefined; empty if it is not
+    tokens: int  # prompt and completion of writing and feedback; DSPy's cache and models without reports count 0
+    calls: int  # requests of writing and feedback, including those that the cache answered
 
 
 def take_step(
@@ -86,12 +74,7 @@ def always(score: float) -> bool:
 
 @dataclass
 class Used(BaseCallback):  # type: ignore[misc]
-    """Requests and tokens used inside a context.
-
-    Attributes:
-        tracker: Tracker of the tokens; answers from DSPy's cache cost none.
-        calls: Number of requests, including those that the cache answered.
-    """
+    """Requests and tokens used inside a context; answers from DSPy's cache count as requests and cost no tokens."""
 
     tracker: UsageTracker
     calls: int = 0
@@ -117,16 +100,12 @@ def count_usage() -> Iterator[Used]:
 
 
 class _Run:
-    """The run of a loop on one item.
+    """The run of a loop on one item, of which the generator is shown the fields that it takes, and the feedback all.
 
     Feedback that decodes greedily is asked once for each different output. Feedback that draws its answer, at a
     temperature above 0, is asked every time, for a draw of its own: the same text may then get a better score and
-    replace itself, as in the published loops. Feedback on an output that its model refuses, for example because it is
-    too long, is undefined; the log and its status say why.
-
-    Args:
-        loop: The loop: its ``generate``, ``feedback``, ``seed`` and ``field``.
-        item: All fields of the item. The generator is shown those that it takes; all go to the feedback.
+    replace itself, as in the published loops. Feedback on an output that its model refuses, such as one too long, is
+    undefined; the log and its status say why.
     """
 
     def __init__(self, loop: SelfRefine | BestOfK, item: Mapping[str, Any]) -> None:
@@ -189,12 +168,9 @@ Accept = Callable[[float, float], bool]
 
 @dataclass(frozen=True)
 class Improvement:
-    """Acceptance of scores that are better by more than a margin.
+    """Acceptance of scores that are better by more than ``margin`` points, at least 0; the paper's is 0.
 
     An undefined score is never accepted; a defined score always replaces an undefined one.
-
-    Attributes:
-        margin: Margin in points of the feedback's score, at least 0. The paper's is 0, strict improvement.
 
     Raises:
         ValueError: The margin is negative.
@@ -222,11 +198,7 @@ class AcceptSetting(Setting[Accept]):
     """The acceptance rule of a loop. A rule other than ``Improvement`` is code: it is saved as None, and not loaded."""
 
     def loaded(self, saved: Any, current: Accept) -> Accept:
-        """Return the rule; where it is code, that of the program that loads it.
-
-        Raises:
-            ValueError: The saved loop has a rule of its own and this one does not.
-        """
+        """Return the rule; where it is code, that of the program that loads it, or ``ValueError`` if that has none."""
         if saved is not None:
             return Improvement(saved)
         if isinstance(current, Improvement):
@@ -240,6 +212,13 @@ class AcceptSetting(Setting[Accept]):
 class SelfRefine(Program):
     """Wraps a generator in a loop of feedback and refinement (Madaan et al. 2023; Xu et al. 2024).
 
+    A call returns the output field, ``score``, ``steps`` (a list of ``Step``), ``iterations`` and ``stopped``:
+    ``"perfect"``, ``"plateau"``, ``"repeats"`` or ``"iterations"``.
+
+    Every refinement is a new draw, so the refiner needs a temperature above 0: after a rejected refinement it is asked
+    the same again. One that decodes greedily would write the same text, and the loop stops there (``"repeats"``).
+    Feedback that decodes greedily is asked once for each different output.
+
     Args:
         generate: DSPy module from the inputs to a prediction with the output field.
         feedback: Feedback source; it receives the inputs and all other fields of the example, such as a reference.
@@ -251,13 +230,6 @@ class SelfRefine(Program):
         plateau: Number of consecutive rejected refinements after which the loop stops; None disables it.
         seed: Seed for the draws, for models that draw by a seed.
         field: Name of the output field.
-
-    A call returns the output field, ``score``, ``steps`` (a list of ``Step``), ``iterations`` and ``stopped``, which is
-    ``"perfect"``, ``"plateau"``, ``"repeats"`` or ``"iterations"``.
-
-    Every refinement is a new draw, so the refiner needs a temperature above 0: after a rejected refinement it is asked
-    the same again. One that decodes greedily would write the same text, and the loop stops there (``"repeats"``).
-    Feedback that decodes greedily is asked once for each different output.
 
     Raises:
         TypeError: ``feedback`` is no feedback source, such as a plain function without a range of scores.
@@ -318,7 +290,7 @@ class SelfRefine(Program):
 
     @property
     def inputs(self) -> frozenset[str]:
-        """Names of the generator's inputs; see ``evalbias.programs.writing.module_inputs``."""
+        """Names of the generator's inputs."""
         return module_inputs(self.generate)
 
 
@@ -332,8 +304,10 @@ class RepeatedDrafts(UserWarning):
 class BestOfK(Program):
     """Draws k outputs and keeps the one with the best feedback: self-reward (Xu et al. 2024, section 4.4).
 
-    The drafts are k draws of the generator. The steps of a call are nested: the output that stands after step i is the
-    best of the first i + 1 drafts, so that one run with k = 32 has the results for every smaller k as well.
+    The steps of a call are nested: the output that stands after step i is the best of the first i + 1 drafts, so that
+    one run with k = 32 has the results for every smaller k as well. A call returns the output field, ``score``,
+    ``steps``, ``distinct`` (number of different drafts) and ``stopped`` (``"iterations"``). An output with an undefined
+    score is returned only if all scores are undefined. A generator that decodes greedily is asked for one draft.
 
     Args:
         generate: DSPy module that draws its output at a temperature above 0.
@@ -341,10 +315,6 @@ class BestOfK(Program):
         k: Number of drafts.
         seed: Seed for the draws, for models that draw by a seed.
         field: Name of the output field.
-
-    A call returns the output field, ``score``, ``steps``, ``distinct`` (number of different drafts) and ``stopped``
-    (``"iterations"``). An output with an undefined score is returned only if all scores are undefined. A generator that
-    decodes greedily has one draft and is asked once.
 
     Warns:
         RepeatedDrafts: Fewer than k drafts of an item are different. Told once; ``distinct`` counts for every item.
@@ -395,10 +365,11 @@ class SelfConsistencyRefine(Program):
     loop stops. If not, the score is 0, and the solution is replaced by one that reaches the vote's answer, whether or
     not the score improves. A vote without any answer is undefined (NaN): the solution stays, and the next iteration
     votes anew. ``SelfRefine`` with ``ConsistencyFeedback`` is the loop in which a refiner is told the vote, and its
-    solution is accepted only if the score is better.
+    solution is accepted only if the score is better. The published code draws 20 paths once and votes on overlapping
+    tens of them; here, as in the paper's text, every vote has paths of its own.
 
-    The published code draws 20 paths once and votes on overlapping tens of them; here, as in the paper's text, every
-    vote has paths of its own.
+    A call returns ``output``, ``score``, ``steps``, ``iterations`` and ``stopped``: ``"perfect"`` (the last vote
+    agreed) or ``"iterations"``. The attribute ``feedback`` is the vote as a feedback source.
 
     Args:
         generate: DSPy module from ``source`` to ``output`` that draws at a temperature above 0; it writes the first
@@ -406,13 +377,6 @@ class SelfConsistencyRefine(Program):
         paths: Number of paths of each vote; the paper's is 10.
         max_iterations: Largest number of replacements; the paper's is 10.
         seed: Seed for the draws, for models that draw by a seed.
-
-    Attributes:
-        feedback: The vote as a feedback source.
-        field: Name of the output field, ``"output"``.
-
-    A call returns ``output``, ``score``, ``steps``, ``iterations`` and ``stopped``, which is ``"perfect"`` (the last
-    vote agreed) or ``"iterations"``.
 
     Raises:
         ValueError: ``paths`` is below 1 or ``max_iterations`` below 0.

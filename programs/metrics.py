@@ -35,15 +35,9 @@ class ProgramMetric:
     one NaN would make its score NaN, and stops after a few errors. A judgment that is undefined, or that the model
     cannot be asked for because the prompt is too long, counts as ``undefined`` and is logged with its reason.
 
-    Args:
-        judged: Function from example and prediction to the value, NaN if undefined, and the feedback on it, which says
-            why a judgment is undefined.
-        name: Name of the metric, as tracing tools show it.
-        undefined: Value of an undefined judgment.
-        threshold: Value that a bootstrapped demonstration must reach; None returns the value itself.
-
-    Attributes:
-        undefined_items: Id, or position among the undefined, of every item whose judgment was undefined.
+    ``judged`` returns the value, NaN if undefined, and the feedback, which says why. A bootstrapped demonstration must
+    reach ``threshold``, if it is given. ``undefined_items`` holds the id, or position among the undefined, of every
+    item without a defined judgment.
     """
 
     def __init__(
@@ -63,7 +57,7 @@ class ProgramMetric:
     def __call__(
         self, example: Any, prediction: Any, trace: Any = None, pred_name: str | None = None, pred_trace: Any = None
     ) -> Any:
-        """Return the value, or value and feedback; see the class."""
+        """Return the value, or value and feedback."""
         try:
             value, feedback = self._judged(example, prediction)
         except PromptRefused as refusal:
@@ -99,10 +93,10 @@ def judge_metric(
         judge: Judge of the outputs.
         source: Field of the example that the program worked from.
         output: Field of the prediction to judge.
-        threshold: Metric value in [0, 1] that a bootstrapped demonstration must reach. DSPy passes a trace when it
-            bootstraps, and the metric then returns a bool.
-        undefined: Value of an undefined judgment. Defaults to the worst one, so that a program gains nothing by
-            outputs that the judge cannot score; ``math.nan`` keeps it undefined.
+        threshold: Value in [0, 1] that a bootstrapped demonstration must reach. DSPy passes a trace when it bootstraps,
+            and the metric then returns a bool.
+        undefined: Value of an undefined judgment. Defaults to the worst one, so that a program gains nothing by outputs
+            that the judge cannot score; ``math.nan`` keeps it undefined.
 
     Raises:
         TypeError: The judge does not score; ``preference_metric`` is for those that compare.
@@ -246,7 +240,7 @@ def preference_accuracy(
     """Score a pairwise judge, as a DSPy metric for compiling it: 1 if it agrees with the example's label.
 
     Args:
-        example: Pair with the label ``preference`` or ``better``, which is 0 or ``"A"``, 1 or ``"B"``, or a tie; see
+        example: Pair with the label ``preference`` or ``better``: 0 or ``"A"``, 1 or ``"B"``, or a tie; see
             ``evalbias.data.cells.choice``.
         prediction: The judge's comparison of it.
         trace: Not used.
@@ -326,11 +320,7 @@ def labeled(
 
 
 def _human_label(example: Any, criterion: Criterion) -> float:
-    """Return the score that a judge is compared with.
-
-    Raises:
-        ValueError: The example has none, or one that is undefined or outside the scale.
-    """
+    """Return the score that a judge is compared with; ``ValueError`` if it is missing, NaN or outside the scale."""
     name = item_name(example)
     field = "score" if "score" in example else "scores"  # labeled() adds the first beside the second
     human = human_score(dspy.Example({"id": name, field: example.get(field)}), criterion.name)

@@ -59,7 +59,7 @@ def calibrations_of(count: int) -> tuple[str | None, ...]:
 
 
 def corrections_of(saved: Mapping[str, dict[str, Any]]) -> Corrections:
-    """Return the corrections of JSON data, whose keys are texts."""
+    """Return the corrections of JSON data."""
     corrections: Corrections = {}
     for count, fields in saved.items():
         numbers = {name: tuple(float(value) for value in values) for name, values in fields.items()}
@@ -72,6 +72,9 @@ def corrections_of(saved: Mapping[str, dict[str, Any]]) -> Corrections:
 class PairwiseJudge(Judge):
     """Compares two or more candidates on one criterion.
 
+    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations, but not the
+    line that names the answers.
+
     Args:
         criterion: Quality on which the candidates are compared.
         ties: Offer "Tie" as an answer.
@@ -83,22 +86,18 @@ class PairwiseJudge(Judge):
         min_coverage: Smallest total probability of the answers, in [0, 1]; comparisons below it are undefined.
         instruction: Wording of the question, without the line that names the answers. Defaults to a question about the
             criterion's name and definition.
-        instruction_place: Place of the instruction in the prompt: ``"first"``, as in the paper, or ``"last"``, after
-            the candidates. With ``"last"``, different wordings share the prompt's prefix, which is much faster.
+        instruction_place: ``"first"`` in the prompt, as in the paper, or ``"last"``, after the candidates: different
+            wordings then share the prompt's prefix, which is much faster.
         scoring: ``"expected"`` measures the probability of every answer; ``"sampled"`` estimates the probabilities from
             repeated answers, for models that report none.
         sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
-
-    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations. The line
-    that names the answers is not part of the instructions.
 
     Attributes:
         corrections: Correction by number of candidates, as fitted by ``calibrate``. Single calls with ``batch``,
             ``pride`` or ``calibraeval`` calibration need them. Setting another ``calibration`` discards them.
 
     Raises:
-        ValueError: An option is unknown or outside its range, or ``sampling`` is given for another scoring than
-            ``"sampled"``.
+        ValueError: An option is unknown or outside its range, or ``sampling`` is given without ``scoring="sampled"``.
     """
 
     kind = "pairwise judge"
@@ -168,15 +167,11 @@ class PairwiseJudge(Judge):
         return self._judged(self._fitted({"source": source, "candidates": candidates}))
 
     async def aforward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
-        """Compare the candidates of one source asynchronously; see ``forward``."""
+        """Compare the candidates of one source asynchronously, otherwise as ``forward``."""
         return await self._ajudged(self._fitted({"source": source, "candidates": candidates}))
 
     def _fitted(self, fields: Mapping[str, Any]) -> dspy.Example:
-        """Return the item of a call, before which nothing is asked if its calibration cannot be applied.
-
-        Raises:
-            ValueError: The candidates cannot be compared, or the calibration is not fitted to as many.
-        """
+        """Return the item of a call; ``ValueError``, before the model is asked, if its calibration does not fit it."""
         item = self.read(fields)
         count = len(item["candidates"])
         fits = self.sampling is None  # with sampled answers, ``measuring`` refuses the calibration
@@ -189,7 +184,7 @@ class PairwiseJudge(Judge):
         return item
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
-        """Return an example whose ``source`` and ``candidates`` are checked; see ``read_pair``."""
+        """Return an example whose ``source`` and ``candidates`` are checked."""
         return read_pair(example, index)
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
@@ -277,8 +272,7 @@ class PairwiseJudge(Judge):
         """Fit the ``batch``, ``pride`` or ``calibraeval`` calibration to examples and keep it; labels are not used.
 
         Returns:
-            Number of prompts asked: every rotation of each example for ``pride`` and ``calibraeval``; for ``batch``
-            those of ``batch``.
+            Number of prompts asked: in every rotation for ``pride`` and ``calibraeval``, as in a batch for ``batch``.
 
         Raises:
             CalibrationError: The examples do not determine the calibration. It is a ``ValueError``.
@@ -302,10 +296,7 @@ class PairwiseJudge(Judge):
     def answer_logprobs(
         self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any, *, refused: RefusedItems = "undefined"
     ) -> FloatArray:
-        """Return the log-probabilities of the answers to n examples of c candidates in r orders: (n, r, c + t).
-
-        NaN for a comparison that the model cannot take, for example because it is too long.
-        """
+        """Return log-probabilities of n examples of c candidates in r orders: (n, r, c + t), NaN where refused."""
         rows = self._ask([(e, self._in_order(e, order)) for e in examples for order in orders], lm, refused=refused)
         return np.array([row["logprobs"] for row in rows], dtype=np.float64).reshape(len(examples), len(orders), -1)
 
@@ -326,11 +317,7 @@ class PairwiseJudge(Judge):
         return PositionOffsets(tuple(logprobs[0, 0].tolist()))
 
     def measuring(self, lm: Any) -> Any:
-        """Return the model to ask.
-
-        Raises:
-            ValueError: The judge is calibrated and the model's probabilities are estimates.
-        """
+        """Return the model to ask; ``ValueError`` if the judge is calibrated and the probabilities are estimates."""
         model = super().measuring(lm)
         if self.calibration is not None and getattr(model, "sampling", None) is not None:
             raise ValueError(
@@ -341,10 +328,7 @@ class PairwiseJudge(Judge):
 
 
 def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool | None:
-    """True if every order (a row of ``positions``) prefers the same candidate, or none of them prefers any.
-
-    None with one order, or where an order is undefined.
-    """
+    """True if all orders (rows of ``positions``) prefer one candidate, or all none; None for one order or undefined."""
     if len(orders) == 1 or np.isnan(positions).any():
         return None
     preferred = set()
@@ -373,18 +357,11 @@ class CalibrationError(ValueError):
 def fit_correction(
     calibration: str, logprobs: FloatArray, orders: Sequence[Order], *, min_coverage: float
 ) -> PositionOffsets | PositionMap:
-    """Fit a calibration to comparisons without labels.
+    """Fit a calibration in ``FITTED`` to (n, r, c + t) log-probabilities without labels; NaN where undefined.
 
-    Args:
-        calibration: One of ``FITTED``.
-        logprobs: Log-probabilities of the answers, shape (n, r, c + t); NaN where undefined.
-        orders: Index of the candidate at each position, for each of the r orders; all rotations for a kind in
-            ``EVERY_ORDER``.
-        min_coverage: Smallest total probability of the answers; prompts below it are left out.
-
-    Raises:
-        CalibrationError: Too few comparisons are defined, there are more candidates than the kind takes, or the orders
-            contradict each other.
+    Each of the r orders holds the candidate at each position; a kind in ``EVERY_ORDER`` takes all rotations. Prompts
+    below ``min_coverage`` are left out. ``CalibrationError`` if too few comparisons are defined, there are more
+    candidates than the kind takes, or the orders contradict each other.
     """
     count = len(orders[0])
     covered = np.exp(logprobs).sum(axis=2, keepdims=True) >= min_coverage
@@ -427,9 +404,7 @@ def fit_within(
 ) -> Correction | None:
     """Fit a calibration to the comparisons that it corrects; None if all of them are undefined anyway.
 
-    Raises:
-        ValueError: There are fewer comparisons than ``FEWEST_COMPARISONS``, or they were not asked in every order.
-        CalibrationError: See ``fit_correction``.
+    ``ValueError`` if there are fewer than ``FEWEST_COMPARISONS``, or they were not asked in every order.
     """
     if calibration in EVERY_ORDER and len(orders) < len(orders[0]):
         raise ValueError(

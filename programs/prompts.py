@@ -27,14 +27,9 @@ def judge_messages(
     demos: Iterable[tuple[str, str, str]] = (),
     instructions: str | None = None,
 ) -> list[Message]:
-    """Render the prompt of one judgment.
+    """Render the prompt of one judgment; ``instructions`` default to ``criterion.instructions``.
 
-    Args:
-        criterion: Quality to score.
-        source: Text that the output was made from.
-        output: Text to judge.
-        demos: (source, output, label) of each demonstration, in the order shown.
-        instructions: Optimized wording. Defaults to ``criterion.instructions``.
+    ``demos`` holds (source, output, label) of each demonstration, in the order shown.
     """
     head = judge_head(criterion, demos=demos, instructions=instructions)
     return [*head, {"role": "user", "content": item_text(criterion, source, output)}]
@@ -43,7 +38,7 @@ def judge_messages(
 def judge_head(
     criterion: Criterion, *, demos: Iterable[tuple[str, str, str]], instructions: str | None
 ) -> list[Message]:
-    """Render the messages before the item to judge; see ``judge_messages``."""
+    """Render the messages before the item to judge."""
     messages = [{"role": "system", "content": criterion.instructions if instructions is None else instructions}]
     for demo_source, demo_output, label in demos:
         messages.append({"role": "user", "content": item_text(criterion, demo_source, demo_output)})
@@ -83,17 +78,11 @@ def comparison_messages(
     instructions: str | None = None,
     last: bool = False,
 ) -> list[Message]:
-    """Render the prompt of one comparison.
+    """Render the prompt of one comparison; ``labels`` has one per candidate, and possibly one for ties.
 
-    Args:
-        criterion: Quality on which the candidates are compared.
-        source: Text that the candidates were made from.
-        candidates: Texts to compare, in the order shown.
-        labels: Answers: one per candidate, and possibly one for ties.
-        demos: (source, candidates, label) of each demonstration, in the order shown.
-        instructions: Optimized wording. Defaults to ``comparison_instructions``. The line that names the answers
-            follows in either case, so that no wording can lose it.
-        last: Put the instruction after the candidates, so that prompts of different wordings share a long prefix.
+    ``demos`` holds (source, candidates, label), in the order shown. ``instructions`` default to
+    ``comparison_instructions``; the line that names the answers follows in either case, so that no wording can lose it.
+    ``last`` puts both after the candidates, so that prompts of different wordings share a long prefix.
     """
     wording = comparison_instructions(criterion) if instructions is None else instructions
     answers = f"Answer with {', '.join(labels[:-1])} or {labels[-1]}."

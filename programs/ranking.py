@@ -38,9 +38,8 @@ class Ranking:
 
     Attributes:
         order: Indices of the ranked candidates, best first.
-        scores: Number of other ranked candidates below each candidate, in the given order of the candidates. A
-            candidate in the same group counts half; neighbors in the order that the judge does not distinguish share a
-            group. NaN for a candidate that is not ranked.
+        scores: Number of other ranked candidates below each candidate, in the order given; one in the same group counts
+            half. Neighbors in the order that the judge does not distinguish share a group. NaN if not ranked.
         unranked: Index -> reason for every candidate that has no defined comparison with a ranked one. The others are
             ranked as if it were not there.
         comparisons: Number of pairs compared.
@@ -61,7 +60,7 @@ class Ranking:
 
 
 def most_comparisons(n: int) -> int:
-    """Return the largest number of comparisons in a greedy ranking of n candidates, ``n ceil(log2 n)``.
+    """Return the largest number of comparisons in a greedy ranking, ``n ceil(log2 n)``, if all of them are defined.
 
     Candidates with undefined comparisons take more: each is compared with all ranked ones.
     """
@@ -95,7 +94,7 @@ class PairwiseRanker(Program):
         self.judge = judge
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
-        """Rank the candidates of one source; see ``batch``."""
+        """Rank the candidates of one source; returns the fields of ``Ranking``."""
         return self.batch([dspy.Example(source=source, candidates=candidates)])[0]
 
     def batch(
@@ -111,11 +110,10 @@ class PairwiseRanker(Program):
         DSPy's traces do not hold the comparisons, so that BootstrapFewShot finds no demonstrations in a ranking.
 
         Args:
-            examples: Examples with ``source`` and two or more ``candidates`` (or ``outputs``); equal candidates get
-                the same score.
+            examples: With ``source`` and two or more ``candidates`` (or ``outputs``); equal ones score the same.
             lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
             progress: Function that is called with the number of judgments just done.
-            **options: Arguments of ``dspy.Module.batch``, as in ``PairwiseJudge.batch``.
+            **options: Those of ``dspy.Module.batch``; accepted and not needed.
 
         Returns:
             One prediction per example with the fields of ``Ranking``.
@@ -184,36 +182,22 @@ Needed = TypeVar("Needed")
 
 
 class Answer(NamedTuple):
-    """A judge's comparison of a pair.
+    """A judge's comparison of a pair."""
 
-    Attributes:
-        win_share: Probability that the first candidate wins, where both share a tie; NaN where undefined.
-        coverage: Total probability of the judge's answers; NaN if the model was not asked.
-    """
-
-    win_share: float
-    coverage: float
+    win_share: float  # probability that the first candidate wins, where both share a tie; NaN where undefined
+    coverage: float  # total probability of the judge's answers; NaN if the model was not asked
 
 
 @dataclass
 class Compared:
-    """A source being ranked.
-
-    Attributes:
-        source: The text that the candidates were made from.
-        candidates: The distinct candidates.
-        answers: Pair -> the judge's comparison, for every pair that was asked.
-        judgments: Number of prompts asked.
-        known: Pair compared in the sort that is under way -> win share of its first candidate, NaN where undefined.
-        order: The ranked candidates, best first, once they are sorted; the others have no defined comparison with one.
-    """
+    """A source being ranked."""
 
     source: str
-    candidates: list[str]
-    answers: dict[Pair, Answer] = field(default_factory=dict)
-    judgments: int = 0
-    known: dict[Pair, float] = field(default_factory=dict)
-    order: list[int] = field(default_factory=list)
+    candidates: list[str]  # the distinct ones
+    answers: dict[Pair, Answer] = field(default_factory=dict)  # every pair that was asked
+    judgments: int = 0  # prompts asked
+    known: dict[Pair, float] = field(default_factory=dict)  # win share of a pair's first in the sort under way, or NaN
+    order: list[int] = field(default_factory=list)  # best first, without those that have no defined comparison with one
 
     def probability(self, a: int, b: int) -> float | None:
         """Probability that a is better than b; None if they were not compared."""
@@ -242,15 +226,10 @@ def together(parts: Sequence[Generator[list[Needed], None, Result]]) -> Generato
 def rank(
     source: Compared, members: Sequence[int], beam: int, gap: float
 ) -> Generator[list[tuple[Compared, Pair]], None, None]:
-    """Sort a source's candidates into ``source.order``.
+    """Sort a source's candidates into ``source.order``, from the order of ``members``; yields pairs to answer.
 
-    A merge takes the order within its lists for granted, so an undefined comparison must not decide one.
-
-    Args:
-        source: The source; the pairs that are yielded are answered in ``source.answers``.
-        members: Candidates in the order in which they are merged.
-        beam: Number of partial merges to keep; 1 is the greedy search.
-        gap: Difference of the two probabilities below which both outcomes of a comparison are followed.
+    A merge takes the order within its lists for granted, so an undefined comparison must not decide one. ``beam`` and
+    ``gap`` are ``beam_size`` and ``gap`` of ``PairwiseRanker``; a beam of 1 is the greedy search.
     """
     if len(source.candidates) == 1:
         source.order = [0]
@@ -338,17 +317,11 @@ def merge_sort(
 
 @dataclass(frozen=True)
 class PartialMerge:
-    """The upper part of a merged list.
+    """The upper part of a merged list."""
 
-    Attributes:
-        merged: The merged candidates, best first.
-        above: For each merged candidate of the left list, the number of candidates of the right list above it.
-        right: Number of merged candidates of the right list.
-    """
-
-    merged: tuple[int, ...] = ()
-    above: tuple[int, ...] = ()
-    right: int = 0
+    merged: tuple[int, ...] = ()  # candidates, best first
+    above: tuple[int, ...] = ()  # for each merged one of the left list, the number of the right list above it
+    right: int = 0  # number of merged candidates of the right list
 
     @property
     def left(self) -> int:
@@ -358,12 +331,10 @@ class PartialMerge:
     def loss(self, compared: Iterable[tuple[int, int, float]]) -> float:
         """Return the nats by which the order is less likely than the best decision of each compared pair.
 
-        All partial merges are scored on the same pairs, those compared so far, whichever of them needed the pair: a
-        product over its own comparisons would favor one whose list runs out early, which has fewer factors. A pair that
-        this partial merge leaves open costs nothing, so that the loss never falls while merging.
-
-        Args:
-            compared: Position in the left list, position in the right list, and the log-odds in favor of the left one.
+        ``compared`` holds positions in the left and the right list, and the log-odds in favor of the left one. All
+        partial merges are scored on the same pairs, those compared so far, whichever of them needed the pair: a product
+        over its own comparisons would favor one whose list runs out early, which has fewer factors. A pair that this
+        partial merge leaves open costs nothing, so that the loss never falls while merging.
         """
         contradicted = 0.0
         for i, j, odds in compared:

@@ -30,15 +30,11 @@ KEPT = object()
 
 
 class Setting(Generic[Value]):
-    """Attribute of a program that is saved with it.
+    """Attribute of a program that is saved with it; every value that is set or loaded passes ``check``.
 
-    Args:
-        check: Check of every value that is set or loaded. By default any value is allowed.
-        dump: Function from a value to JSON data.
-        load: Function from JSON data to the value.
-        fitted: Value before anything was learned, which a reset copy gets. By default a setting is not learned.
-        resets: Names of learned settings that are forgotten when this one changes.
-        later: True if older files lack the setting; it is then reset when they are loaded.
+    ``dump`` and ``load`` lead to JSON data and back. ``fitted`` is the value before anything was learned, which a reset
+    copy gets; by default a setting is not learned. ``resets`` names learned settings that are forgotten when this one
+    changes. Older files lack a setting that came ``later``; it is then reset when they are loaded.
     """
 
     name: str
@@ -120,14 +116,7 @@ def instance_of(kind: type, wanted: str, *, optional: bool = False) -> Check:
 
 
 class Settings(Parameter):  # type: ignore[misc]
-    """The settings of one program.
-
-    Args:
-        owner: Class of the program, which declares the settings.
-
-    Attributes:
-        values: Values by name.
-    """
+    """The settings of one program: ``values`` by name, as ``owner``, its class, declares them."""
 
     def __init__(self, owner: type[Program]) -> None:
         self.owner = owner
@@ -149,12 +138,7 @@ class Settings(Parameter):  # type: ignore[misc]
         return {"kind": self.kind} | {name: one.dump(self.values[name]) for name, one in self.declared.items()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Replace every value.
-
-        Raises:
-            ValueError: The state is of another kind of program, lacks a setting or has an unknown one, or a value is
-                not allowed.
-        """
+        """Replace every value; ``ValueError`` for another kind or other settings, or a value that is not allowed."""
         saved = {name: one.dump(one.unfitted) for name, one in self.declared.items() if one.later} | dict(state)
         kind = saved.pop("kind", None)
         if kind != self.kind:
@@ -210,12 +194,7 @@ class Predictor(dspy.Predict):  # type: ignore[misc]
         return state
 
     def load_state(self, state: Mapping[str, Any], *, allow_unsafe_lm_state: bool = False) -> Predictor:
-        """Replace instructions, demonstrations and model; see ``dspy.Predict``.
-
-        Raises:
-            ValueError: The state is of a predictor with other fields, holds no instructions or demonstrations, or a
-                name that ``dump_state`` does not write.
-        """
+        """Replace instructions, demonstrations and model; ``ValueError`` for other fields or another form."""
         check_predictor(state, trusted=allow_unsafe_lm_state)
         names, own = list(self.signature.fields), dict(state)
         saved = own.pop(NAMES, None)
@@ -238,9 +217,6 @@ def check_predictor(state: Mapping[str, Any], *, trusted: bool) -> None:
     """Refuse a predictor's state that holds more than ``dump_state`` writes: DSPy makes each name an attribute.
 
     An attribute ``config``, for one, is sent with every request, and may say where to.
-
-    Raises:
-        ValueError: The message names what is unknown or too large.
     """
     if unknown := [name for name in state if name not in WRITTEN]:
         raise ValueError(f"It holds {unknown[0]!r:.80}, which no saved program does: remove it from the file.")
@@ -249,11 +225,7 @@ def check_predictor(state: Mapping[str, Any], *, trusted: bool) -> None:
 
 
 def _check_prompt(state: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Refuse instructions and demonstrations of another form, such as a hand-edited file has them.
-
-    Raises:
-        ValueError: The message names the part of the state, and what belongs there.
-    """
+    """Refuse instructions and demonstrations of another form, such as a hand-edited file has them."""
     signature, demos = state.get("signature"), state.get("demos", [])
     instructions = signature.get("instructions") if isinstance(signature, Mapping) else None
     if not isinstance(instructions, str):
@@ -269,14 +241,9 @@ def _check_prompt(state: Mapping[str, Any], names: Sequence[str]) -> None:
 
 
 class Program(dspy.Module):  # type: ignore[misc]
-    """Base of judges, rankers and loops.
+    """Base of judges, rankers and loops; ``settings`` gives a value to every ``Setting`` that the class declares.
 
-    Args:
-        **settings: Value of every ``Setting`` that the class declares.
-
-    Attributes:
-        kind: Kind of program, in words; saved files and errors name it.
-        settings: Parameter that holds the settings.
+    ``kind`` is the kind of program in words; saved files and errors name it.
     """
 
     kind: ClassVar[str]
@@ -380,9 +347,7 @@ def load_program(
 ) -> AnyProgram:
     """Load a program of a kind from the JSON file that its ``save`` wrote; ``restore`` makes it of its state.
 
-    Raises:
-        FileNotFoundError: The file does not exist.
-        ValueError: The file does not hold such a program, or a field of it is malformed; the message names both.
+    ``ValueError`` if the file does not hold such a program, or a field of it is malformed; the message names both.
     """
     state = read_state(path, kind)
     try:
@@ -392,16 +357,7 @@ def load_program(
 
 
 def read_state(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
-    """Read the state of a program from a JSON file.
-
-    Args:
-        path: File that the program's ``save`` wrote.
-        kind: Kind of program, as its class names it.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        ValueError: The file does not hold a program of this kind.
-    """
+    """Return the state of a program from the file that its ``save`` wrote; ``ValueError`` if it is of another kind."""
     try:
         state = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # bytes that are not UTF-8; lists in lists

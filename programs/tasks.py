@@ -29,17 +29,11 @@ from evalbias.values import read_json
 
 @dataclass(frozen=True)
 class LoopExamples:
-    """Examples that the prompts of a loop show, by role; without examples a prompt is only its instructions.
+    """Examples that the prompts of a loop show, by role; without examples a prompt is only its instructions."""
 
-    Attributes:
-        generate: Examples of first outputs.
-        feedback: Examples of feedback.
-        refine: Examples of refinements, with ``draft`` and ``feedback``.
-    """
-
-    generate: tuple[dspy.Example, ...] = ()
+    generate: tuple[dspy.Example, ...] = ()  # first outputs
     feedback: tuple[dspy.Example, ...] = ()
-    refine: tuple[dspy.Example, ...] = ()
+    refine: tuple[dspy.Example, ...] = ()  # with ``draft`` and ``feedback``
 
     def to_dict(self) -> dict[str, list[dict[str, Any]]]:
         """Return the examples as ``read_examples`` reads them."""
@@ -53,10 +47,7 @@ ROLES = tuple(field.name for field in fields(LoopExamples))
 def read_examples(path: Path) -> LoopExamples:
     """Read examples from a JSON file: ``{"generate": [{FIELD: TEXT, ...}, ...], "feedback": [...], "refine": [...]}``.
 
-    A role that the file does not name has no examples.
-
-    Raises:
-        ValueError: The file is not such an object; the message names the role and the example.
+    A role that the file does not name has no examples. ``ValueError`` names the role and the example.
     """
     wanted = f"write a JSON object with lists of examples for some of {', '.join(ROLES)}"
     content = read_json(path, wanted)
@@ -76,13 +67,8 @@ def read_examples(path: Path) -> LoopExamples:
 def show_examples(loop: Any, examples: LoopExamples) -> None:
     """Put examples into the prompts of a loop, in place of those that it has.
 
-    Args:
-        loop: Loop whose attributes ``generate``, ``feedback`` and ``refine`` are the modules to show examples to, each
-            with one predictor. A role that the loop lacks takes none.
-        examples: The examples.
-
-    Raises:
-        ValueError: An example lacks a field of the prompt or has another one, or the loop asks no model in its role.
+    The modules ``generate``, ``feedback`` and ``refine`` of the loop take those of their role, each with one predictor.
+    ``ValueError`` if an example lacks a field of the prompt or has another one, or the loop asks no model in its role.
     """
     taken: set[int] = set()
     for role in ROLES:
@@ -245,21 +231,13 @@ class RefineSolution(dspy.Signature):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class RefineTask:
-    """A refine loop with self-feedback, and an external feedback source to compare with.
+    """A refine loop with self-feedback, and an external feedback source to compare with."""
 
-    Attributes:
-        name: Name on the command line.
-        loop: Loop under the model's own feedback.
-        external: External source: a reference metric, an exact match of words, or the correct answer.
-        source: Field of an item that the output answers to.
-        fields: Fields that every item must have.
-    """
-
-    name: str
-    loop: SelfRefine | SelfConsistencyRefine
-    external: FeedbackSource
-    source: str
-    fields: tuple[str, ...]
+    name: str  # on the command line
+    loop: SelfRefine | SelfConsistencyRefine  # under the model's own feedback
+    external: FeedbackSource  # a reference metric, an exact match of words, or the correct answer
+    source: str  # field of an item that the output answers to
+    fields: tuple[str, ...]  # those that every item must have
 
 
 def translation(
@@ -279,7 +257,7 @@ def translation(
 
     Args:
         max_iterations: Largest number of refinements.
-        critical: Weight of a critical error; see ``MQMFeedback``.
+        critical: Weight of a critical error.
         metric: Reference metric. Defaults to sacrebleu's chrF.
         to_mqm: Map of the metric onto MQM scores. Without it Bias is undefined, because the scales differ.
         examples: In-context examples of the prompts. The default has as many as the paper; ``NO_EXAMPLES`` shows none.
@@ -297,10 +275,7 @@ def translation(
 def constrained_generation(
     *, max_iterations: int = 10, examples: LoopExamples = CONCEPTS, seed: int = 0, **config: Any
 ) -> RefineTask:
-    """Make a constrained-generation task: the model lists missing concepts, with exact match as external source.
-
-    For the arguments, see ``translation``.
-    """
+    """Make a task like ``translation``: the model lists missing concepts, with exact match as external source."""
     write, rewrite = _writer(WriteWithConcepts, 400, config), _writer(RefineWithConcepts, 400, config)
     feedback = ConceptsFeedback(**_limit(config))
     loop = SelfRefine(write, feedback, rewrite, max_iterations=max_iterations, seed=seed)
@@ -313,7 +288,7 @@ def mathematics(
     """Make the paper's mathematics task: votes on ``paths`` new solutions replace the answer until they agree.
 
     The correct answer is the external source. The paper shows no examples; those for ``generate`` are solutions with
-    ``source`` and ``output``. For the other arguments, see ``translation``.
+    ``source`` and ``output``. The other arguments are those of ``translation``.
     """
     loop = SelfConsistencyRefine(_writer(Solve, 800, config), paths=paths, max_iterations=max_iterations, seed=seed)
     return _task("mathematics", loop, examples, ExactAnswer(), ("source", "answer"))
@@ -324,8 +299,8 @@ def mathematics_refiner(
 ) -> RefineTask:
     """Make a mathematics task with a refiner, which is told the vote; its solution is accepted if the score is better.
 
-    The correct answer is the external source. Examples for ``feedback`` are solutions, shown before every path. For the
-    other arguments, see ``mathematics``.
+    The correct answer is the external source. Examples for ``feedback`` are solutions, shown before every path. The
+    other arguments are those of ``translation``.
     """
     solve, rewrite = _writer(Solve, 800, config), _writer(RefineSolution, 800, config)
     feedback = ConsistencyFeedback(_writer(Solve, 800, config), paths=paths, seed=seed)
@@ -363,11 +338,7 @@ TASKS = {
 
 
 def check_items(task: RefineTask, items: Sequence[dspy.Example]) -> None:
-    """Check that every item has the fields that the task needs.
-
-    Raises:
-        ValueError: A field is missing or not a text; the message names the item and the field.
-    """
+    """Check that every item has the fields of the task, as texts; ``ValueError`` names the item and the field."""
     for example in items:
         for name in task.fields:
             if example.get(name) in (None, "", []):

@@ -17,16 +17,11 @@ from evalbias.programs.prompts import Message
 from evalbias.programs.saved import Predictor
 
 # Plain-text prompts: instructions, ``Label: value`` lines, and a completion that is the only output field.
-#
 # DSPy's own adapters ask for markup around every field, which small models and base models do not write.
 
 
 class PlainTextAdapter(dspy.Adapter):  # type: ignore[misc]
-    """Adapter that writes the fields as ``Label: value`` lines and reads the whole completion as the output field.
-
-    Raises:
-        ValueError: The signature does not have exactly one output field.
-    """
+    """Writes the fields as ``Label: value`` lines and reads the whole completion as the only output field."""
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
         """Return the messages of one request."""
@@ -44,11 +39,9 @@ class PlainTextAdapter(dspy.Adapter):  # type: ignore[misc]
 
 
 class PlainPredict(dspy.Module):  # type: ignore[misc]
-    """A ``dspy.Predict`` with a plain-text prompt; a completion without text is an empty output.
+    """A ``dspy.Predict`` with a plain-text prompt and one output field; a completion without text is an empty output.
 
-    Args:
-        signature: DSPy signature with one output field.
-        **config: Settings of every request: ``temperature``, ``max_tokens``, ``stop`` and others.
+    ``config`` sets ``temperature``, ``max_tokens``, ``stop`` and others of every request.
     """
 
     def __init__(self, signature: Any, **config: Any) -> None:
@@ -58,9 +51,7 @@ class PlainPredict(dspy.Module):  # type: ignore[misc]
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Ask the model once.
 
-        Raises:
-            PromptRefused: The model refuses the inputs, for example because they are too long.
-            RequestRefused: The model refuses the settings, and so a harmless text too.
+        ``PromptRefused`` if it refuses the inputs (too long, say); ``RequestRefused`` if it refuses the settings.
         """
 
         async def control(_: int) -> dspy.Prediction:
@@ -104,10 +95,9 @@ def _as_text(value: Any) -> str:
 
 
 def module_inputs(module: dspy.Module) -> frozenset[str]:
-    """Return the names of a module's inputs.
+    """Return the names of a module's inputs: the named parameters of its ``forward``.
 
-    They are the named parameters of its ``forward``. If ``forward`` takes any arguments, they are the input fields of
-    its predictors that are not output fields of another predictor.
+    If ``forward`` takes any arguments: the input fields of its predictors that are no output fields of another.
     """
     _, *parameters = inspect.signature(type(module).forward).parameters.values()
     if not any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
@@ -130,19 +120,12 @@ LARGEST_SEED = 2**31 - 1
 
 
 def sample(module: Any, index: int, seed: int = 0, /, *values: Any, **inputs: Any) -> Any:
-    """Return one of a module's draws for the given inputs.
+    """Return draw ``index``, from 0, of a module for the given inputs; the same index and seed return the same draw.
 
     Requests at a temperature above 0 get a ``rollout_id`` of their own, so that DSPy's cache keeps the draws apart.
-    Models that draw by a seed also get a seed, so that a draw is the same text in every process. If all predictors
-    decode greedily, all draws are the same and the module itself is called. Otherwise a copy is called, and the trace
-    names the predictors of the module.
-
-    Args:
-        module: Module to call; left unchanged.
-        index: Number of the draw, from 0. The same index and seed return the same draw.
-        seed: Seed for all draws; a seed of the model or of a predictor is added to it.
-        *values: Inputs of the module by position.
-        **inputs: Inputs of the module by name.
+    Models that draw by a seed also get a seed, to which that of the model or of a predictor is added, so that a draw is
+    the same text in every process. If all predictors decode greedily, all draws are the same and the module itself is
+    called. Otherwise a copy is called, and the trace names the predictors of the module.
     """
     configs = [_config(predictor, index, seed) for predictor in module.predictors()]
     if not any(configs):
@@ -159,10 +142,9 @@ def sample(module: Any, index: int, seed: int = 0, /, *values: Any, **inputs: An
 
 
 def draws(module: dspy.Module) -> bool:
-    """Return whether a module may answer the same inputs differently.
+    """Return whether a module may answer the same inputs differently: unless all of its predictors decode greedily.
 
-    It cannot if it has predictors and all of them decode greedily, at temperature 0. A module without predictors is
-    the user's own code, which may.
+    A module without predictors is the user's own code, which may.
     """
     known = temperatures(module)
     return not known or any(temperature != 0 for temperature in known)

@@ -54,25 +54,18 @@ def later(place: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class Flag:
-    """How a terminal writes and reads an option whose name and type do not tell.
+    """How a terminal writes and reads an option whose name and type do not tell."""
 
-    Attributes:
-        spelling: Its words, the first of which is shown in messages; by default ``--NAME``.
-        kind: Type that is typed, if it is not that of the field.
-        read: Makes the option's value of what was typed.
-        more: Further arguments of ``typer.Option``.
-    """
-
-    spelling: str = ""
-    kind: Any = None
-    read: Callable[[Any], Any] = lambda value: value
-    more: dict[str, Any] = field(default_factory=dict)
+    spelling: str = ""  # its words, the first of which is shown in messages; by default ``--NAME``
+    kind: Any = None  # what is typed, if not the field's type
+    read: Callable[[Any], Any] = lambda value: value  # from what was typed to the option's value
+    more: dict[str, Any] = field(default_factory=dict)  # of ``typer.Option``
 
 
 FILE = Flag(kind=Path, more={"exists": True, "dir_okay": False})
 COUNT = Flag(more={"min": 1})
 STRING = Flag(kind=str)
-FLAGS = {
+FLAGS = {  # option -> how it is written; one name means one thing in all commands
     "mapping": Flag("--map", list[str], later("data.columns:parse_mapping"), {"metavar": "OURS=THEIRS,..."}),
     "labels": Flag(kind=str, read=later("data.cells:choice_codes"), more={"metavar": "FIRST,SECOND[,TIE]"}),
     "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
@@ -98,11 +91,10 @@ FLAGS = {
     "yes": Flag("--yes -y"),
     "as_json": Flag("--json"),
 }
-"""Option -> how it is written; one name means one thing in all commands."""
 
 JUDGE = "lm judge scores_field winner_field swapped_field criterion criteria scale source_label output_label"
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
-SECTIONS = {
+SECTIONS = {  # heading -> its options, in the order of a command's help; any other stands under Options
     "Arguments": "",
     "Data": "task_of_loop data loops mapping labels better_field by pairs split_by limit candidates documents",
     "Model and judge": f"{JUDGE} debias calibration ties",
@@ -113,7 +105,6 @@ SECTIONS = {
     "Running models": f"{MODELS} samples sample_temperature sample_tokens workers",
     "Run": "fail_on threads seed out as_json exact_resume yes help",
 }
-"""Heading -> its options, in the order of the headings in a command's help; any other stands under Options."""
 
 GROUPS = [one for one in vars(options).values() if isinstance(one, type) and one.__module__ == options.__name__]
 NAMES = {name for group in GROUPS for name in inspect.get_annotations(group)}
@@ -199,20 +190,14 @@ def add(app: typer.Typer, name: str, place: str, asked: type[Any], short: str) -
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 REPEATED = 1.0
-"""Seconds in which a second signal counts as the first: timeout(1) sends two, and an impatient user types Ctrl-C twice.
-
-What had arrived is kept meanwhile.
-"""
+"""Seconds in which a second signal counts as the first (timeout(1) sends two): what had arrived is kept meanwhile."""
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
     """Let each signal raise ``KeyboardInterrupt``, as Ctrl-C does; one that is ignored stays so.
 
-    Once the command is stopped, a further signal ends the process at once.
-
-    Raises:
-        SystemExit: A signal stopped the command; the code is 128 and its number, as shells give it.
+    A stopped command ends with SystemExit of 128 and the signal's number; a further signal ends the process at once.
     """
     received: list[int] = []
     times: list[float] = []
@@ -244,12 +229,10 @@ def stopped_by_signals() -> Iterator[None]:
 # The commands. Results go to stdout, progress to stderr; every command that costs time leaves a run folder.
 
 
-EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")
-"""Options that may stand behind a command's name too, where most people write them."""
-DEFECT = 70
-"""Exit code of a command that failed by a fault of evalbias, as in ``sysexits.h``."""
+EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")  # behind a command's name too, where most people write them
+DEFECT = 70  # exit code of a command that failed by a fault of evalbias, as in ``sysexits.h``
 
-COMMANDS: dict[str, tuple[str, type[Any], str]] = {
+COMMANDS: dict[str, tuple[str, type[Any], str]] = {  # -> module of NAME_command, options, line in the list
     "demo": ("demo", options.DemoOptions, "Measure and mitigate two biases of the embedded judge, offline."),
     "audit": ("audit", options.AuditOptions, "Say whether a judge is biased, by how much, and what helps."),
     "measure likelihood": (
@@ -267,9 +250,7 @@ COMMANDS: dict[str, tuple[str, type[Any], str]] = {
     "rank": ("compare", options.RankOptions, "Rank the outputs of each document by comparing them."),
     "refine": ("loops", options.RefineOptions, "Run a refine loop, or best of k, on every item."),
 }
-"""Command -> module of its function, NAME_command, the options that it takes, and its line in the list of commands."""
-LISTED = [*dict.fromkeys(name.split()[0] for name in COMMANDS), "runs"]
-"""The commands in the order in which a newcomer meets them."""
+LISTED = [*dict.fromkeys(name.split()[0] for name in COMMANDS), "runs"]  # as a newcomer meets them
 
 
 class _Ordered(TyperGroup):
@@ -339,11 +320,7 @@ def user_errors() -> tuple[type[BaseException], ...]:
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Refuse an empty word, which an unset shell variable leaves: as a path, it would name the current folder.
-
-    Raises:
-        ValueError: A word is empty, or an option written as ``--name=value`` has no value.
-    """
+    """Refuse an empty word, which an unset shell variable leaves: as a path, it would name the current folder."""
     for before, word in pairwise(["evalbias", *words]):
         joined = word.startswith("--") and "=" in word
         named, value = word.split("=", 1) if joined else (before, word)

@@ -74,19 +74,11 @@ def _answers_needed(asked: PreparedAudit) -> int:
     return (4 if isinstance(asked.judge, PairwiseJudge) else 2) * len(asked.questions)
 
 
-OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect", "workers"}
-"""Options of the model of ``lm`` alone."""
+OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect", "workers"}  # of ``lm`` alone
 
 
 def refuse_unused(given: Set[str]) -> None:
-    """Refuse options that decide nothing in an audit of recorded answers.
-
-    Args:
-        given: Options on the command line.
-
-    Raises:
-        ValueError: An option is not used; it is named.
-    """
+    """Refuse options on the command line (``given``) that decide nothing in an audit of recorded answers."""
     of_models = {*Models.__annotations__, *MeasuringModels.__annotations__} - {"yes"}
     sampling = {"samples", "sample_temperature", "sample_tokens"}
     prompt = {"task", "source_label", "output_label"}
@@ -123,30 +115,18 @@ _FORM = re.compile(r"\s*([a-z][a-z_ -]*?)(?:\.([^<>]*[^<>\s]))?\s*(>=|<=|>|<)\s*
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on one number of an audit.
+    """A condition on one number of an audit."""
 
-    Attributes:
-        text: The condition as the user wrote it.
-        bias: Name of the bias, or ``"agreement"``.
-        estimate: Name of the estimate; None for the headline of a bias.
-        operator: One of ``OPERATORS``.
-        limit: Number to compare with.
-    """
-
-    text: str
-    bias: str
-    estimate: str | None
-    operator: str
+    text: str  # as the user wrote it
+    bias: str  # or ``"agreement"``
+    estimate: str | None  # None for the headline of a bias
+    operator: str  # one of ``OPERATORS``
     limit: float
 
     def reason(self, audit: Audit) -> str:
         """Say why the condition is met, or why it cannot be checked, which fails too; empty where it is not met.
 
-        Of a bias, the distance from an unbiased judge is compared, whatever its direction; of an agreement, the number
-        itself.
-
-        Raises:
-            ValueError: The audit has no estimate of this name.
+        Of a bias, the distance from an unbiased judge is compared in either direction; of an agreement, the number.
         """
         estimate, value = self._measured(audit)
         name = self.bias if self.estimate is None else f"{self.bias}.{self.estimate}"
@@ -177,11 +157,7 @@ class Condition:
 
 
 def parse_conditions(texts: Sequence[str]) -> list[Condition]:
-    """Read conditions of the form ``BIAS>NUMBER`` or ``BIAS.ESTIMATE<NUMBER``, several in one text parted by commas.
-
-    Raises:
-        ValueError: A condition has another form, or names no bias.
-    """
+    """Read conditions such as ``BIAS>NUMBER`` or ``BIAS.ESTIMATE<NUMBER``, also several of them parted by commas."""
     return [_parse(part) for text in texts for part in text.split(",")]
 
 

@@ -71,8 +71,7 @@ def _settings(judge: PairwiseJudge) -> dict[str, Any]:
 # Rank the outputs of each document.
 
 
-SHOWN = 5
-"""Number of documents whose ranking is printed; all are in rankings.jsonl."""
+SHOWN = 5  # number of documents whose ranking is printed; all are in rankings.jsonl
 
 
 def rank_command(asked: RankOptions, models: MeasuringModels, out: Out) -> None:
@@ -154,18 +153,14 @@ def optimize_command(asked: OptimizeOptions, models: MeasuringModels, out: Out) 
 
 @dataclass(frozen=True)
 class Searched:
-    """Result of a search: what the command leaves, and judge -> its measurements on the test documents."""
+    """What the command leaves, and judge -> its measurements on the test documents."""
 
     outcome: RunOutcome
     rows: Mapping[str, Row]
 
 
 def objective_of(name: str) -> Objective:
-    """Return an objective by name: one of ``OBJECTIVES``, or a registered bias that has one.
-
-    Raises:
-        ValueError: An unknown name.
-    """
+    """Return an objective by name: one of ``OBJECTIVES``, or a registered bias that has one."""
     if name in OBJECTIVES:
         return OBJECTIVES[name]()
     if name in BIASES and BIASES[name].objective:
@@ -175,11 +170,7 @@ def objective_of(name: str) -> Objective:
 
 
 def search(run: Run, asked: OptimizeOptions, split: Split, grammar: Iterable[Iterable[str]]) -> Searched:
-    """Search on pairs of the training documents; measure on the others; leave plots and a better judge in the folder.
-
-    Raises:
-        ValueError: The pairs that are drawn are of too few of the documents to choose on.
-    """
+    """Search on pairs of training documents, measure on the others; leave plots and a better judge in the folder."""
     (criterion,), train, test, limit = split.criteria, split.train, split.test, asked.pairs
     judge = PairwiseJudge(
         criterion, ties=asked.ties, instruction=asked.instruction, instruction_place=asked.instruction_place

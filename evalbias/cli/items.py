@@ -20,18 +20,13 @@ from evalbias.programs import PairwiseJudge, PointwiseJudge, load_judge, load_pa
 from evalbias.programs.criterion import BINS, PRESETS, Criterion
 from evalbias.values import digest
 
-PROMPT = ("task", "source_label", "output_label")
-"""Options that stand in the place of a criterion's own words."""
+PROMPT = ("task", "source_label", "output_label")  # options that stand in the place of a criterion's own words
 
 # The criteria and judges that options name.
 
 
 def criteria_of(asked: Any, names: Sequence[str]) -> tuple[Criterion, ...]:
-    """Return the data set's own criteria by name, or new ones by definition; no names take all of the data set's own.
-
-    Raises:
-        BadParameter: The data set has no criteria of its own, or the scale does not fit.
-    """
+    """Return the data set's own criteria by name (none: all of them), or new ones by definition."""
     presets = {c.name: c for c in PRESETS.get(data.parse_spec(str(asked.data))[0], ())}
     if not names and not presets:
         raise typer.BadParameter("the data have no criteria of their own: give --criterion 'name: definition'.")
@@ -53,11 +48,7 @@ def criteria_of(asked: Any, names: Sequence[str]) -> tuple[Criterion, ...]:
 def scoring_judges(
     asked: JudgeOptions | ScoringOptions, names: Sequence[str], judge: Path | None
 ) -> list[PointwiseJudge]:
-    """Open a saved judge, or make a new one for each criterion.
-
-    Raises:
-        BadParameter: Options that define a criterion stand beside a saved judge, which has its own.
-    """
+    """Open a saved judge, which has its own criterion, or make a new one for each criterion."""
     if judge is None:
         return [PointwiseJudge(criterion) for criterion in criteria_of(asked, names)]
     defining = {"criterion": names or None, **{n: getattr(asked, n, None) for n in ("scale", *PROMPT)}}
@@ -69,11 +60,7 @@ def scoring_judges(
 
 
 def comparing_judge(asked: ComparingOptions, debias: str | None = None) -> PairwiseJudge:
-    """Open a saved judge, or make a new one for the criterion; ``debias`` and calibration replace a saved judge's own.
-
-    Raises:
-        BadParameter: Not one of both is named, or options of a new judge stand beside a saved one.
-    """
+    """Open a saved judge, whose debiasing and calibration may be replaced, or make a new one for the criterion."""
     if (asked.judge is None) == (asked.criterion is None):
         raise typer.BadParameter("give either --criterion 'name: definition' or --judge FILE.")
     given = {"debias": debias, "calibration": asked.calibration}
@@ -94,25 +81,15 @@ def comparing_judge(asked: ComparingOptions, debias: str | None = None) -> Pairw
 
 @dataclass(frozen=True)
 class Split:
-    """Items on two sides of a split, and the criteria that they are judged on.
+    """Items on two sides of a split, and the criteria that they are judged on."""
 
-    Attributes:
-        spec: The data as the user named them.
-        dataset: What was read: its hash, and what was left out.
-        criteria: Criteria, at least one.
-        test: Items on which a judge is measured.
-        train: Items from which demonstrations are taken, or on which a search is made.
-        bins: Edges that cut human scores into labels; see ``label_of``.
-        split: Settings of the split.
-    """
-
-    spec: str
-    dataset: data.Dataset
-    criteria: tuple[Criterion, ...]
-    test: Sequence[Any]
-    train: Sequence[Any] = ()
-    bins: Sequence[float] | None = None
-    split: Mapping[str, Any] = field(default_factory=dict)
+    spec: str  # the data as the user named them
+    dataset: data.Dataset  # what was read: its hash, and what was left out
+    criteria: tuple[Criterion, ...]  # at least one
+    test: Sequence[Any]  # a judge is measured on them
+    train: Sequence[Any] = ()  # for demonstrations, or for a search
+    bins: Sequence[float] | None = None  # edges that cut human scores into labels; see ``label_of``
+    split: Mapping[str, Any] = field(default_factory=dict)  # settings of the split
 
     def settings(self) -> dict[str, Any]:
         """Return what decides the numbers, for run.json: the items and criteria themselves, not only their names."""
@@ -133,11 +110,7 @@ def _fingerprint(items: Sequence[Any]) -> dict[str, Any]:
 
 
 def load_items(asked: Any, *, pairs: bool = False) -> data.Dataset:
-    """Load outputs that a model can be asked about, or also pairs of them; says on stderr which were left out.
-
-    Raises:
-        DataError: An item has no source, or is a pair where the command takes none.
-    """
+    """Load outputs that a model can be asked about, or also pairs of them; say on stderr which were left out."""
     items = data.read(asked.data, mapping=asked.mapping, choices={"better": tuple(getattr(asked, "labels", ()))})
     if items.left_out:
         say(items.summary())
@@ -151,11 +124,7 @@ def load_items(asked: Any, *, pairs: bool = False) -> data.Dataset:
 
 
 def scored(asked: ScoringOptions, criteria: tuple[Criterion, ...]) -> Split:
-    """Split rated items into those that demonstrations are taken from and those that are measured.
-
-    Raises:
-        ValueError: There are no items, nobody rated them, or a score is off its scale.
-    """
+    """Split rated items into those that demonstrations are taken from and those that are measured."""
     spec, dataset = str(asked.data), load_items(asked)
     items = list(dataset)
     if not items:
@@ -182,17 +151,7 @@ def compared(
     test_fraction: float | None = None,
     pairs: bool = True,
 ) -> Split:
-    """Split outputs by document, rated or not, or pairs of them.
-
-    Args:
-        asked: Options of the command.
-        criterion: What is compared.
-        test_fraction: Fraction of the documents that are kept apart; None keeps all on the test side.
-        pairs: Whether the items may be pairs; ranking takes none.
-
-    Raises:
-        ValueError: Too few documents with two different outputs, or pairs to rank.
-    """
+    """Split outputs, rated or not, or ``pairs`` too, by document; without a fraction, all are on the test side."""
     spec, dataset = str(asked.data), load_items(asked, pairs=True)
     if not pairs and data.hold_pairs(dataset):
         raise data.DataError(

@@ -55,13 +55,9 @@ def judge_items(asked: JudgeOptions, models: MeasuringModels, out: Out, program:
 def judge_corpus(asked: JudgeOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
     """Score a JSONL file of any size, one call of the model at a time.
 
-    Scores are written in the order of the file after each call. Answers of the call that is under way are journaled as
-    far as they are there when it is interrupted or fails. A stopped run continues after the last call whose scores are
-    written. Ids are compared within a call only, because remembering all of them would grow with the corpus.
-
-    Raises:
-        DataError: The corpus is not a plain ``.jsonl`` file or has no items, a line is not a valid item, or the file
-            has changed meanwhile; scores of earlier calls are written.
+    Scores are written in the order of the file after each call; a stopped run continues after the last of them. Answers
+    of the call that is under way are journaled as far as they are there when it is interrupted or fails. Ids are
+    compared within a call only, because remembering all would grow with the corpus. A change of the file stops it.
     """
     name, place = data.parse_spec(str(asked.data))
     file = Path(place if name == "jsonl" else asked.data)
@@ -94,13 +90,7 @@ def judge_corpus(asked: JudgeOptions, models: MeasuringModels, out: Out, program
 
 
 def _written(log: Journal, scores: Path, todo: list[int]) -> list[dict[str, Any]]:
-    """Return the records of the calls whose scores are written; cut off whatever else the files hold.
-
-    Args:
-        log: Record of each call.
-        scores: File of the scores.
-        todo: First line of each chunk of the corpus.
-    """
+    """Return the records of calls with written scores, cut off all else; ``todo`` has the first line of each chunk."""
     records = log.read("line", "chunks", "lines", "items", "left_out", "bytes")
     size = scores.stat().st_size if scores.exists() else 0
     done: list[dict[str, Any]] = []
@@ -144,18 +134,15 @@ def told(brief: Mapping[str, Any], file: Path) -> str:
 # The records that ``evalbias judge`` writes, one per item.
 
 
-BEGINNING = 80
-"""Largest number of characters of a text in the records."""
-NAMED = 100
-"""Largest number of items that are named as refused."""
+BEGINNING = 80  # largest number of characters of a text in the records
+NAMED = 100  # largest number of items that are named as refused
 
 
 def rows_of(items: Sequence[Any], predictions: Sequence[Any]) -> list[dict[str, Any]]:
     """Return one record per item: its id, how its texts begin, score, most probable label, coverage and distribution.
 
-    A distribution that is an estimate stands with the number of answers that it comes from (``samples``), an item that
-    the model could not be asked about with the reason (``undefined``). A score that is corrected for likelihood
-    stands with the uncorrected one (``raw_score``) and LS in nats (``likelihood``).
+    Beside an estimated distribution stands the number of its answers (``samples``), beside a score corrected for
+    likelihood its ``raw_score`` and LS in nats (``likelihood``); ``undefined`` says why the model could not be asked.
     """
     fields = ("score", "mode", "coverage", "distribution")
     optional = ("samples", "undefined", "raw_score", "likelihood")
@@ -190,8 +177,7 @@ def scores_of(file: Path) -> FloatArray:
 def summary(file: Path) -> tuple[dict[str, Any], Any]:
     """Return count and mean of a file's scores, and every item's coverage; the file is read line by line.
 
-    ``refused`` holds the ids of the items that the model could not be asked about, the first hundred of them;
-    ``unanswered`` is the number of those that it was asked about, and that have no score.
+    ``refused`` has the first ids that the model could not be asked about; ``unanswered`` counts others without a score.
     """
     scores, coverage = array("d"), array("d")
     refused: list[str] = []

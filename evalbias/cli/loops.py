@@ -76,33 +76,21 @@ from evalbias.values import digest, file_digest, message, read_json
 # Recorded loops, of a file or a run folder: tests of the last round against the first, and between loops.
 
 
-INPUTS = ("source", "concepts")
-"""Fields of a recorded output that tell, besides its id, which input it answers to."""
+INPUTS = ("source", "concepts")  # fields of a recorded output that tell, besides its id, which input it answers to
 
 
 @dataclass(frozen=True)
 class Recorded(LoopScores):
-    """The scores of a loop's file or folder.
+    """The scores of a loop's file or folder."""
 
-    Attributes:
-        sha256: Hash of the data.
-        by: What the rounds are numbered by, ``"iteration"`` or ``"k"``.
-        outside: Number of expected scores outside the range to which the quantile map was fitted.
-        texts: (n,) input and last output of each item, where the loop recorded them.
-    """
-
-    sha256: str
-    by: str
-    outside: int = 0
-    texts: Sequence[dspy.Example] = ()
+    sha256: str  # of the data
+    by: str  # what numbers the rounds, ``"iteration"`` or ``"k"``
+    outside: int = 0  # number of expected scores outside the range to which the quantile map was fitted
+    texts: Sequence[dspy.Example] = ()  # (n,) input and last output of each item, where they were recorded
 
 
 def measure_self_command(asked: SelfOptions, out: Out) -> None:
-    """Measure recorded loops.
-
-    Raises:
-        ValueError: Files and folders are mixed, or a loop has no item with own and expected score.
-    """
+    """Measure recorded loops."""
     to_mqm = None if asked.quantile_map is None else quantile_map(asked.quantile_map)[0]
     loops = _recorded_loops(asked, to_mqm)
     by, alone = loops[0].by, len(loops) == 1
@@ -176,11 +164,7 @@ def _from_file(path: Path, asked: SelfOptions, to_mqm: QuantileMap | None) -> Re
 
 
 def _mapped(scores: FloatArray, to_mqm: QuantileMap | None, metric: str) -> tuple[FloatArray, int]:
-    """Return the scores on the scale of the map, and how many were outside the range it was fitted to.
-
-    Raises:
-        ValueError: The map was fitted to another metric.
-    """
+    """Return the scores on the scale of the map, and how many were outside the range it was fitted to."""
     if to_mqm is None:
         return scores, 0
     to_mqm.check_metric(metric)
@@ -188,11 +172,7 @@ def _mapped(scores: FloatArray, to_mqm: QuantileMap | None, metric: str) -> tupl
 
 
 def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
-    """Read the folder that evalbias refine left; a map is applied to the quality.
-
-    Raises:
-        ValueError: The folder holds no finished loop, or own scores and quality are on different scales.
-    """
+    """Read the folder that evalbias refine left; a map is applied to the quality."""
     file = folder / RESULT
     if not file.exists() or "ranges" not in (result := read_json(file)):
         raise ValueError(f"{folder} holds no finished run of evalbias refine.")
@@ -224,11 +204,7 @@ def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
 
 
 def task_of(asked: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]]:
-    """Return the task of a loop, its items, and what decides the numbers besides the options, for run.json.
-
-    Raises:
-        ValueError: A file is damaged, or the items lack what the task needs; the message names the place.
-    """
+    """Return the task of a loop, its items, and what decides the numbers besides the options, for run.json."""
     config: dict[str, Any] = {} if asked.max_tokens is None else {"max_tokens": asked.max_tokens}
     more: dict[str, Any] = {"data": str(asked.data), "temperature": TEMPERATURE, "metric": {}}
     if asked.task == "translation":
@@ -249,11 +225,7 @@ def task_of(asked: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]]:
 
 
 def with_refiner(task: RefineTask) -> SelfRefine:
-    """Return the task's loop if a refiner listens to its feedback.
-
-    Raises:
-        ValueError: Votes replace the answer.
-    """
+    """Return the task's loop if a refiner listens to its feedback: none does where votes replace the answer."""
     if not isinstance(task.loop, SelfRefine):
         raise ValueError(f"In the task {task.name} votes replace the answer: use --task {task.name}-refiner.")
     return task.loop
@@ -354,11 +326,7 @@ def refine_command(asked: RefineOptions, models: Models, out: Out) -> None:
 
 
 def _aspects(run: Run, task: RefineTask) -> list[CachedScorer]:
-    """Return judges of fluency and understandability, each with a log; none where no model is named for them.
-
-    Raises:
-        NotImplementedError: The model measures no probabilities.
-    """
+    """Return judges of fluency and understandability, each with a log; none where no model is named for them."""
     scorers: list[CachedScorer] = []
     for criterion in (FLUENCY, UNDERSTANDABILITY) if run.asked.aspects_lm is not None else ():
         measuring(run.asked.aspects_lm)

@@ -26,8 +26,7 @@ EMBEDDED = "embedded"
 PROVIDERS = frozenset({"openai", "anthropic", "azure", "bedrock", "vertex_ai", "gemini", "mistral", "cohere", "groq"})
 PROVIDERS |= {"deepseek", "xai", "together_ai", "fireworks_ai", "openrouter", "perplexity", "ollama", "ollama_chat"}
 """Providers of hosted models, as DSPy and litellm write them before a slash."""
-OPEN = ("openai/gpt-oss", "openai/privacy-filter")
-"""Beginnings of names that are open models on the Hugging Face hub, although a provider has the same name."""
+OPEN = ("openai/gpt-oss", "openai/privacy-filter")  # begin names of open models, although a provider is called so
 Kind = Literal["embedded", "local", "server", "dspy"]
 DEFAULTS = Models()
 OPENAI = "openai/"
@@ -35,19 +34,12 @@ OPENAI_ADDRESS = "https://api.openai.com/v1"
 
 
 def open_lm(name: str, options: Models = DEFAULTS, *, writes: bool = False) -> Any:
-    """Open a model by name.
+    """Open a model by name; options that such a model cannot use are refused.
 
-    Args:
-        name: ``embedded``, a folder, a GGUF file, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes
-            it, ``hosted_vllm/NAME``), a hosted model (``openai/gpt-4o-mini``; see ``PROVIDERS``), or any other of
-            DSPy's models (``dspy:PROVIDER/NAME``). DSPy reads their keys from the environment.
-        options: Server address, tokenizer, adapter, device, dtype, chat template options and workers. A name with an
-            address is a server's model; for its key see ``evalbias.lm.transport.key_for``.
-        writes: Whether the model is asked for texts only, so that a server need not report probabilities.
-
-    Raises:
-        ValueError: A server's model without an address, or an option that such a model cannot use; the message names
-            it.
+    The name is ``embedded``, a folder, a GGUF file, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes
+    it, ``hosted_vllm/NAME``; any name with an address is one), a hosted model (``openai/gpt-4o-mini``; see
+    ``PROVIDERS``), or any other of DSPy's models (``dspy:PROVIDER/NAME``), which reads their keys from the environment.
+    For a server's key see ``evalbias.lm.transport.key_for``. A server that only ``writes`` needs no probabilities.
     """
     name, given = _resolved(name, MeasuringModels(**vars(options)))
     kind = _kind(name, given)
@@ -84,7 +76,7 @@ def _kind(name: str, options: MeasuringModels) -> Kind:
 
 
 def _check(name: str, kind: Kind, options: MeasuringModels, template: dict[str, Any] | None) -> None:
-    """Refuse options that a model of this kind cannot use; see ``open_lm``."""
+    """Refuse options that a model of this kind cannot use."""
     if template and kind in ("embedded", "dspy"):
         raise ValueError(f"--template-options: {name} has no chat template here, leave them out.")
     if options.adapter is not None and kind != "local":
@@ -116,11 +108,7 @@ def _dspy(model: str, address: str | None, options: MeasuringModels) -> Any:
 
 
 def _named_key(options: MeasuringModels) -> str | None:
-    """Return the key in the variable that ``--api-key-env`` names; None if it names none.
-
-    Raises:
-        ValueError: The variable is not set; it is not shown, because it may be the key itself.
-    """
+    """Return the key in the variable that ``--api-key-env`` names; None if it names none."""
     key = None if options.api_key_env is None else os.environ.get(options.api_key_env)
     if options.api_key_env is not None and not key:
         raise ValueError("--api-key-env: the variable is not set: give the name of one that holds the key.")

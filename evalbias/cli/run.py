@@ -34,53 +34,30 @@ from evalbias.report.tables import coverage_note
 from evalbias.runs import Closable, RunFolder, check_free, write_whole
 from evalbias.values import read_json, to_json
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk or a quota that is full."""
-SAME, NO_MODEL = "same", "grammar"
-"""Words in the place of a model's name: the model of ``lm``, and none."""
+FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk or a quota that is full
+SAME, NO_MODEL = "same", "grammar"  # words in the place of a model's name: the model of ``lm``, and none
 
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a command leaves in its folder and prints.
+    """What a command leaves in its folder and prints."""
 
-    Attributes:
-        result: Content of result.json.
-        brief: Content of ``--json``.
-        shown: Tables and sentences that are printed otherwise.
-        coverage: Criterion -> (n,) probability that the labels hold.
-        page: What the report is made of, where the result holds only its numbers.
-        examples: The measured items in the measurements' order, for the texts in the report.
-        more: Further sections of the report.
-        verdict: First sentence of the report; empty leaves it to the findings.
-    """
-
-    result: Mapping[str, Any]
-    brief: Mapping[str, Any]
-    shown: Sequence[Any]
-    coverage: Mapping[str, Any] = field(default_factory=dict)
-    page: Any = None
-    examples: Sequence[Any] = ()
-    more: Sequence[Section | None] = ()
-    verdict: str = ""
+    result: Mapping[str, Any]  # result.json
+    brief: Mapping[str, Any]  # what ``--json`` prints
+    shown: Sequence[Any]  # tables and sentences that are printed otherwise
+    coverage: Mapping[str, Any] = field(default_factory=dict)  # criterion -> (n,) probability that the labels hold
+    page: Any = None  # what is reported, where the result holds its numbers only
+    examples: Sequence[Any] = ()  # the measured items in the measurements' order, for their texts
+    more: Sequence[Section | None] = ()  # of the report
+    verdict: str = ""  # first sentence of the report; empty leaves it to the findings
 
 
 class Run(Closable):
     """An open run; use it in a ``with``, which releases its folder. After Ctrl-C it says how to go on.
 
-    Args:
-        command: Command as the user typed it.
-        asked: Options of the command.
-        models: Options that decide how models are opened; None opens none.
-        out: Where the result goes.
-        more: Further settings that decide the numbers.
-        writes: Whether the models write: their answers are then kept by the loops and not here.
-        by_parts: Whether the answers of a part are kept only until its scores are written.
-
-    Attributes:
-        asked: The options with opened models in the place of their names; those that judge are journaled.
-        folder: The run's folder.
-        likelihood_lm: Model of the likelihood; by default the judge's.
+    ``asked`` holds the options, with opened models in the place of their names; those that judge are journaled.
+    ``more`` are further settings that decide the numbers. If the models write (``writes``), the loops keep their
+    answers; of a run ``by_parts``, the answers of a part are kept only until its scores are written.
     """
 
     def __init__(
@@ -143,12 +120,7 @@ class Run(Closable):
         self.folder.close()
 
     def __exit__(self, kind: object = None, error: object = None, *rest: object) -> None:
-        """Close the run.
-
-        Raises:
-            SystemExit: Ctrl-C stopped it.
-            OSError: The disk is full; the message says what is kept.
-        """
+        """Close the run; after Ctrl-C and on a full disk, say what is kept and how to go on."""
         self.close()
         if isinstance(error, OSError) and error.errno in FULL:
             raise OSError(
@@ -175,7 +147,7 @@ class Run(Closable):
                 self._shown = None
 
     def check_model(self) -> None:
-        """Compare the model with the first one, if it answered since that was done; see ``ModelWatch.check``."""
+        """Compare the model with the first one, if it answered since that was done."""
         asked = self._asked()
         if asked > self._verified or not self._models:
             self._watch.check()
@@ -273,17 +245,10 @@ class ModelWatch:
 
     The model is asked for its sample (see ``evalbias.lm.fingerprint``) before the first answer of a run that begins
     or goes on, every ``EVERY`` seconds, and after the last answer; never if all answers are there. Where two samples
-    in a row differ, the answers between them may be either model's: they are cut off the run's journals.
+    in a row differ, the answers between them may be either model's: they are cut off the run's ``journals``.
 
-    Args:
-        folder: The run's folder, which keeps the first sample.
-        lm: Model of the run. One without samples is known by its files, and not watched.
-        journals: Function that returns the files to which answers are appended.
-        sampled: Whether probabilities are estimated from answers. Any ``dspy.LM``, which need not report them then, is
-            only known by the names in its answers.
-
-    Raises:
-        ValueError: The sample in the folder is damaged.
+    The folder keeps the first sample. A model without samples is known by its files, and not watched. If
+    probabilities are ``sampled``, any ``dspy.LM``, which need not report them, is known by the names in its answers.
     """
 
     EVERY = 60.0
@@ -303,16 +268,12 @@ class ModelWatch:
             self._read()
 
     def check_again(self) -> None:
-        """Compare the model with the first one if that was never done, or ``EVERY`` seconds ago; see ``check``."""
+        """Compare the model with the first one if that was never done, or ``EVERY`` seconds ago."""
         if self._watched and time.monotonic() - self._checked >= self.EVERY:
             self.check()
 
     def check(self) -> None:
-        """Compare the model with the first one.
-
-        Raises:
-            ModelChanged: It is another one. What was journaled since the last check is cut off.
-        """
+        """Compare the model with the first one; of another one, cut off the journals what came since the last check."""
         if not self._watched:
             return
         sizes = {path: path.stat().st_size for path in filter(Path.exists, self._journals())}
@@ -343,12 +304,7 @@ class ModelWatch:
         return f"Its last {lost} answers are dropped, as they may be either model's. " if lost else ""
 
     def _read(self) -> None:
-        """Read the first model's sample and names, where the run goes on.
-
-        Raises:
-            ModelChanged: Answers carry other names.
-            ValueError: The file is damaged.
-        """
+        """Read the first model's sample and names, where the run goes on; answers must carry no other names."""
         if not self._file.exists():
             return
         kept = read_json(self._file)
@@ -384,18 +340,11 @@ def keep(
     keep_worse: bool,
     kind: str = "judge",
 ) -> str:
-    """Write a compiled program if it is better than the given one; returns a sentence that says what was done.
+    """Write a compiled program if it is better than the given one (or anyway: ``keep_worse``), and say so.
 
     An optimizer that chooses on held-back items has decided what is better. The bare method of a paper decides nothing;
-    its result is written unless the test items show that it is worse.
-
-    Args:
-        program: What the optimizer returned.
-        report: Its report.
-        path: JSON file to write.
-        compared: Bias or agreement -> the given against the compiled program on the test items.
-        keep_worse: Write it all the same.
-        kind: What the program is, in words.
+    its result is written unless the test items show that it is worse: ``compared`` holds bias or agreement -> the given
+    against the compiled program on these.
     """
     if report.candidates:
         if any(one.chosen and one.name != GIVEN for one in report.candidates):

@@ -33,11 +33,7 @@ class LeavableStream:
     """Stream that drops what is written once nobody reads it any more, and shows texts as ``visible`` does.
 
     A reader who has seen enough is no error: the command goes on, writes its files and keeps its exit code, of which 1
-    says that a ``--fail-on`` condition is met.
-
-    Args:
-        stream: Stream that is written to.
-        rendered: Whether the control characters are those of a console, which has replaced those of the texts.
+    says that a ``--fail-on`` condition is met. ``rendered``: the console has replaced the texts' control characters.
     """
 
     def __init__(self, stream: TextIO, *, rendered: bool = False) -> None:
@@ -100,10 +96,8 @@ def _leavable(stream: TextIO | None) -> TextIO:
 # Messages of a command on stderr: notices, progress, and how a stopped run goes on.
 
 
-SECONDS = 30.0
-"""Time between two lines of progress where stderr is no terminal."""
-STOPPED = 130
-"""Exit code of a command that Ctrl-C stopped, as shells give it."""
+SECONDS = 30.0  # time between two lines of progress where stderr is no terminal
+STOPPED = 130  # exit code of a command that Ctrl-C stopped, as shells give it
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
@@ -146,15 +140,7 @@ class PlainConsole(Console):
 
 
 class Progress:
-    """Progress in a terminal, as a bar; elsewhere a line after the first answers if many are left, then every 30 s.
-
-    Args:
-        doing: What is done, in a word.
-        total: Number of things to do.
-        bar: Bar in a terminal.
-        say: Prints a line.
-        now: Clock in seconds.
-    """
+    """Progress in a terminal, as a bar; elsewhere a line after the first answers if many are left, then every 30 s."""
 
     def __init__(
         self,
@@ -231,26 +217,16 @@ def duration(seconds: float) -> str:
 # The plan of a long run, told before its first prompt: prompts, tokens and, where prices are known, the cost.
 
 
-LONG = 1000
-"""Prompts from which a run is planned, and a user at a terminal is asked."""
-SAMPLE = 50
-"""Prompts whose length is looked at."""
-CHARACTERS = 4.0
-"""Characters of a token, about, in English."""
+LONG = 1000  # prompts from which a run is planned, and a user at a terminal is asked
+SAMPLE = 50  # prompts whose length is looked at
+CHARACTERS = 4.0  # characters of a token, about, in English
 
 
 def plan(questions: Sequence[Question], left: int, model: str, *, hosted: str | None, yes: bool) -> None:
     """Say what a long run will ask, and at a terminal whether it shall; short runs are not planned.
 
-    Args:
-        questions: First questions to the model.
-        left: Number of answers that are still to be asked for.
-        model: The model in words.
-        hosted: Name of a hosted model as price lists have it; None for others.
-        yes: Do not ask.
-
-    Raises:
-        Exit: The user does not want it.
+    ``questions`` are the first to the model, ``left`` counts the answers that are still to be asked for, ``hosted`` is
+    a hosted model's name as price lists have it, and ``yes`` asks nothing. A user who does not want it raises Exit.
     """
     if left < LONG or not questions:
         return

@@ -11,12 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-FIRST, SECOND, TIE = 0.0, 1.0, -1.0
-"""Choices between two outputs."""
-LARGEST = 1e30
-"""Largest size of a score or rating: the measures multiply a few of them, and such products must stay finite."""
-SMALLEST = 1e-9
-"""Least size of the largest of several scores or ratings: below, their variance is taken for a rounding error of 0."""
+FIRST, SECOND, TIE = 0.0, 1.0, -1.0  # choices between two outputs
+LARGEST = 1e30  # largest size of a score or rating: products of a few of them must stay finite in the measures
+SMALLEST = 1e-9  # below, the variance of several scores or ratings is taken for a rounding error of 0
 
 _BINARY = (("true", "false"), ("yes", "no"), ("pass", "fail"))
 _WRITTEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # float() also takes 4_5 and full-width 4
@@ -32,11 +29,7 @@ class DataError(ValueError):
 
 
 def text(record: Mapping[str, Any], name: str, where: str, *, blank: bool = False) -> str:
-    """Return a text field of a record, which may be empty only if ``blank`` is set.
-
-    Raises:
-        DataError: The field is missing, not a string, or empty.
-    """
+    """Return a text field of a record; it must be a string, and not empty unless ``blank`` is set."""
     if name not in record:
         raise DataError(f"{where}: {name!r} is missing; the record has only {sorted(record)!r:.400}. Add the field.")
     value = record[name]
@@ -68,18 +61,10 @@ def number(
     texts: bool = False,
     required: bool = False,
 ) -> float:
-    """Read a number in [low, high]; NaN where there is none.
+    """Read a number in [low, high]; NaN for None, NaN or an empty text, unless it is ``required``; others are refused.
 
-    Args:
-        value: Number; None, NaN or an empty text for none. ``True`` and ``False`` are no numbers.
-        written: Where it stands, such as ``"items.csv:3: 'score'"``.
-        low: Least value.
-        high: Largest value.
-        texts: Whether a text such as ``"3.5"`` is a number too.
-        required: Whether there must be one.
-
-    Raises:
-        DataError: The value is something else or out of range.
+    ``True`` and ``False`` are no numbers; texts such as ``"3.5"`` are where ``texts`` is set. ``written`` says where it
+    stands, such as ``"items.csv:3: 'score'"``.
 
     Examples:
         >>> number("3.5", "'my_score'", texts=True), number(None, "'my_score'")
@@ -128,11 +113,7 @@ def remedy_for(value: object) -> str:
 
 
 def check_size(values: ArrayLike, label: str) -> None:
-    """Refuse numbers that are all so small that the measures would take them for 0; NaN and 0 alone are allowed.
-
-    Raises:
-        DataError: The largest is below ``SMALLEST`` in size; the label names them.
-    """
+    """Refuse numbers whose largest is below ``SMALLEST``, which measures would take for 0; NaN and 0 alone may be."""
     sizes = np.abs(np.asarray(values, dtype=np.float64))
     largest = float(np.max(sizes, initial=0.0, where=~np.isnan(sizes)))
     if 0 < largest < SMALLEST:
@@ -143,21 +124,13 @@ def check_size(values: ArrayLike, label: str) -> None:
 
 
 def scores(record: Mapping[str, Any], where: str) -> dict[str, float]:
-    """Return criterion -> score from a record's ``scores``; null becomes NaN.
-
-    Raises:
-        DataError: A score is not a number.
-    """
+    """Return criterion -> score from a record's ``scores``; null becomes NaN."""
     given = as_object(record.get("scores") or {}, f"{where}: 'scores'")
     return {name: number(value, f"{where}: the score on {name!r:.80}") for name, value in given.items()}
 
 
 def ratings(record: Mapping[str, Any], where: str) -> dict[str, list[float]]:
-    """Return criterion -> single ratings in the raters' order from a record's ``ratings``; null becomes NaN.
-
-    Raises:
-        DataError: A criterion has no list of numbers.
-    """
+    """Return criterion -> single ratings in the raters' order from a record's ``ratings``; null becomes NaN."""
     given = as_object(record.get("ratings") or {}, f"{where}: 'ratings'")
     for name, row in given.items():
         if not isinstance(row, list) or not row:
@@ -169,11 +142,7 @@ def ratings(record: Mapping[str, Any], where: str) -> dict[str, list[float]]:
 
 
 def as_object(value: Any, label: str) -> dict[str, Any]:
-    """Return a JSON object.
-
-    Raises:
-        DataError: The value is something else.
-    """
+    """Return a JSON object; refuse any other value."""
     if not isinstance(value, dict):
         raise DataError(f"{label} holds {value!r:.80}; it must be a JSON object, {{...}}.")
     return value
@@ -185,16 +154,9 @@ def as_object(value: Any, label: str) -> dict[str, Any]:
 def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: int = 2) -> float:
     """Read a choice between outputs: 0 for the first, 1 for the second and so on, -1 for a tie, NaN for none.
 
-    Args:
-        value: 0 or 1, also as text; ``"A"`` or ``"B"``; -1 or ``"tie"``, in upper or lower case; None, NaN or an empty
-            text where there was no choice.
-        written: Where it stands, such as ``"the label of the item '3'"``.
-        labels: Codes of the first output, of the second and, if there is one, of a tie, in place of 0, 1 and -1. The
-            letters keep their meaning, unless one of the codes is a letter.
-        count: Number of outputs, at most 26. With three, 2 and ``"C"`` are choices too.
-
-    Raises:
-        DataError: The value is something else.
+    A value is 0, 1 or -1, also as text; a letter from A on or ``"tie"``, in any case; None, NaN or an empty text for
+    none; others are refused. ``labels`` are codes of the first output, the second and, if there is one, a tie,
+    in place of 0, 1 and -1: letters keep their meaning, unless one of the codes is a letter. At most 26 outputs.
 
     Examples:
         >>> [choice(value, "the winner") for value in ("b", 1, "TIE")]
@@ -229,11 +191,7 @@ def choice_codes(text: str | None) -> tuple[str, ...]:
 
 
 def check_labels(labels: Sequence[object]) -> None:
-    """Refuse codes that leave open which output was chosen.
-
-    Raises:
-        ValueError: They are not two or three different ones.
-    """
+    """Refuse codes that leave open which output was chosen: they must be two or three different ones."""
     codes = {_code(one) for one in labels} - {""}
     if labels and (len(codes) != len(labels) or len(codes) not in (2, 3)):
         raise ValueError(

@@ -12,8 +12,7 @@ from typing import Any
 
 from evalbias.data.cells import DataError
 
-Row = tuple[str, dict[str, Any]]
-"""Place of a row, such as ``file:line``, which ends in its number; and its record, column -> cell."""
+Row = tuple[str, dict[str, Any]]  # place of a row, such as file:line, ending in its number; record: column -> cell
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "source": ("question", "prompt", "input", "instruction", "query", "document", "article", "context", "text"),
@@ -38,15 +37,11 @@ EXPECTED = (
 )
 
 
-_BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")
-"""A comma before the name of a field."""
+_BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")  # a comma before the name of a field
 
 
 def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
-    """Read ``ours=theirs`` pairs, several between commas; a column's own name may hold commas.
-
-    Raises:
-        ValueError: A text is no such pair, or a field is mapped twice.
+    """Read ``ours=theirs`` pairs, several between commas, each field once; a column's own name may hold commas.
 
     Examples:
         >>> parse_mapping(["source=question,output=answer", "score=rating"])
@@ -69,10 +64,6 @@ def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str
     """Refuse a mapping to a misspelt field, of a column that does not exist, or of one column to two fields.
 
     A misspelt field would be a further column, and without its source an item counts as an input of its own.
-
-    Raises:
-        DataError: A field is nearly one of ours, a column is given twice, or it does not exist; the message then lists
-            the columns.
     """
     for theirs, count in Counter(mapping.values()).items():
         fields = [ours for ours, column in mapping.items() if column == theirs]
@@ -103,11 +94,7 @@ def renamed(record: Mapping[str, Any], mapping: Mapping[str, str]) -> dict[str, 
 def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable[str] = ()) -> DataError:
     """Return the error that a column is missing: the columns there are, the likely ones, and an example.
 
-    Args:
-        place: File or other origin.
-        columns: Its columns.
-        wanted: Field that is needed.
-        beside: Fields that are looked for too, so that one message gives the whole ``--map``.
+    Fields ``beside`` it are looked for too, so that one message gives the whole ``--map``.
     """
     likely = suggestions(columns, [wanted, *beside])
     hint = f" Say which column it is: --map {wanted}=COLUMN (in Python, mapping={{{wanted!r}: COLUMN}})."
@@ -121,10 +108,7 @@ def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable
 def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = True) -> dict[str, str]:
     """Return field -> column that looks like it, for the wanted fields that are no columns; no column twice.
 
-    Args:
-        columns: Names of the columns.
-        wanted: Fields.
-        alike: Whether names that are spelled like a field's count, besides its synonyms.
+    Names that are spelled like a field's count if ``alike``, besides its synonyms.
 
     Examples:
         >>> suggestions(["Question", "reply", "rating"], ["source", "output", "score"])
@@ -151,8 +135,7 @@ def listed(columns: Sequence[str]) -> str:
 TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})
 TEXTS |= {"reference", "problem", "solution", "answer"}
 """Columns whose cells stay texts even where all of them are numbers."""
-ABSENT = ("", "na", "n/a", "nan", "null", "none")
-"""Cells without a value in a column of numbers, in lower case."""
+ABSENT = ("", "na", "n/a", "nan", "null", "none")  # cells without a value in a column of numbers, in lower case
 _RATED = re.compile(r"score|scores\..+|rating_\d+", re.ASCII)
 """Columns of numbers by their meaning: where a cell of them is something else, it alone stays a text, to be named."""
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,308})(\.\d+)?([eE][+-]?\d+)?", re.ASCII)  # as JSON, up to the largest float

@@ -26,33 +26,22 @@ from typing import Any
 from evalbias.data.cells import DataError, as_object, lone_surrogate
 from evalbias.data.columns import Row, check_mapping, renamed, typed
 
-UNPACKED_GB = "EVALBIAS_UNPACKED_GB"
-"""Environment variable: gigabytes that a file may unpack to, in place of the default (see ``check_unpacked``)."""
-_PIECE = 2**20
-"""Bytes that are decompressed at once."""
+UNPACKED_GB = "EVALBIAS_UNPACKED_GB"  # environment variable: gigabytes that a file may unpack to (check_unpacked)
+_PIECE = 2**20  # bytes that are decompressed at once
 
 Rows = Iterator[Row]
 
 
 @dataclass
 class Source:
-    """Files of a data set that are being read.
+    """Files of a data set that are being read."""
 
-    Attributes:
-        name: Name of the data set, or the format.
-        path: File or folder that the user named.
-        digest: SHA-256 of everything read so far.
-        left_out: Reason -> items left out for this reason.
-        decimal_mark: Mark between the whole and the fraction of a number that is written as text.
-        header: Names of the columns of a table of texts, once its first row is read.
-    """
-
-    name: str
-    path: Path
-    digest: Any = field(default_factory=hashlib.sha256)
-    left_out: dict[str, list[str]] = field(default_factory=dict)
-    decimal_mark: str = "."
-    header: Sequence[str] = ()
+    name: str  # of the data set, or the format
+    path: Path  # file or folder that the user named
+    digest: Any = field(default_factory=hashlib.sha256)  # SHA-256 of all read so far
+    left_out: dict[str, list[str]] = field(default_factory=dict)  # reason -> items
+    decimal_mark: str = "."  # of numbers that are written as text
+    header: Sequence[str] = ()  # columns of a table of texts, once its first row is read
 
     def content(self, path: Path) -> bytes:
         """Read a file and add it to the hash; ``.gz`` is decompressed, up to a limit (``check_unpacked``)."""
@@ -95,7 +84,7 @@ class Source:
         return self.path.name.endswith((".jsonl", ".jsonl.gz"))
 
     def leave_out(self, reason: str, item: str) -> None:
-        """Record that an item is left out, and the reason."""
+        """Record that an item is left out."""
         self.left_out.setdefault(reason, []).append(item)
 
 
@@ -112,14 +101,9 @@ def decoded(content: bytes, path: Path) -> str:
 
 
 def check_unpacked(size: int, packed: int, path: Path) -> None:
-    """Refuse a file of ``packed`` bytes that unpacks to more than 100 times its size.
+    """Refuse a file of ``packed`` bytes whose unpacked ``size``, so far or in all, is more than 100 times as large.
 
     At least 256 MB and at most 2 GB are allowed, or the gigabytes in the variable ``EVALBIAS_UNPACKED_GB``.
-
-    Args:
-        size: Bytes that were unpacked, or will be.
-        packed: Size of the file in bytes.
-        path: The file, for the error.
     """
     given = os.environ.get(UNPACKED_GB)
     try:
@@ -208,18 +192,17 @@ def json_rows(source: Source) -> Rows:
 
 # CSV and TSV: all cells are texts.
 
-SEPARATORS = (",", ";", "\t")
-"""Separators of the cells of a CSV file; of equally frequent ones, the first is used."""
+SEPARATORS = (",", ";", "\t")  # separators of the cells of a CSV file; of equally frequent ones, the first is used
 _NAMED_SEPARATOR = re.compile(r'"?sep=(.)"?')
 
 
 def csv_rows(source: Source) -> Rows:
-    """Yield the rows of a CSV or TSV file under its header.
+    """Yield the rows of a CSV or TSV file under its header; an empty file has none.
 
     Tabs separate the cells of a TSV file whose header has some. Otherwise the most frequent separator of the header is
-    taken (comma, semicolon, tab), or the one that a first line such as ``sep=;`` names, as Excel knows it. Where
-    semicolons separate the cells, the comma is the decimal mark. Quoted cells may hold line breaks. Columns without a
-    name are left out, such as the index that pandas writes. An empty file has no rows.
+    taken (comma, semicolon, tab), or the one that a first line such as ``sep=;`` names, as Excel knows it. Beside
+    semicolons, the comma is the decimal mark. Quoted cells may hold line breaks. Columns without a name are left out,
+    such as the index that pandas writes.
     """
     path, content, first = source.path, source.read(source.path), 1
     header, _, rest = content.partition("\n")
@@ -259,10 +242,8 @@ def _check_distinct(names: Iterable[str], where: str) -> None:
 
 # Parquet: read in pieces, because a file of kilobytes may hold gigabytes.
 
-BATCH, SMALL_BATCH = 1024, 16
-"""Rows of a Parquet file that are read at once: usually, and where many long texts may take few bytes."""
-VALUE = 64
-"""Bytes that a value of a Parquet file takes in Python besides its text."""
+BATCH, SMALL_BATCH = 1024, 16  # rows read at once: usually, and where many long texts may take few bytes
+VALUE = 64  # bytes that a value of a Parquet file takes in Python besides its text
 
 
 def parquet_rows(source: Source) -> Rows:
@@ -299,14 +280,10 @@ def parquet_rows(source: Source) -> Rows:
 
 
 def _layout(metadata: Any) -> tuple[int, list[str], int]:
-    """Say how to read a Parquet file without unpacking much at once.
+    """Return how to read a Parquet file: bytes of values besides their texts, columns of shared texts, rows at a time.
 
     A text that many rows share may be stored once. Arrow can keep it so until the rows are counted, except in columns
     with a delta encoding, in which each text builds on the one before.
-
-    Returns:
-        Bytes that the values take in memory besides their texts, columns whose texts stay shared, and rows to read at
-        once.
     """
     leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
@@ -352,27 +329,20 @@ FORMATS: dict[str, Callable[[Source], Rows]] = {
     "tsv": csv_rows,
     "parquet": parquet_rows,
 }
-HUB = "hf"
-"""Name of the Hugging Face hub as a source."""
+HUB = "hf"  # name of the Hugging Face hub as a source
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that were read.
+    """Rows that were read, in order."""
 
-    Attributes:
-        source: Origin, with the hash of what was read.
-        rows: Rows in order.
-        mapping: Our field -> the source's column, where they differ.
-    """
-
-    source: Source
+    source: Source  # with the hash of what was read
     rows: Sequence[Row]
-    mapping: Mapping[str, str] = field(default_factory=dict)
+    mapping: Mapping[str, str] = field(default_factory=dict)  # our field -> the source's column, where they differ
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns, in order of first appearance."""
+        """Columns, in order of first appearance."""
         return list(dict.fromkeys(name for _, record in self.rows for name in record))
 
 
@@ -495,21 +465,13 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Consecutive lines of a file.
+    """Consecutive lines of a file, blank ones included."""
 
-    Attributes:
-        line: Number of the first line, from 1.
-        start: Byte offset of the first line.
-        size: Length of the chunk in bytes.
-        lines: Number of lines, blank lines included.
-        sha256: Hash of the chunk, by which a change of the file is noticed.
-    """
-
-    line: int
-    start: int
-    size: int
+    line: int  # number of the first one, from 1
+    start: int  # byte offset
+    size: int  # in bytes
     lines: int
-    sha256: bytes
+    sha256: bytes  # by which a change of the file is noticed
 
 
 def file_chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:

@@ -41,7 +41,7 @@ class Dataset(list[Any]):
         name: Name of the data set.
         path: File or folder it was read from.
         sha256: SHA-256 of the uncompressed contents of all files read, in a fixed order.
-        left_out: Reason -> items left out for this reason, each as ``file:line`` or as its id.
+        left_out: Reason -> items left out for it, each as ``file:line`` or as its id.
     """
 
     def __init__(
@@ -93,10 +93,9 @@ def read(
     others may lack it), ``output``, people's ``score`` on the criterion that is judged or ``scores`` (criterion ->
     number), single ``ratings`` (list, or criterion -> list), ``system`` (the writer) and ``input_id``. A pair has two
     ``outputs`` instead, which become ``candidates``, ``systems``, and ``better``: 0 or 1 (also A or B), the one that
-    people prefer.
-    Tables spell lists as ``rating_1, rating_2, ...``, ``output_1, output_2`` and ``system_1, system_2``. All other
-    columns stay under their names. Empty cells are undefined: None, or NaN for scores. Items with an empty output, and
-    pairs of two, are left out; see ``Dataset.left_out``.
+    people prefer. Tables spell lists as ``rating_1, rating_2, ...``, ``output_1, output_2`` and ``system_1, system_2``.
+    All other columns stay under their names. Empty cells are undefined: None, or NaN for scores. Items with an empty
+    output, and pairs of two, are left out; see ``Dataset.left_out``.
 
     Args:
         source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH``, where
@@ -108,9 +107,6 @@ def read(
             second and a tie, such as ``{"better": (1, 2, "tie")}``; no codes where 0 or ``"A"`` is the first, 1 or
             ``"B"`` the second, and -1 or ``"tie"`` neither. The items have 0, 1, -1 or None.
         numbers: Fields of recorded numbers, such as a judge's scores. The items have a number or None.
-
-    Returns:
-        List of ``dspy.Example``.
 
     Raises:
         DataError: A row is not a valid item, or a column is missing; the message names the place and the likely column.
@@ -147,21 +143,13 @@ def read(
 
 
 def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
-    """Read the items of consecutive chunks in the same way as ``read``; a column of the mapping may be missing.
-
-    Raises:
-        DataError: A line is not a valid item, or the file has changed since the chunks were located; the message names
-            file and line.
-    """
+    """Read the items of consecutive chunks as ``read``; a mapped column may be missing, a changed file is refused."""
     table = chunk_table(path, some, mapping)
     return _items(table.source, table.rows)
 
 
 def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Table:
-    """Read the rows of a source that is no known data set, under our names; arguments and errors as in ``read``.
-
-    Without a mapping the columns have their own names. The rows need no output.
-    """
+    """Read the rows of a source that is no known data set, under our names, as ``read`` does; they need no output."""
     if not isinstance(source, str | os.PathLike):
         return memory_table(source, mapping)
     name, path = parse_spec(os.fspath(source))
@@ -224,13 +212,10 @@ def _check_columns(table: Table, asked: Sequence[str], *, judged: bool) -> None:
 
 # Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
 #
-# Tables spell lists by columns: ``rating_1, rating_2, ...``; ``output_1, output_2``; ``system_1, system_2``; and by
-# criterion ``scores.NAME`` and ``ratings.NAME``. A cell may also hold the list or object as JSON.
+# Tables also spell ``scores.NAME`` and ``ratings.NAME`` by criterion. A cell may hold a list or object as JSON.
 
-NESTED = ("outputs", "candidates", "systems", "scores", "ratings")
-"""Fields that hold a list or an object, which a table's cell may hold as JSON."""
-LETTERS = ("A", "B")
-"""Answers of a pairwise judge, for the first and the second candidate."""
+NESTED = ("outputs", "candidates", "systems", "scores", "ratings")  # a table's cell may hold them as JSON
+LETTERS = ("A", "B")  # answers of a pairwise judge, for the first and the second candidate
 _RATING = re.compile(r"rating_(\d{1,9})", re.ASCII)
 
 
@@ -243,7 +228,6 @@ def _items(
     rated: Sequence[str] = (),
     id_column: str = "id",
 ) -> Dataset:
-    """Convert rows to items; for ``choices`` and ``numbers`` see ``read``, ``rated`` are criteria that need a score."""
     examples, places = list[dspy.Example](), dict[str, str]()
     for where, row in rows:
         fields = item_of(row, where, choices or {}, numbers, rated=rated)
@@ -271,11 +255,7 @@ def item_of(
     *,
     rated: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the fields of an item; for ``choices`` and ``numbers`` see ``read``.
-
-    Raises:
-        DataError: The row is not a valid item, or has no score on one of the criteria ``rated``.
-    """
+    """Return an item's fields; for ``choices`` and ``numbers`` see ``read``; criteria ``rated`` need a score."""
     record = _gathered(row, where)
     for name in (name for name in numbers if name in record):
         value = number(record[name], f"{where}: {name!r}", texts=True)
@@ -390,11 +370,7 @@ def _rated(record: Mapping[str, Any], where: str, *, pair: bool, required: Seque
 
 
 def check_field(items: Sequence[Any], field: str, place: str) -> None:
-    """Refuse items that lack a field which a model must be shown.
-
-    Raises:
-        DataError: An item lacks it; the message names the item, and the columns that look like the field.
-    """
+    """Refuse items that lack a field which a model must be shown, and name the columns that look like it."""
     without = next((e for e in items if field not in e), None)
     if without is None:
         return
@@ -421,8 +397,7 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
         The items that have a row, in their order; the others are in ``left_out``.
 
     Raises:
-        DataError: No item has a row, an item has several, a column does not exist, or item and row have a column with
-            different values.
+        DataError: No item has a row, an item has several, a column does not exist, or item and row differ in one.
 
     Examples:
         >>> item, verdict = dspy.Example(id="a", output="Yes."), {"id": "a", "judge": "mine", "verdict": 4}

@@ -19,32 +19,16 @@ from evalbias.measures.loops import QuantileMap
 
 @dataclass(frozen=True)
 class RecordedLoop:
-    """Recorded refine loop over n items: every output of every round, with the model's own and the expected score.
+    """Recorded refine loop over n items: every output of every round, with the model's own and the expected score."""
 
-    Attributes:
-        name: File name without its ending.
-        ids: (n,) item ids, in the order of all arrays.
-        numbers: (t,) numbers of the iterations (or values of k in best-of-k), ascending.
-        records: Number of the round -> item id -> complete record.
-        sha256: SHA-256 of the file's content.
-    """
-
-    name: str
-    ids: tuple[str, ...]
-    numbers: tuple[int, ...]
-    records: Mapping[int, Mapping[str, Mapping[str, Any]]]
-    sha256: str
+    name: str  # of the file, without its ending
+    ids: tuple[str, ...]  # (n,), in the order of all arrays
+    numbers: tuple[int, ...]  # (t,) of the iterations (or values of k in best-of-k), ascending
+    records: Mapping[int, Mapping[str, Mapping[str, Any]]]  # round -> item -> complete record
+    sha256: str  # of the file's content
 
     def scores(self, field: str, *, ids: Sequence[str] | None = None) -> FloatArray:
-        """Return a numeric field as an array of shape (t, n); NaN where it is missing or null.
-
-        Args:
-            field: Name of the field.
-            ids: Ids of the n items to return; all by default.
-
-        Raises:
-            DataError: A value is not a number; the message names item and round.
-        """
+        """Return a numeric field of the items ``ids``, (t, n); NaN where missing or null, other values are refused."""
         return np.array(
             [
                 [
@@ -57,15 +41,10 @@ class RecordedLoop:
 
 
 def recorded_loop(path: Path, *, by: str = "iteration", mapping: Mapping[str, str] | None = None) -> RecordedLoop:
-    """Read a file of recorded loops: one output a row, with ``iteration`` (or ``k``) and ``id`` or ``i``.
+    """Read a file of recorded loops: one output a row, with ``id`` or ``i``, and the round in the field ``by``.
 
-    Args:
-        path: ``.jsonl`` file or another of ``read``'s formats.
-        by: Field that numbers the rounds, ``"iteration"`` or ``"k"``.
-        mapping: Our field -> the file's column.
-
-    Raises:
-        DataError: A line has no number or no item id, or two lines have the same; the message names the line.
+    The file is in one of ``read``'s formats; ``by`` is ``"iteration"`` or ``"k"``. A row without round or id, and a
+    second one of the same, are refused.
     """
     table = table_of(path, mapping)
     records: dict[int, dict[str, dict[str, Any]]] = {}
@@ -90,15 +69,9 @@ def recorded_loop(path: Path, *, by: str = "iteration", mapping: Mapping[str, st
 
 
 def loop_items(given: str | Path, *, mapping: Mapping[str, str] | None = None) -> tuple[list[dspy.Example], str]:
-    """Read the items of a refine loop: rows of a source as for ``read``, with any fields.
+    """Return the items of a refine loop, rows of a source as for ``read`` with any fields, and the content's SHA-256.
 
-    A missing ``id`` becomes the number of the line or row.
-
-    Returns:
-        Items, and the SHA-256 of the file's content.
-
-    Raises:
-        DataError: A line is not a JSON object, an id occurs twice, or the file has no items.
+    A missing ``id`` becomes the number of the line or row; an id that occurs twice, and no items, are refused.
     """
     table = table_of(given, mapping)
     items: dict[str, dspy.Example] = {}
@@ -118,20 +91,12 @@ EXAMPLE = '{"chrf": 54.2, "mqm": -5.0}\n{"chrf": 31.7, "mqm": -12.0}'
 
 
 def quantile_map(path: Path) -> tuple[QuantileMap, str]:
-    """Read a quantile map of a metric onto MQM scores.
+    """Read a quantile map of a metric onto MQM scores, and the SHA-256 of the file's content.
 
-    Args:
-        path: ``.json`` file that ``QuantileMap.save`` wrote; or pairs, in another of ``read``'s formats. A pair has two
-            fields: the one with "mqm" in its name is the MQM score; the other is the metric's score and has its name,
-            such as "chrf" or "comet wmt22-comet-da". The map is fitted to both columns (Xu et al. 2024, appendix B) and
-            is of this metric only.
-
-    Returns:
-        The map, and the SHA-256 of the file's content.
-
-    Raises:
-        DataError: The file holds neither, or a field does not name its metric; the message names the line.
-        ValueError: Fewer than two different scores of the metric.
+    The file is ``.json`` as ``QuantileMap.save`` writes it; or it holds pairs, in another of ``read``'s formats. A pair
+    has two fields: the one with "mqm" in its name is the MQM score; the other is the metric's score and has its name,
+    such as "chrf" or "comet wmt22-comet-da". The map is fitted to both columns (Xu et al. 2024, appendix B), and is of
+    this metric only, which must have two different scores.
     """
     if path.suffix == ".json":
         saved = Source("quantile map", path)

@@ -64,9 +64,6 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
     They stand in ``ratings`` (criterion -> numbers, or the numbers alone beside the one label ``score``); without it,
     the list is empty.
 
-    Raises:
-        ValueError: A rating is not a number.
-
     Examples:
         >>> single_ratings(dspy.Example(ratings={"politeness": [4, None, 5]}), "politeness")
         [4.0, nan, 5.0]
@@ -85,9 +82,7 @@ def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
 
 
 def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:
-    """Return the names of the criteria in the examples' ``scores`` and ``ratings``, in the order they appear.
-
-    A bare ``score`` and a bare list of ratings name no criterion.
+    """Return the criteria that the examples' ``scores`` and ``ratings`` name, in the order they appear.
 
     Examples:
         >>> rated_criteria([dspy.Example(scores={"wit": 4}), dspy.Example(ratings={"wit": [4, 5], "tone": [2, 2]})])
@@ -145,11 +140,7 @@ def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
 
 
 def input_key(example: dspy.Example) -> str:
-    """Identify an example's input: its ``input_id``, its source where that is missing, or else its own id.
-
-    Raises:
-        ValueError: It has none of them.
-    """
+    """Identify an example's input: its ``input_id``, its source where that is missing, or else its own id."""
     field = input_field(example)
     if field is None:
         raise ValueError(f"The example {example} has no input_id, source or id; give each example an id.")
@@ -315,7 +306,7 @@ BY = ("instance", "input")
 def split(
     examples: Sequence[dspy.Example], *, test_fraction: float = 0.2, seed: int, by: str = "instance"
 ) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Split examples at random into a training and a test set.
+    """Split examples at random into a training and a test set, each sorted by id.
 
     The split depends on the ids and the seed, not on the order of the examples.
 
@@ -324,11 +315,7 @@ def split(
         test_fraction: Share of the test set, in (0, 1). The number of test instances (or inputs) is rounded to the
             nearest integer, halves up: 2846 instances give 569, 4221 give 844.
         seed: Seed of the draw.
-        by: ``"instance"``, or ``"input"`` to keep all outputs of an input (``input_id``, or ``source`` where it is
-            missing) in the same set.
-
-    Returns:
-        Training set and test set, each sorted by id.
+        by: ``"instance"``, or ``"input"`` to keep all outputs of an input (``input_id``, else ``source``) in one set.
 
     Raises:
         ValueError: A set would be empty, an id is missing or repeated, or a parameter is out of range.

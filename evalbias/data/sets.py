@@ -22,31 +22,20 @@ from evalbias.data.files import Rows, Source, csv_rows
 
 @dataclass(frozen=True, kw_only=True)
 class KnownSet:
-    """Published data set.
-
-    Attributes:
-        rows: Function that reads its files.
-        rated: Criteria on which every item has a score, null where it is undefined. Defaults to ``criteria``.
-        criteria: Criteria of its judges: name -> definition, or (definition, scale). In our own words.
-        scale: Scale of the criteria that name none.
-        task: Instruction under which the outputs were written.
-        labels: Words that introduce the source and the output in a prompt.
-        bins: Edges that cut people's scores into the labels of the scale, where they are on another scale.
-        groups: Field whose values name the groups of items that it was made to tell apart.
-    """
+    """Published data set."""
 
     rows: Callable[[Source], Rows]
-    rated: Sequence[str] = ()
+    rated: Sequence[str] = ()  # criteria on which every item has a score, null where undefined; by default all
+    # Name -> definition, in our own words, or (definition, scale).
     criteria: Mapping[str, str | tuple[str, tuple[int, int]]] = field(default_factory=dict)
-    scale: tuple[int, int] = (1, 5)
-    task: str = ""
-    labels: tuple[str, str] = ("Source", "Output")
-    bins: tuple[float, ...] | None = None
-    groups: str | None = None
+    scale: tuple[int, int] = (1, 5)  # of the criteria that name none
+    task: str = ""  # instruction under which the outputs were written
+    labels: tuple[str, str] = ("Source", "Output")  # words that introduce source and output in a prompt
+    bins: tuple[float, ...] | None = None  # edges that cut people's scores into labels, where their scale is another
+    groups: str | None = None  # field whose values name the groups of items that the set was made to tell apart
 
 
-SETS: dict[str, KnownSet] = {}
-"""Known data sets by the name with which a path is read as one."""
+SETS: dict[str, KnownSet] = {}  # known data sets by the name with which a path is read as one
 
 
 def data_set(name: str, **about: Any) -> Callable[[Callable[[Source], Rows]], Callable[[Source], Rows]]:

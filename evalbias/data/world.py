@@ -51,8 +51,7 @@ GENERAL: tuple[tuple[str, ...], ...] = (
 )
 """Phrases for any criterion, all of which keep its definition. Their effect on a judge is unknown."""
 
-GAIN = 1.5
-"""Nats by which one point of quality moves the pairwise judge."""
+GAIN = 1.5  # nats by which one point of quality moves the pairwise judge
 
 
 def wordings(*, source: str, output: str, name: str, definition: str) -> dict[str, float]:
@@ -88,8 +87,7 @@ SOURCE_LABEL = "Data"
 OUTPUT_LABEL = "Text"
 SCALE = (1, 5)
 
-SOURCE = "Place of birth: {born}; job: {job}; favorite food: {food}"
-"""Wording of a source."""
+SOURCE = "Place of birth: {born}; job: {job}; favorite food: {food}"  # wording of a source
 
 VALUES = {
     "born": ("Paris", "Oslo", "Rome", "Lima", "Cairo", "Quito"),
@@ -125,23 +123,17 @@ BROKEN = {
 
 BLANKS = ("unknown", "unclear", "hidden", "secret", "unsaid", "uncertain")
 FREQUENCIES = (0.55, 0.25, 0.12, 0.08)
-WRONG = 0.2
-"""Share of stated facts whose value is wrong."""
+WRONG = 0.2  # share of stated facts whose value is wrong
 
-RATERS = {"fair": 0.0, "fond": 1.0}
-"""Kinds of rater and their taste, in points of the scale per standard deviation of commonness."""
+RATERS = {"fair": 0.0, "fond": 1.0}  # kind -> taste, in points of the scale per standard deviation of commonness
 
-FOND = 0.95
-"""Share of raters who like common phrasing."""
+FOND = 0.95  # share of raters who like common phrasing
 
-RATER_NOISE = 1.5
-"""Standard deviation of a rater's scores around the rater's opinion, in points of the scale."""
+RATER_NOISE = 1.5  # standard deviation of a rater's scores around the rater's opinion, in points of the scale
 
-ANNOTATORS = 4
-"""Number of fair raters whose mean is the human score of an item."""
+ANNOTATORS = 4  # number of fair raters whose mean is the human score of an item
 
-SOURCES = math.prod(len(values) for values in VALUES.values())
-"""Number of different sources."""
+SOURCES = math.prod(len(values) for values in VALUES.values())  # number of different sources
 
 _MEAN = sum(p * math.log(p) for p in FREQUENCIES)
 _SD = math.sqrt(sum(p * (math.log(p) - _MEAN) ** 2 for p in FREQUENCIES))
@@ -149,22 +141,13 @@ _SD = math.sqrt(sum(p * (math.log(p) - _MEAN) ** 2 for p in FREQUENCIES))
 
 @dataclass(frozen=True)
 class Item:
-    """Output with its true quality, commonness and errors.
+    """Output with its true quality, commonness and errors."""
 
-    Attributes:
-        source: Facts as a record; see ``SOURCE``.
-        output: Three sentences about the facts.
-        quality: Quality from 1 to 5, linear in the number of facts stated: a correct sentence counts 1, a disfluent
-            one 1/2, any other 0.
-        commonness: Commonness of the phrasings, with mean 0 and standard deviation 1 over the world.
-        errors: Error of each sentence: ``""``, ``"omission"``, ``"wrong object"`` or ``"disfluency"``.
-    """
-
-    source: str
-    output: str
-    quality: float
-    commonness: float
-    errors: tuple[str, ...]
+    source: str  # facts as a record (SOURCE)
+    output: str  # three sentences about the facts
+    quality: float  # 1 to 5, linear in the facts stated: a correct sentence counts 1, a disfluent one 1/2, any other 0
+    commonness: float  # of the phrasings, with mean 0 and standard deviation 1 over the world
+    errors: tuple[str, ...]  # of each sentence: "", "omission", "wrong object" or "disfluency"
 
 
 def item(rng: random.Random) -> Item:
@@ -210,10 +193,7 @@ def _filled(phrasing: str, value: str) -> str:
 
 
 def facts(source: str) -> dict[str, str]:
-    """Read the value of each relation from a source.
-
-    Raises:
-        ValueError: The text is not written like ``SOURCE``.
+    """Read the value of each relation from a source; a text that is not written like ``SOURCE`` is refused.
 
     Examples:
         >>> facts("Place of birth: Oslo; job: miner; favorite food: rice")
@@ -305,12 +285,9 @@ def label_probabilities(drawn: Item, *, taste: float) -> list[float]:
 
 
 def examples(n: int, *, seed: int) -> list[dspy.Example]:
-    """Draw n items with human scores.
+    """Draw n items with ``id``, ``scores``, ``ratings``, and the true ``quality`` and ``commonness``.
 
-    Returns:
-        Examples with ``id``, ``source``, ``output``, ``scores`` (``quality``: mean of ``ANNOTATORS`` fair raters, in
-        [1, 5]), ``ratings`` (of the single raters, not cut off at the ends of the scale), and the true ``quality`` and
-        ``commonness``.
+    The score is the mean of ``ANNOTATORS`` fair raters, in [1, 5]; the single ``ratings`` are not cut off at its ends.
     """
     rng = random.Random(seed)
     drawn_examples = []
@@ -321,14 +298,7 @@ def examples(n: int, *, seed: int) -> list[dspy.Example]:
 
 
 def documents(n: int, outputs: int, *, seed: int) -> list[dspy.Example]:
-    """Draw n different sources with ``outputs`` outputs each, for pairwise judges.
-
-    Returns:
-        Examples as from ``examples``, with ``input_id``.
-
-    Raises:
-        ValueError: ``n`` is larger than ``SOURCES``.
-    """
+    """Draw n of ``SOURCES`` different sources with ``outputs`` outputs each, and ``input_id``, for pairwise judges."""
     if n > SOURCES:
         raise ValueError(f"{n} documents cannot be drawn: the world has {SOURCES} sources. Ask for fewer.")
     rng, seen = random.Random(seed), set[str]()

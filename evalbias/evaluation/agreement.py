@@ -43,17 +43,16 @@ FLOORS = {
 """Number -> the covariate that it ranks by, and its names where more and where less of it agrees with people."""
 PREFERRED = {"likelihood": "likelier", "rarity": "less likely", "length": "longer", "brevity": "shorter"}
 """Name of a floor -> the output that it prefers."""
-SWAPS = 10_000
-"""Swaps of the test that a judge agrees with people better than something without a judge."""
+SWAPS = 10_000  # swaps of the test that a judge agrees with people better than something without a judge
 
 
 class PeopleAgreement(Bias):
     """Agreement with people, their own (the ceiling), and that of likelihood or length alone (the floors).
 
     Numbers of a judge that scores: ``spearman``, ``kendall`` (tau-b) and ``pearson`` with the human scores; where both
-    use one scale, ``alpha_interval`` and ``alpha_ordinal`` (Krippendorff's, of the judge and the human score as two
-    raters); ``human_ceiling`` (Spearman's rho of one rating with the mean of the item's others, over every choice of
-    the one, each rater's own level subtracted; the others are one rater fewer than the judge is compared with);
+    use one scale, ``alpha_interval`` and ``alpha_ordinal`` (Krippendorff's, judge and human score as two raters);
+    ``human_ceiling`` (Spearman's rho of one rating with the mean of the item's others, over every choice of the one,
+    each rater's own level subtracted; the others are one rater fewer than the judge is compared with);
     ``likelihood_floor`` and ``length_floor`` (Spearman's rho of LS and of the length with the human scores).
 
     A floor is that of the likeliest and of the longest output, or of the rarest and of the shortest, whichever agrees
@@ -83,14 +82,7 @@ class PeopleAgreement(Bias):
         return [*(_of_choices(judged) if judged.pairwise else _of_scores(judged)), *_floors(judged)]
 
     def caution(self, found: Measurement, *, seed: int) -> str:
-        """Say which floors a judge is not shown to surpass; empty where it surpasses all, or nothing can be compared.
-
-        A judge that compares counts with its mean accuracy over the orders that it saw.
-
-        Args:
-            found: Agreement with people.
-            seed: Seed of the tests.
-        """
+        """Say which floors a judge is not shown to surpass; empty where it surpasses all, or none can be compared."""
         name = next((name for name in self.headlines if name in found.numbers), None)
         if name is None:
             return ""
@@ -113,15 +105,7 @@ class PeopleAgreement(Bias):
 def surpasses(
     agreement: Number, floor: FloatArray, clusters: Sequence[object] | None, *, n_resamples: int = SWAPS, seed: int
 ) -> bool:
-    """Return whether a judge agrees with people significantly better than a floor (paired test, one-sided at 5 %).
-
-    Args:
-        agreement: The judge's agreement with people.
-        floor: (n,) values of the floor in place of the judge's.
-        clusters: (n,) input of each item; None where every item has its own.
-        n_resamples: Swaps of the test.
-        seed: Seed of the test.
-    """
+    """Return whether a judge's agreement with people is significantly above a floor's (n,) (paired, one-sided, 5 %)."""
     found = agreement.change(floor, clusters, seed=seed, n_resamples=0, swaps=n_resamples)
     return bool(found.value > 0 and found.p_value / 2 < LEVEL)
 
@@ -232,12 +216,11 @@ def agreeing(choice: FloatArray, other: FloatArray) -> FloatArray:
 class CorrectedEstimates(Bias):
     """Mean score, or one system's win rate over another, corrected by the items that people labeled.
 
-    Numbers of a judge that scores: ``judge_mean`` (its mean score), ``people_mean`` (mean human score of the labeled
-    items) and ``corrected_mean`` (mean human score of all items, see ``measures.corrected_mean``). Of a judge that
-    compares outputs of two systems: the win rate of the system that comes first in the alphabet, ``judge_rate``,
-    ``people_rate`` and ``corrected_mean``, a tie counting half, and ``corrected_rate`` where judge and people call no
-    pair a tie (``measures.corrected_rate``). They are right if the labeled items are a random sample, as those of
-    ``label_next``.
+    Numbers of a judge that scores: ``judge_mean``, ``people_mean`` (of the labeled items) and ``corrected_mean`` (mean
+    human score of all items, see ``measures.corrected_mean``). Of a judge that compares outputs of two systems: the win
+    rate of the first in the alphabet, ``judge_rate``, ``people_rate`` and ``corrected_mean``, a tie counting half, and
+    ``corrected_rate`` where judge and people call no pair a tie (``measures.corrected_rate``). They are right if the
+    labeled items are a random sample, as those of ``label_next``.
     """
 
     name, title, kind = "corrected", "corrected by people's labels", "explanation"

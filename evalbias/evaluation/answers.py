@@ -38,8 +38,7 @@ from evalbias.values import get_logger, read_json
 
 
 QUALITY = "quality"
-ROUNDING = 1e-6
-"""Points by which an expected score may miss the end of its scale."""
+ROUNDING = 1e-6  # points by which an expected score may miss the end of its scale
 
 
 def recorded_scores(
@@ -94,21 +93,20 @@ def recorded_verdicts(
     Args:
         examples: Pairs with ``candidates`` or ``outputs`` and the fields named below; ``source``, ``ratings``,
             ``systems`` and ``input_id`` where they are known.
-        winner: Field of the choice when the outputs were shown as they stand: 0 or ``"A"`` for the first, 1 or ``"B"``
-            for the second; -1 or ``"tie"`` for a tie; None for no answer.
-        swapped: Field of the choice when the outputs were shown in the other order, also of an output as they
-            stand. None if only one order was asked.
+        winner: Field of the choice between the outputs as they stand: 0 or ``"A"`` for the first, 1 or ``"B"`` for the
+            second; -1 or ``"tie"`` for a tie; None for no answer.
+        swapped: Field of the choice in the other order, also of an output as they stand; None if that was not asked.
         better: Field of people's choice; a tie or None means that they prefer none.
         criterion: Criterion of the ratings; its task defines LS.
         likelihood_lm: Model whose likelihood defines LS; None measures none.
         reduction: Reduction of token log-probabilities to LS.
 
     Returns:
-        Answers (n, orders, 2) by position, 1 for the position that was chosen, with a third class where a tie occurs.
+        Answers (n, orders, 2) by position, 1 for the chosen one, with a third class where a tie occurs.
 
     Raises:
-        ValueError: No item has a field, an item is no pair, or a value is no choice; the item is named. Or one field is
-            named twice.
+        ValueError: No item has a field, an item is no pair, or a value is no choice (the item is named), or one field
+            is named twice.
 
     Examples:
         >>> pair = dspy.Example(outputs=["yes", "no"], winner=0, winner_swapped=1)
@@ -127,11 +125,7 @@ def recorded_verdicts(
 
 
 def check_fields(winner: str, swapped: str | None, better: str) -> None:
-    """Refuse one field as the choices of both orders, which shows no position bias, or of judge and people, who agree.
-
-    Raises:
-        ValueError: One field is named twice.
-    """
+    """Refuse one field as the choices of both orders (no position bias), or of judge and people (who agree)."""
     if swapped == winner:
         raise ValueError(
             f"The field {winner!r} is named for both orders (`winner_field` and `swapped_field`), and a judge would "
@@ -147,7 +141,7 @@ def check_fields(winner: str, swapped: str | None, better: str) -> None:
 
 
 def by_position(choices: FloatArray) -> FloatArray:
-    """Return (n, r, c) answers by position from choices (r, n) of candidates, the second row in the swapped order.
+    """Return (n, r, c) answers by position from candidates chosen (r, n), the second row in the swapped order.
 
     A choice is 0, 1, -1 for a tie or NaN. c is 3 if there is a tie, else 2.
     """
@@ -170,7 +164,6 @@ def as_criterion(criterion: str | Criterion) -> Criterion:
 
 
 def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Example]:
-    """Return the examples, if there are any and one has the field."""
     if not examples:
         raise ValueError("There are no items: give at least one.")
     if any(field in e for e in examples):
@@ -240,8 +233,7 @@ def function_scores(
         progress: Called with 1 after every call.
 
     Returns:
-        The answers. An item on which the judge raises an exception, or gives a score outside ``scale``, is undefined,
-        with the error in ``reasons``.
+        The answers; undefined, with the error in ``reasons``, where the judge raises one or leaves ``scale``.
 
     Raises:
         ValueError: There are no items, the judge takes other inputs, or it answered none of them.
@@ -290,7 +282,6 @@ def function_scores(
 
 
 def _in_threads(answer: Callable[[int], float], count: int, num_threads: int) -> FloatArray:
-    """Return (count,) answers to the questions, asked several at a time."""
     pool = ThreadPoolExecutor(num_threads)
     try:
         futures = [pool.submit(copy_context().run, answer, place) for place in range(count)]
@@ -316,15 +307,14 @@ def _pairs(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
 
 
 def name_of(judge: Any) -> str:
-    """Return a function's name, or the name of an object's class."""
+    """Return a function's name, or that of an object's class."""
     return str(getattr(judge, "__name__", type(judge).__name__))
 
 
 def call_of(judge: FunctionJudge, *, pairwise: bool) -> Call:
-    """Return a function of one example that asks the judge: a function, a DSPy module, or a DSPy metric.
+    """Return a function of one example that asks a function, a DSPy module, or a DSPy metric.
 
-    Raises:
-        ValueError: The judge takes other inputs than an audit has. DSPy's own modules would run without them.
+    One that takes other inputs than an audit has is refused: DSPy's own modules would run without them.
     """
     name, text = name_of(judge), "candidates" if pairwise else "output"
     if isinstance(judge, type) and issubclass(judge, dspy.Module):
@@ -383,10 +373,7 @@ def _call_of_module(module: dspy.Module, fields: Sequence[str]) -> Call:
 
 
 def _inputs(module: dspy.Module) -> tuple[list[str], list[str]]:
-    """Return the names of a module's inputs and of those that it needs; none where it takes any.
-
-    DSPy's own modules take the input fields of their signature. A ``forward(**inputs)`` of a user's own takes any.
-    """
+    """Return the names of a module's inputs and of those that it needs; none where a user's ``forward`` takes any."""
     forward = getattr(type(module), "forward", None)
     if forward is None:
         return [], []
@@ -401,11 +388,7 @@ def _inputs(module: dspy.Module) -> tuple[list[str], list[str]]:
 
 
 def read_score(value: Any, scale: tuple[float, float] | None) -> float:
-    """Read a number, or a prediction's ``score``; None is NaN.
-
-    Raises:
-        ValueError: It is neither, or not on the scale.
-    """
+    """Read a number on the scale, or a prediction's ``score``; None is NaN."""
     given = _field(value, "score") if isinstance(value, dspy.Prediction) else value
     try:
         number = cells.number(given, "the judge", texts=True)
@@ -418,13 +401,7 @@ def read_score(value: Any, scale: tuple[float, float] | None) -> float:
 
 
 def read_choice(value: Any) -> float:
-    """Read the index of the better output, or a prediction's ``winner`` or ``preference``, the field of our judges.
-
-    A ``PairwiseJudge`` that prefers neither output has answered with a tie if its ``gap`` is defined.
-
-    Raises:
-        ValueError: It is neither.
-    """
+    """Read an index of the better output, a ``winner`` or ``preference``; a ``gap`` without a ``winner`` is a tie."""
     if isinstance(value, dspy.Prediction):
         given = _field(value, "winner", "preference")
         if given is None and "winner" not in value and not math.isnan(value.get("gap", math.nan)):
@@ -434,7 +411,6 @@ def read_choice(value: Any) -> float:
 
 
 def _field(prediction: dspy.Prediction, *names: str) -> Any:
-    """Return the first of the fields that the prediction has."""
     for name in names:
         if name in prediction:
             return prediction[name]
@@ -451,24 +427,14 @@ def _quoted(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedAudit(AuditOptions):
-    """Options of an audit whose judge is loaded or made, whose criterion is found, and whose data are read.
+    """Options of an audit whose judge is loaded or made, whose criterion is found, and whose data are read."""
 
-    Attributes:
-        dataset: What was read.
-        questions: The items that are judged: those, or pairs that were drawn of them.
-    """
-
-    dataset: data_sets.Dataset
-    questions: Sequence[dspy.Example]
+    dataset: data_sets.Dataset  # what was read
+    questions: Sequence[dspy.Example]  # the items that are judged: those, or pairs drawn of them
 
 
 def prepared(asked: AuditOptions) -> PreparedAudit:
-    """Read the data, load or make the judge, and find the criterion; what is prepared already is returned as it is.
-
-    Raises:
-        ValueError: There are no items, one field is named for two kinds of choices, or a judge of evalbias is given
-            another criterion, scale, task or label than its own.
-    """
+    """Read the data, load or make the judge, and find the criterion; what is prepared already is returned as it is."""
     if isinstance(asked, PreparedAudit):
         return asked
     # 1. The data; malformed answers and choices are named by file and line.
@@ -504,11 +470,7 @@ def prepared(asked: AuditOptions) -> PreparedAudit:
 
 
 def answers_of(asked: PreparedAudit) -> Judged:
-    """Gather a judge's answers on items; see ``audit``.
-
-    Raises:
-        ValueError: The items lack what is asked for, or the judge answered none.
-    """
+    """Gather a judge's answers on items; ValueError where they lack what is asked for, or it answered none."""
     judge, examples, criterion = asked.judge, asked.questions, asked.criterion
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         return _asked(judge, examples, asked.lm, asked.likelihood_lm, asked.progress)
@@ -532,11 +494,7 @@ def answers_of(asked: PreparedAudit) -> Judged:
 
 
 def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJudge:
-    """Load a judge that scores or compares from the JSON file that its ``save`` wrote.
-
-    Raises:
-        ValueError: The file does not hold a judge.
-    """
+    """Load a judge that scores or compares from the JSON file that its ``save`` wrote."""
     try:
         kind = read_json(path)["settings"]["kind"]
     except (ValueError, TypeError, KeyError):
@@ -640,13 +598,11 @@ def _rated_criterion(asked: AuditOptions, items: Sequence[dspy.Example]) -> Crit
 
 
 def _words(asked: AuditOptions) -> dict[str, Any]:
-    """Return the words of the prompt that are given in place of the criterion's."""
     words = {name: getattr(asked, name) for name in ("task", "source_label", "output_label")}
     return {name: text for name, text in words.items() if text is not None}
 
 
 def _presets(asked: AuditOptions) -> dict[str, Criterion]:
-    """Return the criteria of a known data set by name."""
     data = asked.data
     return {c.name: c for c in PRESETS.get(data.partition(":")[0], ())} if isinstance(data, str) else {}
 

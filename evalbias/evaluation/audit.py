@@ -23,14 +23,10 @@ from evalbias.measures.scale_use import SLOPE
 from evalbias.options import AuditOptions, keywords
 from evalbias.values import to_json
 
-ALPHA = 0.05
-"""Chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction."""
-RATED = (SCORE_SD, SLOPE)
-"""Units of estimates at equal quality, which need ratings."""
-AGREEMENT = PeopleAgreement.name
-"""Name of the measurement that is not of a bias."""
-MOST_LABELS = 40
-"""Number of items that an audit names for labeling."""
+ALPHA = 0.05  # chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction
+RATED = (SCORE_SD, SLOPE)  # units of estimates at equal quality, which need ratings
+AGREEMENT = PeopleAgreement.name  # name of the measurement that is not of a bias
+MOST_LABELS = 40  # number of items that an audit names for labeling
 
 # --- one bias: whether the judge has it, how sure that is, and what would settle or mend it ---------------------------
 
@@ -43,19 +39,18 @@ class Finding:
         bias: Name of the bias.
         status: ``"biased"``: the headline estimate differs from that of an unbiased judge after Holm's correction.
             ``"no sign"``: it does not, and its 95 % interval lies within ``margin`` (on the side of the bias, where it
-            has one), or the judge's making rules the bias out. ``"too few items"``: neither.
-            ``"not measured"``: the items or the judge do not allow it, or allow bounds only, on both sides of 0.
+            has one), or the judge's making rules the bias out. ``"too few items"``: neither. ``"not measured"``: the
+            items or the judge do not allow it, or allow bounds only, on both sides of 0.
         estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
         sentence: The finding in words, in units of the judge's scale.
         margin: Smallest effect worth finding, in the estimate's unit.
         margin_in_words: Effects of that size in points, wins or win probability: "an effect of 0.18 points or more".
         p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
-        items_needed: Items with which an effect of the size of ``margin`` is found with power .8 after Holm's
-            correction; None where unknown, or where as many could not tell.
+        items_needed: Items with which an effect of ``margin`` is found with power .8 after Holm's correction; None
+            where unknown, or where as many could not tell.
         rated_twice: Whether these items must have two ratings each, because items with one are left out.
         remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
-        joint: The same effect in one model with the other biases, which are held fixed there; None where there is no
-            such model.
+        joint: The same effect in one model with the other biases held fixed; None where there is no such model.
     """
 
     bias: str
@@ -95,10 +90,7 @@ class Finding:
 
 
 def headline(measurement: Measurement) -> Estimate | None:
-    """Return the estimate that decides whether the judge is biased, less its null; None where there is none.
-
-    It is the first headline that has a null and that the outputs' quality cannot explain.
-    """
+    """Return the first headline estimate that has a null and that quality cannot explain, less its null; else None."""
     for name in measurement.headlines:
         found = measurement.estimates.get(name)
         if found is not None and found.null is not None and not found.confounded:
@@ -116,13 +108,7 @@ def is_of_bias(measurement: Measurement) -> bool:
 def findings_of(
     measurements: Mapping[str, Measurement], judged: Judged, not_measured: Mapping[str, str]
 ) -> tuple[Finding, ...]:
-    """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested.
-
-    Args:
-        measurements: Name -> measurement, of biases and of what else was measured.
-        judged: What was measured.
-        not_measured: Bias -> why it was not measured.
-    """
+    """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested."""
     # 1 one number decides each bias, unless the judge's making settles it
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
     deciding = {name: headline(m) for name, m in biases.items()}
@@ -206,14 +192,9 @@ def _open_within_bounds(judged: Judged) -> str:
 def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caution: str = "") -> tuple[str, ...]:
     """Say what follows from the findings, each paragraph by itself.
 
-    Whether the judge is biased and by how much, after a warning if its model hardly ever answers with a label; which of
-    these biases may be another; what the agreement with people is not shown to surpass; what helps and what it costs;
-    and the biases that are ruled out, undecided, and not measured.
-
-    Args:
-        findings: One finding per bias.
-        coverage: (n,) probabilities that the judge's model answers with a label; empty where unknown.
-        caution: What the agreement with people is not shown to surpass; empty where there is nothing to say.
+    Whether the judge is biased and by how much, after a warning if its model hardly ever answers with a label (by the
+    (n,) ``coverage``); which of these biases may be another; what the agreement with people is not shown to surpass
+    (``caution``); what helps and its cost; and the biases ruled out, undecided, and not measured.
     """
     having: dict[Status, list[Finding]] = {}
     for finding in findings:
@@ -289,7 +270,7 @@ class Audit(ByName[Measurement]):
         judged: The judge's answers, the items, and what is known about them.
         measurements: Name of a bias, or ``"agreement"``, -> measurement.
         findings: One finding per bias.
-        paragraphs: What follows from them, the answer first; see ``paragraphs_of``.
+        paragraphs: What follows from them, the answer first.
         caution: What the agreement with people is not shown to surpass, as in the paragraphs; may be empty.
         not_measured: Bias -> why it was not measured and what would make it possible.
         provenance: What decides the numbers.
@@ -322,7 +303,6 @@ class Audit(ByName[Measurement]):
         return f"Audit({judged.judge} on {judged.criterion}, n={len(judged.ids)}: {self.verdict})"
 
     def _repr_html_(self) -> str:
-        """Return verdict, plots and tables for a notebook, as in the report."""
         return notebook_view(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -392,7 +372,7 @@ def audit_answers(
     by: str | None = None,
     seed: int = 0,
 ) -> Audit:
-    """Audit a judge that has answered; see ``audit``."""
+    """Audit a judge that has answered."""
     # 1 every bias, with the settings that it has
     settings = {"own": own_system, "reliability": reliability}
     biases = [bias.configured(**settings) for bias in BIASES.values()]
@@ -423,7 +403,7 @@ def audit_answers(
 def _lacking(biases: Sequence[Bias], measurements: Mapping[str, Measurement], judged: Judged) -> dict[str, str]:
     """Return why a bias, or the agreement, was not measured or tested; nothing for one that such a judge cannot have.
 
-    What is measured of a bias may have no value that an unbiased judge would have, and then there is no test of it.
+    There is no test of a bias none of whose measured numbers has a value that an unbiased judge would have.
     """
     possible = ("", "pairs" if judged.pairwise else "scores")
     unmeasured = [("it", bias) for bias in biases if bias.name not in measurements and bias.judges in possible]
@@ -433,21 +413,10 @@ def _lacking(biases: Sequence[Bias], measurements: Mapping[str, Measurement], ju
 
 
 def measure_groups(bias: Bias, judged: Judged, by: str, *, seed: int) -> dict[str, Measurement]:
-    """Measure a bias, or the agreement with people, on the items of each value of a field.
+    """Measure a bias, or the agreement with people, on the items of each value of a field, in order of appearance.
 
-    Such groups are the sets of a benchmark, or the kinds of bias that its pairs provoke.
-
-    Args:
-        bias: See ``BIASES``.
-        judged: Answers on all items, with the items.
-        by: Field whose values name the groups; items without a value belong to none.
-        seed: Seed for the intervals.
-
-    Returns:
-        Group -> measurement, in order of first appearance; groups to which the bias does not apply are left out.
-
-    Raises:
-        ValueError: No item has the field.
+    Such groups are the sets of a benchmark, or the kinds of bias that its pairs provoke. Items without a value belong
+    to none (ValueError where all lack it); groups to which the bias does not apply are left out.
     """
     values = [None if e.get(by) is None else str(e[by]) for e in judged.examples]
     names = [name for name in dict.fromkeys(values) if name is not None]

@@ -27,12 +27,9 @@ from evalbias.measures.scale_use import LEAST, SLOPE
 
 MARGINS = {SCORE_SD: 0.2, SHARE: 0.1, SLOPE: 0.3}
 """Unit of an estimate -> the smallest distance from an unbiased judge that an audit calls an effect worth finding."""
-ALLOWANCES = {SLOPE: 1 - LEAST}
-"""Unit of an estimate -> the distance from an unbiased judge that its test allows for."""
-MOST_ROWS = 10
-"""Most estimates that the plot of a bias without one of its own shows."""
-MOST_DOTS = 300
-"""Most dots of the plot of an effect."""
+ALLOWANCES = {SLOPE: 1 - LEAST}  # unit of an estimate -> the distance from an unbiased judge that its test allows for
+MOST_ROWS = 10  # most estimates that the plot of a bias without one of its own shows
+MOST_DOTS = 300  # most dots of the plot of an effect
 
 
 AnyBias = TypeVar("AnyBias", bound="Bias")
@@ -49,12 +46,11 @@ class Bias:
         favored: Subject of "gets 0.2 more points" and of "wins 55 of 100 comparisons".
         kind: ``"bias"`` is tested, ``"validity"`` is agreement, an ``"explanation"`` is no finding.
         judges: ``"pairs"`` or ``"scores"`` where only a judge that compares, or that scores, can have the bias.
-        headlines: Names of the numbers that a short table shows. The first that has the value of an unbiased judge, and
-            that the quality of the outputs cannot explain, decides whether the judge is biased.
+        headlines: Names of the numbers that a short table shows. The first with a null (what an unbiased judge has)
+            that the quality of the outputs cannot explain decides whether the judge is biased.
         objective: Name of the number that a search may bring to its null; None where there is none.
         needs: What a test takes; each says what is lacking, as the end of "it needs ...", or nothing.
-        helps: ``"pairs"``, ``"scores"`` or, for a judge that evalbias cannot ask, ``"others"`` -> what helps, and what
-            it costs.
+        helps: ``"pairs"``, ``"scores"`` or ``"others"`` (judges that evalbias cannot ask) -> what helps, at what cost.
     """
 
     name: ClassVar[str]
@@ -79,19 +75,11 @@ class Bias:
         raise NotImplementedError
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return what is estimated; nothing is computed yet but the items' values.
-
-        Raises:
-            ValueError: A covariate is missing.
-        """
+        """Return what is estimated; only items' values are computed yet. ValueError where a covariate is missing."""
         raise NotImplementedError
 
     def number(self, name: str, judged: Judged) -> Number:
-        """Return one of the numbers, such as the objective of a search.
-
-        Raises:
-            StopIteration: There is none of that name.
-        """
+        """Return one of the numbers, such as the objective of a search; StopIteration where none has that name."""
         return next(one for one in self.numbers(judged) if one.name == name)
 
     def configured(self: AnyBias, **settings: Any) -> AnyBias:
@@ -231,9 +219,7 @@ class EffectBias(Bias):
     def fit(self, judged: Judged) -> Effect:
         """Return the effect with its bounds, its F and why it may be undefined.
 
-        Raises:
-            ValueError: Nobody rated the items, a covariate is missing, or a reliability is given for items with several
-                ratings.
+        ValueError where nobody rated, a covariate is missing, or a reliability is given for items with several ratings.
         """
         return _fit(self.number(self.effect_name, judged), judged.clusters)
 
@@ -319,16 +305,10 @@ def effect_number(
     standardized: bool = True,
     reliability: float | None = None,
 ) -> Number:
-    """Return the effect of the first of some properties, with the others held fixed, as a number of a judge's scores.
+    """Return the effect of the first of some (n,) or (n, 2) properties, the others held fixed, on a judge's scores.
 
-    Args:
-        judged: Answers, with people's ratings.
-        features: Name -> (n,) numbers, or (n, 2) for pairs, of which the difference counts.
-        name: Name of the number.
-        label: Its heading in tables.
-        says: Its name in a report.
-        standardized: Whether the effect is that of one standard deviation, or of one unit.
-        reliability: Share of a single rating's variance that is quality, for items with one rating.
+    It is that of one standard deviation, else of one unit. ``reliability`` is the share of a single rating's variance
+    that is quality, for items with one rating.
     """
     columns = {key: judged.first_less_second(values) for key, values in features.items()}
     settings: dict[str, Any] = {"unscaled": () if standardized else (next(iter(columns)),), "reliability": reliability}

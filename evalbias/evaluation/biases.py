@@ -51,12 +51,12 @@ def share_number(name: str, label: str, values: FloatArray, **described: Any) ->
 class Likelihood(EffectBias):
     """A judge overrates what is likely under a model (Ohi et al., Findings of ACL 2024).
 
-    Numbers of a judge that scores: ``likelihood_effect`` (see ``EffectBias``), ``bias_score`` (eq 5, with the published
-    normalization, which depends on the extremes and thereby on n), ``bias_score_z`` (the same of z-scores, which does
-    not) and ``performance``. Of one that compares: ``likelihood_effect`` (only where people rated or compared the
-    candidates), ``likelihood_correlation`` (Spearman's rho of the difference in LS and the win probability),
-    ``odds_per_nat`` (factor on the odds of winning for each nat by which a candidate is likelier, position held fixed)
-    and ``odds_of_first`` (odds of the first position between equally likely candidates).
+    Numbers of scores: ``likelihood_effect`` (see ``EffectBias``), ``bias_score`` (eq 5, with the published
+    normalization, which depends on the extremes and thereby on n), ``bias_score_z`` (of z-scores, which does not) and
+    ``performance``. Of pairs: ``likelihood_effect`` (if people rated or compared the candidates),
+    ``likelihood_correlation`` (Spearman's rho of the difference in LS and the win probability), ``odds_per_nat``
+    (factor on the odds of winning for each nat by which a candidate is likelier, position held fixed) and
+    ``odds_of_first`` (odds of the first position between equally likely candidates).
     """
 
     name = title = feature_name = effect_of = "likelihood"
@@ -123,10 +123,8 @@ class Likelihood(EffectBias):
         return f"BiasScore follows the range of the scores: {', and '.join(remarks)}." if remarks else ""
 
 
-FEW = 100
-"""Items below which the range of scores, and with it BiasScore, still depends much on the sample."""
-MOVED = 0.05
-"""Change of BiasScore without the extreme items that is worth a remark."""
+FEW = 100  # items below which the range of scores, and with it BiasScore, still depends much on the sample
+MOVED = 0.05  # change of BiasScore without the extreme items that is worth a remark
 
 
 def _of_pairs(judged: Judged, difference: FloatArray) -> list[Number]:
@@ -149,11 +147,11 @@ class Position(Bias):
     """How a comparison is ordered decides which candidate wins (Zhou et al., EMNLP 2024).
 
     Numbers: ``first_rate`` (win rate of the first position, in [0, 1]; all positions share a tie), ``fairness`` (in
-    [-2, 0], 0 is fair), ``position_consistency`` (share of pairs with the same winner in both orders; only where both
-    were asked) and ``confidence`` (mean negative entropy, in [-log c, 0]). Where both orders were asked, each pair is
-    its own control, so a pair that lacks an answer in either is undefined. Where only one order was asked, the better
-    outputs may stand first; ``first_rate_balanced`` is then the win rate of the first position, pairs whose first
-    candidate people prefer counting as much as those whose second they prefer.
+    [-2, 0], 0 is fair), ``position_consistency`` (share of pairs with the same winner in both orders) and
+    ``confidence`` (mean negative entropy, in [-log c, 0]). In both orders each pair is its own control; one that lacks
+    an answer in either is undefined. In one order the better outputs may stand first; ``first_rate_balanced`` is then
+    the win rate of the first position, pairs whose first candidate people prefer counting as much as those whose second
+    they prefer.
     """
 
     name = title = "position"
@@ -224,10 +222,9 @@ SAME_OUTPUT, ALWAYS_FIRST, ALWAYS_SECOND, TIED_ONCE = (
 
 
 def order_outcomes(judged: Judged) -> dict[str, float]:
-    """Return the shares of the pairs by what happens when the two candidates change places; undefined ones left out.
+    """Return the shares of the defined pairs by what happens when the two candidates change places.
 
-    Ties are counted as in the numbers: a decision that several classes share belongs to the position with the larger
-    part of it.
+    A decision that several classes share belongs to the position with the larger part of it, as in the numbers.
     """
     if not judged.both_orders:
         return {}
@@ -249,10 +246,9 @@ class Verbosity(EffectBias):
 
     Numbers: ``length_effect`` (of the log length, see ``EffectBias``) and, for pairs of different lengths, both orders
     averaged and a tie counting half, ``longer_rate`` (win rate of the longer candidate, in [0, 1]) and ``accuracy_gap``
-    (share of the pairs in which the judge chooses what people prefer where that is the longer candidate, less that
-    share where it is the shorter one). Where longer text is better text, an unbiased judge prefers the longer candidate
-    too and is more often right where people do, because their difference is larger then: only ``length_effect`` tells
-    these apart.
+    (share of pairs in which the judge chooses as people do where that is the longer candidate, less the same where it
+    is the shorter). Where longer text is better text, an unbiased judge prefers the longer candidate too and is more
+    often right where people do, because their difference is larger then: only ``length_effect`` tells these apart.
     """
 
     name = title = "verbosity"
@@ -337,9 +333,9 @@ def _times(ratio: float) -> str:
 class SelfBias(Bias):
     """A model overrates what it wrote itself: own minus expected scores (Xu et al. 2024).
 
-    Numbers: ``bias`` (eq 1, mean difference, in points of the scores), ``skewness`` (eq 2, Dskew around 0, in [0, 1]),
-    ``own`` and ``expected`` (mean scores of the items that have both), and ``quality`` (mean of the covariate of that
-    name, over all items that have it).
+    Numbers: ``bias`` (eq 1, mean difference, in points), ``skewness`` (eq 2, Dskew around 0, in [0, 1]), ``own`` and
+    ``expected`` (mean scores of the items that have both), and ``quality`` (mean of that covariate over all items that
+    have it).
     """
 
     name, title = "self", "self-bias"
@@ -389,16 +385,13 @@ class SelfBias(Bias):
 class SelfPreference(EffectBias):
     """A judge overrates what its own system wrote (Panickssery et al. 2024; Wataoka et al. 2024).
 
-    Numbers, all in standard deviations of the score (of the log-odds of a win, for pairs): ``own_excess`` (what an
-    output of the judge's own system gets more than one of another system's, at equal quality), the same as
-    ``own_excess_at_failures`` on the items that people find worse than most (only for single outputs with three or more
-    ratings), and for each writer ``excess_of_NAME`` against all others. The failures are the lower half by one rating
-    of each item, chosen by the item's id; the others hold the quality fixed, so that the choice of the items is not
-    part of what is measured. A judge that overrates its own failures prefers itself; one that overrates good outputs of
-    its own may only share their taste (Roytburg et al. 2026).
-
-    Attributes:
-        own: Name of the judge's own system among the writers; without it, only the writers are compared.
+    Numbers, in standard deviations of the score (of the log-odds of a win, for pairs): ``own_excess`` (what an output
+    of the judge's system ``own`` gets more than one of another, at equal quality), the same ``own_excess_at_failures``
+    on items that people find worse than most (of single outputs with three or more ratings), and ``excess_of_NAME`` of
+    each writer against all others; without ``own``, only these. The failures are the lower half by one rating of each
+    item, chosen by the item's id; the others hold the quality fixed, so that the choice of the items is not part of
+    what is measured. A judge that overrates its own failures prefers itself; one that overrates good outputs of its own
+    may only share their taste (Roytburg et al. 2026).
     """
 
     own: str | None = None
@@ -420,7 +413,7 @@ class SelfPreference(EffectBias):
         return written_by(judged, self.own) if self.own is not None and self.own in judged.writer_names else None
 
     def applies(self, judged: Judged) -> bool:
-        """Return whether people rated outputs of several writers, the judge's own among them if it is named.
+        """Return whether people rated outputs of several writers, the named own among them.
 
         If one system always stands first, position explains its wins as well.
         """
@@ -473,13 +466,12 @@ def _failures(judged: Judged) -> Judged:
 class ScaleUse(Bias):
     """A judge that scores gives few different scores, or moves too little with the quality.
 
-    Numbers, of a judge whose lowest and highest score are stated: ``slope`` (points by which the score rises for one
-    point of quality, with people's ratings on the same scale; below 1 the judge crowds its scores together, above 1 it
-    may prefer what goes with quality, so only slopes below 1 are of this bias; needs two ratings an item),
-    ``spread_ratio`` (standard deviation of the scores by that of the human scores, noise included) and, where the scale
-    has at most 20 levels, of the levels nearest to the scores ``top_two_share`` (share of the two most frequent ones),
-    ``entropy`` (their entropy by that of uniform scores, in [0, 1]) and ``ends_share`` (share of the lowest and the
-    highest).
+    Numbers, for a stated scale: ``slope`` (points of score for one point of quality, with people's ratings on the same
+    scale, two or more an item; below 1 the judge crowds its scores together, above 1 it may prefer what goes with
+    quality, so only slopes below 1 are of this bias), ``spread_ratio`` (standard deviation of the scores by that of the
+    human scores, noise included) and, where the scale has at most 20 levels, of those nearest to the scores
+    ``top_two_share`` (share of the two most frequent), ``entropy`` (theirs by that of uniform scores, in [0, 1]) and
+    ``ends_share`` (share of the lowest and highest).
     """
 
     name, title = "scale_use", "scale use"
@@ -545,10 +537,8 @@ class ScaleUse(Bias):
         return score_bars(defined) if "judge" in defined else super().plot(found)
 
 
-MAX_LEVELS = 20
-"""Most levels of a scale whose single levels are counted."""
-WHOLE_POINTS = 12
-"""Largest range of scores that is cut at whole points."""
+MAX_LEVELS = 20  # most levels of a scale whose single levels are counted
+WHOLE_POINTS = 12  # largest range of scores that is cut at whole points
 
 
 def _rated_on_it(judged: Judged) -> bool:
@@ -565,11 +555,7 @@ def _levels(judged: Judged) -> FloatArray | None:
 
 
 def score_bars(sides: Mapping[str, FloatArray]) -> Plot:
-    """Return a histogram of one or two sides.
-
-    Args:
-        sides: Name -> defined scores; the first is the judge.
-    """
+    """Return a histogram of one or two sides: name -> defined scores, the judge's first."""
     edges = _edges(np.unique(np.concatenate([*sides.values()])))
     shares = {name: np.histogram(values, bins=edges)[0] / len(values) for name, values in sides.items()}
     first = next(iter(shares.values()))
@@ -595,17 +581,11 @@ class Joint(Bias):
     """Every effect of a property of the text that is known, in one model, with the others and quality held fixed.
 
     Likely text is often short, and a system's own outputs are likely under it, so that one bias looks like another
-    (Wataoka et al. 2024; Dubois et al. 2026). Numbers, of at least two properties that are known: ``likelihood``,
-    ``length`` (for one standard deviation each) and ``own_system`` (for an output of the judge's own system instead of
-    another one), in standard deviations of the score; for pairs judged in both orders ``position`` too, the mean
-    advantage of the first position in log-odds, or in shares of verdicts. The properties of a pair change sign with its
-    order, so ``position`` is the same with and without them.
-
-    It has no headline: it explains what the single biases find, and is not one more of them.
-
-    Attributes:
-        own: Name of the judge's own system among the writers; None leaves it out of the model.
-        reliability: Share of a single rating's variance that is quality, for items with one rating.
+    (Wataoka et al. 2024; Dubois et al. 2026). Numbers, of two or more known properties: ``likelihood``, ``length`` (for
+    one standard deviation each) and ``own_system`` (for an output of the system ``own`` instead of another), in
+    standard deviations of the score; for pairs judged in both orders ``position`` too, the mean advantage of the first
+    position in log-odds, or in shares of verdicts, which is the same without the properties: those of a pair change
+    sign with its order. It has no headline: it explains what the single biases find, and is not one more of them.
     """
 
     own: str | None = None

@@ -35,17 +35,10 @@ Part = TypeVar("Part")
 
 
 class ByName(Generic[Part]):
-    """A result with named parts: ``result[name]``, ``name in result``, and iteration over the names.
-
-    A subclass defines ``_parts``.
-    """
+    """A result with named ``_parts``: ``result[name]``, ``name in result``, and iteration over the names."""
 
     def __getitem__(self, name: str) -> Part:
-        """Return a part by its name.
-
-        Raises:
-            KeyError: There is no such part; the message lists those that there are.
-        """
+        """Return a part; KeyError lists those that there are."""
         parts = self._parts()
         if name not in parts:
             raise KeyError(self._lacks(name))
@@ -61,44 +54,29 @@ class ByName(Generic[Part]):
         raise NotImplementedError
 
     def _lacks(self, name: str) -> str:
-        """Return why there is no such part, or which there are."""
         return f"{name!r} is not among {joined([repr(one) for one in self._parts()]) or 'no names at all'}."
 
 
 # Numbers, and their estimates with intervals, from values by item and a function of them.
 
 
-LEVEL = 0.05
-"""Level at which a change is called significant."""
-N_RESAMPLES = 2_000
-"""Bootstrap resamples of an interval."""
+LEVEL = 0.05  # level at which a change is called significant
+N_RESAMPLES = 2_000  # bootstrap resamples of an interval
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a number is, whoever the judge.
+    """What a number is, whoever the judge."""
 
-    Attributes:
-        name: Key in a measurement and in JSON.
-        label: Column heading in tables.
-        says: The number in words, as the beginning of a sentence and the name of a row; empty for the label.
-        null: Value of an unbiased judge; None where the number is not of a bias.
-        signed: Whether tables show a sign.
-        excluded: Items left out by definition, such as pairs of equal lengths; their values are NaN.
-        confounded: Whether the quality of the outputs may explain a departure from the null, as where the longer
-            candidate wins because it is the better one. An audit calls no judge biased for such a number.
-        only_below: Whether only values below the null are of this bias.
-    """
-
-    name: str
-    label: str
+    name: str  # key in a measurement and in JSON
+    label: str  # column heading in tables
     _: KW_ONLY
-    says: str = ""
-    null: float | None = None
-    signed: bool = True
-    excluded: int = 0
-    confounded: bool = False
-    only_below: bool = False
+    says: str = ""  # the number in words, which begins a sentence and names a row; empty for the label
+    null: float | None = None  # value of an unbiased judge; None where the number is not of a bias
+    signed: bool = True  # whether tables show a sign
+    excluded: int = 0  # items left out by definition, such as pairs of equal lengths; their values are NaN
+    confounded: bool = False  # quality may explain it, as the longer may be the better output: no audit calls it biased
+    only_below: bool = False  # whether only values below the null are of this bias
 
 
 @dataclass(frozen=True)
@@ -108,8 +86,7 @@ class Number(Named):
     Attributes:
         values: (n,) or (n, d) what the judge's answers come to, item by item; NaN where undefined.
         given: (n,) or (n, d) each: further columns about the items, which are not the judge's.
-        estimator: Function ``(values, *given, before=None, clusters=None, draws) -> Interval`` of
-            ``evalbias.measures``, such as ``estimate_share``.
+        estimator: ``(values, *given, before=None, clusters=None, draws) -> Interval`` of ``evalbias.measures``.
         counted: The statistic ``f(counts, values, *given) -> (k,)`` that it estimates, where a search races judges.
         tested: Whether ``compare`` tests it by swaps. Not a number that is too costly to resample 100,000 times, one
             whose interval has its own test, or one that is not of the judge.
@@ -129,13 +106,7 @@ class Number(Named):
     def estimate(
         self, clusters: Sequence[object] | None = None, *, seed: int, n_resamples: int = N_RESAMPLES
     ) -> Estimate:
-        """Compute the number with its 95 % interval over clusters (inputs), and the test against the null.
-
-        Args:
-            clusters: (n,) input of each item, as ``Judged.clusters``; None where every item has its own.
-            seed: Seed for the bootstrap.
-            n_resamples: Bootstrap resamples of the interval.
-        """
+        """Compute it with its 95 % bootstrap interval over inputs (``Judged.clusters``), and its p against the null."""
         draws = Draws(seed=seed, resamples=n_resamples, swaps=0)
         found = self.estimator(self.values, *self.given, clusters=clusters, draws=draws)
         p_value = math.nan if self.null is None else found.p_value
@@ -190,8 +161,7 @@ class Estimate(Named):
         n: Items that count.
         undefined: Items left out because a number is NaN.
         units: Inputs that the interval resamples, each with its items; n where none share an input.
-        p_value: Two-sided p of the test against ``null``: that of the interval where it has one, else read from the
-            interval (``p_of_interval``); NaN without a null.
+        p_value: Two-sided p against ``null``: by the interval's own test, else ``p_of_interval``; NaN without a null.
         unit: Unit of the estimate, such as ``"share"``; empty where it has none.
         points: Points, log-odds or verdicts in one standard deviation of the score, where that is the unit; else NaN.
         reason: Why the estimate is undefined, where that is known.
@@ -245,7 +215,7 @@ class Estimate(Named):
 
 
 class Measurable(Protocol):
-    """What is measured: a bias, the agreement with people, or something else; see ``evalbias.evaluation.Bias``."""
+    """What is measured: a bias, the agreement with people, or something else; ``Bias`` says what each name is."""
 
     @property
     def name(self) -> str:
@@ -282,8 +252,7 @@ class Measurement(Tabular, ByName[Estimate]):
         cost: Name -> amount of what the measurement took, such as judgments.
         notes: Name -> count of what else happened, such as ties.
         provenance: What decides the numbers.
-        clusters: (n,) input of each item; items of one input are resampled and swapped together. None where every item
-            has its own.
+        clusters: (n,) input of each item, resampled and swapped as one; None where every item has its own.
         judged: The judge's answers; None where the numbers are of something else, such as whole rankings.
     """
 
@@ -322,11 +291,7 @@ class Measurement(Tabular, ByName[Estimate]):
         return [{"id": one, **{n: c[i] for n, c in columns.items()}} for i, one in enumerate(self.ids)]
 
     def to_dict(self, *, items: bool = True) -> dict[str, Any]:
-        """Return everything but the numbers as JSON data, in which undefined numbers are None.
-
-        Args:
-            items: Whether to return the columns too.
-        """
+        """Return everything but the numbers, and the columns only with ``items``, as JSON data; NaN becomes None."""
         content: dict[str, Any] = {
             "bias": self.bias.name,
             "criterion": self.criterion,
@@ -367,13 +332,9 @@ class Measurement(Tabular, ByName[Estimate]):
 
 
 def measure(bias: Measurable, judged: Judged, *, seed: int, n_resamples: int = N_RESAMPLES) -> Measurement:
-    """Measure a bias on what a judge did; no model is asked.
+    """Measure a bias of ``BIASES`` on what a judge did (see ``judge_examples``); no model is asked.
 
-    Args:
-        bias: See ``BIASES``.
-        judged: Answers and covariates; see ``judge_examples``.
-        seed: Seed for the bootstrap.
-        n_resamples: Bootstrap resamples of each interval.
+    The 95 % intervals are of ``n_resamples`` bootstrap resamples, drawn with ``seed``.
 
     Raises:
         TypeError: The bias is given by its name.
@@ -532,11 +493,11 @@ def compare(
     n_intervals: int = N_RESAMPLES,
     seed: int,
 ) -> Comparison:
-    """Compare two judges on the items that both define.
+    """Compare two judges, measured for the same bias on the same items, on those that both define.
 
     Args:
         before: Measurement of the first judge.
-        after: Measurement of the second judge, of the same bias on the same items.
+        after: Measurement of the second judge.
         n_resamples: Swaps of each permutation test.
         n_intervals: Bootstrap resamples of each interval.
         seed: Seed for the tests and intervals.
@@ -570,7 +531,6 @@ def _masked(values: FloatArray, kept: BoolArray) -> FloatArray:
 
 
 def _check_comparable(before: Measurement, after: Measurement) -> None:
-    """Raise an error where two measurements are not of the same bias, items and settings; see ``compare``."""
     for one in (before, after):
         if not isinstance(one, Measurement):
             raise TypeError(
@@ -594,10 +554,9 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
 
 
 def worsened(comparisons: Mapping[str, Comparison]) -> list[str]:
-    """Return what is significantly worse after than before, such as "performance +0.51 -> -0.39".
+    """Return what is significantly worse after than before (paired tests, 5 %), such as "performance +0.51 -> -0.39".
 
-    A bias is worse if it is farther from that of an unbiased judge, on the side that is of this bias where only one is;
-    an agreement if it is lower (paired tests at 5 %).
+    A bias is worse if farther from the null, on its own side where only one is of this bias; an agreement, if lower.
     """
     changes = [c.changes[name] for c in comparisons.values() for name in c.headlines if name in c.changes]
     return [f"{c.label} {c.before.text()} -> {c.after.text()}" for c in changes if _is_worse(c)]
@@ -617,8 +576,7 @@ def _is_worse(change: Change) -> bool:
 # Number of items that showing a bias needs, and the items that people should label next.
 
 
-POWER = 0.8
-"""Probability with which an effect of the wanted size is shown."""
+POWER = 0.8  # probability with which an effect of the wanted size is shown
 
 
 def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tests: int = 1) -> int | None:
@@ -632,12 +590,12 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tes
         estimate: Estimate from n items.
         wanted: Distance from the value of an unbiased judge that should be shown, in units of the estimate; > 0.
         power: Probability of showing it, in (0, 1).
-        tests: Number of biases that are tested together. Holm's correction allows the first of them an error of 5 % by
-            this number; with 1, the 95 % interval excludes "no bias".
+        tests: Biases that are tested together; Holm's correction allows the first an error of 5 % by their number. With
+            1, the 95 % interval excludes "no bias".
 
     Returns:
-        Items, also where they are fewer than n. None where no number of items would do: the interval is undefined, or
-        the estimate is (one rating of unknown reliability: its interval does not shrink to a point).
+        Items, also where they are fewer than n. None where no number would do: the interval is undefined, or the
+        estimate is (one rating of unknown reliability: its interval does not shrink to a point).
 
     Raises:
         ValueError: ``wanted``, ``power`` or ``tests`` is out of range.
@@ -675,18 +633,13 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tes
 
 
 def label_next(judged: Judged, count: int, seed: int) -> list[str]:
-    """Choose which items people should label next, for a corrected estimate.
+    """Choose ``count`` items that people should label next, for a corrected estimate; ``seed`` is of the draws.
 
-    The unlabeled items, but for a few left out at random, are ordered by the judge's score and cut into ``count``
-    strata of equal size; one item is drawn from each. Every item then has the same chance to be labeled, without which
-    ``corrected_mean`` and ``corrected_rate`` are wrong, as they are for labels of doubtful items alone; and the labels
-    cover the whole range of scores. With 8 labels of 200 simulated items, the error of their mean was a quarter smaller
-    than of random labels, that of the corrected mean a tenth.
-
-    Args:
-        judged: Answers; items without an answer are not chosen.
-        count: Labels that people can give.
-        seed: Seed for the draws.
+    The unlabeled items with an answer, but for a few left out at random, are ordered by the judge's score and cut into
+    ``count`` strata of equal size; one item is drawn from each. Every item then has the same chance to be labeled,
+    without which ``corrected_mean`` and ``corrected_rate`` are wrong, as they are for labels of doubtful items alone;
+    and the labels cover the whole range of scores. With 8 labels of 200 simulated items, the error of their mean was a
+    quarter smaller than of random labels, that of the corrected mean a tenth.
 
     Returns:
         Identifiers, the lowest score first; all unlabeled items where there are no more than ``count``.

@@ -58,8 +58,7 @@ class Judged:
     Attributes:
         ids: Identifiers of the items; a pair's is both its outputs', joined.
         criterion: Name of the judged criterion.
-        answers: (n,) scores of a judge that scores; (n, r, c) probabilities by position of one that compares, in r
-            orders. NaN where undefined.
+        answers: (n,) scores, or for pairs (n, r, c) probabilities by position in r orders; NaN where undefined.
         covariates: Name -> (n,) or (n, candidates) numbers about the items; NaN where undefined.
         inputs: (n,) the input (document) of each item.
         coverage: (n,) probability that any answer follows; NaN where the model reports only shares.
@@ -143,9 +142,9 @@ class Judged:
 
     @cached_property
     def clusters(self) -> Sequence[str] | None:
-        """(n,) input of each item where some items share one, else None.
+        """(n,) input of each item where some share one, else None.
 
-        Several outputs of one input alone are resampled one by one: the interval is about other outputs of this input.
+        Outputs of one input alone are resampled one by one: the interval is about other outputs of this input.
         """
         return self.inputs if 1 < len(set(self.inputs)) < len(self.ids) else None
 
@@ -165,11 +164,7 @@ class Judged:
         return self.pairwise and self.answers.shape[1] == 1 and len(set(self.writers)) == 1
 
     def covariate(self, name: str) -> FloatArray:
-        """Return a covariate.
-
-        Raises:
-            ValueError: It was not measured or given.
-        """
+        """Return a covariate; ValueError where it was not measured or given."""
         if name not in self.covariates:
             remedy = REMEDIES.get(name, "give it when the Judged is made")
             raise ValueError(
@@ -201,12 +196,8 @@ class Judged:
     def ratings(self) -> FloatArray:
         """(n, r) what people say of each item's quality; of a pair, its first candidate's less its second's.
 
-        Single ratings come first, because several of them tell how noisy one is. Without them, the human score is the
-        one rating, or people's choice between the candidates of a pair: 1 for the first, -1 for the second, NaN where
-        they prefer neither.
-
-        Raises:
-            ValueError: Nobody rated the items.
+        Single ratings come first: several tell how noisy one is. Else it is one rating: the human score, or the choice
+        in a pair, 1 for the first, -1 for the second, NaN for neither. ValueError where nobody rated.
         """
         if RATINGS in self.covariates:
             return self.covariates[RATINGS]
@@ -229,10 +220,7 @@ class Judged:
 
     @cached_property
     def chosen(self) -> FloatArray:
-        """(n,) 1 where people prefer the first candidate of a pair, 0 the second, .5 neither; NaN where nobody said.
-
-        It is their choice where one is given, else the side of their mean rating.
-        """
+        """(n,) 1 where people choose, else rate higher, a pair's first candidate, 0 the second, .5 neither; or NaN."""
         if BETTER in self.covariates:
             better = self.covariates[BETTER]
             return np.where(better == TIE, 0.5, 1.0 - better)
@@ -240,7 +228,7 @@ class Judged:
 
     @property
     def preferred(self) -> FloatArray:
-        """(n,) the same, NaN where people prefer neither: a tie of people is no preference."""
+        """(n,) ``chosen``, NaN where people prefer neither: a tie of people is no preference."""
         return np.where(self.chosen == 0.5, np.nan, self.chosen)
 
     @property
@@ -256,9 +244,8 @@ class Judged:
     def on_peoples_scale(self) -> bool:
         """True if people rate on the judge's scale: their ratings lie on it and reach over half of it.
 
-        Ratings from 1 to 5 lie within a scale from 0 to 100 and are not on it. Where the scale is unknown, the range of
-        scores and ratings together stands for it, and the scores must reach over a quarter: a judge may crowd its
-        scores.
+        Ratings from 1 to 5 within a scale from 0 to 100 are not on it. Of an unknown scale, the range of scores and
+        ratings together counts, of which the scores must reach over a quarter: a judge may crowd them.
         """
         if HUMAN_SCORES not in self.covariates or self.pairwise:
             return False
@@ -301,10 +288,9 @@ class Judged:
 
     @cached_property
     def strength(self) -> FloatArray:
-        """(n,) scores, or for pairs how strongly the judge prefers the first candidate.
+        """(n,) scores; of pairs the log-odds of the first candidate's win, mean over the orders, NaN if one is certain.
 
-        It is the mean over the orders of the log-odds of the candidate's win, NaN where one is certain; of verdicts
-        their mean: 1 first, -1 second, 0 tie or disagreement of the orders.
+        Of verdicts the mean: 1 first, -1 second, 0 tie or disagreement of the orders.
         """
         if not self.pairwise:
             return self.answers
@@ -419,8 +405,7 @@ def _compare(
 def total(judged: Sequence[Judged]) -> Judged:
     """Average several criteria's scores and human scores over the same items (Ohi et al. 2024: "total").
 
-    Raises:
-        ValueError: Different items or likelihoods.
+    ValueError where the items or likelihoods differ.
     """
     first = judged[0]
     for other in judged[1:]:
@@ -461,21 +446,11 @@ def gather(
     answered: Sequence[str] = (),
     required: bool = True,
 ) -> Judged:
-    """Gather what is known about items that are scored, or about pairs that are compared; their answers are undefined.
+    """Gather what is known about items that are scored, or pairs that are compared; their answers are undefined.
 
-    Args:
-        examples: Items or pairs.
-        criterion: Criterion of the human scores and ratings; its task defines LS.
-        pairwise: Whether the examples are pairs.
-        scorer: Model whose likelihood defines LS; None measures none.
-        reduction: Reduction of token log-probabilities to LS.
-        better: Field of people's choice between the candidates of a pair. ``"preference"`` is read where ``"better"``
-            is not given.
-        answered: Fields of the judge's own answers, which are not read as people's.
-        required: Whether to refuse an item without a human score where others have one. If False, it is undefined.
-
-    Raises:
-        ValueError: An item lacks what is needed (it is named), or people's numbers are too small to tell from 0.
+    The criterion's task defines LS. ``better`` is the field of people's choice, ``"preference"`` being read where there
+    is no ``"better"``; fields of the judge's own answers (``answered``) are not read as people's. An item without a
+    human score where others have one is refused by name if ``required``, else undefined.
     """
     n, covariates, provenance = len(examples), dict[str, FloatArray](), dict[str, Any]()
     shape = (n, 2) if pairwise else (n,)
@@ -515,11 +490,7 @@ def gather(
 
 
 def human_scores(examples: Sequence[dspy.Example], criterion: Criterion, *, required: bool = True) -> FloatArray:
-    """Return (n,) the examples' human scores on a criterion, as rated; NaN where undefined.
-
-    Raises:
-        ValueError: An item was not rated on the criterion and ``required``; see ``evalbias.data.human_score``.
-    """
+    """Return (n,) human scores on a criterion, as rated; of an unrated item NaN, or an error if ``required``."""
     return np.array([human_score(e, criterion.name, required=required) for e in examples], dtype=np.float64)
 
 

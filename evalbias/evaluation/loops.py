@@ -41,10 +41,8 @@ from evalbias.runs import Journal, check_settings, lock_folder
 from evalbias.values import describe, digest
 from evalbias.values import number as read_number
 
-STEP_LOG, IDENTITY, QUALITY_LOG = "steps.jsonl", "loop.json", "quality.jsonl"
-"""Files of a run's folder."""
-SCORE = "score"
-"""Estimate of another quality's mean."""
+STEP_LOG, IDENTITY, QUALITY_LOG = "steps.jsonl", "loop.json", "quality.jsonl"  # files of a run's folder
+SCORE = "score"  # estimate of another quality's mean
 
 
 # --- scores of outputs by a source outside the loop -------------------------------------------------------------------
@@ -55,8 +53,8 @@ class CachedScorer:
 
     Args:
         source: Source to ask.
-        log: JSONL file that keeps the scores, so that a stopped run asks nothing again; None keeps them in memory.
-            Scores of another source in the same file are ignored.
+        log: JSONL file that keeps the scores, so that a stopped run asks nothing again, and in which those of another
+            source are ignored; None keeps them in memory.
 
     Attributes:
         failed: Item -> error that the source raised. Its outputs are undefined (NaN); a later run asks again.
@@ -96,12 +94,8 @@ class CachedScorer:
 class Loop:
     """The loop of one item.
 
-    Attributes:
-        id: Identifier of the item.
-        steps: Every output from the first on; empty where the item failed.
-        stopped: Reason for which the loop ended.
-        error: Error that stopped the item; empty if none did.
-        calls: Requests to models, also of a failed item.
+    ``steps`` are every output from the first on, none where the item failed (``error``); ``stopped`` is why the loop
+    ended, and ``calls`` counts requests to models, also of a failed item.
     """
 
     id: str
@@ -157,14 +151,9 @@ class LoopRun:
         return self._each(lambda loop, step: step.score)
 
     def quality(self, examples: Sequence[dspy.Example], scorer: CachedScorer | FeedbackSource) -> FloatArray:
-        """Return (t + 1, n) external scores of the outputs after each number of refinements.
+        """Return (t + 1, n) the scorer's scores of the outputs after each number of refinements, in its points.
 
-        Args:
-            examples: Items of the run, in its order.
-            scorer: Source of the scores; each distinct output is scored once, and its errors are in ``failed``.
-
-        Returns:
-            Scores in the source's points; NaN where undefined or failed.
+        ``examples`` are the run's, in its order. Each distinct output is scored once; NaN where undefined or failed.
         """
         score = scorer if isinstance(scorer, CachedScorer) else CachedScorer(scorer)
         by_id = {str(e["id"]): e for e in examples}
@@ -205,6 +194,12 @@ def run_loops(
 ) -> LoopRun:
     """Run a loop on every item.
 
+    An item whose generator, feedback or refiner raises is reported in ``failed``, and the others continue. It is not
+    logged, so that a later run tries it again.
+
+    The loop's own scores and those of another source, ``own`` and ``quality``, tell its self-bias:
+    ``measure_rounds(run.own(), run.quality(examples, source), ids=run.ids, seed=0)``.
+
     Args:
         program: ``SelfRefine``, ``BestOfK``, or any DSPy module with the ``feedback`` of its steps whose predictions
             have ``steps`` and ``stopped``.
@@ -213,12 +208,6 @@ def run_loops(
         log_dir: Folder whose ``steps.jsonl`` grows; items in it are not run again. Locked while the loops run.
         num_threads: Items at a time.
         progress: Called with 1 after every item.
-
-    An item whose generator, feedback or refiner raises is reported in ``failed``, and the others continue. It is not
-    logged, so that a later run tries it again.
-
-    The loop's own scores and those of another source, ``own`` and ``quality``, tell its self-bias:
-    ``measure_rounds(run.own(), run.quality(examples, source), ids=run.ids, seed=0)``.
 
     Raises:
         ValueError: Examples without an id or with equal ids, or a log of another program.
@@ -328,13 +317,10 @@ def measure_rounds(
 
 @dataclass(frozen=True)
 class LoopSummary:
-    """One loop, round by round.
+    """One loop round by round; ``name`` is of the model, or of another quality than the loop's own.
 
-    Attributes:
-        name: Name of the model, or of whatever the loops differ in; or of another quality than the loop's own.
-        numbers: (t,) number of each round.
-        rounds: (t,) self-bias of every round, or mean score of the other quality.
-        change: Last round against the first.
+    Each of the t ``rounds``, numbered by ``numbers``, is a self-bias or a mean score of the other quality; ``change``
+    is the last against the first.
     """
 
     name: str
@@ -364,13 +350,7 @@ def summarize_loop(
 ) -> LoopSummary:
     """Measure every round of a loop and test the last against the first.
 
-    Args:
-        name: Name of the loop.
-        own: (t, n) the loop's own scores, one row a round.
-        expected: (t, n) expected scores on the same range.
-        numbers: (t,) number of each round. Defaults to 0, 1, ...
-        n_resamples: Resamples of intervals and tests.
-        seed: Seed for intervals and tests.
+    ``own`` and ``expected`` are (t, n) scores on one range; ``numbers`` those of the t rounds, by default 0, 1, ...
     """
     rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
     return _summary(name, rounds, numbers=numbers, n_resamples=n_resamples, seed=seed)
@@ -394,15 +374,8 @@ def measure_aspects(
 ) -> list[LoopSummary]:
     """Score all outputs of a finished loop on several qualities (Xu et al. 2024, figure 6, with judges for UniEval).
 
-    Args:
-        run: The loops.
-        examples: Their items, in the run's order.
-        sources: Sources such as ``JudgeFeedback(PointwiseJudge(FLUENCY))``; each distinct output is scored once.
-        n_resamples: Resamples of intervals and tests.
-        seed: Seed for intervals and tests.
-
-    Returns:
-        One summary a source; every round has the one estimate ``score``.
+    ``examples`` are the run's, in its order. Sources are such as ``JudgeFeedback(PointwiseJudge(FLUENCY))``; each
+    distinct output is scored once. Returns one summary a source; every round has the one estimate ``score``.
     """
     summaries = []
     for source in sources:
@@ -435,14 +408,9 @@ def _summary(
 
 @dataclass(frozen=True)
 class LoopScores:
-    """The scores of one model's loop.
+    """One model's loop: ``numbers`` of t rounds, and (t, n) own and expected scores on one range.
 
-    Attributes:
-        name: Name of the model, or of whatever the loops differ in.
-        numbers: (t,) number of each round.
-        items: (n,) identity of each item: equal where two loops answer to the same input.
-        own: (t, n) the loop's own scores.
-        expected: (t, n) expected scores on the same range.
+    ``items`` (n,) are equal where two loops answer to the same input.
     """
 
     name: str
@@ -454,14 +422,9 @@ class LoopScores:
 
 @dataclass(frozen=True)
 class LoopPair:
-    """Two loops in the same round, on the items that both have.
+    """Two loops, by name, in the last round that both have (``number``), on the ``items`` that both have (their count).
 
-    Attributes:
-        first: Name of the first loop.
-        second: Name of the second loop.
-        number: Number of the round, the last that both have.
-        items: Number of items that both have.
-        comparison: The second loop against the first.
+    ``comparison`` is of the second loop against the first.
     """
 
     first: str
@@ -472,16 +435,11 @@ class LoopPair:
 
 
 def compare_loops(loops: Sequence[LoopScores], *, n_resamples: int = N_RESAMPLES, seed: int) -> list[LoopPair]:
-    """Compare every two loops that share items, in the last round that both have.
+    """Compare every two loops that share items, in the last round that both have; all scores are on one range.
 
     The test is the paired permutation test of ``compare``: under the null hypothesis the two models' differences of own
     and expected score are exchangeable item by item. It is two-sided and not corrected for the number of pairs. Pairs
     of loops without a common item or round are left out.
-
-    Args:
-        loops: Loops whose scores are on the same range.
-        n_resamples: Resamples of intervals and tests.
-        seed: Seed for intervals and tests.
     """
     pairs = []
     for first, second in itertools.combinations(loops, 2):
@@ -517,14 +475,12 @@ class Paraphrase(dspy.Signature):  # type: ignore[misc]
 
 
 class Paraphrased(dspy.Module):  # type: ignore[misc]
-    """A loop of two steps: an output of another author as it is, and as the model paraphrases it.
+    """A loop of two steps: 0 is an output of another author, 1 the model's paraphrase, which is always accepted.
 
     Args:
         feedback: The model's own feedback, whose score may be biased.
         field: Field of the example with the other author's output.
         **config: Settings of the paraphrasing request.
-
-    A call returns the ``steps`` of a loop: 0 is the given output, 1 its paraphrase, which is always accepted.
     """
 
     def __init__(self, feedback: FeedbackSource, *, field: str = "output", **config: Any) -> None:
@@ -551,12 +507,7 @@ class Paraphrased(dspy.Module):  # type: ignore[misc]
 class StyleReport:
     """Self-bias before and after paraphrasing; undefined if quality and own scores are on different scales.
 
-    Attributes:
-        before: Self-bias of the given outputs.
-        after: Self-bias of the paraphrases.
-        change: After against before.
-        run: Every output, paraphrase, score and feedback.
-        failed: Item -> error that stopped it.
+    ``run`` has every output, paraphrase, score and feedback; ``failed`` are items -> error that stopped them.
     """
 
     before: Measurement
@@ -580,16 +531,8 @@ def measure_style(
 ) -> StyleReport:
     """Paraphrase outputs of others and measure whether the bias grows (Xu et al. 2024, figure 7).
 
-    Args:
-        program: Program with the model's own feedback.
-        examples: Items with ``id``, the output, and what feedback and quality need.
-        quality: Source of the expected scores.
-        lm: Model for all modules. Defaults to their own, else DSPy's.
-        log_dir: Folder in which items are logged; a stopped run continues from there.
-        num_threads: Items at a time.
-        progress: Called with 1 after every item.
-        n_resamples: Resamples of intervals and tests.
-        seed: Seed for intervals and tests.
+    ``examples`` have ``id``, the output, and what feedback and quality need; ``quality`` is the source of the expected
+    scores. ``lm``, ``log_dir``, ``num_threads`` and ``progress`` are as for ``run_loops``.
 
     Raises:
         ValueError: Every item failed.
@@ -648,13 +591,7 @@ def conclude_style(change: Comparison) -> str:
 
 
 def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
-    """Say whether a loop made outputs better.
-
-    Args:
-        quality: (t, n) expected scores of the outputs after each number of refinements.
-        source: Name of the source of these scores.
-        seed: Seed for the interval.
-    """
+    """Say whether a loop made outputs better, by (t, n) their expected scores after each number of refinements."""
     values = np.asarray(quality, dtype=np.float64)
     if len(values) < 2:
         return ""

@@ -8,82 +8,53 @@ from dataclasses import dataclass
 from evalbias.evaluation.estimates import Estimate
 from evalbias.measures.arrays import FloatArray
 
-Label = str | tuple[str, str, str]
-"""Label of an axis; or what less of it is, what it counts, and what more of it is."""
+Label = str | tuple[str, str, str]  # label of an axis; or what less of it is, what it counts, and what more of it is
 
 
 @dataclass(frozen=True)
 class Intervals:
-    """Estimates with their 95 % intervals on one axis.
+    """Estimates with their 95 % intervals on one axis."""
 
-    Attributes:
-        rows: Name of the row -> its estimate, or two: before above after.
-        null: Value of an unbiased judge; None where the estimates are not of a bias.
-        null_words: What is written at this value.
-        x_label: What the axis counts.
-        percent: Whether the axis runs from 0 to 100 %.
-    """
-
-    rows: Mapping[str, Sequence[Estimate]]
-    null: float | None = None
-    null_words: str = ""
-    x_label: str = ""
-    percent: bool = False
+    rows: Mapping[str, Sequence[Estimate]]  # name of the row -> its estimate, or two: before above after
+    null: float | None = None  # value of an unbiased judge; None where the estimates are not of a bias
+    null_words: str = ""  # what is written at this value
+    x_label: str = ""  # what the axis counts
+    percent: bool = False  # whether the axis runs from 0 to 100 %
 
 
 @dataclass(frozen=True)
 class Dots:
-    """Points, and a line with its 95 % band.
+    """Points, and a line with its 95 % band."""
 
-    Attributes:
-        points: Name of a group -> (x, y), each (n,); the names stand in a legend if there are several.
-        line: (k, 4) x, y, and the ends of the band; NaN is not drawn. None for no line.
-        y_null: What is written where y is 0, the height of an unbiased judge; empty draws nothing there.
-        x_null: Place of a vertical line, that of an unbiased judge; None for none.
-    """
-
-    points: Mapping[str, tuple[FloatArray, FloatArray]]
-    line: FloatArray | None = None
+    points: Mapping[str, tuple[FloatArray, FloatArray]]  # group -> (n,) x, (n,) y; several stand in a legend
+    line: FloatArray | None = None  # (k, 4) x, y, and the ends of the band; NaN is not drawn
     x_label: Label = ""
     y_label: str = ""
-    y_null: str = ""
-    x_null: float | None = None
+    y_null: str = ""  # what is written where y is 0, the height of an unbiased judge; empty draws nothing there
+    x_null: float | None = None  # place of a vertical line, that of an unbiased judge
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Histograms on the same edges.
+    """Histograms on the same edges."""
 
-    Attributes:
-        heights: Name -> (b,) counts, or shares in percent; the names stand in a legend if there are several.
-        edges: (b + 1,) edges of the bars.
-        percent: Whether the heights are shares.
-        mean: Estimate of the mean, drawn with its interval and with the line of an unbiased judge; None for none.
-    """
-
-    heights: Mapping[str, FloatArray]
-    edges: FloatArray
+    heights: Mapping[str, FloatArray]  # name -> (b,) counts, or shares in percent; several stand in a legend
+    edges: FloatArray  # (b + 1,) edges of the bars
     x_label: Label = ""
     y_label: str = ""
-    percent: bool = False
-    mean: Estimate | None = None
+    percent: bool = False  # whether the heights are shares
+    mean: Estimate | None = None  # estimate of the mean, drawn with its interval and with the line of an unbiased judge
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What happens step by step.
+    """What happens step by step."""
 
-    Attributes:
-        series: Name -> (t, 4) x, y, and the ends of the 95 % band, NaN for none; several stand in a legend.
-        percent: Whether y is a share.
-        null: What is written where y is 0, the height of an unbiased judge; empty draws nothing there.
-    """
-
-    series: Mapping[str, FloatArray]
+    series: Mapping[str, FloatArray]  # name (in the legend) -> (t, 4) x, y, ends of the 95 % band (NaN: none)
     x_label: str = ""
     y_label: str = ""
-    percent: bool = False
-    null: str = ""
+    percent: bool = False  # whether y is a share
+    null: str = ""  # what is written where y is 0, the height of an unbiased judge; empty draws nothing there
 
 
 @dataclass(frozen=True)
@@ -95,16 +66,9 @@ class Stack:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot.
+    """A plot; its marks from the top."""
 
-    Attributes:
-        title: What it shows, as a sentence.
-        caption: How to read it, and what it leaves out.
-        marks: What is drawn, from the top.
-        file: Name of a PNG file of it in the run's folder, without ending; empty for none.
-    """
-
-    title: str
-    caption: str
+    title: str  # what it shows, as a sentence
+    caption: str  # how to read it, and what it leaves out
     marks: Sequence[Intervals | Dots | Bars | Lines | Stack]
-    file: str = ""
+    file: str = ""  # name of a PNG file of it in the run's folder, without ending; empty for none

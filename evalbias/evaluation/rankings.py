@@ -26,7 +26,7 @@ from evalbias.programs.ranking import PairwiseRanker
 
 
 class RankingAgreement(Bias):
-    """Agreement of rankings with people, one document an item; see ``measure_ranking``."""
+    """Agreement of rankings with people, one document an item."""
 
     name, title, kind = PeopleAgreement.name, PeopleAgreement.title, "validity"
     question = PeopleAgreement.question
@@ -85,14 +85,10 @@ def ranking_agreement(
     n_resamples: int = N_RESAMPLES,
     seed: int = 0,
 ) -> Measurement:
-    """Correlate finished rankings with the human scores; see ``measure_ranking``.
+    """Correlate finished rankings, one a document, with the human scores; see ``measure_ranking``.
 
-    Args:
-        rankings: One ranking a document.
-        documents: The outputs that were ranked, in their order; unrated ones are undefined.
-        criterion: Name of the criterion in the outputs' scores.
-        n_resamples: Bootstrap resamples of documents.
-        seed: Seed for the bootstrap.
+    ``documents`` are the outputs that were ranked, in their order; those unrated on the criterion are undefined. The
+    intervals are of ``n_resamples`` bootstrap resamples of documents.
     """
     scores = [score for ranking in rankings for score in ranking.scores]
     human = [human_score(e, criterion, required=False) for document in documents for e in document]
@@ -141,10 +137,8 @@ def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
     )
 
 
-# A compiled judge beside the baselines: the judge it was compiled from, and permutation debiasing of both.
-#
-# Permutation alone mends much of what a search mends (Zhou et al., EMNLP 2024, table 3), so no result stands without
-# it.
+# A compiled judge beside the one it was compiled from, and permutation debiasing of both: it alone mends much of what a
+# search mends (Zhou et al., EMNLP 2024, table 3), so no result stands without it.
 
 
 PROMPTS = {"initial": 1, "initial + permutation": 2, "searched": 1, "searched + permutation": 2}
@@ -153,11 +147,9 @@ PROMPTS = {"initial": 1, "initial + permutation": 2, "searched": 1, "searched + 
 
 @dataclass(frozen=True)
 class Row:
-    """One judge on the test documents.
+    """One judge on the test documents: name -> bias that applies, or ``"agreement"`` with people where any rated.
 
-    Attributes:
-        measurements: Every bias that applies, by name, and ``"agreement"`` with people where any rated.
-        comparisons: The same against the initial judge; empty for that one itself.
+    ``comparisons`` are the same against the initial judge; empty for that one itself.
     """
 
     measurements: Mapping[str, Measurement]
@@ -179,18 +171,11 @@ def compare_with_baselines(
 ) -> dict[str, Row]:
     """Measure four judges: initial, initial + permutation, searched, searched + permutation.
 
-    Args:
-        initial: Judge before the search.
-        compiled: Judge that the search returned.
-        items: Outputs of documents that took no part in the search. Where people rated some of them (``scores``), the
-            agreement is measured; unrated ones are undefined in it. Or pairs of outputs, which are not ranked.
-        lm: Model to ask. Defaults to the judges' own, else DSPy's.
-        likelihood_lm: Model whose likelihood defines LS; None measures none.
-        search: Search of the ranking, ``"greedy"`` or ``"beam"``.
-        limit: Largest number of pairs on which the biases are measured.
-        n_resamples: Swaps of each permutation test.
-        seed: Seed for the pairs, the ranking, tests and intervals.
-        progress: Called with the number of judgments done.
+    ``items`` are outputs of documents that took no part in the search, or pairs, which are not ranked. Where people
+    rated some (``scores``), the agreement is measured; unrated ones are undefined in it. The biases are measured on at
+    most ``limit`` pairs, that of likelihood only with a ``likelihood_lm``; ``search`` is that of the ranking,
+    ``"greedy"`` or ``"beam"``, ``n_resamples`` the swaps of each permutation test, and ``lm`` defaults to the judges'
+    own, else DSPy's.
     """
     name = initial.criterion.name
     rated = not hold_pairs(items) and any(is_rated(e, name) for e in items)

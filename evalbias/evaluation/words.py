@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 
 UNDEFINED = "undefined"
 SIGNIFICANCE = "* p < .05, † p < .06 (paired test)"
-LOW_COVERAGE = 0.1
-"""Median coverage below which answers mean little: the model hardly ever answers with a label."""
+LOW_COVERAGE = 0.1  # median coverage below which answers mean little: the model hardly ever answers with a label
 Status = Literal["biased", "too few items", "no sign", "not measured"]
 STATUSES: Mapping[Status, str] = {
     "biased": "the bias is significant, after a correction for testing several biases",
@@ -187,10 +186,7 @@ def median_coverage(coverage: ArrayLike) -> float:
 
 
 def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:
-    """Return a warning where a model hardly ever answers with a label; empty where it answers, or nothing is known.
-
-    Args:
-        coverage: Criterion -> (n,) probabilities that the model answers with a label; NaN where unknown.
+    """Return a warning where answers are hardly ever labels, by criterion -> (n,) probabilities or NaN; else "".
 
     Examples:
         >>> coverage_warning({"wit": [0.048, 0.02, 0.3]})[:69]
@@ -215,21 +211,13 @@ def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts, of which the first names the row; a console prints it, a page lays it out.
+    """Rows of texts, of which the first names the row; a console prints it, a page lays it out."""
 
-    Attributes:
-        headings: (c,) headings of the columns.
-        rows: (r, c) cells.
-        title: What the table shows; empty where its place says it.
-        caption: Note below the table; may be empty.
-        left: Number of columns, from the first, that hold words and are set from the left.
-    """
-
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    title: str = ""
-    caption: str = ""
-    left: int = 1
+    headings: Sequence[str]  # (c,) one a column
+    rows: Sequence[Sequence[str]]  # (r, c) cells
+    title: str = ""  # what the table shows; empty where its place says it
+    caption: str = ""  # note below the table
+    left: int = 1  # number of columns, from the first, that hold words and are set from the left
 
     def without_empty(self, *, empty: str = "") -> Table:
         """Return the table without its columns of figures that say nothing but ``empty``."""
@@ -266,7 +254,7 @@ def notebook_view(result: object) -> str:
 
 
 class Tabular:
-    """A result that shows itself as a table: in a terminal, and in a notebook.
+    """A result that shows itself as a table in a terminal or notebook.
 
     A subclass defines ``_title``, ``_headings`` (the first column is a name), ``_rows`` and, if it likes, ``caption``.
     """
@@ -281,7 +269,6 @@ class Tabular:
         return table
 
     def _repr_html_(self) -> str:
-        """Return plot and table for a notebook, as in the report."""
         return notebook_view(self)
 
     def _title(self) -> str:

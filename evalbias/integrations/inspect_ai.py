@@ -27,14 +27,13 @@ def judge_scorer(
     """Score a sample's output with a judge: its expected score, on the criterion's scale.
 
     A score's explanation describes the judge's distribution, and its metadata holds ``distribution``, ``coverage`` and
-    ``mode``. An output that the judge cannot score, because it is empty or refused, is unscored with the reason, so it
-    counts in no metric.
+    ``mode``. An empty or refused output is unscored with the reason, so it counts in no metric.
 
     Args:
         judge: Judge, or the file that ``judge.save`` wrote, so that ``inspect score`` can make the scorer again.
         lm: Model of the judge. Defaults to the judge's own, which its file names, then to DSPy's.
-        source: Key of the sample's metadata with the text that the output was made from. Defaults to the input. A
-            sample without it is an error of the evaluation.
+        source: Key of the metadata with the text that the output was made from, which every sample then must have.
+            Defaults to the input.
     """
     program = judge if isinstance(judge, PointwiseJudge) else load_judge(judge)
     program = program.deepcopy()

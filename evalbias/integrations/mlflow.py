@@ -46,8 +46,7 @@ __all__ = ["JudgeAlignment", "MeasuredJudge", "autolog"]
 # A pointwise judge of evalbias as a judge of MLflow.
 
 
-FIELDS = {"inputs": "What the output was made from.", "outputs": "The output to judge."}
-"""Fields of an MLflow trace that a pointwise judge reads."""
+FIELDS = {"inputs": "What the output was made from.", "outputs": "The output to judge."}  # of a trace
 
 
 class MeasuredJudge(Judge):  # type: ignore[misc]
@@ -56,15 +55,13 @@ class MeasuredJudge(Judge):  # type: ignore[misc]
     Use it as a scorer, ``mlflow.genai.evaluate(data=..., scorers=[judge])``, or call it with ``inputs=`` and
     ``outputs=``, or with ``trace=``. Its feedback's value is the expected score on the criterion's scale, its rationale
     describes the distribution, and its metadata holds ``distribution`` (JSON), ``coverage`` and ``mode``. A judgment
-    that is undefined is feedback with an error.
-
-    MLflow registers no judges of other packages, so keep it with ``judge.program.save("judge.json")``.
+    that is undefined is feedback with an error. MLflow registers no judges of other packages: keep it with
+    ``judge.program.save("judge.json")``.
 
     Args:
         program: Judge with its model, or with the one that DSPy is configured with.
         name: Name of the assessments. Defaults to the criterion's.
-        yes_no: Whether the value is True or False, the criterion's scale being (0, 1): whether "1" is at least as
-            probable as "0".
+        yes_no: On a scale of (0, 1), give True or False: whether "1" is at least as probable as "0".
     """
 
     _program: PointwiseJudge = PrivateAttr()
@@ -125,12 +122,12 @@ class MeasuredJudge(Judge):  # type: ignore[misc]
 
 
 def input_text(inputs: Any) -> str:
-    """Return the inputs of an application as the text that a judge reads."""
+    """Return the inputs of an application as a judge reads them."""
     return _only_text(inputs) or str(parse_inputs_to_str(inputs))
 
 
 def output_text(outputs: Any) -> str:
-    """Return the outputs of an application as the text that a judge reads."""
+    """Return the outputs of an application as a judge reads them."""
     return _only_text(outputs) or str(parse_outputs_to_str(outputs))
 
 
@@ -149,15 +146,15 @@ _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
     """Aligns a judge of MLflow with people's feedback by compiling it: ``judge.align(traces, optimizer=...)``.
 
-    The judge's instructions become those of a pointwise judge, which the optimizer compiles on the traces that hold
-    human feedback of the judge's name. The aligned judge is a ``MeasuredJudge``, whose ``program.report`` says what was
+    The judge's instructions become those of a pointwise judge, which the optimizer compiles on the traces with human
+    feedback of the judge's name. The aligned judge is a ``MeasuredJudge``, whose ``program.report`` says what was
     chosen, and why; where nothing was significantly better, it is the given judge with measured scores.
 
     Args:
         optimizer: Optimizer of pointwise judges, such as ``LikelihoodMitigation()`` or ``BiasedDemos(k=8)``.
-        lm: Model of the aligned judge; it must report token probabilities. Defaults to the one that DSPy is configured
-            with. MLflow's own model string of the judge is not used.
-        scale: Lowest and highest score. Needed where the judge's ``feedback_value_type`` does not say it, as bool and
+        lm: Model of the aligned judge, which must report token probabilities. Defaults to DSPy's; MLflow's own model
+            string of the judge is not used.
+        scale: Lowest and highest score, where the judge's ``feedback_value_type`` does not say it, as bool and
             ``Literal[1, 2, 3, 4, 5]`` do.
     """
 
@@ -171,9 +168,8 @@ class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
 
         Args:
             judge: Judge with ``inputs`` and ``outputs`` as its only fields.
-            traces: Traces; those without human feedback of the judge's name are left out, and their number is logged.
-                Several people are told apart by the ``source_id`` of their feedback, so that effects at equal quality
-                can be measured.
+            traces: Those without human feedback of the judge's name are left out, and their number is logged. People
+                are told apart by the ``source_id`` of their feedback, so that effects at equal quality can be measured.
 
         Raises:
             ValueError: The judge reads other fields, its scale is not known, no trace has human feedback, a rating is
@@ -278,7 +274,7 @@ def _number(assessment: Assessment, criterion: Criterion) -> float:
 
 
 def autolog(**options: Any) -> None:
-    """Trace judges, loops and optimizers in MLflow: ``mlflow.dspy.autolog`` for programs of evalbias.
+    """Trace judges, loops and optimizers in MLflow: ``mlflow.dspy.autolog(**options)`` for programs of evalbias.
 
     A judgment is a span with its source and output, score, distribution and coverage; a batch makes one trace for each
     item. The prompt and the measured answer of the model are spans below it, unless it was part of a batch. With
@@ -286,9 +282,6 @@ def autolog(**options: Any) -> None:
 
     MLflow traces the ``compile`` of optimizers that are imported when tracing starts. This function imports those of
     evalbias first; otherwise every judgment of a search would be a trace.
-
-    Args:
-        **options: Options of ``mlflow.dspy.autolog``.
     """
     for module in pkgutil.walk_packages(optimizers.__path__, f"{optimizers.__name__}."):
         importlib.import_module(module.name)

@@ -50,19 +50,12 @@ TILE = 128
 
 @dataclass(frozen=True)
 class Tiles:
-    """The tree mask of n queries and m + n keys, of which the last n are the queries' own tokens.
+    """The tree mask of n queries and m + n keys, of which the last n are the queries' own tokens."""
 
-    Attributes:
-        ends: (m + n,) for each key the first query that no longer attends to it.
-        positions: (m + n,) position of each key in its row.
-        reach: (n,) first position that each query attends to.
-        size: Number of queries and of keys in a tile.
-    """
-
-    ends: IntArray
-    positions: IntArray
-    reach: IntArray
-    size: int = TILE
+    ends: IntArray  # (m + n,) for each key the first query that no longer attends to it
+    positions: IntArray  # (m + n,) position of each key in its row
+    reach: IntArray  # (n,) first position that each query attends to
+    size: int = TILE  # number of queries and of keys in a tile
 
     @property
     def before(self) -> int:
@@ -129,10 +122,8 @@ def _edges(count: int, size: int) -> IntArray:
     return np.append(np.arange(0, count, size), count)
 
 
-# Which tokens each layer of a model attends to: all, those in a sliding window, or those in the same chunk.
-#
-# A pack needs one tree mask per kind of layer: the tree, cut down to the window or the chunk. Windows and chunks count
-# positions in the text, not places in the pack.
+# Which tokens each layer of a model attends to: all, those in a sliding window, or those in the same chunk, counted by
+# positions in the text, not places in the pack. A pack needs one tree mask per kind of layer, cut down to these.
 #
 #     tree, full attention    sliding_window = 2      position
 #     a   x . . . .           x . . . .               0
@@ -161,17 +152,11 @@ def layer_kinds(config: Any) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class LayerMask:
-    """What the layers of one kind attend to, for a pack of n tokens after c tokens of context.
+    """What the layers of one kind attend to, for a pack of n tokens after c tokens of context."""
 
-    Attributes:
-        first: Token of the context at which the mask begins.
-        prefix: Whether all of the pack attends to the tokens before ``first``, without a mask; else none of it does.
-        tiles: The mask of the tokens from ``first`` on.
-    """
-
-    first: int
-    prefix: bool
-    tiles: Tiles
+    first: int  # token of the context at which the mask begins
+    prefix: bool  # whether all of the pack attends to the tokens before ``first``, without a mask; else none of it does
+    tiles: Tiles  # the mask of the tokens from ``first`` on
     _made: dict[tuple[str, torch.device, torch.dtype], Any] = field(default_factory=dict)
 
     def once(self, make: Callable[[Tiles, torch.Tensor], Any], like: torch.Tensor) -> Any:
@@ -183,14 +168,7 @@ class LayerMask:
 
 
 def layer_masks(config: Any, kinds: Sequence[str], pack: Pack, prefix_length: int) -> dict[str, LayerMask]:
-    """Return the mask of each kind of layer.
-
-    Args:
-        config: Configuration of the text model, which holds the widths.
-        kinds: Kinds of the model's layers.
-        pack: The pack.
-        prefix_length: Number of the context's first tokens that the whole pack attends to, apart from the others.
-    """
+    """Return the mask of each kind of layer; to the context's first ``prefix_length`` tokens the whole pack attends."""
     masks: dict[str, LayerMask] = {}
     whole: LayerMask | None = None  # of every kind that hides nothing from this pack
     for kind in dict.fromkeys(kinds):
@@ -277,12 +255,9 @@ def flash_kernel(
     scaling: float | None,
     softcap: float | None,
 ) -> Result:
-    """Attend on a CPU in PyTorch's flash kernel, block by block of the queries under a mask.
+    """Attend on a CPU in PyTorch's flash kernel, which cannot cap scores, block by block of the queries under a mask.
 
     The query heads of a key head are laid side by side as queries, so that no key is repeated.
-
-    Raises:
-        NotImplementedError: Scores have a limit.
     """
     if softcap is not None:
         raise NotImplementedError("The flash kernel for CPUs cannot cap attention scores.")
@@ -445,14 +420,7 @@ _PASS: ContextVar[tuple[Kernel, Layers, Sequence[LayerMask]]] = ContextVar("pass
 def tree_attention(
     configs: Sequence[Any], kernel: Kernel, prefix: Layers, masks: Sequence[LayerMask]
 ) -> Iterator[None]:
-    """Run the forward pass inside the ``with`` block on a pack that also attends to a shared prefix.
-
-    Args:
-        configs: Configurations of the model, from ``configs_of``.
-        kernel: Kernel that computes both parts.
-        prefix: Keys and values of the shared prefix; may be empty.
-        masks: Mask of each layer; layers of one kind have the same.
-    """
+    """Run the forward pass in the ``with`` block on a pack that also attends to a prefix, under one mask per layer."""
     token = _PASS.set((kernel, prefix, masks))
     try:
         with configured(configs, _attn_implementation=NAME):
@@ -476,22 +444,10 @@ def attend(
 ) -> tuple[torch.Tensor, None]:
     """Attend to the shared prefix and to the given keys, as an attention function of transformers.
 
-    Args:
-        module: Attention layer.
-        query: Queries of the pack, (1, H, n, d).
-        key: Keys of m tokens before the pack and of the pack, (1, G, m + n, d) with G dividing H.
-        value: Values, shaped as the keys.
-        scaling: Factor of the scores.
-        softcap: Limit that scores approach: c tanh(score / c).
-        s_aux: (H,) attention sinks, scores that take part in the softmax but have no value.
-        position_bias: Not supported.
-        **_options: Others that transformers passes do not change the scores, such as the window, which the masks hold.
-
-    Returns:
-        The outputs, (1, n, H, d), and no weights.
-
-    Raises:
-        NotImplementedError: The layer's attention is of another kind.
+    Queries are the pack's, (1, H, n, d); keys and values those of m tokens before it and its own, (1, G, m + n, d), G
+    dividing H. ``softcap`` is the limit that scores approach, c tanh(score / c). ``s_aux`` holds (H,) attention sinks:
+    scores that take part in the softmax but have no value. Other options do not change the scores, such as the window,
+    which the masks hold. Returns (1, n, H, d) outputs, or raises NotImplementedError for attention of another kind.
     """
     number: Any = module.layer_idx
     kernel, prefix, masks = _PASS.get()

@@ -4,18 +4,14 @@
                                 |
                           answers.jsonl    one answer a line, under a key over the model and the question
 
-With a file, questions go to the model in chunks. Each answer of a server is written as it comes: a kill costs none
-that had arrived. Of a local model, each chunk is written before the next one is asked. A chunk that a kill tore is
-asked again as the same chunk, because the last digits of an answer may depend on the rest of the batch. A slow model
-gets smaller chunks, so that a kill costs a few seconds of work.
+With a file, questions go to the model in chunks, smaller ones to a slow model, so that a kill costs a few seconds of
+work. Each answer of a server is written as it comes. Of a local model, each chunk is written before the next one is
+asked; one that a kill tore is asked again whole, because the last digits of an answer may depend on its batch.
 
 A local model keeps the prefixes of its prompts from chunk to chunk, so that a whole search reads each text once. A
 resumed run begins without them, and the last digits of its answers may differ (1e-5 nats in float32). With ``exact``
-all chunks have one size and begin without them: a resumed run then gives exactly the same numbers as one that was not
-stopped, and prefixes that several chunks share are read in each.
-
-Refused questions have no answer to keep: a resumed run asks them again, and the chunks of a local model shift by as
-many.
+all chunks have one size and begin without them, so that a resumed run gives exactly the same numbers, and prefixes that
+several chunks share are read in each. Refused questions are asked again, by which the chunks of a local model shift.
 """
 
 from __future__ import annotations
@@ -56,27 +52,16 @@ class CachedLM(MeasuringLM):
     """A model that is asked nothing twice.
 
     Args:
-        lm: Model to ask; see ``measuring``.
+        lm: Model to ask, as of ``measuring``.
         file: JSONL file of the answers; None keeps them in memory.
         sampling: Estimate the probabilities of choices from repeated answers; None measures them.
         chunk: Number of questions in one call of the model, written together: what a kill costs. By default at most
             ``chunk_of(lm)``, and fewer where these would take longer than ``SECONDS``; all without a file.
         exact: Whether the last digits of an answer must not depend on earlier chunks, which a resumed run skips.
-        before: Function that is called with the questions of a call that have no answer yet, before the model is asked.
-        between: Function that is called after every chunk that the model answered; it may raise to end the run.
-        progress: Function that is called with a number of answers: those that are known, and then, after every chunk
-            and every second while answers of a server arrive, the new ones; also from other threads.
-
-    Attributes:
-        model: Name of the model.
-        sampling: How often this model, or the one it asks, is asked to estimate probabilities; None if they measure.
-        questions: Kind of a question -> number of its questions answered so far, known ones included.
-        asked: Kind of a question -> number of its questions that the model itself answered.
-        replayed: Number of answers that were known.
-
-    Raises:
-        TypeError: ``lm`` is not a language model.
-        ValueError: A line of the file is not a recorded answer.
+        before: Called with the questions of a call that have no answer yet, before the model is asked.
+        between: Called after every chunk that the model answered; it may raise to end the run.
+        progress: Called with a number of answers: those that are known, and then, after every chunk and every second
+            while answers of a server arrive, the new ones; also from other threads.
     """
 
     def __init__(
@@ -108,9 +93,9 @@ class CachedLM(MeasuringLM):
         self._chunk = max(self._least, min(self._most, kept))
         self._keeping = threading.RLock()
         self._told, self._untold = -math.inf, 0  # time of the last report of progress, and answers since
-        self.questions: Counter[type] = Counter()
-        self.asked: Counter[type] = Counter()
-        self.replayed = 0
+        self.questions: Counter[type] = Counter()  # kind -> questions answered so far, known ones included
+        self.asked: Counter[type] = Counter()  # kind -> questions that the model itself answered
+        self.replayed = 0  # answers that were known
 
     def provenance(self) -> dict[str, Any]:
         """Return the settings that decide the model's numbers."""
@@ -127,11 +112,7 @@ class CachedLM(MeasuringLM):
             self._journal.path.unlink(missing_ok=True)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions from what is known, else from the model; see ``MeasuringLM``.
-
-        Raises:
-            ValueError: A recorded answer is damaged.
-        """
+        """Answer questions from what is known, else from the model."""
         if self._draws is not None and any(isinstance(question, Choices) for question in questions):
             self._estimate(self._draws, questions, answers)
             return
@@ -232,12 +213,7 @@ class CachedLM(MeasuringLM):
 
 
 class _Arriving(dict[int, Any]):
-    """Answers of one chunk, place of a question -> its answer.
-
-    Args:
-        lock: Lock under which answers arrive, from any thread.
-        keep: Function that is called with each as it comes; None where they are kept together.
-    """
+    """Answers of one chunk by place, set by any thread under the lock; ``keep`` takes each as it comes, if given."""
 
     def __init__(self, lock: threading.RLock, keep: Callable[[int, Any], None] | None) -> None:
         super().__init__()
@@ -258,15 +234,10 @@ class _Arriving(dict[int, Any]):
 
 
 def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:
-    """Return a model as judges ask it: the model itself if it answers questions, else a view of it that does.
+    """Return a model as judges ask it: itself if it answers questions, else a view of it that does.
 
-    Args:
-        lm: One of our models, any ``dspy.LM``, or an object with ``choice_logprobs`` and ``loglikelihood``.
-        sampling: Estimate the probabilities of choices from repeated answers, whether the model measures or not. A
-            model that is asked repeatedly already keeps its own settings.
-
-    Raises:
-        TypeError: ``lm`` is not a language model.
+    ``lm`` is one of our models, any ``dspy.LM``, or an object with ``choice_logprobs`` and ``loglikelihood``. With
+    ``sampling``, probabilities are estimated even if it measures; a model that samples already keeps its own settings.
     """
     model = as_measuring(lm)
     if sampling is None or getattr(model, "sampling", None) is not None:

@@ -31,7 +31,6 @@ def harmless(question: Question) -> Question:
 
 
 def _harmless_prompt(prompt: Prompt) -> Prompt:
-    """Return a prompt with ``HARMLESS`` as its last user message."""
     if isinstance(prompt, str):
         return HARMLESS
     last = max((i for i, message in enumerate(prompt) if message["role"] == "user"), default=len(prompt) - 1)
@@ -41,17 +40,8 @@ def _harmless_prompt(prompt: Prompt) -> Prompt:
 class Call:
     """One call of a model.
 
-    Args:
-        ask: Coroutine function from the place of a question to its answer.
-        control: Coroutine function that asks the same question about a harmless text.
-        refusal: Function from an error to how the prompt may be to blame for it; None if it cannot be.
-        fatal: Function from a place and its error to whether the questions after it would fail in the same way.
-        answers: Place of a question -> its answer; set as answers come.
-
-    Attributes:
-        failed: Place of a question without an answer -> its error.
-        settings_refused: Whether the model refuses the harmless text too.
-        over: Whether no further question is to be asked; set it to end the call.
+    ``ask`` answers the question at a place, and ``control`` the same about a harmless text; ``refusal`` tells how the
+    prompt may be to blame for an error, and ``fatal`` whether the questions after a place would fail in the same way.
     """
 
     def __init__(
@@ -68,12 +58,12 @@ class Call:
         self._deciding = asyncio.Lock()
         self._tried = False
         self._trial: Exception | None = None  # error of the harmless question
-        self.failed: dict[int, Exception] = {}
-        self.settings_refused = False
-        self.over = False
+        self.failed: dict[int, Exception] = {}  # place of a question without an answer -> its error
+        self.settings_refused = False  # the model refuses the harmless text too
+        self.over = False  # no further question is to be asked; set it to end the call
 
     async def run(self, places: Sequence[int], *, at_once: int) -> None:
-        """Ask the questions at some places, in this order; a fatal error ends it."""
+        """Ask the questions at some places, in this order, up to a fatal error."""
         if len(places) == 1:  # without a task, so that ``driven`` can run it
             await self._one(places[0])
             return
@@ -132,12 +122,7 @@ class Call:
             self._tried = True
 
     def check(self) -> None:
-        """Raise the error of the first question that has no answer, if there is one.
-
-        Raises:
-            RequestRefused: The model refuses the harmless text too.
-            Exception: Whatever asking raised.
-        """
+        """Raise the error of the first question that has no answer: ``RequestRefused`` if the settings are refused."""
         if not self.failed:
             return
         _, error = min(self.failed.items(), key=lambda failed: failed[0])

@@ -79,14 +79,7 @@ class AnyLM(MeasuringLM):
 
     Texts are sent as they are. The provider applies its own template and tokenizer, so a text that spells a control
     token (``<|im_end|>``) may end its own turn, as it does at the chat endpoints of vLLM, SGLang and llama.cpp;
-    ``ServerLM`` protects from it.
-
-    Args:
-        lm: Any ``dspy.LM``.
-        **options: DSPy's own options of every call: ``cache`` and ``rollout_id``.
-
-    Attributes:
-        answering: Names that the answers carry.
+    ``ServerLM`` protects from it. ``options`` are DSPy's own of every call: ``cache`` and ``rollout_id``.
     """
 
     answers_alone = True
@@ -96,11 +89,7 @@ class AnyLM(MeasuringLM):
         self.answering = [Answering()]
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions; see ``MeasuringLM``. DSPy's errors are connection errors that name the model.
-
-        Raises:
-            NoProbabilities: The model reports no probabilities.
-        """
+        """Answer questions; DSPy's errors become connection errors that name the model, unlike ``NoProbabilities``."""
         try:
             self.run(questions, answers).check()
         except RequestRefused:
@@ -117,7 +106,7 @@ class AnyLM(MeasuringLM):
             raise Unanswered(f"{self.model}: {error}.") from error
 
     def run(self, questions: Sequence[Question], answers: Answers) -> Call:
-        """Ask questions, one in this thread, several in others; after an error or an interrupt no more are sent."""
+        """Ask one question in this thread, several in others; after an error or an interrupt no more are sent."""
         context = copy_context()
         if len(questions) == 1:
             call = self._call(lambda question: self._asked(self._send, question), questions, answers)
@@ -140,7 +129,7 @@ class AnyLM(MeasuringLM):
         return call
 
     async def arun(self, questions: Sequence[Question], answers: Answers) -> Call:
-        """Ask questions asynchronously, without threads."""
+        """Ask questions without threads."""
         call = self._call(lambda question: self._asked(self._asend, question), questions, answers)
         await call.run(range(len(questions)), at_once=IN_FLIGHT)
         return call
@@ -211,7 +200,7 @@ class AnyLM(MeasuringLM):
         return Written(response.text or "")
 
     def samples(self) -> list[FloatArray]:
-        """Return the sample of the answers to a fixed question; none if the model does not report probabilities."""
+        """Return the sample of the model's answers; none if it does not report probabilities."""
         answers: dict[int, Any] = {}
         try:
             self.answer([Choices(SAMPLE_QUESTION, DIGITS)], answers)
@@ -235,10 +224,10 @@ class Sampling:
 
     Args:
         samples: Number k of answers, at least 2. A share p of them has the standard error ``sqrt(p (1 - p) / k)``.
-        temperature: Sampling temperature, greater than 0. 1 estimates the model's own probabilities; the model's
-            defaults apply to other sampling settings, such as ``top_p``.
+        temperature: Greater than 0; 1 estimates the model's own probabilities. Other sampling settings, such as
+            ``top_p``, are the model's defaults.
         max_tokens: Token limit of each answer; models that reason before they answer need a high one.
-        seed: Seed of the answers. Models that take a seed give the same answers again.
+        seed: Models that take a seed give the same answers again.
 
     Raises:
         ValueError: A value is outside its range.
@@ -264,15 +253,10 @@ class Sampling:
 
 
 def estimate(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLogprobs:
-    """Estimate the probabilities of choices as their shares of k answers to one prompt.
+    """Estimate the probabilities of c choices by their shares of k answers to one prompt, read by ``named_choice``.
 
-    Args:
-        texts: The k answers.
-        choices: Texts of the choices; see ``named_choice`` for how an answer is read.
-
-    Returns:
-        Logarithms of the shares, shape (1, c), -inf where no answer names the choice. Answers that name no choice count
-        in k, so that the coverage is the share of readable answers.
+    The logarithms of shape (1, c) are -inf where no answer names the choice. Answers that name no choice count in k, so
+    that the coverage is the share of readable answers.
 
     Example:
         >>> answer = estimate(["A", "B.", "A", "Both."], ["A", "B"])
@@ -289,18 +273,9 @@ def estimate(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLogprobs:
 
 
 def ask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **options: Any) -> Any:
-    """Return a model's answer to one question.
+    """Return the answer of any ``dspy.LM`` to one question, with probabilities measured or, by ``sampling``, estimated.
 
-    Args:
-        lm: Any ``dspy.LM``.
-        question: The question.
-        sampling: Estimate the probabilities of choices from repeated answers; None measures them.
-        **options: DSPy's own options of a call: ``cache`` and ``rollout_id``.
-
-    Raises:
-        NoProbabilities: The model reports no probabilities.
-        PromptRefused: The model refuses the prompt, for example because it is too long.
-        RequestRefused: The model refuses the settings, or does not exist.
+    ``options`` are those of ``AnyLM``. It raises ``NoProbabilities``, ``PromptRefused`` or ``RequestRefused``.
     """
     answers: dict[int, Any] = {}
     AnyLM(lm, **options).run(_parts(question, sampling, options), answers).check()
@@ -308,7 +283,7 @@ def ask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **o
 
 
 async def aask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **options: Any) -> Any:
-    """Return a model's answer to one question asynchronously; see ``ask``."""
+    """Do as ``ask``, asynchronously."""
     answers: dict[int, Any] = {}
     (await AnyLM(lm, **options).arun(_parts(question, sampling, options), answers)).check()
     return _whole(question, sampling, answers)
@@ -343,7 +318,7 @@ class _MethodsLM(MeasuringLM):
             self.lm.forget()
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions about choices and likelihoods; see ``MeasuringLM``."""
+        """Answer questions about choices and likelihoods."""
 
         def rows(choices: tuple[str, ...], some: list[Choices]) -> list[ChoiceLogprobs]:
             found: ChoiceLogprobs = self.lm.choice_logprobs([q.prompt for q in some], choices)
@@ -360,11 +335,7 @@ class _MethodsLM(MeasuringLM):
 
 
 def as_measuring(lm: Any) -> MeasuringLM:
-    """Return a model that answers questions as it is, and any other through DSPy.
-
-    Raises:
-        TypeError: ``lm`` is not a language model.
-    """
+    """Return a model that answers questions as it is, and any other through DSPy."""
     if isinstance(lm, MeasuringLM):
         return lm
     if hasattr(lm, "choice_logprobs") and hasattr(lm, "loglikelihood"):

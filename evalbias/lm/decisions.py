@@ -54,7 +54,7 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
             return {name: _answer(self(request), kwargs["questions"][name]) for name, request in requests.items()}
 
     async def acall(self, prompt: Any = None, **kwargs: Any) -> Any:
-        """Answer asynchronously; see ``__call__``."""
+        """Answer asynchronously, as ``__call__`` does."""
         if "questions" not in kwargs:
             return await super().acall(prompt, **kwargs)
         requests = _requests(self.model, **kwargs)
@@ -65,15 +65,10 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
 
 
 def decision_messages(state: Mapping[str, Any], name: str, question: Mapping[str, Any]) -> list[Message]:
-    """Render the prompt of one question.
+    """Render the prompt of one question, about the output ``name``.
 
-    Args:
-        state: DSPy's ``instructions``, ``inputs`` (field -> value) and ``demos``, if any.
-        name: Name of the output that the question is about.
-        question: DSPy's ``instructions``, ``type`` and ``criteria``.
-
-    Raises:
-        ValueError: A demonstration's label is not an option.
+    ``state`` is DSPy's ``instructions``, ``input_fields``, ``inputs`` (field -> value) and ``demos``, if any;
+    ``question`` its ``instructions``, ``type`` and ``criteria``.
     """
     options = options_of(question)
     lines = [
@@ -123,12 +118,7 @@ def _answer(response: lm15.Response, question: Mapping[str, Any]) -> dict[str, A
 
 @contextmanager
 def _named(state: Mapping[str, Any]) -> Iterator[None]:
-    """Name the item in DSPy's error of a refused prompt, which knows the model only.
-
-    Raises:
-        dspy.ContextWindowExceededError: The prompt is too long.
-        LMInvalidRequestError: The prompt is refused for another reason.
-    """
+    """Name the item in DSPy's error of a refused prompt, which knows the model only."""
     try:
         yield
     except LMInvalidRequestError as error:
@@ -146,11 +136,7 @@ def _text(value: Any) -> str:
 
 
 def _label(value: Any, name: str, question: Mapping[str, Any]) -> str:
-    """Return the option that a demonstration shows; a decision that DSPy returned counts by its value.
-
-    Raises:
-        ValueError: The value is not an option; a score must lie on its scale.
-    """
+    """Return the option that a demonstration shows; a decision that DSPy returned counts by its value."""
     if isinstance(value, Mapping):
         value = value.get("value")
     label = str(value)

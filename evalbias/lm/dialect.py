@@ -58,79 +58,45 @@ PROBE_TEXT = "The quick brown fox jumps over 13 lazy dogs: who judges the judges
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One model behind one server.
-
-    Attributes:
-        connection: Connection to the server.
-        model: Name under which the server serves the model.
-        tokenizer: Fast tokenizer of the model; None for dialects that do not use it.
-        context_length: Longest sequence in tokens; None if the server does not report it.
-        tolerance: Largest probability share of unreported choices; see ``ServerLM``.
-        template_options: Options of the tokenizer's chat template; see ``ServerLM``.
-    """
+    """One model behind one server."""
 
     connection: Connection
     model: str
-    tokenizer: Any = None
-    context_length: int | None = None
+    tokenizer: Any = None  # fast; None for dialects that do not use it
+    context_length: int | None = None  # in tokens; None if the server does not report it
     tolerance: float = TOP_TOLERANCE
     template_options: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A question as a server is asked it.
-
-    Attributes:
-        question: The question.
-        content: What the dialect made of its prompt: sequences of tokens, messages or a text.
-        key: The prompt as the server sees it, as bytes. Questions are asked in the order of their keys: prompts with a
-            common prefix then follow one another, and the server finds the prefix in its cache.
-    """
+    """A question as a server is asked it, in the order of keys: what begins alike shares the server's prefix cache."""
 
     question: Question
-    content: Any
-    key: bytes
+    content: Any  # what the dialect made of the prompt: sequences of tokens, messages or a text
+    key: bytes  # the prompt in bytes, as the server sees it
 
 
 class Dialect(ABC):
-    """One kind of server: how it is recognized, and how it is asked.
+    """One kind of server: how it is recognized, and how it is asked."""
 
-    Args:
-        endpoint: Model and server.
-
-    Attributes:
-        name: Value of ``ServerLM(dialect=...)`` that selects the dialect.
-        owned_by: Value of ``owned_by`` in the server's ``/v1/models``; None if it does not identify the dialect.
-        version_path: Path at which the server reports its version; None if it has none.
-        needs_tokenizer: Whether the dialect renders and tokenizes prompts itself.
-        likelihoods: Whether the server returns the log-probabilities of given texts.
-        texts: Whether the server writes texts.
-        answering: Names that the server's answers carry.
-        connection: Connection to the server.
-    """
-
-    name: ClassVar[str]
-    owned_by: ClassVar[str | None] = None
-    version_path: ClassVar[str | None] = None
-    needs_tokenizer: ClassVar[bool] = True
-    likelihoods: ClassVar[bool] = True
-    texts: ClassVar[bool] = True
+    name: ClassVar[str]  # value of ``ServerLM(dialect=...)``
+    owned_by: ClassVar[str | None] = None  # in the server's ``/v1/models``; None if it tells nothing
+    version_path: ClassVar[str | None] = None  # where the server reports its version; None if nowhere
+    needs_tokenizer: ClassVar[bool] = True  # whether prompts are rendered and tokenized here
+    likelihoods: ClassVar[bool] = True  # whether the server returns the log-probabilities of given texts
+    texts: ClassVar[bool] = True  # whether the server writes texts
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self.answering = Answering()
+        self.answering = Answering()  # names that the server's answers carry
         self.connection = endpoint.connection
         self._model = endpoint.model
 
     @abstractmethod
     async def probe(self) -> None:
-        """Try the dialect on a short text.
+        """Try the dialect on a short text; ValueError if the answer lacks values or contradicts itself.
 
-        Raises:
-            WrongTokenizer: The server tokenizes the text differently; no other dialect need be tried.
-            ValueError: The server's answer lacks the requested values, or contradicts itself.
-            StatusError: The server refuses the request.
-            NoAnswer: The server did not answer in time.
+        After ``WrongTokenizer`` no other dialect need be tried.
         """
 
     @property
@@ -144,21 +110,10 @@ class Dialect(ABC):
 
     @abstractmethod
     def prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
-        """Check and prepare all questions of a call, before anything is sent.
-
-        Raises:
-            NotImplementedError: The server does not answer questions of a kind.
-            ValueError: A prompt or the choices cannot be used.
-        """
+        """Prepare a call's questions before any is sent; NotImplementedError for a kind, ValueError for bad prompts."""
 
     async def ask(self, prepared: Prepared) -> Answer:
-        """Ask one question.
-
-        Raises:
-            Unreadable: The answer lacks the requested values, or they contradict themselves.
-            Declined: The model declines to answer about this text.
-            RequestError: The server refuses the request or does not answer.
-        """
+        """Ask one question, or raise ``Unreadable``, ``Declined`` (by the model, about this text) or RequestError."""
         question = prepared.question
         if isinstance(question, Choices):
             return await self.choices(prepared.content, question.choices)
@@ -179,18 +134,13 @@ class Dialect(ABC):
         raise NotImplementedError
 
     async def _post(self, path: str, body: dict[str, Any], *, heavy: bool = False) -> Any:
-        """Send a request and return the answer; see ``Connection.post``.
-
-        Raises:
-            ModelChanged: The answer names another model than earlier ones.
-        """
+        """Send a request and return the answer; ModelChanged if it names another model than earlier ones."""
         answer = await self.connection.post(path, body, heavy=heavy)
         if isinstance(answer, dict):
             self.answering.check(path, answer.get("model"), answer)
         return answer
 
     def _check_kinds(self, questions: Sequence[Question]) -> None:
-        """Refuse questions of a kind that the server does not answer."""
         kinds = {type(question) for question in questions}
         if Likelihood in kinds and not self.likelihoods:
             raise NotImplementedError(
@@ -227,11 +177,7 @@ class MessageDialect(Dialect):
 
     @abstractmethod
     def content(self, prompt: Prompt) -> Any:
-        """Return a prompt as the server takes it, a text or messages, or ``Refused``.
-
-        Raises:
-            ValueError: The server cannot take prompts of this form.
-        """
+        """Return a prompt as the server takes it, a text or messages, or ``Refused``; ValueError for a wrong form."""
 
 
 class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others, named for the problem
@@ -239,13 +185,9 @@ class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others,
 
 
 class TokenizedDialect(Dialect):
-    """A server whose prompts are rendered and tokenized here, exactly as by ``LocalLM``.
+    """A server whose prompts are rendered and tokenized here, exactly as by ``LocalLM``."""
 
-    Attributes:
-        generated_after_choices: Number of tokens that the server must generate after the whole text of a choice.
-    """
-
-    generated_after_choices: ClassVar[int] = 1
+    generated_after_choices: ClassVar[int] = 1  # tokens that the server must generate after the whole text of a choice
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
@@ -261,14 +203,7 @@ class TokenizedDialect(Dialect):
 
     @abstractmethod
     async def check(self, scored: Scored) -> None:
-        """Score the last token of a text in two ways and compare.
-
-        Args:
-            scored: A text whose last token is scored and is its last character.
-
-        Raises:
-            Unreadable: The two values differ, or one is missing.
-        """
+        """Score the last token of a text, which is its last character, in two ways; Unreadable if they differ."""
 
     async def tokens(self, text: str) -> list[int] | None:
         """Return the server's tokens of a text, without special tokens; None if the server does not reveal them."""
@@ -393,11 +328,7 @@ class NextTokenDialect(TokenizedDialect):
             check_agreement(after, within)
 
     async def scores(self, row: Sequence[Scored]) -> FloatArray:
-        """Send one request for every position at which the sequences' tokens diverge, most often one.
-
-        Raises:
-            Unreadable: The probabilities of a position sum to more than 1.
-        """
+        """Send a request for every position at which the tokens diverge, most often one."""
         shared = min(scored.start for scored in row)
         prefix = row[0].ids[:shared]
         following: dict[Ids, set[int]] = {}  # tokens after the shared prefix -> the tokens to score next
@@ -415,16 +346,7 @@ class NextTokenDialect(TokenizedDialect):
 
 
 def part(answer: Any, *path: Any, kind: type = object) -> Any:
-    """Return the value at a path of a server's answer.
-
-    Args:
-        answer: The answer, or a part of it.
-        *path: Names and indices that lead to the value.
-        kind: Type of the value.
-
-    Raises:
-        Unreadable: The value is missing, null or of another type.
-    """
+    """Return the value at a path of names and indices; Unreadable if it is missing, null or of another type."""
     name = ".".join(map(str, path)) or "an entry"
     for step in path:
         try:
@@ -439,11 +361,7 @@ def part(answer: Any, *path: Any, kind: type = object) -> Any:
 
 
 def logprob_of(value: Any) -> float:
-    """Return a log-probability as a float in [-inf, 0].
-
-    Raises:
-        Unreadable: The value is NaN, positive by more than rounding, or not a number.
-    """
+    """Return a log-probability as a float in [-inf, 0]; Unreadable for NaN, no number, or more than rounding."""
     try:
         return reading.logprob_of(value)
     except ValueError as error:
@@ -451,11 +369,7 @@ def logprob_of(value: Any) -> float:
 
 
 def check_agreement(after: float, within: float) -> None:
-    """Compare two log-probabilities of one token: generated after a text, and read as the text's last token.
-
-    Raises:
-        Unreadable: They differ by more than ``ANSWER_TOLERANCE``.
-    """
+    """Raise Unreadable if a token's log-probabilities differ: generated after a text, and read as its last token."""
     if abs(after - within) > ANSWER_TOLERANCE:
         raise Unreadable(f"it gives a token {after:.3f} nats after a text, but {within:.3f} nats within the same text")
 
@@ -464,12 +378,7 @@ def check_agreement(after: float, within: float) -> None:
 
 
 def settings_of(question: Text, limit: str) -> dict[str, Any]:
-    """Return a request's sampling settings; the server's defaults apply to those that the question leaves out.
-
-    Args:
-        question: Question about a text.
-        limit: Name under which the server takes the token limit.
-    """
+    """Return a request's sampling settings; the server's defaults apply to others. ``limit`` renames max_tokens."""
     values = {name: getattr(question, name) for name in ("temperature", "top_p", "top_k", "seed")}
     settings = {name: value for name, value in values.items() if value is not None}
     if question.stop:

@@ -76,8 +76,7 @@ class VLLM(NextTokenDialect):
 class SGLang(NextTokenDialect):
     """SGLang's own ``/generate``: ``token_ids_logprob`` for choices, ``logprob_start_len`` for likelihoods.
 
-    Both reuse the prefix cache, RadixAttention (Zheng et al. 2024, "SGLang: Efficient Execution of Structured Language
-    Model Programs").
+    Both reuse the prefix cache, RadixAttention (Zheng et al. 2024, SGLang).
     """
 
     name = "sglang"
@@ -291,10 +290,7 @@ class Chat(MessageDialect):
         return spelled(message["content"] for message in messages) or messages
 
     async def choices(self, content: Sequence[Message], choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Return the log-probability that an answer begins with each choice as one token.
-
-        See ``first_token_row`` for choices that are not among the reported tokens.
-        """
+        """Return the log-probability that an answer begins with each choice as one token, by ``first_token_row``."""
         row = first_token_row(await self._top(content), choices, tolerance=self._tolerance)
         return ChoiceLogprobs(choices, row[None])
 
@@ -315,7 +311,6 @@ class Chat(MessageDialect):
         return written(answer, "" if said is None else part(said, kind=str), logprobs)  # null: the model refused
 
     async def _top(self, messages: Sequence[Message]) -> dict[str, float]:
-        """Return the most probable first tokens of an answer with their log-probabilities."""
         body = {"model": self._model, "messages": [dict(message) for message in messages], self._limit: 1}
         body |= {"logprobs": True, "top_logprobs": TOP, **self._neutral}
         answer = await self._post("/v1/chat/completions", body)
@@ -355,13 +350,7 @@ class QuestionDialect(MessageDialect):
 
     @abstractmethod
     async def choices(self, content: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Return the log-probabilities of the choices as answers to a text.
-
-        Raises:
-            Unreadable: The answer lacks the probabilities, or they contradict themselves.
-            Declined: The model declines to answer about this text.
-            StatusError: The server refuses the request.
-        """
+        """Return the log-probabilities of the choices as answers to a text."""
 
     async def sample(self) -> FloatArray:
         """Return the sample of the answers to a fixed question; see ``Dialect``."""
@@ -440,16 +429,7 @@ class Decisions(QuestionDialect):
 
 
 def answer_of(choices: tuple[str, ...], shares: Mapping[Any, Any], coverage: Any = None) -> ChoiceLogprobs:
-    """Return reported probabilities as log-probabilities.
-
-    Args:
-        choices: (c,) texts of the choices.
-        shares: Probability of every choice, among the choices.
-        coverage: Probability that any of the choices is the answer; None if the server does not report it.
-
-    Raises:
-        Unreadable: A choice has no probability, a value is not a probability, or they do not sum to 1.
-    """
+    """Return reported shares of (c,) choices as log-probabilities, or raise ``Unreadable``; None: no coverage."""
     if set(shares) != set(choices):
         raise Unreadable(f"it has probabilities of {list(shares)}, not of {list(choices)}")
     row = np.array([_probability(shares[choice]) for choice in choices])  # (c,)
@@ -461,11 +441,7 @@ def answer_of(choices: tuple[str, ...], shares: Mapping[Any, Any], coverage: Any
 
 
 def _probability(value: Any) -> float:
-    """Return a reported probability as a float in [0, 1].
-
-    Raises:
-        Unreadable: The value is not a number, or outside of the range by more than rounding.
-    """
+    """Return a reported probability as a float in [0, 1], within rounding."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1e-6 <= value <= 1.0 + 1e-3:
         raise Unreadable(f"{value!r:.80} is not a probability")
     return min(max(float(value), 0.0), 1.0)

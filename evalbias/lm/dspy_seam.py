@@ -50,7 +50,6 @@ from evalbias.lm.types import (
 # which outputs are decisions, and is experimental. ``settings.trace`` and ``caller_modules`` are public to read; the
 # list of the trace, which is edited in place, has no documented interface; nor has the logger ``dspy.clients.lm``.
 
-
 __all__ = ["LM_CLASS", "LMInvalidRequestError", "request_to_dict", "response_from_dict", "response_to_dict"]
 
 _short: ContextVar[bool] = ContextVar("_short", default=False)
@@ -102,10 +101,10 @@ THREADS = 64
 
 
 class Engine:
-    """Base of our engines: what they hold is freed with them, and shared by copies of a program."""
+    """Base of our engines, after ``dspy.clients.engines.Engine``: copies of a program share what they hold."""
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request; see ``dspy.clients.engines.Engine``."""
+        """Answer one request."""
         raise NotImplementedError
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
@@ -116,23 +115,17 @@ class Engine:
         """Do nothing: nothing is open that outlives the engine."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """Return the engine itself."""
         return self
 
 
 class AsyncEngine:
-    """The async form of one of our engines.
-
-    An engine with ``complete_async`` answers without threads. Otherwise each request waits in a thread, where it is
-    batched with the others.
-    """
+    """The async form of an engine: by its ``complete_async``, else in threads, where requests are batched."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AsyncEngine:
-        """Return the engine itself: copies of a program share the model."""
-        return self
+        return self  # copies of a program share the model
 
     async def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request."""
@@ -167,7 +160,6 @@ LOGPROBS = "candidate_logprobs"
 COVERAGE = "coverage"
 """Key under which DSPy's own engine returns the probability that any of the choices follows."""
 
-
 TOPS = (TOP, 5)
 """Numbers of first tokens to ask for, in turn: some providers refuse more than 5."""
 
@@ -196,11 +188,7 @@ def text_config(question: Text, *, seed: bool = True) -> lm15.Config:
 
 
 def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -> lm15.Request:
-    """Return messages as a request: system messages become its system text, the others its turns.
-
-    Raises:
-        ValueError: A message has a role other than system, user and assistant.
-    """
+    """Return messages as a request: system messages become its system text, the others its turns."""
     system = "\n\n".join(m["content"] for m in messages if m["role"] == "system") or None
     makers = {"user": lm15.Message.user, "assistant": lm15.Message.assistant}
     turns = []
@@ -220,15 +208,9 @@ def is_measured(response: lm15.Response) -> bool:
 
 
 def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:
-    """Return the measured answer as log-probabilities, shape (1, len(choices)).
+    """Return the measured answer, shape (1, c), or raise ``NoProbabilities``; ``PromptRefused`` if it sums to above 1.
 
-    Our engines return the log-probabilities, DSPy's own engine the shares and their coverage. From a response with
-    shares only, the coverage is NaN.
-
-    Raises:
-        NoProbabilities: The response has no measured probabilities.
-        ValueError: The response has those of other choices.
-        PromptRefused: The probabilities sum to more than 1.
+    Our engines return log-probabilities, DSPy's own the shares and their coverage, which is NaN where it is missing.
     """
     part = _data(response)
     if part is None or part.probabilities is None:
@@ -252,11 +234,7 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
 
 
 def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:
-    """Return the log-probabilities of choices from the reported first tokens, shape (1, c); see ``first_token_row``.
-
-    Raises:
-        NoProbabilities: The response has no log-probabilities, or only that of the token it wrote.
-    """
+    """Return the answer from the reported first tokens, shape (1, c); ``NoProbabilities`` if there is one at most."""
     if not response.logprobs:
         raise NoProbabilities(response.model, "its answers carry no log-probabilities")
     try:
@@ -286,7 +264,7 @@ TOO_LONG = (ContextWindowExceededError, lm15.ContextLengthError)
 
 
 def refusal_of(error: BaseException) -> Refused | None:
-    """Return how a prompt may be to blame for an error; None if it cannot be."""
+    """Return the refusal of a prompt that an error may be; None if the prompt cannot be to blame."""
     own = own_refusal(error)
     if own is not None:
         return own
@@ -303,7 +281,7 @@ def refusal_of(error: BaseException) -> Refused | None:
 
 
 def own_refusal(error: BaseException | None) -> Refused | None:
-    """Return the refusal by one of our engines that an error of DSPy stands for; it is known to be about the prompt."""
+    """Return the refusal by one of our engines that caused an error of DSPy: it is known to be about the prompt."""
     while error is not None and not isinstance(error, PromptRefused):
         error = error.__cause__
     return None if error is None else Refused(error.refused[0], isinstance(error, PromptTooLong))
@@ -313,15 +291,7 @@ def own_refusal(error: BaseException | None) -> Refused | None:
 
 
 def question_of(request: lm15.Request, engine: str) -> Choices | Text:
-    """Return the question that a request asks.
-
-    Args:
-        request: Request from DSPy.
-        engine: Name of the engine, for messages.
-
-    Raises:
-        lm15.UnsupportedFeatureError: The request uses a feature that our engines lack; nothing is ignored silently.
-    """
+    """Return the question that a request of DSPy asks; a feature that our engines lack is refused, never ignored."""
     validate_request(request)
     config, requested = request.config, request_judgments(request)
     schema = (config.response_format or {}).get("schema")
@@ -348,11 +318,6 @@ def question_of(request: lm15.Request, engine: str) -> Choices | Text:
 
 
 def _messages(request: lm15.Request, engine: str) -> list[Message]:
-    """Return a request's system text and turns as messages.
-
-    Raises:
-        lm15.UnsupportedFeatureError: A message has parts other than text.
-    """
     system = request.system
     if system is not None and not isinstance(system, str):
         system = "".join(part.text for part in system)
@@ -365,12 +330,9 @@ def _messages(request: lm15.Request, engine: str) -> list[Message]:
 
 
 def response_of(request: lm15.Request, answer: ChoiceLogprobs | Written | Refused) -> lm15.Response:
-    """Return the answer to ``question_of(request)`` as DSPy's response.
+    """Return the answer to ``question_of(request)`` as DSPy's response, or raise the refusal as DSPy's engines do.
 
-    Raises:
-        lm15.ContextLengthError: The prompt is too long; DSPy raises ``dspy.ContextWindowExceededError``.
-        lm15.InvalidRequestError: The prompt is refused for another reason; DSPy raises ``LMInvalidRequestError``.
-        lm15.UnsupportedFeatureError: All choices have probability 0, or the model does not report their probabilities.
+    DSPy makes a ``dspy.ContextWindowExceededError`` of a ``lm15.ContextLengthError``, else a ``LMInvalidRequestError``.
     """
     if isinstance(answer, Refused):
         kind = lm15.ContextLengthError if answer.too_long else lm15.InvalidRequestError
@@ -412,5 +374,4 @@ def _measured(request: lm15.Request, answer: ChoiceLogprobs) -> lm15.Response:
 
 
 def _value(kind: str, key: str) -> Any:
-    """Return a judgment's key as the value of its schema type."""
     return int(key) if kind == "ordered" else key == "true" if kind == "boolean" else key

@@ -46,15 +46,7 @@ _NUMBER = re.compile(r"\.(\d+)\.")
 
 @contextmanager
 def readable(problem: str, remedy: str) -> Iterator[None]:
-    """Turn what a third-party loader raises about a damaged file, which may be anything, into one ValueError.
-
-    Args:
-        problem: What is wrong, with the name of the folder or file.
-        remedy: What the user should do.
-
-    Raises:
-        ValueError: The loader failed; its error is the cause.
-    """
+    """Turn what a third-party loader raises about a damaged file, which may be anything, into one ValueError."""
     try:
         yield
     except (OSError, ImportError, MemoryError, torch.OutOfMemoryError):  # they say what the machine lacks
@@ -65,22 +57,14 @@ def readable(problem: str, remedy: str) -> Iterator[None]:
 
 
 def check_json_files(folder: Path) -> None:
-    """Refuse a folder of which one of ``FILES`` is damaged.
-
-    Raises:
-        ValueError: A file holds something else than a JSON object; it is named.
-    """
+    """Refuse a folder of which one of ``FILES`` holds something else than a JSON object."""
     for name in FILES:
         if (folder / name).is_file():
             read_json(folder / name, "fetch it again")
 
 
 def check_counts(settings: dict[str, Any], name: str) -> None:
-    """Check the settings of a config.json before a configuration is made of them: it makes lists of such lengths.
-
-    Raises:
-        ValueError: It names more than ``MOST`` layers, blocks or labels.
-    """
+    """Refuse a config.json of more than ``MOST`` layers, blocks or labels: transformers makes lists of such lengths."""
     rest: list[Any] = [settings]
     while rest:
         one = rest.pop()
@@ -95,16 +79,9 @@ def check_counts(settings: dict[str, Any], name: str) -> None:
 
 
 def check_depth(layers: Any, tensors: Collection[str], name: str) -> None:
-    """Check that a checkpoint holds about as many layers as its configuration says; missing ones are named later.
+    """Refuse a checkpoint of less than half its configuration's layers: building the others would fill the memory.
 
-    Args:
-        layers: Number of layers of the configuration.
-        tensors: Names of the checkpoint's tensors; none if they are not known yet.
-        name: Name of the model, for messages.
-
-    Raises:
-        ValueError: There are no layers, or the checkpoint holds less than half of them, so that building the others
-            would take long and fill the memory.
+    ``tensors`` are empty if they are not known yet.
     """
     held = len({number[1] for tensor in tensors if (number := _NUMBER.search(tensor))})
     if isinstance(layers, int) and not 0 < layers <= (2 * held + 10 if tensors else MOST):
@@ -112,11 +89,7 @@ def check_depth(layers: Any, tensors: Collection[str], name: str) -> None:
 
 
 def check_config(config: Any, name: str) -> None:
-    """Check that a configuration is that of a decoder-only language model.
-
-    Raises:
-        ValueError: It is another kind of model.
-    """
+    """Check that a configuration is that of a decoder-only language model."""
     kind = type(config).__name__.removesuffix("Config")
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(
@@ -128,11 +101,7 @@ def check_config(config: Any, name: str) -> None:
 
 
 def check_weights(missing: Iterable[str], name: str) -> None:
-    """Check that a checkpoint held all weights, given those it lacked.
-
-    Raises:
-        ValueError: Weights are missing; transformers fills them with random numbers.
-    """
+    """Refuse a checkpoint that lacked weights: transformers fills them with random numbers."""
     if lacking := sorted(missing):
         more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
         raise ValueError(
@@ -144,8 +113,7 @@ def check_weights(missing: Iterable[str], name: str) -> None:
 # Rules by which the tokenizer of a GGUF file splits text before it merges characters; the file names one of them.
 #
 # A tokenizer that splits otherwise than in training gives the model token sequences that it has never seen, without any
-# error. Splittings that are not known here are therefore refused.
-
+# error: unknown splittings are refused.
 
 SENTENCEPIECE = "llama"
 """Kind of the tokenizers that do not split beforehand."""
@@ -163,16 +131,7 @@ KNOWN = SINGLE_DIGITS | WHOLE_WORDS | {"gpt-2", "qwen2", "deepseek-r1-qwen"}
 
 
 def check_splitting(kind: Any, splitting: Any, file: Path) -> str | None:
-    """Return a file's splitting; None for a tokenizer that does not split.
-
-    Args:
-        kind: Kind of the tokenizer, ``tokenizer.ggml.model`` of the file.
-        splitting: Name of its splitting, ``tokenizer.ggml.pre`` of the file.
-        file: The GGUF file.
-
-    Raises:
-        ValueError: The kind or the splitting is not known here.
-    """
+    """Return the splitting (``tokenizer.ggml.pre``), if known here; None if its kind of tokenizer does not split."""
     if kind == SENTENCEPIECE:
         return None
     if kind != BYTE_LEVEL:
@@ -186,13 +145,9 @@ def check_splitting(kind: Any, splitting: Any, file: Path) -> str | None:
 
 
 def set_splitting(tokenizer: Any, splitting: str | None, *, starts: bool | None) -> None:
-    """Make a tokenizer that was read from a GGUF file split as the file says.
+    """Make a tokenizer that transformers read from a GGUF file split as the file says.
 
-    Args:
-        tokenizer: Tokenizer as transformers read it.
-        splitting: The file's splitting; None for a tokenizer that does not split.
-        starts: Whether texts begin with the start token, ``tokenizer.ggml.add_bos_token`` of the file; None where the
-            file does not say so.
+    ``starts`` tells whether texts begin with the start token (``tokenizer.ggml.add_bos_token``), None if unsaid.
     """
     backend = tokenizer.backend_tokenizer
     if splitting in SINGLE_DIGITS:
@@ -211,7 +166,6 @@ def set_splitting(tokenizer: Any, splitting: str | None, *, starts: bool | None)
 # The folder holds the dequantized weights in float32 (4 bytes a parameter: .5 GB for 135 million), configuration,
 # tokenizer and chat template. It lies under ``EVALBIAS_CACHE`` (default ``~/.cache/evalbias``) by the hash of the GGUF
 # file, and is made again if any of its files is missing or altered.
-
 
 SUFFIX = ".gguf"
 MANIFEST = "unpacked.json"
@@ -232,13 +186,7 @@ def is_gguf(model: str) -> bool:
 
 
 def unpacked(model: str) -> str:
-    """Return the folder of a GGUF file's model; unpack it unless it is there, whole and unaltered.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        ImportError: The extra ``gguf`` is not installed.
-        ValueError: The file is no GGUF file, or not that of a supported model.
-    """
+    """Return the folder of a GGUF file's model; unpack it unless it is there, whole and unaltered."""
     file = Path(model)
     if not file.is_file():
         raise FileNotFoundError(f"{model} does not exist: give a GGUF file on this machine.")

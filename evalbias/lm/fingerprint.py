@@ -1,7 +1,7 @@
 """By what a model is known: the hash of its files; behind a server, what it answers and under which name.
 
-Hashing gigabytes takes seconds, so the hash of a large file is kept in the user's cache directory and reused while
-the file's path, size, times and inode stay the same.
+Hashing gigabytes takes seconds: the hash of a large file is kept in the user's cache directory, and reused while its
+path, size, times and inode stay the same.
 
 Any weights may be served under one name. A server's model is known by the probabilities that it gives to a fixed text,
 its *sample*, and by the name that its answers carry. Weights that differ by no more than 16-bit rounding, and models
@@ -51,12 +51,7 @@ FINGERPRINT = "system_fingerprint"
 
 
 def model_fingerprint(model: str, details: Iterable[object]) -> str:
-    """Return 12 hexadecimal digits that identify a model.
-
-    Args:
-        model: Folder, all of whose files are hashed, a GGUF file, or a Hugging Face name.
-        details: What else identifies the model, such as its dtype and the commit of a Hugging Face name.
-    """
+    """Return 12 hexadecimal digits of a folder's files, a GGUF file or a Hugging Face name, and of details (dtype)."""
     folder, digest = Path(model), hashlib.blake2b(repr([str(detail) for detail in details]).encode())
     if not folder.is_dir():
         digest.update((file_hash(folder) if folder.is_file() else model).encode())
@@ -119,41 +114,23 @@ def same_sample(first: FloatArray, second: FloatArray) -> bool:
 
 
 class Answering:
-    """The names that a model's answers carry; they need not be the name that was asked for.
-
-    Attributes:
-        names: Kind of answer -> the name of its model, and ``FINGERPRINT`` -> that of its configuration.
-    """
+    """The names that a model's answers carry; they need not be the name that was asked for."""
 
     def __init__(self) -> None:
-        self.names: dict[str, str] = {}
+        self.names: dict[str, str] = {}  # kind of answer -> its model, and FINGERPRINT -> its configuration
         self._warned = False
 
     def expect(self, names: Mapping[str, list[str]]) -> None:
-        """Take the names in an earlier run's answers as those of the first answers.
-
-        Args:
-            names: Kind of answer -> the names, of which several servers may have one each.
-
-        Raises:
-            ModelChanged: The model already answered under another name.
-        """
+        """Take the names in an earlier run's answers as those of the first; several servers may have one each."""
         for kind, known in names.items():
             if (name := self.names.setdefault(kind, known[0])) not in known and kind != FINGERPRINT:
                 raise _changed(name, known[0])
 
     def check(self, kind: str, model: Any, details: Mapping[str, Any]) -> None:
-        """Compare an answer's names with those of the first answer of its kind.
+        """Compare an answer's names with those of the first answer of its kind, such as the path of the request.
 
-        Another configuration of the same model is logged once, because some services change between several.
-
-        Args:
-            kind: Kind of answer, such as the path of the request.
-            model: Name of the model in the answer; anything but a text is none.
-            details: Fields of the answer, of which ``FINGERPRINT`` is read.
-
-        Raises:
-            ModelChanged: The model has another name.
+        Another configuration of the same model (``FINGERPRINT`` of ``details``) is logged once, because some services
+        change between several. A model that is no text has no name.
         """
         if isinstance(model, str) and (first := self.names.setdefault(kind, model)) != model:
             raise _changed(model, first)

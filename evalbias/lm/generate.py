@@ -22,27 +22,17 @@ from evalbias.lm.types import MAX_TOKENS, Text, Written
 
 @dataclass
 class Row:
-    """A text while it is being generated.
-
-    Attributes:
-        prompt: Tokens of the prompt.
-        question: Its settings.
-        room: Largest number of new tokens.
-        generator: Source of its random numbers.
-        ids: New tokens so far.
-        tokens: Their log-probabilities, if the question asks for them.
-        cut: Length of the text before a stop string.
-        finished: Whether the text ended by itself or at a stop string.
-    """
+    """A text while it is being generated."""
 
     prompt: Sequence[int]
     question: Text
-    room: int
+    room: int  # largest number of new tokens
     generator: torch.Generator
-    ids: list[int] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)  # new tokens so far
+    # their log-probabilities, if the question asks for them
     tokens: list[lm15.TokenLogprob] = field(default_factory=list)
-    cut: int | None = None
-    finished: bool = False
+    cut: int | None = None  # length of the text before a stop string
+    finished: bool = False  # whether the text ended by itself or at a stop string
 
     @property
     def over(self) -> bool:
@@ -53,18 +43,10 @@ class Row:
 def generate(
     model: Any, tokenizer: Any, prompts: Sequence[Sequence[int]], questions: Sequence[Text], *, context: int
 ) -> list[Written]:
-    """Continue prompts of token ids in one batch.
+    """Continue prompts of token ids, shorter than the context, in one batch.
 
-    Args:
-        model: Causal transformers model.
-        tokenizer: Tokenizer of the model.
-        prompts: Token ids of each prompt, shorter than the context.
-        questions: Question about each prompt, with its settings: without a temperature, the most probable tokens are
-            taken, and without a seed, the sampling's is 0.
-        context: Context length of the model in tokens.
-
-    Raises:
-        FloatingPointError: The model returned NaN or infinite logits.
+    Without a temperature the most probable tokens are taken; without a seed, it is 0. NaN or infinite logits raise
+    FloatingPointError.
     """
     rows = [
         Row(
@@ -127,7 +109,6 @@ def _text(row: Row, tokenizer: Any) -> str:
 
 
 def _extend(row: Row, logits: torch.Tensor, ends: set[int], tokenizer: Any) -> None:
-    """Add the next token to a row, from its (V,) logits."""
     own = row.question
     token = sample(
         logits,
@@ -182,14 +163,9 @@ SUM_ROUNDING = 1e-5
 def sample(
     logits: torch.Tensor, *, temperature: float, top_p: float, top_k: int | None, generator: torch.Generator
 ) -> int:
-    """Return the most probable token, or a sample.
+    """Return the most probable of (V,) finite logits at temperature 0, else a sample, which takes one random number.
 
-    Args:
-        logits: (V,) finite logits.
-        temperature: Temperature of the sample; 0 takes the most probable token.
-        top_p: Probability of the nucleus: the fewest most probable tokens that together reach it.
-        top_k: Number of most probable tokens from which to sample; None for all. Applies before ``top_p``.
-        generator: Source of the one random number that a sample needs.
+    ``top_k`` (None: all) applies before ``top_p``: the fewest most probable tokens that together reach it remain.
 
     Example:
         >>> logits = torch.log(torch.tensor([0.2, 0.5, 0.3]))
@@ -223,7 +199,6 @@ def _nucleus(shares: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 def _draw(shares: torch.Tensor, generator: torch.Generator) -> int:
-    """Return an index with probability proportional to its share."""
     sums = shares.cumsum(0)
     whole = float(sums[-1])
     point = min(float(torch.rand((), dtype=torch.float64, generator=generator)) * whole, math.nextafter(whole, 0.0))
@@ -238,12 +213,9 @@ ROOM = 64
 
 
 class GrowingLayer(DynamicLayer):  # type: ignore[misc]
-    """A layer of full attention whose keys and values are views of larger buffers.
+    """A layer of full attention, made from one with the prompts' keys and values: views of larger buffers.
 
     ``DynamicLayer`` concatenates at every step, which copies the keys and values of all earlier tokens.
-
-    Args:
-        layer: Layer that holds the prompts' keys and values.
     """
 
     def __init__(self, layer: DynamicLayer) -> None:

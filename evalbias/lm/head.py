@@ -28,12 +28,9 @@ def decoder(model: Any) -> Any:
 
 
 class Head:
-    """Everything that a causal model does after its decoder.
+    """Everything that a causal model does after its decoder; 16-bit weights are multiplied in ``float32`` or not.
 
-    Args:
-        model: A causal transformers model.
-        float32: Whether to multiply 16-bit weights in float32. Sampling does without: it needs few logits at a time,
-            and the conversion of the weights would take as long as the product.
+    Sampling does without: it needs few logits at a time, and the conversion would take as long as the product.
     """
 
     def __init__(self, model: Any, *, float32: bool = True) -> None:

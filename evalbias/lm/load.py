@@ -49,11 +49,7 @@ ROUNDING_16_BIT = 2e-2
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model is loaded from, and how; the attributes are arguments of ``LocalLM``.
-
-    Raises:
-        ValueError: Attributes exclude each other, the device or the data type is unknown, or there is no such device.
-    """
+    """Where a model is loaded from, and how: arguments of ``LocalLM``, checked as they are set."""
 
     model: str
     device: str = "auto"
@@ -110,13 +106,8 @@ class ModelSource:
     def placement(self) -> dict[str, Any]:
         """Return the options of ``from_pretrained`` that place weights; none if they are to be moved afterwards.
 
-        Weights that are bound for a GPU are read straight into its memory, and those of a large model into the memory
-        of several GPUs, by the package ``accelerate``. Spreading over several GPUs and quantizing were tried on a CPU
-        only, as far as transformers' own loading allows that.
-
-        Raises:
-            ImportError: There is a device map or a quantization, and ``accelerate`` is not installed.
-            ValueError: The quantization is unknown.
+        The package ``accelerate`` reads weights straight into the memory of one or several GPUs. Spreading over several
+        and quantizing were tried on a CPU only, as far as transformers' own loading allows that.
         """
         if self.adapter is not None:
             return {}  # it is merged on the CPU, before weights are moved
@@ -133,34 +124,17 @@ class ModelSource:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model in memory.
-
-    Attributes:
-        source: Where it was loaded from.
-        model: The model in evaluation mode, on its device.
-        tokenizer: Fast tokenizer of the model.
-        fingerprint: 12 hexadecimal digits of a hash of weights, configuration, tokenizer and dtype.
-        context_length: Context length in tokens.
-    """
+    """A model in memory, in evaluation mode on its device, with its fast tokenizer."""
 
     source: ModelSource
     model: Any
     tokenizer: Any
-    fingerprint: str
-    context_length: int
+    fingerprint: str  # 12 hexadecimal digits of a hash of weights, configuration, tokenizer and dtype
+    context_length: int  # in tokens
 
 
 def load(source: ModelSource) -> Loaded:
-    """Load a model from a folder, a GGUF file or by its Hugging Face name.
-
-    Raises:
-        FileNotFoundError: A folder does not exist or contains no model or no adapter.
-        ImportError: An extra is not installed that the model's file, an adapter or a device map takes, or the package
-            of a quantization method.
-        ValueError: The quantization is unknown, the tokenizer returns no offsets, the chat template lacks an option,
-            the model is not a causal language model, a file is damaged, weights are missing, or the adapter does not
-            fit.
-    """
+    """Load a model from a folder, a GGUF file or by its Hugging Face name; errors as of ``LocalLM``."""
     name = source.model
     # 1. Everything that can be refused before the weights are read.
     if source.adapter is not None:
@@ -205,12 +179,7 @@ def load(source: ModelSource) -> Loaded:
 
 
 def load_tokenizer(model: str, **options: Any) -> Any:
-    """Load the fast tokenizer of a folder, a GGUF file or a Hugging Face name; it neither truncates nor pads.
-
-    Raises:
-        OSError: The tokenizer does not exist.
-        ValueError: The tokenizer returns no character offsets, or a file of it is damaged.
-    """
+    """Load the fast tokenizer of a folder, a GGUF file or a Hugging Face name; it neither truncates nor pads."""
     source = _folder(model, options.get("revision"))
     remedy = "fetch its tokenizer.json again if it is damaged or missing"
     with readable(f"The tokenizer of {model} cannot be read", remedy):
@@ -244,7 +213,7 @@ def _readable_weights(model: str) -> AbstractContextManager[None]:
 
 
 def _tensors(folder: Path, model: str) -> set[str]:
-    """Return the names of the tensors in the safetensors files of a folder; none of a name on the hub."""
+    """Return the names of the tensors in a folder's safetensors files; none of a name on the hub."""
     names: set[str] = set()
     with _readable_weights(model):
         for file in folder.glob("*.safetensors"):
@@ -267,7 +236,6 @@ def hide_progress() -> None:
 
 
 def _folder(model: str, revision: str | None) -> str:
-    """Return the folder or Hugging Face name from which transformers loads a model."""
     if is_gguf(model):
         hide_progress()
         return unpacked(model)
@@ -285,11 +253,7 @@ def _folder(model: str, revision: str | None) -> str:
 
 
 def _check_hub(model: str, revision: str | None) -> None:
-    """Refuse a name that is not in the cache if the hub cannot be reached: transformers would retry for a minute.
-
-    Raises:
-        FileNotFoundError: The hub cannot be reached, or the text is no name.
-    """
+    """Refuse a name that is not in the cache if the hub cannot be reached: transformers would retry for a minute."""
     try:
         cached = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=model, repo_type="model") / "snapshots"
         if not cached.exists():
@@ -304,12 +268,7 @@ def _check_hub(model: str, revision: str | None) -> None:
 
 
 def check_adapter(adapter: str) -> None:
-    """Check that a folder holds a LoRA adapter in peft's format.
-
-    Raises:
-        FileNotFoundError: The folder does not exist, or lacks one of the adapter's two files.
-        ValueError: The adapter is of another kind than LoRA, or its configuration is damaged.
-    """
+    """Check that a folder holds a LoRA adapter in peft's format."""
     folder = Path(adapter)
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
@@ -325,17 +284,7 @@ def check_adapter(adapter: str) -> None:
 
 
 def merged(model: Any, adapter: str, name: str) -> Any:
-    """Return a model with a LoRA adapter merged into its weights, in their dtype.
-
-    Args:
-        model: Causal transformers model; its weights are changed.
-        adapter: Folder of the adapter.
-        name: Name of the model, for messages.
-
-    Raises:
-        ImportError: The extra ``peft`` is not installed.
-        ValueError: The adapter does not fit the model: modules or shapes differ, or weights are missing or left over.
-    """
+    """Return the model with a LoRA adapter, of which all weights must fit, merged into its own, in their dtype."""
     try:
         from peft import PeftModel, get_peft_model_state_dict
     except ImportError as error:
@@ -359,12 +308,9 @@ def merged(model: Any, adapter: str, name: str) -> Any:
 
 
 def check_vocabulary(tokenizer: Any, model: Any, name: str) -> None:
-    """Check that a model has an embedding of every token that texts consist of.
+    """Check that a model has an embedding of every token of texts; else the tokenizer is that of another model.
 
     Tokens that were added later do not count: some models come with one for images, which they cannot read.
-
-    Raises:
-        ValueError: The tokenizer is that of another model.
     """
     ids = [*tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values()]
     ids += [id for id in (tokenizer.bos_token_id, tokenizer.eos_token_id) if id is not None]
@@ -377,12 +323,7 @@ def check_vocabulary(tokenizer: Any, model: Any, name: str) -> None:
 
 
 def check_model(model: Any, name: str) -> None:
-    """Check on a few tokens that no logit depends on later tokens, and that ``Head`` returns the model's logits.
-
-    Raises:
-        ValueError: The model looks ahead, its logits cannot be computed from its hidden states, or its output layer is
-            on no device.
-    """
+    """Check on a few tokens that no logit depends on later tokens, and that ``Head`` returns the model's logits."""
     output = model.get_output_embeddings()
     if output is not None and any(weight.is_meta for weight in output.parameters()):
         raise ValueError(

@@ -53,27 +53,26 @@ Result = TypeVar("Result")
 
 
 class LocalLM(DecidingLM, SavedLM, MeasuringLM):
-    """A causal transformers model, on GPU or CPU; of a multimodal model, the part that reads text.
+    """A causal transformers model on GPU or CPU; of a multimodal model, the part that reads text.
 
     Logits are those of the model's own code, scaling and capping included; the output layer is computed in float32.
     Prompts of chat models go through the chat template, those of base models through ``evalbias.lm.render``. DSPy's
     decision outputs (``Noul``, ``Choice``, ``Score``) are answered with measured probabilities; see ``DecidingLM``.
 
     Args:
-        model: Folder, GGUF file or Hugging Face name of the model. A GGUF file takes the extra ``gguf``; its weights
-            are dequantized to float32 once, into the user's cache (4 bytes a parameter; see ``evalbias.lm.files``).
-        device: Device of the model; ``"auto"`` takes a GPU if there is one.
+        model: Folder, GGUF file or Hugging Face name. A GGUF file takes the extra ``gguf``; its weights are dequantized
+            to float32 once, into the user's cache (4 bytes a parameter; see ``evalbias.lm.files``).
+        device: ``"auto"`` takes a GPU if there is one.
         dtype: Data type of the weights; ``"auto"`` keeps their own. In ``"float32"`` an answer does not depend on the
             batch, up to 1e-5 nats.
         revision: Revision of a Hugging Face model.
         batch_tokens: Largest number of tokens in one forward pass, which decides the memory. None chooses by device.
         share_prefixes: Whether to compute prefixes that prompts share only once.
-        prefix_bytes: Size in bytes of the prefix cache, which is kept between calls; 0 turns it off. None chooses by
-            device.
+        prefix_bytes: Bytes of the prefix cache, which is kept between calls; 0 turns it off, None chooses by device.
         trust_remote_code: Whether the model may run its own code.
-        template_options: Values of the chat template's variables, such as ``{"enable_thinking": True}``, which is
+        template_options: Values of the chat template's variables, such as ``{"enable_thinking": True}``; that one is
             otherwise False where the template has it.
-        adapter: Folder of a LoRA adapter in peft's format, which is merged into the weights; takes the extra ``peft``.
+        adapter: Folder of a LoRA adapter in peft's format, merged into the weights; takes the extra ``peft``.
         device_map: Spreads a model over several GPUs, in place of ``device``: ``"auto"``, or module -> device as in
             transformers; takes the extra ``gpu``.
         quantization: Settings with which transformers quantizes the weights as it loads them, such as
@@ -83,10 +82,11 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
 
     Raises:
         FileNotFoundError: A folder or file does not exist, or contains no model or no adapter.
-        ImportError: An extra that the model, the adapter or another option takes is not installed.
+        ImportError: An extra that the model, the adapter or another option takes is not installed, or the package of a
+            quantization method.
         ValueError: The device, dtype or quantization is unknown, the device is missing, options exclude each other, the
-            chat template lacks an option, the model is not a causal language model, its checkpoint lacks weights, the
-            GGUF file is not of a supported kind, or the adapter does not fit the model.
+            tokenizer returns no offsets, the chat template lacks an option, the model is not a causal language model, a
+            file is damaged, weights are missing, the GGUF file is of no supported kind, or the adapter does not fit.
     """
 
     draws_by_seed = True
@@ -129,11 +129,7 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
         super().__init__(name, engine=engine, async_engine=AsyncEngine(engine), **kwargs)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions in batches; see ``MeasuringLM``.
-
-        Raises:
-            FloatingPointError: The model returned NaN or infinite logits.
-        """
+        """Answer questions in batches; NaN or infinite logits raise ``FloatingPointError``; see ``MeasuringLM``."""
         self._local.answer(questions, answers)
 
     def forget(self) -> None:
@@ -175,7 +171,7 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
         }
 
     def saved_arguments(self) -> dict[str, Any]:
-        """Return the arguments of ``LocalLM``; see ``SavedLM``."""
+        """Return the arguments of ``LocalLM``."""
         return {**vars(self._local.loaded.source), **self._memory}
 
     @property
@@ -190,14 +186,7 @@ def embedded_judge_lm(*, device: str = "auto") -> LocalLM:
 
 
 class LocalEngine(Engine):
-    """The engine of ``LocalLM``, which copies of it share.
-
-    Args:
-        loaded: Model and tokenizer.
-        batch_tokens: Largest number of tokens in one forward pass.
-        share_prefixes: Whether to compute shared prefixes once.
-        prefix_bytes: Memory in bytes for keys and values that are kept between calls.
-    """
+    """The engine of ``LocalLM``, which copies of it share; its arguments are named there."""
 
     def __init__(self, loaded: Loaded, *, batch_tokens: int, share_prefixes: bool, prefix_bytes: int) -> None:
         self.loaded = loaded
@@ -216,11 +205,11 @@ class LocalEngine(Engine):
         self._drawing = threading.Lock()  # not _busy: requests queue while the model runs
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions, those about the same choices in one batch; see ``MeasuringLM``."""
+        """Answer questions, those about the same choices in one batch."""
         answer_by_kind(questions, answers, choices=self._choices, likelihoods=self._likelihoods, texts=self._texts)
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request, in one batch with those of other threads; see ``dspy.clients.engines.Engine``."""
+        """Answer one request, in one batch with those of other threads."""
         return response_of(request, self._batch(question_of(request, "LocalLM")))
 
     def forget(self) -> None:
@@ -273,10 +262,7 @@ class LocalEngine(Engine):
         return too_long(tokens, self.loaded.context_length, whose="model", generated=generated)
 
     def _seed(self, prompt: list[int], question: Text) -> int:
-        """Return a seed that depends on the prompt and the settings, so that prompts do not share random numbers.
-
-        A repeated request with a seed samples the same text again; one without a seed samples another text.
-        """
+        """Return a seed by prompt and settings, as prompts share no random numbers; by draw too if none is given."""
         names = ("max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "logprobs")
         defaults = (MAX_TOKENS, 0.0, 1.0, None, (), None, None)
         values = [getattr(question, name) for name in names]
@@ -307,12 +293,7 @@ LEAST_PATIENCE = 0.01
 
 
 class Batcher(Generic[Item, Result]):
-    """Answers items in batches.
-
-    Args:
-        answer: Function that returns one answer per item, in order. If it raises, the items are answered one by one,
-            so that only the item's own caller gets the error.
-    """
+    """Answers items in batches; if ``answer`` raises, one by one, so that only an item's own caller gets its error."""
 
     def __init__(self, answer: Callable[[Sequence[Item]], Sequence[Result]]) -> None:
         self._answer = answer
@@ -324,11 +305,7 @@ class Batcher(Generic[Item, Result]):
         self._pause = LEAST_PATIENCE
 
     def __call__(self, item: Item) -> Result:
-        """Return the item's answer.
-
-        Raises:
-            Exception: Whatever ``answer`` raises for this item.
-        """
+        """Return the item's answer, or raise what ``answer`` raises for it."""
         mine: Future[Result] = Future()
         with self._ended:
             self._waiting.append((item, mine))

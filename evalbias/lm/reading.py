@@ -31,12 +31,11 @@ _DOUBT = re.compile(
 def named_choice(text: str, choices: Sequence[str]) -> str | None:
     """Return the choice that a written answer names; None if it names none, or several.
 
-    The first line counts if it names exactly one choice, else the whole text. A choice must stand as a word of its
-    own. A letter may be the article instead, as in "A better text is B", so that no choice counts as named where a
-    lowercase word follows, except words such as "is" and "and". The end of a scale is not an answer, as the 5 in "4/5"
-    and "4 of 5", nor are those of a range, as in "4-5". Choices of several letters match in upper and lower case.
-
-    A text that denies, compares downward or abstains ("A is worse", "not a 5") names none.
+    The first line counts if it names exactly one choice, else the whole text. A choice must stand as a word of its own.
+    A letter may be the article instead, as in "A better text is B": no choice counts as named where a lowercase word
+    follows, except words such as "is" and "and". The end of a scale is not an answer, as the 5 in "4/5" and "4 of 5",
+    nor are those of a range, as in "4-5". Choices of several letters match in upper and lower case. A text that denies,
+    compares downward or abstains ("A is worse", "not a 5") names none.
 
     Examples:
         >>> named_choice("**B** is better.", ["A", "B"]), named_choice("4 out of 5", ["4", "5"])
@@ -91,11 +90,7 @@ MINUS_INFINITY = -9999.0
 
 
 def logprob_of(value: Any) -> float:
-    """Return a reported log-probability as a float in [-inf, 0].
-
-    Raises:
-        ValueError: The value is NaN, positive by more than rounding, or not a number.
-    """
+    """Return a reported log-probability as a float in [-inf, 0]; ValueError for NaN and more than rounding above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 1e-3:  # no NaN is
         raise ValueError(f"{value!r:.80} is not a log-probability")
     return -math.inf if value <= MINUS_INFINITY else min(float(value), 0.0)
@@ -105,13 +100,8 @@ def first_tokens(reported: Iterable[tuple[str, Any]]) -> dict[str, float]:
     """Return the most probable first tokens of an answer, text -> log-probability in nats.
 
     Servers write several tokens as the same text, such as a digit with and without the mark of a word's beginning.
-    Their probabilities are added: the answer begins with that text after each of them.
-
-    Args:
-        reported: Text and log-probability of each reported token.
-
-    Raises:
-        ValueError: A value is not a log-probability, or the probabilities sum to more than 1 by more than rounding.
+    Their probabilities are added: the answer begins with that text after each. ValueError: a value is not a
+    log-probability, or the probabilities sum to more than 1 by more than rounding.
 
     Example:
         >>> first_tokens([("4", math.log(0.5)), ("4", math.log(0.25))])
@@ -130,17 +120,12 @@ def first_tokens(reported: Iterable[tuple[str, Any]]) -> dict[str, float]:
 def first_token_row(
     top: Mapping[str, float], choices: Sequence[str], *, tolerance: float = TOP_TOLERANCE
 ) -> FloatArray:
-    """Return the log-probability that an answer begins with each choice as one token, shape (c,).
+    """Return the log-probability in nats that an answer begins with each choice as one token, shape (c,).
 
     A choice that is not among the reported tokens is at most as probable as the least probable reported one, and all
     such choices together at most as probable as the reported tokens leave room for. If that bound is at most
     ``tolerance`` times the probability of the reported choices, unreported choices count as 0. Otherwise, and if a
     reported token is a prefix of an unreported choice, the row is undefined: NaN.
-
-    Args:
-        top: Most probable first tokens with their log-probabilities in nats.
-        choices: Texts of the choices.
-        tolerance: Largest probability share of unreported choices, in [0, 1].
 
     Example:
         >>> first_token_row({"A": math.log(0.75), "B": math.log(0.25)}, ["A", "B"]).round(3)

@@ -45,18 +45,9 @@ _TODAY = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
 class ChatTemplate:
-    """A chat template that turns messages into text.
+    """A tokenizer's chat template, which turns messages into text; ``options`` are values of its variables.
 
-    Args:
-        tokenizer: Hugging Face tokenizer with a chat template.
-        options: Values of the template's variables, such as ``{"enable_thinking": True}``.
-
-    Attributes:
-        key: Text that identifies template, options and date.
-
-    Raises:
-        ValueError: The template is damaged or runs on and on, does not contain an option's name, or writes today's date
-            in a computed format.
+    ValueError: it is damaged, runs on and on, lacks an option's name, or writes today's date in a computed format.
     """
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None) -> None:
@@ -77,16 +68,9 @@ class ChatTemplate:
         self._folds = self._lacks_system_role()
 
     def __call__(self, messages: Sequence[Message], *, answer: bool) -> str:
-        """Return the text of messages.
+        """Return the text of messages, with ``answer`` up to the beginning of one; ValueError if they are rejected.
 
         A system message is put before the first user message, after a blank line, if the template has no system role.
-
-        Args:
-            messages: Messages of a chat.
-            answer: Whether the text ends with the beginning of the assistant's answer.
-
-        Raises:
-            ValueError: The template rejects the messages.
         """
         try:
             return self._render(_folded(messages) if self._folds else messages, answer=answer)
@@ -106,12 +90,7 @@ class ChatTemplate:
             return True
 
     def _render(self, messages: Sequence[Message], *, answer: bool) -> str:
-        """Return what ``apply_chat_template`` of the tokenizer returns, within the limits.
-
-        Raises:
-            TemplateError: The template fails.
-            ValueError: It runs on and on.
-        """
+        """Return what ``apply_chat_template`` of the tokenizer returns, within the limits."""
         variables = {**self._tokenizer.special_tokens_map, **self._options, "add_generation_prompt": answer}
         chat = [dict(message) for message in messages]
         try:
@@ -124,11 +103,7 @@ class ChatTemplate:
 
 
 def template_of(tokenizer: Any | None, options: Mapping[str, Any] | None) -> ChatTemplate | None:
-    """Return a tokenizer's chat template; None if there is no tokenizer or it has none.
-
-    Raises:
-        ValueError: The template lacks an option, or there is no template but there are options.
-    """
+    """Return a tokenizer's chat template; None if there is none, which with options is a ValueError."""
     if tokenizer is not None and tokenizer.chat_template:
         return ChatTemplate(tokenizer, options)
     if options:
@@ -144,12 +119,9 @@ class _EndlessError(ValueError):
 
 @contextmanager
 def _counted(name: str) -> Iterator[None]:
-    """Count the lines of Python that this thread runs, and stop what takes more than ``STEPS``.
+    """Count the lines of Python that this thread runs, and stop what takes more than ``STEPS`` with a ValueError.
 
     A clock could not interrupt a loop in a thread, and would make the outcome a matter of the machine's speed.
-
-    Raises:
-        ValueError: The limit is reached.
     """
     left = STEPS
 
@@ -178,11 +150,7 @@ def _source(tokenizer: Any, name: str) -> str:
 
 
 def _compiled(source: str, name: str) -> Template:
-    """Return a template in transformers' sandbox, with ``LARGEST``.
-
-    Raises:
-        ValueError: The source is no template.
-    """
+    """Return a template in transformers' sandbox, with ``LARGEST``."""
     environment = _compile_jinja_template("").environment.overlay()
     environment.intercepted_binops = frozenset(("*", "/", "//", "%", "**"))
     environment.call_binop = _small
@@ -198,11 +166,7 @@ def _small(context: Any, operator: str, left: Any, right: Any) -> Any:
 
 
 def _dated(source: str) -> str:
-    """Return a template's source with ``DATE`` in place of today's date.
-
-    Raises:
-        ValueError: A format is not a literal.
-    """
+    """Return a template's source with ``DATE`` for today's date; ValueError if its format is not a literal."""
     fixed = _TODAY.sub(lambda call: json.dumps(DATE.strftime(call[2])), source)
     if "strftime_now(" in fixed:
         raise ValueError(
@@ -223,20 +187,16 @@ def _folded(messages: Sequence[Message]) -> list[Message]:
     return [{"role": "user", "content": first["content"]}, *rest]
 
 
-# Messages as the text of a base model, which has no chat template.
-#
-# The text is the system message, a blank line, then the turns: the user's text, a space, and the assistant's answer,
-# closed by a blank line. ``Rendered.text`` ends where an answer would begin; ``lead`` is the space before the answer.
+# Messages as the text of a base model, which has no chat template: the system message, a blank line, then the turns:
+# the user's text, a space, and the assistant's answer, closed by a blank line. ``Rendered.text`` ends where an answer
+# would begin; ``lead`` is the space before the answer.
 
 
 LEAD = " "
 
 
 def as_text(prompt: Prompt) -> Rendered:
-    r"""Render a prompt for a base model; a string is used unchanged and without a lead.
-
-    Raises:
-        ValueError: There are no messages, or one lacks a role of system, user or assistant, or a text.
+    r"""Render a prompt for a base model, or raise ValueError; a string is used unchanged and without a lead.
 
     Example:
         >>> as_text([{"role": "system", "content": "Judge."}, {"role": "user", "content": "Score:"}]).text
@@ -276,14 +236,8 @@ class Renderer:
     """Renders the prompts of one model.
 
     The contents of messages are hidden from the template while it renders: characters that begin or end a control
-    token are replaced by unused ones. Control tokens in the rendered text are then the template's own.
-
-    Args:
-        tokenizer: Tokenizer of the model.
-        options: Options of the chat template; see ``ChatTemplate``.
-
-    Raises:
-        ValueError: The chat template lacks an option, or there is no chat template but there are options.
+    token are replaced by unused ones. Control tokens in the rendered text are then the template's own. Options that
+    the chat template lacks, or without a template, are a ValueError.
     """
 
     def __init__(self, tokenizer: PromptTokenizer, options: Mapping[str, Any] | None = None) -> None:
@@ -292,13 +246,7 @@ class Renderer:
         self._shows_answers = False  # whether the template is known to write the assistant's messages
 
     def __call__(self, prompt: Prompt) -> Rendered:
-        """Return the prompt's text up to the beginning of an answer.
-
-        The text of an unfinished last assistant message is kept as it is, blanks included.
-
-        Raises:
-            ValueError: There are no messages, a role is unknown, or the template rejects the messages.
-        """
+        """Return the prompt's text up to the answer, which the last message may begin; ValueError if it is rejected."""
         plain = as_text(prompt)  # the same checks for every model
         if isinstance(prompt, str) or self._template is None:
             return plain
@@ -330,7 +278,6 @@ class Renderer:
 
 
 def _around_answer(template: ChatTemplate, messages: Sequence[Message], mark: str) -> tuple[str, str]:
-    """Return the text that a template writes before an answer to the messages, and after it."""
     closed = template([*messages, {"role": "assistant", "content": mark}], answer=False)
     before, found, after = closed.rpartition(mark)
     if not found:

@@ -1,8 +1,7 @@
 """Models that a file stands for: those that saved programs name, and recordings of answers.
 
-A saved program names a model and its settings, and the model is loaded at its first use. Weights, connections and keys
-are never written. A program can therefore be loaded, shown and given another model on a machine that lacks the saved
-one.
+A saved program names a model and its settings, never weights, connections or keys, and the model is loaded at its first
+use. So a program can be loaded, shown and given another model on a machine that lacks the saved one.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM", "evalbias
 """Classes that any file may name: making one of them runs no code from the file."""
 
 UNTRUSTED: dict[str, Any] = {"base_url": None, "trust_remote_code": False}
-"""Arguments that only a trusted file decides (where requests and keys go, whether a model runs its own code), and the
-value that they have otherwise."""
+"""Arguments that only a trusted file decides (where requests and keys go, whether a model runs its own code), and their
+values otherwise."""
 
 ADDRESSES = ("api_base", "base_url")
 """Where requests go. It is saved without login and query, and read from a trusted file only."""
@@ -51,10 +50,7 @@ logger = get_logger(__name__)
 
 
 class SavedLM(dspy.LM):  # type: ignore[misc]
-    """Base of our models: saved and pickled as the arguments that make them, loaded again at the first use.
-
-    A subclass writes ``saved_arguments``.
-    """
+    """Base of our models: saved and pickled as the arguments that make them, loaded again at the first use."""
 
     shared_when_loaded = True
     """A loaded model takes the weights or the connection of one in memory that has the same state."""
@@ -68,7 +64,7 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
         raise NotImplementedError
 
     def dump_state(self) -> dict[str, Any]:
-        """Return the arguments of the same model, which a saved program keeps; weights and keys are left out."""
+        """Return the arguments of the same model, without keys, which a saved program keeps."""
         if PENDING in self.__dict__:
             return dict(self.__dict__[PENDING])
         state: dict[str, Any] = dspy.BaseLM.dump_state(self)
@@ -83,7 +79,6 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
         return lm
 
     def __getattr__(self, name: str) -> Any:
-        """Load the model, which has no attributes until then."""
         if PENDING not in self.__dict__ or name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         with _LOADING:
@@ -94,11 +89,7 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
         return getattr(self, name)
 
     def _load(self, state: Mapping[str, Any]) -> SavedLM:
-        """Return a model of its own with this state.
-
-        Raises:
-            ValueError: The state has lost its server's address.
-        """
+        """Return a model of its own with this state."""
         if "base_url" in _arguments(state) and state.get("base_url") is None:
             raise ValueError(
                 f"The saved model {state.get('model')!r} has no address: a server's address is read from trusted files "
@@ -119,7 +110,6 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the state."""
         return type(self).load_state, (self.dump_state(),)
 
 
@@ -139,11 +129,7 @@ def written_lm(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_lm(state: Any, *, trusted: bool) -> None:
-    """Refuse the state of a model that holds more than ``written_lm`` returns, unless the file is trusted.
-
-    Raises:
-        ValueError: The message names the setting, and its limit if it has one.
-    """
+    """Refuse the state of a model that holds more than ``written_lm`` returns, unless the file is trusted."""
     if not isinstance(state, Mapping):
         raise ValueError(f"'lm' is {state!r:.80}: give an object with the model's settings, or null.")
     if trusted:
@@ -180,12 +166,7 @@ def _class(state: Mapping[str, Any]) -> type[SavedLM]:
 
 
 def restored_lm(state: Mapping[str, Any] | None, *, trusted: bool) -> SavedLM | None:
-    """Return the model that a program's file names, not loaded yet; None if it names none of ours.
-
-    Args:
-        state: State of the model in the file.
-        trusted: Whether the file may decide ``UNTRUSTED``.
-    """
+    """Return the model that a file names, not loaded yet, ``UNTRUSTED`` only if trusted; None if it is none of ours."""
     if state is None or state.get(LM_CLASS) not in CLASSES:
         return None
     cls = _class(state)
@@ -225,11 +206,7 @@ class RecordedEngine(Engine):
                 ) from error
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """Return the recorded answer; different answers to the same request are replayed in their order.
-
-        Raises:
-            UnseenPrompt: The recording has no answer, or fewer different answers than there were calls.
-        """
+        """Return the recorded answer; different ones to a request come in their order, and then ``UnseenPrompt``."""
         key = _key(request_to_dict(request))
         with self._turn:
             number, self._calls[key] = self._calls[key], self._calls[key] + 1
@@ -262,7 +239,7 @@ class RecordedLM(SavedLM):
         self._path = str(path)
 
     def saved_arguments(self) -> dict[str, Any]:
-        """Return the path; see ``SavedLM``."""
+        """Return the path."""
         return {"path": self._path}
 
 
@@ -275,7 +252,7 @@ class RecordingEngine(Engine):
         self._turn = threading.Lock()
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """Return the model's answer and record it."""
+        """Return and record the model's answer."""
         response: lm15.Response = self._lm(request)
         record = {"request": request_to_dict(request), "response": response_to_dict(response)}
         line = json.dumps({**record, "provider_data": response.provider_data})  # response_to_dict leaves it out

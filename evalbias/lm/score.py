@@ -66,20 +66,11 @@ next token, and index in the call's log-probabilities."""
 
 
 class Scorer:
-    """Scores token sequences with one model.
+    """Scores token sequences with a causal transformers model in evaluation mode.
 
-    Args:
-        model: A causal transformers model in evaluation mode.
-        context: Context length of the model in tokens.
-        batch_tokens: Largest number of tokens in one forward pass, padding included.
-        share: Whether to compute shared prefixes once if the model allows it. Answers are equal up to rounding.
-        prefix_bytes: Memory in bytes for keys and values that are kept between calls.
-
-    Attributes:
-        tokens_run: Number of tokens that went through the model so far, padding included.
-        tokens_distinct: Number of distinct tokens of the calls so far: the nodes of their tries.
-        prefixes: Prefix store, kept between calls.
-        share: Whether texts run in packs.
+    ``batch_tokens`` limits the tokens of a forward pass, padding included; ``prefix_bytes`` is the memory for keys and
+    values that are kept between calls. With ``share``, common prefixes are computed once if the model allows it; the
+    answers are equal up to rounding.
     """
 
     def __init__(
@@ -88,8 +79,8 @@ class Scorer:
         self.model = model
         self.context = context
         self.batch_tokens = batch_tokens
-        self.tokens_run = 0
-        self.tokens_distinct = 0
+        self.tokens_run = 0  # that went through the model so far, padding included
+        self.tokens_distinct = 0  # nodes of the tries of the calls so far
         self.prefixes = PrefixStore(prefix_bytes)
         self._decoder = decoder(model)
         self._head = Head(model)
@@ -103,7 +94,7 @@ class Scorer:
         self._branches = False
         self._told = False  # whether the log says that some texts are too long to share
         obstacle = self._pack_obstacle() if share else ""
-        self.share = share and not obstacle
+        self.share = share and not obstacle  # whether texts run in packs
         if obstacle:
             self._branches = self._can_branch(obstacle)
         elif self._kernel is not flex_kernel:
@@ -113,14 +104,9 @@ class Scorer:
             self._pack_tokens = max(SMALLEST_PACK, size)
 
     def __call__(self, sequences: Sequence[Scored], items: Sequence[int] | None = None) -> list[FloatArray]:
-        """Return the log-probability of every scored token, one array per sequence.
+        """Return the log-probability of every scored token, one array per sequence, none longer than the context.
 
-        Args:
-            sequences: Token sequences, none longer than the context.
-            items: Number of each sequence's item in the call, for messages. Defaults to the sequence's own number.
-
-        Raises:
-            FloatingPointError: The model returned NaN or infinite logits for an item.
+        NaN or infinite logits raise FloatingPointError, which names the sequence's number in ``items``, or its own.
         """
         ends = np.cumsum([len(s.ids) - s.start for s in sequences], dtype=np.int64)
         values = np.full(ends[-1] if len(ends) else 0, np.nan)  # of all sequences, one after another
@@ -138,11 +124,7 @@ class Scorer:
         return np.split(values, ends[:-1]) if len(ends) else []
 
     def _fits(self, rows: Rows, values: FloatArray) -> bool:
-        """Score rows and return whether memory sufficed; on return, the memory of a failed attempt is free.
-
-        Raises:
-            OutOfMemoryError: Nothing is stored, and the batch is a single token.
-        """
+        """Score rows and return whether memory sufficed, which is free again; raise if there is no room to make."""
         short, overlong = rows.parted(self._longest)
         share = self._packs if self.share else self._repeated if self._branches else self._alone
         try:
@@ -202,7 +184,6 @@ class Scorer:
         return hidden[0, :n], cache.extended()
 
     def _repeated(self, rows: Rows) -> Iterator[tuple[torch.Tensor, IntArray]]:
-        """Run the trunks that rows share once, and the rest of each row in batches."""
         for hidden, reads in branches(self._decoder, rows, self.batch_tokens, self.model.device):  # (b, w, d)
             self.tokens_run += hidden.shape[0] * hidden.shape[1]
             yield hidden, reads
@@ -251,7 +232,6 @@ class Scorer:
         return min(self.batch_tokens, self._pack_tokens) if self.share else self.batch_tokens
 
     def _tell_of(self, overlong: Rows) -> None:
-        """Log the first time that there are rows that are too long to share prefixes."""
         if len(overlong) and (self.share or self._branches) and not self._told:
             self._told = True
             _warn_unshared(

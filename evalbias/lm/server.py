@@ -56,23 +56,21 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
 
     The server's dialect is found out once, when the object is made; ``capabilities``, ``provenance`` and the log name
     it. With the model's tokenizer, prompts are rendered and tokenized here exactly as by ``LocalLM``, so both return
-    the same numbers. Without a tokenizer only the first token of a chat answer has probabilities
-    (``dialect="chat"``), or the server answers closed questions with probabilities and words them itself
-    (``"systemone"``, ``"decisions"``). DSPy's decision outputs (``Noul``, ``Choice``, ``Score``) are answered with
-    measured probabilities; see ``DecidingLM``.
+    the same numbers. Without one only the first token of a chat answer has probabilities (``dialect="chat"``), or the
+    server words closed questions itself and answers with probabilities (``"systemone"``, ``"decisions"``). DSPy's
+    decision outputs (``Noul``, ``Choice``, ``Score``) get measured probabilities; see ``DecidingLM``.
 
-    Several servers of the same model share a call: of its sorted prompts each answers a contiguous share, so that
-    prompts that begin alike mostly go to the same one, whose cache then holds their prefix. A server that fails leaves
-    its share unanswered; the other answers are kept.
+    Several servers of one model share a call: each answers a contiguous share of the sorted prompts, so that prompts
+    that begin alike mostly meet in one server's cache. A server that fails leaves only its own share unanswered.
 
     Args:
         model: Name under which the server serves the model.
         base_url: Address of the server, ending in ``/v1``, or addresses of several servers of the same model.
         tokenizer: Folder or Hugging Face name of the model's tokenizer. None uses the name that the server lists.
-        dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"echo"``, ``"chat"``, ``"systemone"`` or
-            ``"decisions"``; ``"auto"`` finds out.
-        api_key: Key for the server. None reads ``EVALBIAS_API_KEY``, and ``OPENAI_API_KEY`` for OpenAI's own address.
-            Over plain http it is sent to this machine only. It is never written to a file.
+        dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"echo"``, ``"chat"``, ``"systemone"`` or ``"decisions"``;
+            ``"auto"`` finds out.
+        api_key: None reads ``EVALBIAS_API_KEY``, and ``OPENAI_API_KEY`` for OpenAI's own address. Over plain http the
+            key is sent to this machine only. It is never written to a file.
         in_flight: Number of simultaneous requests to each server.
         timeout: Time limit of one attempt in seconds.
         patience: Time in seconds for which a failing request is retried with backoff; at most 10 for the first one.
@@ -203,13 +201,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
 
 
 class ServerEngine(Engine):
-    """The engine of ``ServerLM``.
-
-    Args:
-        dialects: The same dialect for each server of the model, tried on it; at least one.
-        pool: Pool of their connections.
-        model: Name under which the servers serve the model.
-    """
+    """The engine of ``ServerLM``, with the same dialect for each server of the model, tried on it; at least one."""
 
     def __init__(self, dialects: Sequence[Dialect], pool: Pool, model: str) -> None:
         self.dialects, self.pool, self._model = tuple(dialects), pool, model
@@ -230,7 +222,6 @@ class ServerEngine(Engine):
         self._check(call, questions, answers)
 
     def _begun(self, questions: Sequence[Question], answers: Answers) -> tuple[Call, Coroutine[Any, Any, None]]:
-        """Prepare the questions, and return their call and the coroutine that runs it."""
         # 1. Questions that the model cannot take are answered before anything is sent.
         prepared = dict(enumerate(self.dialects[0].prepared(questions)))
         for place, refused in prepared.items():
@@ -277,12 +268,7 @@ class ServerEngine(Engine):
         return Refused(f"is refused by {self._model}: {describe_error(error).rstrip('.')}.")
 
     def _check(self, call: Call, questions: Sequence[Question], answers: Answers) -> None:
-        """Raise if a question has no answer.
-
-        Raises:
-            Unanswered: A question has no answer. The others were asked all the same, unless the error was fatal.
-            RequestRefused: The server refuses the settings, and so every question.
-        """
+        """Raise RequestRefused if the server refuses the settings, so every question, else Unanswered if one failed."""
         if not call.failed:
             return
         place, error = min(call.failed.items(), key=lambda failed: failed[0])
@@ -313,30 +299,17 @@ class ServerEngine(Engine):
 
 @dataclass(frozen=True)
 class Served:
-    """A model as a server lists it.
+    """A model as a server lists it; None stands for what it does not say."""
 
-    Attributes:
-        listed: Whether the model is listed; some servers list nothing.
-        owner: Dialect of the server according to ``owned_by``; None if it does not say.
-        root: The model's original name or folder; None if it is not given.
-        context_length: Longest sequence in tokens; None if it is not given.
-        version: Version of the server; None if it is not given.
-    """
-
-    listed: bool = False
-    owner: type[Dialect] | None = None
-    root: str | None = None
-    context_length: int | None = None
-    version: str | None = None
+    listed: bool = False  # some servers list nothing
+    owner: type[Dialect] | None = None  # by ``owned_by``
+    root: str | None = None  # the model's original name or folder
+    context_length: int | None = None  # longest sequence in tokens
+    version: str | None = None  # of the server
 
 
 async def read_listing(connection: Connection, model: str) -> Served:
-    """Read what the server lists about a model.
-
-    Raises:
-        ValueError: The server lists other models only.
-        RequestError: The server did not answer in time, or rejected the key.
-    """
+    """Read what the server lists about a model; ValueError if it lists others only."""
     listing = await connection.get("/v1/models")
     entries = listing.get("data") if isinstance(listing, dict) else None
     if not isinstance(entries, list) or not entries:
@@ -370,15 +343,7 @@ def together(listings: Sequence[Served]) -> Served:
 
 
 def check_alike(dialects: Sequence[Dialect], samples: Sequence[FloatArray]) -> None:
-    """Check that several servers serve the same model.
-
-    Args:
-        dialects: Dialect of each server.
-        samples: Log-probabilities of a fixed text from each server; see ``Dialect.sample``.
-
-    Raises:
-        ValueError: Two servers speak different dialects, or give a text other probabilities.
-    """
+    """Raise ValueError if servers speak different dialects, or their samples (``Dialect.sample``) differ."""
     first = dialects[0]
     for dialect, sample in zip(dialects, samples, strict=True):
         if dialect.name != first.name:
@@ -391,19 +356,10 @@ def check_alike(dialects: Sequence[Dialect], samples: Sequence[FloatArray]) -> N
 
 
 async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) -> Dialect:
-    """Return the first dialect that the server speaks, tried on one short text.
+    """Return the first dialect that the server speaks, tried on one short text; the listed one is tried first.
 
-    Without a tokenizer only dialects that need none are tried.
-
-    Args:
-        endpoint: Model and server.
-        served: The model's listing; the dialect that it names is tried first.
-        only: Name of the only dialect to try; None tries all.
-
-    Raises:
-        NoProbabilities: The server speaks none of the dialects.
-        ValueError: No model is served at the address, the server contradicts itself, or it has another tokenizer.
-        RequestError: The server did not answer in time, or denies access.
+    Without a tokenizer only dialects that need none are tried. Raises NoProbabilities if the server speaks none,
+    ValueError if no model is served, the server contradicts itself, or has another tokenizer, and RequestError.
     """
     kinds = [
         kind
@@ -446,11 +402,7 @@ def _typed(values: Any, name: str, kind: type) -> Any:
 
 
 def _run(pool: Pool, connection: Connection, model: str, job: Coroutine[Any, Any, Result]) -> Result:
-    """Run a first request to a server.
-
-    Raises:
-        ConnectionError: It has no usable answer; the message names the address.
-    """
+    """Run a first request to a server; ConnectionError names the address if there is no usable answer."""
     try:
         return pool.run(job)
     except RequestError as error:
@@ -460,11 +412,7 @@ def _run(pool: Pool, connection: Connection, model: str, job: Coroutine[Any, Any
 
 
 def _checked(dialect: str) -> str | None:
-    """Return the name of the only dialect to try, or None for all of them.
-
-    Raises:
-        ValueError: The dialect is unknown.
-    """
+    """Return the name of the only dialect to try, or None for all of them."""
     names = [known.name for known in DIALECTS]
     if dialect not in ("auto", *names):
         raise ValueError(f"dialect={dialect!r} is unknown: use 'auto' or one of {names}.")
@@ -472,11 +420,7 @@ def _checked(dialect: str) -> str | None:
 
 
 def _tokenizer(model: str, name: str | None, only: str | None, served: Served) -> Any:
-    """Load the named tokenizer, or that of the model as the server lists it; None where no tokenizer is used.
-
-    Raises:
-        ValueError: No tokenizer can be loaded, but the dialect needs one.
-    """
+    """Load the named tokenizer, or that of the model as the server lists it; None where none is used."""
     if any(dialect.name == only and not dialect.needs_tokenizer for dialect in DIALECTS):
         if name is not None:
             raise ValueError(

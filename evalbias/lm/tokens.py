@@ -26,19 +26,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Joined:
-    """A text of known parts, such as a prompt and the text after it.
-
-    Attributes:
-        text: The text.
-        context: Number of characters before the text after the prompt.
-        special: Whether the tokenizer adds its special tokens.
-        controls: Where a chat template wrote control tokens, in order; the rest is plain text, whatever it spells.
-    """
+    """A text of known parts, such as a prompt and the text after it."""
 
     text: str
-    context: int = 0
-    special: bool = False
-    controls: tuple[Span, ...] = ()
+    context: int = 0  # number of characters before the text after the prompt
+    special: bool = False  # whether the tokenizer adds its special tokens
+    controls: tuple[Span, ...] = ()  # where a chat template wrote control tokens, in order; the rest is plain text
 
 
 FOLLOW = Joined("\n")
@@ -47,21 +40,13 @@ FOLLOW = Joined("\n")
 
 @dataclass(frozen=True)
 class Rendered:
-    """A prompt as text.
-
-    Attributes:
-        text: Text of the prompt.
-        lead: Text between the prompt and an answer that is given rather than generated.
-        special: Whether the tokenizer adds its special tokens; a chat template has written them already.
-        controls: Where the chat template wrote control tokens in ``text``, in order.
-        closing: Function that returns what would follow the answer. Few prompts need it: those whose choices are
-            prefixes of each other, which it closes.
-    """
+    """A prompt as text."""
 
     text: str
-    lead: str = ""
-    special: bool = True
-    controls: tuple[Span, ...] = ()
+    lead: str = ""  # text between the prompt and an answer that is given rather than generated
+    special: bool = True  # whether the tokenizer adds its special tokens; a chat template has written them already
+    controls: tuple[Span, ...] = ()  # where the chat template wrote control tokens, in order
+    # Returns what would follow the answer: needed only where choices are prefixes of each other.
     closing: Callable[[], Joined] = field(default=lambda: FOLLOW, compare=False, repr=False)
 
     @cached_property
@@ -101,11 +86,7 @@ _MARKED = re.compile(r"<[|\uff5c].+[|\uff5c]>")
 
 
 def unused_characters(texts: Iterable[str], count: int) -> str:
-    """Return private-use characters that occur in none of the texts, in a row.
-
-    Raises:
-        ValueError: The texts use characters all over the area.
-    """
+    """Return a row of private-use characters that occur in none of the texts; ValueError if they use too many."""
     used = {ord(c) for text in texts if not text.isascii() for c in _PRIVATE.findall(text)}
     for first in range(PRIVATE.start, PRIVATE.stop - count, max(count, 1)):
         if used.isdisjoint(range(first, first + count)):
@@ -115,17 +96,11 @@ def unused_characters(texts: Iterable[str], count: int) -> str:
 
 @dataclass(frozen=True)
 class Reader:
-    """A copy of a tokenizer that knows control tokens under other names only.
+    """A copy of a tokenizer that knows control tokens under other names only."""
 
-    Attributes:
-        backend: The copy; its token ids are the tokenizer's.
-        names: Control token -> its name in the copy, which has the same length.
-        margin: Number of characters before the end of a text within which a text that goes on may be tokenized
-            differently, because the end spells the beginning of an added token.
-    """
-
-    backend: Tokenizer
-    names: dict[str, str]
+    backend: Tokenizer  # its token ids are the tokenizer's
+    names: dict[str, str]  # control token -> its name in the copy, which has the same length
+    # characters before a text's end that may be tokenized differently as it goes on: an added token may begin there
     margin: int
 
     def coded(self, text: Joined) -> str:
@@ -138,18 +113,11 @@ class Reader:
 
 
 class PromptTokenizer:
-    """A tokenizer that reads control tokens only where a chat template wrote them.
+    """A fast Hugging Face tokenizer that reads control tokens only where a chat template wrote them.
 
     Control tokens are the tokenizer's special tokens, added tokens in the form ``<|...|>``, and added tokens with a
     punctuation mark that the chat template contains (``<think>``). Other added tokens, such as runs of blanks, single
     characters and bytes, are text.
-
-    Args:
-        tokenizer: Fast Hugging Face tokenizer.
-
-    Attributes:
-        tokenizer: The tokenizer.
-        controls: Control token -> its id.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -158,7 +126,7 @@ class PromptTokenizer:
         template = tokenizer.get_chat_template() if tokenizer.chat_template else ""
         special = {str(token) for token in tokenizer.all_special_tokens}
         chosen = {id_: token for id_, token in added.items() if _is_control(token, special, template)}
-        self.controls = {token.content: id_ for id_, token in chosen.items()}
+        self.controls = {token.content: id_ for id_, token in chosen.items()}  # control token -> its id
         self._texts = [token for id_, token in added.items() if id_ not in chosen]
         self._pattern = _pattern(chosen.values())
         self._usual: Reader | None = None
@@ -239,7 +207,6 @@ def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
 
 
 def _makes(merge: str | Sequence[str], names: dict[str, str]) -> bool:
-    """Return whether a merge has to do with a control token."""
     left, right = merge.split(" ") if isinstance(merge, str) else merge
     return left in names or right in names or left + right in names
 
@@ -264,56 +231,33 @@ AT_ONCE = 32
 
 @dataclass(frozen=True)
 class Encoded:
-    """A tokenized text.
-
-    Attributes:
-        text: The text.
-        ids: n tokens.
-        ends: n offsets of the character after each token; 0 for special tokens.
-        words: First character of each of w words, ascending; empty if the text cannot be split.
-        tokens: First token of each of w words.
-    """
+    """A tokenized text."""
 
     text: str
-    ids: list[int]
-    ends: list[int]
-    words: list[int]
-    tokens: list[int]
+    ids: list[int]  # n tokens
+    ends: list[int]  # n offsets of the character after each token; 0 for special tokens
+    words: list[int]  # first character of each of w words, ascending; empty if the text cannot be split
+    tokens: list[int]  # first token of each of w words
 
 
 @dataclass(frozen=True)
 class Tail:
-    """The end of a text that begins with the tokens of a known one.
+    """The end of a text that begins with the tokens of a known one."""
 
-    Attributes:
-        before: Number of the known text's tokens that come first.
-        encoded: The text from a character on, whose tokens from one on follow.
-        offset: That character.
-        word: First word in ``encoded`` that follows.
-        start: Its first token.
-    """
-
-    before: int
-    encoded: Encoded
-    offset: int = 0
-    word: int = 0
-    start: int = 0
+    before: int  # number of the known text's tokens that come first
+    encoded: Encoded  # the text from a character on, whose tokens from one on follow
+    offset: int = 0  # that character
+    word: int = 0  # first word in ``encoded`` that follows
+    start: int = 0  # its first token
 
 
 def tails(
     reader: Reader, known: Sequence[Encoded], upto: Sequence[int], ends: Sequence[Sequence[str]], *, special: bool
 ) -> list[list[Tail]]:
-    """Tokenize texts that go on differently after a prefix of known ones.
+    """Tokenize texts that go on with each of ``ends[i]`` after the first ``upto[i]`` characters of ``known[i]``.
 
     Only the last words of a prefix are tokenized again. Where prefixes end alike, as the prompts of a call often do,
     equal ends after them are tokenized once.
-
-    Args:
-        reader: Copy of the tokenizer.
-        known: n tokenized texts.
-        upto: n lengths in characters of their prefixes.
-        ends: Texts that follow each prefix, in place of the rest.
-        special: Whether the tokenizer adds its special tokens.
     """
     # 1. Tokenize each text from the word before the cut on.
     cuts = [_cut(text, length, reader.margin) for text, length in zip(known, upto, strict=True)]
@@ -379,14 +323,7 @@ def _encoded(text: str, encoding: Any) -> Encoded:
 
 
 def encode(reader: Reader, texts: Sequence[str], *, special: bool, known: Encoded | None = None) -> list[Encoded]:
-    """Tokenize texts; what one shares with the first, and that with ``known``, at its beginning is not tokenized again.
-
-    Args:
-        reader: Copy of the tokenizer.
-        texts: Texts in any order, at least one.
-        special: Whether the tokenizer adds its special tokens.
-        known: Another text, tokenized before.
-    """
+    """Tokenize texts, but what one shares with the first, and that with ``known``, at its beginning only once."""
 
     def after(known: Encoded, texts: Sequence[str]) -> list[Encoded]:
         shared = [common(text, known.text) for text in texts]
@@ -422,11 +359,8 @@ def _batches(reader: Reader, texts: Sequence[Joined]) -> Iterator[tuple[bool, li
             yield special, some, batch
 
 
-# Joint tokenization of contexts and continuations.
-#
-# Context and continuation are tokenized as one text. A token that contains any character of the continuation belongs to
-# it; the context consists of the tokens before. A token that a tokenizer merges across the boundary is therefore never
-# split, and never counted as context. Control tokens are read only where a chat template wrote them.
+# Joint tokenization: context and continuation are tokenized as one text. A token that contains any character of the
+# continuation belongs to it: one that a tokenizer merges across the boundary is never split, nor counted as context.
 
 
 Ids = tuple[int, ...]
@@ -434,13 +368,7 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Scored:
-    """A token sequence whose tokens from ``start`` on are scored, 1 <= start < len(ids).
-
-    Attributes:
-        ids: Tokens.
-        start: Index of the first scored token.
-        text: Text of the tokens.
-    """
+    """A token sequence whose tokens from ``start`` on are scored, 1 <= start < len(ids)."""
 
     ids: Ids
     start: int
@@ -448,15 +376,7 @@ class Scored:
 
 
 def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> list[Scored]:
-    """Tokenize (prompt, continuation) pairs jointly.
-
-    Args:
-        tokenizer: Tokenizer of the model.
-        pairs: Prompts with non-empty continuations.
-
-    Raises:
-        ValueError: A continuation is empty, or nothing precedes it; the message gives its number.
-    """
+    """Tokenize (prompt, continuation) pairs; ValueError tells which continuation is empty, or has nothing before it."""
     for number, (_, continuation) in enumerate(pairs):
         if not continuation:
             raise ValueError(f"Continuation {number} is empty: give a text to score.")
@@ -495,10 +415,7 @@ def choice_sequences(
     """Return the token sequences of all choices after every prompt, scored from their common prefix on.
 
     If one choice's tokens are a prefix of another's ("1" and "10"), each choice is closed with the text that follows
-    an answer, so that the choices exclude each other.
-
-    Raises:
-        ValueError: There are no choices, one is empty or repeated, or two have the same tokens after a prompt.
+    an answer, so that the choices exclude each other. Two with the same tokens after a prompt are a ValueError.
     """
     check_choices(choices)
     rows = _choices(tokenizer, prompts, choices, closed=False)
@@ -512,11 +429,7 @@ def choice_sequences(
 
 
 def check_choices(choices: Sequence[str]) -> None:
-    """Check that the choices are distinct, non-empty texts.
-
-    Raises:
-        ValueError: There are no choices, or one is empty or repeated.
-    """
+    """Raise ValueError if there are no choices, or one is empty or repeated."""
     if not choices:
         raise ValueError("There are no choices: give at least one.")
     if len(set(choices)) < len(choices):
@@ -573,14 +486,7 @@ def _choices(
 
 
 def too_long(tokens: int, limit: int | None, *, whose: str, generated: int = 0) -> Refused | None:
-    """Return why a prompt of so many tokens, and those generated after it, exceeds a context; None if it fits.
-
-    Args:
-        tokens: Number of tokens.
-        limit: Context length in tokens; None if it is not known.
-        whose: Owner of the context, for the message: "model" or "server".
-        generated: Number of tokens that are generated after the prompt.
-    """
+    """Return why a prompt and the tokens after it exceed the context of ``whose``, "model" or "server"; else None."""
     if limit is None or tokens + generated <= limit:
         return None
     free = f", of which {generated} must stay free for the answer" if generated else ""

@@ -51,13 +51,8 @@ HEAVY_IN_FLIGHT = 8
 class Pool:
     """The connections of the running process to servers: opened by the first request, and anew in a forked process.
 
-    Args:
-        api_key: Key that is sent with every request and stored nowhere else; None sends none.
-        in_flight: Number of simultaneous requests to each server, over all threads.
-        timeout: Time limit of one request in seconds.
-
-    Raises:
-        ValueError: The key cannot be sent, or a limit is too small.
+    The key is sent with every request and stored nowhere else. ``in_flight`` limits the simultaneous requests to each
+    server, over all threads; ``timeout`` is one request's, in seconds. A key that cannot be sent is a ValueError.
     """
 
     def __init__(self, *, api_key: str | None, in_flight: int, timeout: float) -> None:
@@ -90,11 +85,7 @@ class Pool:
         return asyncio.run_coroutine_threadsafe(job, self.opened.loop)
 
     def run(self, job: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the event loop and return its result; an interrupt cancels it.
-
-        Raises:
-            Exception: Whatever the coroutine raises.
-        """
+        """Run a coroutine on the event loop and return its result; an interrupt cancels it."""
         future = self.submit(job)
         try:
             return future.result()
@@ -117,19 +108,10 @@ class Pool:
         return lines[base_url]
 
     async def send(self, line: _Line, method: str, url: str, body: bytes | None = None) -> Any:
-        """Send one request and return the JSON answer.
+        """Send a request (GET or POST) and return the JSON answer.
 
-        Args:
-            line: Line of the server.
-            method: "GET" or "POST".
-            url: Address.
-            body: JSON.
-
-        Raises:
-            NoAnswer: The server did not answer in time, or the connection broke.
-            StatusError: The server answered with an error status, or redirects.
-            NotJSON: The answer is not JSON.
-            Unreadable: The answer is longer than ``MAX_ANSWER``.
+        Raises RequestError (``NoAnswer``, ``StatusError`` also for redirects, ``NotJSON``), and ``Unreadable`` if the
+        answer is longer than ``MAX_ANSWER``.
         """
         async with line.slots:
             try:
@@ -143,7 +125,6 @@ class Pool:
                 raise NoAnswer(f"{reason}. Check that the server runs, and its address.") from None
 
     async def _answer(self, response: aiohttp.ClientResponse, url: str) -> Any:
-        """Read an answer and return its JSON; see ``send``."""
         opened, content, growing = self.opened, bytearray(), False
         try:
             async for part in response.content.iter_any():
@@ -186,40 +167,26 @@ class Pool:
 
 
 class _Line:
-    """What is kept for one server, made on the event loop.
-
-    Attributes:
-        slots: Semaphore of the simultaneous requests.
-        heavy: Semaphore of the requests whose answers take much of the server's memory.
-        options: Arguments of every request: its proxy and its certificates.
-    """
+    """What is kept for one server, made on the event loop; ``options`` are the arguments of every request."""
 
     def __init__(self, base_url: str, in_flight: int) -> None:
-        self.slots = asyncio.Semaphore(in_flight)
-        self.heavy = asyncio.Semaphore(HEAVY_IN_FLIGHT)
+        self.slots = asyncio.Semaphore(in_flight)  # of all simultaneous requests
+        self.heavy = asyncio.Semaphore(HEAVY_IN_FLIGHT)  # of those whose answers take much of the server's memory
         secure = urlsplit(base_url).scheme == "https"
         self.options: dict[str, Any] = {"proxy": proxy_of(base_url), "ssl": _certificates() if secure else True}
 
 
 class _Opened:
-    """An event loop in a thread, with the connections and limits that live on it.
-
-    Attributes:
-        loop: The event loop.
-        thread: Its thread.
-        lines: Address of a server -> what is kept for it.
-        held: Bytes of all answers in flight.
-        growing: Lock of the one answer that may grow beyond the limit.
-    """
+    """An event loop in a thread, with the connections and limits that live on it."""
 
     def __init__(self) -> None:
         # poll, not epoll: an epoll instance is shared with forked processes, so that a child that drops its copies of
         # the sockets would also drop them from the parent's. poll keeps its list in the process, and is as fast here.
         poll = hasattr(selectors, "PollSelector") and hasattr(os, "fork")
         self.loop = asyncio.SelectorEventLoop(selectors.PollSelector()) if poll else asyncio.new_event_loop()
-        self.lines: dict[str, _Line] = {}
-        self.held = 0
-        self.growing = asyncio.Lock()
+        self.lines: dict[str, _Line] = {}  # by address
+        self.held = 0  # bytes of all answers in flight
+        self.growing = asyncio.Lock()  # of the one answer that may grow beyond the limit
         self._sessions: list[aiohttp.ClientSession] = []  # at most one, opened by the first request
         self.thread = threading.Thread(target=_run, args=(self.loop,), name="evalbias-server", daemon=True)
         self.thread.start()
@@ -249,7 +216,6 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, sessions: list[aiohttp.ClientSession]) -> None:
-    """Cancel what runs on the loop, close its connections and end its thread."""
 
     async def close() -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -280,11 +246,9 @@ def _certificates() -> ssl.SSLContext:
     return context
 
 
-# Requests to one server, retried with backoff.
-#
-# Transient failures are retried: timeouts, broken connections, answers that are cut off, and the statuses 408, 409, 429
-# and 5xx. An answer that is not JSON is retried only at a path that answered in JSON before: elsewhere the address is
-# wrong. Every other error is final. A request is given up once it has failed for ``patience`` seconds.
+# Requests to one server. Transient failures are retried with backoff: timeouts, broken connections, answers that are
+# cut off, and the statuses 408, 409, 429 and 5xx. An answer that is not JSON is retried only at a path that answered in
+# JSON before: elsewhere the address is wrong. A request is given up once it has failed for ``patience`` seconds.
 
 
 FIRST_PATIENCE = 10.0
@@ -298,19 +262,9 @@ BETWEEN_WARNINGS = 30.0
 
 
 class Connection:
-    """An HTTP connection to one server.
+    """An HTTP connection to a server at an address that ends in ``/v1``; requests are retried for ``patience`` seconds.
 
-    Args:
-        base_url: Address of the server, ending in ``/v1``.
-        pool: Pool through which requests are sent.
-        patience: Time in seconds for which a request is retried.
-
-    Attributes:
-        base_url: Address of the server.
-        last_answer: Monotonic time of the last answer.
-
-    Raises:
-        ValueError: The address is malformed or contains a password, or ``patience`` is negative.
+    A malformed address, one that contains a password, or a negative ``patience`` is a ValueError.
     """
 
     def __init__(self, base_url: str, pool: Pool, *, patience: float) -> None:
@@ -318,7 +272,7 @@ class Connection:
         if patience < 0:
             raise ValueError("patience must be at least 0 seconds.")
         self.base_url = base_url.rstrip("/")
-        self.last_answer = 0.0
+        self.last_answer = 0.0  # monotonic time
         self._answered: set[str] = set()  # paths
         self._root = self.base_url.removesuffix("/v1")
         self._pool = pool
@@ -326,14 +280,7 @@ class Connection:
         self._warned = -BETWEEN_WARNINGS
 
     async def get(self, path: str) -> Any:
-        """Return the JSON at a path, with retries; None if the server has none there.
-
-        Args:
-            path: Path after the address without its ``/v1``.
-
-        Raises:
-            RequestError: The server did not answer in time, or denies access.
-        """
+        """Return the JSON at a path (after the address without ``/v1``), with retries; None if there is none."""
         try:
             return await self._retried("GET", path, None, patience=min(self._patience, FIRST_PATIENCE))
         except StatusError as error:
@@ -344,16 +291,9 @@ class Connection:
             return None
 
     async def post(self, path: str, body: dict[str, Any], *, heavy: bool = False) -> Any:
-        """Send a JSON body and return the JSON answer, with retries.
+        """Send JSON to a path (after the address without ``/v1``) and return the JSON answer, with retries.
 
-        Args:
-            path: Path after the address without its ``/v1``.
-            body: Content of the request.
-            heavy: Whether the server needs much memory for the answer, so that few may be in flight.
-
-        Raises:
-            RequestError: The server refused the request, did not answer in time, or not in JSON.
-            Unreadable: The answer is too long.
+        ``heavy``: whether the answer takes much of the server's memory, so that few may be in flight.
         """
         if heavy:
             async with self._pool.line(self.base_url).heavy:
@@ -400,12 +340,9 @@ def _json(body: dict[str, Any]) -> bytes:
 
 
 def key_for(addresses: Sequence[str], given: str | None = None) -> str | None:
-    """Return the key for servers: the given one, or the one that the environment holds for them; None if it has none.
+    """Return the given key for servers, or the environment's, or None; ValueError if others could read it.
 
     ``OPENAI_API_KEY`` is for OpenAI's own address alone, ``EVALBIAS_API_KEY`` for every other one.
-
-    Raises:
-        ValueError: An address is malformed or holds a password, or others could read the key on its way.
     """
     hosts = [_check_address(address) for address in addresses]
     openai = all(host.scheme == "https" and host.netloc.lower() == "api.openai.com" for host in hosts)
@@ -428,11 +365,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _check_address(base_url: str) -> SplitResult:
-    """Return the parts of a server's address; no error shows an address that may hold a password or a key.
-
-    Raises:
-        ValueError: The address is malformed or contains a password.
-    """
+    """Return the parts of an address, or raise ValueError; no error shows one that may hold a password or a key."""
     if "@" in base_url:
         raise ValueError("The server's address contains a user name or password: give the key alone, as api_key.")
     if "?" in base_url or "#" in base_url:
@@ -491,22 +424,15 @@ class NoAnswer(RequestError):  # noqa: N818 - named for the problem
 
 
 class StatusError(RequestError):
-    """The server answered with an error status.
-
-    Attributes:
-        status: HTTP status.
-        reason: The server's own words, at most ``REASON`` characters.
-        retry_after: Seconds after which the server asks to try again; None if it does not say.
-        code: The server's name for the error; empty if it gives none.
-    """
+    """The server answered with an error status."""
 
     REASON = 1000
 
     def __init__(self, status: int, reason: str, retry_after: int | None = None, code: str = "") -> None:
-        self.status = status
-        self.reason = reason[: self.REASON]
-        self.retry_after = retry_after
-        self.code = code[: self.REASON]
+        self.status = status  # of HTTP
+        self.reason = reason[: self.REASON]  # the server's own words
+        self.retry_after = retry_after  # seconds after which the server asks to try again; None if it does not say
+        self.code = code[: self.REASON]  # the server's name for the error; empty if it gives none
         super().__init__(f"status {status}, {self.reason}")
 
 
@@ -515,12 +441,7 @@ class Declined(RequestError):  # noqa: N818 - named for the problem
 
 
 class NotJSON(RequestError):  # noqa: N818 - named for the problem
-    """An answer is not JSON, as when a proxy answers instead of the server, or a web page stands at the address.
-
-    Args:
-        url: Address that was asked.
-        text: The answer; the error shows its first ``SHOWN`` characters.
-    """
+    """An answer is not JSON, as when a proxy answers instead of the server, or a web page stands at the address."""
 
     SHOWN = 80
 

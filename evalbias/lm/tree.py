@@ -25,14 +25,7 @@ flat array of the call's log-probabilities."""
 class Rows:
     """The distinct token sequences of a call in sorted order, without last tokens, which are only read.
 
-    Args:
-        wanted: Tokens of a row, by ``key_of`` -> the log-probabilities that are read at its positions.
-
-    Attributes:
-        ids: n rows of tokens.
-        shared: n lengths of the prefix that each row shares with the row before; 0 for the first.
-        first: n first positions of each row whose logits are needed.
-        reads: n arrays (r, 3) of ``Read``: at the tokens that each row adds to the rows before.
+    ``wanted``: tokens of a row, by ``key_of`` -> the log-probabilities that are read at its positions.
 
     Example:
         >>> rows = Rows.of([Scored((1, 2, 9), 2), Scored((1, 2, 3, 9), 2)])
@@ -44,8 +37,9 @@ class Rows:
         self._wanted = wanted
         keys = sorted(wanted)
         self.ids: list[IntArray] = [np.frombuffer(key, dtype=">u4").astype(np.int64) for key in keys]
+        # length of the prefix that each row shares with the row before; 0 for the first
         self.shared = [0, *(common(a, b) // 4 for a, b in itertools.pairwise(keys))][: len(keys)]
-        self.first = [min(read[0] for read in wanted[key]) for key in keys]
+        self.first = [min(read[0] for read in wanted[key]) for key in keys]  # first positions whose logits are needed
         # A token belongs to the row that adds it: the first one with this prefix. Its logits are read there alone.
         owner = np.zeros(max(map(len, self.ids), default=0), dtype=np.int64)
         owned: list[list[Read]] = [[] for _ in keys]
@@ -53,6 +47,7 @@ class Rows:
             owner[self.shared[row] : len(self.ids[row])] = row
             for read in wanted[key]:
                 owned[owner[read[0]]].append(read)
+        # (r, 3): at the tokens that a row adds
         self.reads: list[IntArray] = [np.array(reads, dtype=np.int64).reshape(-1, 3) for reads in owned]
 
     @classmethod
@@ -91,13 +86,7 @@ class Rows:
         return Rows({key: reads for key, reads in left.items() if reads})
 
     def placed(self, groups: Sequence[Sequence[int]], start: int, width: int) -> IntArray:
-        """Return what is read at the places of (b, w) tokens, flattened: (r, 3).
-
-        Args:
-            groups: b groups of the rows whose tokens a sequence holds.
-            start: Position of the first of the w tokens.
-            width: The number w.
-        """
+        """Return the (r, 3) reads at flattened (b, w) tokens from ``start`` on; each sequence is of a group of rows."""
         parts = [np.zeros((0, 3), dtype=np.int64)]
         for index, group in enumerate(groups):
             for row in group:
@@ -131,26 +120,16 @@ OPEN = -1
 
 @dataclass(frozen=True)
 class Pack:
-    """A stretch of the traversal: n tokens after a context of c tokens.
+    """A stretch of the traversal: n tokens after a context of c tokens."""
 
-    Attributes:
-        ids: (n,) tokens.
-        positions: (n,) positions of the tokens in their rows.
-        ends: (c + n,) for every token of context and pack the first place of the pack that does not attend to it; n
-            if all later places do.
-        source: (c,) places of the context's tokens in the previous pack's context and tokens.
-        known: Row whose stored prefix is the context; None if the context comes from the previous pack.
-        reads: (r, 3) ``Read``: place in the pack, next token, target.
-        paths: row -> (length,) places, in this context and pack, of the row's prefix that is to be stored.
-    """
-
-    ids: IntArray
-    positions: IntArray
+    ids: IntArray  # (n,) tokens
+    positions: IntArray  # (n,) positions in their rows
+    # (c + n,) first place of the pack that does not attend to each token of context and pack; n if all later do
     ends: IntArray
-    source: IntArray
-    known: int | None
-    reads: IntArray
-    paths: Mapping[int, IntArray]
+    source: IntArray  # (c,) places of the context's tokens in the previous pack's context and tokens
+    known: int | None  # row whose stored prefix is the context; None if the context comes from the previous pack
+    reads: IntArray  # (r, 3) ``Read``: place in the pack, next token, target
+    paths: Mapping[int, IntArray]  # row -> (length,) places, in context and pack, of its prefix that is to be stored
 
     @property
     def prefix_length(self) -> int:
@@ -198,14 +177,10 @@ class _Open:
 
 
 def packs(rows: Rows, size: int, *, known: Mapping[int, int], kept: Mapping[int, int]) -> Iterator[Pack]:
-    """Traverse rows and yield the packs.
+    """Yield the packs of at most ``size`` tokens of rows, none of which is empty.
 
-    Args:
-        rows: Rows, none of which is empty.
-        size: Largest number of tokens in a pack, at least 1.
-        known: row -> length of its stored prefix, which is not run. The prefix is longer than the one shared with the
-            row before, and neither the row nor one that shares the prefix needs logits inside it.
-        kept: row -> length of its prefix that is to be stored.
+    ``known``: row -> length of its stored prefix, which is not run. It is longer than the prefix shared with the row
+    before, and no row that has it needs logits inside it. ``kept``: row -> length of its prefix that is to be stored.
     """
     path = np.zeros(max(map(len, rows.ids), default=0), dtype=np.int64)  # position -> place in context and pack
     pack, length = _Open(path[:0], None, size), 0  # ``length`` is that of the path
@@ -255,23 +230,14 @@ SHORTEST, SAVING = 16, 64
 
 @dataclass
 class Trunk:
-    """Consecutive tokens that some rows share.
+    """Consecutive tokens that some rows share."""
 
-    Attributes:
-        rows: The rows, of which the first holds the tokens.
-        start: Position of the first token.
-        stop: Position after the last token.
-        parent: Number of the trunk before this one.
-        leaves: Rows whose remaining tokens run in batches after this trunk.
-        last: Number of the last trunk that begins after this one; its own number if there is none.
-    """
-
-    rows: range
-    start: int
-    stop: int
-    parent: int
-    leaves: list[int] = field(default_factory=list)
-    last: int = 0
+    rows: range  # the first holds the tokens
+    start: int  # position of the first token
+    stop: int  # position after the last token
+    parent: int  # number of the trunk before this one
+    leaves: list[int] = field(default_factory=list)  # rows whose remaining tokens run in batches after this trunk
+    last: int = 0  # number of the last trunk that begins after this one; its own if there is none
 
 
 def trunks(rows: Rows) -> list[Trunk]:
@@ -297,13 +263,9 @@ def trunks(rows: Rows) -> list[Trunk]:
 
 
 def batches(rows: Rows, numbers: Sequence[int], start: int, most: int) -> Iterator[tuple[list[int], IntArray]]:
-    """Yield batches of rows of similar length: their numbers, and their (b, w) tokens from ``start`` on, padded with 0.
+    """Yield batches of rows of similar length: their numbers, and (b, w) tokens from ``start`` on, padded with 0.
 
-    Args:
-        rows: All rows.
-        numbers: Rows to run; those without tokens from ``start`` on are left out.
-        start: Position of the first token.
-        most: Largest number of tokens in a batch, those before ``start`` and padding included.
+    ``most`` limits a batch's tokens, those before ``start`` and padding included. Rows that end before are left out.
     """
     left = sorted((n for n in numbers if len(rows.ids[n]) > start), key=lambda n: len(rows.ids[n]))
     while left:
@@ -318,17 +280,7 @@ def batches(rows: Rows, numbers: Sequence[int], start: int, most: int) -> Iterat
 
 
 def branches(body: Any, rows: Rows, most: int, device: torch.device) -> Iterator[tuple[torch.Tensor, IntArray]]:
-    """Run every row, each trunk once.
-
-    Args:
-        body: Decoder of the model.
-        rows: Rows to run.
-        most: Largest number of tokens in a batch, those of its trunk included.
-        device: Device of the model.
-
-    Yields:
-        (b, w, d) hidden states of what ran together, and (r, 3) ``Read`` at their places, flattened.
-    """
+    """Yield (b, w, d) hidden states of batches of at most ``most`` tokens, and (r, 3) ``Read``; trunks run once."""
     plan = trunks(rows)
     states: dict[int, Any] = {}  # number of a trunk -> cache after it
     for number, trunk in enumerate(plan):
@@ -355,7 +307,6 @@ def _forward(body: Any, ids: torch.Tensor, state: Any) -> tuple[torch.Tensor, An
 
 
 def _repeated(state: Any, count: int) -> Any:
-    """Return a copy of a state for each of several rows."""
     if state is None:
         return None
     name, cache = copy.deepcopy(state)
@@ -363,12 +314,10 @@ def _repeated(state: Any, count: int) -> Any:
     return name, cache
 
 
-# Keys and values of a pack's context, in two parts: a shared prefix that is never copied, and a suffix that is.
-#
-# The first tokens of a pack's context are visible to all of its tokens, such as a prompt's demonstrations: the *shared
-# prefix*. Its keys and values stay in place from pack to pack. The other context tokens are visible to some of the
-# pack's tokens only, such as a text that the previous pack broke off: the *suffix*. It is stored next to the pack's own
-# keys and values. Hydragen (Juravsky et al. 2024) splits the cache in the same way.
+# Keys and values of a pack's context, in two parts. Its first tokens are visible to all of the pack's, such as a
+# prompt's demonstrations: the *shared prefix*, which stays in place from pack to pack and is never copied. The others
+# are visible to some only, such as a text that the previous pack broke off: the *suffix*, which is stored next to the
+# pack's own keys and values. Hydragen (Juravsky et al. 2024) splits the cache in the same way.
 
 
 Layers = list[tuple[torch.Tensor, torch.Tensor]]
@@ -377,23 +326,13 @@ Layers = list[tuple[torch.Tensor, torch.Tensor]]
 
 @dataclass(frozen=True)
 class KVParts:
-    """Keys and values of the tokens before a pack.
+    """Keys and values of the tokens before a pack."""
 
-    Attributes:
-        prefix: The shared prefix, visible to every token of the pack.
-        suffix: The tokens after it.
-    """
-
-    prefix: Layers
-    suffix: Layers
+    prefix: Layers  # the shared prefix, visible to every token of the pack
+    suffix: Layers  # the tokens after it
 
     def at(self, places: IntArray, prefix_length: int) -> KVParts:
-        """Return the context of the next pack.
-
-        Args:
-            places: Places, in this context, of the next context's tokens; ascending.
-            prefix_length: Number of the next context's first tokens that are visible to the whole next pack.
-        """
+        """Return the next pack's context, from ascending places; ``prefix_length`` of them are visible to all of it."""
         length = _tokens(self.prefix)
         # a path leaves the prefix only at the prefix's end, so equal places come first
         kept = int((places[:length] == np.arange(min(len(places), length))).sum())
@@ -414,12 +353,7 @@ class KVParts:
 
 
 class PackCache(DynamicCache):  # type: ignore[misc]
-    """The cache of one forward pass over a pack.
-
-    Args:
-        context: Keys and values of the tokens before the pack.
-        first: First token of the context whose keys and values each layer's attention receives with the pack's own.
-    """
+    """The cache of a forward pass over a pack: attention of layer i takes the context from token ``first[i]`` on."""
 
     def __init__(self, context: KVParts, first: Sequence[int]) -> None:
         super().__init__()
@@ -470,7 +404,6 @@ def sliced(layers: Layers, start: int, stop: int) -> Layers:
 
 
 def _joined(a: Layers, b: Layers) -> Layers:
-    """Concatenate the tokens of ``a`` and ``b``; either may be empty."""
     return [_cat(one, other) for one, other in zip(a, b, strict=True)] if a and b else a or b
 
 
@@ -482,10 +415,8 @@ def _copied(layers: Layers) -> Layers:
     return [(keys.clone(), values.clone()) for keys, values in layers]
 
 
-# The prefix store: keys and values of prompt prefixes, kept from call to call.
-#
-# The stored prefixes form a radix tree with least-recently-used eviction, as in RadixAttention (Zheng et al. 2024,
-# SGLang).
+# The prefix store: keys and values of prompt prefixes, kept from call to call in a radix tree with least-recently-used
+# eviction, as in RadixAttention (Zheng et al. 2024, SGLang).
 
 
 MIN_SAVING = 64
@@ -494,34 +425,21 @@ MIN_SAVING = 64
 
 @dataclass(eq=False)
 class Node:
-    """A node of the radix tree: tokens that follow those of its ancestors.
-
-    Attributes:
-        ids: The tokens.
-        layers: Keys and values of the tokens.
-        parent: Node before this one; None for the root, which holds no tokens.
-        children: Nodes after this one, by their first tokens.
-        used: Number of the last call that used the node.
-    """
+    """A node of the radix tree: tokens that follow those of its ancestors."""
 
     ids: IntArray
     layers: Layers
-    parent: Node | None = None
-    children: dict[int, Node] = field(default_factory=dict)
-    used: int = 0
+    parent: Node | None = None  # None for the root, which holds no tokens
+    children: dict[int, Node] = field(default_factory=dict)  # by their first tokens
+    used: int = 0  # number of the last call that used the node
 
 
 @dataclass(frozen=True)
 class Prefix:
-    """A stored prefix of a row.
+    """A stored prefix of a row."""
 
-    Attributes:
-        length: Number of tokens.
-        parts: Keys and values, one part per node.
-    """
-
-    length: int
-    parts: tuple[Layers, ...]
+    length: int  # in tokens
+    parts: tuple[Layers, ...]  # one per node
 
     def layers(self) -> Layers:
         """Return the keys and values of all parts, concatenated."""
@@ -531,18 +449,12 @@ class Prefix:
 class PrefixStore:
     """A radix tree of the most recently used prefixes, in which a common prefix is stored once.
 
-    A call never evicts what it has used or stored itself. Otherwise a call beyond the budget would leave only its end,
-    and find nothing of it when it is repeated.
-
-    Args:
-        budget: Total size of keys and values in bytes; 0 stores nothing.
-
-    Attributes:
-        bytes: Size of the stored keys and values.
+    A call never evicts what it has used or stored itself. Otherwise a call beyond the budget (of keys and values, in
+    bytes) would leave only its end, and find nothing of it when it is repeated.
     """
 
     def __init__(self, budget: int) -> None:
-        self.budget = budget
+        self.budget = budget  # 0 stores nothing
         self.clear()
 
     def clear(self) -> None:
@@ -554,13 +466,7 @@ class PrefixStore:
         self.bytes = 0
 
     def put(self, ids: IntArray, context: KVParts, path: IntArray) -> None:
-        """Store a prefix if there is room for it.
-
-        Args:
-            ids: Tokens of the prefix.
-            context: Keys and values that include the prefix's.
-            path: Place of each token in the context.
-        """
+        """Store a prefix if there is room; ``path`` holds the place of each token in the context."""
         if self._token_bytes * len(ids) > self.budget:
             return
         # 1. Find what is stored of it already; a node that continues differently is split there.
@@ -599,11 +505,7 @@ class PrefixStore:
         return prefixes
 
     def worthwhile(self, rows: Rows) -> dict[int, int]:
-        """Return which prefixes of a call to store: those at which prompts diverge, and all of a single prompt.
-
-        Returns:
-            row -> length of its prefix to store.
-        """
+        """Return row -> length of its prefix to store: where prompts diverge, and all of a single prompt."""
         if not self.budget or not len(rows):
             return {}
         chosen: dict[int, int] = {}

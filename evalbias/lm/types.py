@@ -30,10 +30,7 @@ MAX_TOKENS = 256
 
 
 def chunk_of(lm: Any) -> int:
-    """Return the number of questions for one call: ``CHUNK``, or more if the model serves many requests at once.
-
-    Such a model idles at the end of a call, so calls hold eight times the requests in flight.
-    """
+    """Return the number of questions for one call; a model with many in flight idles at its end, so it gets more."""
     return max(CHUNK, 8 * getattr(lm, "in_flight", 0))
 
 
@@ -47,10 +44,7 @@ def as_messages(prompt: Prompt) -> Sequence[Message]:
 
 @dataclass(frozen=True)
 class LogLikelihood:
-    """Log-probability of one continuation, in nats.
-
-    Attributes:
-        per_token: (n,) log-probability of each token of the continuation, n >= 1.
+    """Log-probabilities in nats of the n >= 1 tokens of one continuation, ``per_token`` of shape (n,).
 
     Example:
         >>> likelihood = LogLikelihood(np.log([0.5, 0.25]))
@@ -78,13 +72,13 @@ class LogLikelihood:
 
 @dataclass(frozen=True)
 class ChoiceLogprobs:
-    """Log-probabilities of the same choices after each of several prompts, in nats, not renormalized.
+    """Log-probabilities of the same c choices after each of n prompts, in nats, not renormalized.
 
     Attributes:
-        choices: (c,) texts of the choices, in the caller's order.
+        choices: The choices in the caller's order.
         logprobs: (n, c) log-probability of each choice's whole token sequence.
         renormalized: Whether the model returned only shares that sum to 1; the coverage is NaN then.
-        samples: Number of answers from which each row is estimated; None for measured log-probabilities.
+        samples: Number of answers from which each row is estimated; None if it is measured.
 
     Raises:
         ValueError: The probabilities of a row sum to more than ``MOST``: the choices exclude each other.
@@ -129,12 +123,12 @@ class ChoiceLogprobs:
 
 
 def unanswered(choices: Sequence[str]) -> ChoiceLogprobs:
-    """Return the undefined answer to a prompt that a model was not asked: NaN for every choice."""
+    """Return the answer to a prompt that a model was not asked: NaN for every choice."""
     return ChoiceLogprobs(tuple(choices), np.full((1, len(choices)), np.nan))
 
 
 def stacked(rows: Sequence[ChoiceLogprobs], choices: Sequence[str]) -> ChoiceLogprobs:
-    """Return answers about these choices as one; without answers, it has no row."""
+    """Return answers about these choices as one, of as many rows; none without answers."""
     return ChoiceLogprobs(
         tuple(choices),
         np.concatenate([np.empty((0, len(choices))), *(row.logprobs for row in rows)]),
@@ -145,32 +139,20 @@ def stacked(rows: Sequence[ChoiceLogprobs], choices: Sequence[str]) -> ChoiceLog
 
 @dataclass(frozen=True)
 class Written:
-    """A text that a model wrote.
-
-    Attributes:
-        text: The text.
-        logprobs: One ``lm15.TokenLogprob`` a token, if the question asks for them.
-        finished: Whether the text ended by itself or at a stop string, not at the token limit.
-        tokens: Number of tokens of the prompt and of the text; None where the model does not say.
-    """
+    """A text that a model wrote."""
 
     text: str
-    logprobs: tuple[Any, ...] | None = None
-    finished: bool = True
-    tokens: tuple[int | None, int | None] = (None, None)
+    logprobs: tuple[Any, ...] | None = None  # one lm15.TokenLogprob a token, if the question asks for them
+    finished: bool = True  # by itself or at a stop string, not at the token limit
+    tokens: tuple[int | None, int | None] = (None, None)  # of the prompt and of the text, where the model says so
 
 
 @dataclass(frozen=True)
 class Refused:
-    """The answer to a question that a model cannot take, which says nothing about other questions.
+    """The answer to a question that a model cannot take, which says nothing about other questions."""
 
-    Attributes:
-        reason: What is wrong with the prompt, as the rest of a sentence that begins with it: "has 99 tokens, but ...".
-        too_long: Whether the prompt is longer than the model's context.
-    """
-
-    reason: str
-    too_long: bool = False
+    reason: str  # the rest of a sentence that begins with the prompt: "has 99 tokens, but ..."
+    too_long: bool = False  # for the model's context
 
 
 # Questions. Each knows how its answer is kept as JSON: ``dump`` and ``load``.
@@ -211,27 +193,16 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Text:
-    """What does the model write after a prompt? The answer is a ``Written``, of which only the text is kept.
-
-    Attributes:
-        prompt: Prompt.
-        max_tokens: Largest number of new tokens; None leaves it, as every other None, to the model's default.
-        temperature: Sampling temperature; 0 takes the most probable token.
-        top_p: Probability of the nucleus from which to sample.
-        top_k: Number of most probable tokens from which to sample.
-        seed: Seed of the sampling.
-        stop: Strings before the first of which the text ends.
-        logprobs: Number of alternatives to report for each token; None reports no log-probabilities.
-    """
+    """What does the model write after a prompt? The answer is a ``Written``, of which only the text is kept."""
 
     prompt: Prompt
-    max_tokens: int | None = None
-    temperature: float | None = None
+    max_tokens: int | None = None  # of new tokens; None leaves this and the others to the model's default
+    temperature: float | None = None  # 0 takes the most probable token
     top_p: float | None = None
     top_k: int | None = None
     seed: int | None = None
-    stop: tuple[str, ...] = ()
-    logprobs: int | None = None
+    stop: tuple[str, ...] = ()  # the text ends before the first of them
+    logprobs: int | None = None  # alternatives to report for each token; None reports no log-probabilities
 
     def dump(self, answer: Written) -> Any:
         """Return an answer as JSON."""
@@ -249,16 +220,12 @@ Answers = MutableMapping[int, Any]
 
 
 class MeasuringLM:
-    """A language model that answers questions. A subclass writes ``answer``; the rest of its interface follows.
-
-    Attributes:
-        model: Name of the model.
-    """
+    """A language model that answers questions. A subclass writes ``answer``; the rest of its interface follows."""
 
     model: str
 
     answers_alone = False
-    """Whether an answer depends on its question alone, as that of a server does, and may be kept as soon as it comes.
+    """Whether an answer depends on its question alone, as a server's does, and may be kept as soon as it comes.
     The last digits of a local model's answer depend on its batch, so its answers are kept together."""
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
@@ -266,9 +233,8 @@ class MeasuringLM:
 
         Args:
             questions: Questions of any kind.
-            answers: Place of a question -> its answer; each item is set when the answer comes, so that whatever ends
-                the call costs no answer. A question that the model cannot take is answered by ``Refused``. Unless the
-                call raises, every question is answered.
+            answers: Place of a question -> its answer, set as it comes, so that whatever ends the call costs none.
+                ``Refused`` answers one that the model cannot take. Unless the call raises, every question is answered.
 
         Raises:
             NotImplementedError: The model does not answer questions of this kind.
@@ -286,7 +252,7 @@ class MeasuringLM:
 
         Raises:
             ValueError: The prompts are a single text, or there are no choices, or one is empty or repeated.
-            PromptRefused: The model cannot take prompts, such as too long ones (``PromptTooLong``).
+            PromptRefused: The model cannot take a prompt; ``PromptTooLong`` if it is too long.
             RequestRefused: The model refuses the settings, and so every prompt.
             Unanswered: A prompt has no answer.
             FloatingPointError: The model returned NaN or infinite logits.
@@ -333,18 +299,13 @@ KEY_REMEDY = (
 
 
 class PromptRefused(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """A model cannot be asked some questions of a call, which says nothing about the others.
-
-    Args:
-        refused: Place of a question in the call -> what is wrong with its prompt, as in ``Refused``; at least one.
-        names: Place of a question -> its name in the message. Defaults to the place.
-    """
+    """A model cannot be asked some questions of a call, which says nothing about the others."""
 
     def __init__(self, refused: Mapping[int, str], names: Mapping[int, str] | None = None) -> None:
         super().__init__(refused, names)  # the arguments: workers pickle their errors
         if not refused:
             raise ValueError("No item is refused: return the answers.")
-        self.refused, self.names = dict(refused), dict(names or {})
+        self.refused, self.names = dict(refused), dict(names or {})  # place in the call -> reason, name in the message
 
     def __str__(self) -> str:
         first = min(self.refused)
@@ -361,16 +322,11 @@ class Unanswered(ConnectionError):  # noqa: N818 - a connection error like the o
 
 
 class RequestRefused(Unanswered):
-    """A model refuses every prompt under the settings of a call, or does not exist; the settings are to be changed."""
+    """A model refuses every prompt under the settings of a call, or does not exist: change the settings."""
 
 
 class NoProbabilities(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """A model reports no token probabilities; the message names the two ways out.
-
-    Attributes:
-        model: Name of the model.
-        reason: What it did when it was asked for them.
-    """
+    """A model reports no token probabilities; the message says what it did instead, and names the two ways out."""
 
     def __init__(self, model: str, reason: str) -> None:
         super().__init__(model, reason)
@@ -405,13 +361,7 @@ def answer_by_kind(
     likelihoods: Callable[[list[Likelihood]], Sequence[Any]],
     texts: Callable[[list[Text]], Sequence[Any]],
 ) -> None:
-    """Answer questions by functions of many, those about the same choices together.
-
-    The functions raise ``PromptRefused`` if they cannot take some questions, and are called again without these.
-
-    Raises:
-        ValueError: A function gives more or fewer answers than it was asked for.
-    """
+    """Answer questions of each kind at once; after ``PromptRefused``, a function is asked again without the refused."""
     groups: dict[Any, list[int]] = {}  # choices or kind -> places
     for place, question in enumerate(questions):
         groups.setdefault(question.choices if isinstance(question, Choices) else type(question), []).append(place)

@@ -21,41 +21,26 @@ PART = 64
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a part.
+    """What became of a part."""
 
-    Attributes:
-        answers: Place of a question in the part -> its answer.
-        error: Reason why the remaining questions have no answer; None if there are none.
-    """
-
-    answers: Mapping[int, Any] = field(default_factory=dict)
-    error: str | None = None
+    answers: Mapping[int, Any] = field(default_factory=dict)  # place of a question in the part -> its answer
+    error: str | None = None  # why the remaining questions have no answer
 
 
 @dataclass(frozen=True)
 class About:
-    """Model of a worker.
-
-    Attributes:
-        name: Name of the model.
-        identity: Everything that decides its numbers.
-        error: Reason why the worker could not open it; None if it did.
-    """
+    """Model of a worker."""
 
     name: str = ""
-    identity: Mapping[str, Any] = field(default_factory=dict)
-    error: str | None = None
+    identity: Mapping[str, Any] = field(default_factory=dict)  # everything that decides its numbers
+    error: str | None = None  # why the worker could not open it
 
 
 class Worker:
-    """A copy of the model.
+    """A copy of the model, made by ``opening``; ``identity`` returns everything that decides its numbers.
 
     Errors that a user can correct are returned, because the libraries that start workers print raised ones with the
     stack traces of two processes.
-
-    Args:
-        opening: Function that opens the model.
-        identity: Function from the model to everything that decides its numbers.
     """
 
     def __init__(self, opening: Callable[[], Any], identity: Callable[[Any], dict[str, Any]]) -> None:
@@ -70,7 +55,7 @@ class Worker:
         return self._about
 
     def answer(self, questions: Sequence[Question], afresh: bool) -> Outcome:
-        """Ask the model, which was opened, the questions of a part; ``afresh`` lets it clear its prefix cache first."""
+        """Ask the opened model the questions of a part; ``afresh`` clears its prefix cache first."""
         if afresh:
             self._lm.forget()
         answers: dict[int, Any] = {}
@@ -82,18 +67,7 @@ class Worker:
 
 
 class WorkersLM(MeasuringLM):
-    """A model whose calls the workers of a pool carry out; it answers whole calls, but is not a ``dspy.LM``.
-
-    Args:
-        pool: Workers: an object with the ``size``, ``about`` and ``answers`` of ``RayPool``.
-
-    Attributes:
-        model: Name of the model.
-        in_flight: Number of questions with which all workers are busy; see ``chunk_of``.
-
-    Raises:
-        ValueError: The workers cannot open the model.
-    """
+    """A model whose calls the workers of a ``RayPool`` carry out; it answers whole calls, but is no ``dspy.LM``."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -103,7 +77,7 @@ class WorkersLM(MeasuringLM):
         self._afresh = False
 
     def provenance(self) -> dict[str, Any]:
-        """Return the settings that decide the numbers: those of the workers' model."""
+        """Return the settings that decide the numbers of the workers' model."""
         return dict(self._identity)
 
     def forget(self) -> None:
@@ -111,7 +85,7 @@ class WorkersLM(MeasuringLM):
         self._afresh = True
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions in parts; see ``MeasuringLM``."""
+        """Answer questions in parts."""
         parts = {start: questions[start : start + PART] for start in range(0, len(questions), PART)}
         afresh, self._afresh = self._afresh, False
         failed: dict[int, str] = {}  # first question of a part -> error
@@ -135,11 +109,7 @@ RETRIES = 2
 
 
 def started_ray() -> Any:
-    """Return the module ``ray``, connected to the user's cluster or else to a new one on this machine.
-
-    Raises:
-        ValueError: Ray is not installed.
-    """
+    """Return the module ``ray``, connected to the user's cluster or else to a new one on this machine."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -151,14 +121,9 @@ def started_ray() -> Any:
 
 
 def share(nodes: Sequence[tuple[int, int]], actors: int | None) -> tuple[int, dict[str, int]]:
-    """Return the number of actors and what each of them needs, such that all of them have room.
+    """Return the number of actors and what each of them needs, such that all have room, each on one machine.
 
-    Args:
-        nodes: Numbers of GPUs and of CPU cores of each machine of the cluster; an actor runs on one of them.
-        actors: Number of actors; None takes one a GPU, or one for two cores where there is none.
-
-    Raises:
-        ValueError: The cluster has too few GPUs or cores for so many.
+    ``nodes`` are the GPUs and CPU cores of each machine. ``actors=None`` takes one a GPU, or one for two cores without.
     """
     gpus, cpus = (sum(column) for column in zip(*nodes, strict=True))
     size, most = actors or gpus or max(1, cpus // 2), gpus or cpus
@@ -172,19 +137,11 @@ def share(nodes: Sequence[tuple[int, int]], actors: int | None) -> tuple[int, di
 
 
 class RayPool:
-    """Actors with copies of the same model.
+    """Actors with copies of the same model, as many as ``share`` says.
 
-    An actor gets its first part when it has opened the model, so work begins with whichever is ready first. One that
-    dies is replaced, and its part goes to another. An actor that dies while it opens the model is replaced too, but
-    only ``RETRIES`` times in all.
-
-    Args:
-        opening: Function that opens the model. It is pickled, so it must not hold the model itself.
-        identity: Function from the model to everything that decides its numbers; it is pickled.
-        actors: Number of actors; see ``share``.
-
-    Raises:
-        ValueError: Ray is not installed, or the cluster is too small.
+    Work begins with whichever has opened the model first. An actor that dies is replaced, and its part goes to another;
+    one that dies while it opens the model is replaced too, ``RETRIES`` times in all. ``opening`` and ``identity`` are
+    those of ``Worker``, and pickled: ``opening`` must not hold the model itself.
     """
 
     def __init__(
@@ -203,25 +160,13 @@ class RayPool:
             self._add()
 
     def about(self) -> About:
-        """Return the model of the first worker that has opened it.
-
-        Raises:
-            ValueError: It cannot open it.
-        """
+        """Return the model of the first worker that has opened it."""
         while self._about is None:
             self._ready(self._first(self._starting))
         return self._about
 
     def answers(self, parts: Mapping[int, Sequence[Question]], afresh: bool) -> Iterator[tuple[int, Outcome]]:
-        """Yield the number of each part with its outcome, in any order.
-
-        Args:
-            parts: Number of a part -> its questions.
-            afresh: Whether workers clear their prefix caches before each part.
-
-        Raises:
-            ValueError: A worker that takes another's place cannot open the model, or has a different one.
-        """
+        """Yield the number of each part with its outcome, in any order."""
         waiting, deaths = deque(parts), Counter[int]()
         busy: dict[Any, tuple[int, Any]] = {}  # reference to an outcome -> number of the part, actor
         try:
@@ -253,21 +198,15 @@ class RayPool:
             self._idle += [actor for _, actor in busy.values()]  # of a call that ended early
 
     def _add(self) -> None:
-        """Start an actor."""
         actor = self._actor.remote(*self._arguments)
         self._starting[actor.about.remote()] = actor
 
     def _first(self, references: dict[Any, Any]) -> Any:
-        """Return the reference whose result is there first."""
         (done,), _ = self._ray.wait(list(references), num_returns=1)
         return done
 
     def _ready(self, reference: Any) -> None:
-        """Give work to an actor that has opened the model.
-
-        Raises:
-            ValueError: It could not open the model or has another one than the first, or too many died meanwhile.
-        """
+        """Give work to an actor that has opened the model; another model than the first one's is refused."""
         actor = self._starting.pop(reference)
         try:
             about: About = self._ray.get(reference)

@@ -52,12 +52,7 @@ CONSTANT = 1e-14
 def counted_ranks(counts: FloatArray, x: FloatArray) -> FloatArray:
     """Rank values within each resample, from 1; equal values share the mean of their ranks.
 
-    Args:
-        counts: (k, n) how often each resample holds each value.
-        x: (n,) values without NaN, the same in every resample, or (k, n) values of each.
-
-    Returns:
-        (k, n) rank of each value among a resample's; that of a value that a resample lacks means nothing.
+    Takes counts (k, n) and values without NaN, (n,) or (k, n); the rank of a value that a resample lacks means nothing.
 
     Examples:
         >>> counted_ranks(np.array([[1, 1, 1], [2, 1, 0]]), np.array([30.0, 10.0, 20.0]))[:, :2].tolist()
@@ -116,8 +111,7 @@ def _taus(pairs: FloatArray) -> FloatArray:
 def _orders(x: FloatArray, y: FloatArray) -> FloatArray:
     """Compare each item with all n: (n, 3) concordant less discordant others, and others untied in x and in y.
 
-    Of the pairs of an item, those with a larger x and y are n less those with an x or a y up to its own, and so on: all
-    numbers are counts of items with a smaller x and a smaller y, or equal ones, in O(n log n).
+    All numbers follow from counts of items with a smaller x and a smaller y, or equal ones, in O(n log n).
     """
     n, (a, b) = len(x), (np.unique(v, return_inverse=True)[1].ravel() for v in (x, y))
     ends = [np.searchsorted(np.sort(v), np.stack([v, v + 1])) for v in (a, b)]  # (2, n) each: below, and up to
@@ -129,19 +123,11 @@ def _orders(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _counted_below(x: IntArray, y: IntArray, places: IntArray, values: IntArray) -> IntArray:
-    """Count the items of which x is among so many smallest ones and y is below a value.
+    """Count (a, b, n) items of which x is among the smallest ``places`` (a, n) and y is below ``values`` (b, n).
 
-    The items are sorted by x, then by each bit of y from the highest, those with a 0 bit first (a wavelet matrix). So
-    the items whose higher bits are those of a value stay neighbors, and a value whose bit is 1 counts those with a 0.
-
-    Args:
-        x: (n,) numbers of distinct values, from 0.
-        y: (n,) the same.
-        places: (a, n) numbers of items with a smaller x.
-        values: (b, n) numbers of values of y.
-
-    Returns:
-        (a, b, n) counts.
+    x and y (n,) are numbers of distinct values, from 0. The items are sorted by x, then by each bit of y from the
+    highest, those with a 0 bit first (a wavelet matrix). So the items whose higher bits are those of a value stay
+    neighbors, and a value whose bit is 1 counts those with a 0.
     """
     rows, found = y[np.argsort(x, kind="stable")], np.zeros((len(places), len(values), len(x)), dtype=np.int64)
     starts, ends = np.zeros_like(values), np.broadcast_to(places[:, None], found.shape)  # of the neighbors
@@ -162,12 +148,11 @@ class Agreement:
     """Agreement between two sets of scores of the same items.
 
     Attributes:
-        value: Correlation in [-1, 1], or pairwise accuracy in [0, 1]. With groups, the mean over the groups where it
-            is defined. NaN if it is defined nowhere.
-        n: Number of items used.
-        undefined: Number of items left out because a score is NaN.
-        groups: Number of groups with a defined value (1 when pooled).
-        undefined_groups: Number of groups without one: fewer than two items, or constant scores.
+        value: Correlation in [-1, 1], or pairwise accuracy in [0, 1]; with groups, the mean over those that define it.
+        n: Items used.
+        undefined: Items left out because a score is NaN.
+        groups: Groups with a defined value (1 when pooled).
+        undefined_groups: Groups without one: fewer than two items, or constant scores.
         by_group: (groups + undefined_groups,) value of each group, in order of first appearance; NaN where undefined.
     """
 
@@ -180,19 +165,15 @@ class Agreement:
 
 
 def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
-    """Compute Spearman's rank correlation; tied scores share their mean rank.
+    """Compute Spearman's rank correlation, rho in [-1, 1]; tied scores share their mean rank.
 
-    Between judge and human scores it is the evaluation performance of Ohi et al. (2024), pooled, and the human
-    alignment of Zhou et al. (2024), averaged over documents.
+    Of judge and human scores it is the evaluation performance of Ohi et al. (2024), pooled, or the human alignment of
+    Zhou et al. (2024), averaged over documents. NaN below two items and for scores constant up to rounding.
 
     Args:
         x: (n,) scores on any scale; items with a NaN are left out and counted.
         y: (n,) scores of the same items on any scale.
         groups: (n,) group (document) of each item. By default all items are pooled.
-
-    Returns:
-        Agreement whose value is rho, in [-1, 1]; NaN for fewer than two items and scores that are constant up to
-        rounding.
 
     Raises:
         ValueError: The lengths or pandas indexes differ, a score is infinite or no number, or a group is missing.
@@ -229,10 +210,7 @@ def kendall(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = Non
 def pairwise_accuracy(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
     """Compute the share of pairs that x puts in the same order as y; arguments and errors as in ``spearman``.
 
-    Pairs tied in y are left out; a pair tied only in x counts half.
-
-    Returns:
-        Agreement whose value is the share, in [0, 1]; .5 is expected of a random order, NaN if y orders no pair.
+    Pairs tied in y are left out; a pair tied only in x counts half. A random order has .5; NaN if y orders no pair.
 
     Examples:
         >>> pairwise_accuracy([1, 2, 2], [1, 2, 3]).value  # correct, correct, tied
@@ -284,8 +262,8 @@ def estimate_spearman(
 
     Swaps exchange z-scores of each judge's ranks, and a mixture is not ranked again, which would order equal scores by
     the judge who gave them. Scores themselves are exchangeable only between judges that use the scale alike: where one
-    scores a standard deviation higher throughout, a mixture of both has a lower rho than either, and a test at 5 %
-    rejects 0 to 2 % of equal judges.
+    scores a standard deviation higher throughout, a mixture has a lower rho than either, and a test at 5 % rejects 0 to
+    2 % of equal judges.
 
     Args:
         scores: (n,) Score_m.
@@ -365,12 +343,11 @@ BINS = 10
 def brier_scores(probabilities: ArrayLike, outcomes: ArrayLike) -> FloatArray:
     """Compute (n,) squared errors of probabilities, whose mean is the Brier score (Brier 1950).
 
+    They are in [0, 1], .25 for a probability of one half; NaN where undefined.
+
     Args:
         probabilities: (n,) probability of outcome 1.
         outcomes: (n,) 1 or 0.
-
-    Returns:
-        Numbers in [0, 1], .25 for a probability of one half; NaN where undefined.
 
     Raises:
         ValueError: The lengths differ, a probability lies outside [0, 1], or an outcome is not 0, 1 or NaN.
@@ -384,19 +361,16 @@ def brier_scores(probabilities: ArrayLike, outcomes: ArrayLike) -> FloatArray:
 
 
 def calibration_error(probabilities: ArrayLike, outcomes: ArrayLike, *, bins: int = BINS) -> float:
-    """Compute the expected calibration error: how far probabilities are from the frequencies of what they forecast.
+    """Compute the expected calibration error in [0, 1]: how far probabilities are from the frequencies of outcomes.
 
     Forecasts are put in bins of equal width; the error is the mean over the forecasts of the distance between the mean
-    probability and the frequency of outcome 1 in their bin (Naeini et al. 2015). Chance alone makes it positive, the
-    more so the fewer forecasts a bin has, so it compares judges on the same items and is no test.
+    probability and the frequency of outcome 1 in their bin (Naeini et al. 2015); NaN without a forecast. Chance alone
+    makes it positive, the more so the fewer forecasts a bin has: it compares judges on the same items and is no test.
 
     Args:
         probabilities: (n,) probability of outcome 1.
         outcomes: (n,) 1 or 0; NaN is left out.
         bins: Number of bins of [0, 1]; the last one holds 1 too.
-
-    Returns:
-        The error in [0, 1]; NaN without a forecast.
 
     Raises:
         ValueError: See ``brier_scores``, or ``bins`` is below 1.
@@ -477,16 +451,12 @@ def krippendorff_alpha(ratings: ArrayLike, *, level: Level) -> float:
 
     Disagreement is the mean squared difference of two ratings, of one item or of any two items: the difference of the
     values (``"interval"``), of their ranks among all ratings (``"ordinal"``, Krippendorff's own metric of the levels
-    between two ratings), or 1 for different values (``"nominal"``).
+    between two ratings), or 1 for different values (``"nominal"``). Alpha is at most 1: 1 is perfect agreement, 0 that
+    of ratings drawn at random. NaN without an item that has two ratings, and where all ratings are equal.
 
     Args:
-        ratings: (n, r) ratings of n items by r raters on one scale, NaN where a rater gave none. Items with one rating
-            are left out.
+        ratings: (n, r) of r raters on one scale, NaN where a rater gave none. Items with one rating are left out.
         level: Level of measurement.
-
-    Returns:
-        Alpha, at most 1: 1 is perfect agreement, 0 that of ratings drawn at random. NaN without an item that has two
-        ratings, and where all ratings are equal.
 
     Raises:
         ValueError: Unknown level, or ratings that are no matrix or hold an infinite value.
@@ -522,13 +492,12 @@ def krippendorff_alpha(ratings: ArrayLike, *, level: Level) -> float:
 def cohen_kappa(a: ArrayLike, b: ArrayLike) -> float:
     """Compute Cohen's kappa of two raters who choose between two classes (Cohen 1960).
 
+    It is (p_o - p_e) / (1 - p_e) with the share p_o of equal choices, ties half, and the share p_e that raters with
+    these rates would have by chance. At most 1; 0 is chance; NaN where both always choose one and the same class.
+
     Args:
         a: (n,) choices of the first rater, from 0 for one class to 1 for the other; .5 is a tie. NaN is left out.
         b: (n,) choices of the second.
-
-    Returns:
-        (p_o - p_e) / (1 - p_e) with the share p_o of equal choices, ties half, and the share p_e that raters with these
-        rates would have by chance. At most 1; 0 is chance; NaN where both always choose one and the same class.
 
     Raises:
         ValueError: The lengths differ, or a choice lies outside [0, 1].
@@ -568,10 +537,7 @@ def counted_alpha(counts: FloatArray, scores: FloatArray, human: FloatArray, *, 
 
 
 def one_against_the_others(ratings: FloatArray) -> FloatArray:
-    """Return (n, r, 2) each rating of an item, and the mean of its others; NaN where one of both is missing.
-
-    Args:
-        ratings: (n, r), NaN where a rater gave none.
+    """Return (n, r, 2) each of (n, r) ratings, and the mean of its item's others; NaN where one of both is missing.
 
     Examples:
         >>> one_against_the_others(np.array([[1.0, 2.0, 6.0], [4.0, np.nan, np.nan]])).tolist()
@@ -584,12 +550,10 @@ def one_against_the_others(ratings: FloatArray) -> FloatArray:
 
 
 def ceiling_columns(ratings: FloatArray) -> FloatArray:
-    """Return what ``counted_ceiling`` takes of (n, r) ratings, NaN where a rater gave none.
+    """Return what ``counted_ceiling`` takes of (n, r) ratings, NaN where a rater gave none, less each rater's level.
 
-    Returns:
-        (n, 3r) each choice of one rating (r), the mean of its others (r) and what the choice counts (r), 1 by the
-        number of choices; each rater's level is subtracted first. 0 for choices that an item lacks, NaN for an item
-        with fewer than two ratings.
+    (n, 3r): each choice of one rating, the mean of its others, and what it counts, 1 by the number of choices. 0 for
+    choices that an item lacks, NaN for an item with fewer than two ratings.
     """
     rated = (~np.isnan(ratings)).sum(axis=1) > 1
     pairs = np.full((*ratings.shape, 2), np.nan)

@@ -44,11 +44,7 @@ _NO_NUMBERS = {"c": "complex numbers", "M": "dates", "m": "durations", "S": "byt
 
 
 def numbers(values: ArrayLike, name: str) -> FloatArray:
-    """Convert values to a float array of the same shape; a masked value becomes NaN, and True is 1.
-
-    Raises:
-        ValueError: A value is no number, or an integer that a float cannot hold.
-    """
+    """Convert values to a float array of the same shape; a masked value becomes NaN, and True is 1."""
     if isinstance(values, np.ma.MaskedArray) or (
         isinstance(values, list | tuple) and any(isinstance(value, np.ma.MaskedArray) for value in values)
     ):
@@ -70,11 +66,7 @@ def numbers(values: ArrayLike, name: str) -> FloatArray:
 
 
 def common_index(*values: object) -> Any:
-    """Return the pandas index of the values that have one; None where none has.
-
-    Raises:
-        ValueError: Two of them differ, so that items which stand at the same place are not the same.
-    """
+    """Return the pandas index of the values that have one, None where none has; refuse indexes that differ."""
     given: list[Any] = [getattr(value, "index", None) for value in values]
     indexes = [index for index in given if hasattr(index, "equals")]
     if any(not indexes[0].equals(index) for index in indexes[1:]):
@@ -88,9 +80,7 @@ def common_index(*values: object) -> Any:
 def groups_of(groups: Sequence[object], kept: BoolArray, name: str) -> list[object]:
     """Return the group (cluster, document, input) of each kept item, by place and not by a pandas label.
 
-    Raises:
-        ValueError: Another number of entries than items, or a missing one; whether items without a group belong
-            together is not known.
+    A missing one is refused: whether items without a group belong together is not known.
     """
     if len(groups) != len(kept):
         raise ValueError(f"{name} has {len(groups)} entries for {len(kept)} items: give one entry an item.")
@@ -114,14 +104,7 @@ def checked(
 ) -> list[FloatArray]:
     """Convert arrays about the same n items, (n,) or (n, d) each, to floats; NaN is allowed and means undefined.
 
-    Args:
-        columns: Name in messages -> numbers about the items.
-        clusters: (n,) what else belongs to the items and may have a pandas index.
-        axes: Numbers of axes that an array may have.
-
-    Raises:
-        ValueError: Another number of axes, an infinite value, different numbers of items or pandas indexes, or values
-            that are no numbers; the message names the array.
+    Refuses other numbers of ``axes``, infinite values, and different lengths or pandas indexes, also of the clusters.
     """
     common_index(*columns.values(), clusters)
     arrays = {name: numbers(values, name) for name, values in columns.items()}
@@ -139,11 +122,7 @@ def checked(
 
 
 def vectors(**columns: ArrayLike) -> list[FloatArray]:
-    """Convert (n,) arrays about the same items with ``checked``.
-
-    Raises:
-        ValueError: An array is not one-dimensional, or fails ``checked``.
-    """
+    """Convert (n,) arrays about the same items with ``checked``."""
     return checked(columns, axes=(1,))
 
 
@@ -153,25 +132,13 @@ def defined(*columns: FloatArray) -> BoolArray:
 
 
 def complete(*columns: FloatArray, clusters: Sequence[object] | None = None) -> tuple[list[FloatArray], IntArray]:
-    """Keep the items without a NaN, and number their clusters.
-
-    Args:
-        *columns: (n,) or (n, d) each.
-        clusters: (n,) cluster (input) of each item; None where every item is its own.
-
-    Returns:
-        The columns of the m items that are kept, ``settled``, and their (m,) numbers; see ``cluster_codes``.
-    """
+    """Return the columns, (n,) or (n, d), of the m items without a NaN, ``settled``, and their ``cluster_codes``."""
     kept = defined(*columns)
     return [settled(column[kept].T).T for column in columns], cluster_codes(clusters, kept)
 
 
 def cluster_codes(clusters: Sequence[object] | None, kept: BoolArray) -> IntArray:
-    """Number the clusters of the m kept items (m,) from 0 by first appearance; without clusters every item is its own.
-
-    Raises:
-        ValueError: Another number of clusters than items, or a missing one.
-    """
+    """Number the clusters of the m kept items (m,) from 0 by first appearance; else each item is its own."""
     if clusters is None:
         return np.arange(int(kept.sum()))
     codes: dict[object, int] = {}

@@ -64,7 +64,7 @@ def corrected_mean(
 
     Returns:
         The interval, in points of the human scores. Items with a NaN are left out. NaN for fewer than two labeled
-        inputs; its ends are NaN where all labels are equal.
+            inputs; its ends are NaN where all labels are equal.
 
     Raises:
         ValueError: The lengths differ, a score is infinite.
@@ -135,8 +135,8 @@ def corrected_rate(
 
     Returns:
         The interval, within [0, 1]. NaN where the labels of either kind are of fewer than two inputs, and for a judge
-        whose sensitivity and specificity do not exceed 1 together: its verdicts tell nothing. Without unlabeled items,
-        the interval of the people's own rate.
+            whose sensitivity and specificity do not exceed 1 together: its verdicts tell nothing. Without unlabeled
+            items, the interval of the people's own rate.
 
     Raises:
         ValueError: The lengths differ, a verdict is not 0, 1 or NaN.
@@ -191,15 +191,9 @@ def estimate_corrected(
     clusters: Sequence[object] | None = None,
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate the corrected mean, or rate, of items of which people scored a part.
+    """Estimate the corrected mean of scores (n,), or rate of verdicts, from people's (n,), NaN where they gave none.
 
-    Args:
-        scores: (n,) the judge's scores or verdicts of all items.
-        people: (n,) people's; NaN where they gave none.
-        verdicts: Whether to use sensitivity and specificity (``corrected_rate``) in place of ``corrected_mean``.
-        before: (n,) scores of another judge, whose corrected number is subtracted; there is no test by swaps.
-        clusters: (n,) input of each item.
-        draws: Level of the interval; resamples of a change.
+    A change from ``before``, another judge's (n,), is resampled and has no test by swaps; nothing else is resampled.
     """
     values, human = vectors(scores=scores, people=people)
     labeled = ~np.isnan(human)
@@ -228,10 +222,7 @@ def _counted_corrected(
 class _Padded:
     """A rate of (n,) zeros and ones with as many pseudo-counts of either kind.
 
-    Attributes:
-        share: The rate.
-        deviations: (n,) what each item adds to its error.
-        variance: Sum of the squares of what the pseudo-counts add.
+    ``deviations`` (n,) are what each item adds to its error, ``variance`` the squares of what the pseudo-counts add.
     """
 
     def __init__(self, values: FloatArray, pseudo: float) -> None:
@@ -267,25 +258,13 @@ def _per_cluster(
 
 @dataclass(frozen=True)
 class LikelihoodCalibration:
-    """Correction of a judge's scores for the likelihood of what it judged.
+    """Correction of a judge's scores for the likelihood of what it judged."""
 
-    Attributes:
-        slope: Points of the score for each nat of LS, the effect that was fitted.
-        center: LS in nats at which a score stays as it is, the mean of the items it was fitted on.
-        strength: Part of the effect that is subtracted, in [0, 1].
-        reduction: Reduction of token log-probabilities to LS, ``"sum"`` or ``"mean"``.
-        bounds: Lowest and highest LS in nats that the slope was fitted on; None if the slope holds everywhere.
-
-    Raises:
-        ValueError: Slope, center or a bound is not finite, the bounds are in the wrong order, or the strength is out
-            of range.
-    """
-
-    slope: float
-    center: float
-    strength: float = 1.0
-    reduction: str = "sum"
-    bounds: tuple[float, float] | None = None
+    slope: float  # points of the score for each nat of LS, the effect that was fitted
+    center: float  # LS in nats at which a score stays as it is, the mean of the items it was fitted on
+    strength: float = 1.0  # part of the effect that is subtracted, in [0, 1]
+    reduction: str = "sum"  # of token log-probabilities to LS, "sum" or "mean"
+    bounds: tuple[float, float] | None = None  # LS in nats of the fit, lowest and highest; None if it holds everywhere
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.slope) and np.isfinite(self.center) and 0 <= self.strength <= 1):
@@ -301,20 +280,10 @@ class LikelihoodCalibration:
         return replace(self, strength=strength)
 
     def __call__(self, scores: ArrayLike, likelihoods: ArrayLike, *, scale: tuple[float, float]) -> FloatArray:
-        """Correct scores: ``score - strength * slope * (LS - center)``, with LS kept within the bounds.
+        """Correct scores (n,): ``score - strength * slope * (LS - center)``, with LS kept within the bounds.
 
-        The corrected scores are clipped to the scale.
-
-        Args:
-            scores: (n,) Score_m.
-            likelihoods: (n,) LS in nats, by the same reduction as those it was fitted on.
-            scale: Lowest and highest score.
-
-        Returns:
-            (n,) corrected scores; NaN where the score or LS is NaN.
-
-        Raises:
-            ValueError: The lengths differ, or a number is infinite.
+        The corrected scores are clipped to the scale; NaN where the score or LS is NaN. LS (n,) in nats must be by the
+        same ``reduction`` as those it was fitted on.
 
         Examples:
             >>> calibration = LikelihoodCalibration(slope=0.5, center=-10.0)
@@ -330,19 +299,10 @@ class LikelihoodCalibration:
 def fit_likelihood_calibration(
     likelihoods: ArrayLike, model_scores: ArrayLike, effect: float, *, reduction: str = "sum"
 ) -> LikelihoodCalibration:
-    """Return the correction that takes out a standardized likelihood effect.
+    """Return the correction that takes out a likelihood effect, in standard deviations of score for one of LS.
 
-    Before clipping, the effect left over on the same items is ``(1 - strength) * effect``, in standard deviations of
-    the uncorrected scores.
-
-    Args:
-        likelihoods: (n,) LS in nats.
-        model_scores: (n,) Score_m; items with a NaN are left out.
-        effect: Standard deviations of Score_m for each standard deviation of LS at equal quality.
-        reduction: Reduction by which the LS were computed.
-
-    Raises:
-        ValueError: The effect is NaN, LS is constant, or the lengths differ.
+    LS (n,) are in nats; items with a NaN are left out. Before clipping, ``(1 - strength) * effect`` is left over on the
+    same items, in standard deviations of the uncorrected scores.
 
     Examples:
         >>> fitted = fit_likelihood_calibration([-30, -20, -10], [1, 3, 5], effect=0.5)

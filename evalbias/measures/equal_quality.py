@@ -1,21 +1,12 @@
 """Effects on a judge's scores at equal quality: of likelihood, of length, of the writer, of any feature of an output.
 
-Ratings are noisy, and likely or long text is often good text. So where the mean rating is held fixed, an unbiased judge
-seems biased too: part of what it sees of the quality is missing from the rating, and the feature fills the gap. The
-effects here hold the quality itself fixed,
-
-    z(score) = a + b quality + sum_j c_j z(feature_j) + error,
-
-and read the quality from two or more ratings an item, each of which is an instrument for the others. An effect c is 0
-for a judge whose mean score depends on the quality alone, whatever the noise of the ratings. Two-stage least squares,
-stacked over all ordered pairs of an item's ratings, solves the normal equations of least squares on the mean rating h,
-except that h^2 is replaced by P, the mean product of two different ratings, in which noise does not meet itself:
+Ratings are noisy, and likely or long text is often good text: at an equal mean rating, an unbiased judge seems biased
+too, because the feature stands for quality that the rating misses. So the quality itself is held fixed. In
+``z(score) = a + b quality + sum_j c_j z(feature_j) + error``, c is 0 for a judge whose mean score depends on quality
+alone, whatever the noise of two or more ratings an item, each an instrument for the others. Two-stage least squares,
+stacked over their ordered pairs, is that on the mean rating h with h^2 replaced by P, where noise never meets itself:
 
     sum_i X_i (y_i - X_i'c - b h_i) = 0,    sum_i h_i (y_i - X_i'c) - b P_i = 0,    P_i = mean over j != k of h_ij h_ik
-
-The sums of these products over each input are all that a fit needs. They are formed once, for all features. An effect
-with nothing else held fixed (marginal), an effect beside others (joint) and both of them without each input (jackknife)
-are solutions of blocks of the same sums. A change between two judges is the difference of two solutions.
 
 What it does not know: errors that an item's raters share count as quality, and so does what they saw of each other.
 """
@@ -95,13 +86,12 @@ class Effect(Interval):
 
     Attributes:
         standard_error: From the jackknife over inputs.
-        bounds: Smallest and largest effect that the unknown reliability of a single rating allows; both are the effect
-            where the reliability is known.
+        bounds: Smallest and largest effect that the unknown reliability of a single rating allows; else the effect.
         quality: Change in the score for one point of quality, in its standard deviations.
         score_sd: Standard deviation of the scores, in points: ``value * score_sd`` is the effect in points.
         reliability: Share of the mean rating's variance that is quality; NaN if unknown.
-        first_stage_f: F of one rating as instrument for another, NaN for a single rating. Below 10 the interval is the
-            one of Anderson and Rubin, which needs no strong instrument.
+        first_stage_f: F of one rating as instrument for another, NaN for a single rating. Below 10 the interval is that
+            of Anderson and Rubin, which needs no strong instrument.
         allowance: Smallest and largest effect that an unbiased judge would show because the ends of the scales cut off
             ratings or scores; 0 lies between. Both are 0 for a change and for a single rating.
     """
@@ -133,8 +123,7 @@ class EqualQuality:
 
     Args:
         scores: (n,) Score_m on any scale.
-        ratings: (n, r) single ratings on any scale, NaN where a rater gave none. Items with one rating are left out
-            unless no item has two.
+        ratings: (n, r) on any scale, NaN where a rater gave none. Items with one are left out unless no item has two.
         features: Name -> (n,) numbers, or texts such as the system, of which each gets its own level. NaN, None or an
             empty cell leaves the item out of the effects that need the feature.
         before: (n,) scores of another judge, from whose effects the changes are told.
@@ -144,12 +133,10 @@ class EqualQuality:
         differences: Whether all numbers are differences between the candidates of pairs. The interval then allows for
             ratings near the end of their scale, which hides differences between them.
         mirrored: Whether each pair counts both ways, with all signs turned, so that it does not matter which candidate
-            the data name first. Not for scores of one order of showing: there the constant holds the judge's lean
-            towards a position.
+            is named first. Not for scores of one order of showing: there the constant holds the lean to a position.
 
     Raises:
-        ValueError: The lengths differ, a number is infinite, a feature is called "quality", or ``reliability`` is out
-            of range.
+        ValueError: Different lengths, an infinite number, a feature called "quality", or ``reliability`` out of range.
     """
 
     def __init__(
@@ -225,12 +212,10 @@ class EqualQuality:
 class _Items:
     """Complete items: standardized scores and columns, ratings, and the sums of their products over each input.
 
-    Attributes:
-        x: (m, p) constant and columns; one row an item, or two a pair that counts both ways. Numbers have mean 0 and
-            standard deviation 1, unless they are unscaled; a text gives one 0/1 column ``name=level`` for every level
-            but the first. All NaN for another feature than those asked for, if it is undefined somewhere.
-        scores: (m, s) scores in standard deviations; NaN where a judge gives all items the same score.
-        target: (m,) scores, or the second judge's minus the first's.
+    ``x`` is (m, p) constant and columns, a row an item or two a mirrored pair; a text has a 0/1 column ``name=level``
+    for every level but the first; a column is all NaN if a feature not asked for is undefined somewhere. ``scores`` (m,
+    s) are NaN where a judge gives all items the same one; ``target`` (m,) is the score, or the second judge's minus the
+    first's.
     """
 
     def __init__(self, model: EqualQuality, kept: BoolArray, *, several: bool) -> None:
@@ -370,19 +355,12 @@ def _read(
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over each of G inputs of what normal equations are made of, for all columns and, last, the mean rating.
+    """Sums over each of G inputs of what normal equations are made of, for all columns and, last, the mean rating."""
 
-    Attributes:
-        products: (G, K, K) of the columns with each other, with P in place of the squared rating.
-        targets: (G, K, s) of the columns with the scores of s judges.
-        squares: (G, s) of the scores.
-        units: (K,) length of each column: whatever its own unit, what is singular stays so.
-    """
-
-    products: FloatArray
-    targets: FloatArray
-    squares: FloatArray
-    units: FloatArray
+    products: FloatArray  # (G, K, K) of the columns with each other, with P in place of the squared rating
+    targets: FloatArray  # (G, K, s) of the columns with the scores of s judges
+    squares: FloatArray  # (G, s) of the scores
+    units: FloatArray  # (K,) length of each column: whatever its own unit, what is singular stays so
 
     @classmethod
     def over(cls, scores: FloatArray, x: FloatArray, rated: Rated, codes: IntArray) -> Sums:
@@ -481,9 +459,8 @@ def weak_test(
     """Compute one column's 95 % interval and two-sided p against ``null``, however little the ratings say.
 
     This is the test of Anderson and Rubin for a part of the coefficients (Stock and Wright 2000): a value is accepted
-    if some coefficient of quality brings both moments near 0, in the metric of their clustered covariance. The interval
-    holds all accepted values. It is wide, and infinite where no value up to 10 for one standard deviation of the column
-    is rejected on a side.
+    if some coefficient of quality brings both moments near 0, in the metric of their clustered covariance. An end is
+    infinite where no value up to 10 for one standard deviation of the column is rejected on its side.
     """
     unit, others = float(x[:, column].std()), np.delete(x, column, axis=1)
     score, effect, mean = (
@@ -539,8 +516,7 @@ def effect_at_equal_quality(
         model_scores: (n,) Score_m on any scale.
         ratings: (n, r) single ratings.
         name: Name of the feature in messages.
-        standardized: Whether the effect is that of one standard deviation of the feature, or of one unit, as for a
-            feature that is 0 or 1.
+        standardized: Whether the effect is that of one standard deviation of the feature, or of one unit, as of 0 or 1.
         covariates: Name -> (n,) what else is held fixed: numbers, or texts such as the system.
         **options: See ``EqualQuality``; ``before`` gives the change from another judge's effect.
 
@@ -603,17 +579,10 @@ def likelihood_effect(likelihoods: ArrayLike, model_scores: ArrayLike, ratings: 
 def effects_on_judges(
     feature: ArrayLike, scores: FloatArray, ratings: ArrayLike, *, clusters: Sequence[object] | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Estimate the effect of a feature on each of several judges, and how far the estimates err together.
+    """Estimate (s,) effects of a feature (n,) on the scores (n, s) of s judges, from items that all of them scored.
 
-    Args:
-        feature: (n,) numbers.
-        scores: (n, s) Score_m of s judges; only items that all of them scored count.
-        ratings: (n, r) two or more ratings an item.
-        clusters: (n,) input of each item.
-
-    Returns:
-        (s,) effects; (G, s) the jackknife's influence of each of G inputs: the covariance of the effects is
-        ``influence.T @ influence``. Both are NaN for a judge that gives all items the same score.
+    Also returns (G, s) the jackknife's influence of each of G inputs: ``influence.T @ influence`` is the covariance of
+    the effects. Both are NaN for a judge that gives all items the same score.
     """
     x, scores, ratings = checked({"feature": feature, "scores": scores, "ratings": ratings}, clusters)
     kept = ~np.isnan(x) & ~np.isnan(scores).any(axis=1) & ((~np.isnan(ratings)).sum(axis=1) > 1)

@@ -13,18 +13,12 @@ from evalbias.measures.resample import DRAWS, Draws, Statistic, Swapped, counted
 
 
 def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
-    """Adjust the p-values of several one-sided tests by the distribution of their largest statistic.
+    """Adjust p-values of one-sided tests, of statistics (m,), by joint draws (R, m) of them under the null hypotheses.
 
     This is the step-down max-T procedure of Westfall and Young (1993, algorithm 4.1): the largest statistic is compared
     with the largest of all draws, the next one with the largest draw of the statistics that are left. Draws of one row
-    belong together, so statistics that always agree cost no more than one of them, where Bonferroni counts each.
-
-    Args:
-        statistics: (m,) test statistics; a large one speaks against its null hypothesis.
-        draws: (R, m) draws of the statistics under their null hypotheses, each row a joint draw.
-
-    Returns:
-        (m,) adjusted p-values, in [1 / (R + 1), 1]; NaN where the statistic is undefined.
+    belong together, so statistics that always agree cost no more than one of them, where Bonferroni counts each. p (m,)
+    is in [1 / (R + 1), 1]; NaN where the statistic is undefined.
 
     Examples:
         >>> draws = np.array([[0.0, 2.0], [1.0, 0.0], [3.0, 0.0]])
@@ -41,33 +35,19 @@ def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
 
 
 def nonzero(value: float, errors: FloatArray) -> float:
-    """Compute the two-sided p of the test that a number is 0.
-
-    Args:
-        value: Estimate of the number.
-        errors: (R,) draws of the estimate's error; NaN where it is unknown.
-
-    Returns:
-        p in [1 / (R + 1), 1]; NaN where the number or its error is undefined.
-    """
+    """Compute the two-sided p, at least 1 / (R + 1), of a number being 0, from draws (R,) of its error."""
     if np.isnan(value) or np.isnan(errors).any():
         return float("nan")
     return float((1 + (np.abs(errors) >= abs(value)).sum()) / (1 + len(errors)))
 
 
 def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
-    """Test which of several numbers are smaller in magnitude than the first one, such as the biases of judges.
+    """Test which of m estimates are smaller in magnitude than the first (1 + m in all), such as the biases of judges.
 
     With s the sign of the first number a, ``|a| - |b|`` is the smaller one of ``s (a - b)`` and ``s (a + b)``. Both
     must be positive, so the smaller of the two t statistics is the test statistic of b, and ``step_down`` adjusts for
-    the number of tests. s must be known: the error holds together with a test that a is not 0 (``nonzero``).
-
-    Args:
-        values: (1 + m,) estimates, the first one that of the number which the others are compared with.
-        errors: (R, 1 + m) joint draws of the estimates' errors; NaN where a number's error is unknown.
-
-    Returns:
-        (m,) adjusted one-sided p-values; NaN where a number or its error is undefined.
+    the number of tests. s must be known: the error holds together with a test that a is not 0 (``nonzero``). Errors are
+    joint draws (R, 1 + m). Returns (m,) adjusted one-sided p-values; NaN where a number or its error is undefined.
     """
     sign = np.sign(values[0])
     gaps = sign * np.stack([values[0] - values[1:], values[0] + values[1:]])  # (2, m)
@@ -88,26 +68,12 @@ def higher_than_first(
     exchanged: Callable[..., Swapped] | None = None,
     draws: Draws = DRAWS,
 ) -> FloatArray:
-    """Test which systems have a higher statistic than the first one, by paired permutation tests.
+    """Test which of (1 + m) systems have a higher statistic than the first one, by paired permutation tests.
 
     The tests are those of ``permutation_p``, one-sided. All of them swap the same units, so ``step_down`` adjusts for
     their number by the joint distribution of the differences, in standard deviations: systems that score alike cost
-    hardly more than one.
-
-    Args:
-        statistic: See ``change``.
-        systems: (1 + m) arrays, (n,) or (n, d) each: scores of the systems on the same items. Items that a system did
-            not score are left out.
-        *given: (n,) or (n, d) each: further columns of the items.
-        clusters: (n,) cluster (input) of each item, swapped whole.
-        exchanged: See ``change``.
-        draws: Swaps and seed.
-
-    Returns:
-        (m,) adjusted one-sided p-values; NaN where a statistic is undefined.
-
-    Raises:
-        ValueError: Different numbers of items.
+    hardly more than one. Only items that all systems scored count. Returns (m,) adjusted one-sided p-values; NaN where
+    a statistic is undefined. Arguments as those of ``change``.
     """
     arrays = {f"Array {number}": column for number, column in enumerate((*systems, *given))}
     columns, codes = complete(*checked(arrays, clusters), clusters=clusters)

@@ -36,8 +36,8 @@ class LikelihoodScores:
     Attributes:
         bias_score: Spearman's rho of LS and US, in [-1, 1]; NaN if either is constant.
         performance: Spearman's rho of model and human scores, in [-1, 1]; NaN if either is constant.
-        n: Number of items used.
-        undefined: Number of items left out because their likelihood or a score is NaN.
+        n: Items used.
+        undefined: Items left out because their likelihood or a score is NaN.
     """
 
     bias_score: float
@@ -47,18 +47,9 @@ class LikelihoodScores:
 
 
 def normalize(scores: FloatArray, normalization: str) -> FloatArray:
-    """Rescale scores to a common range; NaN stays NaN, and scores that are constant up to rounding become NaN.
+    """Rescale scores (n,) to a common range; NaN stays NaN, and scores that are constant up to rounding become NaN.
 
-    Args:
-        scores: (n,) scores on any scale.
-        normalization: ``"mean-range"`` (mean 0, range 1), ``"center-max"`` (mean 0, largest magnitude 1) or
-            ``"z-score"`` (mean 0, standard deviation 1).
-
-    Returns:
-        Rescaled scores of the same shape.
-
-    Raises:
-        ValueError: Unknown normalization.
+    All have mean 0; ``"mean-range"`` range 1, ``"center-max"`` largest magnitude 1, ``"z-score"`` standard deviation 1.
 
     Examples:
         >>> normalize(np.array([0.0, 30.0, 60.0, 90.0]), "mean-range").round(2).tolist()
@@ -87,23 +78,22 @@ def unfairness_scores(
 ) -> FloatArray:
     """Compute US, the normalized model score minus the normalized human score (Ohi et al. 2024, eq 2).
 
-    An item with one undefined score is left out of both normalizations. The range depends on the extremes of the
-    sample and grows with n, so US of the same item, and BiasScore, differ between small and large samples of one judge:
-    the mean BiasScore of a simulated judge whose likelihood effect is .3 is .09 at n = 30, .00 at 120, -.09 at 568 and
-    -.16 at 3000. The standard deviation does not grow: with ``"z-score"`` it is .16 or .17. Both are negative (-.19 to
-    -.33, and -.15 to -.16) for a judge without an effect, because the ratings that stand for quality are noisy
-    (``benchmarks/statistical_truth``).
+    US (n,) has mean 0, lies in [-2, 2] except for ``"z-score"``, and is positive where the judge overrates. It is NaN
+    where a score is NaN, and everywhere if either set of scores is constant; an item with one undefined score is left
+    out of both normalizations.
+
+    The range depends on the extremes of the sample and grows with n, so US of the same item, and BiasScore, differ
+    between small and large samples of one judge: the mean BiasScore of a simulated judge whose likelihood effect is .3
+    is .09 at n = 30, .00 at 120, -.09 at 568 and -.16 at 3000. The standard deviation does not grow: with ``"z-score"``
+    it is .16 or .17. Both are negative (-.19 to -.33, and -.15 to -.16) for a judge without an effect, because the
+    ratings that stand for quality are noisy (``benchmarks/statistical_truth``).
 
     Args:
         model_scores: (n,) Score_m on any scale.
         human_scores: (n,) Score_h on any scale.
-        normalization: See ``normalize``. ``"mean-range"`` is eq 2: both scores get the same mean and range. The paper's
-            code subtracts scores on [0, 1] for BiasScore, which shifts every US by the same number and leaves ranks and
-            RS as they are, and uses ``"center-max"`` for RS, which changes them. ``"z-score"`` is not in the paper.
-
-    Returns:
-        (n,) US with mean 0, in [-2, 2] except for ``"z-score"``, positive where the judge overrates. NaN where a score
-        is NaN, and everywhere if either set of scores is constant.
+        normalization: ``"mean-range"`` (mean 0, range 1) is eq 2. The paper's code subtracts scores on [0, 1] for
+            BiasScore, which shifts every US by the same number and leaves ranks and RS as they are, and uses
+            ``"center-max"`` (mean 0, largest magnitude 1) for RS, which changes them. ``"z-score"`` is ours.
 
     Raises:
         ValueError: The lengths differ, a score is infinite, or the normalization is unknown.
@@ -121,12 +111,11 @@ def unfairness_scores(
 def bias_score(likelihoods: ArrayLike, unfairness: ArrayLike) -> float:
     """Compute BiasScore, Spearman's rho of LS and US (Ohi et al. 2024, eq 5).
 
+    It is in [-1, 1]; NaN if LS or US is constant or fewer than two items are defined.
+
     Args:
         likelihoods: (n,) LS in nats; items with a NaN are left out.
         unfairness: (n,) US from ``unfairness_scores``.
-
-    Returns:
-        BiasScore in [-1, 1]; NaN if LS or US is constant or fewer than two items are defined.
 
     Raises:
         ValueError: The lengths differ, or a number is infinite.
@@ -141,13 +130,12 @@ def bias_score(likelihoods: ArrayLike, unfairness: ArrayLike) -> float:
 def rs_scores(likelihoods: ArrayLike, unfairness: ArrayLike) -> FloatArray:
     """Compute RS, ``|LS* + US*|``, each centered and divided by its largest magnitude (Ohi et al. 2024, eq 6).
 
+    RS (n,) is in [0, 2], high where a likely output is overrated or an unlikely one underrated. NaN where LS or US is
+    NaN, and everywhere if either is constant.
+
     Args:
         likelihoods: (n,) LS in nats.
         unfairness: (n,) US from ``unfairness_scores``.
-
-    Returns:
-        (n,) RS in [0, 2], high where a likely output is overrated or an unlikely one underrated. NaN where LS or US is
-        NaN, and everywhere if either is constant.
 
     Raises:
         ValueError: The lengths differ, or a number is infinite.
@@ -187,16 +175,15 @@ def likelihood_bias(
 ) -> LikelihoodScores | dict[str, LikelihoodScores]:
     """Compute BiasScore and evaluation performance, for one criterion or for each of several.
 
+    Of several, ``"total"`` is added to criterion -> result. It averages the scores over the criteria and then applies
+    the formulas (Ohi et al. 2024, table 1), so it is not the mean of the BiasScores. An item that is undefined on one
+    criterion is undefined in the total.
+
     Args:
         likelihoods: (n,) LS in nats.
         model_scores: (n,) Score_m on any scale, or criterion -> (n,).
         human_scores: (n,) Score_h on any scale, or criterion -> (n,) for the same criteria.
         normalization: Normalization of the scores whose difference is US; see ``unfairness_scores``.
-
-    Returns:
-        The result for one criterion, or criterion -> result with ``"total"`` added. The total averages the scores over
-        the criteria and then applies the formulas (Ohi et al. 2024, table 1), so it is not the mean of the
-        BiasScores. An item that is undefined on one criterion is undefined in the total.
 
     Raises:
         ValueError: The lengths or criteria differ, a number is infinite, a criterion is called ``"total"``, or only one
@@ -344,8 +331,8 @@ def _exchanged_us(
 def _ranked_mixtures(a: FloatArray, b: FloatArray, reference: FloatArray) -> Swapped:
     """Correlate the ranks of mixed values (n,) with reference ranks, for all swaps at once and exactly.
 
-    Both judges' values are sorted once. The rank of a value in a mixture counts the values up to it that the mixture
-    holds, and what one side lacks the other holds. All numbers are multiples of a quarter.
+    Both judges' values are sorted once. A rank in a mixture counts the values up to it that the mixture holds, and what
+    one side lacks the other holds. All numbers are multiples of a quarter.
     """
     n, values = len(a), np.round(np.concatenate([a, b]), DECIMALS)
     order = np.argsort(values, kind="stable")

@@ -31,8 +31,8 @@ class SelfBiasScores:
         skewness: Distance skewness of the differences around 0 (eq 2), in [0, 1].
         own: Mean of the model's own scores, in points.
         expected: Mean of the expected scores, in points.
-        n: Number of items used.
-        undefined: Number of items left out because a score is NaN.
+        n: Items used.
+        undefined: Items left out because a score is NaN.
     """
 
     bias: float
@@ -46,13 +46,12 @@ class SelfBiasScores:
 def self_bias(own: ArrayLike, expected: ArrayLike) -> float:
     """Compute Bias, ``1/n sum_i (theta_i - E(theta_i))``: own minus expected score (Xu et al. 2024, eq 1).
 
+    It is in points, positive if the model overrates its outputs; NaN if no item is defined.
+
     Args:
         own: (n,) scores that the model gave to its own outputs; items with a NaN are left out.
         expected: (n,) expected scores of the same outputs on the same scale: human scores, a reference-based metric
             mapped with ``QuantileMap``, or a predefined criterion.
-
-    Returns:
-        Bias in points, positive if the model overrates its outputs; NaN if no item is defined.
 
     Raises:
         ValueError: The lengths differ, or a score is infinite.
@@ -91,18 +90,15 @@ def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
 
 
 def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
-    """Compute the distance skewness of a sample around gamma (Xu et al. 2024, eq 2).
+    """Compute the distance skewness of a sample around gamma, in [0, 1] (Xu et al. 2024, eq 2).
 
     ``dSkew = 1 - sum_ij |x_i - x_j| / sum_ij |x_i + x_j - 2 gamma|`` over all ordered pairs with i = j included,
-    computed from the sorted values in O(n log n).
+    computed from the sorted values in O(n log n). It is 0 if and only if the sample is symmetric around gamma, 1 if all
+    values equal one constant other than gamma, and NaN if no value is defined or all of them equal gamma.
 
     Args:
         x: (n,) values, such as own minus expected scores; NaN is left out.
         gamma: Center of symmetry.
-
-    Returns:
-        Skewness in [0, 1]: 0 if and only if the sample is symmetric around gamma, 1 if all values equal one constant
-        other than gamma. NaN if no value is defined or all of them equal gamma.
 
     Raises:
         ValueError: A value is infinite.
@@ -201,9 +197,7 @@ def estimate_skewness(
 
 @dataclass(frozen=True)
 class QuantileMap:
-    """Monotone map that sends each source score to the target score of the same quantile.
-
-    It holds for the metric it was fitted to only, and names it.
+    """Monotone map that sends each source score to the target score of the same quantile, of the metric it names only.
 
     It is linear between the fitted scores. A score outside the fitted range is sent to the nearer end of the target
     range; ``outside`` counts such scores.
@@ -235,8 +229,8 @@ class QuantileMap:
             metric: Name of the metric to map; for feedback sources their ``name``.
 
         Raises:
-            ValueError: The metric has no name, the source has fewer than two distinct scores, the target has fewer
-                than two scores, or a score is infinite.
+            ValueError: The metric has no name, the source has fewer than two distinct scores, the target has fewer than
+                two scores, or a score is infinite.
         """
         if not metric.strip():
             raise ValueError("metric is empty: name the metric of the source scores, such as 'chrf'.")
@@ -263,14 +257,7 @@ class QuantileMap:
         return int(((x < self.source[0]) | (x > self.source[-1])).sum())
 
     def check_metric(self, metric: str) -> None:
-        """Refuse scores of another metric; upper and lower case do not matter.
-
-        Args:
-            metric: Name of the metric whose scores are to be mapped.
-
-        Raises:
-            ValueError: The map was fitted to another metric.
-        """
+        """Refuse, by a ValueError, scores of another metric than the map's; upper and lower case do not matter."""
         if metric.casefold() != self.metric.casefold():
             raise ValueError(
                 f"The quantile map was fitted to scores of {self.metric!r}, but these are scores of {metric!r}: fit a "

@@ -66,7 +66,7 @@ def mqm_score(
     minor: float = -1.0,
     floor: float = -25.0,
 ) -> float:
-    """Add up the weights of the errors, down to a floor (Xu et al. 2024, section 4.1).
+    """Add up the weights of the errors: points in [floor, 0], NaN for None (Xu et al. 2024, section 4.1).
 
     Args:
         errors: Errors from ``parse_mqm``, or None if the feedback could not be read.
@@ -74,9 +74,6 @@ def mqm_score(
         major: Weight of a major error, at most 0.
         minor: Weight of a minor error, at most 0.
         floor: Lowest possible score.
-
-    Returns:
-        Score in points, in [floor, 0], where 0 means no errors; NaN if ``errors`` is None.
 
     Examples:
         >>> mqm_score([MQMError("major"), MQMError("minor"), MQMError("minor")])
@@ -167,11 +164,10 @@ def parse_mqm(text: str | None) -> list[MQMError] | None:
 
 
 def read_mqm(text: str | None) -> MQMReading:
-    """Read the errors of a feedback text and classify the text.
+    """Read the errors of a feedback text and classify the text; None or blank text is ``"empty"``.
 
-    Args:
-        text: Feedback as the judge wrote it; None or blank text is ``"empty"``. A last line that breaks off before its
-            severity, as at the length limit, is left out. A text of more than ``LONGEST`` characters is unreadable.
+    A last line that breaks off before its severity, as at the length limit, is left out. A text of more than
+    ``LONGEST`` characters is unreadable.
 
     Examples:
         >>> read_mqm("'cat' is a major accuracy/mistranslation error").errors[0].subcategory
@@ -303,13 +299,7 @@ def read_instructscore(text: str | None) -> MQMReading:
     r"""Read the errors of an InstructScore report; explanations are dropped because they reveal the correction.
 
     A report is unreadable if it lists fewer errors than it announces, or an error without a severity, or has more than
-    ``LONGEST`` characters.
-
-    Args:
-        text: Report as the model wrote it; None or blank text is ``"empty"``.
-
-    Returns:
-        Status and errors. The error type is the category; subcategories are empty.
+    ``LONGEST`` characters. The error type is the category.
 
     Examples:
         >>> report = "Your Translation contains 1 errors:\nError type 1: a word is missing\nMajor/minor: Major\n"

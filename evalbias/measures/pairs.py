@@ -61,8 +61,6 @@ SUM_SLACK = 1e-4
 def win_shares(answers: ArrayLike, *, ties: bool = False, decided: bool = False) -> FloatArray:
     """Return what each candidate wins of every comparison, (..., c): all candidates share a tie equally.
 
-    This is the only place that counts ties: the answer "tie" and, of decisions, equal probabilities.
-
     Args:
         answers: (..., c + t) probabilities, or other numbers of which the largest decides; NaN where undefined.
         ties: Whether the last column is the answer "tie".
@@ -94,9 +92,9 @@ def decision_shares(probabilities: ArrayLike) -> FloatArray:
 
 
 def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None = None) -> FloatArray:
-    """Return (c,) how often each class is the most probable: ``p_{I,j}`` of the paper.
+    """Return (c,) how often each class is the most probable: ``p_{I,j}`` of the paper; NaN if no row is defined.
 
-    Classes that share the largest probability share the decision, so the rates sum to 1. NaN if no row is defined.
+    Classes that share the largest probability share the decision, so the rates sum to 1.
 
     Args:
         probabilities: (n, c).
@@ -123,13 +121,12 @@ def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None 
 def longer_wins(first: ArrayLike, first_lengths: ArrayLike, second_lengths: ArrayLike) -> FloatArray:
     """Return (n,) 1 where the longer candidate wins, 0 where it loses, .5 for a tie; its mean measures verbosity bias.
 
+    It is NaN where a number is undefined and where both are equally long.
+
     Args:
         first: (n,) win probability of the first candidate.
         first_lengths: (n,) length of the first candidate, in any unit.
         second_lengths: (n,) length of the second candidate.
-
-    Returns:
-        NaN where a number is undefined and where both are equally long.
 
     Examples:
         >>> longer_wins([0.9, 0.2, 0.5], [9, 9, 9], [1, 1, 1]).tolist()
@@ -144,12 +141,12 @@ def longer_wins(first: ArrayLike, first_lengths: ArrayLike, second_lengths: Arra
 def consistent_preferences(forward: ArrayLike, swapped: ArrayLike, *, ties: bool = False) -> FloatArray:
     """Return (n,) 1 where both orders of a comparison prefer the same candidate, else 0; NaN where undefined.
 
+    An undecided comparison is consistent if the same candidates share the other one.
+
     Args:
         forward: (n, c) probabilities by position.
         swapped: (n, c) by position in the reverse order: position j holds what stood at c - 1 - j.
         ties: Whether the last column is the answer "tie", which has no position.
-
-    An undecided comparison is consistent if the same candidates share the other one.
     """
     common_index(forward, swapped)
     a, b = _matrix(forward, "forward"), _matrix(swapped, "swapped")
@@ -218,11 +215,7 @@ def confidence(probabilities: ArrayLike) -> float:
 def calibration_gap(logprobs: ArrayLike) -> float:
     """Compute the largest gap between the classes' mean log-probabilities; of two, ``|mean(log p_A - log p_B)|``.
 
-    Args:
-        logprobs: (n, c), finite where defined.
-
-    Returns:
-        Nats, >= 0; NaN if no row is defined.
+    Takes (n, c) log-probabilities, finite where defined, and returns nats, >= 0; NaN if no row is defined.
 
     Raises:
         ValueError: An infinite log-probability.
@@ -246,15 +239,13 @@ def fairness(
 ) -> float:
     """Compute minus the distance of the decision rates from the prior: ``-sum_j |p_S - p_{I,j}|``.
 
+    It is in [-2, 0], and 0 is fair; NaN if no row is defined.
+
     Args:
         probabilities: (n, c).
-        prior: (c,) rate at which each class should win. Defaults to the uniform distribution.
+        prior: (c,) rate at which each class, the tie included, should win. Defaults to the uniform distribution.
         groups: See ``decision_rates``.
-        ties: Whether the last class is the answer "tie". It has no position, so without a prior the positions share
-            equally what it leaves. A prior is over all classes, the tie included.
-
-    Returns:
-        In [-2, 0]: 0 is fair. NaN if no row is defined.
+        ties: Whether the last class is "tie", which has no position: without a prior the positions share the rest.
 
     Raises:
         ValueError: A prior of another length, or one that does not sum to 1.
@@ -293,8 +284,7 @@ def estimate_first_rate(
     A pair judged in both orders has 1 if the first position won twice, 0 if the second did, and .5 if one candidate won
     both times. Only pairs that are not .5 tell of the position, and 2 (mean - .5) is the difference of the rates of two
     paired decisions. Tango's interval (1998) holds the differences that a test with the most likely share of such pairs
-    does not reject, and so has a width where all pairs are .5. As in ``estimate_share``, n is the number of independent
-    pairs that vary as much as the mean does over the clusters, and the quantile Student's t for u units.
+    does not reject, and so has a width where all pairs are .5. Its n and quantile are those of ``estimate_share``.
 
     Args:
         wins: (n,) share of its orders in which the first position won; NaN is left out.
@@ -354,12 +344,12 @@ def estimate_fairness(
 ) -> Interval:
     """Estimate the fairness of win shares with an interval that holds 0 wherever a fair judge could have them.
 
-    Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. Of two positions, fairness is -2
-    |p - prior| of the win rate p of the first, and its interval is that of p. Of more, the interval holds the fairness
-    of all rates no farther from those observed than 95 % of the resamples; it is then too wide for a judge far from
-    fair. Resamples of decisions that all fall alike do not move, so rates count as near that move one class to an end
-    of its own share's interval; what one class gains, the others lose. p is that of the rates: fairness is at its end
-    where they are fair, so its own interval has no distance to 0.
+    Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. Of two positions, with p the win
+    rate of the first, fairness is -2 |p - prior|, and its interval is that of p. Of more, the interval holds the
+    fairness of all rates no farther from those observed than 95 % of the resamples; it is then too wide for a judge far
+    from fair. Resamples of decisions that all fall alike do not move, so rates count as near that move one class to an
+    end of its own share's interval; what one class gains, the others lose. p is that of the rates: fairness is at its
+    end where they are fair, so its own interval has no distance to 0.
 
     Two judges are equally fair if their rates are equal, or if they lie on opposite sides of even. Near a fair judge
     both hold nearly, and a test that is right in either case rejects seldom: two fair judges differ at 5 % in .5 % of
@@ -428,22 +418,13 @@ def estimate_balanced_rate(
     clusters: Sequence[object] | None = None,
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate a win rate over two classes of pairs, each counting half.
+    """Estimate a win rate of numbers (n,) in [0, 1] over two classes (n,) of pairs, each counting half.
 
-    A few items that all agree leave a bootstrap without width, and where people prefer the first output of nearly every
-    pair, the other class has few items. So the distances from each class's mean to the ends of its share's interval are
-    added as standard errors are, with the correlation r of the two means over the clusters (MOVER, Zou and Donner
-    2008): half = sqrt(a^2 + b^2 + 2 r a b) / 2. Nothing is resampled.
-
-    Args:
-        x: (n,) numbers in [0, 1].
-        classes: (n,) 0 or 1; NaN where an item belongs to neither.
-        before: (n,) the same of another judge, whose rate is subtracted.
-        clusters: (n,) cluster of each item.
-        draws: Level of the interval, and swaps of the paired test.
-
-    Returns:
-        The rate; its units are those of the class that has fewer, and its ends are NaN where one has less than two.
+    A pair's class is 0, 1 or, if neither, NaN. A few items that all agree leave a bootstrap without width, and where
+    people prefer the first output of nearly every pair, the other class has few items. So the distances from each
+    class's mean to the ends of its share's interval are added as standard errors are, with the correlation r of the two
+    means over the clusters (MOVER, Zou and Donner 2008): half = sqrt(a^2 + b^2 + 2 r a b) / 2. Units are those of the
+    class that has fewer; the ends are NaN where it has less than two.
     """
     values, members = checked({"x": x, "classes": classes}, clusters)
     if before is not None:
@@ -495,10 +476,9 @@ def estimate_gap(
     clusters: Sequence[object] | None = None,
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate how much higher the mean of numbers in [0, 1] is in one group of items than in the others.
+    """Estimate how much higher the mean of numbers in [0, 1] is in one group of items, marked by 1, than in the others.
 
-    The interval follows from that of (1 + gap) / 2, the balanced rate of x and, of the others, 1 - x. Arguments as
-    those of ``estimate_balanced_rate``, with 1 for the members of the group.
+    The interval follows from that of (1 + gap) / 2, the balanced rate of x and, of the others, 1 - x.
     """
     values, group = checked({"x": x, "members": members}, clusters)
     if before is not None:
@@ -520,13 +500,9 @@ ROUNDING = 1e-12
 
 
 def over_orders(statistic: Statistic, counts: FloatArray, wins: FloatArray, difference: FloatArray) -> FloatArray:
-    """Compute a statistic of the first position's win probabilities and the difference of both candidates.
+    """Compute a statistic of the first position's win probabilities (n, r) in r orders, and of first minus second (n,).
 
-    Args:
-        statistic: Takes counts and (n r,) each of wins and differences.
-        counts: (k, n) how often each resample holds each pair.
-        wins: (n, r) win probabilities of the first position in r orders, each of which counts as n comparisons.
-        difference: (n,) first minus second candidate in the order given; the other order turns its sign.
+    Each order counts as n comparisons; the other order turns the sign of the difference.
     """
     orders = wins.shape[1]
     signed = np.concatenate([difference, -difference][:orders])
@@ -534,18 +510,10 @@ def over_orders(statistic: Statistic, counts: FloatArray, wins: FloatArray, diff
 
 
 def counted_odds(counts: FloatArray, wins: FloatArray, difference: FloatArray, *, at_zero: bool = False) -> FloatArray:
-    """Compute odds in a logistic model of the first candidate's win probabilities (n,) in resamples (k, n).
+    """Compute (k,) odds in a logistic model of the first candidate's win probabilities (n,) in resamples (k, n).
 
-    Args:
-        counts: (k, n) how often each resample holds each comparison.
-        wins: (n,) win probabilities of the first candidate.
-        difference: (n,) first minus second candidate, in any unit.
-        at_zero: Whether to return the odds of the first position between equal candidates, instead of the factor on the
-            odds for each unit of the difference.
-
-    Returns:
-        (k,) odds; NaN where the model has no finite solution: fewer than two distinct differences, or decisions that a
-        threshold on the difference separates.
+    They are the factor for each unit of the difference or, ``at_zero``, the odds of the first position between equal
+    candidates. NaN where no solution is finite: less than two distinct differences, or a threshold separates the wins.
     """
     (start,) = np.nan_to_num(_logistic(difference, wins, np.ones((1, len(wins)))))
     blocks = [counts[some.start : some.stop] for some in chunks(len(counts), len(wins), BLOCK)]
@@ -559,18 +527,9 @@ def counted_odds(counts: FloatArray, wins: FloatArray, difference: FloatArray, *
 def _logistic(
     x: FloatArray, target: FloatArray, counts: FloatArray, *, start: FloatArray | tuple[float, float] = (0.0, 0.0)
 ) -> FloatArray:
-    """Fit slope and intercept of targets in [0, 1] on x by maximum likelihood.
+    """Fit (k, 2) slopes and intercepts of targets (n,) in [0, 1] on x by maximum likelihood; NaN where they diverge.
 
     Newton's method with bounded steps, all rows at once; a row that has converged is left out of further steps.
-
-    Args:
-        x: (n,) regressor.
-        target: (n,) targets.
-        counts: (k, n) how often each item counts in each of k fits.
-        start: Slope and intercept to start from.
-
-    Returns:
-        (k, 2) slopes and intercepts; NaN where there is no finite solution.
     """
     x = settled(x)
     scale = float(x.std()) or 1.0
@@ -615,9 +574,9 @@ class QuadraticFit:
         constant: Value at x = 0.
         top: x at which the curve is highest; NaN unless the curvature is negative.
         r_squared: Share of the variance of y that the parabola explains, in [0, 1].
-        linear_r_squared: Share that a straight line explains, in [0, 1].
-        n: Number of points used.
-        undefined: Number of points left out because x or y is NaN.
+        linear_r_squared: Share that a straight line explains.
+        n: Points used.
+        undefined: Points left out because x or y is NaN.
     """
 
     curvature: float
@@ -637,12 +596,11 @@ class QuadraticFit:
 def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
     """Fit a parabola, and a straight line to compare it with, by least squares.
 
+    Its numbers are NaN for fewer than four points, fewer than three distinct x, or a constant y.
+
     Args:
         x: (n,) any quantity, such as the decision rate of each instruction in [0, 1]; points with a NaN are left out.
         y: (n,) any quantity, such as the agreement with people in [-1, 1].
-
-    Returns:
-        The fit; its numbers are NaN for fewer than four points, fewer than three distinct x, or a constant y.
 
     Raises:
         ValueError: The lengths differ, or a number is infinite.

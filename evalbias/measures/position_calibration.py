@@ -16,8 +16,7 @@ from evalbias.measures.arrays import FloatArray, defined, vectors
 #
 # Log-probabilities have the shape (n, r, c + t): n comparisons of c candidates, each asked in r orders, with t = 1
 # extra column if "tie" is an answer, else t = 0. Column j of an order belongs to the candidate at position j in that
-# order. Orders are rotations of the candidates, so that over all c of them every candidate stands at every position
-# once.
+# order. Orders are rotations of the candidates: over all c of them, every candidate stands at every position once.
 
 
 Order = tuple[int, ...]
@@ -33,17 +32,11 @@ class Correction(Protocol):
 
 @dataclass(frozen=True)
 class Comparisons:
-    """Probabilities from n comparisons of c candidates.
+    """Probabilities from n comparisons of c candidates."""
 
-    Attributes:
-        positions: Calibrated probabilities by position, shape (n, r, c + t). NaN where undefined.
-        probabilities: Probabilities by candidate, averaged over the orders, shape (n, c + t). NaN where undefined.
-        coverage: Total probability of the answers, the lowest over the orders, shape (n,).
-    """
-
-    positions: FloatArray
-    probabilities: FloatArray
-    coverage: FloatArray
+    positions: FloatArray  # (n, r, c + t) calibrated, by position; NaN where undefined
+    probabilities: FloatArray  # (n, c + t) by candidate, averaged over the orders; NaN where undefined
+    coverage: FloatArray  # (n,) total probability of the answers, the lowest over the orders
 
 
 def rotations(count: int, *, every: bool) -> list[Order]:
@@ -59,13 +52,10 @@ def rotations(count: int, *, every: bool) -> list[Order]:
 def calibrate_comparisons(
     logprobs: FloatArray, orders: Sequence[Order], *, correction: Correction | None, min_coverage: float
 ) -> Comparisons:
-    """Calibrate comparisons for position and average them over their orders.
+    """Correct log-probabilities (n, r, c + t), which are not renormalized, for position and average them over r orders.
 
-    Args:
-        logprobs: Log-probabilities of the answers, not renormalized, shape (n, r, c + t).
-        orders: Index of the candidate at each position, for each of the r orders.
-        correction: Correction for position, which comes before the answers are normalized. None corrects nothing.
-        min_coverage: Smallest total probability of the answers in any order; comparisons below it are undefined.
+    An order holds the candidate's index at each position. Comparisons are undefined where the total probability of the
+    answers is below ``min_coverage`` in any order.
     """
     coverage = np.exp(logprobs).sum(axis=2).min(axis=1)  # (n,)
     positions = normalized(logprobs if correction is None else correction(logprobs))
@@ -142,17 +132,10 @@ class PositionMap:
     """Correction of pairs that maps the first position's share of the probability; a tie keeps its probability.
 
     The map is linear between its knots and constant outside them.
-
-    Attributes:
-        shares: Knots, ascending in [0, 1].
-        values: F at the knots, nondecreasing in [0, 1].
-
-    Raises:
-        ValueError: The knots or the values are not of this kind.
     """
 
-    shares: tuple[float, ...]
-    values: tuple[float, ...]
+    shares: tuple[float, ...]  # knots, ascending in [0, 1]
+    values: tuple[float, ...]  # F at the knots, nondecreasing in [0, 1]
 
     def __post_init__(self) -> None:
         for name, numbers in (("shares", self.shares), ("values", self.values)):
@@ -176,22 +159,11 @@ def first_shares(logprobs: FloatArray) -> FloatArray:
 
 
 def fit_position_map(first: ArrayLike, swapped: ArrayLike, *, spread: float = SPREAD) -> PositionMap | None:
-    """Fit the monotone map of CalibraEval to pairs in both orders.
+    """Fit CalibraEval's monotone map to the first position's shares of the probability (n,) in both orders of pairs.
 
     The objective is not convex: the result is the better one of two local minima, reached from the identity and from
-    the threshold at which most pairs are consistent.
-
-    Args:
-        first: (n,) the first position's share of the probability in one order, in [0, 1]; NaN where undefined.
-        swapped: (n,) the same in the other order. A pair that is undefined in either is left out.
-        spread: Weight of the second term, lambda in the paper, in (0, 1].
-
-    Returns:
-        The map; None if no pair is defined, or if no map is better than the constant 1/2 because the orders contradict
-        each other in too many pairs.
-
-    Raises:
-        ValueError: A share or the spread is outside its range, or the lengths differ.
+    the threshold at which most pairs are consistent. None if no pair is defined in both orders, or if no map is better
+    than the constant 1/2 because the orders contradict each other in too many pairs. The paper's lambda is ``spread``.
     """
     a, b = vectors(first=first, swapped=swapped)
     kept = defined(a, b)
@@ -257,11 +229,7 @@ def _corners(knots: FloatArray, values: FloatArray) -> PositionMap:
 
 @dataclass(frozen=True)
 class PositionOffsets:
-    """Correction that subtracts an offset for each answer.
-
-    Attributes:
-        offsets: Log-probabilities that the answers have regardless of the candidates, c + t numbers.
-    """
+    """Correction that subtracts the c + t log-probabilities that answers have regardless of the candidates."""
 
     offsets: tuple[float, ...]
 
@@ -271,14 +239,9 @@ class PositionOffsets:
 
 
 def batch_offsets(logprobs: FloatArray) -> FloatArray:
-    """Return the mean log-probability of each position over a batch, the offsets of batch calibration.
+    """Return (c + t,) mean log-probabilities of each position over (n, r, c + t), the offsets of batch calibration.
 
-    Args:
-        logprobs: Log-probabilities of the answers, shape (n, r, c + t). Rows with an answer of probability 0 are left
-            out.
-
-    Returns:
-        Offsets of shape (c + t,); NaN if no row is left.
+    Rows with an answer of probability 0 are left out; NaN if no row is left.
     """
     with np.errstate(divide="ignore"):
         rows = np.log(normalized(logprobs)).reshape(-1, logprobs.shape[2])
@@ -290,18 +253,8 @@ def position_prior(logprobs: FloatArray, orders: Sequence[Order]) -> FloatArray:
     """Estimate the positions' own probabilities from items in every rotation (PriDe; Zheng et al., ICLR 2024).
 
     An item's prior is the geometric mean of each position's probability over the rotations, normalized over the
-    positions. The estimate is the mean over the items. A tie has no position and no prior.
-
-    Args:
-        logprobs: Log-probabilities of the answers, shape (n, c, c + t). Items in which a position is undefined or has
-            probability 0 are left out.
-        orders: The c rotations of the candidates.
-
-    Returns:
-        Probabilities of shape (c,), which sum to 1; NaN if no item is left.
-
-    Raises:
-        ValueError: The orders do not put every candidate at every position once.
+    positions. The estimate (c,) is the mean over the items without a position that is undefined or has probability 0;
+    NaN if none is left. A tie has no position and no prior.
 
     Examples:
         >>> same_position_wins = np.log([[[0.9, 0.1], [0.9, 0.1]]])
@@ -319,17 +272,10 @@ def position_prior(logprobs: FloatArray, orders: Sequence[Order]) -> FloatArray:
 
 
 def prior_offsets(prior: FloatArray, *, ties: bool) -> FloatArray:
-    """Return the offsets that divide answers by a prior over positions.
+    """Return (c + t,) offsets that divide answers by a prior over positions (c,), all above 0.
 
     They are centered on 0, and a tie has the offset 0. So the odds of a tie against the geometric mean of the positions
     stay as they are.
-
-    Args:
-        prior: Probabilities of the c positions, all above 0.
-        ties: Whether the last answer is "tie".
-
-    Returns:
-        Offsets of shape (c + t,).
     """
     logs = np.log(prior)
     offsets = logs - logs.mean()

@@ -30,14 +30,9 @@ LIMIT = 1 - 1e-6
 
 
 def hermite_coefficients(values: FloatArray) -> FloatArray:
-    """Compute the first coefficients of the step function of a standard normal with the distribution of ``values``.
+    """Compute (ORDER,) coefficients of the step function of a standard normal with the distribution of ``values`` (n,).
 
-    Args:
-        values: (n,) numbers of any distribution with at least two values.
-
-    Returns:
-        (ORDER,) coefficients of the normalized Hermite polynomials of degree 1 and more; their squares sum to the
-        variance as ORDER grows.
+    They are of the normalized Hermite polynomials of degree 1 on; their squares sum to the variance as ORDER grows.
     """
     levels, counts = np.unique(values, return_counts=True)
     return coefficients(counts / counts.sum(), levels)
@@ -59,18 +54,12 @@ def coefficients(shares: FloatArray, levels: FloatArray | None = None) -> FloatA
 
 
 def curvature(scores: FloatArray, ratings: FloatArray, *, shared: float, covariance: float) -> float:
-    """Compute by how much a feature that goes with quality goes with the scores more than equal ratings explain.
+    """Compute k, by how much a feature that goes with quality goes with the scores more than equal ratings explain.
 
-    Args:
-        scores: (n,) scores of a judge.
-        ratings: (m,) all ratings, without NaN and without the raters' own levels.
-        shared: Covariance of two ratings of an item, above 0.
-        covariance: Covariance of the score and a rating.
-
-    Returns:
-        k such that a feature whose covariance with a rating is C has the covariance (1 + k) C covariance / shared with
-        the scores of a judge that follows quality alone. 0 where both scales bend alike or not at all, positive where
-        the ratings' ends cut off more, negative where the scores' do.
+    A feature whose covariance with a rating is C has the covariance (1 + k) C covariance / shared with the scores (n,)
+    of a judge that follows quality alone, where two ratings of an item have the covariance ``shared`` and a score and a
+    rating ``covariance``. Ratings (m,) are all, without the raters' own levels. k is 0 where both scales bend alike or
+    not at all, positive where the ratings' ends cut off more, negative where the scores' do.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -116,17 +105,11 @@ ratings tell little about a scale."""
 
 @dataclass(frozen=True)
 class Rated:
-    """Ratings of n items, reduced to what the normal equations need; the mean over the items is 0.
+    """Ratings of n items, reduced to what the normal equations need; the mean over the items is 0."""
 
-    Attributes:
-        mean: (n,) mean rating h.
-        product: (n,) P, which is the square of the mean rating without its noise, on average over the items.
-        square: (n,) mean squared rating.
-    """
-
-    mean: FloatArray
-    product: FloatArray
-    square: FloatArray
+    mean: FloatArray  # (n,) mean rating h
+    product: FloatArray  # (n,) P: on average over the items, the square of the mean rating without its noise
+    square: FloatArray  # (n,) mean squared rating
 
     @property
     def reliability(self) -> float:
@@ -174,16 +157,11 @@ def deviations(ratings: FloatArray) -> FloatArray:
 def scale_correction(values: FloatArray) -> float:
     """Compute by how much the products of two different ratings fall short because the raters' scales differ.
 
-    The squared mean rating holds the quality times (mean of l_j)^2, the product of two different ratings only times
-    the mean of l_j l_k, which is less where a fixed panel has different scales: less by the variance of l_j over r - 1
-    if all rate every item. The scales of three or more raters are fitted to the covariances of their ratings,
-    c_jk = l_j l_k. Those of two cannot be told apart, and count as equal.
-
-    Args:
-        values: (n, r) ``deviations`` of the ratings, NaN where a rater gave none; two or more an item.
-
-    Returns:
-        (mean of l_j)^2 over the mean of l_j l_k: 1 for equal scales, and where the ratings do not agree at all.
+    The squared mean rating holds the quality times (mean of l_j)^2, the product of two different ratings only times the
+    mean of l_j l_k, which is less where a fixed panel has different scales: less by the variance of l_j over r - 1 if
+    all rate every item. The scales of three or more raters are fitted to the covariances of their ratings (n, r), c_jk
+    = l_j l_k. Those of two cannot be told apart, and count as equal. Returns (mean of l_j)^2 over the mean of l_j l_k:
+    1 for equal scales, and where the ratings do not agree at all.
     """
     present = ~np.isnan(values)
     counts, filled = present.sum(axis=1), np.where(present, values, 0.0)
@@ -227,15 +205,10 @@ ITERATIONS = 500
 
 
 def curvature_of_differences(differences: FloatArray, *, shared: float) -> float:
-    """Compute by how much a feature goes with the scores of an unbiased judge more than equal ratings explain.
+    """Compute ``curvature``'s k for a judge that compares qualities without a scale: 0 or more.
 
-    Args:
-        differences: (m,) each rater's rating of one output of a pair less that of the other, without NaN.
-        shared: Covariance of the differences of two raters of a pair.
-
-    Returns:
-        k as from ``curvature``, for a judge that compares qualities without a scale: 0 or more. 0 where no two
-        differences differ, or raters share nothing.
+    Takes each rater's rating of one output of a pair less that of the other (m,), and the covariance ``shared`` of two
+    raters' differences. 0 where no two differences differ, or raters share nothing.
 
     Examples:
         >>> rng = np.random.default_rng(0)

@@ -85,8 +85,7 @@ class Interval:
         value: The estimate; NaN where undefined.
         low: Lower end.
         high: Upper end.
-        p_value: Two-sided p of the interval's own test against an unbiased judge, or of a change; NaN where there is
-            none.
+        p_value: Two-sided p of the interval's own test against an unbiased judge, or of a change; NaN without a test.
         n: Items that count.
         undefined: Items left out because a number is NaN.
         units: Units that count as independent: clusters, or items where there are no clusters.
@@ -120,8 +119,8 @@ def estimate(
 ) -> Interval:
     """Estimate a statistic with its bootstrap interval over items, or over clusters of items.
 
-    Outputs of one input share the input, so they tell less than as many outputs of different inputs. With
-    ``clusters``, whole inputs are drawn with replacement, as many as there are, each with all of its outputs.
+    Outputs of one input tell less than as many outputs of different inputs. With ``clusters``, whole inputs are drawn
+    with replacement, as many as there are, each with all of its outputs.
 
     ``"bca"`` corrects the percentiles for the bias of the resampled statistic and for its skewness (Efron 1987, as in
     ``scipy.stats.bootstrap``) and widens them to the quantiles of Student's t for u units, times sqrt(u / (u - 1)),
@@ -131,7 +130,8 @@ def estimate(
     nearly symmetric, and statistics that jump. Of more than ``MANY`` units, ``"bca"`` and ``"normal"`` are the estimate
     plus and minus the error that 200 groups of units tell (the delete-a-group jackknife), which takes a tenth of the
     time and is about 5 % less sure of the width. None is right for a statistic whose true value lies at the end of its
-    range, such as the fairness of a fair judge: such a measure has its own interval.
+    range, such as the fairness of a fair judge: such a measure has its own interval. Ends are NaN for fewer than
+    ``FEWEST_UNITS`` clusters, and where all resamples are alike.
 
     Args:
         statistic: Takes counts (k, m) and the columns of the m items without a NaN; returns (k,) values.
@@ -142,9 +142,6 @@ def estimate(
         limits: Least and greatest value of the statistic, where the interval ends.
         exchanged: See ``change``.
         draws: Resamples, level and seed.
-
-    Returns:
-        The estimate; its ends are NaN for fewer than ``FEWEST_UNITS`` clusters, and where all resamples are alike.
 
     Raises:
         ValueError: No columns, different numbers of items, or an unknown method.
@@ -225,10 +222,9 @@ def _corrected(levels: FloatArray, value: float, drawn: FloatArray, jackknife: F
 
 
 def quantiles(levels: FloatArray, units: int) -> FloatArray:
-    """Return the standard errors by which an estimate from so many resampled units deviates at most, at each level.
+    """Return by how many standard errors an estimate from so many resampled units deviates at most, at each level.
 
-    They are Student's t with units - 1 degrees of freedom, times sqrt(units / (units - 1)): resamples vary that much
-    too little.
+    Those of Student's t with units - 1 degrees of freedom, times sqrt(units / (units - 1)): resamples vary too little.
     """
     return np.asarray(scipy.stats.t.ppf(levels, units - 1) * np.sqrt(units / (units - 1)))
 
@@ -283,6 +279,8 @@ def change(
 ) -> Interval:
     """Estimate by how much a statistic differs between two judges on the items that both define: after minus before.
 
+    The difference has the paired ``"normal"`` interval and the p of ``permutation_p``.
+
     Args:
         statistic: See ``estimate``; its first column is the judge's.
         before: (n,) or (n, d) scores of the first judge.
@@ -293,9 +291,6 @@ def change(
             scores as they are cannot be exchanged (ranks), or where that is faster. By default ``counted_swaps``.
         limits: Least and greatest value of the statistic.
         draws: Resamples, swaps, level and seed; no test is made without swaps.
-
-    Returns:
-        The difference with its paired ``"normal"`` interval and the p of ``permutation_p``.
 
     Examples:
         >>> found = change(mean, [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 5.0])
@@ -356,30 +351,20 @@ def permutation_p(swapped: Swapped, a: float, b: float, codes: IntArray, *, draw
 
     Each resample swaps the two judges' scores on a random half of the units; p is the share of resamples, the data
     itself among them, whose difference is larger in magnitude than the observed one. A resample without a statistic
-    counts too, so that undefined values never make a difference significant.
+    counts too, so that undefined values never make a difference significant. p is at least 1 / (swaps + 1), 1 without a
+    difference, and NaN if a statistic, ``a`` of the first judge or ``b`` of the second, is undefined.
 
     A tie counts half (mid-p): a share of a few decisions takes few values, and where ties count in full, two equal
     judges that are consistent in 70 % of 30 pairs differ "significantly" in 1.6 % of samples instead of 5 % (Fagerland
-    et al. 2013 recommend mid-p for such pairs). Without ties nothing changes: the resamples that swap every unit or
-    none are the data, and count in full. Two judges without a difference have p = 1.
+    et al. 2013 recommend mid-p for such pairs). Resamples that swap every unit or none are the data and count in full.
 
-    Units are items, as in the paper, or whole clusters: outputs of one input share it, a judge that misreads it errs on
-    all of them alike, and swapping items then rejects too often. m clusters have no p below 2^(1 - m).
+    Units are items, as in the paper, or clusters (``codes``, from 0): a judge that misreads an input errs on all of its
+    outputs alike, and swapping items then rejects too often. m clusters have no p below 2^(1 - m).
 
     The test is about the statistic, so its null hypothesis can hold in several ways; then it rejects less often than
     the level says (see ``estimate_fairness``). Judges with equal statistics need not be exchangeable either: with rho
     .9 each, one that guesses a tenth of the items and one that is always a little off differ "significantly" in 29 % of
     samples of 20 items, 11 % of 100 and 7 % of 200, because the first one's rho is skewed.
-
-    Args:
-        swapped: What swaps make of both judges; see ``change``.
-        a: Statistic of the first judge.
-        b: Statistic of the second one.
-        codes: (n,) number of each item's unit, from 0.
-        draws: Swaps and seed.
-
-    Returns:
-        p in [1 / (swaps + 1), 1]; NaN if a statistic is undefined.
     """
     observed, extreme = abs(a - b), 0.0
     if math.isnan(observed):
@@ -431,16 +416,13 @@ def estimate_share(
     that would vary as much as the mean does over the clusters (the effective sample size of Korn and Graubard 1998),
     its quantile Student's t for u units. Units that hardly differ say little about those that would, so the effective
     number is at most u + 4 m (1 - m) u^2 for the mean m: about as if one more unit differed as much as it can, and u
-    where all are 0 or all 1.
+    where all are 0 or all 1. Ends are NaN for fewer than two units.
 
     Args:
         x: (n,) numbers in [0, 1]; NaN is left out.
         before: (n,) the same of another judge, whose share is subtracted: the interval of (1 + x - before) / 2.
         clusters: (n,) cluster of each item. By default every item is its own.
         draws: Level of the interval, and swaps of the paired test; nothing is resampled.
-
-    Returns:
-        The share; its ends are NaN for fewer than two units.
 
     Raises:
         ValueError: A value outside [0, 1], or different lengths.
@@ -475,13 +457,7 @@ def difference_of_shares(
 ) -> Interval:
     """Estimate a difference of two shares: their own interval of (1 + after - before) / 2, and the paired test.
 
-    Args:
-        own: Estimates one share of (n,) values; its statistic is linear in them.
-        before: (n,) numbers in [0, 1] of the first judge.
-        after: Those of the second.
-        *given: Further columns of the items.
-        statistic: The same as a function of counts, which is tested by swaps.
-        **options: ``clusters`` and ``draws``.
+    ``own`` estimates one share of (n,) values, linear in them; ``statistic``, the same of counts, is tested by swaps.
     """
     first, second = checked({"before": before, "after": after}, options["clusters"])
     exchanged = swapped_means(lambda means: means[:, 0]) if statistic is mean else None
@@ -582,20 +558,10 @@ def stretched(found: Interval) -> Interval:
 def p_of_interval(value: float, low: float, high: float, *, null: float, units: int = 0) -> float:
     """Read a two-sided p from a 95 % interval: the distance to the null in units of the interval's half on that side.
 
-    The half is taken for the standard errors of a 95 % interval of Student's t, 1.96 for many units, so p < .05 exactly
-    where the interval excludes the null. Other p are as good as this distribution is; none is needed for a bootstrap
-    interval of another level, whose tail 2,000 resamples do not resolve.
-
-    Args:
-        value: The estimate. Where it is NaN, as between bounds, or outside the interval, the middle of the interval
-            stands for it.
-        low: Lower end of the interval.
-        high: Upper end.
-        null: Value under the null hypothesis.
-        units: Units (clusters, or items) of the interval; by default many.
-
-    Returns:
-        p in [0, 1]; NaN where the interval is undefined.
+    The half is taken for the standard errors of a 95 % interval of Student's t, 1.96 for many ``units`` (the default),
+    so p < .05 exactly where the interval excludes the null. Other p are as good as this distribution is; none is needed
+    for a bootstrap interval of another level, whose tail 2,000 resamples do not resolve. The interval's middle stands
+    for a value that is NaN, as between bounds, or outside of it. NaN where an end is.
 
     Examples:
         >>> round(p_of_interval(0.196, 0.0, 0.392, null=0.0), 3), round(p_of_interval(0.3, 0.1, 0.4, null=0.0), 4)

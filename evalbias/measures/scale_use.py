@@ -143,18 +143,11 @@ def estimate_top_two(
     clusters: Sequence[object] | None = None,
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate the share of the two most frequent levels: the share's interval of the two that are so here.
+    """Estimate the share of the two most frequent of so many levels, from positions (n,) as of ``nearest_levels``.
 
     Two levels may lead by chance, in every resample once more, so no quantile of resamples reaches down to levels that
     are equally likely. The lower end is therefore that of a level of confidence divided among all pairs of levels
     (Bonferroni).
-
-    Args:
-        places: (n,) positions of levels from 0; see ``nearest_levels``.
-        levels: Number of levels.
-        before: (n,) positions of another judge, whose share is subtracted.
-        clusters: (n,) cluster (input) of each item.
-        draws: Level of the interval; resamples and swaps of a change.
     """
     if before is not None:
         statistic = partial(counted_top_two, levels=levels)
@@ -193,7 +186,7 @@ def estimate_entropy(
     The entropy of resamples is too low once more, so no quantile of theirs reaches 1 where all levels are equally
     likely. Quantiles that are reflected at the estimate (the basic interval) do, but miss levels that are rare. Of more
     than ``MANY`` units, the interval ends at 1 where the likelihood ratio does not tell the levels from equally likely
-    ones. Arguments as those of ``estimate_top_two``.
+    ones.
     """
     statistic, limits = partial(counted_entropy, levels=levels), (0.0, 1.0)
     options: dict[str, Any] = {"clusters": clusters, "draws": draws}
@@ -227,18 +220,15 @@ def counted_spread(counts: FloatArray, scores: FloatArray, reference: FloatArray
 def score_uniformity(scores: ArrayLike, *, low: float, high: float) -> float:
     """Measure how evenly a judge's scores fill the scale, as minus the distance from the uniform distribution.
 
-    With x the scores mapped onto [0, 1] and F their empirical distribution function, it is
-    ``-integral_0^1 |F(t) - t| dt``, minus the Wasserstein-1 distance. A judge that gives every output the same score
-    does not distinguish them; a uniform distribution is not a guarantee that it orders them well.
+    With x the scores mapped onto [0, 1] and F their empirical distribution function, it is minus the Wasserstein-1
+    distance, ``-integral_0^1 |F(t) - t| dt``: 0 is uniform, -.25 has every score at the middle of the scale, -.5 at one
+    end. NaN if no score is defined. A judge that gives every output the same score does not distinguish them; a uniform
+    distribution is not a guarantee that it orders them well.
 
     Args:
         scores: (n,) scores in [low, high]; NaN is left out.
         low: Lower end of the scale.
         high: Upper end of the scale.
-
-    Returns:
-        Uniformity in [-.5, 0], in units of the scale's length: 0 is uniform, -.25 has every score at the middle, -.5
-        at one end. NaN if no score is defined.
 
     Raises:
         ValueError: A score lies outside the scale, or ``low`` is not below ``high``.

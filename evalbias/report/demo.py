@@ -19,14 +19,7 @@ Next, your own data: put the scores of your judge beside those of people, and ru
 
 
 def introduction(criterion: Criterion, examples: Sequence[Any], before: Judged, after: Judged) -> str:
-    """Say what the demo shows, with the text that the given judge overrates most.
-
-    Args:
-        criterion: Criterion of the judge.
-        examples: Judged items, with ``id``, ``source`` and ``output``.
-        before: The given judge's scores and the human scores of these items, at least one of them defined.
-        after: The compiled judge's scores of the same items.
-    """
+    """Say what the demo shows, with the text that the given judge (``before``) overrates most."""
     low, high = criterion.scale
     human = before.covariate(HUMAN_SCORES)
     most = int(np.nanargmax(before.answers - human))
@@ -45,12 +38,7 @@ def introduction(criterion: Criterion, examples: Sequence[Any], before: Judged, 
 
 
 def conclusion(likelihood: Comparison, rows: Mapping[str, Row]) -> str:
-    """Say what the numbers mean.
-
-    Args:
-        likelihood: Likelihood bias of the given judge against the compiled one.
-        rows: The judges that compare, ``"initial"`` and ``"searched"`` among them, with their agreement with people.
-    """
+    """Say what the numbers mean; ``rows`` are the judges, ``"initial"`` and ``"searched"`` among them."""
     effect, performance = likelihood["likelihood_effect"], likelihood["performance"]
     wording = [
         _lean(estimate, "overrates likely wording", "underrates likely wording", "shows no likelihood bias")

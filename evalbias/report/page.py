@@ -67,11 +67,7 @@ def split_terms(text: str) -> list[tuple[str, Term | None]]:
 
 
 class Explainer:
-    """Escapes our own texts and explains their terms.
-
-    Args:
-        linked: Whether the page has a glossary to which the terms lead.
-    """
+    """Escapes our own texts and explains their terms, which lead to the page's glossary if ``linked``."""
 
     def __init__(self, *, linked: bool) -> None:
         self._linked = linked
@@ -101,29 +97,19 @@ class Explainer:
 # --- a page as one HTML file, and its sections as a part of a notebook ------------------------------------------------
 
 FILE = "report.html"
-LONGEST_NUMBER = 24
-"""Characters of the longest cell that is set like a number."""
+LONGEST_NUMBER = 24  # characters of the longest cell that is set like a number
 
 
 @dataclass(frozen=True)
 class Page:
-    """A report.
+    """A report."""
 
-    Attributes:
-        title: What was asked of which judge.
-        command: Command as the user typed it, without its options.
-        verdict: The answer in one sentence; empty where the findings are the answer.
-        sections: What was found, in order.
-        run: What was run, for a reader: name -> value.
-        settings: Every setting, for one who repeats the run: dotted name -> value.
-    """
-
-    title: str
-    command: str
+    title: str  # what was asked of which judge
+    command: str  # as the user typed it, without its options
     sections: Sequence[Section]
-    verdict: str = ""
-    run: Mapping[str, str] = field(default_factory=dict)
-    settings: Mapping[str, str] = field(default_factory=dict)
+    verdict: str = ""  # the answer in one sentence; empty where the findings are the answer
+    run: Mapping[str, str] = field(default_factory=dict)  # what was run, for a reader
+    settings: Mapping[str, str] = field(default_factory=dict)  # every setting by its dotted name, to repeat the run
 
     @property
     def answer(self) -> tuple[str, str]:
@@ -206,8 +192,7 @@ def _prose(table: Table) -> list[bool]:
 
 # --- the report of a run folder: what a command found, and what was run, from run.json --------------------------------
 
-TITLES = {"measure self": "Self-bias of recorded loops"}
-"""Command -> title of a run that names neither criterion nor task."""
+TITLES = {"measure self": "Self-bias of recorded loops"}  # by command, where no criterion or task is named
 
 
 def write_report(
@@ -220,12 +205,8 @@ def write_report(
 ) -> Path:
     """Write report.html into a run folder, and the plots that have a file beside it; return the page's path.
 
-    Args:
-        folder: The run folder, which holds run.json.
-        result: What the command found: measurements, comparisons and reports, in mappings and lists of any depth.
-        verdict: The answer in one sentence, which stands first; empty leaves that to the sections' findings.
-        examples: The judged items, in the order of the measurements, for the texts of the worst.
-        more: Sections that follow those of the result; None is left out.
+    An empty ``verdict`` leaves the first sentence to the sections' findings. ``examples`` are the judged items in the
+    order of the measurements, for the texts of the worst; ``more`` are sections that follow those of the result.
     """
     settings = read_json(folder / SETTINGS)
     parts = [*sections(result, several=several_criteria(result)), *more, worst_of(result, examples)]

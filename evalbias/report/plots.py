@@ -43,13 +43,10 @@ class Colors(NamedTuple):
     paper: str
 
 
-THEME = Colors("#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f", "#101112")
-"""Placeholders, for which an SVG inside a page gets the variables of the page's theme."""
+THEME = Colors("#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f", "#101112")  # an SVG gets the theme's variables
 LIGHT = Colors("#1f1e1b", "#6a675f", "#dedad0", "#22609c", "#b0561c", "#ffffff")
-WIDE, NARROW = 640, 320
-"""Width in pixels of a plot on a screen, and on a telephone."""
-TAG = "<[^>]+>"
-"""A tag of an SVG file; what stands between tags is the text of labels, which comes from data."""
+WIDE, NARROW = 640, 320  # width in pixels of a plot on a screen, and on a telephone
+TAG = "<[^>]+>"  # of an SVG file; what stands between tags is the text of labels, which comes from data
 DASHED = (0, (4, 3))
 
 
@@ -136,11 +133,7 @@ def _height(mark: object) -> int:
 
 @dataclass
 class _Drawing:
-    """One mark on its axes.
-
-    Attributes:
-        narrow: Whether it is laid out for a telephone.
-    """
+    """One mark on its axes; a narrow one is laid out for a telephone."""
 
     figure: Figure
     axis: Axes
@@ -364,12 +357,7 @@ def _same(change: Change) -> bool:
 
 
 def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]], *, file: str = "") -> Plot | None:
-    """Draw the Bias of loops round by round; None where none is defined in two rounds.
-
-    Args:
-        loops: Name -> (numbers, measurements) of its rounds.
-        file: Name of a PNG file of it.
-    """
+    """Draw the Bias of loops (numbers and measurements of rounds) by round; None where none has it in two rounds."""
     lines = {}
     for name, (numbers, measurements) in loops.items():
         estimates = [m["bias"] for m in measurements]
@@ -389,10 +377,7 @@ def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]], *, 
 def sides(own: FloatArray, quality: FloatArray, step: str) -> Plot | None:
     """Draw a loop's own score and the quality of its outputs, on average over the items that define both; None without.
 
-    Args:
-        own: (t + 1, n) own scores as shares of their range.
-        quality: (t + 1, n) quality as shares of its range.
-        step: What a loop does between two rows.
+    Both are (t + 1, n), as shares of their range; ``step`` is what a loop does between two rows.
     """
     kept = ~np.isnan(own + quality).any(axis=0)
     if not kept.any():
@@ -410,12 +395,7 @@ def sides(own: FloatArray, quality: FloatArray, step: str) -> Plot | None:
 
 
 def differences(sides: Mapping[str, FloatArray], *, file: str = "differences") -> Plot | None:
-    """Draw how far own scores lie from the expected ones, of two sides; None where one has no defined difference.
-
-    Args:
-        sides: Name -> (n,) own minus expected scores; NaN is left out.
-        file: Name of a PNG file of it.
-    """
+    """Draw own minus expected scores (n,) of two sides, NaN left out; None where one has no defined difference."""
     defined = {name: values[~np.isnan(values)] for name, values in sides.items()}
     if not all(map(len, defined.values())):
         return None
@@ -432,12 +412,7 @@ def differences(sides: Mapping[str, FloatArray], *, file: str = "differences") -
 
 
 def scatter(sides: Mapping[str, Judged], *, file: str = "scatter") -> Plot:
-    """Draw unfairness score against likelihood score, as Ohi et al. (2024, figure 2).
-
-    Args:
-        sides: Name such as "before" -> answers of a judge, with likelihoods and human scores; from the top.
-        file: Name of a PNG file of it.
-    """
+    """Draw unfairness score against likelihood score, as Ohi et al. (2024, figure 2); the sides from the top."""
     marks, said = [], []
     for name, judged in sides.items():
         likelihoods, human = judged.covariate(LIKELIHOODS), judged.covariate(HUMAN_SCORES)
@@ -477,12 +452,7 @@ def history(report: ZEPOReport, *, file: str = "history") -> Plot:
 
 
 def curve(curves: Mapping[str, Sequence[CurvePoint]], *, file: str = "curve") -> Plot:
-    """Draw the first position's win rate against agreement with people, one dot an instruction, and the parabola.
-
-    Args:
-        curves: Name -> points, such as those before and after debiasing; from the top.
-        file: Name of a PNG file of it.
-    """
+    """Draw the first position's win rate against agreement with people, one dot an instruction, and the parabola."""
     marks, said = [], []
     for name, points in curves.items():
         rates, agreed = (np.array(v) for v in ([p.decision_rate for p in points], [p.agreement for p in points]))

@@ -17,27 +17,18 @@ from evalbias.report.sections import Block, Section
 from evalbias.runs import LONGEST_LIST, RESULT, RunRecord, compare_runs
 from evalbias.values import number
 
-Row = tuple[str, str, str]
-"""A name, and what the first and the second run have under it; "-" for nothing."""
+Row = tuple[str, str, str]  # a name, and what the first and the second run have under it; "-" for nothing
 
-REPEATED = tuple(
+REPEATED = tuple(  # beginnings of the names in an audit's result that say again what its measurements say
     f"result.audit.{part}" for part in ("biases.", "further.", "agreement", "not_measured.", "provenance.")
 )
-"""Beginnings of the names in an audit's result that say again what its measurements say."""
 KINDS = {field.name: str(field.type) for field in fields(Estimate)}
-DRAWN = 12
-"""Largest number of estimates that are drawn; the table holds all."""
+DRAWN = 12  # largest number of estimates that are drawn; the table holds all
 
 
 @dataclass(frozen=True)
 class MeasuredByTwo:
-    """One measurement of two runs, of which one may lack it.
-
-    Attributes:
-        title: The bias and the criterion.
-        estimates: Name in words of each estimate, and the estimate in the first and in the second run; None where a
-            run lacks it.
-    """
+    """One measurement (bias and criterion) of two runs; an estimate is None where a run lacks it."""
 
     title: str
     estimates: list[tuple[str, Estimate | None, Estimate | None]]
@@ -59,14 +50,7 @@ class MeasuredByTwo:
 
 @dataclass(frozen=True)
 class RunDifferences:
-    """Two runs side by side.
-
-    Attributes:
-        names: Names of the runs.
-        settings: Settings that differ.
-        measured: Every measurement of either run.
-        results: What else differs in the results.
-    """
+    """Two runs side by side: the settings and results that differ, and every measurement of either."""
 
     names: tuple[str, str]
     settings: list[Row]
@@ -87,11 +71,7 @@ class RunDifferences:
 
 
 def run_differences(first: RunRecord, second: RunRecord) -> RunDifferences:
-    """Return what differs between two runs.
-
-    Raises:
-        ValueError: A result is not of the form in which this version writes it.
-    """
+    """Return what differs between two runs, whose results must be of this version's form."""
     # 1. the measurements of both, by their place in the result
     ours, theirs = _measurements(first), _measurements(second)
     measured = []

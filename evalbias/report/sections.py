@@ -46,68 +46,44 @@ class Quote:
 
 @dataclass(frozen=True)
 class Passage:
-    """A text of an item, as it stands in the data.
+    """A text of an item, as it stands in the data."""
 
-    Attributes:
-        label: What the text is, such as "input".
-        text: The text; long ones were cut.
-        cut: Number of characters that were cut from its end.
-    """
-
-    label: str
+    label: str  # what the text is, such as "input"
     text: str
-    cut: int = 0
+    cut: int = 0  # number of characters that were cut from its end
 
 
 @dataclass(frozen=True)
 class Item:
-    """One item with its texts.
-
-    Attributes:
-        name: Identifier of the item.
-        reason: Why it is shown, with its numbers.
-        passages: Its texts; empty where they are not known.
-    """
+    """One item with its texts."""
 
     name: str
-    reason: str
-    passages: Sequence[Passage] = ()
+    reason: str  # why it is shown, with its numbers
+    passages: Sequence[Passage] = ()  # empty where they are not known
 
 
 Block = str | Quote | Table | Plot | Mapping[str, str] | list[Item]
-"""A paragraph in our own words, in which the glossary's terms are explained; a text of others; a table; a plot; names
-and values that are looked up; items with their texts."""
+"""Our own words, whose terms are explained; a text of others; a table; a plot; values to look up; items with texts."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with its blocks.
-
-    Attributes:
-        title: The heading.
-        blocks: What stands below it, in order.
-        finding: The section's result in a sentence, which the top of the page repeats; empty where there is none.
-        status: What an audit concludes from it, such as "biased"; empty where it concludes nothing.
-        remark: What follows from it, such as what helps; it ends the section, and the top of the page repeats it.
-    """
+    """A heading with its blocks; the top of the page repeats its finding and remark; empty is none."""
 
     title: str
     blocks: Sequence[Block]
-    finding: str = ""
-    status: str = ""
-    remark: str = ""
+    finding: str = ""  # its result in a sentence
+    status: str = ""  # what an audit concludes from it, such as "biased"
+    remark: str = ""  # what follows from it, such as what helps, at its end
 
 
 # --- results as sections ----------------------------------------------------------------------------------------------
 
 
 def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[Section]:
-    """Yield the sections of a result; of what has none, such as a plain number, nothing.
+    """Yield the sections of a result, in mappings and lists of any depth; of others, such as a plain number, nothing.
 
-    Args:
-        result: A measurement, a comparison, a report, or mappings and lists of them of any depth.
-        several: Whether the page has sections of several criteria, which their titles then name.
-        part: Key of the mapping in which a result lies, such as a criterion.
+    Titles name the criterion if the page has ``several``; ``part`` is the key of the mapping in which a result lies.
     """
 
     def titled(one: Measurement | Comparison) -> str:
@@ -181,8 +157,7 @@ def measurement_section(measurement: Measurement, title: str) -> Section:
     return Section(title, blocks, measurement[names[0]].sentence() if drawing is None else f"{drawing.title}.")
 
 
-SETTLED = " †"
-"""Mark of what is true by construction."""
+SETTLED = " †"  # mark of what is true by construction
 
 
 def _side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
@@ -221,8 +196,7 @@ def _choice(report: CompileReport, part: str | bool, finding: str = "") -> Secti
 
 # --- an audit: every bias with what is concluded, the agreement with people, and what was not measured ----------------
 
-NAMED = 20
-"""Largest number of items without an answer that are named."""
+NAMED = 20  # largest number of items without an answer that are named
 
 
 def _audited(audit: Audit) -> Iterator[Section]:
@@ -274,24 +248,16 @@ def _sentence(text: str) -> str:
 
 # --- the items on which a judge looks worst, with their texts ---------------------------------------------------------
 
-WORST = 10
-"""Largest number of items that are listed."""
-LONGEST = {"input": 400, "output": 900}
-"""Characters of a text that are shown."""
+WORST = 10  # largest number of items that are listed
+LONGEST = {"input": 400, "output": 900}  # characters of a text that are shown
 
 
 class Ranked(NamedTuple):
-    """Items by how bad they are.
+    """Items by how bad they are."""
 
-    Attributes:
-        badness: (n,) higher is worse; NaN where undefined.
-        reason: Says why item i is listed.
-        rule: What is listed, as a sentence.
-    """
-
-    badness: FloatArray
-    reason: Callable[[int], str]
-    rule: str
+    badness: FloatArray  # (n,) higher is worse; NaN where undefined
+    reason: Callable[[int], str]  # says why item i is listed
+    rule: str  # what is listed, as a sentence
 
 
 def several_criteria(result: Any) -> bool:
@@ -300,7 +266,7 @@ def several_criteria(result: Any) -> bool:
 
 
 def worst_of(result: Any, examples: Sequence[dspy.Example] = ()) -> Section | None:
-    """List the worst items of the first measurement in a result that knows any; see ``worst_items``."""
+    """List the worst items of the first measurement in a result that knows any."""
     known = result.judged.examples if isinstance(result, Audit) else examples
     for measurement in (one for one in _parts(result) if isinstance(one, Measurement)):
         if (section := worst_items(measurement, known)) is not None:
@@ -336,10 +302,7 @@ def worst_items(
 ) -> Section | None:
     """List the items that a reader should look at first; None where nothing says which these are.
 
-    Args:
-        measurement: Any measurement of the judge: its columns hold scores, answers and human scores.
-        examples: (n,) the items in the measurement's order; others than n show their ids only.
-        count: Largest number of items.
+    The (n,) examples are in the measurement's order; of another number, items show their ids only.
     """
     ranked = _ranked(measurement.columns)
     if ranked is None:
@@ -456,12 +419,7 @@ def lowest_section(scores: ArrayLike, examples: Sequence[dspy.Example], ids: Seq
 
 
 def ranked_section(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[dspy.Example]]) -> Section:
-    """Show the first rankings, best output first.
-
-    Args:
-        rows: One record per document: ``input_id`` and ``order``, the ids best first.
-        groups: The outputs of each document.
-    """
+    """Show the first rankings: a row has the ``input_id`` of a document, and ``order``, its ids best first."""
     items = []
     for row, group in list(zip(rows, groups, strict=True))[:WORST]:
         outputs = {str(e.get("id")): str(e.output) for e in group}
@@ -475,27 +433,22 @@ def ranked_section(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[
 
 
 def scatter_section(sides: Mapping[str, Judged], file: str) -> Section:
-    """Show how unfair scores follow the likelihood; see ``plots.scatter``."""
+    """Show how unfair scores follow the likelihood."""
     plot = plots.scatter(sides, file=file)
     return Section(f"Likelihood and unfairness: {next(iter(sides.values())).criterion}", [plot])
 
 
 def curve_section(curves: Mapping[str, Sequence[CurvePoint]]) -> Section:
-    """Show whether fairer instructions agree better with people; see ``plots.curve``."""
+    """Show whether fairer instructions agree better with people."""
     return Section("Fairness and agreement", [plots.curve(curves)])
 
 
 def loop_sections(
     run: LoopRun, quality: ArrayLike, examples: Sequence[Mapping[str, Any]], *, limits: tuple[float, float], step: str
 ) -> list[Section]:
-    """Show a loop's own score beside the quality of its outputs, and the items on which they lie farthest apart.
+    """Show a loop's own score beside the (t + 1, n) quality of its outputs, and the items that are farthest apart.
 
-    Args:
-        run: The loops.
-        quality: (t + 1, n) quality of the outputs.
-        examples: (n,) the items.
-        limits: Lowest and highest quality.
-        step: What a loop does between two rows, such as "refinement".
+    ``limits`` are those of the quality; ``step`` is what a loop does between two rows, such as "refinement".
     """
     sides = (run.own(), (run.low, run.high)), (np.asarray(quality, dtype=np.float64), limits)
     own, good = (np.asarray((values - low) / (high - low)) for values, (low, high) in sides)

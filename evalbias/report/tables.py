@@ -40,10 +40,8 @@ from evalbias.optimizers.zepo import ZEPOReport
 
 # --- an audit in a terminal: the verdict, a table of biases, the agreement, and what is missing -----------------------
 
-ROWS = 12
-"""Rows of the longest table that a terminal shows."""
-SHOWN = 5
-"""Number of the items to label next that a terminal names."""
+ROWS = 12  # rows of the longest table that a terminal shows
+SHOWN = 5  # number of the items to label next that a terminal names
 
 
 def audit_view(audit: Audit) -> Group:
@@ -172,10 +170,7 @@ def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
 
 
 def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:
-    """Return the median probability that the labels hold, by criterion.
-
-    Empty where no coverage is known, as from a server that reports only shares.
-    """
+    """Return the median probability that the labels hold, by criterion; empty if only shares are known."""
     medians = {name: median_coverage(c) for name, c in coverage.items()}
     listed = ", ".join(f"{name} {value:.2g}" for name, value in medians.items() if not np.isnan(value))
     return f"median coverage of the labels: {listed}" if listed else ""
@@ -258,10 +253,7 @@ def search_table(report: ZEPOReport) -> Table:
 def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int, int] | None = None) -> Table:
     """Return one column a judge, on the documents that took no part in the search: every bias's headline estimates.
 
-    Args:
-        rows: Judge -> its measurements.
-        report: Report of the search.
-        pairs: Number of ordered pairs that the search used, and number of all that its documents have.
+    ``pairs``: the ordered pairs that the search used, and all that its documents have.
     """
     lines: list[tuple[str, ...]] = []
     for bias, measurement in next(iter(rows.values())).measurements.items():
@@ -360,11 +352,7 @@ def pairs_table(pairs: Sequence[LoopPair], *, rounds: str) -> Table:
 def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int | None = None) -> Table:
     """Return one row a number of refinements, or a size k: mean own score, mean quality, tokens spent on an item.
 
-    Args:
-        run: The loops.
-        quality: (t + 1, n) quality of the outputs.
-        external: Name of its source.
-        best_of: k of a run that draws the best of k; None for refinements.
+    The (t + 1, n) quality is that of the source ``external``; ``best_of`` is k where the best of k drafts are drawn.
     """
     caption = f"{len(run.failed)} of {len(run.loops)} items failed"
     steps, first = tuple(range(run.iterations + 1)), "refinements"
