@@ -123,8 +123,8 @@ def test_a_worker_that_dies_is_replaced_and_costs_no_score(tmp_path, workers, mo
     actors, answers = [*pool._idle, *pool._starting.values()], pool.answers
     alive = [ray.get(actors[0].__ray_call__.remote(lambda worker: os.getpid()))]
 
-    def killing(parts):
-        for answer in answers(parts):
+    def killing(*asked):
+        for answer in answers(*asked):
             if alive:
                 os.kill(alive.pop(), signal.SIGKILL)
             yield answer

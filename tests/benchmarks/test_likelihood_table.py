@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.likelihood_table import TABLE, Finished, intrinsic, number, report, rows
-from evalbias.evaluation import Change, Comparison, Estimate, Judged
+from evalbias.evaluation import BIASES, Change, Comparison, Estimate, Judged
 from evalbias.measures import Interval
 from evalbias.values import to_json
 
@@ -30,7 +30,7 @@ def comparison(before, after, p):
         "bias_score": change("bias_score", before, after, p),
         "performance": change("performance", 0.5, 0.25, NAN),
     }
-    return Comparison("likelihood", "fluency", changes, tuple(changes), {})
+    return Comparison(BIASES["likelihood"], "fluency", changes, {})
 
 
 @pytest.fixture

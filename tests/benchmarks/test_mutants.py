@@ -107,7 +107,7 @@ def test_the_share_leaves_out_what_means_the_same():
 def test_a_fault_outside_functions_needs_a_new_import():
     lines = path_of("measures.agreement").read_text(encoding="utf-8").splitlines()
     body = next(k for k, line in enumerate(lines, 1) if "order = np.argsort" in line)
-    header = next(k for k, line in enumerate(lines, 1) if line.startswith("def rank_rows"))
+    header = next(k for k, line in enumerate(lines, 1) if line.startswith("def counted_ranks"))
     assert within_function(Mutant("measures.agreement", body, "f", "", ""))
     assert not within_function(Mutant("measures.agreement", header, "f", "", ""))
 

@@ -151,8 +151,8 @@ def test_racing_is_measured_on_answers_that_are_asked_once(tmp_path, capsys):
         return np.full((len(texts), len(pool), 2), 0.5)
 
     for expected in (["a", "b"], ["a", "b", "c"]):  # the second time from the file, but for c
-        target = racing.Answered(PairwiseJudge(SYNTHETIC), pool, ask, tmp_path / "answers.jsonl")
-        assert target.probabilities(expected, pool[:5]).shape == (len(expected), 5, 2)
+        target = racing.Answers(pool, ask, tmp_path / "answers.jsonl")
+        assert target(expected, pool[:5]).shape == (len(expected), 5, 2)
         assert asked == expected
     racing.main(["--searches", "2", "--pairs", "80"])
     cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].strip("| ").split("|")]
