@@ -120,14 +120,11 @@ def test_skewness_of_resamples_by_hand():
     assert counted_skewness(np.array([[3, 3, 0]]), np.array([-2.0, 2.0, 5.0]))[0] == 0
 
 
-def test_a_million_values_take_the_time_of_a_sort():
+def test_a_million_values_take_seconds():
     x = np.random.default_rng(0).normal(size=1_000_000)
     began = time.process_time()
-    np.sort(x)
-    sorting = time.process_time() - began
-    began = time.process_time()
     distance_skewness(x)
-    assert time.process_time() - began < 25 * sorting  # a quadratic form would take hours
+    assert time.process_time() - began < 10  # .2 s; a quadratic form would take hours
 
 
 def test_a_map_preserves_ranks():
