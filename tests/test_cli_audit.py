@@ -82,7 +82,9 @@ def test_conditions_decide_the_exit_code(tmp_path):
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-@pytest.mark.parametrize(("condition", "code"), [("position>0.3", 0), ("position>0.2", 1)])
+@pytest.mark.parametrize(
+    ("condition", "code"), [pytest.param("position>0.3", 0, marks=pytest.mark.slow), ("position>0.2", 1)]
+)
 def test_a_reader_who_leaves_changes_neither_the_files_nor_the_exit_code(form, condition, code, tmp_path):
     file = written(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
     options = ["audit", "--data", str(file), *VERDICTS, "--fail-on", condition, "--out", "run", *form]

@@ -140,10 +140,12 @@ CASES = {
         SOURCES[18:],
     ),
 }
-every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-judges_only = pytest.mark.parametrize(
-    "case", [case for name, case in CASES.items() if name != "ExternalFeedbackRefine"], ids=[*CASES][:-1]
-)
+PARAMS = {  # ZEPO's quick cases are those of pairs
+    name: pytest.param(case, id=name, marks=[pytest.mark.slow] * (name == "ZEPO of scores"))
+    for name, case in CASES.items()
+}
+every = pytest.mark.parametrize("case", PARAMS.values())
+judges_only = pytest.mark.parametrize("case", [p for name, p in PARAMS.items() if name != "ExternalFeedbackRefine"])
 
 
 @pytest.fixture(autouse=True)

@@ -77,6 +77,7 @@ def test_a_search_is_drawn_by_epoch(searched):
     assert dots.line[::2, 1].tolist() == list(report.history)
 
 
+@pytest.mark.slow
 def test_the_curve_of_fairness_and_agreement(tmp_path):
     points = [CurvePoint(str(x), x, 0.8 - (x - 0.5) ** 2) for x in np.linspace(0.1, 0.9, 9)]
     plot = curve({"initial": points, "after permutation": points[2:7], "few": points[:2]})
