@@ -15,11 +15,13 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import evalbias.runs
-from evalbias import LocalLM
-from evalbias.lm.cache import CachedLM
+
+if TYPE_CHECKING:
+    from evalbias import LocalLM
+    from evalbias.lm.cache import CachedLM
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
@@ -49,6 +51,8 @@ def data_folder(name: str = "") -> Path:
 
 def keeping_answers(lm: LocalLM, file: Path) -> CachedLM:
     """Return the model with a file of its answers, which hold for the same weights, precision and packages only."""
+    from evalbias.lm.cache import CachedLM  # it loads torch
+
     return CachedLM(lm, file)
 
 
