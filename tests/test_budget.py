@@ -27,16 +27,12 @@ MIRRORS = {
 TWICE = {
     "Item",
     "Likelihood",  # the bias, and the question to a model
-    "Row",
     "Table",
     "differences",
     "estimate",
-    "logprob_of",
     "number",
     "sample",
     "share",
-    "spelled",
-    "together",
 }
 """Public names that two modules still define."""
 

@@ -235,13 +235,6 @@ class Table:
             shown.add_row(*row)
         return shown
 
-    def markdown(self) -> str:
-        """Return the table in Markdown, without title and caption."""
-        lines = [self.headings, ["---" if place < self.left else "---:" for place in range(len(self.headings))]]
-        return "\n".join(
-            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in [*lines, *self.rows]
-        )
-
 
 def short(cell: str) -> str:
     """Replace "undefined" by a dash, for wide tables."""

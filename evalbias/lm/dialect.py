@@ -360,7 +360,7 @@ def part(answer: Any, *path: Any, kind: type = object) -> Any:
     return answer
 
 
-def logprob_of(value: Any) -> float:
+def checked_logprob(value: Any) -> float:
     """Return a log-probability as a float in [-inf, 0]; Unreadable for NaN, no number, or more than rounding."""
     try:
         return reading.logprob_of(value)
@@ -388,8 +388,8 @@ def settings_of(question: Text, limit: str) -> dict[str, Any]:
 
 def token_logprob(text: str, value: Any, alternatives: Iterable[tuple[str, Any]]) -> lm15.TokenLogprob:
     """Return a generated token with its log-probability and those of the (text, log-probability) alternatives."""
-    top = tuple(lm15.TopLogprob(token=other, logprob=logprob_of(v)) for other, v in alternatives)
-    return lm15.TokenLogprob(token=part(text, kind=str), logprob=logprob_of(value), top=top)
+    top = tuple(lm15.TopLogprob(token=other, logprob=checked_logprob(v)) for other, v in alternatives)
+    return lm15.TokenLogprob(token=part(text, kind=str), logprob=checked_logprob(value), top=top)
 
 
 def written(answer: Any, text: str, logprobs: tuple[lm15.TokenLogprob, ...] | None) -> Written:

@@ -21,7 +21,7 @@ from evalbias.lm.dialect import (
     NextTokenDialect,
     TokenizedDialect,
     check_agreement,
-    logprob_of,
+    checked_logprob,
     part,
     settings_of,
     token_logprob,
@@ -56,7 +56,7 @@ class VLLM(NextTokenDialect):
             batch = tokens[start : start + MOST_TOKENS]
             body = {"logprobs": 0, "logprob_token_ids": list(batch), "return_tokens_as_token_ids": True}
             top = part(await self._complete(ids, body), "logprobs", "top_logprobs", 0)
-            logprobs |= {token: logprob_of(part(top, f"token_id:{token}")) for token in batch}
+            logprobs |= {token: checked_logprob(part(top, f"token_id:{token}")) for token in batch}
         return logprobs
 
     async def likelihood(self, scored: Scored) -> FloatArray:
@@ -66,7 +66,7 @@ class VLLM(NextTokenDialect):
         if len(entries) != len(scored.ids):
             raise Unreadable(f"{len(entries)} prompt_logprobs for {len(scored.ids)} tokens")
         places = range(scored.start, len(scored.ids))
-        return np.array([logprob_of(part(entries[p], str(scored.ids[p]), "logprob")) for p in places])
+        return np.array([checked_logprob(part(entries[p], str(scored.ids[p]), "logprob")) for p in places])
 
     async def _complete(self, ids: Ids, body: dict[str, Any], *, heavy: bool = False) -> Any:
         request = {"model": self._model, "prompt": ids, "max_tokens": 1, **ALL_NEUTRAL, **body}
@@ -86,7 +86,7 @@ class SGLang(NextTokenDialect):
         """Return the log-probability of each of the ``tokens`` after a prompt."""
         meta = await self._generate(ids, {"token_ids_logprob": list(tokens)})
         entries = part(meta, "output_token_ids_logprobs", 0, kind=list)
-        logprobs = {part(entry, 1, kind=int): logprob_of(part(entry, 0)) for entry in entries}
+        logprobs = {part(entry, 1, kind=int): checked_logprob(part(entry, 0)) for entry in entries}
         return {token: part(logprobs, token) for token in tokens}
 
     async def likelihood(self, scored: Scored) -> FloatArray:
@@ -95,7 +95,7 @@ class SGLang(NextTokenDialect):
         entries = part(meta, "input_token_logprobs", kind=list)[1:]  # the first entry has no log-probability
         if [part(entry, 1) for entry in entries] != list(scored.ids[scored.start :]):
             raise Unreadable("input_token_logprobs belong to other tokens than those of the request")
-        return np.array([logprob_of(part(entry, 0)) for entry in entries])
+        return np.array([checked_logprob(part(entry, 0)) for entry in entries])
 
     async def _generate(self, ids: Ids, body: dict[str, Any], *, heavy: bool = False) -> Any:
         settings = {"max_new_tokens": 1, **ALL_NEUTRAL}
@@ -135,7 +135,7 @@ class LlamaCpp(NextTokenDialect):
         request = {"prompt": list(ids), "n_probs": count, "cache_prompt": True, **settings}
         answer = await self._post("/completion", request)
         top = part(answer, "completion_probabilities", 0, "top_logprobs", kind=list)
-        return {part(entry, "id", kind=int): logprob_of(part(entry, "logprob")) for entry in top}
+        return {part(entry, "id", kind=int): checked_logprob(part(entry, "logprob")) for entry in top}
 
 
 # Servers that take texts and echo them with log-probabilities, as OpenAI's old completions did.
@@ -186,7 +186,7 @@ class Echo(TokenizedDialect):
         (within,) = await self.likelihood(scored)
         shorter, last = scored.text[:-1], scored.text[-1]
         choice, _ = await self._complete(shorter, len(scored.ids) - 1, {"logprobs": self._vocabulary})
-        check_agreement(logprob_of(part(choice, "logprobs", "top_logprobs", 0, last)), within)
+        check_agreement(checked_logprob(part(choice, "logprobs", "top_logprobs", 0, last)), within)
 
     async def scores(self, row: Sequence[Scored]) -> FloatArray:
         """Send one request per choice."""
@@ -200,7 +200,7 @@ class Echo(TokenizedDialect):
         values = values[: len(values) - generated]
         if len(values) < count:
             raise Unreadable(f"{len(values)} token_logprobs for {count} tokens")
-        return np.array([logprob_of(value) for value in values[len(values) - count :]])
+        return np.array([checked_logprob(value) for value in values[len(values) - count :]])
 
     async def _complete(self, text: str, count: int, body: dict[str, Any]) -> tuple[Any, int]:
         """Send a text of ``count`` tokens; return the answer and the number of tokens generated after the text."""
@@ -230,7 +230,7 @@ CONTROL = re.compile(
 """Control tokens of common models: a best effort, because the tokenizer of such a server is not known here."""
 
 
-def spelled(texts: Iterable[str]) -> Refused | None:
+def spelling_refused(texts: Iterable[str]) -> Refused | None:
     """Return which control token texts spell, which the server may read as such."""
     for text in texts:
         if found := CONTROL.search(text):
@@ -287,7 +287,7 @@ class Chat(MessageDialect):
                 "The prompt ends with an assistant message, which a chat server cannot continue: end it with "
                 "a user message."
             )
-        return spelled(message["content"] for message in messages) or messages
+        return spelling_refused(message["content"] for message in messages) or messages
 
     async def choices(self, content: Sequence[Message], choices: tuple[str, ...]) -> ChoiceLogprobs:
         """Return the log-probability that an answer begins with each choice as one token, by ``first_token_row``."""
@@ -364,7 +364,7 @@ class QuestionDialect(MessageDialect):
     def content(self, prompt: Prompt) -> str | Refused:
         """Return a prompt as one text: instructions, demonstrations with their answers, and the item."""
         text = as_text(prompt).text.rstrip()
-        return spelled([text]) or text
+        return spelling_refused([text]) or text
 
 
 class SystemOne(QuestionDialect):

@@ -21,7 +21,7 @@ from evalbias.lm.types import MAX_TOKENS, Text, Written
 
 
 @dataclass
-class Row:
+class _Row:
     """A text while it is being generated."""
 
     prompt: Sequence[int]
@@ -49,7 +49,7 @@ def generate(
     FloatingPointError.
     """
     rows = [
-        Row(
+        _Row(
             prompt,
             question,
             min(MAX_TOKENS if question.max_tokens is None else question.max_tokens, context - len(prompt)),
@@ -104,11 +104,11 @@ def _ends(model: Any) -> set[int]:
     return set() if end is None else {end} if isinstance(end, int) else set(end)
 
 
-def _text(row: Row, tokenizer: Any) -> str:
+def _text(row: _Row, tokenizer: Any) -> str:
     return str(tokenizer.decode(row.ids, skip_special_tokens=True))[: row.cut]
 
 
-def _extend(row: Row, logits: torch.Tensor, ends: set[int], tokenizer: Any) -> None:
+def _extend(row: _Row, logits: torch.Tensor, ends: set[int], tokenizer: Any) -> None:
     own = row.question
     token = sample(
         logits,
@@ -127,7 +127,7 @@ def _extend(row: Row, logits: torch.Tensor, ends: set[int], tokenizer: Any) -> N
         _stop(row, tokenizer)
 
 
-def _stop(row: Row, tokenizer: Any) -> None:
+def _stop(row: _Row, tokenizer: Any) -> None:
     """End a row at the first stop string in its text, and drop the tokens after the cut."""
     text = _text(row, tokenizer)
     row.cut = min((at for stop in row.question.stop if (at := text.find(stop)) >= 0), default=None)

@@ -127,7 +127,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         pool = Pool(api_key=key_for(addresses, api_key), in_flight=in_flight, timeout=timeout)
         connections = [Connection(address, pool, patience=patience) for address in addresses]
         listings = [_run(pool, connection, model, read_listing(connection, model)) for connection in connections]
-        self._served = together(listings)
+        self._served = one_listing(listings)
         loaded = _tokenizer(model, tokenizer, only, self._served)
         template = template_of(loaded, template_options)
         dialects: list[Dialect] = []
@@ -333,7 +333,7 @@ async def read_listing(connection: Connection, model: str) -> Served:
     )
 
 
-def together(listings: Sequence[Served]) -> Served:
+def one_listing(listings: Sequence[Served]) -> Served:
     """Return several servers' listings of one model as one: the shortest context, and every version."""
     contexts = [served.context_length for served in listings if served.context_length is not None]
     versions = sorted({served.version for served in listings if served.version is not None})
