@@ -42,7 +42,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import LikelihoodCalibration
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import check_item, label_of, read_item
-from evalbias.programs.prompts import Message, judge_messages, likelihood_messages
+from evalbias.programs.prompts import Message, judge_messages, likelihood_messages, shown_items
 from evalbias.programs.saved import MALFORMED, Predictor, Program, Setting, instance_of, load_program, one_of
 from evalbias.values import get_logger
 
@@ -109,16 +109,16 @@ class Judge(Program):
         """Return the answers to choose from."""
         raise NotImplementedError
 
-    def prompt(self, instructions: str, demos: Sequence[Any], inputs: Mapping[str, Any]) -> list[Message]:
-        """Return the messages of one question; ``demos`` are those of ``shown``."""
+    def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of one question after those of the demonstrations, ``shown``."""
         raise NotImplementedError
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
         """Return the inputs of ``predict`` to ask about an item."""
         raise NotImplementedError
 
-    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> Any:
-        """Return the texts and the answer of a demonstration; ``name`` names it in errors."""
+    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> list[Message]:
+        """Return the messages of a demonstration; ``name`` names it in errors."""
         raise NotImplementedError
 
     def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
@@ -131,8 +131,8 @@ class Judge(Program):
         """Return one prediction for each item from the rows of its questions."""
         raise NotImplementedError
 
-    def shown(self, demos: Sequence[Mapping[str, Any]]) -> list[Any]:
-        """Return what the prompt shows of demonstrations; those without an answer are left out, with a warning.
+    def shown(self, demos: Sequence[Mapping[str, Any]]) -> list[Message]:
+        """Return the messages that show demonstrations; those without an answer are left out, with a warning.
 
         DSPy's optimizers give the examples of a whole pipeline to every predictor in it. ``ValueError`` names a
         demonstration with a text that is missing or empty, or an answer that is none of the labels.
@@ -146,7 +146,8 @@ class Judge(Program):
                 UnlabeledDemos,
                 stacklevel=2,
             )
-        return [self._shown_demo(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own]
+        named = [(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own]
+        return [message for demo, name in named for message in self._shown_demo(demo, name)]
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of one judgment, of candidates in the given order; the texts are not checked."""
@@ -224,13 +225,13 @@ class Judge(Program):
         progress: Callable[[int], None] | None = None,
     ) -> list[dict[str, Any]]:
         """Return the row of every (item, inputs of ``predict``); that of a refusal says why (``undefined``)."""
-        instructions, demos = self.predict.signature.instructions, self.shown(self.predict.demos)
+        instructions, shown = self.predict.signature.instructions, self.shown(self.predict.demos)
         model, size = self.measuring(lm), chunk or chunk_of(lm)
         rows: list[dict[str, Any]] = []
         for start in range(0, len(asked), size):
             part = asked[start : start + size]
             questions = [
-                self._question(self.prompt(instructions, demos, inputs), self.labels(inputs)) for _, inputs in part
+                self._question(self.prompt(instructions, shown, inputs), self.labels(inputs)) for _, inputs in part
             ]
             answers, why = answer_items(model, questions, [item for item, _ in part], refused=refused)
             for i, question in enumerate(questions):
@@ -513,16 +514,15 @@ class PointwiseJudge(Judge):
         """Return the scores of the scale as texts."""
         return self.criterion.labels
 
-    def prompt(self, instructions: str, demos: Sequence[Any], inputs: Mapping[str, Any]) -> list[Message]:
-        """Return the messages of one question."""
-        return judge_messages(
-            self.criterion, inputs["source"], inputs["output"], demos=demos, instructions=instructions
-        )
+    def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of one question after those of the demonstrations."""
+        source, output = inputs["source"], inputs["output"]
+        return judge_messages(self.criterion, source, output, shown=shown, instructions=instructions)
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
         return [{"source": item["source"], "output": item["output"]}]
 
-    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, str, str]:
+    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> list[Message]:
         check_item(demo, name)
         score = cells.number(demo.get("score"), f"The score of {name}", texts=True)
         if math.isnan(score):
@@ -530,9 +530,10 @@ class PointwiseJudge(Judge):
                 f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
             )
         try:
-            return demo["source"], demo["output"], label_of(score, self.criterion)
+            label = label_of(score, self.criterion)
         except ValueError as error:
             raise ValueError(f"T{name[1:]} has no label. {error}") from error
+        return shown_items(self.criterion, [(demo["source"], demo["output"], label)])
 
     def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the fields of an expectation (Ohi et al. 2024, eq 7; NaN without probability) or a written score."""

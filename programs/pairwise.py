@@ -33,7 +33,13 @@ from evalbias.measures.position_calibration import (
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
 from evalbias.programs.judges import Judge, RefusedItems
-from evalbias.programs.prompts import Message, comparison_instructions, comparison_labels, comparison_messages
+from evalbias.programs.prompts import (
+    Message,
+    comparison_instructions,
+    comparison_labels,
+    comparison_messages,
+    shown_pairs,
+)
 from evalbias.programs.saved import Predictor, Setting, load_program, number, one_of
 
 FITTED = ("batch", "pride", "calibraeval")
@@ -191,14 +197,14 @@ class PairwiseJudge(Judge):
         """Return the answers of a comparison: A, B, ... by position, and possibly "Tie"."""
         return comparison_labels(len(inputs["candidates"]), ties=self.ties)
 
-    def prompt(self, instructions: str, demos: Sequence[Any], inputs: Mapping[str, Any]) -> list[Message]:
-        """Return the messages of one comparison."""
+    def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of one comparison after those of the demonstrations."""
         return comparison_messages(
             self.criterion,
             inputs["source"],
             inputs["candidates"],
             labels=self.labels(inputs),
-            demos=demos,
+            shown=shown,
             instructions=instructions,
             last=self.instruction_place == "last",
         )
@@ -213,7 +219,7 @@ class PairwiseJudge(Judge):
     def _orders(self, count: int) -> list[Order]:
         return rotations(count, every=self.debias == "permutation")
 
-    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, Sequence[str], str]:
+    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> list[Message]:
         candidates = demo.get("candidates") or demo.get("outputs")
         if not candidates:
             raise ValueError(f"T{name[1:]} has no candidates: give pairs.")
@@ -224,7 +230,7 @@ class PairwiseJudge(Judge):
                 f"T{name[1:]} {fault}, but the judge answers {', '.join(answers)}: label it, or leave it out."
             )
         texts = check_candidates({"source": demo.get("source"), "candidates": candidates}, name)
-        return demo["source"], texts, label
+        return shown_pairs(self.criterion, [(demo["source"], texts, label)])
 
     def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the log-probabilities of the answers by position, and the most probable answer."""

@@ -24,26 +24,27 @@ def judge_messages(
     source: str,
     output: str,
     *,
-    demos: Iterable[tuple[str, str, str]] = (),
+    shown: Sequence[Message] = (),
     instructions: str | None = None,
 ) -> list[Message]:
     """Render the prompt of one judgment; ``instructions`` default to ``criterion.instructions``.
 
-    ``demos`` holds (source, output, label) of each demonstration, in the order shown.
+    ``shown`` holds the messages of the demonstrations, which ``shown_items`` renders once for all prompts.
     """
-    head = judge_head(criterion, demos=demos, instructions=instructions)
-    return [*head, {"role": "user", "content": item_text(criterion, source, output)}]
+    head = {"role": "system", "content": criterion.instructions if instructions is None else instructions}
+    return [head, *shown, {"role": "user", "content": item_text(criterion, source, output)}]
 
 
-def judge_head(
-    criterion: Criterion, *, demos: Iterable[tuple[str, str, str]], instructions: str | None
-) -> list[Message]:
-    """Render the messages before the item to judge."""
-    messages = [{"role": "system", "content": criterion.instructions if instructions is None else instructions}]
-    for demo_source, demo_output, label in demos:
-        messages.append({"role": "user", "content": item_text(criterion, demo_source, demo_output)})
-        messages.append({"role": "assistant", "content": label})
-    return messages
+def shown_items(criterion: Criterion, demos: Iterable[tuple[str, str, str]]) -> list[Message]:
+    """Render demonstrations (source, output, label) in the order shown."""
+    return [
+        message
+        for source, output, label in demos
+        for message in (
+            {"role": "user", "content": item_text(criterion, source, output)},
+            {"role": "assistant", "content": label},
+        )
+    ]
 
 
 def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:
@@ -74,26 +75,33 @@ def comparison_messages(
     candidates: Sequence[str],
     *,
     labels: Sequence[str],
-    demos: Iterable[tuple[str, Sequence[str], str]] = (),
+    shown: Sequence[Message] = (),
     instructions: str | None = None,
     last: bool = False,
 ) -> list[Message]:
     """Render the prompt of one comparison; ``labels`` has one per candidate, and possibly one for ties.
 
-    ``demos`` holds (source, candidates, label), in the order shown. ``instructions`` default to
+    ``shown`` holds the messages of the demonstrations (``shown_pairs``). ``instructions`` default to
     ``comparison_instructions``; the line that names the answers follows in either case, so that no wording can lose it.
     ``last`` puts both after the candidates, so that prompts of different wordings share a long prefix.
     """
     wording = comparison_instructions(criterion) if instructions is None else instructions
-    answers = f"Answer with {', '.join(labels[:-1])} or {labels[-1]}."
-    instruction = f"{wording}\n{answers}"
-    messages = [] if last else [{"role": "system", "content": instruction}]
-    for demo_source, demo_candidates, label in demos:
-        messages.append({"role": "user", "content": _candidates_text(criterion, demo_source, demo_candidates, [])})
-        messages.append({"role": "assistant", "content": label})
-    ending = ["", instruction] if last else []
-    messages.append({"role": "user", "content": _candidates_text(criterion, source, candidates, ending)})
-    return messages
+    instruction = f"{wording}\nAnswer with {', '.join(labels[:-1])} or {labels[-1]}."
+    head = [] if last else [{"role": "system", "content": instruction}]
+    question = _candidates_text(criterion, source, candidates, ["", instruction] if last else [])
+    return [*head, *shown, {"role": "user", "content": question}]
+
+
+def shown_pairs(criterion: Criterion, demos: Iterable[tuple[str, Sequence[str], str]]) -> list[Message]:
+    """Render demonstrations (source, candidates, label) in the order shown."""
+    return [
+        message
+        for source, candidates, label in demos
+        for message in (
+            {"role": "user", "content": _candidates_text(criterion, source, candidates, [])},
+            {"role": "assistant", "content": label},
+        )
+    ]
 
 
 def _candidates_text(criterion: Criterion, source: str, candidates: Sequence[str], ending: Sequence[str]) -> str:

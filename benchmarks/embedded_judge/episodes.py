@@ -14,7 +14,13 @@ from evalbias.data import world
 from evalbias.data import world as wordings
 from evalbias.lm.render import dialogue
 from evalbias.programs.criterion import SYNTHETIC
-from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages
+from evalbias.programs.prompts import (
+    comparison_messages,
+    judge_messages,
+    likelihood_messages,
+    shown_items,
+    shown_pairs,
+)
 
 CONTEXT = 1024
 KINDS = ("", "omission", "wrong object", "disfluency")
@@ -118,7 +124,9 @@ class Episodes:
         rated = [drawn(world.RATERS[rater], raters) for _ in range(items)]
         shown = [(item.source, item.output, str(label)) for item, label in rated]
         last = shown.pop()
-        messages = judge_messages(SYNTHETIC, last[0], last[1], demos=shown, instructions=instructions)
+        messages = judge_messages(
+            SYNTHETIC, last[0], last[1], shown=shown_items(SYNTHETIC, shown), instructions=instructions
+        )
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": last[2]}]))
         answers, facts = [], []
         for item, label in rated:
@@ -138,7 +146,7 @@ class Episodes:
         shown = [(pair[0].source, [t.output for t in pair], label) for pair, label in zip(drawn, labels, strict=True)]
         source, candidates, last = shown.pop()
         messages = comparison_messages(
-            SYNTHETIC, source, candidates, labels=("A", "B"), demos=shown, instructions=wording
+            SYNTHETIC, source, candidates, labels=("A", "B"), shown=shown_pairs(SYNTHETIC, shown), instructions=wording
         )
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": last}]))
         scores = self._after(ids, f" {SYNTHETIC.title}", ":", before="Better")

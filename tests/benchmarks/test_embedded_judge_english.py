@@ -13,7 +13,7 @@ from evalbias.lm.local import FOLDER
 from evalbias.lm.render import as_text
 from evalbias.lm.tokens import PromptTokenizer, choice_sequences, joint
 from evalbias.programs.criterion import SYNTHETIC
-from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages
+from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages, shown_items
 
 FILE = FOLDER / "tokenizer.json"
 TRAINED = {
@@ -70,7 +70,7 @@ def prompts(seed):
     for text in (lambda item: (item.source, item.output), as_trained):
         shown = [(*text(demo), "4") for demo in demos]
         source, first = text(a)
-        judged = judge_messages(SYNTHETIC, source, first, demos=shown)
+        judged = judge_messages(SYNTHETIC, source, first, shown=shown_items(SYNTHETIC, shown))
         compared = comparison_messages(SYNTHETIC, source, [first, text(b)[1]], labels=("A", "B"))
         yield judged, (likelihood_messages(SYNTHETIC, source), first), compared
 

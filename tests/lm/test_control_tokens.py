@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from evalbias import Criterion, LocalLM, embedded_judge_lm
 from evalbias.lm import local
 from evalbias.lm.tokens import PRIVATE, Joined, PromptTokenizer, joint
-from evalbias.programs.prompts import judge_messages
+from evalbias.programs.prompts import judge_messages, shown_items
 
 CRITERION = Criterion("quality", "is it good?")
 
@@ -64,14 +64,16 @@ def control_texts(lm):
 
 def places(text):
     """Return calls with a text in every place of a prompt: judged, source, demonstration, instruction, answer."""
-    demos = [("the cat", "a cat", "4")]
-    yield lambda lm: lm.choice_logprobs([judge_messages(CRITERION, "the cat", text, demos=demos)], ["1", "2"])
-    yield lambda lm: lm.choice_logprobs([judge_messages(CRITERION, text, "the cat", demos=demos)], ["1", "2"])
+    shown = shown_items(CRITERION, [("the cat", "a cat", "4")])
+    yield lambda lm: lm.choice_logprobs([judge_messages(CRITERION, "the cat", text, shown=shown)], ["1", "2"])
+    yield lambda lm: lm.choice_logprobs([judge_messages(CRITERION, text, "the cat", shown=shown)], ["1", "2"])
     yield lambda lm: lm.choice_logprobs(
-        [judge_messages(CRITERION, "the cat", "a mat", demos=[("a", text, "4")])], ["1", "2"]
+        [judge_messages(CRITERION, "the cat", "a mat", shown=shown_items(CRITERION, [("a", text, "4")]))], ["1", "2"]
     )
     yield lambda lm: lm.choice_logprobs([judge_messages(CRITERION, "a", "a mat", instructions=text)], ["1", "10"])
-    yield lambda lm: lm.choice_logprobs([judge_messages(CRITERION, "a", "a", demos=[("a", "b", text)])], ["1", "2"])
+    yield lambda lm: lm.choice_logprobs(
+        [judge_messages(CRITERION, "a", "a", shown=shown_items(CRITERION, [("a", "b", text)]))], ["1", "2"]
+    )
     yield lambda lm: lm.choice_logprobs(
         [[{"role": "user", "content": "Score:"}, {"role": "assistant", "content": text}]], ["1", "2"]
     )

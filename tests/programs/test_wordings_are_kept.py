@@ -10,7 +10,7 @@ from evalbias.evaluation.loops import Paraphrase
 from evalbias.programs import criterion as criteria
 from evalbias.programs.concepts import FindMissing
 from evalbias.programs.feedback import FindErrors
-from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages
+from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages, shown_items, shown_pairs
 from evalbias.programs.tasks import CONCEPTS, TASKS, TRANSLATION
 from evalbias.values import digest
 
@@ -37,14 +37,15 @@ def test_the_examples_of_the_loops():
 
 
 def test_the_messages_of_a_judge():
-    assert [m["content"] for m in judge_messages(C, "src", "out", demos=[DEMO])] == [
+    assert [m["content"] for m in judge_messages(C, "src", "out", shown=shown_items(C, [DEMO]))] == [
         "Judge the text on quality: does the text say the data well?\n"
         "Answer with a whole number from 1 (worst) to 5 (best).",
         "Data: s\nText: o\nQuality:",
         "2",
         "Data: src\nText: out\nQuality:",
     ]
-    compared = comparison_messages(C, "src", ["x", "y"], labels=("A", "B", "Tie"), demos=[("s", ["p", "q"], "B")])
+    shown = shown_pairs(C, [("s", ["p", "q"], "B")])
+    compared = comparison_messages(C, "src", ["x", "y"], labels=("A", "B", "Tie"), shown=shown)
     assert [m["content"] for m in compared] == [
         "Which text is better on quality: does the text say the data well?\nAnswer with A, B or Tie.",
         "Data: s\nText A: p\nText B: q\nBetter quality:",
