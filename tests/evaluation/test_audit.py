@@ -46,15 +46,22 @@ def of_pairs(pairs):
     return evalbias.audit(pairs, winner_field="winner", swapped_field="winner_swapped")
 
 
+def about(audit, bias):
+    (finding,) = [f for f in audit.findings if f.bias == bias]
+    return finding
+
+
 def test_a_taste_for_the_first_position_is_found():
     found = of_pairs(first_places(200, first=0.4))
-    (finding,) = [f for f in found.findings if f.bias == "position"]
+    finding = about(found, "position")
     assert finding.status == "biased"
     assert finding.estimate.value == pytest.approx(0.2)  # wins 70 of 100
     assert found.verdict.startswith(
         "The judge is biased (position): the output shown first wins 70 of 100 comparisons instead of 50 (95 % "
     )
-    assert "What helps against position: ask in both orders and average, which removes it" in found.verdict
+    helps = "What helps against position: ask in both orders and average, which removes it at twice the prompts."
+    assert helps in found.verdict
+    assert repr(found) == f"Audit(recorded choices 'winner' on quality, n=200: {found.verdict})"
     answer, table = printed(audit_view(found)).split("recorded choices", maxsplit=1)
     begins = [line for line in answer.splitlines() if line.startswith(("The judge", "What helps", "Not measured"))]
     assert len(begins) == len(found.paragraphs) == 3  # each on lines of its own
@@ -76,7 +83,7 @@ def test_a_fair_judge_of_many_pairs_shows_no_sign_and_of_few_too_little():
     many, few = of_pairs(first_places(400, first=0.0)), of_pairs(first_places(8, first=0.0))
     assert [f.status for f in many.findings if f.bias == "position"] == ["no sign"]
     assert "No sign of bias: position (an effect of 10 of 100 comparisons or more is ruled out)." in many.verdict
-    (open_,) = [f for f in few.findings if f.bias == "position"]
+    open_ = about(few, "position")
     assert open_.status == "too few items"
     assert "No bias was found, but there are too few items" in few.verdict
     assert f"position (about {open_.items_needed} items would be enough)" in few.verdict
@@ -87,7 +94,7 @@ def test_no_number_of_items_is_promised_that_is_there_already():
     for pair in pairs[26:44]:  # the second position wins these
         pair["winner"], pair["winner_swapped"] = 1, 0
     audited = of_pairs(pairs)
-    (finding,) = [f for f in audited.findings if f.bias == "position"]
+    finding = about(audited, "position")
     assert finding.estimate.low < 0 < finding.margin < finding.estimate.high
     assert finding.status == "too few items"
     assert finding.items_needed is None  # 91 find an effect of the margin's size in 80 % of samples
@@ -101,7 +108,7 @@ def test_one_order_leaves_position_to_the_quality_unless_people_chose():
     assert "it needs choices in both orders" in unknown.not_measured["position"]
     assert unknown["position"]["first_rate"].value == 0.75  # measured, but not called a bias
     known = evalbias.audit([pair for pair in pairs if pair["better"] == 0 or pair["id"] < 50], winner_field="winner")
-    (finding,) = [f for f in known.findings if f.bias == "position"]
+    finding = about(known, "position")
     # the first output wins all 30 pairs in which it is better, and 15 of the 25 in which it is not
     assert finding.estimate.value == pytest.approx((1 + 15 / 25) / 2 - 0.5)
     assert finding.status == "biased"
@@ -161,7 +168,7 @@ def test_likelihood_is_measured_with_a_model_and_else_says_what_is_missing():
     direct = evalbias.measure(
         evalbias.BIASES["likelihood"], evalbias.recorded_scores(texts, "mine", likelihood_lm=lm), seed=0
     )
-    (finding,) = [f for f in found.findings if f.bias == "likelihood"]
+    finding = about(found, "likelihood")
     assert finding.estimate.value == direct["likelihood_effect"].value
     assert "points at equal quality, where the judge's scores run from" in finding.sentence
     points = direct["likelihood_effect"].value * np.std(direct.numbers["likelihood_effect"].values)
@@ -243,15 +250,10 @@ def rated_texts(n, seed):
     return made
 
 
-def status(audit, bias):
-    (finding,) = [f for f in audit.findings if f.bias == bias]
-    return finding
-
-
 def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     judge, examples = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?")), rated_texts(200, 1)
     biased = evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.5))
-    found = status(biased, "likelihood")
+    found = about(biased, "likelihood")
     assert found.status == "biased"
     assert biased.judged.judge == "pointwise judge on fake/formula"
     judged = evalbias.judge_examples(judge, examples, lm=FormulaLM(bias=0.5), likelihood_lm="own")
@@ -259,7 +261,7 @@ def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     assert f"an output that is one standard deviation likelier gets {points:.2f} more points" in found.sentence
     assert "on the scale of 1 to 5 (95 % " in found.sentence
     assert "'evalbias compile likelihood --lm MODEL --data FILE'" in biased.verdict
-    fair = status(evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.0)), "likelihood")
+    fair = about(evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.0)), "likelihood")
     assert fair.status == "no sign"
     assert fair.remedy == ""
 
@@ -269,7 +271,7 @@ def test_effects_far_below_a_point_are_not_shown_as_zero():
     for item in examples:
         quality, likelihood = numbers(item.output)
         item.mine = 3 + 0.001 * quality + 0.003 * likelihood
-    found = status(evalbias.audit(examples, scores_field="mine", scale=(1, 5), likelihood_lm=FormulaLM()), "likelihood")
+    found = about(evalbias.audit(examples, scores_field="mine", scale=(1, 5), likelihood_lm=FormulaLM()), "likelihood")
     told = re.search(r"gets 0\.00(\d\d) more points .*95 % interval 0\.00(\d\d) to 0\.00(\d\d)", found.sentence)
     assert told, found.sentence
     assert 25 <= int(told[1]) <= 40
@@ -289,7 +291,7 @@ def test_a_judge_that_averages_both_orders_has_no_position_bias_by_construction(
     judge = evalbias.PairwiseJudge(evalbias.Criterion("quality", "is it good?"), debias="permutation")
     pairs = [{"source": f"s{i}", "outputs": ["q=2 z=0", "q=3 z=0"]} for i in range(4)]
     found = evalbias.audit(pairs, judge=judge, lm=Comparer(lean=1.0), likelihood_lm=FormulaLM())
-    assert status(found, "position").status == "no sign"
+    assert about(found, "position").status == "no sign"
     assert "position (the judge averages both orders, so none can be preferred)" in found.verdict
     plain = evalbias.PairwiseJudge(evalbias.Criterion("quality", "is it good?"))
     asked = evalbias.audit(pairs, judge=plain, lm=Comparer(lean=1.0), likelihood_lm=FormulaLM())
@@ -308,7 +310,7 @@ def test_any_function_is_audited():
     examples = rated_texts(200, 3)
     found = evalbias.audit(examples, judge=lambda e: sum(numbers(e.output)), likelihood_lm=FormulaLM())
     assert found.judged.judge == "the judge <lambda>"
-    assert status(found, "likelihood").status == "biased"
+    assert about(found, "likelihood").status == "biased"
     assert found.judged.judgments == 200
 
 
@@ -324,7 +326,7 @@ def test_a_rater_is_audited_against_the_others(data_dir):
     found = evalbias.audit(people, scores_field="rater", criterion="grammar", scale=(0, 4))
     effect = found["verbosity"]["length_effect"]
     assert effect.n + effect.undefined == 1000
-    assert "points at equal quality on the scale of 0 to 4" in status(found, "verbosity").sentence
+    assert "points at equal quality on the scale of 0 to 4" in about(found, "verbosity").sentence
     direct = likelihood_effect(
         np.log([len(e.output) for e in records]),
         [np.nan if row["rater"] is None else row["rater"] for row in people],
@@ -380,19 +382,14 @@ def test_the_task_of_recorded_answers_defines_their_likelihoods():
 
 
 def test_what_helps_is_open_to_the_judge_that_was_audited():
-    recorded = of_pairs(first_places(200, first=0.4)).verdict
-    helps = "What helps against position: ask in both orders and average, which removes it at twice the prompts."
-    assert helps in recorded
     texts = rated_texts(200, 1)
     judge = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?"))
     ours = evalbias.audit(texts, judge=judge, lm=FormulaLM(bias=0.5))
     scores = [e.copy(mine=score) for e, score in zip(texts, ours.judged.answers, strict=True)]
     others = evalbias.audit(scores, scores_field="mine", likelihood_lm=FormulaLM(bias=0.5))
-    assert status(ours, "likelihood").remedy.startswith("'evalbias compile likelihood --lm MODEL --data FILE' tries")
-    assert status(others, "likelihood").remedy.startswith(
-        "correct the scores by the outputs' likelihoods, one for each"
-    )
-    assert status(others, "likelihood").estimate == status(ours, "likelihood").estimate
+    assert about(ours, "likelihood").remedy.startswith("'evalbias compile likelihood --lm MODEL --data FILE' tries")
+    assert about(others, "likelihood").remedy.startswith("correct the scores by the outputs' likelihoods, one for each")
+    assert about(others, "likelihood").estimate == about(ours, "likelihood").estimate
 
 
 def bare_scores(n, **fields):
@@ -447,18 +444,13 @@ def test_bounds_that_no_number_of_items_narrows_are_not_called_too_few_items():
     pairs = first_places(60, first=0.5)
     for i, pair in enumerate(pairs):
         pair["outputs"] = ["word " * (1 + i % 5), "word " * (1 + i % 3)]
-    found = status(of_pairs(pairs), "verbosity")
+    found = about(of_pairs(pairs), "verbosity")
     assert found.status == "not measured"
     assert found.estimate.low < 0 < found.estimate.high
     assert "with one choice for each pair, only bounds are known" in found.sentence
     assert "(reliability=R, --reliability R)" in found.sentence
     known = evalbias.audit(pairs, winner_field="winner", swapped_field="winner_swapped", reliability=0.8)
-    assert status(known, "verbosity").status != "not measured"
-
-
-def test_an_audit_in_a_console_is_its_verdict():
-    found = of_pairs(first_places(40, first=0.4))
-    assert repr(found) == f"Audit(recorded choices 'winner' on quality, n=40: {found.verdict})"
+    assert about(known, "verbosity").status != "not measured"
 
 
 def test_one_rating_gives_bounds_that_are_said_once():
@@ -505,7 +497,7 @@ def test_items_to_label_are_named_up_to_five(unlabeled):
 
 def test_a_slope_that_is_tolerated_is_said_to_be():
     found = evalbias.audit(in_points(800, slope=0.92), scores_field="mine", scale=(1, 5))
-    finding = status(found, "scale_use")
+    finding = about(found, "scale_use")
     assert finding.status == "no sign"
     assert finding.estimate.high < 0
     assert finding.sentence.endswith(", where 0.9 and more is unbiased")
@@ -548,7 +540,7 @@ def test_items_with_one_rating_are_said_to_be_left_out():
     ratings[:18, 1] = np.nan
     judged = replace(judged, covariates={**judged.covariates, RATINGS: ratings})
     found = audit_answers(judged)
-    (open_,) = [f for f in found.findings if f.bias == "verbosity"]
+    open_ = about(found, "verbosity")
     assert (open_.estimate.n, open_.estimate.undefined) == (42, 18)
     assert f"about {open_.items_needed} items with two ratings each would be enough" in found.verdict
     assert "leave out 18 items with one rating" in " ".join(printed(audit_view(found)).split())
@@ -583,11 +575,11 @@ def test_a_judge_that_repeats_people_is_not_called_unbiased(n):
 def test_scores_that_do_not_rise_with_the_quality_need_no_map():
     for rows in (in_points(200, slope=-1.0), [row | {"mine": 3} for row in in_points(200)]):
         found = evalbias.audit(rows, scores_field="mine", scale=(1, 5))
-        (scale_use,) = (f for f in found.findings if f.bias == "scale_use")
+        scale_use = about(found, "scale_use")
         assert scale_use.status == "biased"
         assert scale_use.remedy.startswith("check that a high score is a good one")
     crowded = evalbias.audit(in_points(400, slope=0.4), scores_field="mine", scale=(1, 5))
-    (scale_use,) = (f for f in crowded.findings if f.bias == "scale_use")
+    scale_use = about(crowded, "scale_use")
     assert scale_use.remedy.startswith("a map from its scores")
 
 

@@ -11,9 +11,9 @@ from planted import taste
 from scipy import stats
 
 from evalbias.evaluation import Number, compare, measure
-from evalbias.evaluation.biases import Likelihood, Verbosity
+from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement, measured
-from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.measures import estimate_mean, estimate_share, estimate_spearman
 from evalbias.values import to_json
 
@@ -110,17 +110,6 @@ def test_a_measurement_tells_its_cost_coverage_and_columns():
     assert found["performance"].value == 1
     assert (found["performance"].n, found["performance"].undefined) == (3, 1)
     assert math.isnan(measure(Likelihood(), scored([1.0, 2.0, 3.0, 4.0]), seed=0).coverage)
-
-
-def test_equal_lengths_are_excluded_not_undefined():
-    answers = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.4, 0.6], [0.5, 0.5]], [[NAN, NAN], [0.5, 0.5]]])
-    lengths = np.array([[3.0, 1.0], [2.0, 2.0], [5.0, 1.0]])
-    judged = Judged(tuple("abc"), "c", answers, {LENGTHS: lengths})
-    found = measure(Verbosity(), judged, seed=0)
-    longer = found["longer_rate"]
-    assert (longer.value, longer.n, longer.excluded, longer.undefined) == (1, 1, 1, 1)
-    assert list(found.columns) == ["answers", "answers_swapped", LENGTHS]
-    np.testing.assert_array_equal(found.columns["answers_swapped"], answers[:, 1])
 
 
 def test_a_comparison_by_hand():

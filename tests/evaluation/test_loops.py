@@ -31,27 +31,26 @@ from evalbias.runs import Journal
 NAN = math.nan
 
 
-class Number:
-    name, low, high = "number", 0.0, 10.0
+class By:
+    """Feedback that scores an output by a formula."""
+
+    def __init__(self, name, score, high=10.0):
+        self.name, self.score, self.low, self.high = name, score, 0.0, high
 
     def __call__(self, example, output):
-        if "boom" in output:
-            raise RuntimeError("the scorer is down")
-        return Feedback(float(output.split()[-1]) if output[-1].isdigit() else math.nan, "said", status="")
+        return Feedback(self.score(output), "said", status="")
 
 
-class Always(Number):
-    name = "always five"
+def number(output):
+    if "boom" in output:
+        raise RuntimeError("the scorer is down")
+    return float(output.split()[-1]) if output[-1].isdigit() else NAN
 
-    def __call__(self, example, output):
-        return Feedback(5.0, "")
 
-
-class Half(Number):
-    name = "half of it"
-
-    def __call__(self, example, output):
-        return Feedback(super().__call__(example, output).score / 2, "")
+NUMBER, ALWAYS = By("number", number), By("always five", lambda _: 5.0)
+HALF = By("half of it", lambda output: number(output) / 2)
+LENGTH = By("length", lambda output: float(min(20, len(output))), high=20.0)  # a model's own opinion
+VOWELS = By("vowels", lambda output: 2.0 * sum(map(output.count, "aeiou")) if output != "?" else NAN, high=20.0)
 
 
 def items(n):
@@ -61,7 +60,7 @@ def items(n):
 def program(*texts, iterations=2):
     loop = SelfRefine(
         PlainPredict("source -> output"),
-        Number(),
+        NUMBER,
         PlainPredict("source, draft, feedback -> output"),
         max_iterations=iterations,
     )
@@ -74,7 +73,7 @@ def test_arrays_carry_the_accepted_output_on():
     loop, _ = program("a 3", "b 5", "c 4", "d 2", "e 1", "f 6")
     run = run_loops(loop, items(2))
     assert run.own().tolist() == [[3, 2], [5, 2], [5, 6]]
-    assert run.quality(items(2), Half()).tolist() == [[1.5, 1], [2.5, 1], [2.5, 3]]
+    assert run.quality(items(2), HALF).tolist() == [[1.5, 1], [2.5, 1], [2.5, 3]]
     assert run.tokens().tolist() == [10, 20, 30]
     assert run.iterations == 2
     assert run.calls().tolist() == [1, 2, 3]
@@ -148,7 +147,7 @@ def test_a_folder_with_files_of_ones_own_is_no_log(tmp_path):
 
 
 def test_every_output_is_scored_once_and_errors_are_reported(tmp_path):
-    class Counting(Half):
+    class Counting(By):
         asked = 0
 
         def __call__(self, example, output):
@@ -157,9 +156,9 @@ def test_every_output_is_scored_once_and_errors_are_reported(tmp_path):
 
     loop, _ = program("a 3", "b 5", "c 4", "d 2", "boom 1", "f 1", iterations=2)
     loop.accept = lambda before, after: True
-    loop.feedback = Always()
+    loop.feedback = ALWAYS
     run = run_loops(loop, items(2))
-    source = Counting()
+    source = Counting(HALF.name, HALF.score)
     scorer = CachedScorer(source, tmp_path / "log/quality.jsonl")
     found = run.quality(items(2), scorer)
     assert found[:, 0].tolist() == [1.5, 2.5, 2]
@@ -167,11 +166,11 @@ def test_every_output_is_scored_once_and_errors_are_reported(tmp_path):
     assert found[[0, 2], 1].tolist() == [1, 0.5]
     assert scorer.failed == {"x1": "RuntimeError: the scorer is down"}
     assert source.asked == 6
-    source = Counting()
+    source = Counting(HALF.name, HALF.score)
     again = CachedScorer(source, tmp_path / "log/quality.jsonl")
     assert np.array_equal(run.quality(items(2), again), found, equal_nan=True)
     assert source.asked == 1  # only what had failed
-    other = CachedScorer(Always(), tmp_path / "log/quality.jsonl")
+    other = CachedScorer(ALWAYS, tmp_path / "log/quality.jsonl")
     assert run.quality(items(2), other)[0].tolist() == [5, 5]  # another source's scores are not taken for its own
 
 
@@ -205,7 +204,7 @@ def test_the_recorded_concepts_by_themselves_and_by_their_letters(data_dir):
         records = found.records[number].values()
         truth.append(np.mean([exact(r, r["output"]).score for r in records]))
         told = [r.get("self_all_covered") for r in records]
-        own.append(np.mean([t for t in told if t is not None] or [math.nan]))
+        own.append(np.mean([t for t in told if t is not None] or [NAN]))
     assert len(own) == 11
     assert own[-1] > truth[-1]  # it believes to have covered what it did not
     assert self_bias(own, truth) > 0
@@ -234,7 +233,7 @@ def test_concepts_are_asked_for_again():
 def test_items_have_64_digits_and_logs_with_16_go_on(tmp_path):
     first, lm = program("a 3", "b 4", "c 5")
     run = run_loops(first, items(1), log_dir=tmp_path)
-    quality = run.quality(items(1), CachedScorer(Half(), tmp_path / "quality.jsonl"))
+    quality = run.quality(items(1), CachedScorer(HALF, tmp_path / "quality.jsonl"))
     for name, required in (("steps.jsonl", "steps"), ("quality.jsonl", "score")):
         records = Journal(tmp_path / name).read("item", required)
         assert {len(record["item"]) for record in records} == {64}
@@ -245,28 +244,10 @@ def test_items_have_64_digits_and_logs_with_16_go_on(tmp_path):
     found = run_loops(again, items(2), log_dir=tmp_path)
     assert found.loops[0] == run.loops[0]
     assert len(lm.asked) == 3  # only the new item
-    scorer = CachedScorer(Half(), tmp_path / "quality.jsonl")
-    scorer.source = Always()
+    scorer = CachedScorer(HALF, tmp_path / "quality.jsonl")
+    scorer.source = ALWAYS
     assert np.array_equal(run.quality(items(1), scorer), quality)  # nothing is scored again
     assert len(Journal(tmp_path / "steps.jsonl").read("item")) == 2
-
-
-class Length:
-    """A model's own opinion: the longer, the better."""
-
-    name, low, high = "length", 0.0, 20.0
-
-    def __call__(self, example, output):
-        return Feedback(float(min(20, len(output))), "")
-
-
-class Vowels:
-    """A metric on the same scale: two points for every vowel."""
-
-    name, low, high = "vowels", 0.0, 20.0
-
-    def __call__(self, example, output):
-        return Feedback(2.0 * sum(output.count(v) for v in "aeiou") if output != "?" else math.nan, "")
 
 
 def texts(*outputs):
@@ -276,7 +257,7 @@ def texts(*outputs):
 def test_a_paraphrase_in_its_own_style_is_favored(tmp_path):
     lm = Scripted("a e xxxxxxxx", "o xxxxxxxxxxx", "i i xxxxxxxxx")
     report = measure_style(
-        Paraphrased(Length()), texts("aexx", "oixx", "iexx"), Vowels(), lm=lm, log_dir=tmp_path, n_resamples=200
+        Paraphrased(LENGTH), texts("aexx", "oixx", "iexx"), VOWELS, lm=lm, log_dir=tmp_path, n_resamples=200
     )
     assert report.before["bias"].value == pytest.approx(0.0)  # 4 letters against 2 vowels of 2 points
     own, expected = (report.after.columns[name] for name in ("scores", "expected"))
@@ -287,7 +268,7 @@ def test_a_paraphrase_in_its_own_style_is_favored(tmp_path):
     assert "Text: aexx\nParaphrase:" in lm.asked[0]
     again = Scripted("never")
     repeated = measure_style(
-        Paraphrased(Length()), texts("aexx", "oixx", "iexx"), Vowels(), lm=again, log_dir=tmp_path, n_resamples=200
+        Paraphrased(LENGTH), texts("aexx", "oixx", "iexx"), VOWELS, lm=again, log_dir=tmp_path, n_resamples=200
     )
     assert again.asked == []
     assert repr(repeated.change["bias"]) == repr(report.change["bias"])  # its ends are NaN: three items are too few
@@ -295,16 +276,16 @@ def test_a_paraphrase_in_its_own_style_is_favored(tmp_path):
 
 def test_items_that_fail_are_reported():
     report = measure_style(
-        Paraphrased(Length()),
+        Paraphrased(LENGTH),
         [*texts("aexx", "oixx"), dspy.Example(id="bare")],
-        Vowels(),
+        VOWELS,
         lm=Scripted("aaaa"),
         n_resamples=20,
     )
     assert "KeyError" in report.failed["bare"]
     assert (report.after["bias"].n, report.after["bias"].undefined) == (2, 1)
     with pytest.raises(ValueError, match="No item came through"):
-        measure_style(Paraphrased(Length()), [dspy.Example(id="bare")], Vowels(), lm=Scripted("a"))
+        measure_style(Paraphrased(LENGTH), [dspy.Example(id="bare")], VOWELS, lm=Scripted("a"))
 
 
 def test_aspects_round_by_round():
@@ -312,7 +293,7 @@ def test_aspects_round_by_round():
         return tuple(Step(k, text, 0.0, "", True, "", 1, 1) for k, text in enumerate(texts))
 
     loops = (Loop("i0", steps("a", "aa")), Loop("i1", steps("a", "aaa")), Loop("i2", steps("?", "a")))
-    (aspect,) = measure_aspects(LoopRun(loops, "own", 0, 1), texts("", "", ""), [Vowels()], n_resamples=100)
+    (aspect,) = measure_aspects(LoopRun(loops, "own", 0, 1), texts("", "", ""), [VOWELS], n_resamples=100)
     assert [measurement["score"].value for measurement in aspect.rounds] == [2, 4]
     change = aspect.change["score"]
     assert (change.after.value, change.before.value, change.difference.n, change.difference.undefined) == (5, 2, 2, 1)
@@ -328,7 +309,7 @@ def test_a_loop_in_one_line():
 
 
 def test_any_module_that_tells_its_steps_is_a_loop():
-    run = run_loops(Paraphrased(Length()), texts("ab"), lm=Scripted("abcd"))
+    run = run_loops(Paraphrased(LENGTH), texts("ab"), lm=Scripted("abcd"))
     assert [s.output for s in run.loops[0].steps] == ["ab", "abcd"]
     assert (run.feedback, run.low, run.high) == ("length", 0, 20)
 

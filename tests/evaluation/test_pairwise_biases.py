@@ -62,15 +62,16 @@ def test_a_judge_that_prefers_the_likelier_and_the_longer():
 
 
 def test_the_longer_candidate_by_hand():
-    def judged(answers, lengths, ties=False):
-        covariates = {"lengths": np.array(lengths, dtype=float)}
-        return Judged(("a", "b", "c", "d"), "quality", np.array(answers), covariates, ties=ties)
-
-    # .8 in both orders wins; .6 and .3 average to less than half for the first; a tie; equal lengths
-    answers = [[[0.8, 0.2], [0.2, 0.8]], [[0.6, 0.4], [0.7, 0.3]], [[0.5, 0.5], [0.5, 0.5]], [[0.9, 0.1], [0.1, 0.9]]]
-    rate = measure(BIASES["verbosity"], judged(answers, [[9, 1], [9, 1], [9, 1], [3, 3]]), seed=0)["longer_rate"]
+    # .8 in both orders wins; .6 and .3 average to less than half for the first; a tie; equal lengths; one order
+    first = np.array([[0.8, 0.2], [0.6, 0.7], [0.5, 0.5], [0.9, 0.1], [math.nan, 0.5]])
+    answers = np.stack([first, 1 - first], axis=2)
+    lengths = np.array([[9.0, 1.0], [9.0, 1.0], [9.0, 1.0], [3.0, 3.0], [5.0, 1.0]])
+    found = measure(BIASES["verbosity"], Judged(tuple("abcde"), "quality", answers, {"lengths": lengths}), seed=0)
+    rate = found["longer_rate"]
     assert rate.value == pytest.approx((1 + 0 + 0.5) / 3)
-    assert (rate.n, rate.undefined, rate.excluded) == (3, 0, 1)
+    assert (rate.n, rate.undefined, rate.excluded) == (3, 1, 1)  # equal lengths are excluded, not undefined
+    assert list(found.columns) == ["answers", "answers_swapped", "lengths"]
+    np.testing.assert_array_equal(found.columns["answers_swapped"], answers[:, 1])
 
 
 def test_ties_and_undefined_answers_are_counted():
