@@ -4,6 +4,8 @@ People's ratings are noisy, rounded and clipped to the scale, as are the scores 
 the quality with noise of its own.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from evalbias.evaluation import Bias, Judged
@@ -61,6 +63,13 @@ def compared(rng, n, *, length=0.0, likelihood=0.0, own=0.0, first=0.0, raters=2
     covariates = {LENGTHS: np.exp(5 + log_length), LIKELIHOODS: ls, RATINGS: ratings @ [1, -1]}
     writers = [tuple("mine" if one else "other" for one in pair) for pair in mine]
     return Judged(ids(n), "quality", np.stack([wins, 1 - wins], axis=2), covariates, writers=writers)
+
+
+def partly(judged, known):
+    """Only the first items have a human score, and nothing else is known of them."""
+    human = judged.covariates[HUMAN_SCORES].copy()
+    human[known:] = np.nan
+    return replace(judged, covariates={HUMAN_SCORES: human})
 
 
 def taste(*headlines):

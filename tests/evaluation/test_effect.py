@@ -112,8 +112,7 @@ def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
     answers[0, 0] = (1.0, 0.0)  # certain: no finite log-odds
     again = measure(Likelihood(), replace(judged, answers=answers), seed=0, n_resamples=20)["likelihood_effect"]
     assert (again.n, again.undefined) == (399, 1)
-    one_order = replace(judged, answers=answers[1:, :1])
-    one_order = replace(one_order, ids=judged.ids[1:], covariates={LIKELIHOODS: ls[1:], RATINGS: differences[1:]})
+    one_order = replace(judged, answers=answers[:, :1]).take(np.arange(1, n))
     single = measure(Likelihood(), one_order, seed=0, n_resamples=20)["likelihood_effect"]
     direct = likelihood_effect((ls[:, 0] - ls[:, 1])[1:], np.log(first / (1 - first))[1:], differences[1:])
     assert single.value == pytest.approx(direct.value)

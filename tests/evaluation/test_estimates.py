@@ -4,17 +4,21 @@ import dataclasses
 import inspect
 import json
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from planted import taste
 from scipy import stats
 
+from evalbias import measures
 from evalbias.evaluation import Number, compare, measure
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement, measured
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.measures import estimate_mean, estimate_share, estimate_spearman
+from evalbias.measures.agreement import counted_spearman
+from evalbias.measures.likelihood import counted_bias_score
 from evalbias.values import to_json
 
 NAN = math.nan
@@ -93,9 +97,9 @@ def test_measurements_are_equal_if_what_they_report_is():
     assert "clusters" not in repr(one)
 
 
-def scored(scores, human=(1.0, 2.0, 3.0, 4.0), likelihoods=(4.0, 2.0, 3.0, 1.0), **fields):
+def scored(scores, human=(1.0, 2.0, 3.0, 4.0), likelihoods=(4.0, 2.0, 3.0, 1.0), criterion="c", **fields):
     covariates = {HUMAN_SCORES: np.array(human), LIKELIHOODS: np.array(likelihoods)}
-    return Judged(tuple("abcd"), "c", np.array(scores), covariates, **fields)
+    return Judged(tuple("abcd"), criterion, np.array(scores), covariates, **fields)
 
 
 def test_a_measurement_tells_its_cost_coverage_and_columns():
@@ -153,12 +157,7 @@ def test_a_comparison_by_hand():
 )
 def test_what_cannot_be_compared(other, match):
     scores = [1.0, 2.0, 4.0, 3.0]
-    first = scored(scores)
-    fields = {name: other[name] for name in ("provenance", "inputs", "human") if name in other}
-    second = scored(scores, **fields)
-    if "criterion" in other:
-        second = Judged(second.ids, other["criterion"], second.answers, second.covariates)
-    sides = [measure(Likelihood(), one, seed=0, n_resamples=20) for one in (first, second)]
+    sides = [measure(Likelihood(), one, seed=0, n_resamples=20) for one in (scored(scores), scored(scores, **other))]
     if match is None:
         assert compare(*sides, n_resamples=9, seed=0)["performance"].difference.units == 3
         return
@@ -190,3 +189,68 @@ def test_estimates_draw_2_000_resamples_and_tests_100_000_unless_told_otherwise(
 def test_a_bias_by_its_name_says_where_it_is():
     with pytest.raises(TypeError, match=r"give evalbias\.BIASES\['position'\]"):
         measure("position", scored([1.0, 2.0, 3.0, 4.0]), seed=0)
+
+
+# --- outputs of one input are resampled and swapped together ---
+
+
+def of_inputs(scores, likelihoods, human, inputs=()):
+    ids = tuple(map(str, range(len(scores))))
+    return Judged(ids, "quality", scores, {LIKELIHOODS: likelihoods, HUMAN_SCORES: human}, inputs=inputs)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    rng = np.random.default_rng(4)
+    shared = rng.normal(size=(5, 20)).repeat(6, axis=1)  # of a document: LS, quality, errors
+    ls, quality, first, second = rng.normal(size=(4, 120)) + 1.5 * shared[:4]
+    return quality + first, quality + second, ls, quality, tuple(f"d{i // 6}" for i in range(120))
+
+
+def test_intervals_and_tests_follow_the_inputs(drawn):
+    first, second, ls, human, inputs = drawn
+    one, two = (measure(Likelihood(), of_inputs(s, ls, human, inputs), seed=0) for s in (first, second))
+    for name in ("bias_score", "bias_score_z", "performance"):
+        number = one.numbers[name]
+        counted = counted_spearman if name == "performance" else counted_bias_score
+        normalization = {"normalization": "z-score"} if name == "bias_score_z" else {}
+        interval = measures.estimate(
+            partial(counted, **normalization), number.values, *number.given, clusters=inputs, method="normal"
+        )
+        assert one[name].high - one[name].low == pytest.approx(interval.high - interval.low, rel=0.1)
+        assert one[name].units == 20
+        change = compare(one, two, n_resamples=300, seed=0)[name]
+        draws = measures.Draws(resamples=0, swaps=300)
+        p_values = [
+            number.estimator(second, *number.given, before=first, clusters=c, draws=draws).p_value
+            for c in (inputs, None)
+        ]
+        assert [change.p_value, change.p_itemwise] == p_values
+        assert p_values[0] != p_values[1]
+        assert change.difference.units == 20
+    assert "intervals over 20 inputs" in one.table().caption
+
+
+def test_intervals_of_shared_errors_are_wider(drawn):
+    first, _, ls, human, inputs = drawn
+    shared, alone = (measure(Likelihood(), of_inputs(first, ls, human, i), seed=0) for i in (inputs, ()))
+    for name in ("bias_score", "performance"):
+        assert shared[name].high - shared[name].low > 1.3 * (alone[name].high - alone[name].low)
+
+
+def test_items_with_inputs_of_their_own_or_one_for_all_are_resampled_one_by_one(drawn):
+    first, second, ls, human, _ = drawn
+    bare = measure(Likelihood(), of_inputs(first, ls, human), seed=0)
+    for inputs in (tuple(map(str, range(120))), ("one",) * 120):
+        one, two = (measure(Likelihood(), of_inputs(s, ls, human, inputs), seed=0) for s in (first, second))
+        assert one.clusters is None
+        assert str(one.estimates) == str(bare.estimates)  # the likelihood effect of one rating is NaN
+        change = compare(one, two, n_resamples=50, seed=0)["performance"]
+        assert change.p_value == change.p_itemwise
+
+
+def test_other_inputs_are_not_compared(drawn):
+    first, _, ls, human, inputs = drawn
+    one, two = (measure(Likelihood(), of_inputs(first, ls, human, i), seed=0) for i in (inputs, inputs[::-1]))
+    with pytest.raises(ValueError, match="belong to different inputs"):
+        compare(one, two, n_resamples=5, seed=0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, numbers, scored
+from planted import compared, numbers, partly, scored
 from scipy import stats
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
@@ -180,12 +180,6 @@ def test_the_audit_and_its_report_say_it():
 
 def _without(judged, *names):
     return {name: column for name, column in judged.covariates.items() if name not in names}
-
-
-def partly(judged, known):
-    human = judged.covariates[HUMAN_SCORES].copy()
-    human[known:] = NAN
-    return replace(judged, covariates={HUMAN_SCORES: human})
 
 
 def test_a_mean_score():

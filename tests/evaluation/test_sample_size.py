@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, flagged, numbers, scored
+from planted import compared, flagged, numbers, partly, scored
 from scipy import stats
 
 from evalbias.evaluation import Estimate, Judged, items_needed, label_next, measure
@@ -63,10 +63,7 @@ def test_so_many_items_show_the_effect_with_the_stated_power():
 
 
 def partly_labeled(n=200, known=40):
-    judged = scored(np.random.default_rng(1), n)
-    human = judged.covariates[HUMAN_SCORES].copy()
-    human[known:] = NAN
-    return replace(judged, covariates={HUMAN_SCORES: human})
+    return partly(scored(np.random.default_rng(1), n), known)
 
 
 def test_the_next_labels_cover_the_range_of_scores():

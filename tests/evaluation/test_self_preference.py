@@ -60,14 +60,7 @@ def test_failures_by_hand():
     judged = Judged(tuple("abcde"), "quality", np.arange(5.0), human, writers=["mine", "other"] * 2 + ["mine"])
     (left, *_) = numbers(MINE, judged)["own_excess_at_failures"].given
     assert np.isnan(left).all(axis=1).tolist() == [True, True, False, False, True]
-    back = Judged(
-        judged.ids[::-1],
-        "quality",
-        judged.answers[::-1],
-        {name: values[::-1] for name, values in human.items()},
-        writers=list(judged.writers)[::-1],
-    )
-    (turned, *_) = numbers(MINE, back)["own_excess_at_failures"].given
+    (turned, *_) = numbers(MINE, judged.take(np.arange(5)[::-1]))["own_excess_at_failures"].given
     np.testing.assert_array_equal(turned[::-1], left)
     assert ratings[0, 0] == 5  # the given ratings are left as they are
 
@@ -100,14 +93,7 @@ def test_pairs_in_which_one_system_always_stands_first_cannot_tell_in_one_order(
 
 def test_both_orders_tell_whichever_system_the_data_name_first():
     judged = compared(np.random.default_rng(0), 200, own=0.8)
-    mixed = [i for i, pair in enumerate(judged.writers) if len(set(pair)) == 2]
-    judged = Judged(
-        tuple(judged.ids[i] for i in mixed),
-        judged.criterion,
-        judged.answers[mixed],
-        {RATINGS: judged.covariates[RATINGS][mixed]},
-        writers=[judged.writers[i] for i in mixed],
-    )
+    judged = judged.take(np.array([i for i, pair in enumerate(judged.writers) if len(set(pair)) == 2]))
     other_first = np.array([pair[0] == "other" for pair in judged.writers])
     people = judged.covariates
     turned = replace(
