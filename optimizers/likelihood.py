@@ -30,7 +30,7 @@ from evalbias.evaluation.judged import (
     judge_examples,
     total,
 )
-from evalbias.evaluation.words import count, number
+from evalbias.evaluation.words import count, signed
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import resolve_lm
 from evalbias.lm.types import MeasuringLM
@@ -316,8 +316,8 @@ def against_baselines(
         baselines[name] = replace(own, name=name, label=name, values=scores).estimate(clusters, seed=seed)
         if not surpasses(own, scores, clusters=clusters, n_resamples=n_resamples, seed=seed):
             unbeaten.append(name)
-    listed = ", ".join(f"{name} {number(found.value)}" for name, found in baselines.items())
-    sentence = f"Performance on the held-back items: the judge {number(own.value())}, {listed}."
+    listed = ", ".join(f"{name} {signed(found.value)}" for name, found in baselines.items())
+    sentence = f"Performance on the held-back items: the judge {signed(own.value())}, {listed}."
     if unbeaten:
         sentence += f" The judge is not significantly better than {' or '.join(unbeaten)}: no gain is shown."
     return {"baselines": baselines, "against_baselines": sentence}

@@ -22,7 +22,7 @@ from evalbias.measures.arrays import FloatArray, numbers
 from evalbias.measures.mqm import read_instructscore
 from evalbias.programs.items import text_problem
 from evalbias.programs.judges import PointwiseJudge
-from evalbias.programs.saved import Program, Setting, number
+from evalbias.programs.saved import Program, Setting, number_within
 from evalbias.programs.writing import PlainPredict, draws, sample
 from evalbias.values import digest
 
@@ -141,7 +141,7 @@ class MQMFeedback(Program):
     name = "own MQM"
     low, high = -25.0, 0.0
     kind = "MQM feedback"
-    critical = Setting[float](number(high=0))
+    critical = Setting[float](number_within(high=0))
 
     def __init__(self, *, critical: float = -5.0, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
         super().__init__(critical=critical)
@@ -345,8 +345,8 @@ class ConsistencyFeedback(Program):
     name = "majority of its own paths"
     low, high = 0.0, 1.0
     kind = "self-consistency feedback"
-    paths = Setting[int](number(1, 1000, whole=True))
-    seed = Setting[int](number(0, whole=True))
+    paths = Setting[int](number_within(1, 1000, whole=True))
+    seed = Setting[int](number_within(0, whole=True))
 
     def __init__(self, solve: dspy.Module, *, paths: int = 10, seed: int = 0) -> None:
         super().__init__(paths=paths, seed=seed)

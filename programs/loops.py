@@ -29,7 +29,7 @@ from evalbias.programs.feedback import (
     validated,
     vote,
 )
-from evalbias.programs.saved import Program, Setting, number
+from evalbias.programs.saved import Program, Setting, number_within
 from evalbias.programs.writing import draws, module_inputs, sample, temperatures
 from evalbias.values import get_logger
 
@@ -237,11 +237,11 @@ class SelfRefine(Program):
     """
 
     kind = "refine loop"
-    max_iterations = Setting[int](number(0, 1000, whole=True))
+    max_iterations = Setting[int](number_within(0, 1000, whole=True))
     accept = AcceptSetting(dump=lambda rule: rule.margin if isinstance(rule, Improvement) else None)
-    perfect = Setting[float | Literal["best"] | None](number(also=("best", None)))
-    plateau = Setting[int | None](number(1, whole=True, also=(None,)))
-    seed = Setting[int](number(0, whole=True))
+    perfect = Setting[float | Literal["best"] | None](number_within(also=("best", None)))
+    plateau = Setting[int | None](number_within(1, whole=True, also=(None,)))
+    seed = Setting[int](number_within(0, whole=True))
     field = Setting[str]()
 
     def __init__(
@@ -325,8 +325,8 @@ class BestOfK(Program):
     """
 
     kind = "best of k"
-    k = Setting[int](number(1, 1000, whole=True))
-    seed = Setting[int](number(0, whole=True))
+    k = Setting[int](number_within(1, 1000, whole=True))
+    seed = Setting[int](number_within(0, whole=True))
     field = Setting[str]()
 
     def __init__(
@@ -384,8 +384,8 @@ class SelfConsistencyRefine(Program):
 
     field = "output"
     kind = "self-consistency loop"
-    max_iterations = Setting[int](number(0, 1000, whole=True))
-    seed = Setting[int](number(0, whole=True))
+    max_iterations = Setting[int](number_within(0, 1000, whole=True))
+    seed = Setting[int](number_within(0, whole=True))
 
     def __init__(self, generate: dspy.Module, *, paths: int = 10, max_iterations: int = 10, seed: int = 0) -> None:
         super().__init__(max_iterations=max_iterations, seed=seed)

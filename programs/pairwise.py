@@ -40,7 +40,7 @@ from evalbias.programs.prompts import (
     comparison_messages,
     shown_pairs,
 )
-from evalbias.programs.saved import Predictor, Setting, load_program, number, one_of
+from evalbias.programs.saved import Predictor, Setting, load_program, number_within, one_of
 
 FITTED = ("batch", "pride", "calibraeval")
 """Kinds of calibration that are fitted to comparisons; they need no labels."""
@@ -112,7 +112,7 @@ class PairwiseJudge(Judge):
     ties = Setting[bool](one_of(False, True))
     debias = Setting[str | None](one_of(*DEBIASING))
     calibration = Setting[str | None](one_of(*CALIBRATIONS), resets=("corrections",))
-    min_coverage = Setting[float](number(0, 1))
+    min_coverage = Setting[float](number_within(0, 1))
     instruction_place = Setting[str](one_of(*INSTRUCTION_PLACES))
     corrections = Setting[Corrections](
         dump=lambda value: {str(count): asdict(correction) for count, correction in value.items()},

@@ -25,7 +25,7 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.programs.items import read_pair
 from evalbias.programs.judges import check_batch_options, saved_criterion
 from evalbias.programs.pairwise import FITTED, PairwiseJudge
-from evalbias.programs.saved import Program, Setting, load_program, number, one_of
+from evalbias.programs.saved import Program, Setting, load_program, number_within, one_of
 
 SEARCHES = ("greedy", "beam")
 CALIBRATION_PAIRS = 200
@@ -83,9 +83,9 @@ class PairwiseRanker(Program):
 
     kind = "ranker"
     search = Setting[str](one_of(*SEARCHES))
-    beam_size = Setting[int](number(1, whole=True))
-    gap = Setting[float](number(0, 1))
-    seed = Setting[int](number(0, whole=True))
+    beam_size = Setting[int](number_within(1, whole=True))
+    gap = Setting[float](number_within(0, 1))
+    seed = Setting[int](number_within(0, whole=True))
 
     def __init__(
         self, judge: PairwiseJudge, *, search: str = "greedy", beam_size: int = 10, gap: float = 0.2, seed: int = 0

@@ -86,7 +86,9 @@ def one_of(*choices: Any) -> Check:
     return check
 
 
-def number(low: float = -math.inf, high: float = math.inf, *, whole: bool = False, also: Sequence[Any] = ()) -> Check:
+def number_within(
+    low: float = -math.inf, high: float = math.inf, *, whole: bool = False, also: Sequence[Any] = ()
+) -> Check:
     """Return a check that allows numbers from ``low`` to ``high``, and the values in ``also``."""
     kind: Any
     kind, wanted = (Integral, "a whole number") if whole else (Real, "a number")

@@ -24,17 +24,8 @@ MIRRORS = {
     "programs.pairwise.__init__",
 }
 """Functions with more."""
-TWICE = {
-    "Item",
-    "Likelihood",  # the bias, and the question to a model
-    "Table",
-    "differences",
-    "estimate",
-    "number",
-    "sample",
-    "share",
-}
-"""Public names that two modules still define."""
+TWICE = {"Likelihood"}
+"""Public names that two modules define: the bias of likely texts, and the question for a text's likelihood."""
 
 CODE = {module: file for module, file in MODULES.items() if file.name != "__init__.py"}
 TREES = {module: ast.parse(file.read_text(encoding="utf-8")) for module, file in MODULES.items()}

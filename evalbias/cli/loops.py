@@ -104,7 +104,7 @@ def measure_self_command(asked: SelfOptions, out: Out) -> None:
         for loop in loops:
             place = run.folder.path / "differences.png" if alone else run.folder.file("differences", loop.name, ".png")
             sides = {f"{by} {loop.numbers[k]}": loop.own[k] - loop.expected[k] for k in (0, -1)}
-            if drawn := plots.differences(sides):
+            if drawn := plots.score_differences(sides):
                 write_png(drawn, place)
         pairs = compare_loops(loops, **how)
         conclusions = [conclude_self(summary, rounds=by) for summary in summaries]
@@ -394,7 +394,7 @@ def measure_style_command(asked: StyleOptions, models: Models, out: Out) -> None
                 seed=asked.seed,
             )
         sides = (("given output", report.before), ("own paraphrase", report.after))
-        if drawn := plots.differences({name: side.numbers["bias"].values for name, side in sides}):
+        if drawn := plots.score_differences({name: side.numbers["bias"].values for name, side in sides}):
             write_png(drawn, run.folder.path / "differences.png")
         conclusion = conclude_style(report.change)
         result, shown = {"report": report, "conclusion": conclusion}, [style_table(report), conclusion]

@@ -333,7 +333,7 @@ HUB = "hf"  # name of the Hugging Face hub as a source
 
 
 @dataclass(frozen=True)
-class Table:
+class FileRows:
     """Rows that were read, in order."""
 
     source: Source  # with the hash of what was read
@@ -357,7 +357,7 @@ def format_of(path: str) -> str | None:
     return ending if ending in FORMATS else None
 
 
-def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) -> Table:
+def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) -> FileRows:
     """Read a file of a format in ``FORMATS``; columns of numbers in CSV and TSV files hold numbers (``typed``)."""
     source = Source(kind, path)
     rows = _mapped(list(FORMATS[kind](source)), mapping, str(path))
@@ -365,10 +365,10 @@ def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) 
         rows = typed(rows, source.decimal_mark)
     elif kind == "parquet":
         rows = [(where, _with_outputs(plain_record(record))) for where, record in rows]
-    return Table(source, rows, mapping or {})
+    return FileRows(source, rows, mapping or {})
 
 
-def memory_table(given: Any, mapping: Mapping[str, str] | None = None, *, name: str = "list") -> Table:
+def memory_table(given: Any, mapping: Mapping[str, str] | None = None, *, name: str = "list") -> FileRows:
     """Take the rows of a pandas data frame, or mappings such as dicts and DSPy examples; they are hashed as JSON."""
     if hasattr(given, "to_dict") and hasattr(given, "notna"):
         name, given = "data frame", given.astype(object).where(given.notna(), None).to_dict("records")
@@ -381,10 +381,10 @@ def memory_table(given: Any, mapping: Mapping[str, str] | None = None, *, name: 
         check_text(fields, where)
         rows.append((where, fields))
     source.digest.update(json.dumps([record for _, record in rows], sort_keys=True, default=str).encode())
-    return Table(source, [(w, _with_outputs(r)) for w, r in _mapped(rows, mapping, name)], mapping or {})
+    return FileRows(source, [(w, _with_outputs(r)) for w, r in _mapped(rows, mapping, name)], mapping or {})
 
 
-def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> Table:
+def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> FileRows:
     """Read ``NAME`` or ``NAME:SPLIT`` of the Hugging Face hub, or of a folder that the datasets library can read."""
     try:
         import datasets
@@ -488,7 +488,7 @@ def file_chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
     return located, digest.hexdigest()
 
 
-def chunk_table(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Table:
+def chunk_table(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> FileRows:
     """Read the rows of consecutive chunks; the file must not have changed, and a mapped column may be missing."""
     source, content = Source("jsonl", path), b""
     with path.open("rb") as file:
@@ -502,4 +502,4 @@ def chunk_table(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | 
                 )
     source.digest.update(content)
     rows = json_lines(decoded(content, path), path, first=some[0].line)
-    return Table(source, [(where, renamed(record, mapping or {})) for where, record in rows], mapping or {})
+    return FileRows(source, [(where, renamed(record, mapping or {})) for where, record in rows], mapping or {})

@@ -17,8 +17,8 @@ from evalbias.data.files import (
     FORMATS,
     HUB,
     Chunk,
+    FileRows,
     Source,
-    Table,
     check_text,
     chunk_table,
     file_table,
@@ -148,7 +148,7 @@ def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | 
     return _items(table.source, table.rows)
 
 
-def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Table:
+def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> FileRows:
     """Read the rows of a source that is no known data set, under our names, as ``read`` does; they need no output."""
     if not isinstance(source, str | os.PathLike):
         return memory_table(source, mapping)
@@ -188,7 +188,7 @@ def _check_exists(path: str) -> None:
         raise FileNotFoundError(f"{path} does not exist; check the path.")
 
 
-def _check_columns(table: Table, asked: Sequence[str], *, judged: bool) -> None:
+def _check_columns(table: FileRows, asked: Sequence[str], *, judged: bool) -> None:
     """Refuse a table without outputs, and one column for two fields."""
     columns, place = table.columns, str(table.source.path)
     if columns and not {"output", "outputs", "candidates", "output_1"} & set(columns):

@@ -19,7 +19,7 @@ from evalbias.data.pairing import rated_criteria
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.marks import Dots, Intervals, Plot
-from evalbias.evaluation.words import amount, conclude, count, decimals, ends, interval_words, joined, number
+from evalbias.evaluation.words import amount, conclude, count, decimals, ends, interval_words, joined, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import SCORE_SD, Effect, estimate_effect
 from evalbias.measures.resample import SHARE
@@ -104,7 +104,7 @@ class Bias:
             wins = f"wins {value:.3g} of 100 comparisons instead of {100 * null:.3g}"
             return f"{self.favored} {wins} (95 % interval {low:.3g} to {high:.3g})"
         interval = ends(estimate.text(estimate.low - null), estimate.text(estimate.high - null))
-        differs = f"{estimate.label} differs by {number(estimate.value - null)} from that of an unbiased judge"
+        differs = f"{estimate.label} differs by {signed(estimate.value - null)} from that of an unbiased judge"
         return f"{differs} (95 % interval {interval})"
 
     def margin_words(self, estimate: Estimate, judged: Judged) -> str:

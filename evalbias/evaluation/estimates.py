@@ -19,9 +19,9 @@ from evalbias.evaluation.words import (
     ends,
     joined,
     mark,
-    number,
     p_text,
-    share,
+    signed,
+    unsigned,
 )
 from evalbias.measures.arrays import BoolArray, FloatArray, defined
 from evalbias.measures.equal_quality import Effect
@@ -182,7 +182,7 @@ class Estimate(Named):
     def text(self, value: float | None = None) -> str:
         """Format the estimate, or another value in its form."""
         shown = self.value if value is None else value
-        return number(shown) if self.signed else share(shown)
+        return signed(shown) if self.signed else unsigned(shown)
 
     @property
     def words(self) -> str:

@@ -31,15 +31,14 @@ from evalbias.evaluation.estimates import (
     measured,
 )
 from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
-from evalbias.evaluation.words import conclude, count, number
+from evalbias.evaluation.words import conclude, count, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.resample import Draws, estimate_mean
 from evalbias.programs.feedback import Feedback, FeedbackSource, expected_scores, validated
 from evalbias.programs.loops import Step, always, count_usage, take_step
 from evalbias.programs.writing import PlainPredict
 from evalbias.runs import Journal, check_settings, lock_folder
-from evalbias.values import describe, digest
-from evalbias.values import number as read_number
+from evalbias.values import describe, digest, from_json
 
 STEP_LOG, IDENTITY, QUALITY_LOG = "steps.jsonl", "loop.json", "quality.jsonl"  # files of a run's folder
 SCORE = "score"  # estimate of another quality's mean
@@ -66,7 +65,7 @@ class CachedScorer:
         self._journal = None if log is None else Journal(log)
         self._identity = digest(describe(source))
         records = self._journal.read("item", "output", "by", "score") if self._journal else []
-        self._scores = {(r["item"], r["output"]): read_number(r["score"]) for r in records if r["by"] == self._identity}
+        self._scores = {(r["item"], r["output"]): from_json(r["score"]) for r in records if r["by"] == self._identity}
 
     def __call__(self, example: Mapping[str, Any], output: str) -> float:
         """Return the score of an output for an example with ``id``; NaN where it is undefined."""
@@ -272,7 +271,7 @@ def _logged(log: Journal) -> dict[str, Loop]:
     """Return the logged loops by the digest of their whole item: a changed item of the same id is run again."""
     loops = {}
     for record in log.read("id", "item", "stopped", "calls", "steps"):
-        steps = tuple(Step(**{**step, "score": read_number(step["score"])}) for step in record["steps"])
+        steps = tuple(Step(**{**step, "score": from_json(step["score"])}) for step in record["steps"])
         loops[record["item"]] = Loop(record["id"], steps, record["stopped"], calls=record["calls"])
     return loops
 
@@ -567,7 +566,7 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
         why = last.reason or "too few items have both scores"
         return f"{summary.name}: whether the model overrates its outputs is undefined: {why}."
     moved = change.difference.value
-    tested = f"no significant change from {number(first.value)} at {summary.numbers[0]}"
+    tested = f"no significant change from {signed(first.value)} at {summary.numbers[0]}"
     if change.p_value < LEVEL:
         more = "more" if moved > 0 else "less"
         tested = f"{abs(moved):.2f} {more} than at {summary.numbers[0]}, a significant change"
@@ -577,7 +576,7 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
 def conclude_style(change: Comparison) -> str:
     """Say whether a model overrates its own paraphrases."""
     found = change["bias"].difference
-    shown = f"{number(found.value)} points (95 % interval {number(found.low)} to {number(found.high)})"
+    shown = f"{signed(found.value)} points (95 % interval {signed(found.low)} to {signed(found.high)})"
     own = "paraphrased by itself, an output"
     return conclude(
         found.low,
@@ -596,7 +595,7 @@ def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
     if len(values) < 2:
         return ""
     found = estimate_mean(values[-1] - values[0], draws=Draws(seed=seed, resamples=10_000))
-    shown = f"{number(found.value)} points of {source} (95 % interval {number(found.low)} to {number(found.high)})"
+    shown = f"{signed(found.value)} points of {source} (95 % interval {signed(found.low)} to {signed(found.high)})"
     why = found.reason or f"{source} scores too few of them"
     return conclude(
         found.low,

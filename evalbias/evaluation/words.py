@@ -27,17 +27,17 @@ STATUSES: Mapping[Status, str] = {
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def number(value: float) -> str:
+def signed(value: float) -> str:
     """Format with two decimals and a sign.
 
     Examples:
-        >>> number(0.314), number(-0.001), number(float("nan"))
+        >>> signed(0.314), signed(-0.001), signed(float("nan"))
         ('+0.31', '+0.00', 'undefined')
     """
     return UNDEFINED if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}"  # no minus before a zero
 
 
-def share(value: float) -> str:
+def unsigned(value: float) -> str:
     """Format with two decimals and no sign."""
     return UNDEFINED if math.isnan(value) else f"{value:.2f}"
 

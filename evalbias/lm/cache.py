@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.lm.contract import Sampling, as_measuring, estimate
+from evalbias.lm.contract import Sampling, as_measuring, estimated_choices
 from evalbias.lm.types import Answers, Choices, MeasuringLM, Question, Refused, chunk_of
 from evalbias.runs import Journal
 from evalbias.values import digest
@@ -171,7 +171,9 @@ class CachedLM(MeasuringLM):
                     answers[place] = refusal
                 elif len(some) == len(draws[place]):
                     texts = [answer.text for answer in some] if isinstance(question, Choices) else []
-                    answers[place] = estimate(texts, question.choices) if isinstance(question, Choices) else some[0]
+                    answers[place] = (
+                        estimated_choices(texts, question.choices) if isinstance(question, Choices) else some[0]
+                    )
 
     def _next(self, seconds: float, questions: int) -> int:
         """Return the size of the next chunk, given how long this one took."""

@@ -252,14 +252,14 @@ class Sampling:
         return [Text(prompt, self.max_tokens, self.temperature, seed=int(seed)) for seed in seeds]
 
 
-def estimate(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLogprobs:
+def estimated_choices(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLogprobs:
     """Estimate the probabilities of c choices by their shares of k answers to one prompt, read by ``named_choice``.
 
     The logarithms of shape (1, c) are -inf where no answer names the choice. Answers that name no choice count in k, so
     that the coverage is the share of readable answers.
 
     Example:
-        >>> answer = estimate(["A", "B.", "A", "Both."], ["A", "B"])
+        >>> answer = estimated_choices(["A", "B.", "A", "Both."], ["A", "B"])
         >>> answer.coverage, answer.probabilities.round(3)
         (array([0.75]), array([[0.667, 0.333]]))
     """
@@ -297,7 +297,7 @@ def _whole(question: Choices | Text, sampling: Sampling | None, answers: dict[in
     raise_refused(answers, dict.fromkeys(answers, "The prompt"))
     if sampling is None or not isinstance(question, Choices):
         return answers[0]
-    return estimate([answers[place].text for place in sorted(answers)], question.choices)
+    return estimated_choices([answers[place].text for place in sorted(answers)], question.choices)
 
 
 def resolve_lm(lm: Any, predict: Any) -> Any:

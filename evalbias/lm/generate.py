@@ -110,7 +110,7 @@ def _text(row: _Row, tokenizer: Any) -> str:
 
 def _extend(row: _Row, logits: torch.Tensor, ends: set[int], tokenizer: Any) -> None:
     own = row.question
-    token = sample(
+    token = drawn_token(
         logits,
         temperature=own.temperature or 0.0,
         top_p=1.0 if own.top_p is None else own.top_p,
@@ -160,7 +160,7 @@ SUM_ROUNDING = 1e-5
 """Largest error of a sum of probabilities in float32."""
 
 
-def sample(
+def drawn_token(
     logits: torch.Tensor, *, temperature: float, top_p: float, top_k: int | None, generator: torch.Generator
 ) -> int:
     """Return the most probable of (V,) finite logits at temperature 0, else a sample, which takes one random number.
@@ -170,7 +170,7 @@ def sample(
     Example:
         >>> logits = torch.log(torch.tensor([0.2, 0.5, 0.3]))
         >>> draw = torch.Generator().manual_seed(0)
-        >>> {sample(logits, temperature=1.0, top_p=0.6, top_k=None, generator=draw) for _ in range(99)}
+        >>> {drawn_token(logits, temperature=1.0, top_p=0.6, top_k=None, generator=draw) for _ in range(99)}
         {1, 2}
     """
     if temperature <= 0:

@@ -120,7 +120,7 @@ def started_ray() -> Any:
     return ray
 
 
-def share(nodes: Sequence[tuple[int, int]], actors: int | None) -> tuple[int, dict[str, int]]:
+def allotted(nodes: Sequence[tuple[int, int]], actors: int | None) -> tuple[int, dict[str, int]]:
     """Return the number of actors and what each of them needs, such that all have room, each on one machine.
 
     ``nodes`` are the GPUs and CPU cores of each machine. ``actors=None`` takes one a GPU, or one for two cores without.
@@ -149,7 +149,7 @@ class RayPool:
     ) -> None:
         self._ray = started_ray()
         resources = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        self.size, needs = share([(int(own.get("GPU", 0)), int(own.get("CPU", 0))) for own in resources], actors)
+        self.size, needs = allotted([(int(own.get("GPU", 0)), int(own.get("CPU", 0))) for own in resources], actors)
         self._actor = self._ray.remote(Worker).options(**needs)
         self._arguments = opening, identity
         self._starting: dict[Any, Any] = {}  # reference to ``about`` -> actor

@@ -394,7 +394,7 @@ def sides(own: FloatArray, quality: FloatArray, step: str) -> Plot | None:
     return Plot(title, caption, (Lines(series, f"{step}s", percent=True),))
 
 
-def differences(sides: Mapping[str, FloatArray], *, file: str = "differences") -> Plot | None:
+def score_differences(sides: Mapping[str, FloatArray], *, file: str = "differences") -> Plot | None:
     """Draw own minus expected scores (n,) of two sides, NaN left out; None where one has no defined difference."""
     defined = {name: values[~np.isnan(values)] for name, values in sides.items()}
     if not all(map(len, defined.values())):

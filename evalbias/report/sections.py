@@ -19,7 +19,7 @@ from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOO
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
 from evalbias.evaluation.marks import Plot
 from evalbias.evaluation.rankings import Row
-from evalbias.evaluation.words import STATUSES, Table, joined, number, percent
+from evalbias.evaluation.words import STATUSES, Table, joined, percent, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.selection import CompileReport
@@ -54,7 +54,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Item:
+class ShownItem:
     """One item with its texts."""
 
     name: str
@@ -62,7 +62,7 @@ class Item:
     passages: Sequence[Passage] = ()  # empty where they are not known
 
 
-Block = str | Quote | Table | Plot | Mapping[str, str] | list[Item]
+Block = str | Quote | Table | Plot | Mapping[str, str] | list[ShownItem]
 """Our own words, whose terms are explained; a text of others; a table; a plot; values to look up; items with texts."""
 
 
@@ -105,7 +105,7 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             first, best = result.tried[0].objective, result.tried[result.best].objective
             name = f"{result.objective[:1].upper()}{result.objective[1:]}"
             yield _choice(
-                result, several and part, f"{name} went from {number(first)} to {number(best)} in the search."
+                result, several and part, f"{name} went from {signed(first)} to {signed(best)} in the search."
             )
             yield Section("The search", [plots.history(result), search_table(result)])
             yield from sections(result.comparison, several=several)
@@ -310,7 +310,7 @@ def worst_items(
     order = np.argsort(-np.nan_to_num(ranked.badness, nan=-np.inf), kind="stable")
     chosen = [int(i) for i in order[:count] if ranked.badness[i] > 0]
     known = len(examples) == len(measurement.ids)
-    items = [Item(measurement.ids[i], ranked.reason(i), passages_of(examples[i]) if known else ()) for i in chosen]
+    items = [ShownItem(measurement.ids[i], ranked.reason(i), passages_of(examples[i]) if known else ()) for i in chosen]
     return Section(f"The {len(items)} items to look at first", [ranked.rule, items]) if items else None
 
 
@@ -414,7 +414,7 @@ def lowest_section(scores: ArrayLike, examples: Sequence[dspy.Example], ids: Seq
     """Show the items (n,) with the lowest scores (n,); None where no score is defined."""
     values = np.asarray(scores, dtype=np.float64)
     order = [int(i) for i in np.argsort(values, kind="stable")[:WORST] if not np.isnan(values[i])]
-    items = [Item(str(ids[i]), f"score {values[i]:.2f}", passages_of(examples[i])) for i in order]
+    items = [ShownItem(str(ids[i]), f"score {values[i]:.2f}", passages_of(examples[i])) for i in order]
     return Section(f"The {len(items)} lowest scores", [items]) if items else None
 
 
@@ -427,7 +427,7 @@ def ranked_section(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[
         ranked = [passage(f"{place}. {name}", outputs[name]) for place, name in enumerate(row["order"], start=1)]
         unranked = len(row.get("unranked", ()))
         said = f"{len(ranked)} outputs ranked" + (f", {unranked} not" if unranked else "")
-        items.append(Item(str(row["input_id"]), said, [*source, *ranked]))
+        items.append(ShownItem(str(row["input_id"]), said, [*source, *ranked]))
     title = "Rankings" if len(items) == len(rows) else f"The first {len(items)} of {len(rows):,} rankings"
     return Section(title, ["Best output first; all are in rankings.jsonl.", items])
 
@@ -454,7 +454,7 @@ def loop_sections(
     own, good = (np.asarray((values - low) / (high - low)) for values, (low, high) in sides)
     drawing = plots.sides(own, good, step)
     found = [] if drawing is None else [Section("Own score and quality", [drawing], f"{drawing.title}.")]
-    gap, items = own[-1] - good[-1], list[Item]()
+    gap, items = own[-1] - good[-1], list[ShownItem]()
     order = np.argsort(-np.nan_to_num(gap, nan=-np.inf), kind="stable")[:WORST]
     for i in (int(i) for i in order if gap[i] > 0):
         steps = run.loops[i].steps
@@ -463,7 +463,7 @@ def loop_sections(
         if last is not None and last.output != steps[0].output:
             texts.append(passage("last output", last.output))
         said = f"own score {own[-1, i] * 100:.0f} %, quality {good[-1, i] * 100:.0f} % of the way from worst to best"
-        items.append(Item(run.ids[i], said, [*passages_of({"source": examples[i].get("source")}), *texts]))
+        items.append(ShownItem(run.ids[i], said, [*passages_of({"source": examples[i].get("source")}), *texts]))
     if items:
         rule = "Where the loop's own score of its last output exceeds the quality most."
         found.append(Section(f"The {len(items)} items to look at first", [rule, items]))

@@ -24,11 +24,11 @@ from evalbias.evaluation.words import (
     joined,
     mark,
     median_coverage,
-    number,
     p_equals,
     p_text,
-    share,
     short,
+    signed,
+    unsigned,
 )
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.measures.resample import SHARE
@@ -86,8 +86,8 @@ def biases_table(audit: Audit) -> Table:
         if (e := finding.estimate) is not None:
             less = f" (-{finding.tolerated:g} and more is no bias)" if finding.tolerated else ""
             units.setdefault(e.unit + less, []).append(title_of(finding.bias))
-            interval = ends(number(e.low), number(e.high))
-            rows.append((title_of(finding.bias), finding.status, number(e.value), interval, str(e.n), str(e.undefined)))
+            interval = ends(signed(e.low), signed(e.high))
+            rows.append((title_of(finding.bias), finding.status, signed(e.value), interval, str(e.n), str(e.undefined)))
     in_units = {unit: "as a share of comparisons" if unit == SHARE else f"in {unit}" for unit in units}
     parts = ["0 is no bias", ", ".join(f"{joined(names)} {in_units[unit]}" for unit, names in units.items() if unit)]
     once = audit.judged.rated_once
@@ -236,7 +236,7 @@ def search_table(report: ZEPOReport) -> Table:
     """Return one row an instruction that was the best so far when it was tried."""
     taken = [tried for tried in report.tried if tried.accepted or tried.number in (0, report.best)]
     rows = [
-        (str(one.epoch), number(one.objective), share(one.decision_rates[0]), str(one.examples), one.instruction)
+        (str(one.epoch), signed(one.objective), unsigned(one.decision_rates[0]), str(one.examples), one.instruction)
         for one in taken
     ]
     caption = f"{len(report.tried)} instructions were tried; these were the best so far when they were tried."
@@ -271,7 +271,7 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int,
 
 def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> Iterator[str]:
     best, first = report.tried[report.best], report.tried[0]
-    yield f"{report.objective} in the search {number(first.objective)} -> {number(best.objective)}"
+    yield f"{report.objective} in the search {signed(first.objective)} -> {signed(best.objective)}"
     yield f"{report.judgments} judgments{_saved_text(report)}, {report.stopped}"
     yield "first, longer: win rate of the first, of the longer output"
     counts_of = [row.measurements["position"].undefined for row in rows.values()]
@@ -362,7 +362,7 @@ def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int 
     own, values, tokens = run.own(), np.asarray(quality, dtype=np.float64), run.tokens()
     rows = []
     for step in steps:
-        means = (number(mean_of_defined(scores[step])) for scores in (own, values))
+        means = (signed(mean_of_defined(scores[step])) for scores in (own, values))
         undefined = int(np.isnan(own[step] + values[step]).sum())
         rows.append((str(step + (best_of is not None)), *means, f"{tokens[step]:.0f}", str(undefined)))
     headings = (first, "own score", "quality", "tokens", "undefined")

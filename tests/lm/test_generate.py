@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from evalbias.lm.generate import ROOM, GrowingLayer, _nucleus, make_growing, sample
+from evalbias.lm.generate import ROOM, GrowingLayer, _nucleus, drawn_token, make_growing
 
 
 def drawn(logits, n=4_000, temperature=1.0, top_p=1.0, top_k=None):
     generator = torch.Generator().manual_seed(0)
     options = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "generator": generator}
-    tokens = [sample(logits, **options) for _ in range(n)]
+    tokens = [drawn_token(logits, **options) for _ in range(n)]
     return [tokens.count(i) / n for i in range(len(logits))]
 
 

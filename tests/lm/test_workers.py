@@ -11,7 +11,7 @@ from fakes import FormulaLM, outcome
 from evalbias.lm import workers
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.types import Choices, MeasuringLM, PromptRefused, Text, Unanswered, chunk_of
-from evalbias.lm.workers import RETRIES, About, Outcome, RayPool, Worker, WorkersLM, share
+from evalbias.lm.workers import RETRIES, About, Outcome, RayPool, Worker, WorkersLM, allotted
 
 CHOICES = ("1", "2", "3", "4", "5")
 
@@ -299,11 +299,11 @@ def test_a_call_that_ends_early_leaves_the_workers_to_the_next(monkeypatch):
     ],
 )
 def test_each_actor_has_a_gpu_or_its_share_of_a_machines_cores(nodes, actors, size, needs):
-    assert share(nodes, actors) == (size, needs)
+    assert allotted(nodes, actors) == (size, needs)
 
 
 def test_a_cluster_that_is_too_small_is_named_at_once():
     with pytest.raises(ValueError, match="--workers ray:9: the cluster has 8 GPUs; ask for at most 8 workers"):
-        share([(8, 96)], 9)
+        allotted([(8, 96)], 9)
     with pytest.raises(ValueError, match="has 2 CPU cores and no GPU; ask for at most 2 workers"):
-        share([(0, 1), (0, 1)], 3)
+        allotted([(0, 1), (0, 1)], 3)
