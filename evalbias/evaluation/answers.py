@@ -6,12 +6,12 @@ import copy
 import inspect
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 import dspy
 import numpy as np
@@ -200,6 +200,8 @@ def _chosen(example: dspy.Example, field: str, index: int) -> float:
 
 Call = Callable[[dspy.Example], Any]
 FunctionJudge = Callable[..., Any]
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 logger = get_logger(__name__)
 
@@ -264,7 +266,7 @@ def function_scores(
             if progress is not None:
                 progress(1)
 
-    values = _in_threads(answer, len(questions), num_threads)
+    values: FloatArray = np.array(in_threads(answer, range(len(questions)), num_threads))
     _tell_failures(values, reasons)
     if pairwise:
         given, swapped = values.reshape(2, -1)
@@ -281,13 +283,14 @@ def function_scores(
     )
 
 
-def _in_threads(answer: Callable[[int], float], count: int, num_threads: int) -> FloatArray:
+def in_threads(ask: Callable[[Item], Answer], items: Iterable[Item], num_threads: int) -> list[Answer]:
+    """Call a function of each item, several at a time; the answers in the items' order."""
     pool = ThreadPoolExecutor(num_threads)
     try:
-        futures = [pool.submit(copy_context().run, answer, place) for place in range(count)]
-        return np.array([future.result() for future in futures])
+        futures = [pool.submit(copy_context().run, ask, item) for item in items]
+        return [future.result() for future in futures]
     finally:
-        pool.shutdown(cancel_futures=True)  # after Ctrl-C no further item is begun
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C or a full disk no further item is begun
 
 
 def _tell_failures(values: FloatArray, reasons: Mapping[str, str]) -> None:

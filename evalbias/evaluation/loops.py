@@ -6,9 +6,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import dspy
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalbias.evaluation.answers import in_threads
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.biases import SelfBias
 from evalbias.evaluation.estimates import (
@@ -231,17 +230,11 @@ def run_loops(
         log = Journal(log_dir / STEP_LOG)
     with nullcontext() if log_dir is None else lock_folder(log_dir):
         if log is not None:
-            with dspy.context(
-                **({} if lm is None else {"lm": lm})
-            ):  # another program would have written something else
+            with dspy.context(**({} if lm is None else {"lm": lm})):
+                # another program would have written something else
                 check_settings(log.path.parent / IDENTITY, {"program": digest(describe(program))})
             logged |= _logged(log)
-        pool = ThreadPoolExecutor(num_threads)
-        try:
-            futures = [pool.submit(copy_context().run, loop_of, example) for example in examples]
-            loops = tuple(future.result() for future in futures)
-        finally:
-            pool.shutdown(cancel_futures=True)  # after Ctrl-C or a full disk no further item is begun
+        loops = tuple(in_threads(loop_of, examples, num_threads))
     source = program.feedback
     return LoopRun(loops, source.name, source.low, source.high)
 

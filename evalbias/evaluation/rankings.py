@@ -17,7 +17,7 @@ from evalbias.evaluation.estimates import N_RESAMPLES, Comparison, Measurement, 
 from evalbias.evaluation.judged import judge_examples
 from evalbias.evaluation.words import conclude, count
 from evalbias.lm.types import MeasuringLM
-from evalbias.measures import Agreement, kendall, pairwise_accuracy, spearman
+from evalbias.measures import kendall, pairwise_accuracy, spearman
 from evalbias.measures.resample import estimate_mean_coefficient, estimate_share
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
@@ -34,9 +34,9 @@ class RankingAgreement(Bias):
 
 
 MEASURES = {
-    "spearman": (spearman, "Spearman"),
-    "kendall": (kendall, "Kendall"),
-    "pairwise_accuracy": (pairwise_accuracy, "accuracy"),
+    "spearman": (spearman, estimate_mean_coefficient, "Spearman"),
+    "kendall": (kendall, estimate_mean_coefficient, "Kendall"),
+    "pairwise_accuracy": (pairwise_accuracy, estimate_share, "accuracy"),
 }
 COUNTS = ("comparisons", "judgments", "ties", "undefined", "contradictions")
 
@@ -93,28 +93,23 @@ def ranking_agreement(
     scores = [score for ranking in rankings for score in ranking.scores]
     human = [human_score(e, criterion, required=False) for document in documents for e in document]
     groups = [index for index, document in enumerate(documents) for _ in document]
-    values = {name: _by_document(measure(scores, human, groups=groups)) for name, (measure, _) in MEASURES.items()}
+    numbers = []
+    for name, (measure, estimator, label) in MEASURES.items():
+        by_document = np.array(measure(scores, human, groups=groups).by_group, dtype=np.float64)
+        numbers.append(Number(name, label, by_document, estimator, signed=estimator is not estimate_share))
     notes = {name: sum(ranking[name] for ranking in rankings) for name in COUNTS}
     notes["unranked"] = sum(len(ranking.unranked) for ranking in rankings)
-    kinds = {"pairwise_accuracy": estimate_share}
     return measured(
-        [
-            Number(n, MEASURES[n][1], v, kinds.get(n, estimate_mean_coefficient), signed=n not in kinds)
-            for n, v in values.items()
-        ],
+        numbers,
         seed=seed,
         n_resamples=n_resamples,
         bias=RankingAgreement(),
         criterion=criterion,
         ids=tuple(input_key(document[0]) for document in documents),
-        columns=values,
+        columns={number.name: number.values for number in numbers},
         cost={"judgments": notes.pop("judgments")},
         notes=notes,
     )
-
-
-def _by_document(agreement: Agreement) -> np.ndarray:
-    return np.array(agreement.by_group, dtype=np.float64)
 
 
 def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
@@ -189,9 +184,8 @@ def compare_with_baselines(
         measurements = measure_all(judged, seed=seed)
         if rated:
             ranker = PairwiseRanker(one, search=search, seed=seed)
-            measurements[RankingAgreement.name] = measure_ranking(
-                ranker, documents, lm=lm, progress=progress, seed=seed
-            )
+            agreement = measure_ranking(ranker, documents, lm=lm, progress=progress, seed=seed)
+            measurements[RankingAgreement.name] = agreement
         first = rows["initial"].measurements if rows else {}
         comparisons = {
             bias: compare(first[bias], m, n_resamples=n_resamples, seed=seed)
