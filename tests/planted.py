@@ -72,6 +72,13 @@ def partly(judged, known):
     return replace(judged, covariates={HUMAN_SCORES: human})
 
 
+def rated_once(judged, n):
+    """The first items have one rating, where the others have two."""
+    ratings = judged.covariates[RATINGS].copy()
+    ratings[:n, 1] = np.nan
+    return replace(judged, covariates={**judged.covariates, RATINGS: ratings})
+
+
 def taste(*headlines):
     """A bias of which nothing is known but its name and what a short table shows of it."""
     return type("Taste", (Bias,), {"name": "taste", "title": "taste", "question": "taste?", "headlines": headlines})()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from commands import printed
 from fakes import Comparer, FormulaLM, items, numbers
-from planted import compared, scored
+from planted import compared, rated_once, scored
 
 import evalbias
 from evalbias import data as evalbias_data
@@ -19,7 +19,6 @@ from evalbias.evaluation.answers import prepared
 from evalbias.evaluation.audit import Finding, audit_answers, findings_of, paragraphs_of
 from evalbias.evaluation.bias import EffectBias
 from evalbias.evaluation.biases import Verbosity, title_of
-from evalbias.evaluation.judged import RATINGS
 from evalbias.evaluation.words import LOW_COVERAGE
 from evalbias.measures import likelihood_effect
 from evalbias.options import AuditOptions
@@ -184,14 +183,10 @@ def test_a_bias_that_says_only_its_name_has_a_title_and_a_question():
     assert title_of("good_taste") == "good taste"
 
 
-def test_exactly_one_judge_is_named():
-    with pytest.raises(ValueError, match="Name one judge"):
-        evalbias.audit(first_places(4, first=0))
-    with pytest.raises(ValueError, match="Name one judge"):
-        evalbias.audit(first_places(4, first=0), winner_field="winner", scores_field="mine")
-
-
-def test_several_criteria_need_a_name():
+def test_one_judge_and_one_of_several_criteria_are_named():
+    for named in ({}, {"winner_field": "winner", "scores_field": "mine"}):
+        with pytest.raises(ValueError, match="Name one judge"):
+            evalbias.audit(first_places(4, first=0), **named)
     texts = [{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}]
     with pytest.raises(ValueError, match=r"People rated several criteria, a, b: name one as `criterion`"):
         evalbias.audit(texts, scores_field="mine")
@@ -535,11 +530,7 @@ def test_only_verdicts_are_counted_as_wins(verdicts):
 
 
 def test_items_with_one_rating_are_said_to_be_left_out():
-    judged = scored(np.random.default_rng(1), 60)
-    ratings = judged.covariates[RATINGS].copy()
-    ratings[:18, 1] = np.nan
-    judged = replace(judged, covariates={**judged.covariates, RATINGS: ratings})
-    found = audit_answers(judged)
+    found = audit_answers(rated_once(scored(np.random.default_rng(1), 60), 18))
     open_ = about(found, "verbosity")
     assert (open_.estimate.n, open_.estimate.undefined) == (42, 18)
     assert f"about {open_.items_needed} items with two ratings each would be enough" in found.verdict

@@ -144,12 +144,9 @@ def test_one_level_for_all_items_is_not_certain_to_be_the_only_one():
     same = estimate_top_two(np.ones(20), levels=5)
     assert same.low < 0.85
     assert same.high == 1
-    assert math.isnan(estimate_entropy(np.ones(20), levels=5).low)
-
-
-def test_a_judge_without_scores_has_no_intervals():
-    for one in (estimate_top_two, estimate_entropy):
-        assert math.isnan(one(np.full(3, NAN), levels=5).low)
+    for places in (np.ones(20), np.full(3, NAN)):
+        assert math.isnan(estimate_entropy(places, levels=5).low)
+    assert math.isnan(estimate_top_two(np.full(3, NAN), levels=5).low)
 
 
 def test_the_slope_is_that_on_the_quality():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, scored
+from planted import compared, rated_once, scored
 
 from evalbias.evaluation import compare, measure, summarize_loop
 from evalbias.evaluation.audit import audit_answers
@@ -38,12 +38,6 @@ def with_ties(judged, share=0.3):
     answers = np.concatenate([judged.answers, np.zeros((*judged.answers.shape[:2], 1))], axis=2)
     answers[: int(share * len(answers))] = [0, 0, 1]
     return replace(judged, answers=answers, ties=True)
-
-
-def rated_once(judged, n):
-    ratings = judged.covariates[RATINGS].copy()
-    ratings[:n, 1] = np.nan
-    return having(judged, **{RATINGS: ratings})
 
 
 def unrated(judged, n):
