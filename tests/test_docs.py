@@ -1,13 +1,16 @@
 """The examples of README and docs run as they stand, and the output that a page shows is what they print."""
 
+import doctest
 import re
 import shlex
+from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
 
 import pytest
 from examples import PAGES, ROOT, examples_of, run_page, same
+from test_layers import MODULES
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES if examples_of(page.read_text(encoding="utf-8"))]
 
@@ -25,6 +28,16 @@ def marks(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_examples_of_a_page_run(name, tmp_path):
     check(name, tmp_path)
+
+
+def test_the_examples_of_docstrings_run():
+    tried = 0
+    for module, file in MODULES.items():
+        if ">>>" in file.read_text(encoding="utf-8"):
+            found = doctest.testmod(import_module(module))
+            assert not found.failed, module
+            tried += found.attempted
+    assert tried > 100
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from evalbias.measures.arrays import FloatArray
 _MARKS = " \t*_`'\"().:;,!#"
 """Characters that may stand around an answer."""
 
-_AFTER_NAMES = "is|wins|beats|and|or|over|than"
+_AFTER_NAMES = "is|are|were|wins|beats|and|or|over|than"
 """Words that follow the name of a choice, but no article."""
 
 _DOUBT = re.compile(

@@ -149,7 +149,7 @@ def estimate(
     Examples:
         >>> found = estimate(mean, [1.0, 2.0, 3.0, 4.0, 5.0, 9.0])
         >>> found.value, round(found.low, 1), found.units
-        (4.0, 1.7, 6)
+        (4.0, 1.8, 6)
     """
     if not columns or method not in METHODS:
         raise ValueError(f"{len(columns)} arrays, method={method!r}: give one or more, and one of {METHODS}.")
@@ -294,8 +294,8 @@ def change(
 
     Examples:
         >>> found = change(mean, [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 5.0])
-        >>> found.value, round(found.p_value, 3)  # all 16 swaps are as likely: 2 of them are as large as the data
-        (1.0, 0.125)
+        >>> found.value, round(float(found.p_value), 2)  # of 16 equally likely swaps, 2 are as large as the data: .125
+        (1.0, 0.13)
     """
     arrays = _numbered((before, after, *given), clusters)
     (a, b, *rest), codes = complete(*arrays, clusters=clusters)

@@ -267,6 +267,8 @@ def test_a_server_and_a_local_model_can_be_sampled_too(lms):
         ("2 points below the maximum", "12345", None),
         ("Rating (1-5): 4", "12345", "4"),
         ("4 of 5", "12345", "4"),
+        ("A and B are equal", "AB", None),
+        ("Both B and A were fluent.", "AB", None),
     ],
 )
 def test_an_answer_is_read_only_if_it_is_clear(text, choices, choice):
