@@ -109,6 +109,8 @@ def amount(value: float, low: float, high: float, digits: int = 2) -> str:
     Examples:
         >>> amount(0.21, 0.1, 0.3), amount(-0.21, -0.3, -0.1), amount(math.nan, 0.07, 0.55)
         ('0.21 more', '0.21 fewer', 'between 0.07 and 0.55 more')
+        >>> amount(math.nan, 0.0, 0.5), amount(math.nan, -0.1, 0.5)
+        ('between 0.00 and 0.50 more', 'between 0.10 fewer and 0.50 more')
     """
     if not math.isnan(value):
         return _signed(value, digits)

@@ -146,6 +146,13 @@ def test_a_comparison_by_hand():
             setattr(one, field, None)
 
 
+def test_a_number_that_one_judge_lacks_is_left_out_of_a_comparison():
+    before, after = (measure(Likelihood(), scored([1.0, 2.0, 4.0, x]), seed=0, n_resamples=50) for x in (3.0, 5.0))
+    _, *others = before.numbers
+    without = dataclasses.replace(after, numbers={name: after.numbers[name] for name in others})
+    assert list(compare(before, without, n_resamples=19, n_intervals=20, seed=0).changes) == others
+
+
 @pytest.mark.parametrize(
     ("other", "match"),
     [

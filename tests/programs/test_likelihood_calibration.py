@@ -113,3 +113,11 @@ def test_a_prediction_says_why_its_likelihood_is_refused():
     assert second.id not in judged[0].undefined
     assert not math.isnan(judged[1].score)
     assert "undefined" not in judged[1]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"slope": math.nan}, {"center": math.inf}, {"strength": 1.5}, {"strength": -0.1}, {"strength": math.nan}]
+)
+def test_a_calibration_of_no_numbers_is_refused(wrong):
+    with pytest.raises(ValueError, match="give finite numbers"):
+        LikelihoodCalibration(**{"slope": 0.5, "center": -21.0} | wrong)
