@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from test_layers import IMPORTS, MODULES, ROOT
 
-LINES = {"sources": 35_200, "tests": 33_700, "benchmarks": 7_400}
+LINES = {"sources": 35_170, "tests": 33_600, "benchmarks": 7_350}
 """Most lines of each; the sources may grow to 35,000 by decision, no further."""
 MOST_MODULES, MOST_WITH_ONE_IMPORTER, LONGEST = 120, 30, 710
 PARAMETERS = 8
