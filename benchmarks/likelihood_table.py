@@ -24,7 +24,7 @@ from benchmarks.harness import argument_parser, data_folder, finish, markdown
 from evalbias.evaluation.words import mark
 from evalbias.programs.criterion import INTRINSIC
 from evalbias.programs.judges import REDUCTIONS
-from evalbias.values import from_json
+from evalbias.values import json_number
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _change(change: Mapping[str, Any]) -> str:
 
 
 def _p_value(change: Mapping[str, Any]) -> float:
-    return from_json(change["itemwise_test"]["p_value"])  # the test behind the published stars
+    return json_number(change["itemwise_test"]["p_value"])  # the test behind the published stars
 
 
 def _p_text(p_value: float) -> str:

@@ -34,7 +34,7 @@ from evalbias.optimizers.likelihood import against_baselines, baseline_facts
 from evalbias.optimizers.likelihood_rules import BIAS_LABELS, AgreementRule, LikelihoodRule, bias_number
 from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, Selection, choose, count_unanswered
 from evalbias.programs.criterion import BINS, PRESETS, Criterion
-from evalbias.values import from_json, to_json
+from evalbias.values import json_number, to_json
 
 FILES = {**questions.FILES, "newsroom": "upstream/newsroom.json", "topicalchat": "upstream/topical_chat.json"}
 ADAPTER = Path(questions.__file__).parent / "adapter"
@@ -275,7 +275,7 @@ def _cells(row: Row, name: str) -> list[str]:
     against = ""
     if name != "given":
         loss = tried["loss"] or "no loss"
-        smaller, agrees = (p_equals(from_json(tried[name])) for name in ("p_smaller", "p_agrees"))
+        smaller, agrees = (p_equals(json_number(tried[name])) for name in ("p_smaller", "p_agrees"))
         against = f"less biased {smaller}, agrees better {agrees}; {loss}"
     return [_interval(bias[1]) + mark, _text(published["value"], "+.2f"), _interval(performance), against]
 
@@ -305,7 +305,7 @@ def _kept(rows: Sequence[Row], form: str) -> str:
         return kept
     lost = [_name(row) for row in compiled if row["tried"][row[form]]["loss"].startswith("loses")]
     halved = [row for row in compiled if _bias(row, row[form]) <= _bias(row, "given") / 2]
-    gained = [row for row in compiled if from_json(row["tried"][row[form]]["p_agrees"]) < CHOICE_LEVEL]
+    gained = [row for row in compiled if json_number(row["tried"][row[form]]["p_agrees"]) < CHOICE_LEVEL]
     return (
         f"{kept} In the other {len(compiled)}, the bias was at least halved in {len(halved)}, and performance was "
         f"gained significantly in {len(gained)} and lost significantly in {len(lost)}"
@@ -332,11 +332,11 @@ def _name(row: Row) -> str:
 
 def _bias(row: Row, name: str) -> float:
     first = next(iter(row["tried"][name]["estimates"].values()))
-    return abs(from_json(first["value"]))
+    return abs(json_number(first["value"]))
 
 
 def _performance(row: Row, name: str) -> float:
-    return from_json(row["tried"][name]["estimates"]["performance"]["value"])
+    return json_number(row["tried"][name]["estimates"]["performance"]["value"])
 
 
 def _interval(estimate: Mapping[str, Any]) -> str:
@@ -345,7 +345,7 @@ def _interval(estimate: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any, form: str) -> str:
-    found = from_json(value)
+    found = json_number(value)
     return "undefined" if math.isnan(found) else format(round(found, 2) + 0.0, form)  # no minus before a zero
 
 

@@ -15,7 +15,13 @@ from evalbias.data import pairs as make_pairs
 from evalbias.data.world import GENERAL
 from evalbias.lm.types import Prompt
 from evalbias.programs.criterion import NEWSROOM, WEBNLG, Criterion
-from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages, shown_items
+from evalbias.programs.prompts import (
+    comparison_messages,
+    demonstrations,
+    item_text,
+    judge_messages,
+    likelihood_messages,
+)
 
 SHOTS = 8
 INSTRUCTIONS = 5
@@ -41,8 +47,8 @@ def pointwise(folder: Path, n: int) -> Workload:
     """Return n WebNLG items as prompts, with eight rated items before each."""
     items = data.read(f"webnlg2020:{folder / 'upstream/webnlg-challenge-2020'}")
     criterion = next(c for c in WEBNLG if c.name == "fluency")
-    rated = [(e.source, e.output, str(1 + k % 5)) for k, e in enumerate(items[:SHOTS])]
-    shown = shown_items(criterion, rated)
+    rated = enumerate(items[:SHOTS])
+    shown = demonstrations((item_text(criterion, e.source, e.output), str(1 + k % 5)) for k, e in rated)
     judged = items[SHOTS : SHOTS + n]
     prompts: list[Prompt] = [judge_messages(criterion, e.source, e.output, shown=shown) for e in judged]
     return Workload(f"{SHOTS}-shot pointwise, WebNLG", prompts, [criterion.labels] * n)

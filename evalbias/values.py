@@ -258,11 +258,11 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def from_json(value: float | str | None) -> float:
+def json_number(value: float | str | None) -> float:
     """Read a number as ``to_json`` writes it: null is NaN; what is no number, or too large, is a ValueError.
 
     Examples:
-        >>> from_json(None), from_json("-Infinity"), from_json(1.5)
+        >>> json_number(None), json_number("-Infinity"), json_number(1.5)
         (nan, -inf, 1.5)
     """
     try:

@@ -42,7 +42,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import LikelihoodCalibration
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import check_item, label_of, read_item
-from evalbias.programs.prompts import Message, judge_messages, likelihood_messages, shown_items
+from evalbias.programs.prompts import Message, demonstrations, item_text, judge_messages, likelihood_messages
 from evalbias.programs.saved import MALFORMED, Predictor, Program, Setting, instance_of, load_program, one_of
 from evalbias.values import get_logger
 
@@ -117,8 +117,8 @@ class Judge(Program):
         """Return the inputs of ``predict`` to ask about an item."""
         raise NotImplementedError
 
-    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> list[Message]:
-        """Return the messages of a demonstration; ``name`` names it in errors."""
+    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, str]:
+        """Return the text and the label of a demonstration; ``name`` names it in errors."""
         raise NotImplementedError
 
     def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
@@ -146,8 +146,7 @@ class Judge(Program):
                 UnlabeledDemos,
                 stacklevel=2,
             )
-        named = [(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own]
-        return [message for demo, name in named for message in self._shown_demo(demo, name)]
+        return demonstrations(self._shown_demo(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own)
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of one judgment, of candidates in the given order; the texts are not checked."""
@@ -522,7 +521,7 @@ class PointwiseJudge(Judge):
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
         return [{"source": item["source"], "output": item["output"]}]
 
-    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> list[Message]:
+    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, str]:
         check_item(demo, name)
         score = cells.number(demo.get("score"), f"The score of {name}", texts=True)
         if math.isnan(score):
@@ -530,10 +529,9 @@ class PointwiseJudge(Judge):
                 f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
             )
         try:
-            label = label_of(score, self.criterion)
+            return item_text(self.criterion, demo["source"], demo["output"]), label_of(score, self.criterion)
         except ValueError as error:
             raise ValueError(f"T{name[1:]} has no label. {error}") from error
-        return shown_items(self.criterion, [(demo["source"], demo["output"], label)])
 
     def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the fields of an expectation (Ohi et al. 2024, eq 7; NaN without probability) or a written score."""

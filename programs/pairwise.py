@@ -38,7 +38,7 @@ from evalbias.programs.prompts import (
     comparison_instructions,
     comparison_labels,
     comparison_messages,
-    shown_pairs,
+    pair_text,
 )
 from evalbias.programs.saved import Predictor, Setting, load_program, number_within, one_of
 
@@ -219,7 +219,7 @@ class PairwiseJudge(Judge):
     def _orders(self, count: int) -> list[Order]:
         return rotations(count, every=self.debias == "permutation")
 
-    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> list[Message]:
+    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, str]:
         candidates = demo.get("candidates") or demo.get("outputs")
         if not candidates:
             raise ValueError(f"T{name[1:]} has no candidates: give pairs.")
@@ -230,7 +230,7 @@ class PairwiseJudge(Judge):
                 f"T{name[1:]} {fault}, but the judge answers {', '.join(answers)}: label it, or leave it out."
             )
         texts = check_candidates({"source": demo.get("source"), "candidates": candidates}, name)
-        return shown_pairs(self.criterion, [(demo["source"], texts, label)])
+        return pair_text(self.criterion, demo["source"], texts), label
 
     def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the log-probabilities of the answers by position, and the most probable answer."""

@@ -29,21 +29,18 @@ def judge_messages(
 ) -> list[Message]:
     """Render the prompt of one judgment; ``instructions`` default to ``criterion.instructions``.
 
-    ``shown`` holds the messages of the demonstrations, which ``shown_items`` renders once for all prompts.
+    ``shown`` holds the messages of ``demonstrations``, which are rendered once for all prompts.
     """
     head = {"role": "system", "content": criterion.instructions if instructions is None else instructions}
     return [head, *shown, {"role": "user", "content": item_text(criterion, source, output)}]
 
 
-def shown_items(criterion: Criterion, demos: Iterable[tuple[str, str, str]]) -> list[Message]:
-    """Render demonstrations (source, output, label) in the order shown."""
+def demonstrations(shown: Iterable[tuple[str, str]]) -> list[Message]:
+    """Render the text and the label of each demonstration, in the order shown."""
     return [
-        message
-        for source, output, label in demos
-        for message in (
-            {"role": "user", "content": item_text(criterion, source, output)},
-            {"role": "assistant", "content": label},
-        )
+        {"role": role, "content": content}
+        for text, label in shown
+        for role, content in (("user", text), ("assistant", label))
     ]
 
 
@@ -81,30 +78,19 @@ def comparison_messages(
 ) -> list[Message]:
     """Render the prompt of one comparison; ``labels`` has one per candidate, and possibly one for ties.
 
-    ``shown`` holds the messages of the demonstrations (``shown_pairs``). ``instructions`` default to
+    ``shown`` holds the messages of ``demonstrations``. ``instructions`` default to
     ``comparison_instructions``; the line that names the answers follows in either case, so that no wording can lose it.
     ``last`` puts both after the candidates, so that prompts of different wordings share a long prefix.
     """
     wording = comparison_instructions(criterion) if instructions is None else instructions
     instruction = f"{wording}\nAnswer with {', '.join(labels[:-1])} or {labels[-1]}."
     head = [] if last else [{"role": "system", "content": instruction}]
-    question = _candidates_text(criterion, source, candidates, ["", instruction] if last else [])
+    question = pair_text(criterion, source, candidates, ["", instruction] if last else [])
     return [*head, *shown, {"role": "user", "content": question}]
 
 
-def shown_pairs(criterion: Criterion, demos: Iterable[tuple[str, Sequence[str], str]]) -> list[Message]:
-    """Render demonstrations (source, candidates, label) in the order shown."""
-    return [
-        message
-        for source, candidates, label in demos
-        for message in (
-            {"role": "user", "content": _candidates_text(criterion, source, candidates, [])},
-            {"role": "assistant", "content": label},
-        )
-    ]
-
-
-def _candidates_text(criterion: Criterion, source: str, candidates: Sequence[str], ending: Sequence[str]) -> str:
+def pair_text(criterion: Criterion, source: str, candidates: Sequence[str], ending: Sequence[str] = ()) -> str:
+    """Render candidates up to the point where the better one is named, which follows the lines of ``ending``."""
     lines = [f"{criterion.source_label}: {source}"]
     lines += [
         f"{criterion.output_label} {label}: {candidate}" for label, candidate in zip(LETTERS, candidates, strict=False)

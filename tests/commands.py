@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import os
 import signal
 import subprocess
@@ -44,6 +45,11 @@ def evalbias(*arguments, cwd, check=True):
     if check:
         assert code == 0, done.stderr
     return done
+
+
+def as_jsonl(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 def evalbias_process(*arguments, cwd, check=True):

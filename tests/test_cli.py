@@ -16,12 +16,13 @@ from pathlib import Path
 import pandas
 import pytest
 import typer
-from commands import evalbias, kill_once, signalled
+from commands import as_jsonl, evalbias, kill_once, signalled
 from lm.gguf_files import save_llama
 from lm.models import save
 
 from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
 from evalbias.cli import app as cli
+from evalbias.cli.judge import summary, told
 from evalbias.data import world
 from evalbias.evaluation.biases import Likelihood
 from evalbias.measures import spearman
@@ -33,10 +34,8 @@ from evalbias.runs import Journal
 
 @pytest.fixture(scope="module")
 def items(tmp_path_factory):
-    file = tmp_path_factory.mktemp("data") / "items.jsonl"
     found = [{k: e[k] for k in ("id", "source", "output", "scores")} for e in world.examples(700, seed=5)]
-    file.write_text("".join(json.dumps(e) + "\n" for e in found))
-    return file
+    return as_jsonl(tmp_path_factory.mktemp("data") / "items.jsonl", found)
 
 
 CRITERION = f"{world.NAME}: {world.DEFINITION}"
@@ -148,7 +147,7 @@ def test_a_saved_judge_is_compiled_with_its_own_instruction_and_criterion(items,
 def test_a_model_that_hardly_answers_is_warned_of_first(tmp_path):
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
     rows = [{"source": e.source, "output": e.output} for e in world.examples(3, seed=1)]
-    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    as_jsonl(tmp_path / "new.jsonl", rows)
     options = ["--judge", "judge.json", "--data", "new.jsonl", "--lm", save("llama", tmp_path / "model")]
     shown = evalbias("judge", *options, "--out", "run", cwd=tmp_path).stdout  # its weights are random
     warning = "Do not rely on this judge: its model hardly ever answers with a label (median probability "
@@ -159,7 +158,7 @@ def test_a_model_that_hardly_answers_is_warned_of_first(tmp_path):
 def test_items_to_be_judged_need_no_scores(tmp_path):
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
     rows = [{"source": e.source, "output": e.output} for e in world.examples(3, seed=1)]
-    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    as_jsonl(tmp_path / "new.jsonl", rows)
     options = ["--judge", "judge.json", "--data", "new.jsonl", "--lm", "embedded", "--out", "run"]
     evalbias("judge", *options, cwd=tmp_path)
     scores = [json.loads(line)["score"] for line in (tmp_path / "run/scores.jsonl").read_text().splitlines()]
@@ -169,7 +168,7 @@ def test_items_to_be_judged_need_no_scores(tmp_path):
 
 def test_a_criterion_on_the_command_line_makes_a_new_judge(tmp_path):
     rows = [{"source": e.source, "output": e.output} for e in world.examples(3, seed=1)]
-    (tmp_path / "new.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    as_jsonl(tmp_path / "new.jsonl", rows)
     options = ["judge", "--lm", "embedded", "--data", "new.jsonl"]
     evalbias(*options, "--criterion", CRITERION, *WORLDLY, "--scale", "1-7", "--out", "run", cwd=tmp_path)
     found = [json.loads(line) for line in (tmp_path / "run/scores.jsonl").read_text().splitlines()]
@@ -394,7 +393,7 @@ def test_outputs_that_the_model_cannot_take_are_unranked_by_name(tmp_path):
     rows = [{"id": e.id, "input_id": "1", "source": e.source, "output": e.output} for e in documents]
     rows.append({**rows[0], "id": "long", "output": documents[0].output * 200})
     rows = [{**row, "scores": {world.NAME: number}} for number, row in enumerate(rows)]
-    (tmp_path / "outputs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    as_jsonl(tmp_path / "outputs.jsonl", rows)
     options = ["--data", "outputs.jsonl", "--lm", "embedded", "--criterion", CRITERION, *WORLDLY]
     told = json.loads(evalbias("rank", *options, "--out", "run", "--json", cwd=tmp_path).stdout)
     (row,) = [json.loads(line) for line in (tmp_path / "run/rankings.jsonl").read_text().splitlines()]
@@ -411,7 +410,7 @@ def outputs(tmp_path_factory):
     file = tmp_path_factory.mktemp("documents") / "outputs.jsonl"
     fields = ("id", "input_id", "source", "output", "scores")
     rows = [{k: e[k] for k in fields} for e in world.documents(16, 4, seed=9)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    as_jsonl(file, rows)
     return file
 
 
@@ -424,7 +423,7 @@ def test_optimize_for_a_new_criterion_without_labels(outputs, tmp_path):
     rows = [json.loads(line) for line in outputs.read_text().splitlines()]
     for row in rows:
         del row["scores"]
-    (tmp_path / "bare.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    as_jsonl(tmp_path / "bare.jsonl", rows)
     options = ["politeness: is the text polite?", "--data", "bare.jsonl", "--lm", "embedded", *SMALL, "--out", "run"]
     told = json.loads(evalbias("optimize", *options, "--json", cwd=tmp_path).stdout)
     assert list(told["rows"]) == ["initial", "initial + permutation", "searched", "searched + permutation"]
@@ -700,7 +699,7 @@ def few(tmp_path):
         | {"mine": k % 3 + 0.5, "theirs": k % 4 + 0.5, "score": k % 5 + 1, "iteration": 0}
         for k, e in enumerate(world.examples(16, seed=1))
     ]
-    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    as_jsonl(tmp_path / "items.jsonl", rows)
 
 
 class Panic(BaseException):
@@ -809,3 +808,16 @@ def test_what_needs_no_network_asks_for_none(few, tmp_path, monkeypatch, command
     monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **_: asked.append(given))
     evalbias(command, *LEAVES[command][0], cwd=tmp_path)
     assert asked == []
+
+
+def test_items_that_the_model_did_not_answer_are_told_from_those_that_it_cannot_take(tmp_path):
+    def row(name, score, **more):
+        return {"id": name, "score": score, "coverage": math.nan, **more}
+
+    rows = [row("a", 3.0), row("b", math.nan, undefined="too long"), row("c", math.nan), row("d", math.nan)]
+    file = as_jsonl(tmp_path / "scores.jsonl", rows)
+    brief = summary(file)[0]
+    assert (brief["n"], brief["undefined"], brief["refused"], brief["unanswered"]) == (1, 3, ["b"], 2)
+    assert "1 item scored, 3 undefined (the model cannot take item b)" in told(brief, file)
+    assert "2 items have no score although the model answered" in told(brief, file)
+    assert "although the model answered" not in told(summary(as_jsonl(file, rows[:2]))[0], file)

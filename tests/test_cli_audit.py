@@ -7,7 +7,7 @@ import shlex
 import subprocess
 
 import pytest
-from commands import COMMAND, evalbias
+from commands import COMMAND, as_jsonl, evalbias
 
 import evalbias as package
 from evalbias import data
@@ -15,11 +15,6 @@ from evalbias.cli.audit import parse_conditions
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 from evalbias.values import to_json
-
-
-def written(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def pairs(n, *, first):
@@ -41,7 +36,7 @@ VERDICTS = ["--winner-field", "verdict", "--swapped-field", "verdict_swapped"]
 
 
 def test_recorded_choices_as_json_and_nothing_else(tmp_path):
-    file = written(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
+    file = as_jsonl(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
     told = evalbias("audit", "--data", file, *VERDICTS, "--json", "--out", "run", cwd=tmp_path)
     found = json.loads(told.stdout)
     same = package.audit(file, winner_field="verdict", swapped_field="verdict_swapped")
@@ -59,7 +54,7 @@ def test_recorded_choices_as_json_and_nothing_else(tmp_path):
 
 
 def test_conditions_decide_the_exit_code(tmp_path):
-    file = written(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
+    file = as_jsonl(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
 
     def code(*conditions):
         options = [part for condition in conditions for part in ("--fail-on", condition)]
@@ -86,7 +81,7 @@ def test_conditions_decide_the_exit_code(tmp_path):
     ("condition", "code"), [pytest.param("position>0.3", 0, marks=pytest.mark.slow), ("position>0.2", 1)]
 )
 def test_a_reader_who_leaves_changes_neither_the_files_nor_the_exit_code(form, condition, code, tmp_path):
-    file = written(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
+    file = as_jsonl(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
     options = ["audit", "--data", str(file), *VERDICTS, "--fail-on", condition, "--out", "run", *form]
     reader, writer = os.pipe()
     os.close(reader)  # as head does once it has its lines, but before the first
@@ -98,7 +93,7 @@ def test_a_reader_who_leaves_changes_neither_the_files_nor_the_exit_code(form, c
 
 
 def test_an_output_stream_that_is_closed_is_no_error(tmp_path):
-    file = written(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
+    file = as_jsonl(tmp_path / "pairs.jsonl", pairs(120, first=0.5))
     command = shlex.join([*COMMAND, "audit", "--data", str(file), *VERDICTS, "--json"])
     done = subprocess.run(f"{command} >&-", shell=True, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -163,7 +158,7 @@ def judges(tmp_path_factory):
 @pytest.mark.slow
 def test_a_saved_judge_that_scores(judges, tmp_path):
     items = [{k: e[k] for k in ("id", "source", "output", "scores")} for e in world.examples(40, seed=3)]
-    file = written(tmp_path / "items.jsonl", items)
+    file = as_jsonl(tmp_path / "items.jsonl", items)
     options = ["--data", file, "--judge", judges / "scores.json", "--lm", "embedded", "--reliability", 0.9]
     found = json.loads(evalbias("audit", *options, "--json", cwd=tmp_path).stdout)
     assert found["judge"].startswith("pointwise judge on embedded")
@@ -175,7 +170,7 @@ def test_a_saved_judge_that_scores(judges, tmp_path):
 def test_a_saved_judge_that_compares(judges, tmp_path):
     documents = world.documents(8, 3, seed=4)
     items = [{k: e[k] for k in ("id", "source", "output", "scores")} for e in documents]
-    file = written(tmp_path / "items.jsonl", items)
+    file = as_jsonl(tmp_path / "items.jsonl", items)
     options = ["--data", file, "--judge", judges / "compares.json", "--lm", "embedded", "--pairs", 20, "--json"]
     found = json.loads(evalbias("audit", *options, cwd=tmp_path).stdout)
     assert found["judge"].startswith("pairwise judge on embedded")
@@ -190,7 +185,7 @@ NEW = [
 
 def test_a_new_judge_of_a_criterion_is_the_saved_one(judges, tmp_path):
     items = [{k: e[k] for k in ("id", "source", "output", "ratings")} for e in world.examples(30, seed=3)]
-    file = written(tmp_path / "items.jsonl", items)
+    file = as_jsonl(tmp_path / "items.jsonl", items)
     options = ["audit", "--data", file, "--lm", "embedded", "--json"]
     saved = json.loads(evalbias(*options, "--judge", judges / "scores.json", cwd=tmp_path).stdout)
     new = json.loads(evalbias(*options, *NEW, cwd=tmp_path).stdout)
@@ -203,7 +198,7 @@ def test_a_new_judge_compares_where_the_data_hold_pairs(judges, tmp_path):
     rows = [
         {"id": str(n), "source": e[0].source, "outputs": [one.output for one in e]} for n, e in enumerate(documents)
     ]
-    file = written(tmp_path / "pairs.jsonl", rows)
+    file = as_jsonl(tmp_path / "pairs.jsonl", rows)
     options = ["audit", "--data", file, "--lm", "embedded", "--json"]
     saved = json.loads(evalbias(*options, "--judge", judges / "compares.json", cwd=tmp_path).stdout)
     new = json.loads(evalbias(*options, *NEW, cwd=tmp_path).stdout)
@@ -213,7 +208,7 @@ def test_a_new_judge_compares_where_the_data_hold_pairs(judges, tmp_path):
 
 def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_path):
     rows = [row | {"set": ("[/b]", "\x1b[31mred [red]hot")[k % 2]} for k, row in enumerate(pairs(60, first=0.5))]
-    file = written(tmp_path / "pairs.jsonl", rows)
+    file = as_jsonl(tmp_path / "pairs.jsonl", rows)
     told = evalbias("audit", "--data", file, *VERDICTS, "--by", "set", "--out", "run", cwd=tmp_path)
     assert "[/b]" in told.stdout
     assert "[red]hot" in told.stdout
@@ -222,7 +217,7 @@ def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_pat
     for command in (["compare", "run", "other"], ["show", "run"], ["list", "--root", "."]):
         assert "\x1b" not in evalbias("runs", *command, cwd=tmp_path).stdout
     rows = [{"id": f"{k}[/x]", "source": "\x1b[2J[/INST]", "output": f"reply {k}"} for k in range(2)]
-    file = written(tmp_path / "outputs.jsonl", rows)
+    file = as_jsonl(tmp_path / "outputs.jsonl", rows)
     quality = ("--criterion", "quality: is it good?")
     ranked = evalbias("rank", "--data", file, "--lm", "embedded", *quality, cwd=tmp_path)
     assert "1[/x]" in ranked.stdout
@@ -232,10 +227,10 @@ def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_pat
 
 def test_other_codes_of_choices_are_named(tmp_path):
     rows = pairs(60, first=0.5)
-    same = evalbias("audit", "--data", written(tmp_path / "a.jsonl", rows), *VERDICTS, "--json", cwd=tmp_path)
+    same = evalbias("audit", "--data", as_jsonl(tmp_path / "a.jsonl", rows), *VERDICTS, "--json", cwd=tmp_path)
     for row in rows:
         row.update({name: row[name] + 1 for name in ("verdict", "verdict_swapped")}, people=row.pop("better") + 1)
-    file = written(tmp_path / "b.jsonl", rows)
+    file = as_jsonl(tmp_path / "b.jsonl", rows)
     for people in (["--map", "better=people"], ["--better-field", "people"]):
         told = evalbias("audit", "--data", file, *VERDICTS, *people, "--labels", "1,2,tie", "--json", cwd=tmp_path)
         assert json.loads(told.stdout)["biases"] == json.loads(same.stdout)["biases"]
@@ -251,9 +246,9 @@ def test_a_judge_is_compared_with_choices_in_other_codes(tmp_path):
         for pair, better in zip(drawn, [0, 1, "tie"] * 2, strict=True)
     ]
     asked = ["measure", "preference", "--lm", "embedded", "--criterion", f"{world.NAME}: {world.DEFINITION}", "--json"]
-    same = evalbias(*asked, "--data", written(tmp_path / "a.jsonl", rows), cwd=tmp_path)
+    same = evalbias(*asked, "--data", as_jsonl(tmp_path / "a.jsonl", rows), cwd=tmp_path)
     codes = {0: "model_a", 1: "model_b", "tie": "both"}
-    file = written(tmp_path / "b.jsonl", [row | {"better": codes[row["better"]]} for row in rows])
+    file = as_jsonl(tmp_path / "b.jsonl", [row | {"better": codes[row["better"]]} for row in rows])
     told = evalbias(*asked, "--data", file, "--labels", "model_a,model_b,both", cwd=tmp_path)
     agreement = json.loads(told.stdout)["preference"]["agreement"]
     assert agreement == json.loads(same.stdout)["preference"]["agreement"]
@@ -270,7 +265,7 @@ def rated_rows(n):
 
 
 def audit_on(scale, tmp_path, **options):
-    file = written(tmp_path / "items.jsonl", rated_rows(30))
+    file = as_jsonl(tmp_path / "items.jsonl", rated_rows(30))
     return evalbias("audit", "--data", file, "--scores-field", "mine", "--scale", scale, cwd=tmp_path, **options)
 
 

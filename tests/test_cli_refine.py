@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import evalbias, kill_once
+from commands import as_jsonl, evalbias, kill_once
 from lm.models import save
 
 from evalbias.programs.tasks import TASKS
@@ -27,11 +27,6 @@ def model(tmp_path_factory):
     config["max_position_embeddings"] = 4096  # the prompts are longer than the other tests'
     (folder / "config.json").write_text(json.dumps(config))
     return folder
-
-
-def write(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 @pytest.mark.slow
@@ -87,7 +82,7 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
 
 @pytest.mark.parametrize("task", ITEMS)
 def test_every_task_runs_with_a_real_local_model(task, model, tmp_path):
-    write(tmp_path / "items.jsonl", [ITEMS[task]] * 2)
+    as_jsonl(tmp_path / "items.jsonl", [ITEMS[task]] * 2)
     options = [
         "--task",
         task,
@@ -112,7 +107,7 @@ def test_every_task_runs_with_a_real_local_model(task, model, tmp_path):
 
 def test_best_of_k_is_reported_by_k(model, tmp_path):
     rows = [{**ITEMS["constrained-generation"], "id": f"i{n}", "concepts": ["dog", f"c{n}"]} for n in range(3)]
-    write(tmp_path / "items.jsonl", rows)
+    as_jsonl(tmp_path / "items.jsonl", rows)
     task = ["--task", "constrained-generation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 6]
     shown = evalbias("refine", *task, "--best-of", 3, "--feedback", "external", "--out", "run", cwd=tmp_path).stdout
     assert "all 3 drafts of every item are different" in " ".join(shown.split())
@@ -131,7 +126,7 @@ def test_best_of_k_is_reported_by_k(model, tmp_path):
 
 
 def test_an_independent_judge_of_fluency_and_the_model_itself_only_where_asked(model, tmp_path):
-    write(tmp_path / "items.jsonl", [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(2)])
+    as_jsonl(tmp_path / "items.jsonl", [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(2)])
     task = ["--task", "constrained-generation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 6]
     options = [*task, "--max-iterations", 1]
     shown = evalbias("refine", *options, "--aspects-lm", "embedded", "--out", "other", cwd=tmp_path).stdout
@@ -149,7 +144,7 @@ def test_an_independent_judge_of_fluency_and_the_model_itself_only_where_asked(m
 
 @pytest.mark.slow
 def test_a_killed_loop_goes_on(model, tmp_path):
-    write(tmp_path / "items.jsonl", [{"source": f"{n} + {n}", "answer": str(2 * n)} for n in range(1, 5)])
+    as_jsonl(tmp_path / "items.jsonl", [{"source": f"{n} + {n}", "answer": str(2 * n)} for n in range(1, 5)])
     options = [
         "--task",
         "mathematics",
@@ -174,7 +169,7 @@ def test_a_killed_loop_goes_on(model, tmp_path):
 @pytest.mark.slow
 def test_a_killed_compilation_goes_on_and_its_loop_is_run(model, tmp_path):
     rows = [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(4)]
-    write(tmp_path / "items.jsonl", rows)
+    as_jsonl(tmp_path / "items.jsonl", rows)
     task = ["--task", "constrained-generation", "--data", "items.jsonl", "--lm", str(model), "--max-tokens", "16"]
     options = [*task, "--max-iterations", "1"]
     options += ["--bare", "--keep-worse"]  # four items are too few to choose on
@@ -202,7 +197,7 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(model, tmp_path):
 
 @pytest.mark.slow
 def test_the_commands_seed_decides_for_a_saved_loop(model, tmp_path):
-    write(tmp_path / "items.jsonl", [ITEMS["mathematics-refiner"]] * 2)
+    as_jsonl(tmp_path / "items.jsonl", [ITEMS["mathematics-refiner"]] * 2)
     TASKS["mathematics-refiner"](max_iterations=1, paths=10, seed=5).loop.save(str(tmp_path / "loop.json"))
     task = ["--task", "mathematics-refiner", "--data", "items.jsonl", "--lm", model, "--max-tokens", 8, "--json"]
 
@@ -217,7 +212,7 @@ def test_the_commands_seed_decides_for_a_saved_loop(model, tmp_path):
 @pytest.mark.slow
 def test_instructscore_aspects_and_style(model, tmp_path):
     rows = [{**ITEMS["translation"], "id": f"i{n}", "output": "the dog running"} for n in range(2)]
-    write(tmp_path / "items.jsonl", rows)
+    as_jsonl(tmp_path / "items.jsonl", rows)
     (tmp_path / "request.txt").write_text("{reference} {output}")
     task = ["--task", "translation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 8]
     judged = ["--feedback", "external", "--instructscore", model, "--instructscore-prompt", "request.txt"]
@@ -231,7 +226,7 @@ def test_instructscore_aspects_and_style(model, tmp_path):
         assert all(1 <= one["estimates"]["score"]["value"] <= 5 for one in aspect["rounds"])
     (run,) = (tmp_path / "runs").iterdir()
     assert json.loads((run / "run.json").read_text())["instructscore_prompt"] == file_digest(tmp_path / "request.txt")
-    write(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
+    as_jsonl(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
     options = [*task, "--quantile-map", "pairs.jsonl", "--out", "style", "--json"]
     style = json.loads(evalbias("measure", "style", *options, cwd=tmp_path).stdout)["report"]
     expected = style["before"]["items"]["expected"]
@@ -242,7 +237,7 @@ def test_instructscore_aspects_and_style(model, tmp_path):
 
 
 def test_a_file_of_examples_is_shown_and_kept_in_the_run(model, tmp_path):
-    write(tmp_path / "items.jsonl", [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(2)])
+    as_jsonl(tmp_path / "items.jsonl", [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(2)])
     rows = {"generate": [{"concepts": ["sun"], "output": "The sun shines."}], "feedback": [], "refine": []}
     (tmp_path / "examples.json").write_text(json.dumps(rows))
     task = ["--task", "constrained-generation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 6]
@@ -263,15 +258,15 @@ def test_bias_of_translations_needs_a_map(data_dir, model, tmp_path):
     options = [*recorded, "--quantile-map", folder / "bleurt_to_mqm_pairs.jsonl", "--resamples", 50, "--json"]
     (told,) = json.loads(evalbias("measure", "self", *options, cwd=tmp_path).stdout)["loops"]
     assert told["rounds"][0]["estimates"]["bias"]["value"] == pytest.approx(0.11, abs=0.02)  # an unbiased judge
-    write(tmp_path / "items.jsonl", [{**ITEMS["translation"], "output": "a dog"}] * 2)
-    write(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
+    as_jsonl(tmp_path / "items.jsonl", [{**ITEMS["translation"], "output": "a dog"}] * 2)
+    as_jsonl(tmp_path / "pairs.jsonl", [{"chrf": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
     task = ["--task", "translation", "--data", "items.jsonl", "--lm", model, "--max-tokens", 8, "--json"]
     plain = evalbias("refine", *task, "--max-iterations", 1, "--out", "plain", cwd=tmp_path)
     assert "No Bias is measured: own scores are MQM points (-25 to 0), and chrf gives 0 to 100" in plain.stderr
     assert 'human MQM scores: lines such as {"chrf": 50.0, "mqm": -12.0}.' in plain.stderr
     mapped = evalbias("measure", "self", "--data", "plain", "--quantile-map", "pairs.jsonl", cwd=tmp_path, check=False)
     assert "plain has no output with both an own and an expected score" in mapped.stderr  # the model writes no feedback
-    write(tmp_path / "narrow.jsonl", [{"bleurt_raw": x, "mqm": y} for x, y in [(0.5, -25), (0.6, 0)]])
+    as_jsonl(tmp_path / "narrow.jsonl", [{"bleurt_raw": x, "mqm": y} for x, y in [(0.5, -25), (0.6, 0)]])
     narrow = evalbias(
         "measure", "self", *recorded, "--quantile-map", "narrow.jsonl", "--resamples", 50, "--json", cwd=tmp_path
     )
@@ -282,7 +277,7 @@ def test_bias_of_translations_needs_a_map(data_dir, model, tmp_path):
     assert f"{outside} of {len(raw)} scores of 'bleurt_raw' lie outside the map's 0.5 to 0.6" in narrow.stderr
     wrong = evalbias("measure", "self", "--data", "plain", cwd=tmp_path, check=False)
     assert "has no Bias: own scores lie in -25 to 0, and the quality in 0 to 100" in wrong.stderr
-    write(tmp_path / "bleu.jsonl", [{"bleu": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
+    as_jsonl(tmp_path / "bleu.jsonl", [{"bleu": x, "mqm": y} for x, y in [(0, -25), (40, -10), (100, 0)]])
     other = "The quantile map was fitted to scores of 'bleu', but these are scores of 'chrf'"
     for wrong in (
         ["measure", "self", "--data", "plain", "--quantile-map", "bleu.jsonl"],

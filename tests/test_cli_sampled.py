@@ -4,7 +4,7 @@ import json
 
 import chat_models
 import pytest
-from commands import evalbias
+from commands import as_jsonl, evalbias
 from fake_server import serving
 
 from evalbias import PointwiseJudge
@@ -14,13 +14,8 @@ from evalbias.programs.criterion import SYNTHETIC
 
 @pytest.fixture
 def file(tmp_path):
-    lines = [
-        {"id": e.id, "input_id": e.input_id, "source": e.source, "output": e.output}
-        for e in world.documents(2, 2, seed=1)
-    ]
-    path = tmp_path / "outputs.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
+    fields = ("id", "input_id", "source", "output")
+    return as_jsonl(tmp_path / "outputs.jsonl", [{k: e[k] for k in fields} for e in world.documents(2, 2, seed=1)])
 
 
 def test_a_model_without_probabilities_is_sampled_on_request(lms, file, tmp_path, monkeypatch):

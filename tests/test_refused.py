@@ -1,18 +1,13 @@
 """What a user can correct is told in one message with exit code 2, before any model is asked."""
 
-import json
 import re
 import shlex
 
 import pytest
-from commands import evalbias
+from commands import as_jsonl, evalbias
 
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
-
-
-def written(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 @pytest.fixture(scope="module")
@@ -20,19 +15,19 @@ def folder(tmp_path_factory):
     """A folder with data and judges of every kind."""
     folder = tmp_path_factory.mktemp("refused")
     fields = ("id", "source", "output", "scores")
-    written(folder / "items.jsonl", [{k: e[k] for k in fields} for e in world.examples(40, seed=5)])
+    as_jsonl(folder / "items.jsonl", [{k: e[k] for k in fields} for e in world.examples(40, seed=5)])
     documents = [{k: e[k] for k in (*fields, "input_id")} for e in world.documents(16, 4, seed=9)]
-    written(folder / "outputs.jsonl", documents)
-    written(folder / "one.jsonl", [*documents[:4], {"source": "alone", "output": "x"}])
-    written(folder / "many.jsonl", [{k: e[k] for k in ("source", "output")} for e in world.documents(40, 4, seed=9)])
+    as_jsonl(folder / "outputs.jsonl", documents)
+    as_jsonl(folder / "one.jsonl", [*documents[:4], {"source": "alone", "output": "x"}])
+    as_jsonl(folder / "many.jsonl", [{k: e[k] for k in ("source", "output")} for e in world.documents(40, 4, seed=9)])
     rated = [{"id": i, "source": f"s{i}", "output": "a " * (1 + i % 7), "mine": i % 5} for i in range(30)]
-    written(folder / "rated.jsonl", [{**row, "ratings": [k % 5, (k + k // 5) % 5]} for k, row in enumerate(rated)])
+    as_jsonl(folder / "rated.jsonl", [{**row, "ratings": [k % 5, (k + k // 5) % 5]} for k, row in enumerate(rated)])
     pair = {"outputs": ["an answer", "the other answer"], "verdict": 0, "swapped": 1, "better": 1}
-    written(folder / "pairs.jsonl", [{"source": f"q{k}", **pair} for k in range(4)])
-    written(folder / "sums.jsonl", [{"id": f"i{k}", "source": "2 + 2", "answer": "4"} for k in range(4)])
-    written(folder / "bare.jsonl", [{"source": "x"}])
-    written(folder / "half.jsonl", [{"source": "x", "target_language": "en"}])
-    written(folder / "german.jsonl", [{"source": "Hund", "target_language": "English", "reference": "dog"}])
+    as_jsonl(folder / "pairs.jsonl", [{"source": f"q{k}", **pair} for k in range(4)])
+    as_jsonl(folder / "sums.jsonl", [{"id": f"i{k}", "source": "2 + 2", "answer": "4"} for k in range(4)])
+    as_jsonl(folder / "bare.jsonl", [{"source": "x"}])
+    as_jsonl(folder / "half.jsonl", [{"source": "x", "target_language": "en"}])
+    as_jsonl(folder / "german.jsonl", [{"source": "Hund", "target_language": "English", "reference": "dog"}])
     PointwiseJudge(SYNTHETIC).save(str(folder / "scores.json"))
     PairwiseJudge(SYNTHETIC).save(str(folder / "compares.json"))
     return folder

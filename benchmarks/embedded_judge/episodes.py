@@ -16,10 +16,11 @@ from evalbias.lm.render import dialogue
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.programs.prompts import (
     comparison_messages,
+    demonstrations,
+    item_text,
     judge_messages,
     likelihood_messages,
-    shown_items,
-    shown_pairs,
+    pair_text,
 )
 
 CONTEXT = 1024
@@ -122,12 +123,10 @@ class Episodes:
         raters = self.rng.choice((1, world.ANNOTATORS))
         drawn = self._pointed if self.rng.random() < pointed else self._rated
         rated = [drawn(world.RATERS[rater], raters) for _ in range(items)]
-        shown = [(item.source, item.output, str(label)) for item, label in rated]
-        last = shown.pop()
-        messages = judge_messages(
-            SYNTHETIC, last[0], last[1], shown=shown_items(SYNTHETIC, shown), instructions=instructions
-        )
-        ids = self.encode(dialogue([*messages, {"role": "assistant", "content": last[2]}]))
+        *before, (last, answered) = rated
+        shown = demonstrations((item_text(SYNTHETIC, item.source, item.output), str(label)) for item, label in before)
+        messages = judge_messages(SYNTHETIC, last.source, last.output, shown=shown, instructions=instructions)
+        ids = self.encode(dialogue([*messages, {"role": "assistant", "content": str(answered)}]))
         answers, facts = [], []
         for item, label in rated:
             known = table(item)
@@ -145,8 +144,9 @@ class Episodes:
         labels = ["A" if self.rng.random() < _sigmoid(d) else "B" for d in differences]
         shown = [(pair[0].source, [t.output for t in pair], label) for pair, label in zip(drawn, labels, strict=True)]
         source, candidates, last = shown.pop()
+        before = demonstrations((pair_text(SYNTHETIC, demo, texts), label) for demo, texts, label in shown)
         messages = comparison_messages(
-            SYNTHETIC, source, candidates, labels=("A", "B"), shown=shown_pairs(SYNTHETIC, shown), instructions=wording
+            SYNTHETIC, source, candidates, labels=("A", "B"), shown=before, instructions=wording
         )
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": last}]))
         scores = self._after(ids, f" {SYNTHETIC.title}", ":", before="Better")

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.harness import RESULTS, markdown, write_section
 from benchmarks.likelihood_table import JUDGES, TABLE
-from evalbias.values import from_json
+from evalbias.values import json_number
 
 
 def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any]]) -> str:
@@ -75,11 +75,11 @@ def _pairwise(found: Mapping[str, Any]) -> list[str]:
 
 
 def _signed(value: Any) -> str:
-    return f"{from_json(value):+.2f}"
+    return f"{json_number(value):+.2f}"
 
 
 def _share(value: Any) -> str:
-    return f"{from_json(value):.2f}"
+    return f"{json_number(value):.2f}"
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from evalbias.options import JudgeOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
 from evalbias.report.sections import lowest_section, scored_section
 from evalbias.runs import Journal, write_jsonl
-from evalbias.values import from_json, json_object
+from evalbias.values import json_number, json_object
 
 
 def judge_command(asked: JudgeOptions, models: MeasuringModels, out: Out) -> None:
@@ -171,7 +171,7 @@ def beginning(text: str) -> str:
 
 def scores_of(file: Path) -> FloatArray:
     """Return (n,) the scores of a file, which is read line by line; NaN where undefined."""
-    return np.fromiter((from_json(row["score"]) for row in _rows(file)), dtype=np.float64)
+    return np.fromiter((json_number(row["score"]) for row in _rows(file)), dtype=np.float64)
 
 
 def summary(file: Path) -> tuple[dict[str, Any], Any]:
@@ -183,8 +183,8 @@ def summary(file: Path) -> tuple[dict[str, Any], Any]:
     refused: list[str] = []
     reasons = 0
     for row in _rows(file):
-        scores.append(from_json(row["score"]))
-        coverage.append(from_json(row["coverage"]))
+        scores.append(json_number(row["score"]))
+        coverage.append(json_number(row["coverage"]))
         if "undefined" in row:
             reasons += 1
             if len(refused) < NAMED:

@@ -37,7 +37,7 @@ from evalbias.programs.feedback import Feedback, FeedbackSource, expected_scores
 from evalbias.programs.loops import Step, always, count_usage, take_step
 from evalbias.programs.writing import PlainPredict
 from evalbias.runs import Journal, check_settings, lock_folder
-from evalbias.values import describe, digest, from_json
+from evalbias.values import describe, digest, json_number
 
 STEP_LOG, IDENTITY, QUALITY_LOG = "steps.jsonl", "loop.json", "quality.jsonl"  # files of a run's folder
 SCORE = "score"  # estimate of another quality's mean
@@ -64,7 +64,7 @@ class CachedScorer:
         self._journal = None if log is None else Journal(log)
         self._identity = digest(describe(source))
         records = self._journal.read("item", "output", "by", "score") if self._journal else []
-        self._scores = {(r["item"], r["output"]): from_json(r["score"]) for r in records if r["by"] == self._identity}
+        self._scores = {(r["item"], r["output"]): json_number(r["score"]) for r in records if r["by"] == self._identity}
 
     def __call__(self, example: Mapping[str, Any], output: str) -> float:
         """Return the score of an output for an example with ``id``; NaN where it is undefined."""
@@ -264,7 +264,7 @@ def _logged(log: Journal) -> dict[str, Loop]:
     """Return the logged loops by the digest of their whole item: a changed item of the same id is run again."""
     loops = {}
     for record in log.read("id", "item", "stopped", "calls", "steps"):
-        steps = tuple(Step(**{**step, "score": from_json(step["score"])}) for step in record["steps"])
+        steps = tuple(Step(**{**step, "score": json_number(step["score"])}) for step in record["steps"])
         loops[record["item"]] = Loop(record["id"], steps, record["stopped"], calls=record["calls"])
     return loops
 

@@ -170,10 +170,10 @@ class CachedLM(MeasuringLM):
                 if refusal is not None:
                     answers[place] = refusal
                 elif len(some) == len(draws[place]):
-                    texts = [answer.text for answer in some] if isinstance(question, Choices) else []
-                    answers[place] = (
-                        estimated_choices(texts, question.choices) if isinstance(question, Choices) else some[0]
-                    )
+                    answer = some[0]
+                    if isinstance(question, Choices):
+                        answer = estimated_choices([draw.text for draw in some], question.choices)
+                    answers[place] = answer
 
     def _next(self, seconds: float, questions: int) -> int:
         """Return the size of the next chunk, given how long this one took."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from evalbias.measures.arrays import FloatArray
-from evalbias.values import from_json
+from evalbias.values import json_number
 
 Message = Mapping[str, str]
 Prompt = str | Sequence[Message]
@@ -171,7 +171,7 @@ class Choices:
 
     def load(self, kept: Any) -> ChoiceLogprobs:
         """Return the answer that was kept."""
-        row = np.array([from_json(value) for value in kept["logprobs"]]).reshape(1, len(self.choices))
+        row = np.array([json_number(value) for value in kept["logprobs"]]).reshape(1, len(self.choices))
         return ChoiceLogprobs(self.choices, row, renormalized=kept["renormalized"])
 
 
@@ -188,7 +188,7 @@ class Likelihood:
 
     def load(self, kept: Any) -> LogLikelihood:
         """Return the answer that was kept."""
-        return LogLikelihood(np.array([from_json(value) for value in kept["per_token"]]))
+        return LogLikelihood(np.array([json_number(value) for value in kept["per_token"]]))
 
 
 @dataclass(frozen=True)

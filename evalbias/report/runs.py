@@ -15,7 +15,7 @@ from evalbias.evaluation.words import Table, count
 from evalbias.report.page import Page, title_of_run
 from evalbias.report.sections import Block, Section
 from evalbias.runs import LONGEST_LIST, RESULT, RunRecord, compare_runs
-from evalbias.values import from_json
+from evalbias.values import json_number
 
 Row = tuple[str, str, str]  # a name, and what the first and the second run have under it; "-" for nothing
 
@@ -127,7 +127,7 @@ def _estimate(content: Mapping[str, Any]) -> Estimate:
     known = {name: value for name, value in content.items() if name in KINDS}
     for name, value in known.items():
         if KINDS[name].startswith("float"):
-            known[name] = None if name == "null" and value is None else from_json(value)
+            known[name] = None if name == "null" and value is None else json_number(value)
         elif type(value).__name__ != KINDS[name]:
             raise ValueError(f"{name} is {value!r:.80}")
     return Estimate(**known)

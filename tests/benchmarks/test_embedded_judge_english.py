@@ -13,7 +13,13 @@ from evalbias.lm.local import FOLDER
 from evalbias.lm.render import as_text
 from evalbias.lm.tokens import PromptTokenizer, choice_sequences, joint
 from evalbias.programs.criterion import SYNTHETIC
-from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages, shown_items
+from evalbias.programs.prompts import (
+    comparison_messages,
+    demonstrations,
+    item_text,
+    judge_messages,
+    likelihood_messages,
+)
 
 FILE = FOLDER / "tokenizer.json"
 TRAINED = {
@@ -68,9 +74,9 @@ def prompts(seed):
     rng = random.Random(seed)
     (a, b), *demos = world.siblings(rng, 2), world.item(rng), world.item(rng)
     for text in (lambda item: (item.source, item.output), as_trained):
-        shown = [(*text(demo), "4") for demo in demos]
+        shown = demonstrations((item_text(SYNTHETIC, *text(demo)), "4") for demo in demos)
         source, first = text(a)
-        judged = judge_messages(SYNTHETIC, source, first, shown=shown_items(SYNTHETIC, shown))
+        judged = judge_messages(SYNTHETIC, source, first, shown=shown)
         compared = comparison_messages(SYNTHETIC, source, [first, text(b)[1]], labels=("A", "B"))
         yield judged, (likelihood_messages(SYNTHETIC, source), first), compared
 

@@ -12,6 +12,7 @@ import huggingface_hub
 import hypothesis
 import pandas
 import pytest
+from commands import as_jsonl
 from hypothesis import strategies as st
 
 from evalbias import data
@@ -29,11 +30,6 @@ ROWS = [
 
 def as_csv(path, rows, separator=","):
     pandas.DataFrame(rows).to_csv(path, index=False, sep=separator)
-    return path
-
-
-def as_jsonl(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 

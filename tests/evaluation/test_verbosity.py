@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from planted import compared, flagged, numbers, scored
 
-from evalbias.evaluation import BIASES, Judged, measure
+from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.estimates import Number
 from evalbias.evaluation.judged import (
@@ -215,3 +215,12 @@ def test_a_feature_that_is_0_or_1_has_the_effect_of_its_unit():
     assert scaled.standard_error == pytest.approx(unit.standard_error * own.std(), rel=1e-3)
     constant = effect_at_equal_quality(np.ones(4000), scores, ratings, name="writer", standardized=False)
     assert constant.reason == "all items have the same writer"
+
+
+def test_two_judges_are_compared_on_length():
+    before = scored(np.random.default_rng(6), 500, length=0.5)
+    after = replace(before, answers=scored(np.random.default_rng(6), 500).answers)
+    measured = [measure(Verbosity(), one, seed=0, n_resamples=20) for one in (before, after)]
+    found = compare(*measured, n_resamples=50, n_intervals=20, seed=0)["length_effect"]
+    assert found.difference.high < 0
+    assert found.p_value < 1e-4

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from evalbias import Criterion, LocalLM, embedded_judge_lm
 from evalbias.lm import local
 from evalbias.lm.tokens import PRIVATE, Joined, PromptTokenizer, joint
-from evalbias.programs.prompts import judge_messages, shown_items
+from evalbias.programs.prompts import demonstrations, item_text, judge_messages
 
 CRITERION = Criterion("quality", "is it good?")
 
@@ -64,16 +64,17 @@ def control_texts(lm):
 
 def places(text):
     """Return calls with a text in every place of a prompt: judged, source, demonstration, instruction, answer."""
-    shown = shown_items(CRITERION, [("the cat", "a cat", "4")])
-    yield lambda lm: lm.choice_logprobs([judge_messages(CRITERION, "the cat", text, shown=shown)], ["1", "2"])
-    yield lambda lm: lm.choice_logprobs([judge_messages(CRITERION, text, "the cat", shown=shown)], ["1", "2"])
-    yield lambda lm: lm.choice_logprobs(
-        [judge_messages(CRITERION, "the cat", "a mat", shown=shown_items(CRITERION, [("a", text, "4")]))], ["1", "2"]
-    )
-    yield lambda lm: lm.choice_logprobs([judge_messages(CRITERION, "a", "a mat", instructions=text)], ["1", "10"])
-    yield lambda lm: lm.choice_logprobs(
-        [judge_messages(CRITERION, "a", "a", shown=shown_items(CRITERION, [("a", "b", text)]))], ["1", "2"]
-    )
+
+    def judged(source, output, demo=None, choices=("1", "2"), **wording):
+        shown = [] if demo is None else demonstrations([(item_text(CRITERION, *demo[:2]), demo[2])])
+        messages = judge_messages(CRITERION, source, output, shown=shown, **wording)
+        return lambda lm: lm.choice_logprobs([messages], list(choices))
+
+    yield judged("the cat", text, ("the cat", "a cat", "4"))
+    yield judged(text, "the cat", ("the cat", "a cat", "4"))
+    yield judged("the cat", "a mat", ("a", text, "4"))
+    yield judged("a", "a mat", choices=("1", "10"), instructions=text)
+    yield judged("a", "a", ("a", "b", text))
     yield lambda lm: lm.choice_logprobs(
         [[{"role": "user", "content": "Score:"}, {"role": "assistant", "content": text}]], ["1", "2"]
     )

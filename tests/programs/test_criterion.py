@@ -3,7 +3,7 @@ import pytest
 
 from evalbias.optimizers.demonstrations import with_demos
 from evalbias.programs import TMU_GFM, WEBNLG, WEBNLG_BINS, Criterion, PairwiseJudge, PointwiseJudge, label_of, labeled
-from evalbias.programs.prompts import judge_messages, likelihood_messages, shown_items
+from evalbias.programs.prompts import demonstrations, item_text, judge_messages, likelihood_messages
 
 POLITE = Criterion("politeness", "is the reply polite?")
 
@@ -52,7 +52,7 @@ def test_parse_requires_a_name_and_a_definition(text):
 
 
 def test_the_prompt_in_full():
-    messages = judge_messages(POLITE, "S", "O", shown=shown_items(POLITE, [("s1", "o1", "4")]))
+    messages = judge_messages(POLITE, "S", "O", shown=demonstrations([(item_text(POLITE, "s1", "o1"), "4")]))
     assert messages == [
         {
             "role": "system",

@@ -127,6 +127,16 @@ def test_every_way_of_asking_gives_the_same_prediction(lms, make, options):
         assert batched.score != pytest.approx(batched.raw_score)
 
 
+def test_a_batch_asks_what_calls_ask_and_renders_demonstrations_once(kind, monkeypatch):
+    judge, lm, rendered = kind.make(C), kind.lm(), []
+    judge.predict.demos, items = [kind.item(q, **kind.label) for q in (1, 2)], [kind.item(q) for q in range(5)]
+    render = judge._shown_demo
+    monkeypatch.setattr(judge, "_shown_demo", lambda *demo: rendered.append(demo) or render(*demo))
+    judge.batch(items, lm=lm, chunk=2)
+    assert len(rendered) == 2
+    assert [question.prompt for question in lm.questions] == [judge.messages(item) for item in items]
+
+
 def test_an_item_that_is_too_long_is_undefined_named_and_costs_no_other(kind, caplog):
     items = [kind.item(1 + k % 5, id=f"i{k}") for k in range(9)]
     expected = kind.make(C).batch(items, lm=kind.lm())

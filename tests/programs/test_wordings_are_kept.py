@@ -10,12 +10,19 @@ from evalbias.evaluation.loops import Paraphrase
 from evalbias.programs import criterion as criteria
 from evalbias.programs.concepts import FindMissing
 from evalbias.programs.feedback import FindErrors
-from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages, shown_items, shown_pairs
+from evalbias.programs.prompts import (
+    comparison_messages,
+    demonstrations,
+    item_text,
+    judge_messages,
+    likelihood_messages,
+    pair_text,
+)
 from evalbias.programs.tasks import CONCEPTS, TASKS, TRANSLATION
 from evalbias.values import digest
 
 C = criteria.SYNTHETIC
-DEMO = ("s", "o", "2")
+DEMO = (item_text(C, "s", "o"), "2")
 
 
 def test_the_criteria():
@@ -37,14 +44,14 @@ def test_the_examples_of_the_loops():
 
 
 def test_the_messages_of_a_judge():
-    assert [m["content"] for m in judge_messages(C, "src", "out", shown=shown_items(C, [DEMO]))] == [
+    assert [m["content"] for m in judge_messages(C, "src", "out", shown=demonstrations([DEMO]))] == [
         "Judge the text on quality: does the text say the data well?\n"
         "Answer with a whole number from 1 (worst) to 5 (best).",
         "Data: s\nText: o\nQuality:",
         "2",
         "Data: src\nText: out\nQuality:",
     ]
-    shown = shown_pairs(C, [("s", ["p", "q"], "B")])
+    shown = demonstrations([(pair_text(C, "s", ["p", "q"]), "B")])
     compared = comparison_messages(C, "src", ["x", "y"], labels=("A", "B", "Tie"), shown=shown)
     assert [m["content"] for m in compared] == [
         "Which text is better on quality: does the text say the data well?\nAnswer with A, B or Tie.",

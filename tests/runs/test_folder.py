@@ -29,7 +29,7 @@ from evalbias.runs import (
     list_runs,
     read_run,
 )
-from evalbias.values import from_json, to_json
+from evalbias.values import json_number, to_json
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ def test_undefined_is_null_and_everything_else_survives():
     )
     assert converted == {"a": {"value": None, "rows": [1.0, "Infinity"]}, "2": [3, "x", None, True], "t": {"x": None}}
     text = json.dumps(converted, allow_nan=False)
-    assert [from_json(v) for v in json.loads(text)["a"]["rows"]] == [1.0, math.inf]
-    assert math.isnan(from_json(json.loads(text)["a"]["value"]))
+    assert [json_number(v) for v in json.loads(text)["a"]["rows"]] == [1.0, math.inf]
+    assert math.isnan(json_number(json.loads(text)["a"]["value"]))
     for value in (10**400, [1], {}, "many"):
         with pytest.raises(ValueError, match=r"not a number|could not convert"):
-            from_json(value)
+            json_number(value)
 
 
 def test_a_run_continues_with_the_same_settings_only(tmp_path):
