@@ -16,7 +16,7 @@ from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.lm.cache import measuring
-from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
+from evalbias.lm.types import ChoiceLogprobs, Choices, MeasuringLM, unanswered
 from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
 from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined
 from evalbias.measures.families import holm
@@ -24,7 +24,7 @@ from evalbias.measures.pairs import counted_fairness, decision_shares, negative_
 from evalbias.measures.position_calibration import rotations
 from evalbias.measures.resample import Statistic, mean
 from evalbias.optimizers.selection import CHOICE_LEVEL, Rule, count_unanswered
-from evalbias.programs.judges import PointwiseJudge, answer_choices
+from evalbias.programs.judges import PointwiseJudge, answer_items
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
 
 SearchedJudge = PairwiseJudge | PointwiseJudge
@@ -96,10 +96,11 @@ def probabilities(
     """
     judges, labels = [reworded(judge, wording) for wording in wordings], judge.labels(examples[0])
     # 1. All wordings are asked in one call, example by example, so that the wordings of one example share a prefix.
-    prompts = [one.messages(example) for example in examples for one in judges]
+    questions = [Choices(one.messages(example), labels) for example in examples for one in judges]
     items = [example for example in examples for _ in judges]
-    answers = answer_choices(measuring(lm, judge.sampling), prompts, labels, items)
-    rows = answers.logprobs.reshape(len(examples), len(judges), len(labels)).swapaxes(0, 1).reshape(-1, len(labels))
+    answers, _ = answer_items(measuring(lm, judge.sampling), questions, items)
+    logprobs = np.stack([answers.get(i, unanswered(labels)).logprobs[0] for i in range(len(questions))])
+    rows = logprobs.reshape(len(examples), len(judges), len(labels)).swapaxes(0, 1).reshape(-1, len(labels))
     # 2. Log-probabilities become shares; a comparison that the labels hardly cover is undefined.
     if isinstance(judge, PairwiseJudge):
         shown = rotations(len(examples[0].candidates), every=False)

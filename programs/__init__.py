@@ -22,7 +22,7 @@ from evalbias.programs.metrics import (
     score_closeness,
 )
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
-from evalbias.programs.ranking import PairwiseRanker, Ranking, load_ranker
+from evalbias.programs.ranking import PairwiseRanker, load_ranker
 
 __all__ = [
     "INTRINSIC",
@@ -37,7 +37,6 @@ __all__ = [
     "PairwiseJudge",
     "PairwiseRanker",
     "PointwiseJudge",
-    "Ranking",
     "judge_metric",
     "judge_reward",
     "label_of",

@@ -1,7 +1,7 @@
 """Judges: the base of those that score and those that compare, and the judge that scores.
 
-One judgment runs through four steps: ``read`` checks the texts, ``questions`` makes the inputs of the judge's
-``dspy.Predict`` of them, the answers become ``row``s of fields, and ``predictions`` corrects and averages these.
+One judgment runs through four steps: ``read`` checks the texts, ``_questions`` makes the inputs of the judge's
+``dspy.Predict`` of them, the answers become ``_row``s of fields, and ``_predictions`` corrects and averages these.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from evalbias.lm.types import (
     Written,
     chunk_of,
     raise_refused,
-    stacked,
     unanswered,
 )
 from evalbias.measures.arrays import FloatArray
@@ -43,7 +42,7 @@ from evalbias.measures.corrections import LikelihoodCalibration
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import check_item, label_of, read_item
 from evalbias.programs.prompts import Message, demonstrations, item_text, judge_messages, likelihood_messages
-from evalbias.programs.saved import MALFORMED, Predictor, Program, Setting, instance_of, load_program, one_of
+from evalbias.programs.saved import MALFORMED, Predictor, Program, Setting, instance_of, one_of, read_state
 from evalbias.values import get_logger
 
 SCORINGS = ("expected", "sampled", "direct")
@@ -71,11 +70,6 @@ class SamplingSetting(Setting[Sampling | None]):
         super().__set__(program, Sampling() if value is None else value)
 
 
-def _check_sampling(name: str, value: Any) -> None:
-    if not isinstance(value, Sampling):
-        raise ValueError(f"{name}={value!r} is no Sampling: give evalbias.Sampling(samples=...).")
-
-
 class UnlabeledDemos(UserWarning):
     """Demonstrations are not shown to a judge, because they have no answer."""
 
@@ -96,7 +90,7 @@ class Judge(Program):
         load=lambda fields: Criterion(**fields),
     )
     sampling = SamplingSetting(
-        _check_sampling,
+        instance_of(Sampling, "evalbias.Sampling(samples=...)"),
         dump=lambda value: value and asdict(value),
         load=lambda saved: Sampling() if saved is None else Sampling(**saved),
     )
@@ -179,10 +173,11 @@ class Judge(Program):
         refused: RefusedItems = "undefined",
         **options: Any,
     ) -> list[dspy.Prediction]:
-        """Judge many items in few calls of the model.
+        """Judge many items in few calls of the model; return one prediction per example with the fields of ``forward``.
 
-        Each judgment is reported to DSPy's callbacks, such as MLflow's tracing, as if it were a call of its own. DSPy's
-        traces do not hold it, so that BootstrapFewShot finds no demonstrations in a batch.
+        DSPy's callbacks, such as MLflow's tracing, are told of each judgment as of a call; its traces do not hold it. A
+        calibration for position that ``calibrate`` has not fitted is fitted to these examples. ``ValueError`` names an
+        example that lacks a text.
 
         Args:
             examples: With ``source`` and ``output``; for a judge that compares, with ``source`` and ``candidates`` (or
@@ -193,15 +188,6 @@ class Judge(Program):
             refused: ``"undefined"`` leaves items undefined that the model cannot take (too long, for example), logs
                 their ids and keeps the reason in the prediction's ``undefined``; ``"raise"`` raises.
             **options: Those of ``dspy.Module.batch``, not needed; ``return_failed_examples`` raises ``TypeError``.
-
-        Returns:
-            One prediction per example, in order, with the fields of ``forward``. A calibration for position that
-            ``calibrate`` has not fitted is fitted to these examples; ``pride`` and ``calibraeval`` then need every
-            order (permutation).
-
-        Raises:
-            NotImplementedError: The judge is calibrated for likelihood, and the model reports no likelihoods.
-            ValueError: An example is no ``dspy.Example``, or lacks a text; the message names it.
         """
         check_batch_options(options)
         items = [self.read(example, index) for index, example in enumerate(examples)]
@@ -246,17 +232,6 @@ class Judge(Program):
             return Text(messages, MAX_SCORE_TOKENS, temperature=0.0)
         return Choices(messages, labels)
 
-    @classmethod
-    def from_state(cls: type[AnyJudge], state: dict[str, Any]) -> AnyJudge:
-        """Construct the judge whose ``dump_state`` is given, and check that its demonstrations can be shown."""
-        judge = cls(saved_criterion(state))  # type: ignore[call-arg]
-        judge.load_state(state)
-        judge.shown(judge.predict.demos)
-        return judge
-
-
-AnyJudge = TypeVar("AnyJudge", bound=Judge)
-
 
 class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
     """Adapter that asks the questions of a judge in its own prompt."""
@@ -292,9 +267,7 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
 
 def check_batch_options(options: Mapping[str, Any]) -> None:
     """Raise ``TypeError`` for options that ``dspy.Module.batch`` does not have, or that change what it returns."""
-    unknown = sorted(set(options) - set(inspect.signature(dspy.Module.batch).parameters))
-    if unknown:
-        raise TypeError(f"batch() got unexpected keyword arguments: {unknown}.")
+    inspect.signature(dspy.Module.batch).bind(None, [], **options)
     if options.get("return_failed_examples"):
         raise TypeError("return_failed_examples is not needed: what the model refuses has a prediction that says why.")
 
@@ -314,12 +287,28 @@ def tell_callbacks(program: dspy.Module, items: Sequence[dspy.Example], predicti
         call(program, **{name: item[name] for name in fields})
 
 
-def saved_criterion(state: Mapping[str, Any], part: str = "settings") -> Criterion:
-    """Return the criterion in the ``part`` of a judge's state with its settings; ``ValueError`` if there is none."""
+AnyProgram = TypeVar("AnyProgram", bound=Program)
+
+
+def load_program(
+    path: str | os.PathLike[str], kind: str, make: Callable[[Criterion], AnyProgram], part: str = "settings"
+) -> AnyProgram:
+    """Load a program of a kind from the file that its ``save`` wrote; ``make`` takes the criterion in its ``part``.
+
+    ``ValueError`` if the file does not hold such a program, or a field of it is malformed; the message names both.
+    """
+    state = read_state(path, kind)
     try:
-        return Criterion(**state[part]["criterion"])
-    except MALFORMED as error:
-        raise ValueError(f"The saved judge is damaged: it has no criterion ({error}).") from error
+        try:
+            program = make(Criterion(**state[part]["criterion"]))
+        except MALFORMED as error:
+            raise ValueError(f"The saved judge is damaged: it has no criterion ({error}).") from error
+        program.load_state(state)
+        for _, judge in program.named_sub_modules(Judge):
+            judge.shown(judge.predict.demos)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return program
 
 
 # Items that a model cannot be asked about, such as too long ones: left undefined and reported, or an error.
@@ -350,19 +339,6 @@ def answer_items(
         more = f" The same holds for {len(distinct) - 1} more." if len(distinct) > 1 else ""
         logger.warning("%s Its judgment is undefined.%s", distinct[0], more)
     return {i: answer for i, answer in answers.items() if i not in reasons}, sentences
-
-
-def answer_choices(
-    model: MeasuringLM,
-    prompts: Sequence[Any],
-    choices: Sequence[str],
-    examples: Sequence[dspy.Example],
-    *,
-    refused: RefusedItems = "undefined",
-) -> ChoiceLogprobs:
-    """Return the log-probabilities of choices after every prompt, NaN after one that the model refuses."""
-    answers, _ = answer_items(model, [Choices(p, tuple(choices)) for p in prompts], examples, refused=refused)
-    return stacked([answers[i] if i in answers else unanswered(choices) for i in range(len(prompts))], choices)
 
 
 def _prompt_of(example: dspy.Example) -> str:
@@ -397,12 +373,7 @@ def likelihood_scores(
 
 
 def likelihoods_and_refusals(
-    examples: Sequence[dspy.Example],
-    criterion: Criterion,
-    lm: MeasuringLM,
-    *,
-    reduction: str,
-    refused: RefusedItems = "undefined",
+    examples: Sequence[dspy.Example], criterion: Criterion, lm: MeasuringLM, *, reduction: str, refused: RefusedItems
 ) -> tuple[FloatArray, dict[int, str]]:
     """Measure (n,) LS as ``likelihood_scores`` does, and return why it is refused by index of an item."""
     if reduction not in REDUCTIONS:
@@ -411,22 +382,17 @@ def likelihoods_and_refusals(
     unique = dict(zip(texts, examples, strict=True))
     questions = [Likelihood(likelihood_messages(criterion, source), output) for source, output in unique]
     answers, reasons = answer_items(measuring(lm), questions, list(unique.values()), refused=refused)
-    keys = list(unique)
-    known = {keys[i]: a.total if reduction == "sum" else a.mean for i, a in answers.items()}
-    why = {keys[i]: reason for i, reason in reasons.items()}
-    values = np.array([known.get(text, np.nan) for text in texts], dtype=np.float64)
-    return values, {i: why[text] for i, text in enumerate(texts) if text in why}
+    known = {i: answer.total if reduction == "sum" else answer.mean for i, answer in answers.items()}
+    place = {text: number for number, text in enumerate(unique)}
+    values = np.array([known.get(place[text], np.nan) for text in texts], dtype=np.float64)
+    return values, {i: reasons[place[text]] for i, text in enumerate(texts) if place[text] in reasons}
 
 
 # The judge that scores one output at a time.
 
 
-def calibration_of(saved: Any) -> LikelihoodCalibration | None:
-    """Return the likelihood calibration of JSON data."""
-    if saved is None:
-        return None
-    bounds = saved.get("bounds")  # a list in JSON; missing in older files
-    return LikelihoodCalibration(**{**saved, "bounds": None if bounds is None else tuple(bounds)})
+def _calibration_of(saved: Any) -> LikelihoodCalibration | None:
+    return saved and LikelihoodCalibration(**{**saved, "bounds": saved["bounds"] and tuple(saved["bounds"])})
 
 
 class PointwiseJudge(Judge):
@@ -457,10 +423,9 @@ class PointwiseJudge(Judge):
     scoring = Setting[str](one_of(*SCORINGS))
     likelihood_calibration = Setting[LikelihoodCalibration | None](
         instance_of(LikelihoodCalibration, "a LikelihoodCalibration or None", optional=True),
-        dump=lambda value: None if value is None else asdict(value),
-        load=calibration_of,
-        fitted=None,
-        later=True,
+        dump=lambda value: value and asdict(value),
+        load=_calibration_of,
+        unlearned=lambda: None,
     )
 
     def __init__(
@@ -480,18 +445,14 @@ class PointwiseJudge(Judge):
         self.predict = Predictor(dspy.Signature("source: str, output: str -> score: float", criterion.instructions))
 
     def forward(self, source: str, output: str) -> dspy.Prediction:
-        """Judge one output.
+        """Judge one output; undefined values of the prediction are NaN.
 
-        Returns:
-            A prediction with ``score`` (expectation, on the criterion's scale), ``distribution`` (label -> probability,
-            normalized over the labels), ``mode`` (value of the most probable label), ``coverage`` (total probability of
-            the labels) and ``samples`` (None). Undefined values are NaN; ``direct`` scoring has no distribution and no
-            coverage. ``sampled`` scoring estimates the distribution from ``samples`` answers, of which the share
-            ``coverage`` was readable: the score's standard error is the distribution's standard deviation over
-            ``sqrt(samples * coverage)``.
-
-            A likelihood calibration corrects ``score`` and adds ``raw_score``, without the correction, and
-            ``likelihood``, LS in nats. Where LS is undefined, so is the score.
+        It has ``score`` (expectation, on the criterion's scale), ``distribution`` (label -> probability, normalized
+        over the labels), ``mode`` (value of the most probable label), ``coverage`` (total probability of the labels)
+        and ``samples`` (None). Direct scoring has no distribution and no coverage. Sampled scoring estimates them from
+        ``samples`` answers, of which the share ``coverage`` was readable: the score's standard error is the
+        distribution's standard deviation over ``sqrt(samples * coverage)``. A likelihood calibration corrects ``score``
+        and adds ``raw_score``, without the correction, and ``likelihood``, LS in nats.
 
         Raises:
             ValueError: The source or the output is empty.
@@ -585,10 +546,5 @@ def written_score(criterion: Criterion, text: str) -> float:
 
 
 def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
-    """Load a pointwise judge from the JSON file that ``judge.save(path)`` wrote.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        ValueError: The file does not hold a pointwise judge.
-    """
-    return load_program(path, PointwiseJudge.kind, PointwiseJudge.from_state)
+    """Load a pointwise judge from the JSON file that its ``save`` wrote; ``ValueError`` if it holds something else."""
+    return load_program(path, PointwiseJudge.kind, PointwiseJudge)

@@ -32,7 +32,7 @@ from evalbias.measures.position_calibration import (
 )
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
-from evalbias.programs.judges import Judge, RefusedItems
+from evalbias.programs.judges import Judge, RefusedItems, load_program
 from evalbias.programs.prompts import (
     Message,
     comparison_instructions,
@@ -40,7 +40,7 @@ from evalbias.programs.prompts import (
     comparison_messages,
     pair_text,
 )
-from evalbias.programs.saved import Predictor, Setting, load_program, number_within, one_of
+from evalbias.programs.saved import Predictor, Setting, number_within, one_of
 
 FITTED = ("batch", "pride", "calibraeval")
 """Kinds of calibration that are fitted to comparisons; they need no labels."""
@@ -117,7 +117,7 @@ class PairwiseJudge(Judge):
     corrections = Setting[Corrections](
         dump=lambda value: {str(count): asdict(correction) for count, correction in value.items()},
         load=corrections_of,
-        fitted={},
+        unlearned=dict,
     )
 
     def __init__(
@@ -148,22 +148,18 @@ class PairwiseJudge(Judge):
         self.predict = Predictor(dspy.Signature("source: str, candidates: list[str] -> preference: str", instructions))
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
-        """Compare the candidates of one source.
+        """Compare the candidates of one source; undefined numbers of the prediction are NaN.
 
-        Returns:
-            A prediction with these fields; undefined numbers are NaN:
-
-            * ``preference``: index of the best candidate; None for a tie and where undefined.
-            * ``probability``: probability of the first candidate.
-            * ``probabilities``: probability of each candidate.
-            * ``tie``: probability of a tie; 0 if "Tie" is not an answer.
-            * ``win_share``: probability that the first candidate wins, where all share a tie equally.
-            * ``gap``: lead of the most probable answer over the next.
-            * ``consistent``: whether all orders prefer the same candidate; None with one order, or where undefined.
-            * ``positions``: for each order, the probabilities by position.
-            * ``coverage``: total probability of the answers, the lowest over the orders.
-            * ``samples``: number of answers to each prompt from which the probabilities are estimated, of which the
-              share ``coverage`` was readable; None where they are measured.
+        * ``preference``: index of the best candidate; None for a tie and where undefined.
+        * ``probability``: probability of the first candidate.
+        * ``probabilities``: probability of each candidate.
+        * ``tie``: probability of a tie; 0 if "Tie" is not an answer.
+        * ``win_share``: probability that the first candidate wins, where all share a tie equally.
+        * ``gap``: lead of the most probable answer over the next.
+        * ``consistent``: whether all orders prefer the same candidate; None with one order, or where undefined.
+        * ``positions``: for each order, the probabilities by position.
+        * ``coverage``: total probability of the answers, the lowest over the orders.
+        * ``samples``: number of answers to each prompt from which the probabilities are estimated; None where measured.
 
         Raises:
             ValueError: The source or a candidate is empty, two candidates are equal, or there are fewer than two.
@@ -344,13 +340,8 @@ def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool | None:
 
 
 def load_pairwise_judge(path: str | os.PathLike[str]) -> PairwiseJudge:
-    """Load a pairwise judge from the JSON file that ``judge.save(path)`` wrote.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        ValueError: The file does not hold a pairwise judge.
-    """
-    return load_program(path, PairwiseJudge.kind, PairwiseJudge.from_state)
+    """Load a pairwise judge from the JSON file that its ``save`` wrote; ``ValueError`` if it holds something else."""
+    return load_program(path, PairwiseJudge.kind, PairwiseJudge)
 
 
 # Calibrations that are fitted to comparisons without labels.

@@ -23,40 +23,13 @@ import numpy as np
 
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.items import read_pair
-from evalbias.programs.judges import check_batch_options, saved_criterion
+from evalbias.programs.judges import check_batch_options, load_program
 from evalbias.programs.pairwise import FITTED, PairwiseJudge
-from evalbias.programs.saved import Program, Setting, load_program, number_within, one_of
+from evalbias.programs.saved import Program, Setting, number_within, one_of
 
 SEARCHES = ("greedy", "beam")
 CALIBRATION_PAIRS = 200
 """Number of randomly drawn pairs to which a ranking fits a calibration."""
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """The order of one source's candidates.
-
-    Attributes:
-        order: Indices of the ranked candidates, best first.
-        scores: Number of other ranked candidates below each candidate, in the order given; one in the same group counts
-            half. Neighbors in the order that the judge does not distinguish share a group. NaN if not ranked.
-        unranked: Index -> reason for every candidate that has no defined comparison with a ranked one. The others are
-            ranked as if it were not there.
-        comparisons: Number of pairs compared.
-        judgments: Number of prompts asked; a debiased comparison takes several.
-        ties: Number of pairs with equal probabilities; the head of the left list is placed first.
-        undefined: Number of pairs without a defined probability; they do not decide the order.
-        contradictions: Number of compared pairs whose preference the order reverses; cyclic preferences cause them.
-    """
-
-    order: list[int]
-    scores: list[float]
-    unranked: dict[int, str]
-    comparisons: int
-    judgments: int
-    ties: int
-    undefined: int
-    contradictions: int
 
 
 def most_comparisons(n: int) -> int:
@@ -94,7 +67,7 @@ class PairwiseRanker(Program):
         self.judge = judge
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
-        """Rank the candidates of one source; returns the fields of ``Ranking``."""
+        """Rank the candidates of one source; returns a prediction as ``batch`` does."""
         return self.batch([dspy.Example(source=source, candidates=candidates)])[0]
 
     def batch(
@@ -116,7 +89,18 @@ class PairwiseRanker(Program):
             **options: Those of ``dspy.Module.batch``; accepted and not needed.
 
         Returns:
-            One prediction per example with the fields of ``Ranking``.
+            One prediction per example, with these fields:
+
+            * ``order``: indices of the ranked candidates, best first.
+            * ``scores``: number of other ranked candidates below each candidate, in the order given; one in the same
+              group counts half. Neighbors in the order that the judge does not distinguish share a group. NaN if not
+              ranked.
+            * ``unranked``: index -> reason for every candidate that has no defined comparison with a ranked one. The
+              others are ranked as if it were not there.
+            * ``comparisons``: number of pairs compared; of these, ``ties`` have equal probabilities (the head of the
+              left list is placed first), ``undefined`` none that is defined, and ``contradictions`` a preference that
+              the order reverses, which cycles cause.
+            * ``judgments``: number of prompts asked; a debiased comparison takes several.
         """
         check_batch_options(options)
         examples = [read_pair(example, index, most=None) for index, example in enumerate(examples)]
@@ -134,18 +118,7 @@ class PairwiseRanker(Program):
                 source.answers[pair] = Answer(found.win_share, found.coverage)
                 source.judgments += len(found.positions)
         # 3. Scores of all candidates, of which equal ones share a place.
-        return [
-            dspy.Prediction(**vars(_ranking(source, list(e["candidates"]), self.judge)))
-            for source, e in zip(sources, examples, strict=True)
-        ]
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> PairwiseRanker:
-        """Construct the ranker whose ``dump_state`` is given."""
-        ranker = cls(PairwiseJudge(saved_criterion(state, "judge.settings")))
-        ranker.load_state(state)
-        ranker.judge.shown(ranker.judge.predict.demos)
-        return ranker
+        return [_ranking(source, e["candidates"], self.judge) for source, e in zip(sources, examples, strict=True)]
 
     def _calibrated(self, sources: Sequence[Compared], lm: Any) -> PairwiseJudge:
         """The judge, with its calibration fitted once to pairs of all sources instead of anew in every batch."""
@@ -163,13 +136,8 @@ class PairwiseRanker(Program):
 
 
 def load_ranker(path: str | os.PathLike[str]) -> PairwiseRanker:
-    """Load a ranker from the JSON file that ``ranker.save(path)`` wrote.
-
-    Raises:
-        FileNotFoundError: The file does not exist.
-        ValueError: The file does not hold a ranker.
-    """
-    return load_program(path, PairwiseRanker.kind, PairwiseRanker.from_state)
+    """Load a ranker from the JSON file that its ``save`` wrote; ``ValueError`` if it holds something else."""
+    return load_program(path, PairwiseRanker.kind, lambda c: PairwiseRanker(PairwiseJudge(c)), "judge.settings")
 
 
 # The sort of one source's candidates, as generators: each round yields the pairs that it needs compared next.
@@ -395,7 +363,7 @@ def log_odds(p: float | None) -> float:
 # The ranking of all given candidates, from the order of the distinct ones.
 
 
-def _ranking(source: Compared, candidates: Sequence[str], judge: PairwiseJudge) -> Ranking:
+def _ranking(source: Compared, candidates: Sequence[str], judge: PairwiseJudge) -> dspy.Prediction:
     order, shares = source.order, {pair: answer.win_share for pair, answer in source.answers.items()}
     place = {index: rank for rank, index in enumerate(order)}
     distinct = [source.candidates.index(text) for text in candidates]  # index among the distinct candidates
@@ -406,7 +374,7 @@ def _ranking(source: Compared, candidates: Sequence[str], judge: PairwiseJudge) 
     # 2. A score is the number of ranked candidates in lower groups, plus half of the others in the same one.
     ranked = [group[index] for index in distinct if index in group]
     scores = {one: sum(other > one for other in ranked) + (ranked.count(one) - 1) / 2 for one in set(ranked)}
-    return Ranking(
+    return dspy.Prediction(
         order=sorted((i for i, index in enumerate(distinct) if index in place), key=lambda i: place[distinct[i]]),
         scores=[scores[group[index]] if index in group else math.nan for index in distinct],
         unranked={i: _reason(source, index, judge) for i, index in enumerate(distinct) if index not in place},
@@ -423,10 +391,9 @@ def _ranking(source: Compared, candidates: Sequence[str], judge: PairwiseJudge) 
 def _reason(source: Compared, index: int, judge: PairwiseJudge) -> str:
     """Say why a candidate has no place in the order."""
     undefined = [answer for pair, answer in source.answers.items() if index in pair and math.isnan(answer.win_share)]
-    coverages = [answer.coverage for answer in undefined]
-    known = [coverage for coverage in coverages if not math.isnan(coverage)]
+    known = [answer.coverage for answer in undefined if not math.isnan(answer.coverage)]
     why = []
-    if len(known) < len(coverages):
+    if len(known) < len(undefined):
         why.append("the model cannot take the prompts (the log says why)")
     if known:
         why.append(f"the answers' probabilities sum to at most {max(known):.2g} (min_coverage={judge.min_coverage:g})")

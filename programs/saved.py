@@ -22,8 +22,6 @@ Check = Callable[[str, Any], None]
 """Check of a setting: takes its name and a value, and raises ``ValueError`` or ``TypeError`` if it is not allowed."""
 MALFORMED = (TypeError, KeyError, AttributeError)
 """Exceptions of code that reads JSON of another form than it was written in."""
-KEPT = object()
-"""Marks a setting that is not learned, so that a reset copy of the program keeps it."""
 
 # Settings. DSPy's ``save`` and ``load`` walk the parameters of a program at every depth and keep nothing else. A
 # ``Program`` declares the attributes that decide its answers as ``Setting``; one parameter, ``settings``, holds them.
@@ -32,9 +30,8 @@ KEPT = object()
 class Setting(Generic[Value]):
     """Attribute of a program that is saved with it; every value that is set or loaded passes ``check``.
 
-    ``dump`` and ``load`` lead to JSON data and back. ``fitted`` is the value before anything was learned, which a reset
-    copy gets; by default a setting is not learned. ``resets`` names learned settings that are forgotten when this one
-    changes. Older files lack a setting that came ``later``; it is then reset when they are loaded.
+    ``dump`` and ``load`` lead to JSON data and back. A setting that is learned has ``unlearned``, which makes the value
+    of a reset copy; ``resets`` names learned settings that are forgotten when this one changes.
     """
 
     name: str
@@ -45,12 +42,11 @@ class Setting(Generic[Value]):
         *,
         dump: Callable[[Value], Any] = lambda value: value,
         load: Callable[[Any], Value] = lambda saved: saved,
-        fitted: Any = KEPT,
+        unlearned: Callable[[], Value] | None = None,
         resets: Sequence[str] = (),
-        later: bool = False,
     ) -> None:
         self.check, self.dump, self.load = check, dump, load
-        self.fitted, self.resets, self.later = fitted, tuple(resets), later
+        self.unlearned, self.resets = unlearned, resets
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -62,14 +58,9 @@ class Setting(Generic[Value]):
     def __set__(self, program: Any, value: Value) -> None:
         self.check(self.name, value)
         settings: Settings = program.settings
-        if settings.values.get(self.name, KEPT) != value:
-            settings.values |= {name: settings.declared[name].unfitted for name in self.resets}
+        if settings.values.get(self.name) != value:
+            settings.reset(self.resets)
         settings.values[self.name] = value
-
-    @property
-    def unfitted(self) -> Any:
-        """The value before anything was learned."""
-        return copy.copy(self.fitted)
 
     def loaded(self, saved: Any, current: Value) -> Value:
         """Return the value of JSON data; ``current`` is that of the program that loads it."""
@@ -125,11 +116,6 @@ class Settings(Parameter):  # type: ignore[misc]
         self.values: dict[str, Any] = {}
 
     @property
-    def kind(self) -> str:
-        """Kind of program, such as "pointwise judge"."""
-        return self.owner.kind
-
-    @property
     def declared(self) -> dict[str, Setting[Any]]:
         """The program's declarations by name."""
         members = [item for base in reversed(self.owner.__mro__) for item in vars(base).items()]
@@ -137,36 +123,33 @@ class Settings(Parameter):  # type: ignore[misc]
 
     def dump_state(self, json_mode: bool = True) -> dict[str, Any]:
         """Return the kind and every value as JSON data."""
-        return {"kind": self.kind} | {name: one.dump(self.values[name]) for name, one in self.declared.items()}
+        return {"kind": self.owner.kind} | {name: one.dump(self.values[name]) for name, one in self.declared.items()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Replace every value; ``ValueError`` for another kind or other settings, or a value that is not allowed."""
-        saved = {name: one.dump(one.unfitted) for name, one in self.declared.items() if one.later} | dict(state)
+        saved, own = dict(state), self.owner.kind
         kind = saved.pop("kind", None)
-        if kind != self.kind:
-            raise ValueError(
-                f"The state is of a {kind}, not of a {self.kind}: load it into the program it was saved from."
-            )
+        if kind != own:
+            raise ValueError(f"The state is of a {kind}, not of a {own}: load it into the program it was saved from.")
         if saved.keys() != self.declared.keys():
             raise ValueError(
                 f"The saved {kind} has the settings {sorted(saved)}, not {sorted(self.declared)}: save it again with "
                 "this version."
             )
-        self.values = {name: self._loaded(one, saved[name]) for name, one in self.declared.items()}
+        values = {}
+        for name, setting in self.declared.items():
+            try:
+                values[name] = setting.loaded(saved[name], self.values.get(name))
+            except (*MALFORMED, ValueError) as error:
+                raise ValueError(f"The saved {own} is damaged: its {name} is {saved[name]!r:.80} ({error}).") from error
+            setting.check(name, values[name])
+        self.values = values
 
-    def _loaded(self, setting: Setting[Any], saved: Any) -> Any:
-        try:
-            value = setting.loaded(saved, self.values.get(setting.name))
-        except (*MALFORMED, ValueError) as error:
-            raise ValueError(
-                f"The saved {self.kind} is damaged: its {setting.name} is {saved!r:.80} ({error})."
-            ) from error
-        setting.check(setting.name, value)
-        return value
-
-    def reset(self) -> None:
-        """Forget what was learned; what the program is stays as it is."""
-        self.values |= {name: one.unfitted for name, one in self.declared.items() if one.fitted is not KEPT}
+    def reset(self, names: Sequence[str] | None = None) -> None:
+        """Forget what was learned, or those learned settings that are named; what the program is stays as it is."""
+        for name, setting in self.declared.items():
+            if setting.unlearned is not None and (names is None or name in names):
+                self.values[name] = setting.unlearned()
 
 
 # The ``dspy.Predict`` of our programs, whose saved state names its fields and may name a model of evalbias.
@@ -340,22 +323,6 @@ READERS = {
     "refine loop": "its own load and 'evalbias refine --program' read it",
 }
 """Kind of program -> what reads its files."""
-
-AnyProgram = TypeVar("AnyProgram", bound=Program)
-
-
-def load_program(
-    path: str | os.PathLike[str], kind: str, restore: Callable[[dict[str, Any]], AnyProgram]
-) -> AnyProgram:
-    """Load a program of a kind from the JSON file that its ``save`` wrote; ``restore`` makes it of its state.
-
-    ``ValueError`` if the file does not hold such a program, or a field of it is malformed; the message names both.
-    """
-    state = read_state(path, kind)
-    try:
-        return restore(state)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def read_state(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def test_a_batch_keeps_the_order_asks_in_chunks_and_takes_the_options_of_dspys(k
     assert seen == [2, 1]
     assert [p.toDict() for p in judge.batch(items, lm=kind.lm())] == [p.toDict() for p in found]
     assert judge.batch([], lm=kind.lm()) == []
-    with pytest.raises(TypeError, match="'threads'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'threads'"):
         judge.batch(items, lm=kind.lm(), threads=4)
     with pytest.raises(TypeError, match="return_failed_examples is not needed"):
         judge.batch(items, lm=kind.lm(), return_failed_examples=True)

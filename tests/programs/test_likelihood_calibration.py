@@ -82,10 +82,6 @@ def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
         judge.save(str(tmp_path / "judge.json"))
         assert load_judge(tmp_path / "judge.json").likelihood_calibration == calibration
     assert judge.reset_copy().likelihood_calibration is None
-    older = PointwiseJudge(C).dump_state()
-    del older["settings"]["likelihood_calibration"]
-    judge.load_state(older)  # saved before there were calibrations
-    assert judge.likelihood_calibration is None
 
 
 def test_a_model_without_likelihoods_is_refused_and_an_undefined_one_leaves_the_score_undefined():

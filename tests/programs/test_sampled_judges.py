@@ -126,7 +126,7 @@ def test_how_a_judge_asks_may_change_after_construction(kind, tmp_path):
     assert judge.batch([item], lm=lm)[0].samples == 20
     judge.sampling = K
     assert judge.batch([item], lm=lm)[0].samples == 30
-    with pytest.raises(ValueError, match=r"sampling=7 is no Sampling: give evalbias\.Sampling"):
+    with pytest.raises(TypeError, match=r"sampling=7: give evalbias\.Sampling"):
         judge.sampling = 7
     judge.save(str(tmp_path / "judge.json"))
     judge.scoring = "expected"
