@@ -16,8 +16,9 @@ from dspy.teleprompt import Teleprompter
 
 from evalbias.data.items import item_name
 from evalbias.data.pairing import input_key
+from evalbias.evaluation.bias import measure
 from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.estimates import Comparison, compare, measure
+from evalbias.evaluation.estimates import Comparison, compare
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import CachedLM

@@ -1,77 +1,40 @@
 """Measure the biases of a judge, and compare two judges on the same items."""
 
-from evalbias.evaluation.answers import function_scores, recorded_scores, recorded_verdicts
-from evalbias.evaluation.audit import Finding
-from evalbias.evaluation.bias import Bias, EffectBias
-from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.estimates import (
-    Change,
-    Comparison,
-    Estimate,
-    Measurement,
-    Number,
-    compare,
-    items_needed,
-    label_next,
-    measure,
-)
-from evalbias.evaluation.judged import Judged, judge_examples, total
-from evalbias.evaluation.loops import (
-    CachedScorer,
-    Loop,
-    LoopPair,
-    LoopRun,
-    LoopScores,
-    LoopSummary,
-    Paraphrased,
-    StyleReport,
-    compare_loops,
-    doublings,
-    measure_aspects,
-    measure_rounds,
-    measure_style,
-    run_loops,
-    summarize_loop,
-)
-from evalbias.evaluation.rankings import Row, compare_with_baselines, measure_ranking, ranking_agreement
-
-__all__ = [
-    "BIASES",
-    "Bias",
-    "CachedScorer",
-    "Change",
-    "Comparison",
-    "EffectBias",
-    "Estimate",
-    "Finding",
-    "Judged",
-    "Loop",
-    "LoopPair",
-    "LoopRun",
-    "LoopScores",
-    "LoopSummary",
-    "Measurement",
-    "Number",
-    "Paraphrased",
-    "Row",
-    "StyleReport",
-    "compare",
-    "compare_loops",
-    "compare_with_baselines",
-    "doublings",
-    "function_scores",
-    "items_needed",
-    "judge_examples",
-    "label_next",
-    "measure",
-    "measure_aspects",
-    "measure_ranking",
-    "measure_rounds",
-    "measure_style",
-    "ranking_agreement",
-    "recorded_scores",
-    "recorded_verdicts",
-    "run_loops",
-    "summarize_loop",
-    "total",
-]
+from evalbias.evaluation.answers import function_scores as function_scores
+from evalbias.evaluation.answers import recorded_scores as recorded_scores
+from evalbias.evaluation.answers import recorded_verdicts as recorded_verdicts
+from evalbias.evaluation.audit import Finding as Finding
+from evalbias.evaluation.bias import Bias as Bias
+from evalbias.evaluation.bias import EffectBias as EffectBias
+from evalbias.evaluation.bias import measure as measure
+from evalbias.evaluation.biases import BIASES as BIASES
+from evalbias.evaluation.estimates import Change as Change
+from evalbias.evaluation.estimates import Comparison as Comparison
+from evalbias.evaluation.estimates import Estimate as Estimate
+from evalbias.evaluation.estimates import Measurement as Measurement
+from evalbias.evaluation.estimates import Number as Number
+from evalbias.evaluation.estimates import compare as compare
+from evalbias.evaluation.estimates import items_needed as items_needed
+from evalbias.evaluation.estimates import label_next as label_next
+from evalbias.evaluation.judged import Judged as Judged
+from evalbias.evaluation.judged import judge_examples as judge_examples
+from evalbias.evaluation.judged import total as total
+from evalbias.evaluation.loops import CachedScorer as CachedScorer
+from evalbias.evaluation.loops import Loop as Loop
+from evalbias.evaluation.loops import LoopPair as LoopPair
+from evalbias.evaluation.loops import LoopRun as LoopRun
+from evalbias.evaluation.loops import LoopScores as LoopScores
+from evalbias.evaluation.loops import LoopSummary as LoopSummary
+from evalbias.evaluation.loops import Paraphrased as Paraphrased
+from evalbias.evaluation.loops import StyleReport as StyleReport
+from evalbias.evaluation.loops import compare_loops as compare_loops
+from evalbias.evaluation.loops import doublings as doublings
+from evalbias.evaluation.loops import measure_aspects as measure_aspects
+from evalbias.evaluation.loops import measure_rounds as measure_rounds
+from evalbias.evaluation.loops import measure_style as measure_style
+from evalbias.evaluation.loops import run_loops as run_loops
+from evalbias.evaluation.loops import summarize_loop as summarize_loop
+from evalbias.evaluation.rankings import Row as Row
+from evalbias.evaluation.rankings import compare_with_baselines as compare_with_baselines
+from evalbias.evaluation.rankings import measure_ranking as measure_ranking
+from evalbias.evaluation.rankings import ranking_agreement as ranking_agreement

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from evalbias.evaluation.bias import Bias, people
+from evalbias.evaluation.bias import Bias, people_missing
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.words import joined
@@ -69,7 +69,10 @@ class PeopleAgreement(Bias):
     name, title, kind = "agreement", "agreement with people", "validity"
     question = "Does the judge agree with people?"
     headlines = ("spearman", "accuracy")
-    needs = (people,)
+
+    def missing(self, judged: Judged) -> Iterator[str]:
+        """Name people's view of the items."""
+        return people_missing(judged)
 
     def applies(self, judged: Judged) -> bool:
         """Return whether people scored the outputs, or rated pairs or chose between them."""

@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 
 from evalbias.evaluation.agreement import PeopleAgreement
 from evalbias.evaluation.answers import answers_of, prepared
-from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias
+from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
 from evalbias.evaluation.biases import BIASES, Joint, title_of
-from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next, measure
+from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
-from evalbias.evaluation.words import Status, count, coverage_warning, joined, notebook_view
+from evalbias.evaluation.words import Status, count, coverage_warning, joined
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
 from evalbias.measures.scale_use import SLOPE
@@ -301,9 +301,6 @@ class Audit(ByName[Measurement]):
         """Return the judge and the verdict; a notebook shows everything, ``to_dict`` returns it."""
         judged = self.judged
         return f"Audit({judged.judge} on {judged.criterion}, n={len(judged.ids)}: {self.verdict})"
-
-    def _repr_html_(self) -> str:
-        return notebook_view(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything but the items as JSON data, in which undefined numbers are None.

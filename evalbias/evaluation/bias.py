@@ -7,19 +7,20 @@ does not say has a default here, so that tables, pages, JSON, audits and searche
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import scipy
 
 from evalbias.data.pairing import rated_criteria
-from evalbias.evaluation.estimates import Estimate, Measurement, Number
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
+from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Number, measured
+from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters
 from evalbias.evaluation.marks import Dots, Intervals, Plot
-from evalbias.evaluation.words import amount, conclude, count, decimals, ends, interval_words, joined, signed
+from evalbias.evaluation.words import amount, conclude, decimals, ends, interval_words, joined, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import SCORE_SD, Effect, estimate_effect
 from evalbias.measures.resample import SHARE
@@ -37,32 +38,19 @@ AnyBias = TypeVar("AnyBias", bound="Bias")
 
 @dataclass(frozen=True)
 class Bias:
-    """A question about a judge, and its answer.
+    """A question about a judge, and its answer."""
 
-    Attributes:
-        name: Key in the registry, in reports, in JSON and on the command line.
-        title: The name in running text.
-        question: Question that a report asks.
-        favored: Subject of "gets 0.2 more points" and of "wins 55 of 100 comparisons".
-        kind: ``"bias"`` is tested, ``"validity"`` is agreement, an ``"explanation"`` is no finding.
-        judges: ``"pairs"`` or ``"scores"`` where only a judge that compares, or that scores, can have the bias.
-        headlines: Names of the numbers that a short table shows. The first with a null (what an unbiased judge has)
-            that the quality of the outputs cannot explain decides whether the judge is biased.
-        objective: Name of the number that a search may bring to its null; None where there is none.
-        needs: What a test takes; each says what is lacking, as the end of "it needs ...", or nothing.
-        helps: ``"pairs"``, ``"scores"`` or ``"others"`` (judges that evalbias cannot ask) -> what helps, at what cost.
-    """
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    question: ClassVar[str]
-    favored: ClassVar[str] = "what the bias favors"
-    kind: ClassVar[Literal["bias", "validity", "explanation"]] = "bias"
-    judges: ClassVar[str] = ""
+    name: ClassVar[str]  # key in the registry, in reports, in JSON and on the command line
+    title: ClassVar[str]  # the name in running text
+    question: ClassVar[str]  # question that a report asks
+    favored: ClassVar[str] = "what the bias favors"  # subject of "gets 0.2 more points", "wins 55 of 100 comparisons"
+    kind: ClassVar[Literal["bias", "validity", "explanation"]] = "bias"  # tested; agreement; no finding
+    judges: ClassVar[str] = ""  # "pairs" or "scores" where only a judge that compares, or that scores, can have it
+    # Names of the numbers that a short table shows. The first with a null (what an unbiased judge has) that the quality
+    # of the outputs cannot explain decides whether the judge is biased.
     headlines: ClassVar[tuple[str, ...]] = ()
-    objective: ClassVar[str | None] = None
-    needs: ClassVar[tuple[Need, ...]] = ()
-    helps: ClassVar[Mapping[str, str]] = {}
+    objective: ClassVar[str | None] = None  # name of the number that a search may bring to its null
+    helps: ClassVar[Mapping[str, str]] = {}  # "pairs", "scores", "others" (not of evalbias) -> what helps, at what cost
 
     def __init_subclass__(cls) -> None:
         """Give a bias that says none a title and a question, from its name."""
@@ -88,9 +76,13 @@ class Bias:
         given = {name: value for name, value in settings.items() if name in names and value is not None}
         return replace(self, **given) if given else self
 
+    def missing(self, judged: Judged) -> Iterator[str]:
+        """Name each thing that a test takes and the items lack."""
+        return iter(())
+
     def lacks(self, judged: Judged) -> str:
         """Say what a test takes and the items lack, as the end of "it needs ..."; empty where nothing is."""
-        return joined([words for need in self.needs if (words := need(self, judged))])
+        return joined([*self.missing(judged)])
 
     def margin(self, estimate: Estimate) -> float:
         """Return the smallest distance from an unbiased judge that is worth finding."""
@@ -151,30 +143,18 @@ class EffectBias(Bias):
     In standard deviations of the score (of the log-odds of a win, for pairs; of the verdicts, where there are only
     those), for one standard deviation of the property or, where it is 0 or 1, for having it. NaN with one rating an
     item of unknown reliability. All such effects that are known stand in one joint model too.
-
-    Attributes:
-        reliability: Share of a single rating's variance that is quality, for items with one rating.
-        feature_name: Name of the property in messages, and of its number in the joint model.
-        joint_name: Name of that number where it is another.
-        effect_name: Name of the number.
-        effect_of: The property in words: "effect of length".
-        label: Heading of the number in tables, where it is not "effect of ...".
-        says: Name of the number in a report, where it is not "Effect of ... at equal quality".
-        more: Word for an output with more of it.
-        less: Word for an output with less of it.
-        standardized: Whether the effect is that of one standard deviation.
     """
 
-    reliability: float | None = None
-    feature_name: ClassVar[str]
-    joint_name: ClassVar[str] = ""
-    effect_name: ClassVar[str]
-    effect_of: ClassVar[str]
-    label: ClassVar[str] = ""
-    says: ClassVar[str] = ""
-    more: ClassVar[str] = "with it"
+    reliability: float | None = None  # share of a single rating's variance that is quality, for items with one rating
+    feature_name: ClassVar[str]  # name of the property in messages, and of its number in the joint model
+    joint_name: ClassVar[str] = ""  # name of that number where it is another
+    effect_name: ClassVar[str]  # name of the number
+    effect_of: ClassVar[str]  # the property in words: "effect of length"
+    label: ClassVar[str] = ""  # heading of the number in tables, where it is not "effect of ..."
+    says: ClassVar[str] = ""  # name of the number in a report, where it is not "Effect of ... at equal quality"
+    more: ClassVar[str] = "with it"  # word for an output with more of it
     less: ClassVar[str] = "without"
-    standardized: ClassVar[bool] = True
+    standardized: ClassVar[bool] = True  # whether the effect is that of one standard deviation
 
     def feature(self, judged: Judged) -> FloatArray | None:
         """Return (n,) numbers about the outputs, (n, 2) about those of pairs; None where they are not known."""
@@ -189,16 +169,35 @@ class EffectBias(Bias):
         feature = self.feature(judged)
         return [self.effect(judged, feature)] if judged.rated and feature is not None else []
 
-    def effect(self, judged: Judged, feature: FloatArray) -> Number:
-        """Return the effect of a property as a number of the judge's scores."""
-        return effect_number(
-            judged,
-            {self.feature_name: feature},
-            name=self.effect_name,
-            label=self.label or f"effect of {self.effect_of}",
-            says=self.says or f"Effect of {self.effect_of} at equal quality",
-            standardized=self.standardized,
+    def effect(
+        self,
+        judged: Judged,
+        feature: FloatArray,
+        others: Mapping[str, FloatArray] = MappingProxyType({}),
+        *,
+        name: str = "",
+        label: str = "",
+        says: str = "",
+    ) -> Number:
+        """Return the effect of a (n,) or (n, 2) property, ``others`` held fixed, as a number of a judge's scores."""
+        estimator = partial(
+            estimate_effect,
+            names=(self.feature_name, *others),
+            unscaled=() if self.standardized else (self.feature_name,),
             reliability=self.reliability,
+            differences=judged.pairwise,
+            mirrored=judged.both_orders,
+        )
+        columns = (judged.first_less_second(values) for values in (feature, *others.values()))
+        return Number(
+            name or self.effect_name,
+            label or self.label or f"effect of {self.effect_of}",
+            judged.strength,
+            estimator,
+            given=(judged.ratings, *columns),
+            null=0.0,
+            tested=False,
+            says=says or self.says or f"Effect of {self.effect_of} at equal quality",
         )
 
     def conclusion(self, estimate: Estimate, judged: Judged) -> str:
@@ -263,7 +262,7 @@ class EffectBias(Bias):
             return super().plot(found)
         # 1 dots: the property in standard deviations, and the score less what the quality explains
         fit = _fit(recipe, found.clusters)
-        x, y = beyond_quality(recipe, fit)
+        x, y = beyond_quality(recipe, fit, mirrored=judged.both_orders)
         # 2 the line of the effect, in points, log-odds or verdicts
         value, low, high = (end * fit.score_sd for end in (fit.value, fit.low, fit.high))
         unit = "log-odds" if judged.pairwise else "points"
@@ -295,42 +294,19 @@ class EffectBias(Bias):
         return Plot(title, caption, [dots])
 
 
-def effect_number(
-    judged: Judged,
-    features: Mapping[str, FloatArray],
-    *,
-    name: str,
-    label: str,
-    says: str = "",
-    standardized: bool = True,
-    reliability: float | None = None,
-) -> Number:
-    """Return the effect of the first of some (n,) or (n, 2) properties, the others held fixed, on a judge's scores.
-
-    It is that of one standard deviation, else of one unit. ``reliability`` is the share of a single rating's variance
-    that is quality, for items with one rating.
-    """
-    columns = {key: judged.first_less_second(values) for key, values in features.items()}
-    settings: dict[str, Any] = {"unscaled": () if standardized else (next(iter(columns)),), "reliability": reliability}
-    settings |= {"differences": judged.pairwise, "mirrored": judged.both_orders}
-    estimator = partial(estimate_effect, names=tuple(columns), **settings)
-    given = judged.ratings, *columns.values()
-    return Number(name, label, judged.strength, estimator, given=given, null=0.0, tested=False, says=says)
-
-
 def _fit(recipe: Number, clusters: Sequence[object] | None) -> Effect:
     found = recipe.estimator(recipe.values, *recipe.given, clusters=clusters)
     assert isinstance(found, Effect)
     return found
 
 
-def beyond_quality(recipe: Number, fit: Effect) -> tuple[FloatArray, FloatArray]:
+def beyond_quality(recipe: Number, fit: Effect, *, mirrored: bool) -> tuple[FloatArray, FloatArray]:
     """Return (m,) the property in standard deviations, and (m,) the score less what the quality explains."""
     ratings, x, scores = recipe.given[0], recipe.given[1], recipe.values
     several = (~np.isnan(ratings)).sum(axis=1) > (ratings.shape[1] > 1)
     quality = np.where(several, mean_of_raters(ratings), np.nan)
     kept = ~np.isnan(x + quality + scores)
-    signs = (1, -1) if isinstance(recipe.estimator, partial) and recipe.estimator.keywords["mirrored"] else (1,)
+    signs = (1, -1) if mirrored else (1,)
     x, quality, scores = (np.concatenate([sign * v[kept] for sign in signs]) for v in (x, quality, scores))
     x, quality, scores = (x - x.mean()) / x.std(), quality - quality.mean(), scores - scores.mean()
     slope = fit.quality * fit.score_sd
@@ -357,94 +333,53 @@ def _scale(judged: Judged) -> str:
     return f", where the judge's scores run from {scores.min():g} to {scores.max():g}" if len(scores) else ""
 
 
-# --- what measuring takes: each returns what is lacking, as the end of "it needs ...", or nothing ---------------------
+def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAMPLES) -> Measurement:
+    """Measure a bias of ``BIASES`` on what a judge did (see ``judge_examples``); no model is asked.
 
-Need = Callable[[Bias, Judged], str]
+    The 95 % intervals are of ``n_resamples`` bootstrap resamples, drawn with ``seed``.
+
+    Raises:
+        TypeError: The bias is given by its name.
+        ValueError: A covariate that the bias needs is missing.
+    """
+    if isinstance(bias, str):
+        raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")
+    return measured(
+        bias.numbers(judged),
+        clusters=judged.clusters,
+        bias=bias,
+        judged=judged,
+        criterion=judged.criterion,
+        ids=judged.ids,
+        columns=judged.columns,
+        seed=seed,
+        n_resamples=n_resamples,
+        coverage=judged.median_coverage,
+        cost={"judgments": judged.judgments},
+        provenance={**judged.provenance, "seed": seed, "n_resamples": n_resamples},
+    )
+
+
+# --- what several biases need -----------------------------------------------------------------------------------------
+
 MAPPED = "name yours in mapping, or by --map rating_1=COLUMN,rating_2=COLUMN"
 
 
-def likelihood_model(bias: Bias, judged: Judged) -> str:
-    """Likelihoods of the outputs."""
-    there = LIKELIHOODS in judged.covariates
-    return "" if there else "a model that reports likelihoods, such as a local one (likelihood_lm, --likelihood-lm)"
+def texts_missing(judged: Judged) -> Iterator[str]:
+    """Name the texts that were judged, where they are not known."""
+    if LENGTHS not in judged.covariates:
+        field = "outputs, or output_1 and output_2" if judged.pairwise else "output"
+        yield f"the texts that were judged (field {field})"
 
 
-def every_input(bias: Bias, judged: Judged) -> str:
-    """The text to which each output was written."""
-    there = all(isinstance(e.get("source"), str) for e in judged.examples)
-    return "" if there else "the input of every item (field source)"
-
-
-def texts(bias: Bias, judged: Judged) -> str:
-    """The texts that were judged."""
-    field = "outputs, or output_1 and output_2" if judged.pairwise else "output"
-    return "" if LENGTHS in judged.covariates else f"the texts that were judged (field {field})"
-
-
-def people(bias: Bias, judged: Judged) -> str:
-    """People's view of the items."""
+def people_missing(judged: Judged) -> Iterator[str]:
+    """Name people's view of the items, where it is not known."""
     if judged.rated:
-        return ""
+        return
     if judged.pairwise:
-        return "people's choices between the outputs (field better, or name another: better_field, --better-field)"
-    if others := rated_criteria(judged.examples):
+        yield "people's choices between the outputs (field better, or name another: better_field, --better-field)"
+    elif others := rated_criteria(judged.examples):
         names = joined([repr(name) for name in others])
-        return f"people's ratings on {judged.criterion!r:.80} (the items are rated on {names:.500})"
-    return f"people's ratings (columns rating_1, rating_2, ...; {MAPPED}) or scores (column score)"
-
-
-def both_orders(bias: Bias, judged: Judged) -> str:
-    """Answers in both orders, or people's choices."""
-    if judged.both_orders or BETTER in judged.covariates:
-        return ""
-    return "choices in both orders (swapped_field, --swapped-field) or people's choices (better_field, --better-field)"
-
-
-def writers(bias: Bias, judged: Judged) -> str:
-    """Outputs of several systems, the judge's own among them."""
-    names, own = judged.writer_names, getattr(bias, "own", None)
-    if not names:
-        field = "systems, or system_1 and system_2" if judged.pairwise else "system"
-        return f"the writers of the outputs (field {field})"
-    if len(names) == 1:
-        return f"outputs of several writers ({names[0]:.80} wrote all of these)"
-    if judged.one_stands_first:
-        return (
-            "pairs in which either system stands first (swap the outputs of half of the pairs, and their choices too)"
-        )
-    missing = own is not None and own not in names
-    return f"outputs of {own!r:.80} (the writers are {', '.join(names):.500})" if missing else ""
-
-
-def own_system(bias: Bias, judged: Judged) -> str:
-    """The name of the judge's own system."""
-    named = getattr(bias, "own", None) is not None
-    return "" if named else "the name of the judge's own system among the writers (own_system, --own-system)"
-
-
-def two_ratings(bias: Bias, judged: Judged) -> str:
-    """Two ratings of some item."""
-    ratings = judged.covariates.get(RATINGS)
-    there = ratings is not None and bool(((~np.isnan(ratings)).sum(axis=1) > 1).any())
-    return "" if there else f"two or more ratings of each item (columns rating_1, rating_2, ...; {MAPPED})"
-
-
-def same_scale(bias: Bias, judged: Judged) -> str:
-    """People's ratings on the judge's scale, which is stated."""
-    if judged.scale is None:
-        return "the judge's lowest and highest score (scale, --scale)"
-    if HUMAN_SCORES not in judged.covariates or judged.on_peoples_scale:
-        return ""
-    if np.isnan(judged.answers).all():
-        return "scores by the judge (all are undefined)"
-    low, high = judged.scale
-    rated = judged.covariates.get(RATINGS, judged.covariate(HUMAN_SCORES)).reshape(len(judged.ids), -1)  # (n, raters)
-    outside = (rated < low) | (rated > high)
-    items, needed = np.flatnonzero(outside.any(axis=1)), "people's ratings on the judge's scale (scale, --scale)"
-    if not len(items):
-        return needed
-    value = rated[items[0]][outside[items[0]]][0]
-    return (
-        f"{needed}; outside {low:g} to {high:g} are the ratings of {count(len(items), 'item')}, such as "
-        f"{judged.ids[items[0]]!r:.80} with {value:g}"
-    )
+        yield f"people's ratings on {judged.criterion!r:.80} (the items are rated on {names:.500})"
+    else:
+        yield f"people's ratings (columns rating_1, rating_2, ...; {MAPPED}) or scores (column score)"

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from evalbias.evaluation import bias as needs_of
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
-from evalbias.evaluation.bias import Bias, EffectBias, effect_number
-from evalbias.evaluation.estimates import Estimate, Measurement, Number, measure
+from evalbias.evaluation.bias import MAPPED, Bias, EffectBias, measure, people_missing, texts_missing
+from evalbias.evaluation.estimates import Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LENGTHS, LIKELIHOODS, QUALITY, RATINGS, Judged
 from evalbias.evaluation.marks import Bars, Intervals, Plot, Stack
-from evalbias.evaluation.words import percent
+from evalbias.evaluation.words import count, percent
 from evalbias.measures import bias_score as bias_score_of
 from evalbias.measures import (
     decision_shares,
@@ -64,7 +63,6 @@ class Likelihood(EffectBias):
     favored, more, less = "an output that is one standard deviation likelier", "likelier", "less likely"
     effect_name = "likelihood_effect"
     headlines = ("likelihood_effect", "bias_score", "performance", "likelihood_correlation")
-    needs = (needs_of.likelihood_model, needs_of.every_input, needs_of.texts, needs_of.people)
     helps: ClassVar[Mapping[str, str]] = {
         "scores": "'evalbias compile likelihood --lm MODEL --data FILE' tries demonstrations and calibrations and "
         "keeps what is shown to help; this takes a few thousand judgments once, and afterwards prompts that are longer "
@@ -73,6 +71,15 @@ class Likelihood(EffectBias):
         "(evalbias.measures.corrections), or switch to a judge that has less of it: 'evalbias compile likelihood --lm "
         "MODEL --data FILE' makes one from any model that you can run",
     }
+
+    def missing(self, judged: Judged) -> Iterator[str]:
+        """Name likelihoods of the outputs, the text to which each was written, the outputs, and people's view."""
+        if LIKELIHOODS not in judged.covariates:
+            yield "a model that reports likelihoods, such as a local one (likelihood_lm, --likelihood-lm)"
+        if not all(isinstance(e.get("source"), str) for e in judged.examples):
+            yield "the input of every item (field source)"
+        yield from texts_missing(judged)
+        yield from people_missing(judged)
 
     def feature(self, judged: Judged) -> FloatArray | None:
         """Return LS."""
@@ -158,13 +165,18 @@ class Position(Bias):
     question = "Does the order in which two outputs are shown decide which one wins?"
     favored, judges, objective = "the output shown first", "pairs", "fairness"
     headlines = ("first_rate", "fairness", "position_consistency", "first_rate_balanced")
-    needs = (needs_of.both_orders,)
     helps: ClassVar[Mapping[str, str]] = {
         "pairs": "ask in both orders and average, which removes it at twice the prompts (PairwiseJudge with "
         "debias='permutation'); 'evalbias optimize CRITERION --data FILE --lm MODEL' searches for a wording that needs "
         "only one prompt for each pair",
         "others": "ask in both orders and average, which removes it at twice the prompts",
     }
+
+    def missing(self, judged: Judged) -> Iterator[str]:
+        """Name answers in both orders, or people's choices."""
+        if not judged.both_orders and BETTER not in judged.covariates:
+            both, people = "(swapped_field, --swapped-field)", "(better_field, --better-field)"
+            yield f"choices in both orders {both} or people's choices {people}"
 
     def applies(self, judged: Judged) -> bool:
         """Return whether the judge compares."""
@@ -257,7 +269,6 @@ class Verbosity(EffectBias):
     feature_name = effect_of = "length"
     effect_name, objective = "length_effect", "longer_rate"
     headlines = ("length_effect", "longer_rate")
-    needs = (needs_of.texts, needs_of.people)
     helps: ClassVar[Mapping[str, str]] = {
         "pairs": "'evalbias optimize CRITERION --objective verbosity --data FILE --lm MODEL' searches for a wording "
         "without it; the search takes a few thousand judgments once, and the wording costs nothing",
@@ -265,6 +276,11 @@ class Verbosity(EffectBias):
         "afterwards); outputs of equal length avoid it",
         "others": "judge outputs of equal length, or change the judge's wording or examples and audit it again",
     }
+
+    def missing(self, judged: Judged) -> Iterator[str]:
+        """Name the outputs, and people's view."""
+        yield from texts_missing(judged)
+        yield from people_missing(judged)
 
     def feature(self, judged: Judged) -> FloatArray | None:
         """Return log lengths; an empty output's is undefined."""
@@ -401,12 +417,28 @@ class SelfPreference(EffectBias):
     feature_name, joint_name, effect_of, standardized = "writer", "own_system", "the own system", False
     effect_name, label, says = "own_excess", "own system", "Bonus for the own system at equal quality"
     headlines = ("own_excess", "own_excess_at_failures")
-    needs = (needs_of.writers, needs_of.own_system, needs_of.people)
     helps = dict.fromkeys(
         ("pairs", "scores"),
         "use a judge that wrote none of the outputs, or average several judges, which lessens it and costs as much as "
         "all of them",
     )
+
+    def missing(self, judged: Judged) -> Iterator[str]:
+        """Name outputs of several systems, the judge's own among them, its name, and people's view."""
+        names = judged.writer_names
+        if not names:
+            field = "systems, or system_1 and system_2" if judged.pairwise else "system"
+            yield f"the writers of the outputs (field {field})"
+        elif len(names) == 1:
+            yield f"outputs of several writers ({names[0]:.80} wrote all of these)"
+        elif judged.one_stands_first:
+            turned = "swap the outputs of half of the pairs, and their choices too"
+            yield f"pairs in which either system stands first ({turned})"
+        elif self.own is not None and self.own not in names:
+            yield f"outputs of {self.own!r:.80} (the writers are {', '.join(names):.500})"
+        if self.own is None:
+            yield "the name of the judge's own system among the writers (own_system, --own-system)"
+        yield from people_missing(judged)
 
     def feature(self, judged: Judged) -> FloatArray | None:
         """Return 1 for outputs of the judge's own system, 0 for others; None where it is not among the writers."""
@@ -425,21 +457,12 @@ class SelfPreference(EffectBias):
         numbers = super().numbers(judged)
         if numbers and not judged.pairwise and judged.covariates.get(RATINGS, np.empty((0, 0))).shape[1] > 2:
             says = "The same among outputs that people rate low"
-            numbers.append(
-                self._excess(_failures(judged), self.own, "own_excess_at_failures", "own system's failures", says)
-            )
-        return [
-            *numbers,
-            *(
-                self._excess(judged, name, f"excess_of_{name}", name, f"{name} against the other writers")
-                for name in judged.writer_names
-            ),
-        ]
-
-    def _excess(self, judged: Judged, writer: str | None, name: str, label: str, says: str) -> Number:
-        described: dict[str, Any] = {"name": name, "label": label, "says": says, "standardized": False}
-        feature = {self.feature_name: written_by(judged, writer)}
-        return effect_number(judged, feature, reliability=self.reliability, **described)
+            name, label, own = "own_excess_at_failures", "own system's failures", written_by(judged, self.own)
+            numbers.append(self.effect(_failures(judged), own, name=name, label=label, says=says))
+        for writer in judged.writer_names:
+            name, says, wrote = f"excess_of_{writer}", f"{writer} against the other writers", written_by(judged, writer)
+            numbers.append(self.effect(judged, wrote, name=name, label=writer, says=says))
+        return numbers
 
 
 def written_by(judged: Judged, writer: str | None) -> FloatArray:
@@ -478,7 +501,6 @@ class ScaleUse(Bias):
     question = "Does the judge use the whole scale, as people do?"
     favored, judges = "the middle of the scale", "scores"
     headlines = ("slope", "top_two_share")
-    needs = (needs_of.two_ratings, needs_of.same_scale)
     helps: ClassVar[Mapping[str, str]] = {
         "scores": "a map of the scores, or a likelihood calibration, stretches them but ranks no better; "
         "demonstrations from the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 "
@@ -486,6 +508,18 @@ class ScaleUse(Bias):
         "others": "a map from its scores to people's stretches them at no cost, but ranks no better",
         "reversed": "check that a high score is a good one: these scores do not rise with the quality at all",
     }
+
+    def missing(self, judged: Judged) -> Iterator[str]:
+        """Name two ratings of some item, and people's ratings on the judge's scale, which is stated."""
+        rated = judged.covariates.get(RATINGS, np.empty((0, 0)))  # (n, raters)
+        if not ((~np.isnan(rated)).sum(axis=1) > 1).any():
+            yield f"two or more ratings of each item (columns rating_1, rating_2, ...; {MAPPED})"
+        if judged.scale is None:
+            yield "the judge's lowest and highest score (scale, --scale)"
+        elif HUMAN_SCORES in judged.covariates and np.isnan(judged.answers).all():
+            yield "scores by the judge (all are undefined)"
+        elif HUMAN_SCORES in judged.covariates and not judged.on_peoples_scale:
+            yield f"people's ratings on the judge's scale (scale, --scale){_off_the_scale(judged, *judged.scale)}"
 
     def applies(self, judged: Judged) -> bool:
         """Return whether the scale is stated, and has few levels or is people's too."""
@@ -546,6 +580,18 @@ def _rated_on_it(judged: Judged) -> bool:
     return judged.scale is not None and judged.on_peoples_scale
 
 
+def _off_the_scale(judged: Judged, low: float, high: float) -> str:
+    """Say which of people's ratings lie outside the scale; empty where none does."""
+    rated = judged.covariates.get(RATINGS, judged.covariate(HUMAN_SCORES)).reshape(len(judged.ids), -1)  # (n, raters)
+    outside = (rated < low) | (rated > high)
+    items = np.flatnonzero(outside.any(axis=1))
+    if not len(items):
+        return ""
+    name, value = judged.ids[items[0]], rated[items[0]][outside[items[0]]][0]
+    which = f"the ratings of {count(len(items), 'item')}, such as {name!r:.80} with {value:g}"
+    return f"; outside {low:g} to {high:g} are {which}"
+
+
 def _levels(judged: Judged) -> FloatArray | None:
     """Return the whole numbers of the judge's scale; None where it is unknown, too fine or not of whole numbers."""
     if judged.scale is None or any(end != round(end) for end in judged.scale):
@@ -602,20 +648,16 @@ class Joint(Bias):
         features, numbers = self._features(judged), []
         for bias, feature in features:
             others = {one.feature_name: values for one, values in features if one is not bias}
-            described: dict[str, Any] = {"says": f"Effect of {bias.effect_of}", "standardized": bias.standardized}
-            label = bias.label or f"effect of {bias.effect_of}"
-            named = {bias.feature_name: feature, **others}
-            name = bias.joint_name or bias.feature_name
-            numbers.append(
-                effect_number(judged, named, name=name, label=label, reliability=self.reliability, **described)
-            )
+            name, says = bias.joint_name or bias.feature_name, f"Effect of {bias.effect_of}"
+            numbers.append(bias.effect(judged, feature, others, name=name, says=says))
         if judged.both_orders:
             says, values = "Advantage of the first position", judged.position_strength
             numbers.append(Number("position", "first position", values, estimate_mean, null=0.0, says=says))
         return numbers
 
     def _features(self, judged: Judged) -> list[tuple[EffectBias, FloatArray]]:
-        effects = [bias.configured(own=self.own) for bias in BIASES.values() if isinstance(bias, EffectBias)]
+        settings = {"own": self.own, "reliability": self.reliability}
+        effects = [bias.configured(**settings) for bias in BIASES.values() if isinstance(bias, EffectBias)]
         known = ((bias, bias.feature(judged)) for bias in effects)
         return [(bias, feature) for bias, feature in known if feature is not None]
 

@@ -6,36 +6,25 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from pkgutil import resolve_name
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+import rich.table
 import scipy
 
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.words import (
-    SIGNIFICANCE,
-    Tabular,
-    count,
-    ends,
-    joined,
-    mark,
-    p_text,
-    signed,
-    unsigned,
-)
+from evalbias.evaluation.words import SIGNIFICANCE, Table, count, ends, joined, mark, p_text, signed, unsigned
 from evalbias.measures.arrays import BoolArray, FloatArray, defined
 from evalbias.measures.equal_quality import Effect
 from evalbias.measures.resample import ALONE, Draws, Interval, Statistic, p_of_interval
 from evalbias.values import to_json
 
-# Results whose parts are found by name.
-
-
 Part = TypeVar("Part")
 
 
 class ByName(Generic[Part]):
-    """A result with named ``_parts``: ``result[name]``, ``name in result``, and iteration over the names."""
+    """A result with named ``_parts``: ``result[name]``, ``name in result``; a notebook shows it as a report does."""
 
     def __getitem__(self, name: str) -> Part:
         """Return a part; KeyError lists those that there are."""
@@ -49,6 +38,10 @@ class ByName(Generic[Part]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._parts())
+
+    def _repr_html_(self) -> str:
+        """Return the report's view, loaded by name and when needed: the report stands above."""
+        return str(resolve_name("evalbias.report.page:view")(self))
 
     def _parts(self) -> Mapping[str, Part]:
         raise NotImplementedError
@@ -211,34 +204,11 @@ class Estimate(Named):
         )
 
 
-# A bias, and what measuring it on one judge gives: estimates, and everything they were computed from.
-
-
-class Measurable(Protocol):
-    """What is measured: a bias, the agreement with people, or something else; ``Bias`` says what each name is."""
-
-    @property
-    def name(self) -> str:
-        """Key in reports, in JSON and on the command line."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """The name in running text."""
-        ...
-
-    @property
-    def headlines(self) -> tuple[str, ...]:
-        """Names of the estimates that a short table shows."""
-        ...
-
-    def numbers(self, judged: Judged) -> list[Number]:
-        """Return what is estimated."""
-        ...
+# What measuring a bias of one judge gives: estimates, and everything they were computed from.
 
 
 @dataclass(frozen=True, repr=False)
-class Measurement(Tabular, ByName[Estimate]):
+class Measurement(ByName[Estimate]):
     """One bias of one judge on n items; ``measurement["fairness"]`` is the estimate of that name.
 
     Attributes:
@@ -307,21 +277,15 @@ class Measurement(Tabular, ByName[Estimate]):
     def _parts(self) -> Mapping[str, Estimate]:
         return self.estimates
 
-    def _title(self) -> str:
-        return f"{self.bias.title.capitalize()} on {self.criterion}"
-
-    def _headings(self) -> tuple[str, ...]:
-        return ("estimate", "value", "95 % interval", *(["no bias"] if self._has_null() else []), "n")
-
-    def _rows(self) -> list[tuple[str, ...]]:
+    def table(self) -> rich.table.Table:
+        """Return one row an estimate, for a terminal; without the column of nulls where no estimate has one."""
         rows = []
         for e in self.estimates.values():
             null = "" if e.null is None else e.text(e.null)
-            rows.append((e.label, e.text(), e.interval, *([null] if self._has_null() else []), str(e.n)))
-        return rows
-
-    def _has_null(self) -> bool:
-        return any(e.null is not None for e in self.estimates.values())
+            rows.append((e.label, e.text(), e.interval, null, str(e.n)))
+        title = f"{self.bias.title.capitalize()} on {self.criterion}"
+        headings = ("estimate", "value", "95 % interval", "no bias", "n")
+        return Table(headings, rows, title, self.caption()).without_empty().__rich__()
 
     def caption(self) -> str:
         """Return the undefined items, the inputs of the intervals, and the notes."""
@@ -329,33 +293,6 @@ class Measurement(Tabular, ByName[Estimate]):
         if self.clusters is not None:
             parts.append(f"intervals over {count(max((e.units for e in self.estimates.values()), default=0), 'input')}")
         return "; ".join([*parts, *(f"{name.replace('_', ' ')}: {amount}" for name, amount in self.notes.items())])
-
-
-def measure(bias: Measurable, judged: Judged, *, seed: int, n_resamples: int = N_RESAMPLES) -> Measurement:
-    """Measure a bias of ``BIASES`` on what a judge did (see ``judge_examples``); no model is asked.
-
-    The 95 % intervals are of ``n_resamples`` bootstrap resamples, drawn with ``seed``.
-
-    Raises:
-        TypeError: The bias is given by its name.
-        ValueError: A covariate that the bias needs is missing.
-    """
-    if isinstance(bias, str):
-        raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")
-    return measured(
-        bias.numbers(judged),
-        clusters=judged.clusters,
-        bias=bias,
-        judged=judged,
-        criterion=judged.criterion,
-        ids=judged.ids,
-        columns=judged.columns,
-        seed=seed,
-        n_resamples=n_resamples,
-        coverage=judged.median_coverage,
-        cost={"judgments": judged.judgments},
-        provenance={**judged.provenance, "seed": seed, "n_resamples": n_resamples},
-    )
 
 
 def measured(
@@ -423,7 +360,7 @@ class Change:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Tabular, ByName[Change]):
+class Comparison(ByName[Change]):
     """One bias of two judges on the same items; ``comparison["fairness"]`` is the change of that estimate.
 
     Attributes:
@@ -466,23 +403,15 @@ class Comparison(Tabular, ByName[Change]):
     def _parts(self) -> Mapping[str, Change]:
         return self.changes
 
-    def _title(self) -> str:
-        return f"{self.bias.title.capitalize()} on {self.criterion}, before -> after"
-
-    def caption(self) -> str:
-        """See ``Tabular``."""
-        return SIGNIFICANCE
-
-    def _headings(self) -> tuple[str, ...]:
-        return ("estimate", "before -> after", "difference", "p", "n")
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        rows: list[tuple[str, ...]] = []
+    def table(self) -> rich.table.Table:
+        """Return one row a change, for a terminal."""
+        rows = []
         for change in self.changes.values():
             text, difference = change.after.text, change.difference
             interval = f"{text(difference.value)} ({ends(text(difference.low), text(difference.high))})"
             rows.append((change.label, change.text(), interval, p_text(change.p_value), str(change.after.n)))
-        return rows
+        title = f"{self.bias.title.capitalize()} on {self.criterion}, before -> after"
+        return Table(("estimate", "before -> after", "difference", "p", "n"), rows, title, SIGNIFICANCE).__rich__()
 
 
 def compare(

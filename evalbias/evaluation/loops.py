@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.evaluation.answers import in_threads
-from evalbias.evaluation.bias import Bias
+from evalbias.evaluation.bias import Bias, measure
 from evalbias.evaluation.biases import SelfBias
 from evalbias.evaluation.estimates import (
     LEVEL,
@@ -26,7 +26,6 @@ from evalbias.evaluation.estimates import (
     Measurement,
     Number,
     compare,
-    measure,
     measured,
 )
 from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pkgutil import resolve_name
 from typing import Literal
 
 import numpy as np
@@ -241,40 +240,3 @@ class Table:
 def short(cell: str) -> str:
     """Replace "undefined" by a dash, for wide tables."""
     return cell.replace(UNDEFINED, "-")
-
-
-def notebook_view(result: object) -> str:
-    """Return a result as the report shows it; loaded by name and when needed, because the report stands above."""
-    return str(resolve_name("evalbias.report.page:view")(result))
-
-
-class Tabular:
-    """A result that shows itself as a table in a terminal or notebook.
-
-    A subclass defines ``_title``, ``_headings`` (the first column is a name), ``_rows`` and, if it likes, ``caption``.
-    """
-
-    def table(self) -> rich.table.Table:
-        """Return the table for a terminal."""
-        table = rich.table.Table(title=self._title(), caption=self.caption())
-        for number, heading in enumerate(self._headings()):
-            table.add_column(heading, justify="right" if number else "left")
-        for row in self._rows():
-            table.add_row(*row)
-        return table
-
-    def _repr_html_(self) -> str:
-        return notebook_view(self)
-
-    def _title(self) -> str:
-        raise NotImplementedError
-
-    def _headings(self) -> tuple[str, ...]:
-        raise NotImplementedError
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        raise NotImplementedError
-
-    def caption(self) -> str:
-        """Return what stands below the table; empty for nothing."""
-        return ""

@@ -59,14 +59,14 @@ def test_a_number_becomes_an_estimate():
     assert ([*found], "wins" in found, "losses" in found) == (["wins"], True, False)
     with pytest.raises(KeyError, match="'losses' is not among 'wins'"):
         found["losses"]
-    rows = found._rows()
-    assert rows == [("wins", "0.67", f"{interval.low:.2f} to {interval.high:.2f}", "0.50", "3")]
-    without = measured([Number("wins", "m", values, estimate_mean)], seed=0, **vars_of(found))
-    assert (without._headings()[3], without._rows()[0][3]) == ("n", "3")  # no column of what no estimate has
+    assert columns(found)["value"] == ["0.67"]
+    assert columns(found)["no bias"] == ["0.50"]
+    assert "no bias" not in columns(dataclasses.replace(found, estimates={"m": estimate(null=None)}))
 
 
-def vars_of(found):
-    return {name: getattr(found, name) for name in ("bias", "criterion", "ids", "columns")}
+def columns(result):
+    """Heading -> cells of a result's table."""
+    return {column.header: [*column.cells] for column in result.table().columns}
 
 
 def test_an_estimate_counts_items_that_define_all_its_numbers():
@@ -86,7 +86,7 @@ def test_what_is_undefined_is_counted_by_column():
     assert found.items()[0] == {"id": "x", "a": 1.0, "b": [1.0, pytest.approx(NAN, nan_ok=True)], "c": 1.0}
     assert found.to_dict(items=False).keys() == found.to_dict().keys() - {"items"}
     assert found.to_dict()["items"] == {"id": ["x", "y"], "a": [1, None], "b": [[1, None], [None, None]], "c": [1, 1]}
-    assert found._title() == "Taste on c"
+    assert found.table().title == "Taste on c"
 
 
 def test_measurements_are_equal_if_what_they_report_is():
@@ -132,11 +132,11 @@ def test_a_comparison_by_hand():
     assert found.cost == {"judgments": (4, 5)}
     assert change.text() == f"+0.50 -> +1.00{'*' if change.p_value < 0.05 else ''}"
     assert change.label == "performance"
-    row = next(row for row in found._rows() if row[0] == "performance")
-    assert row[2].startswith("+0.50 (")
-    assert row[3] == f"{change.p_value:.5f}"
-    assert row[4] == "3"
-    assert found._title() == "Likelihood on c, before -> after"
+    shown = columns(found)
+    assert shown["estimate"][-1] == "performance"
+    assert shown["difference"][-1].startswith("+0.50 (")
+    assert (shown["p"][-1], shown["n"][-1]) == (f"{change.p_value:.5f}", "3")
+    assert found.table().title == "Likelihood on c, before -> after"
     assert json.loads(json.dumps(found.to_dict()))["changes"]["performance"] == to_json(change)
     assert repr(found).startswith("Comparison(likelihood on c, n=3: ")
     assert "; performance +0.50 -> +1.00" in repr(found)
@@ -179,12 +179,12 @@ def test_an_untested_estimate_has_no_p_value():
     assert math.isnan(change.p_value)
     assert change.p_itemwise is None
     assert change.to_dict()["test"] is change.to_dict()["itemwise_test"] is None
-    assert compare(one, one, n_resamples=9, seed=0)._rows()[0][3] == ""
+    assert columns(compare(one, one, n_resamples=9, seed=0))["p"] == [""]
 
 
 def test_a_comparison_without_estimates_counts_no_items():
     empty = Comparison(taste(), "c", {}, {})
-    assert (empty.n, empty.undefined, empty._rows()) == (0, 0, [])
+    assert (empty.n, empty.undefined, columns(empty)["p"]) == (0, 0, [])
 
 
 def test_estimates_draw_2_000_resamples_and_tests_100_000_unless_told_otherwise():

@@ -65,7 +65,7 @@ def test_the_line_of_an_effect_has_the_slope_of_its_dots():
     judged = scored(4000, effect=0.3)
     found = measure(BIASES["likelihood"], judged, seed=0, n_resamples=2)
     recipe, fit = found.numbers["likelihood_effect"], BIASES["likelihood"].fit(judged)
-    x, y = beyond_quality(recipe, fit)
+    x, y = beyond_quality(recipe, fit, mirrored=False)
     direct = likelihood_effect(judged.covariates[LIKELIHOODS], judged.answers, judged.covariates["ratings"])
     slope = np.polyfit(x, y, 1)[0]
     assert slope == pytest.approx(direct.value * direct.score_sd, abs=0.01)
