@@ -1,19 +1,7 @@
-"""Effects on a judge's scores at equal quality: of likelihood, of length, of the writer, of any feature of an output.
-
-Ratings are noisy, and likely or long text is often good text: at an equal mean rating, an unbiased judge seems biased
-too, because the feature stands for quality that the rating misses. So the quality itself is held fixed. In
-``z(score) = a + b quality + sum_j c_j z(feature_j) + error``, c is 0 for a judge whose mean score depends on quality
-alone, whatever the noise of two or more ratings an item, each an instrument for the others. Two-stage least squares,
-stacked over their ordered pairs, is that on the mean rating h with h^2 replaced by P, where noise never meets itself:
-
-    sum_i X_i (y_i - X_i'c - b h_i) = 0,    sum_i h_i (y_i - X_i'c) - b P_i = 0,    P_i = mean over j != k of h_ij h_ik
-
-What it does not know: errors that an item's raters share count as quality, and so does what they saw of each other.
-"""
+"""Effects on a judge's scores at equal quality: of likelihood, of length, of the writer, of any feature."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,12 +13,12 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import (
     SLACK,
-    BoolArray,
     FloatArray,
     IntArray,
     checked,
     cluster_codes,
     common_index,
+    defined,
     missing,
     numbers,
     settled,
@@ -76,6 +64,20 @@ TOO_WEAK = "the ratings are too few or too unreliable to hold the quality fixed:
 EXACT = "the scores follow people's ratings exactly, which does not tell how far others would deviate: judge more items"
 
 
+# Ratings are noisy, and likely or long text is often good text: at an equal mean rating, an unbiased judge seems biased
+# too, because the feature stands for quality that the rating misses. So the quality itself is held fixed. In
+#
+#     z(score) = a + b quality + sum_j c_j z(feature_j) + error
+#
+# c is 0 for a judge whose mean score depends on quality alone, whatever the noise of two or more ratings an item, each
+# an instrument for the others. Two-stage least squares, stacked over their ordered pairs, is that on the mean rating h
+# with h^2 replaced by P, where noise never meets itself:
+#
+#     sum_i X_i (y_i - X_i'c - b h_i) = 0,   sum_i h_i (y_i - X_i'c) - b P_i = 0,   P_i = mean over j != k of h_ij h_ik
+#
+# What it does not know: errors that an item's raters share count as quality, and so does what they saw of each other.
+
+
 @dataclass(frozen=True)
 class Effect(Interval):
     """Effect of a feature on a judge's scores at equal quality, in standard deviations of the score.
@@ -111,13 +113,10 @@ class Effect(Interval):
 
 
 class EqualQuality:
-    """Scores of a judge, ratings and features of the same items, from which every effect is read.
+    """Scores of a judge, ratings and features of the same items; each feature's effect holds the others fixed.
 
     The estimator is consistent if an item's ratings are independent given its quality and the mean score is linear in
-    quality and features. A level that differs between the columns of ``ratings`` (stricter raters) is removed, and
-    scales that differ are allowed for if the columns are three or more. Intervals are of t with the standard error of
-    the jackknife over inputs: they hold their level with few inputs and with many outputs of each.
-
+    quality and features. Levels of the raters are removed; scales that differ are allowed for with three or more.
     Judges that compare are measured alike: give the features of the first candidate less those of the second, the
     log-odds of the first one's win, and the differences in rating or the single annotators' preferences (1, 0, -1).
 
@@ -125,7 +124,7 @@ class EqualQuality:
         scores: (n,) Score_m on any scale.
         ratings: (n, r) on any scale, NaN where a rater gave none. Items with one are left out unless no item has two.
         features: Name -> (n,) numbers, or texts such as the system, of which each gets its own level. NaN, None or an
-            empty cell leaves the item out of the effects that need the feature.
+            empty cell leaves the item out.
         before: (n,) scores of another judge, from whose effects the changes are told.
         clusters: (n,) input of each item. By default every item is its own.
         unscaled: Names of the features whose effect is that of one unit, as of a feature that is 0 or 1.
@@ -156,118 +155,73 @@ class EqualQuality:
             raise ValueError(f"reliability={reliability} is out of range: it is a share of the variance, in (0, 1].")
         if QUALITY in features:
             raise ValueError(f"A feature is called {QUALITY!r}, as another term of the model is: rename it.")
+        # 1. numbers and texts of the same items
         judges = {"scores": scores} if before is None else {"before": before, "scores": scores}
-        texts = {name: list(values) for name, values in features.items() if _is_text(values)}
         common_index(ratings, *judges.values(), *features.values(), clusters)
         table = numbers(ratings, "ratings")
         if table.ndim != 2:
             raise ValueError(f"ratings has the shape {table.shape}: give one row an item, (n, raters).")
-        given = {name: values for name, values in features.items() if name not in texts}
-        columns = dict(zip(*_checked({**judges, "ratings": table, **given}), strict=True))
+        texts = {n: list(values) for n, values in features.items() if any(isinstance(v, str) for v in values)}
+        given: dict[str, Any] = {name: values for name, values in features.items() if name not in texts}
+        arrays = {**judges, "ratings": table, **given}
+        columns = dict(zip(arrays, checked(arrays), strict=True))
+        for name, array in columns.items():
+            if array.ndim != 1 and name != "ratings":
+                raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
         for name, values in texts.items():
             if len(values) != len(table):
                 raise ValueError(f"{name} has {len(values)} entries for {len(table)} items: give one an item.")
-        self.ratings, self.scores = columns["ratings"], np.column_stack([columns[name] for name in judges])
-        self.numbers, self.texts = {name: columns[name] for name in given}, texts
-        self.clusters, self.unscaled, self.reliability = clusters, frozenset(unscaled), reliability
-        self.differences, self.mirrored = differences, mirrored
-        self._known: dict[bytes, _Items] = {}
-
-    def effects(self, *names: str, held: Sequence[str] = ()) -> dict[str, Effect]:
-        """Return the effect of each named feature with the other ones, those ``held`` and the quality held fixed.
-
-        ``effects("likelihood")`` is the marginal effect, ``effects("likelihood", "length")`` are the joint ones.
-        """
-        items = self._items((*names, *held))
-        columns = [column for name in (*names, *held) for column in items.columns_of(name)]
-        several, problem = items.several, items.problem(columns, names[0])
-        if several and self.reliability is not None:
+        # 2. items with scores, every feature and two ratings, or one where none has two
+        judged = np.column_stack([columns[name] for name in judges])
+        known = defined(judged, *(columns[name] for name in given)) & ~np.isnan(table).all(axis=1)
+        for values in texts.values():
+            known &= ~np.array([missing(value) for value in values], dtype=bool)
+        twice = (~np.isnan(table)).sum(axis=1) > 1
+        self.several = bool((known & twice).any())
+        if self.several and reliability is not None:
             raise ValueError("The items have several ratings, which tell their reliability: leave out reliability.")
-        bare = Effect(math.nan, n=items.n, undefined=len(self.scores) - items.n, units=items.groups, unit=SCORE_SD)
-        bare = replace(bare, score_sd=items.score_sd)
-        if problem:
-            return dict.fromkeys(names, replace(bare, reason=problem))
-        rated = items.rated if self.reliability is None else with_reliability(items.single, self.reliability)
-        if rated is not None:
-            found = _read(items, columns, rated, names, bare, differences=self.differences)
-            return {name: _unless_exact(effect) for name, effect in found.items()}
-        ends = CHOICES if len(np.unique(items.single)) == 2 else RELIABILITIES
-        first, second = (_read(items, columns, with_reliability(items.single, r), names, bare) for r in ends)
-        return {name: _between(first[name], second[name]) for name in names}
-
-    def _items(self, names: Sequence[str]) -> _Items:
-        """Gather the items with the scores, these features and enough ratings; the same items are gathered once."""
-        counts = (~np.isnan(self.ratings)).sum(axis=1)
-        complete = ~np.isnan(self.scores).any(axis=1) & (counts > 0)
-        for name in names:
-            unknown = np.isnan(self.numbers[name]) if name in self.numbers else [missing(v) for v in self.texts[name]]
-            complete &= ~np.asarray(unknown, dtype=bool)
-        several = bool((counts[complete] > 1).any())
-        kept = complete & (counts > 1) if several else complete
-        if kept.tobytes() not in self._known:
-            self._known[kept.tobytes()] = _Items(self, kept, several=several)
-        return self._known[kept.tobytes()]
-
-
-class _Items:
-    """Complete items: standardized scores and columns, ratings, and the sums of their products over each input.
-
-    ``x`` is (m, p) constant and columns, a row an item or two a mirrored pair; a text has a 0/1 column ``name=level``
-    for every level but the first; a column is all NaN if a feature not asked for is undefined somewhere. ``scores`` (m,
-    s) are NaN where a judge gives all items the same one; ``target`` (m,) is the score, or the second judge's minus the
-    first's.
-    """
-
-    def __init__(self, model: EqualQuality, kept: BoolArray, *, several: bool) -> None:
-        signs = (1.0, -1.0) if model.mirrored else (1.0,)
+        kept = known & twice if self.several else known
+        self.n, self.undefined = int(kept.sum()), int((~kept).sum())
+        # 3. m rows, one an item or two a mirrored pair: a text has a 0/1 column for every level but the first
+        signs = (1.0, -1.0) if mirrored else (1.0,)
 
         def rows(values: FloatArray) -> FloatArray:
             return np.concatenate([sign * values[kept] for sign in signs])
 
-        columns = {
-            name: settled(rows(v)) if name in model.unscaled else _scaled(rows(v)) for name, v in model.numbers.items()
-        }
-        places = np.flatnonzero(kept)
-        self._levels = {name: sorted({str(v[i]) for i in places})[1:] for name, v in model.texts.items()}
-        for name, levels in self._levels.items():
-            given = [str(model.texts[name][i]) for i in places] * len(signs)
-            columns |= {f"{name}={level}": np.array([float(v == level) for v in given]) for level in levels}
-        self.names = ["", *columns]
-        standardized = [name in model.numbers and name not in model.unscaled for name in self.names]
-        self.scaled = np.array(standardized, dtype=np.float64)
-        self.n, self.several = len(places), several
-        self.ratings = rows(model.ratings)
-        self.x = np.column_stack([np.ones(len(self.ratings)), *columns.values()])
-        self.scores = np.column_stack([_standardized(rows(column)) for column in model.scores.T])
-        changes = self.scores.shape[1] == 2
-        self.target = self.scores[:, -1] - (self.scores[:, 0] if changes else 0.0)
-        self.score_sd = 1.0 if changes or not self.n else float(rows(model.scores[:, 0]).std())
-        self.codes = np.tile(cluster_codes(model.clusters, kept), len(signs))
+        scaled = {name: (settled if name in unscaled else _scaled)(rows(columns[name])) for name in given}
+        for name, values in texts.items():
+            levels = [str(values[index]) for index in np.flatnonzero(kept)] * len(signs)
+            scaled |= {f"{name}={one}": np.array(levels) == one for one in sorted(set(levels))[1:]}
+        self.ratings = rows(table)
+        self.names = ["", *scaled]  # of the columns: "" of the constant
+        self.x = np.column_stack([np.ones(len(self.ratings)), *scaled.values()])  # (m, p)
+        self.scaled = np.array([name in given and name not in unscaled for name in self.names], dtype=np.float64)
+        # (m, s), NaN where a judge gives all items the same score
+        self.scores = np.column_stack([_standardized(rows(column)) for column in judged.T])
+        self.change = before is not None
+        self.target = self.scores[:, -1] - (self.scores[:, 0] if self.change else 0.0)
+        self.score_sd = 1.0 if self.change or not self.n else float(rows(judged[:, 0]).std())
+        self.codes = np.tile(cluster_codes(clusters, kept), len(signs))
         self.groups = len(np.unique(self.codes))
-        self.single = np.nansum(self.ratings, axis=1)  # the one rating of each item, where none has two
-        self.rated = pool(self.ratings) if several and self.n else None
+        self.reliability, self.differences = reliability, differences
 
-    @functools.cached_property
-    def sums(self) -> Sums:
-        """Sums over each input, of all features at once; every marginal and joint effect solves a block of them."""
-        assert self.rated is not None  # there are several ratings
-        return Sums.over(self.scores, self.x, self.rated, self.codes)
+    def effect(self, name: str) -> Effect:
+        """Return the effect of a feature of numbers, with the other features and the quality held fixed."""
+        bare = Effect(math.nan, n=self.n, undefined=self.undefined, units=self.groups, unit=SCORE_SD)
+        bare = replace(bare, score_sd=self.score_sd, reason=self._problem(name))
+        if bare.reason:
+            return bare
+        if self.several:
+            return _unless_exact(self._fitted(name, pool(self.ratings), bare))
+        single = np.nansum(self.ratings, axis=1)
+        if self.reliability is not None:
+            return _unless_exact(self._fitted(name, with_reliability(single, self.reliability), bare))
+        ends = CHOICES if len(np.unique(single)) == 2 else RELIABILITIES
+        return _between(*(self._fitted(name, with_reliability(single, end), bare) for end in ends))
 
-    @functools.cached_property
-    def bent(self) -> float:
-        """How far the scales of scores and ratings bend against each other."""
-        assert self.rated is not None
-        shared, covariance = float(self.rated.product.mean()), float((self.target * self.rated.mean).mean())
-        ratings = without_levels(self.ratings)[~np.isnan(self.ratings)]
-        return curvature(self.target, ratings, shared=shared, covariance=covariance)
-
-    def columns_of(self, name: str) -> list[int]:
-        names = [name] if name in self.names else [f"{name}={level}" for level in self._levels[name]]
-        return [self.names.index(one) for one in names]
-
-    def problem(self, columns: list[int], feature: str) -> str:
+    def _problem(self, feature: str) -> str:
         """Say why the model cannot be fitted; empty if it can."""
-        x, least = self.x[:, [0, *columns]], len(columns) + 4
+        least = self.x.shape[1] + 3
         if self.groups < MIN_CLUSTERS or self.n < least:
             return (
                 f"too few items have a score, a {feature} and ratings ({_count(self.n, 'item')} from "
@@ -275,69 +229,48 @@ class _Items:
                 "needed"
             )
         if np.isnan(self.scores).any() or np.ptp(self.target) <= SLACK:
-            return "both judges score alike" if self.scores.shape[1] == 2 else "all items have the same score"
-        if np.ptp(x[:, 1]) == 0:
+            return "both judges score alike" if self.change else "all items have the same score"
+        if np.ptp(self.x[:, self.names.index(feature)]) == 0:
             return f"all items have the same {feature}"
         if np.ptp(settled(np.nanmean(self.ratings, axis=1))) == 0:
             return "all items have the same rating"
-        if np.linalg.matrix_rank(x) < x.shape[1]:
-            names = ", ".join(self.names[column] for column in columns)
-            return f"{names} are constant or determine each other: leave a covariate out"
+        if np.linalg.matrix_rank(self.x) < self.x.shape[1]:
+            return f"{', '.join(self.names[1:])} are constant or determine each other: leave a covariate out"
         return ""
 
-
-def _read(
-    items: _Items, columns: list[int], rated: Rated, names: Sequence[str], bare: Effect, *, differences: bool = False
-) -> dict[str, Effect]:
-    """Fit the columns together and read the effects of the named ones."""
-    x, change = items.x[:, [0, *columns]], items.scores.shape[1] == 2
-    # 1. coefficients (k,) of the constant, the columns and the quality, and those without each input (G, k)
-    sums = items.sums if items.several else Sums.over(items.scores, items.x, rated, items.codes)
-    solved = sums.solved([0, *columns, -1], np.append(items.scaled[[0, *columns]], 0.0))
-    values, left_out = (found[..., -1] - (found[..., 0] if change else 0.0) for found in solved)
-    errors = np.sqrt((items.groups - 1) * left_out.var(axis=0))
-    # 2. first stage: what two ratings share once the columns are held fixed, and its clustered F
-    rest = rated.mean - x @ np.linalg.lstsq(x, rated.mean, rcond=None)[0]
-    agreement, spread = rated.product + rest**2 - rated.mean**2, rated.square + rest**2 - rated.mean**2
-    relevance = agreement.sum() / spread.sum() if spread.sum() > 0 else 0.0
-    small = small_sample(items.groups, len(x), x.shape[1] + 1)
-    noise = (sums_by_cluster(agreement - relevance * spread, items.codes) ** 2).sum() * small
-    f = float(agreement.sum() ** 2 / noise) if noise > 0 else math.inf
-    bare = replace(bare, reliability=rated.reliability)
-    if not agreement.sum() > 0:
-        return {name: replace(bare, reason=UNRELATED.format(feature=name), first_stage_f=math.nan) for name in names}
-    # 3. effects that the ends of the scales alone would show, one for each column
-    ends = np.zeros((2, len(values)))
-    if items.several and not change:
-        shared, covariance = float(rated.product.mean()), float((items.target * rated.mean).mean())
-        given = items.ratings[~np.isnan(items.ratings)]
-        least = max(curvature_of_differences(given, shared=shared), BENT) if differences else BENT
-        design = np.column_stack([x, rated.mean])
-        products = design.T @ design / len(x)
-        products[-1, -1] = shared
-        surplus = np.append(x.T @ rated.mean / len(x) * covariance / shared, 0.0)  # what a curvature of 1 adds
-        of_one = np.linalg.solve(products, surplus)
-        ends = np.sort(np.outer([min(items.bent, 0.0), max(items.bent, least)], of_one), axis=0)
-    # 4. intervals: t, or for weak ratings that of Anderson and Rubin
-    found, df = {}, items.groups - 1
-    for name in names:
-        place = 1 + columns.index(items.names.index(name))
-        value, error = float(values[place]), float(errors[place])
-        allowed = float(ends[0, place]), float(ends[1, place])
+    def _fitted(self, name: str, rated: Rated, bare: Effect) -> Effect:
+        """Return the effect of a feature, from the ratings reduced to their mean and noise."""
+        x, place, df = self.x, self.names.index(name), self.groups - 1
+        # 1. coefficients (p + 1,) of the columns and the quality, and those without each input (G, p + 1)
+        solved = regressed(self.scores, x, rated, self.codes, scaled=self.scaled)
+        values, left_out = (found[..., -1] - (found[..., 0] if self.change else 0.0) for found in solved)
+        value, error = float(values[place]), float(np.sqrt(df * left_out.var(axis=0)[place]))
+        # 2. first stage: what two ratings share once the columns are held fixed, and its clustered F
+        rest = rated.mean - x @ np.linalg.lstsq(x, rated.mean, rcond=None)[0]
+        agreement, spread = rated.product + rest**2 - rated.mean**2, rated.square + rest**2 - rated.mean**2
+        relevance = agreement.sum() / spread.sum() if spread.sum() > 0 else 0.0
+        small = small_sample(self.groups, len(x), x.shape[1] + 1)
+        noise = (sums_by_cluster(agreement - relevance * spread, self.codes) ** 2).sum() * small
+        f = float(agreement.sum() ** 2 / noise) if noise > 0 else math.inf
+        bare = replace(bare, reliability=rated.reliability)
+        if not agreement.sum() > 0:
+            return replace(bare, reason=UNRELATED.format(feature=name))
+        bare = replace(bare, first_stage_f=f)
+        if math.isnan(value):
+            return replace(bare, reason=COLLINEAR.format(feature=name))
+        # 3. the effects that the ends of the scales alone would show
+        allowed = (0.0, 0.0) if self.change or not self.several else self._allowance(place, rated)
         null = min(max(value, allowed[0]), allowed[1])
+        # 4. the interval: t, or for weak ratings that of Anderson and Rubin
         half = float(scipy.stats.t.ppf(0.975, df)) * error
         low, high, p_value = value - half, value + half, math.nan
-        if math.isnan(value):
-            found[name] = replace(bare, reason=COLLINEAR.format(feature=name), first_stage_f=f)
-            continue
         if f < STRONG:
-            low, high, p_value = weak_test(items.target, x, place, rated, items.codes, null=null)
+            low, high, p_value = weak_test(self.target, x, place, rated, self.codes, null=null)
             if not np.isfinite([low, high]).all():
-                found[name] = replace(bare, reason=TOO_WEAK, first_stage_f=f)
-                continue
+                return replace(bare, reason=TOO_WEAK)
         elif error > 0:
             p_value = float(2 * scipy.stats.t.sf(abs(value - null) / error, df))
-        found[name] = replace(
+        return replace(
             bare,
             value=value,
             low=low - allowed[1],
@@ -346,46 +279,47 @@ def _read(
             standard_error=error,
             bounds=(value, value),
             quality=float(values[-1]),
-            first_stage_f=f,
             allowance=allowed,
             reason=ONE_INPUT if math.isnan(low) else "",
         )
-    return found
+
+    def _allowance(self, place: int, rated: Rated) -> tuple[float, float]:
+        """Return the smallest and largest effect of a column that the curvature of the scales explains."""
+        shared, covariance = float(rated.product.mean()), float((self.target * rated.mean).mean())
+        given = ~np.isnan(self.ratings)
+        bent = curvature(self.target, without_levels(self.ratings)[given], shared=shared, covariance=covariance)
+        least = BENT
+        if self.differences:
+            least = max(curvature_of_differences(self.ratings[given], shared=shared), BENT)
+        design = np.column_stack([self.x, rated.mean])
+        products = design.T @ design / len(design)
+        products[-1, -1] = shared
+        surplus = np.append(self.x.T @ rated.mean / len(design) * covariance / shared, 0.0)  # of a curvature of 1
+        of_one = float(np.linalg.solve(products, surplus)[place])
+        low, high = sorted((min(bent, 0.0) * of_one, max(bent, least) * of_one))
+        return low, high
 
 
-@dataclass(frozen=True)
-class Sums:
-    """Sums over each of G inputs of what normal equations are made of, for all columns and, last, the mean rating."""
+def regressed(
+    scores: FloatArray, x: FloatArray, rated: Rated, codes: IntArray, *, scaled: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Regress scores (n, s) on columns (n, p) and the quality.
 
-    products: FloatArray  # (G, K, K) of the columns with each other, with P in place of the squared rating
-    targets: FloatArray  # (G, K, s) of the columns with the scores of s judges
-    squares: FloatArray  # (G, s) of the scores
-    units: FloatArray  # (K,) length of each column: whatever its own unit, what is singular stays so
-
-    @classmethod
-    def over(cls, scores: FloatArray, x: FloatArray, rated: Rated, codes: IntArray) -> Sums:
-        """Sum over the clusters (n,) of scores (n, s), columns (n, K - 1) and ratings."""
-        lengths = np.sqrt(np.append((x**2).mean(axis=0), rated.square.mean()))
-        units = np.where(lengths > 0, lengths, 1.0)
-        design = np.column_stack([x, rated.mean]) / units
-        products = design[:, :, None] * design[:, None, :]
-        products[:, -1, -1] = rated.product / units[-1] ** 2
-        parts = (products, design[:, :, None] * scores[:, None, :], scores**2)
-        products, targets, squares = (sums_by_cluster(values, codes) for values in parts)
-        return cls(products, targets, squares, units)
-
-    def solved(self, at: Sequence[int], scaled: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Regress on a block of the columns: coefficients (k, s), and (G, k, s) the same without each input.
-
-        Scores, and the columns that are ``scaled`` (k,), are standardized anew without each input.
-        """
-        parts = [self.products[:, at][:, :, at], self.targets[:, at], self.squares]
-        whole, rest = [], []
-        for part in parts:
-            whole.append(part.sum(axis=0, keepdims=True))
-            rest.append(whole[-1] - part)
-        per_unit = np.where(scaled > 0, 1.0, self.units[at])[:, None]
-        return _solved(whole, scaled)[0] / per_unit, _solved(rest, scaled) / per_unit
+    Returns coefficients (p + 1, s), and (G, p + 1, s) the same without each of G inputs, for which scores, and the
+    columns that are ``scaled`` (p,), are standardized anew.
+    """
+    lengths = np.sqrt(np.append((x**2).mean(axis=0), rated.square.mean()))
+    units = np.where(lengths > 0, lengths, 1.0)  # whatever a column's own unit, what is singular stays so
+    design = np.column_stack([x, rated.mean]) / units  # (n, K) of K = p + 1
+    products = design[:, :, None] * design[:, None, :]
+    products[:, -1, -1] = rated.product / units[-1] ** 2  # noise never meets itself
+    parts = products, design[:, :, None] * scores[:, None, :], scores**2
+    of_inputs = [sums_by_cluster(part, codes) for part in parts]  # (G, K, K), (G, K, s) and (G, s)
+    whole = [part.sum(axis=0, keepdims=True) for part in of_inputs]
+    rest = [total - part for total, part in zip(whole, of_inputs, strict=True)]
+    scaled = np.append(scaled, 0.0)
+    per_unit = np.where(scaled > 0, 1.0, units)[:, None]
+    return _solved(whole, scaled)[0] / per_unit, _solved(rest, scaled) / per_unit
 
 
 def _solved(sums: Sequence[FloatArray], scaled: FloatArray) -> FloatArray:
@@ -509,16 +443,11 @@ def effect_at_equal_quality(
     covariates: Mapping[str, Sequence[object]] | None = None,
     **options: Any,
 ) -> Effect:
-    """Estimate the effect of one feature (n,) at equal quality, with covariates held fixed.
+    """Estimate the effect of one feature (n,) on scores (n,) at equal quality, with covariates held fixed.
 
-    Args:
-        feature: (n,) numbers, such as the log of the length.
-        model_scores: (n,) Score_m on any scale.
-        ratings: (n, r) single ratings.
-        name: Name of the feature in messages.
-        standardized: Whether the effect is that of one standard deviation of the feature, or of one unit, as of 0 or 1.
-        covariates: Name -> (n,) what else is held fixed: numbers, or texts such as the system.
-        **options: See ``EqualQuality``; ``before`` gives the change from another judge's effect.
+    It is that of one standard deviation of the feature, or ``standardized=False`` of one unit, as of 0 or 1. Covariates
+    are name -> (n,) numbers, or texts such as the system. The ratings (n, r) and the options are those of
+    ``EqualQuality``.
 
     Examples:
         >>> ratings = [[1, 1], [2, 3], [3, 2], [4, 4], [5, 4], [2, 2], [3, 4], [5, 5]]
@@ -530,10 +459,14 @@ def effect_at_equal_quality(
     held = dict(covariates or {})
     if name in held:
         raise ValueError(f"A covariate is called {name!r}, as another term of the model is: rename it.")
-    unscaled = () if standardized else (name,)
     features: dict[str, Any] = {name: feature, **held}
-    model = EqualQuality(model_scores, ratings, features, unscaled=unscaled, **options)
-    return model.effects(name, held=tuple(held))[name]
+    unscaled = () if standardized else (name,)
+    return EqualQuality(model_scores, ratings, features, unscaled=unscaled, **options).effect(name)
+
+
+def likelihood_effect(likelihoods: ArrayLike, model_scores: ArrayLike, ratings: ArrayLike, **options: Any) -> Effect:
+    """Estimate the effect of likelihood, LS (n,) in nats; see ``effect_at_equal_quality``."""
+    return effect_at_equal_quality(likelihoods, model_scores, ratings, name="likelihood", **options)
 
 
 def estimate_effect(
@@ -542,23 +475,13 @@ def estimate_effect(
     feature: ArrayLike,
     *held: ArrayLike,
     names: Sequence[str],
-    clusters: Sequence[object] | None = None,
     draws: Draws = DRAWS,
     **options: Any,
 ) -> Effect:
-    """Estimate the effect of a feature at equal quality as any other number of a judge's scores.
+    """Estimate the effect of a feature (n,) at equal quality as any other number of a judge's scores.
 
-    Nothing is resampled, and a change (``before``) is tested by its own interval, which is of 95 % only.
-
-    Args:
-        scores: (n,) Score_m, or for pairs how strongly the judge prefers the first candidate.
-        ratings: (n, r) single ratings.
-        feature: (n,) numbers.
-        *held: (n,) each: other features that are held fixed.
-        names: Name of the feature, and of each that is held fixed.
-        clusters: (n,) input of each item.
-        draws: Level of the interval.
-        **options: See ``EqualQuality``.
+    ``names`` are those of the feature and of each that is held fixed; see ``EqualQuality`` for the rest. Nothing is
+    resampled, and a change (``before``) is tested by its own interval.
 
     Raises:
         ValueError: Another level than 95 %.
@@ -566,14 +489,8 @@ def estimate_effect(
     if draws.confidence != 0.95:
         raise ValueError(f"confidence={draws.confidence}: an effect at equal quality has a 95 % interval only.")
     features: dict[str, Any] = dict(zip(names, (feature, *held), strict=True))
-    model = EqualQuality(scores, ratings, features, clusters=clusters, **options)
-    found = model.effects(names[0], held=names[1:])[names[0]]
+    found = EqualQuality(scores, ratings, features, **options).effect(names[0])
     return replace(found, p_value=math.nan) if math.isnan(found.value) else found  # bounds have no estimate to mark
-
-
-def likelihood_effect(likelihoods: ArrayLike, model_scores: ArrayLike, ratings: ArrayLike, **options: Any) -> Effect:
-    """Estimate the effect of likelihood, LS (n,) in nats; see ``effect_at_equal_quality``."""
-    return effect_at_equal_quality(likelihoods, model_scores, ratings, name="likelihood", **options)
 
 
 def effects_on_judges(
@@ -589,24 +506,12 @@ def effects_on_judges(
     standard = np.column_stack([_standardized(column) for column in scores[kept].T])
     varied, codes = ~np.isnan(standard).any(axis=0), cluster_codes(clusters, kept)
     design = np.column_stack([np.ones(int(kept.sum())), _scaled(x[kept])])
-    sums = Sums.over(standard[:, varied], design, pool(ratings[kept]), codes)
-    found, left_out = sums.solved([0, 1, 2], np.array([0.0, 1.0, 0.0]))
+    scaled = np.array([0.0, 1.0])
+    found, left_out = regressed(standard[:, varied], design, pool(ratings[kept]), codes, scaled=scaled)
     effects, influence = np.full(varied.size, np.nan), np.full((len(left_out), varied.size), np.nan)
     effects[varied], rest = found[1], left_out[:, 1]
     influence[:, varied] = (rest.mean(axis=0) - rest) * np.sqrt((len(rest) - 1) / len(rest))
     return effects, influence
-
-
-def _is_text(values: Sequence[object] | FloatArray) -> bool:
-    return any(isinstance(value, str) for value in values)
-
-
-def _checked(columns: Mapping[str, Any]) -> tuple[list[str], list[FloatArray]]:
-    arrays = checked(columns)
-    for name, array in zip(columns, arrays, strict=True):
-        if array.ndim != 1 and name != "ratings":
-            raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
-    return list(columns), arrays
 
 
 def _count(n: int, noun: str) -> str:
@@ -622,5 +527,5 @@ def _standardized(values: FloatArray) -> FloatArray:
 
 
 def _scaled(values: FloatArray) -> FloatArray:
-    """Do the same; a constant becomes 0, which ``problem`` reports, and NaN stays where a number is undefined."""
-    return np.full(len(values), np.nan) if np.isnan(values).any() else np.nan_to_num(_standardized(values))
+    """Do the same; a constant becomes 0."""
+    return np.nan_to_num(_standardized(values))

@@ -11,7 +11,7 @@ from scipy import stats
 
 from evalbias.measures import EqualQuality, likelihood_effect
 from evalbias.measures import ratings as raters_module
-from evalbias.measures.equal_quality import Sums, weak_test
+from evalbias.measures.equal_quality import regressed, weak_test
 from evalbias.measures.ratings import pool, with_reliability
 
 LS = [-9.0, -4.0, -6.0, -5.0, -8.0, -3.0, -9.0, -4.0]
@@ -50,15 +50,13 @@ def test_a_level_of_one_cluster_has_no_standard_error(rare, untold):
         features = {"likelihood": ls[kept], "system": systems[kept].tolist()}
         return EqualQuality(scores[kept], ratings[kept], features, clusters=clusters[kept].tolist())
 
-    def estimate(kept):
-        return model(kept).effects("likelihood", held=("system",))["likelihood"]
-
-    found, items = estimate(clusters >= 0), model(clusters >= 0)._items(("likelihood", "system"))
-    _, left_out = items.sums.solved([0, 1, 2, 3, 4, -1], np.array([0.0, 1.0, 0.0, 0.0, 0.0, 0.0]))
+    items = model(clusters >= 0)
+    found = items.effect("likelihood")
+    _, left_out = regressed(items.scores, items.x, pool(ratings), items.codes, scaled=items.scaled)
     errors = np.sqrt(19 * left_out[:, :, 0].var(axis=0))  # of the constant, the likelihood, three levels, the quality
     levels = dict(zip(items.names[2:], errors[2:5], strict=True))
     assert {name[-1] for name, error in levels.items() if np.isnan(error)} == untold
-    without = [estimate(clusters != cluster).value for cluster in range(20)]
+    without = [model(clusters != cluster).effect("likelihood").value for cluster in range(20)]
     # the raters' levels are fitted once, and in the slow way without each cluster
     assert found.standard_error == pytest.approx(np.sqrt(19 * np.var(without)), rel=2e-3)
     assert errors[1] == found.standard_error
@@ -74,7 +72,7 @@ def test_a_column_that_all_but_vanishes_without_a_cluster_is_told_by_its_share_t
     # of the column's sum of squares, the other 57 items hold 3e-8 or 3e-10, below a billionth
     rated = pool(rng.normal(size=60)[:, None] + 0.5 * rng.normal(size=(60, 2)))
     matrix = np.column_stack([np.ones(60), column])
-    _, left_out = Sums.over(rng.normal(size=(60, 1)), matrix, rated, clusters).solved([0, 1, 2], np.zeros(3))
+    _, left_out = regressed(rng.normal(size=(60, 1)), matrix, rated, clusters, scaled=np.zeros(2))
     assert np.isnan(left_out[0, :, 0]).tolist() == [False, untold, False]
     assert not np.isnan(left_out[1:]).any()
 
@@ -160,8 +158,8 @@ def test_estimate_error_and_interval_are_those_of_linearmodels(raters, missing, 
     length, system = rng.normal(size=n) + ls, rng.choice(["a", "b", "c"], size=n)
     given = {"length": length, "system": list(system)} if with_covariates else None
     features, inputs = {"likelihood": ls, **(given or {})}, list(map(str, clusters))
-    numbers, held = ["likelihood", "length"][: len(features)], ["system"] if with_covariates else []
-    slopes = EqualQuality(scores, ratings, features, clusters=inputs).effects(*numbers, held=held)
+    numbers, model = ["likelihood", "length"][: len(features)], EqualQuality(scores, ratings, features, clusters=inputs)
+    slopes = {name: model.effect(name) for name in numbers}
     ours = likelihood_effect(ls, scores, ratings, clusters=inputs, covariates=given)
     assert slopes["likelihood"] == ours
 
@@ -412,7 +410,8 @@ def test_the_joint_model_tells_likelihood_from_length():
     length = 0.8 * zscore(ls) + 0.6 * rng.normal(size=3000)
     scores = 0.5 * zscore(length) + rng.normal(size=3000)
     alone = likelihood_effect(ls, scores, ratings)
-    joint = EqualQuality(scores, ratings, {"likelihood": ls, "length": length}).effects("likelihood", "length")
+    model = EqualQuality(scores, ratings, {"likelihood": ls, "length": length})
+    joint = {name: model.effect(name) for name in ("likelihood", "length")}
     assert alone.value == pytest.approx(0.4 / np.sqrt(1.25), abs=0.06)
     assert abs(joint["likelihood"].value) < 0.06
     assert joint["length"].value == pytest.approx(0.5 / np.sqrt(1.25), abs=0.06)
