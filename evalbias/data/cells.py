@@ -25,9 +25,6 @@ class DataError(ValueError):
     """Invalid data in a file; the message names the file, the line or item, and the remedy."""
 
 
-# Texts.
-
-
 def text(record: Mapping[str, Any], name: str, where: str, *, blank: bool = False) -> str:
     """Return a text field of a record; it must be a string, and not empty unless ``blank`` is set."""
     if name not in record:
@@ -49,9 +46,6 @@ def lone_surrogate(text: str) -> str | None:
     return None if match is None else f"the lone surrogate U+{ord(match.group()):04X} at character {match.start() + 1}"
 
 
-# Numbers.
-
-
 def number(
     value: Any,
     written: str,
@@ -70,13 +64,14 @@ def number(
         >>> number("3.5", "'my_score'", texts=True), number(None, "'my_score'")
         (3.5, nan)
     """
-    found = _as_number(value, texts=texts)
-    if low <= found <= high or (math.isnan(found) and not required):
-        return found
+    read = _as_number(value, texts=texts)
+    if low <= read <= high or (math.isnan(read) and not required):
+        return read
+    wanted = "a number"
     if high < LARGEST:
-        wanted = f"a number from {low:g} to {high:g}"
-    else:
-        wanted = f"a number of at most {LARGEST:g}" if LARGEST < abs(found) < math.inf else "a number"
+        wanted += f" from {low:g} to {high:g}"
+    elif LARGEST < abs(read) < math.inf:
+        wanted += f" of at most {LARGEST:g}"
     remedy = remedy_for(value) or ("" if required else "or leave it empty (null in JSON) where there is none")
     raise DataError(f"{written} is {value!r:.80}: give {wanted}{remedy and f', {remedy}'}.")
 
@@ -123,22 +118,26 @@ def check_size(values: ArrayLike, label: str) -> None:
         )
 
 
-def scores(record: Mapping[str, Any], where: str) -> dict[str, float]:
-    """Return criterion -> score from a record's ``scores``; null becomes NaN."""
-    given = as_object(record.get("scores") or {}, f"{where}: 'scores'")
-    return {name: number(value, f"{where}: the score on {name!r:.80}") for name, value in given.items()}
+def scores(given: Any, where: str) -> dict[str, float]:
+    """Return criterion -> score from the ``scores`` of a record; null becomes NaN."""
+    scored = as_object(given or {}, f"{where}: 'scores'")
+    return {name: number(value, f"{where}: the score on {name!r:.80}") for name, value in scored.items()}
 
 
-def ratings(record: Mapping[str, Any], where: str) -> dict[str, list[float]]:
-    """Return criterion -> single ratings in the raters' order from a record's ``ratings``; null becomes NaN."""
-    given = as_object(record.get("ratings") or {}, f"{where}: 'ratings'")
-    for name, row in given.items():
-        if not isinstance(row, list) or not row:
-            raise DataError(
-                f"{where}: the ratings on {name!r:.80} are {row!r:.80}; write a list with one number for each rater, "
-                "null where one gave none."
-            )
-    return {name: [number(value, f"{where}: a rating on {name!r:.80}") for value in row] for name, row in given.items()}
+def ratings(given: Any, where: str) -> dict[str, list[float]]:
+    """Return criterion -> single ratings, in the raters' order, from the ``ratings`` of a record; null becomes NaN."""
+    rated = as_object(given or {}, f"{where}: 'ratings'")
+    return {name: rating_row(row, name, where) for name, row in rated.items()}
+
+
+def rating_row(row: Any, name: str, where: str) -> list[float]:
+    """Return one item's single ratings on a criterion."""
+    if not isinstance(row, list) or not row:
+        raise DataError(
+            f"{where}: the ratings on {name!r:.80} are {row!r:.80}; write a list with one number for each rater, null "
+            "where one gave none."
+        )
+    return [number(value, f"{where}: a rating on {name!r:.80}") for value in row]
 
 
 def as_object(value: Any, label: str) -> dict[str, Any]:
@@ -146,9 +145,6 @@ def as_object(value: Any, label: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError(f"{label} holds {value!r:.80}; it must be a JSON object, {{...}}.")
     return value
-
-
-# Choices between the outputs of an item, in the codes that files use: 0 and 1, A and B, or codes of their own.
 
 
 def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: int = 2) -> float:
@@ -166,18 +162,19 @@ def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: in
     """
     if value is None or value != value or not str(value).strip():
         return math.nan
-    named = dict(zip(map(_code, labels), (FIRST, SECOND, TIE), strict=False))
-    letters = {letter: float(place) for place, letter in enumerate(string.ascii_lowercase[:count])}
-    known = {"tie": TIE} | (named or {**{str(place): float(place) for place in range(count)}, "-1": TIE})
-    if not any(len(code) == 1 and code.isalpha() for code in named):
-        known |= letters
-    code = _code(value)
-    if code not in known:
-        codes = "0 or 'A' for the first output, 1 or 'B' for the second, 'tie' (or -1)"
-        if labels:
-            codes = "one of the labels " + ", ".join(map(repr, map(str, labels)))
-        raise DataError(f"{written} is {value!r:.80}: give {codes}, or null for none.")
-    return known[code]
+    known = {"tie": TIE}
+    if labels:
+        known |= zip(map(_code, labels), (FIRST, SECOND, TIE), strict=False)
+    else:
+        known |= {str(place): float(place) for place in range(count)} | {"-1": TIE}
+    if not any(len(code) == 1 and code.isalpha() for code in known):
+        known |= {letter: float(place) for place, letter in enumerate(string.ascii_lowercase[:count])}
+    if (code := _code(value)) in known:
+        return known[code]
+    codes = "0 or 'A' for the first output, 1 or 'B' for the second, 'tie' (or -1)"
+    if labels:
+        codes = "one of the labels " + ", ".join(map(repr, map(str, labels)))
+    raise DataError(f"{written} is {value!r:.80}: give {codes}, or null for none.")
 
 
 def choice_codes(text: str | None) -> tuple[str, ...]:

@@ -36,7 +36,6 @@ EXPECTED = (
     '"outputs": ["4", "5"], in tables as output_1 and output_2.'
 )
 
-
 _BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")  # a comma before the name of a field
 
 
@@ -84,6 +83,11 @@ def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str
             raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {listed(columns)}.{hint}")
 
 
+def columns_of(rows: Iterable[Row]) -> list[str]:
+    """Return the columns of rows, in order of first appearance."""
+    return list(dict.fromkeys(name for _, record in rows for name in record))
+
+
 def renamed(record: Mapping[str, Any], mapping: Mapping[str, str]) -> dict[str, Any]:
     """Return a record with their columns under our names; a column that has one of these names makes way."""
     theirs = set(mapping.values())
@@ -129,8 +133,6 @@ def listed(columns: Sequence[str]) -> str:
     more = f" and {len(columns) - 50} more" if len(columns) > 50 else ""
     return "the columns " + ", ".join(f"{c!r:.80}" for c in columns[:50]) + more if columns else "no columns"
 
-
-# Columns of tables whose cells are all texts: which of them hold numbers.
 
 TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})
 TEXTS |= {"reference", "problem", "solution", "answer"}

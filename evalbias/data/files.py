@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from evalbias.data.cells import DataError, as_object, lone_surrogate
-from evalbias.data.columns import Row, check_mapping, renamed, typed
+from evalbias.data.columns import Row, check_mapping, columns_of, renamed, typed
 
 UNPACKED_GB = "EVALBIAS_UNPACKED_GB"  # environment variable: gigabytes that a file may unpack to (check_unpacked)
 _PIECE = 2**20  # bytes that are decompressed at once
@@ -34,17 +34,35 @@ Rows = Iterator[Row]
 
 @dataclass
 class Source:
-    """Files of a data set that are being read."""
+    """Files that are being read, or data in memory; and the rows of a table, once they are read."""
 
     name: str  # of the data set, or the format
     path: Path  # file or folder that the user named
-    digest: Any = field(default_factory=hashlib.sha256)  # SHA-256 of all read so far
+    mapping: Mapping[str, str] = field(default_factory=dict)  # our field -> the table's column, where they differ
+    rows: Sequence[Row] = ()  # of a table, under our names
     left_out: dict[str, list[str]] = field(default_factory=dict)  # reason -> items
-    decimal_mark: str = "."  # of numbers that are written as text
     header: Sequence[str] = ()  # columns of a table of texts, once its first row is read
+    decimal_mark: str = "."  # of numbers that are written as text
+    digest: Any = field(default_factory=hashlib.sha256)  # of all read so far
 
-    def content(self, path: Path) -> bytes:
-        """Read a file and add it to the hash; ``.gz`` is decompressed, up to a limit (``check_unpacked``)."""
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of all read so far."""
+        return str(self.digest.hexdigest())
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of a table, in order of first appearance."""
+        return columns_of(self.rows)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the user named a JSONL file, the form in which we record data sets."""
+        return self.path.name.endswith((".jsonl", ".jsonl.gz"))
+
+    def content(self, path: Path | None = None) -> bytes:
+        """Read a file, by default the one that the user named, and add it to the hash; ``.gz`` is decompressed."""
+        path = self.path if path is None else path
         if not path.is_file():
             problem = "a folder, not a file" if path.is_dir() else "missing"
             raise DataError(f"{path} is {problem}; give the file that {self.name} is read from.")
@@ -61,27 +79,21 @@ class Source:
         self.digest.update(content)
         return content
 
-    def read(self, path: Path) -> str:
+    def text(self, path: Path | None = None) -> str:
         """Read a file of UTF-8 text as ``content`` does; a byte-order mark is dropped."""
-        return decoded(self.content(path), path)
+        return decoded(self.content(path), self.path if path is None else path)
 
     def json_object(self, path: Path) -> dict[str, Any]:
         """Read a file that contains one JSON object."""
-        return _record(_decode(self.read(path), path, 1), str(path))
+        return _record(_decode(self.text(path), path, 1), str(path))
 
     def json_list(self, path: Path | None = None) -> Rows:
-        """Yield (``file[index]``, record) for every entry of a JSON list; by default of the file the user named."""
-        path = self.path if path is None else path
-        return json_list(self.read(path), path)
+        """Yield (``file[index]``, record) for every entry of a JSON list."""
+        return _json_list(self.text(path), self.path if path is None else path)
 
     def json_lines(self) -> Rows:
         """Yield (``file:line``, record) for every line of the JSONL file that is not blank."""
-        return json_lines(self.read(self.path), self.path)
-
-    @property
-    def recorded(self) -> bool:
-        """Whether the user named a JSONL file, the form in which we record data sets."""
-        return self.path.name.endswith((".jsonl", ".jsonl.gz"))
+        return _json_lines(self.text(), self.path)
 
     def leave_out(self, reason: str, item: str) -> None:
         """Record that an item is left out."""
@@ -120,8 +132,7 @@ def check_unpacked(size: int, packed: int, path: Path) -> None:
 # JSON: strict, and each record checked for halves of characters.
 
 
-def json_lines(content: str, path: Path, *, first: int = 1) -> Rows:
-    """Yield (``file:line``, record) for every line that is not blank; ``first`` is the number of the first one."""
+def _json_lines(content: str, path: Path, *, first: int = 1) -> Rows:
     lines = content.split("\n")  # str.splitlines would also split at U+2028 and U+0085 inside texts
     for number, line in enumerate(lines, start=first):
         if line.strip():
@@ -129,14 +140,20 @@ def json_lines(content: str, path: Path, *, first: int = 1) -> Rows:
             yield where, _record(_decode(line, path, number), where)
 
 
-def json_list(content: str, path: Path) -> Rows:
-    """Yield (``file[index]``, record) for every entry of a JSON list."""
+def _json_list(content: str, path: Path) -> Rows:
     records = _decode(content, path, 1)
     if not isinstance(records, list):
         raise DataError(f"{path} holds {records!r:.80}; it must be a JSON list of records, [{{...}}, {{...}}].")
     for index, record in enumerate(records):
         where = f"{path}[{index}]"
         yield where, _record(record, where)
+
+
+def _json_rows(source: Source) -> Rows:
+    """Yield the records of a JSON list, or of JSON objects one a line, as pandas also names ``.json``."""
+    content = source.text()
+    lines = content.lstrip().startswith("{") and "\n" in content.strip()
+    return (_json_lines if lines else _json_list)(content, source.path)
 
 
 def parsed(content: str) -> Any:
@@ -183,13 +200,6 @@ def check_text(record: Mapping[str, Any], where: str) -> None:
             raise DataError(f"{where}: {name!r:.80} holds {place}; write the character whole, or remove it.")
 
 
-def json_rows(source: Source) -> Rows:
-    """Yield the records of a JSON list, or of JSON objects one a line, as pandas also names ``.json``."""
-    content = source.read(source.path)
-    lines = content.lstrip().startswith("{") and "\n" in content.strip()
-    return (json_lines if lines else json_list)(content, source.path)
-
-
 # CSV and TSV: all cells are texts.
 
 SEPARATORS = (",", ";", "\t")  # separators of the cells of a CSV file; of equally frequent ones, the first is used
@@ -204,7 +214,7 @@ def csv_rows(source: Source) -> Rows:
     semicolons, the comma is the decimal mark. Quoted cells may hold line breaks. Columns without a name are left out,
     such as the index that pandas writes.
     """
-    path, content, first = source.path, source.read(source.path), 1
+    path, content, first = source.path, source.text(), 1
     header, _, rest = content.partition("\n")
     delimiter = max(SEPARATORS, key=header.count)
     if source.name == "tsv" and "\t" in header:
@@ -256,7 +266,7 @@ def parquet_rows(source: Source) -> Rows:
             f"{source.path} is a Parquet file, which pyarrow reads: pip install 'evalbias[parquet]', or save it as "
             ".jsonl or .csv."
         ) from error
-    path, raw = source.path, source.content(source.path)
+    path, raw = source.path, source.content()
     number = 0
     try:
         file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(raw))
@@ -324,7 +334,7 @@ def _values(column: Any, where: str) -> list[Any]:
 
 FORMATS: dict[str, Callable[[Source], Rows]] = {
     "jsonl": Source.json_lines,
-    "json": json_rows,
+    "json": _json_rows,
     "csv": csv_rows,
     "tsv": csv_rows,
     "parquet": parquet_rows,
@@ -332,59 +342,36 @@ FORMATS: dict[str, Callable[[Source], Rows]] = {
 HUB = "hf"  # name of the Hugging Face hub as a source
 
 
-@dataclass(frozen=True)
-class FileRows:
-    """Rows that were read, in order."""
-
-    source: Source  # with the hash of what was read
-    rows: Sequence[Row]
-    mapping: Mapping[str, str] = field(default_factory=dict)  # our field -> the source's column, where they differ
-
-    @property
-    def columns(self) -> list[str]:
-        """Columns, in order of first appearance."""
-        return list(dict.fromkeys(name for _, record in self.rows for name in record))
-
-
-def format_of(path: str) -> str | None:
-    """Return the format that a file's ending names; None if it names none.
-
-    Examples:
-        >>> format_of("items.csv.gz"), format_of("items.txt")
-        ('csv', None)
-    """
-    ending = Path(path.lower().removesuffix(".gz")).suffix.removeprefix(".")
-    return ending if ending in FORMATS else None
-
-
-def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) -> FileRows:
+def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) -> Source:
     """Read a file of a format in ``FORMATS``; columns of numbers in CSV and TSV files hold numbers (``typed``)."""
-    source = Source(kind, path)
-    rows = _mapped(list(FORMATS[kind](source)), mapping, str(path))
+    source = Source(kind, path, mapping or {})
+    rows = list(FORMATS[kind](source))
+    if kind == "parquet":
+        rows = [(where, _plain(record)) for where, record in rows]
+    source.rows = _under_our_names(rows, source)
     if kind in ("csv", "tsv"):
-        rows = typed(rows, source.decimal_mark)
-    elif kind == "parquet":
-        rows = [(where, _with_outputs(plain_record(record))) for where, record in rows]
-    return FileRows(source, rows, mapping or {})
+        source.rows = typed(source.rows, source.decimal_mark)
+    return source
 
 
-def memory_table(given: Any, mapping: Mapping[str, str] | None = None, *, name: str = "list") -> FileRows:
+def memory_table(given: Any, mapping: Mapping[str, str] | None = None, *, name: str = "list") -> Source:
     """Take the rows of a pandas data frame, or mappings such as dicts and DSPy examples; they are hashed as JSON."""
     if hasattr(given, "to_dict") and hasattr(given, "notna"):
         name, given = "data frame", given.astype(object).where(given.notna(), None).to_dict("records")
-    source, rows = Source(name, Path(name)), list[Row]()
+    source, rows = Source(name, Path(name), mapping or {}), list[Row]()
     for number, record in enumerate(given, start=1):
         where = f"{name}, row {number}"
         if not isinstance(record, Mapping) and not hasattr(record, "toDict"):
             raise DataError(f"{where} is {record!r:.80}; give dicts or DSPy examples.")
-        fields = plain_record(record if isinstance(record, Mapping) else dict(record.items()))
+        fields = {str(column): _plain(value) for column, value in record.items()}
         check_text(fields, where)
         rows.append((where, fields))
     source.digest.update(json.dumps([record for _, record in rows], sort_keys=True, default=str).encode())
-    return FileRows(source, [(w, _with_outputs(r)) for w, r in _mapped(rows, mapping, name)], mapping or {})
+    source.rows = _under_our_names(rows, source)
+    return source
 
 
-def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> FileRows:
+def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> Source:
     """Read ``NAME`` or ``NAME:SPLIT`` of the Hugging Face hub, or of a folder that the datasets library can read."""
     try:
         import datasets
@@ -413,7 +400,7 @@ def check_hub(name: str) -> None:
 
     if Path(name).exists():
         return
-    unknown = (
+    unknown = DataError(
         f"hf:{name} is neither a folder nor a data set on Hugging Face's hub or in the local cache: check the name and "
         "the network, or give a file."
     )
@@ -422,33 +409,26 @@ def check_hub(name: str) -> None:
     except HfHubHTTPError:
         pass  # the hub answers: datasets says what is missing, or who may read it
     except HFValidationError as error:
-        raise DataError(unknown) from error
+        raise unknown from error
     except (TransportError, OfflineModeIsEnabled) as error:
         try:
             CachedDatasetModuleFactory(name).get_module()
         except FileNotFoundError:
-            raise DataError(unknown) from error
+            raise unknown from error
 
 
-def _mapped(rows: list[Row], mapping: Mapping[str, str] | None, place: str) -> list[Row]:
-    if not mapping or not rows:
-        return rows
-    check_mapping(mapping, list(dict.fromkeys(name for _, record in rows for name in record)), place)
-    return [(where, renamed(record, mapping)) for where, record in rows]
-
-
-def _with_outputs(record: dict[str, Any]) -> dict[str, Any]:
-    """Give an output that is None an empty text, as an empty cell of a CSV file is read."""
-    empty = {name: "" for name in ("output", "output_1", "output_2") if name in record and record[name] is None}
-    return record | empty
-
-
-def plain_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record in plain Python values: NaN and pandas' NA are None, and numpy's values are Python's."""
-    return {str(name): _plain(value) for name, value in record.items()}
+def _under_our_names(rows: Sequence[Row], source: Source) -> list[Row]:
+    """Rename the columns; an output that is None becomes an empty text, as an empty cell of a CSV file is read."""
+    if source.mapping and rows:
+        check_mapping(source.mapping, columns_of(rows), str(source.path))
+        rows = [(where, renamed(record, source.mapping)) for where, record in rows]
+    for _, record in rows if source.name not in ("json", "jsonl") else ():  # there, null is refused as an output
+        record |= {name: "" for name in ("output", "output_1", "output_2") if record.get(name, "") is None}
+    return list(rows)
 
 
 def _plain(value: Any) -> Any:
+    """Return plain Python values at any depth: NaN and pandas' NA are None, and numpy's values are Python's."""
     if hasattr(value, "tolist"):  # numpy's arrays and scalars
         value = value.tolist()
     if (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in ("NAType", "NaTType"):
@@ -488,9 +468,9 @@ def file_chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
     return located, digest.hexdigest()
 
 
-def chunk_table(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> FileRows:
+def chunk_table(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Source:
     """Read the rows of consecutive chunks; the file must not have changed, and a mapped column may be missing."""
-    source, content = Source("jsonl", path), b""
+    source, content = Source("jsonl", path, mapping or {}), b""
     with path.open("rb") as file:
         file.seek(some[0].start)
         for chunk in some:
@@ -501,5 +481,6 @@ def chunk_table(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | 
                     "restore the file, or start over in a new folder (--out)."
                 )
     source.digest.update(content)
-    rows = json_lines(decoded(content, path), path, first=some[0].line)
-    return FileRows(source, [(where, renamed(record, mapping or {})) for where, record in rows], mapping or {})
+    rows = _json_lines(decoded(content, path), path, first=some[0].line)
+    source.rows = [(where, renamed(record, source.mapping)) for where, record in rows]
+    return source

@@ -11,18 +11,16 @@ from typing import Any
 
 import dspy
 
-from evalbias.data.cells import DataError, check_labels, choice, number, ratings, scores, text
+from evalbias.data.cells import DataError, check_labels, choice, number, rating_row, ratings, scores, text
 from evalbias.data.columns import Row, lacking, listed, suggestions
 from evalbias.data.files import (
     FORMATS,
     HUB,
     Chunk,
-    FileRows,
     Source,
     check_text,
     chunk_table,
     file_table,
-    format_of,
     hub_table,
     memory_table,
     parsed,
@@ -34,14 +32,9 @@ from evalbias.measures.arrays import mean_of_defined
 class Dataset(list[Any]):
     """List of ``dspy.Example`` with ``id``, ``source``, ``output`` and ``scores`` (criterion -> number or NaN).
 
-    Where single ratings are known, ``ratings`` maps a criterion to them, in the raters' order, NaN where one gave none.
-    A slice or a copy is a plain list without the attributes.
-
-    Attributes:
-        name: Name of the data set.
-        path: File or folder it was read from.
-        sha256: SHA-256 of the uncompressed contents of all files read, in a fixed order.
-        left_out: Reason -> items left out for it, each as ``file:line`` or as its id.
+    ``path`` is the file or folder it was read from, ``sha256`` the hash of the uncompressed contents of all files read,
+    and ``left_out`` maps a reason to the items left out for it, each as ``file:line`` or as its id. A slice or a copy
+    is a plain list without the attributes.
     """
 
     def __init__(
@@ -77,9 +70,6 @@ def item_name(example: Any, index: int | None = None) -> str:
     return str(example.get("source") or dict(example))[:60] if index is None else str(index)
 
 
-# Read any source.
-
-
 def read(
     source: Any,
     *,
@@ -89,31 +79,25 @@ def read(
 ) -> Dataset:
     """Read items to judge, or pairs to compare, with what people and other judges said about them.
 
-    Fields of an item: ``id`` (by default the number of its line or row), ``source`` (the input; judges recorded by
-    others may lack it), ``output``, people's ``score`` on the criterion that is judged or ``scores`` (criterion ->
-    number), single ``ratings`` (list, or criterion -> list), ``system`` (the writer) and ``input_id``. A pair has two
-    ``outputs`` instead, which become ``candidates``, ``systems``, and ``better``: 0 or 1 (also A or B), the one that
-    people prefer. Tables spell lists as ``rating_1, rating_2, ...``, ``output_1, output_2`` and ``system_1, system_2``.
-    All other columns stay under their names. Empty cells are undefined: None, or NaN for scores. Items with an empty
-    output, and pairs of two, are left out; see ``Dataset.left_out``.
+    An item has ``id`` (by default the number of its line or row), ``source`` (the input), ``output``, people's
+    ``score`` or ``scores`` (criterion -> number), single ``ratings`` (list, or criterion -> list), ``system`` (the
+    writer) and ``input_id``. A pair has two ``outputs`` instead, which become ``candidates``, ``systems``, and
+    ``better``: 0 or 1 (also A or B), the one that people prefer. Tables spell lists as ``rating_1, rating_2, ...``,
+    ``output_1, output_2`` and ``system_1, system_2``. Other columns stay as they are; empty cells are undefined. Items
+    with an empty output, and pairs of two, are left out.
 
     Args:
-        source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH``, where
-            the name is a known data set (``evalbias.data.sets`` says what its path is) or one of these formats;
-            ``hf:NAME`` or ``hf:NAME:SPLIT`` of the Hugging Face hub; a pandas data frame; dicts or ``dspy.Example``; or
-            a ``Dataset``, which is returned as it is.
+        source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH``, with the
+            name of a known data set or of a format; ``hf:NAME`` or ``hf:NAME:SPLIT`` of the Hugging Face hub; a pandas
+            data frame; or dicts or ``dspy.Example``.
         mapping: Our field -> the source's column, such as ``{"source": "question", "output": "answer"}``.
-        choices: Field of recorded choices between two outputs, after the mapping -> codes of the first output, the
-            second and a tie, such as ``{"better": (1, 2, "tie")}``; no codes where 0 or ``"A"`` is the first, 1 or
-            ``"B"`` the second, and -1 or ``"tie"`` neither. The items have 0, 1, -1 or None.
-        numbers: Fields of recorded numbers, such as a judge's scores. The items have a number or None.
+        choices: Field of recorded choices between two outputs -> codes of the first output, the second and a tie, such
+            as ``{"better": (1, 2, "tie")}``; no codes for those of ``cells.choice``. Items have 0, 1, -1 or None.
+        numbers: Fields of recorded numbers, such as a judge's scores. Items have a number or None.
 
     Raises:
         DataError: A row is not a valid item, or a column is missing; the message names the place and the likely column.
-        ValueError: The source is unknown, a mapping or codes are given for a known data set, or the codes of a field do
-            not tell the outputs apart.
-        FileNotFoundError: The file does not exist.
-        ImportError: A library that reads the source is not installed.
+        ValueError: The source is unknown, or a mapping or codes are given for a known data set.
 
     Examples:
         >>> (item,) = read([{"question": "What is 2 + 2?", "output": "4", "score": 5}], mapping={"source": "question"})
@@ -130,13 +114,12 @@ def read(
                 raise ValueError(f"The columns of {name} are known: give {name}:{path} without a mapping (--map).")
             if any(choices.values()):
                 raise ValueError(f"The choices of {name} are known: give {name}:{path} without labels (--labels).")
-            _check_exists(path)
-            files = Source(name, Path(path))
+            files = Source(name, _existing(path))
             return _items(files, SETS[name].rows(files), rated=SETS[name].rated)
     table = table_of(source, mapping)
     _check_columns(table, [*choices, *numbers], judged="score" in numbers)
     try:
-        return _items(table.source, table.rows, choices, numbers, id_column=table.mapping.get("id", "id"))
+        return _items(table, table.rows, choices, numbers)
     except DataError as error:
         named = {f"{o!r} is your column {t!r}" for o, t in table.mapping.items() if o != t and repr(o) in str(error)}
         raise DataError(" ".join([str(error), *(f"({words}.)" for words in sorted(named))])) from error
@@ -145,10 +128,10 @@ def read(
 def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
     """Read the items of consecutive chunks as ``read``; a mapped column may be missing, a changed file is refused."""
     table = chunk_table(path, some, mapping)
-    return _items(table.source, table.rows)
+    return _items(table, table.rows)
 
 
-def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> FileRows:
+def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
     """Read the rows of a source that is no known data set, under our names, as ``read`` does; they need no output."""
     if not isinstance(source, str | os.PathLike):
         return memory_table(source, mapping)
@@ -157,15 +140,11 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> FileRows:
         return hub_table(path, mapping)
     if name in SETS:
         raise ValueError(f"{source}: {name} holds outputs to judge; give a file with the fields that are needed here.")
-    _check_exists(path)
-    return file_table(name, Path(path), mapping)
+    return file_table(name, _existing(path), mapping)
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
     """Split ``NAME:PATH`` into name and path; the name of a path alone is its format, from the ending.
-
-    Raises:
-        ValueError: The text has neither form.
 
     Examples:
         >>> parse_spec("tmu-gfm:ratings.csv"), parse_spec("outputs.csv.gz"), parse_spec("hf:owner/name:test")
@@ -174,7 +153,8 @@ def parse_spec(spec: str) -> tuple[str, str]:
     name, colon, path = spec.partition(":")
     if colon and (name in SETS or name in FORMATS or name == HUB) and path:
         return name, path
-    if (ending := format_of(spec)) is not None:
+    ending = Path(spec.lower().removesuffix(".gz")).suffix.removeprefix(".")
+    if ending in FORMATS:
         return ending, spec
     what = "is a folder, not a file of data" if Path(spec).is_dir() else "names no data"
     raise ValueError(
@@ -183,14 +163,15 @@ def parse_spec(spec: str) -> tuple[str, str]:
     )
 
 
-def _check_exists(path: str) -> None:
+def _existing(path: str) -> Path:
     if not Path(path).exists():
         raise FileNotFoundError(f"{path} does not exist; check the path.")
+    return Path(path)
 
 
-def _check_columns(table: FileRows, asked: Sequence[str], *, judged: bool) -> None:
+def _check_columns(table: Source, asked: Sequence[str], *, judged: bool) -> None:
     """Refuse a table without outputs, and one column for two fields."""
-    columns, place = table.columns, str(table.source.path)
+    columns, place = table.columns, str(table.path)
     if columns and not {"output", "outputs", "candidates", "output_1"} & set(columns):
         if {"output_1", "output_2"} == set(suggestions(columns, ["output_1", "output_2"], alike=False)):
             raise lacking(place, columns, "output_1", beside=("output_2", "source", "better"))
@@ -211,8 +192,6 @@ def _check_columns(table: FileRows, asked: Sequence[str], *, judged: bool) -> No
 
 
 # Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
-#
-# Tables also spell ``scores.NAME`` and ``ratings.NAME`` by criterion. A cell may hold a list or object as JSON.
 
 NESTED = ("outputs", "candidates", "systems", "scores", "ratings")  # a table's cell may hold them as JSON
 LETTERS = ("A", "B")  # answers of a pairwise judge, for the first and the second candidate
@@ -226,40 +205,31 @@ def _items(
     numbers: Sequence[str] = (),
     *,
     rated: Sequence[str] = (),
-    id_column: str = "id",
 ) -> Dataset:
     examples, places = list[dspy.Example](), dict[str, str]()
     for where, row in rows:
-        fields = item_of(row, where, choices or {}, numbers, rated=rated)
+        record = _gathered(row, where)
+        for name in (name for name in numbers if name in record):
+            value = number(record[name], f"{where}: {name!r}", texts=True)
+            record[name] = None if value != value else value
+        fields = _item(record, where, choices or {}, rated)
         if (first := places.setdefault(fields["id"], where)) != where:
             raise DataError(
                 f"{where}: the id {fields['id']!r:.80} is already used at {first}; give each item its own id. If it "
-                f"names an input that several outputs share: --map input_id={id_column}."
+                f"names an input that several outputs share: --map input_id={source.mapping.get('id', 'id')}."
             )
         judged = "candidates" if "candidates" in fields else "output"
-        texts = fields["candidates"] if judged == "candidates" else [fields["output"]]
-        if any(one.strip() for one in texts):
+        if any(one.strip() for one in fields.get("candidates") or [fields["output"]]):
             examples.append(dspy.Example(fields).with_inputs("source", judged))
         else:
             source.leave_out("empty output", where)
-    return Dataset(
-        examples, name=source.name, path=source.path, sha256=source.digest.hexdigest(), left_out=source.left_out
-    )
+    return Dataset(examples, name=source.name, path=source.path, sha256=source.sha256, left_out=source.left_out)
 
 
-def item_of(
-    row: Mapping[str, Any],
-    where: str,
-    choices: Mapping[str, Sequence[object]],
-    numbers: Sequence[str],
-    *,
-    rated: Sequence[str] = (),
+def _item(
+    record: dict[str, Any], where: str, choices: Mapping[str, Sequence[object]], required: Sequence[str]
 ) -> dict[str, Any]:
-    """Return an item's fields; for ``choices`` and ``numbers`` see ``read``; criteria ``rated`` need a score."""
-    record = _gathered(row, where)
-    for name in (name for name in numbers if name in record):
-        value = number(record[name], f"{where}: {name!r}", texts=True)
-        record[name] = None if value != value else value
+    """Return an item's fields; criteria that are ``required`` need a score."""
     fields: dict[str, Any] = {"id": _id(record, where)}
     if record.get("source") is None:
         record.pop("source", None)
@@ -271,7 +241,7 @@ def item_of(
         fields["output"] = text(record, "output", where, blank=True)
     else:
         fields |= _pair(record, pair, where, choices)
-    return {**record, **fields, **_rated(record, where, pair=pair is not None, required=rated)}
+    return {**record, **fields, **_rated(record, where, pair=pair is not None, required=required)}
 
 
 def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -286,8 +256,7 @@ def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
             record[name] = {c.removeprefix(f"{name}."): _from_json(v, c, where) for c, v in cells.items()}
     places = sorted((int(match[1]), name) for name in record if (match := _RATING.fullmatch(name)))
     if places and "ratings" not in record:
-        given = {name: number(record.pop(name), f"{where}: {name!r}") for _, name in places}
-        record["ratings"] = list(given.values())
+        record["ratings"] = [number(record.pop(name), f"{where}: {name!r}") for _, name in places]
     if {"output_1", "output_2"} <= record.keys() and "output" not in record:
         record["outputs"] = [record.pop("output_1"), record.pop("output_2")]
         if {"system_1", "system_2"} <= record.keys():
@@ -329,22 +298,18 @@ def _pair(record: dict[str, Any], outputs: Any, where: str, choices: Mapping[str
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
     for name in (name for name in {**choices, "better": ()} if name in record):
-        value = _choice(record[name], f"{where}: {name!r}", choices.get(name, ()))
+        try:
+            value = choice(record[name], f"{where}: {name!r}", choices.get(name, ()))
+        except DataError as error:
+            hint = "" if choices.get(name) else " If 1 means the first and 2 the second: --labels 1,2."
+            python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
+            raise DataError(f"{error} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}") from error
         fields[name] = None if value != value else int(value)
     if fields.get("better") in (0, 1):
         fields["preference"] = LETTERS[fields["better"]]
     elif "better" in fields:
         fields["better"] = None  # after a tie, people prefer neither
     return fields
-
-
-def _choice(value: Any, written: str, labels: Sequence[object]) -> float:
-    try:
-        return choice(value, written, labels)
-    except DataError as error:
-        hint = "" if labels else " If 1 means the first and 2 the second: --labels 1,2."
-        python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
-        raise DataError(f"{error} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}") from error
 
 
 def _rated(record: Mapping[str, Any], where: str, *, pair: bool, required: Sequence[str]) -> dict[str, Any]:
@@ -355,15 +320,16 @@ def _rated(record: Mapping[str, Any], where: str, *, pair: bool, required: Seque
     """
     given = record.get("ratings")
     if isinstance(given, list) and not isinstance(record.get("scores"), Mapping):
-        single = ratings({"ratings": {"the criterion": given}}, where)["the criterion"]
+        single = rating_row(given, "the criterion", where)
         if pair:
             return {"ratings": single}
         score = number(record.get("score"), f"{where}: the score")
         return {"score": score if score == score else mean_of_defined(single), "ratings": single}
     if "score" in record and record.get("scores") is None and given is None:
         return {"score": number(record["score"], f"{where}: the score")}
-    single_by = ratings(record, where)
-    by_criterion = {name: mean_of_defined(row) for name, row in single_by.items()} | scores(record, where)
+    single_by = ratings(given, where)
+    by_criterion = {name: mean_of_defined(row) for name, row in single_by.items()}
+    by_criterion |= scores(record.get("scores"), where)
     if missing := sorted(set(required) - set(by_criterion)):
         raise DataError(f"{where}: 'scores' lacks {missing}; write null for an undefined score.")
     return {"scores": by_criterion, **({"ratings": single_by} if single_by else {})}
@@ -382,19 +348,13 @@ def check_field(items: Sequence[Any], field: str, place: str) -> None:
     raise lacking(place, columns, field)
 
 
-# Add what stands in another table, such as the recorded verdicts of a judge, to items by their ids.
-
-
 def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
-    """Add the columns of another table to the items with the same ``id``.
+    """Add the columns of another table, such as a judge's recorded verdicts, to the items with the same ``id``.
 
     Args:
-        examples: Items with ``id``.
+        examples: Items with ``id``; those without a row come to stand in ``left_out``.
         rows: File, data frame or list of dicts with a column ``id``; see ``read``.
         **chosen: Column -> its value in the rows to use, such as ``judge="ChatGPT", prompt="Vanilla"``.
-
-    Returns:
-        The items that have a row, in their order; the others are in ``left_out``.
 
     Raises:
         DataError: No item has a row, an item has several, a column does not exist, or item and row differ in one.
@@ -405,7 +365,7 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
         4
     """
     table = table_of(rows)
-    name, columns = str(table.source.path), table.columns
+    name, columns = str(table.path), table.columns
     for column in ("id", *chosen):
         if column not in columns:
             raise DataError(f"{name} has no column {column!r}; it has {listed(columns)}.")
@@ -421,20 +381,17 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
                     f"{where}: a second row for the item {row['id']!r:.80}, with other values {differing!r:.400}; "
                     "choose one by its columns, such as join(..., judge=NAME)."
                 )
-    joined = [_with(e, rows_by_id[str(e.get("id"))], name) for e in examples if str(e.get("id")) in rows_by_id]
+    ids = [str(e.get("id")) for e in examples]
+    joined = [_with(e, rows_by_id[i], name) for i, e in zip(ids, examples, strict=True) if i in rows_by_id]
     if not joined:
         raise DataError(f"No item has a row in {name} with {chosen}: compare the ids and the chosen values.")
-    missing = [str(e.get("id")) for e in examples if str(e.get("id")) not in rows_by_id]
-    before = examples if isinstance(examples, Dataset) else None
-    left_out = {**(before.left_out if before else {}), **({f"no row in {name}": missing} if missing else {})}
-    sha256 = hashlib.sha256(f"{before.sha256 if before else ''} {table.source.digest.hexdigest()} {chosen}".encode())
-    return Dataset(
-        joined,
-        name=before.name if before else "list",
-        path=before.path if before else Path("list"),
-        sha256=sha256.hexdigest(),
-        left_out=left_out,
-    )
+    before = examples
+    if not isinstance(before, Dataset):
+        before = Dataset(examples, name="list", path=Path("list"), sha256="", left_out={})
+    missing = [i for i in ids if i not in rows_by_id]
+    left_out = before.left_out | ({f"no row in {name}": tuple(missing)} if missing else {})
+    sha256 = hashlib.sha256(f"{before.sha256} {table.sha256} {chosen}".encode()).hexdigest()
+    return Dataset(joined, name=before.name, path=before.path, sha256=sha256, left_out=left_out)
 
 
 def _with(example: dspy.Example, row: dict[str, Any], name: str) -> dspy.Example:

@@ -64,8 +64,8 @@ def recorded_loop(path: Path, *, by: str = "iteration", mapping: Mapping[str, st
     if not records:
         raise DataError(f"{path} holds no records; give a file with one JSON object per line.")
     ids = tuple(dict.fromkeys(item for of_round in records.values() for item in of_round))
-    name, sha256 = path.name.removesuffix(".gz").rpartition(".")[0], table.source.digest.hexdigest()
-    return RecordedLoop(name, ids, tuple(sorted(records)), records, sha256)
+    name = path.name.removesuffix(".gz").rpartition(".")[0]
+    return RecordedLoop(name, ids, tuple(sorted(records)), records, table.sha256)
 
 
 def loop_items(given: str | Path, *, mapping: Mapping[str, str] | None = None) -> tuple[list[dspy.Example], str]:
@@ -82,11 +82,10 @@ def loop_items(given: str | Path, *, mapping: Mapping[str, str] | None = None) -
         items[name] = dspy.Example({**record, "id": name})
     if not items:
         raise DataError(f"{given} holds no items; give a file with one JSON object per line, or a table.")
-    return list(items.values()), table.source.digest.hexdigest()
+    return list(items.values()), table.sha256
 
 
-UNNAMED = ("", "expected", "metric", "quality", "raw", "score", "scores", "source", "value", "x")
-"""Names of fields that do not tell which metric the scores are of."""
+UNNAMED = ("", "expected", "metric", "quality", "raw", "score", "scores", "source", "value", "x")  # name no metric
 EXAMPLE = '{"chrf": 54.2, "mqm": -5.0}\n{"chrf": 31.7, "mqm": -12.0}'
 
 
@@ -100,8 +99,8 @@ def quantile_map(path: Path) -> tuple[QuantileMap, str]:
     """
     if path.suffix == ".json":
         saved = Source("quantile map", path)
-        saved.read(path)
-        return QuantileMap.load(path), saved.digest.hexdigest()
+        saved.content()
+        return QuantileMap.load(path), saved.sha256
     table = table_of(path)
     if not table.rows:
         raise DataError(f"{path} holds no pairs; give a metric's score and an MQM score on each line.")
@@ -119,4 +118,4 @@ def quantile_map(path: Path) -> tuple[QuantileMap, str]:
         [number(record.get(name), f"{where}: {name!r}", texts=True, required=True) for where, record in table.rows]
         for (name,) in (metric, mqm)
     )
-    return QuantileMap.fit(scores, human, metric=metric[0].strip()), table.source.digest.hexdigest()
+    return QuantileMap.fit(scores, human, metric=metric[0].strip()), table.sha256

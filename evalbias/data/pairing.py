@@ -14,10 +14,6 @@ import dspy
 from evalbias.data.cells import FIRST, LARGEST, SECOND, DataError, choice, number
 from evalbias.data.items import item_name
 
-# Human scores of examples: by criterion in ``scores``, or the one label ``score`` that DSPy's data sets have.
-#
-# ``ratings`` may hold the single ratings behind a score, from which the noise of the raters is known.
-
 
 def is_rated(example: dspy.Example, criterion: str) -> bool:
     """Return whether an example has a human score on a criterion, defined or not; see ``human_score``."""
@@ -26,18 +22,10 @@ def is_rated(example: dspy.Example, criterion: str) -> bool:
 
 
 def human_score(example: dspy.Example, criterion: str, *, required: bool = True) -> float:
-    """Return an example's human score on a criterion, NaN where undefined.
+    """Return an example's human score on a criterion, NaN where undefined: ``scores[criterion]``, or else ``score``.
 
-    The score is ``scores[criterion]``. Where the example has no ``scores``, it is ``score``. An example that has
-    ``scores`` without the criterion is not rated on it, because its ``score`` may be that of another criterion.
-
-    Args:
-        example: Example with ``scores`` (criterion -> number) or ``score``; None stands for an undefined score.
-        criterion: Name of the criterion.
-        required: Whether to refuse an example that is not rated on the criterion. If False, its score is NaN.
-
-    Raises:
-        ValueError: The example is not rated on the criterion, or its score is not a number.
+    An example that has ``scores`` without the criterion is not rated on it, as its ``score`` may be that of another.
+    One that is not rated is refused if ``required``; its score is NaN otherwise.
 
     Examples:
         >>> human_score(dspy.Example(score=4), "politeness")
@@ -46,23 +34,26 @@ def human_score(example: dspy.Example, criterion: str, *, required: bool = True)
         2.0
     """
     scores = _by_criterion(example)
-    if not is_rated(example, criterion):
-        if not required:
-            return math.nan
-        raise ValueError(
-            f"The item {item_name(example)!r:.80} has no score on {criterion!r:.80}, "
-            f"{_what_there_is(example, scores)}: name another criterion, leave the item out, or add "
-            f"scores={{{criterion!r:.80}: NUMBER}} (None if undefined)."
-        )
-    value = example["score"] if scores is None else scores[criterion]
-    return number(value, f"The score of the item {item_name(example)!r:.80} on {criterion!r:.80}", texts=True)
+    item = f"{item_name(example)!r:.80}"
+    if is_rated(example, criterion):
+        value = example["score"] if scores is None else scores[criterion]
+        return number(value, f"The score of the item {item} on {criterion!r:.80}", texts=True)
+    if not required:
+        return math.nan
+    others = "neither in 'scores' nor as 'score'"
+    if scores is not None:
+        others = f"only on {sorted(scores)}"
+        others += "; its 'score' is not used, because 'scores' says what was rated" if "score" in example else ""
+    raise ValueError(
+        f"The item {item} has no score on {criterion!r:.80}, {others}: name another criterion, leave the item out, or "
+        f"add scores={{{criterion!r:.80}: NUMBER}} (None if undefined)."
+    )
 
 
 def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
     """Return an example's single ratings on a criterion in the raters' order, NaN where a rater gave none.
 
-    They stand in ``ratings`` (criterion -> numbers, or the numbers alone beside the one label ``score``); without it,
-    the list is empty.
+    ``ratings`` are criterion -> numbers, or the numbers alone beside the one ``score``; without them the list is empty.
 
     Examples:
         >>> single_ratings(dspy.Example(ratings={"politeness": [4, None, 5]}), "politeness")
@@ -102,22 +93,11 @@ def _by_criterion(example: dspy.Example) -> Mapping[str, Any] | None:
     )
 
 
-def _what_there_is(example: dspy.Example, scores: Mapping[str, Any] | None) -> str:
-    if scores is None:
-        return "neither in 'scores' nor as 'score'"
-    beside = "; its 'score' is not used, because 'scores' says what was rated" if "score" in example else ""
-    return f"only on {sorted(scores)}{beside}"
-
-
-# Pairs of outputs of the same input, for judges that compare two candidates.
-
-
 def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
     """Group examples by input, as ``input_key`` identifies it, in order of first appearance.
 
-    Raises:
-        ValueError: One ``input_id`` has two sources, so outputs would be judged against the wrong source; or one source
-            has two values of ``input_id``, so one input could be on both sides of a split.
+    An ``input_id`` of two sources is refused, because outputs would be judged against the wrong one; so is a source of
+    two values of ``input_id``, which could be on both sides of a split.
     """
     groups: dict[str, list[dspy.Example]] = {}
     keys: dict[str, str] = {}
@@ -163,28 +143,21 @@ def pairs(
 ) -> list[dspy.Example]:
     """Pair all different outputs of each input, or a random part of them, in random order; pairs stay as they are.
 
-    Ten documents of SummEval with 16 different outputs give the 2400 pairs of Zhou et al. (2024, appendix A), 20
-    documents of Newsroom with seven their 840. Their 1200 of TopicalChat are 60 dialogues with five responses; the data
-    set has six, 1790 pairs of different ones.
+    Ten documents of SummEval with 16 different outputs give the 2400 pairs of Zhou et al. (2024, appendix A).
 
     Args:
         examples: Examples with ``source`` and ``output``; repeated outputs of one input count once. Or pairs, with
             ``candidates``, which come as they are and, if ``ordered``, also in the other order.
-        inputs: Number of inputs to draw; all by default.
+        inputs: Number of inputs to draw, each with two different outputs; all by default.
         limit: Largest number of pairs to draw; all by default.
-        criterion: Criterion whose human scores label the pairs; pairs with equal or missing scores are left out. By
-            default pairs have no labels.
-        ordered: Return both orders of each pair, as the paper's search does. If False, return one order drawn at
-            random, for measures that ask in both orders themselves.
+        criterion: Criterion whose human scores label the pairs by ``preference``, ``"A"`` where people rated the first
+            candidate higher, ``"B"`` where the second; pairs with equal or missing scores are left out.
+        ordered: Return both orders of each pair. If False, return one order drawn at random.
         seed: Seed of all draws.
 
     Returns:
-        Examples with ``source``, ``candidates`` (two outputs), ``ids`` and ``input_id``. Labeled pairs also have
-        ``preference``: ``"A"`` where people rated the first candidate higher, ``"B"`` where the second. Where both
-        outputs have single ``ratings``, the pair has each rater's difference, the first candidate's less the second's.
-
-    Raises:
-        ValueError: Fewer than ``inputs`` inputs have two different outputs, or ``inputs`` or ``limit`` is below 1.
+        Examples with ``source``, ``candidates`` (two outputs), ``ids`` and ``input_id``. Where both outputs have single
+        ``ratings``, the pair has each rater's difference, the first candidate's less the second's.
     """
     rng, groups = random.Random(seed), _comparable(examples)
     n_inputs = len(groups) if inputs is None else inputs
@@ -197,17 +170,14 @@ def pairs(
     if hold_pairs(examples):
         given = [pair for key in chosen for pair in groups[key]]
         given = [pair for pair in given if criterion is None or _label(pair, "preference") in (FIRST, SECOND)]
-        both = [*given, *map(_swapped, given)] if ordered else given
-        return rng.sample(both, len(both) if limit is None else min(limit, len(both)))
-    paired = [(key, a, b) for key in chosen for a, b in itertools.combinations(groups[key], 2)]
-    if ordered:
-        paired += [(key, b, a) for key, a, b in paired]
+        made = [*given, *map(_swapped, given)] if ordered else given
     else:
-        paired = [(key, *rng.sample((a, b), 2)) for key, a, b in paired]
-    made = [_make_pair(*members) for members in paired]
-    if criterion is not None:
-        labels = [_preferred(a, b, criterion) for _, a, b in paired]
-        made = [pair.copy(preference=label) for pair, label in zip(made, labels, strict=True) if label is not None]
+        paired = [(key, a, b) for key in chosen for a, b in itertools.combinations(groups[key], 2)]
+        if ordered:
+            paired += [(key, b, a) for key, a, b in paired]
+        else:
+            paired = [(key, *rng.sample((a, b), 2)) for key, a, b in paired]
+        made = [pair for members in paired if (pair := _make_pair(*members, criterion)) is not None]
     return rng.sample(made, len(made) if limit is None else min(limit, len(made)))
 
 
@@ -220,11 +190,7 @@ def count_pairs(examples: Sequence[dspy.Example], *, ordered: bool = True) -> in
 
 
 def hold_pairs(examples: Sequence[dspy.Example]) -> bool:
-    """Return whether the examples are pairs, which have ``candidates`` instead of an ``output``.
-
-    Raises:
-        ValueError: Only some of them are.
-    """
+    """Return whether the examples are pairs, with ``candidates`` instead of an ``output``: all of them or none."""
     paired = [e.get("candidates") is not None for e in examples]
     if any(paired) and not all(paired):
         raise ValueError(
@@ -269,17 +235,16 @@ def _distinct(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
     return list({e.output: e for e in reversed(examples)}.values())[::-1]
 
 
-def _preferred(a: dspy.Example, b: dspy.Example, criterion: str) -> str | None:
-    first, second = (human_score(e, criterion, required=False) for e in (a, b))
-    if first == second or math.isnan(first) or math.isnan(second):
-        return None
-    return "A" if first > second else "B"
-
-
-def _make_pair(key: str, a: dspy.Example, b: dspy.Example) -> dspy.Example:
+def _make_pair(key: str, a: dspy.Example, b: dspy.Example, criterion: str | None) -> dspy.Example | None:
+    """Return a pair, labeled by people's scores on a criterion, if one is given; None where they prefer neither."""
     pair = dspy.Example(
         source=a.source, candidates=[a.output, b.output], ids=[str(a.get("id")), str(b.get("id"))], input_id=key
     )
+    if criterion is not None:
+        first, second = (human_score(e, criterion, required=False) for e in (a, b))
+        if first == second or math.isnan(first + second):
+            return None
+        pair["preference"] = "A" if first > second else "B"
     if a.get("system") is not None and b.get("system") is not None:
         pair["systems"] = [str(a.system), str(b.system)]
     rated = [e.get("ratings") or {} for e in (a, b)]
@@ -297,35 +262,33 @@ def _differences(a: dspy.Example, b: dspy.Example, criterion: str) -> list[float
     return [x - y for x, y in zip(first, second, strict=True)] if len(first) == len(second) else []
 
 
-# Split examples into training and test sets.
-
-
 BY = ("instance", "input")
 
 
 def split(
     examples: Sequence[dspy.Example], *, test_fraction: float = 0.2, seed: int, by: str = "instance"
 ) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Split examples at random into a training and a test set, each sorted by id.
+    """Split examples with distinct ``id`` at random into a training and a test set, each sorted by id.
 
-    The split depends on the ids and the seed, not on the order of the examples.
-
-    Args:
-        examples: Examples with distinct ``id``.
-        test_fraction: Share of the test set, in (0, 1). The number of test instances (or inputs) is rounded to the
-            nearest integer, halves up: 2846 instances give 569, 4221 give 844.
-        seed: Seed of the draw.
-        by: ``"instance"``, or ``"input"`` to keep all outputs of an input (``input_id``, else ``source``) in one set.
-
-    Raises:
-        ValueError: A set would be empty, an id is missing or repeated, or a parameter is out of range.
+    The split depends on the ids and the seed, not on the order of the examples. ``test_fraction`` is the share of the
+    test set, in (0, 1); its number of instances or inputs is rounded to the nearest integer, halves up: 2846 instances
+    give 569. ``by`` is ``"instance"``, or ``"input"`` to keep all outputs of an input (``input_id``, else ``source``)
+    in one set. A set that would be empty is refused.
     """
     if by not in BY:
         raise ValueError(f"by={by!r} is unknown; choose one of {BY}.")
     if not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction={test_fraction} is out of range; give a number between 0 and 1, such as 0.2.")
-    items = _sorted(examples)
-    keys = [_key(e, by) for e in items]
+    missing = next((i for i, e in enumerate(examples) if e.get("id") is None), None)
+    if missing is not None:
+        raise ValueError(f"The example at index {missing} has no id; give each example an id, which the split uses.")
+    items: list[Any] = sorted(examples, key=lambda e: str(e.id))
+    repeated = next((a.id for a, b in itertools.pairwise(items) if str(a.id) == str(b.id)), None)
+    if repeated is not None:
+        raise ValueError(f"Several examples have the same id {repeated!r:.80}; give each example its own id.")
+    keys = [
+        (str(e.id),) if by == "instance" else (str(input_field(e)), input_key(e)) for e in items
+    ]  # an input_id is no source
     groups = sorted(set(keys))
     size = math.floor(len(groups) * Fraction(test_fraction).limit_denominator(10**6) + Fraction(1, 2))
     if not 0 < size < len(groups):
@@ -337,21 +300,3 @@ def split(
     test_keys = set(groups[:size])
     train = [e for e, key in zip(items, keys, strict=True) if key not in test_keys]
     return train, [e for e, key in zip(items, keys, strict=True) if key in test_keys]
-
-
-def _sorted(examples: Sequence[dspy.Example]) -> list[Any]:
-    missing = next((i for i, e in enumerate(examples) if e.get("id") is None), None)
-    if missing is not None:
-        raise ValueError(f"The example at index {missing} has no id; give each example an id, which the split uses.")
-    items = sorted(examples, key=lambda e: str(e.id))
-    repeated = next((a.id for a, b in itertools.pairwise(items) if str(a.id) == str(b.id)), None)
-    if repeated is not None:
-        raise ValueError(f"Several examples have the same id {repeated!r:.80}; give each example its own id.")
-    return items
-
-
-def _key(example: Any, by: str) -> tuple[str, str]:
-    """Identify the group that stays in one set; the field's name keeps an ``input_id`` apart from an equal source."""
-    if by == "instance":
-        return "id", str(example.id)
-    return str(input_field(example)), input_key(example)

@@ -185,7 +185,7 @@ def _folders(path: Path) -> list[str]:
 
 def _outputs(source: Source, files: Mapping[str, Path]) -> dict[str, list[str]]:
     """Read system -> lines and check that all have the same number, because a missing line shifts all later ones."""
-    outputs = {system: source.read(path).removesuffix("\n").split("\n") for system, path in files.items()}
+    outputs = {system: source.text(path).removesuffix("\n").split("\n") for system, path in files.items()}
     lengths = Counter(len(lines) for lines in outputs.values())
     usual = lengths.most_common(1)[0][0] if lengths else 0
     if differing := {str(files[s]): len(lines) for s, lines in outputs.items() if len(lines) != usual}:
@@ -235,7 +235,7 @@ def tmu_gfm(source: Source) -> Rows:
     """
     for where, record in source.json_lines() if source.recorded else _published_tmu_gfm(source):
         row = {name: text(record, name, where, blank=name == "output") for name in ("id", "source", "output", "system")}
-        given = ratings({"ratings": record.get("annotations")}, where)
+        given = ratings(record.get("annotations"), where)
         counted = {aspect: [one if one > 0 else math.nan for one in single] for aspect, single in given.items()}
         yield where, row | {"scores": record.get("scores"), "ratings": counted}
 
@@ -391,7 +391,7 @@ def topicalchat(source: Source) -> Rows:
                 "fact": stated,
                 "source": dialogue if stated is None else f"{dialogue}\nFact: {stated}",
                 "output": reply,
-                "scores": {ours.get(name, name): score for name, score in scores(record, where).items()},
+                "scores": {ours.get(name, name): score for name, score in scores(record.get("scores"), where).items()},
             },
         )
         seen[place] += 1
@@ -505,7 +505,7 @@ def _published_pandalm(source: Source) -> Rows:
     verdicts: dict[str, dict[str, Any]] = {}
     for judge, (name, field_name) in _JUDGES.items() if path.is_dir() else ():
         verdicts[judge] = {str(r.get("idx")): r.get(field_name) for _, r in source.json_list(path / name)}
-    for where, record in source.json_list(path / "testset-v1.json" if path.is_dir() else path):
+    for where, record in source.json_list(path / "testset-v1.json" if path.is_dir() else None):
         instruction, given, idx = text(record, "instruction", where, blank=True), record.get("input"), record.get("idx")
         row = {
             "id": f"pandalm/{idx}",

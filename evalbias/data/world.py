@@ -10,12 +10,9 @@ from dataclasses import dataclass
 
 import dspy
 
-# Wordings of a comparison in the synthetic world, and the position bias that each causes in its judge.
-#
-# A wording takes one phrase from every part. Each phrase moves the judge towards the first position by a known number
-# of nats (away from it if negative), and a wording by the sum of its phrases. Nothing else about a wording matters, so
-# the fairest wording is known.
-
+# Wordings of a comparison: one phrase from every part. Each phrase moves the judge towards the first position by a
+# known number of nats (away from it if negative), and a wording by the sum of its phrases, so the fairest wording is
+# known.
 
 PARTS: tuple[dict[str, float], ...] = (
     {
@@ -64,20 +61,15 @@ def wordings(*, source: str, output: str, name: str, definition: str) -> dict[st
     return biases
 
 
-# A synthetic world with known quality: people, sentences about them, and raters with known preferences.
-#
 # Every item is a person's three facts (the source) and three sentences about them (the output). A sentence belongs to
-# one of three equally frequent classes: it states the fact, it says that the fact is unknown (an omission), or it
-# states the fact in the wrong word order (a disfluency). A stated fact is sometimes wrong. Each class has four
-# phrasings, from common to rare, drawn independently of the class, so the likelihood of a text says nothing about its
-# quality. The phrasings are worded so that neither does its length. Raters differ in one number, their taste: how much
-# a common phrasing raises their score.
+# one of three equally frequent classes: it states the fact (sometimes a wrong one), it says that the fact is unknown
+# (an omission), or it states the fact in the wrong word order (a disfluency). Each class has four phrasings, from
+# common to rare, drawn independently of the class and worded so that neither the likelihood of a text nor its length
+# says anything about its quality. Raters differ in their taste: how much a common phrasing raises their score.
 #
 # The human score of an item is the mean of several fair raters. The judge reads the label of a demonstration as the
-# score of one rater, and most raters like common phrasing. Eight random demonstrations are too little evidence of a
-# fair rater to change its prior; demonstrations that clearly contradict the preference for common phrasing are enough.
-#
-# Everything is drawn from ``random.Random(seed)``; the same seed gives the same items in any process.
+# score of one rater, and most raters like common phrasing: eight random demonstrations are too little evidence of a
+# fair rater, those that clearly contradict the preference for common phrasing are enough.
 
 
 NAME = "quality"
@@ -126,13 +118,9 @@ FREQUENCIES = (0.55, 0.25, 0.12, 0.08)
 WRONG = 0.2  # share of stated facts whose value is wrong
 
 RATERS = {"fair": 0.0, "fond": 1.0}  # kind -> taste, in points of the scale per standard deviation of commonness
-
 FOND = 0.95  # share of raters who like common phrasing
-
 RATER_NOISE = 1.5  # standard deviation of a rater's scores around the rater's opinion, in points of the scale
-
 ANNOTATORS = 4  # number of fair raters whose mean is the human score of an item
-
 SOURCES = math.prod(len(values) for values in VALUES.values())  # number of different sources
 
 _MEAN = sum(p * math.log(p) for p in FREQUENCIES)
@@ -163,33 +151,25 @@ def siblings(rng: random.Random, count: int) -> list[Item]:
 
 
 def _item(rng: random.Random, facts: dict[str, str]) -> Item:
-    sentences, errors, commonness = [], [], 0.0
+    sentences, errors, points, commonness = [], [], 0.0, 0.0
     for relation, value in facts.items():
         (level,) = rng.choices(range(4), FREQUENCIES)
         commonness += (math.log(FREQUENCIES[level]) - _MEAN) / _SD
-        sentence, error = _sentence(rng, relation, value, level)
-        sentences.append(sentence)
+        kind = rng.randrange(3)
+        if kind == 1:
+            phrasing, value, error, counts = UNKNOWN[relation][level], rng.choice(BLANKS), "omission", 0.0
+        elif kind == 2:
+            phrasing, error, counts = BROKEN[relation][level], "disfluency", 0.5
+        elif rng.random() < WRONG:
+            value = rng.choice([v for v in VALUES[relation] if v != value])
+            phrasing, error, counts = STATED[relation][level], "wrong object", 0.0
+        else:
+            phrasing, error, counts = STATED[relation][level], "", 1.0
+        sentences.append(phrasing.format(value, an="an" if value[0] in "aeiou" else "a"))
         errors.append(error)
-    points = sum({"": 1.0, "disfluency": 0.5}.get(error, 0.0) for error in errors)
-    return Item(
-        SOURCE.format(**facts), " ".join(sentences), 1 + 4 * points / 3, commonness / math.sqrt(3), tuple(errors)
-    )
-
-
-def _sentence(rng: random.Random, relation: str, value: str, level: int) -> tuple[str, str]:
-    kind = rng.randrange(3)
-    if kind == 1:
-        return _filled(UNKNOWN[relation][level], rng.choice(BLANKS)), "omission"
-    if kind == 2:
-        return _filled(BROKEN[relation][level], value), "disfluency"
-    if rng.random() < WRONG:
-        other = rng.choice([v for v in VALUES[relation] if v != value])
-        return _filled(STATED[relation][level], other), "wrong object"
-    return _filled(STATED[relation][level], value), ""
-
-
-def _filled(phrasing: str, value: str) -> str:
-    return phrasing.format(value, an="an" if value[0] in "aeiou" else "a")
+        points += counts
+    output, quality = " ".join(sentences), 1 + 4 * points / 3
+    return Item(SOURCE.format(**facts), output, quality, commonness / math.sqrt(3), tuple(errors))
 
 
 def facts(source: str) -> dict[str, str]:
@@ -209,13 +189,7 @@ def true_quality(source: str, output: str) -> float:
     """Score any text as a description of the facts, from 1 to 5, in the same way as ``Item.quality``.
 
     Only the first sentence about a fact counts: 1 if it states the correct value in one of the world's phrasings, 1/2
-    if in the wrong word order, 0 otherwise. A fact without a sentence counts 0.
-
-    Examples:
-        >>> true_quality(
-        ...     "Place of birth: Paris; job: pilot; favorite food: rice", "She was in born Paris. She works as a pilot."
-        ... )
-        3.0
+    if in the wrong word order, 0 otherwise, and without a sentence.
     """
     parsed = _parse(output)
     points = 0.0
