@@ -47,9 +47,19 @@ def evalbias(*arguments, cwd, check=True):
     return done
 
 
+def answered(*arguments, cwd):
+    """Return what a command prints with --json."""
+    return json.loads(evalbias(*arguments, "--json", cwd=cwd).stdout)
+
+
 def as_jsonl(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
+
+
+def records(path):
+    """Return the rows of a JSONL file."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def evalbias_process(*arguments, cwd, check=True):

@@ -25,6 +25,8 @@ def folder(tmp_path_factory):
     pair = {"outputs": ["an answer", "the other answer"], "verdict": 0, "swapped": 1, "better": 1}
     as_jsonl(folder / "pairs.jsonl", [{"source": f"q{k}", **pair} for k in range(4)])
     as_jsonl(folder / "sums.jsonl", [{"id": f"i{k}", "source": "2 + 2", "answer": "4"} for k in range(4)])
+    (folder / "stars.csv").write_text("data,text,stars\na,b,3\nc,d,4\ne,f,2\ng,h,5\ni,j,1\n")
+    (folder / "ids.txt").write_text("elsewhere\n")
     as_jsonl(folder / "bare.jsonl", [{"source": "x"}])
     as_jsonl(folder / "half.jsonl", [{"source": "x", "target_language": "en"}])
     as_jsonl(folder / "german.jsonl", [{"source": "Hund", "target_language": "English", "reference": "dog"}])
@@ -39,6 +41,7 @@ OUTPUTS = "--data outputs.jsonl --lm embedded"
 OWN = "a saved judge has its own criterion, scale, task and labels. Leave out"
 ANY = "say which judge: --criterion 'name: definition' for a new one, or --judge FILE"
 VOTES = "In the task mathematics votes replace the answer: use --task mathematics-refiner."
+STARS = "--data stars.csv --lm embedded --map source=data,output=text"
 RATED, SUMS = "--data rated.jsonl", "--data sums.jsonl --lm embedded --task mathematics"
 REFUSED = {
     "measure likelihood": [
@@ -57,9 +60,19 @@ REFUSED = {
         (f"{ITEMS} --out /proc/none/run", "choose another --out"),
         (f"{ITEMS} --out ''", "What follows --out is empty: give a value, or leave --out out"),
         (f"{ITEMS} --out=", "What follows --out is empty"),
+        (f"{ITEMS} --criterion 'wit: is it funny?'", "has no score on 'wit'"),
+        (
+            f"{STARS},score=stars --criterion {WORLD} --criterion 'wit: is it?'",
+            "has one score, and 2 criteria are",
+        ),
+        (f"{STARS} --criterion {WORLD}", "'stars' looks like 'score': --map score=stars"),
         (f"{ITEMS} --seed -1", "Invalid value for '--seed'"),
     ],
-    "compile likelihood": [(f"{ITEMS} -k 0", "-k is 0: compiling needs one demonstration or more.")],
+    "compile likelihood": [
+        (f"{ITEMS} -k 0", "-k is 0: compiling needs one demonstration or more."),
+        ("--data items.jsonl --lm embedded --judge scores.json --scale 1-5", f"{OWN} --scale."),
+        (f"{ITEMS} --candidates ids.txt", "ids.txt lists 'elsewhere', which is no training item of this split (1 such"),
+    ],
     "judge": [
         ("--data items.jsonl --lm embedded", ANY),
         (f"{ITEMS} --judge scores.json", f"{OWN} --criterion."),

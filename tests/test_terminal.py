@@ -1,6 +1,5 @@
 """What a command tells on stderr: progress, the plan of a long run, and how to go on; and the names of models."""
 
-import doctest
 import errno
 import json
 import os
@@ -15,27 +14,17 @@ from commands import evalbias, signalled
 from fakes import FormulaLM
 
 import evalbias as package
-from evalbias.cli import judge as score_rows
-from evalbias.cli import models, terminal
+from evalbias.cli import terminal
 from evalbias.cli import terminal as plan
 from evalbias.cli.models import open_lm
 from evalbias.cli.run import Run
 from evalbias.cli.terminal import LeavableStream, Progress
 from evalbias.cli.terminal import plan as tell_plan
-from evalbias.data import columns, world
-from evalbias.data import files as formats
-from evalbias.data import items as loaders
+from evalbias.data import world
 from evalbias.lm.types import Choices, Likelihood, NoProbabilities, Text
 from evalbias.lm.workers import About
 from evalbias.options import JudgeOptions, MeasuringModels, OptimizeOptions, Out
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
-
-
-@pytest.mark.parametrize("module", [columns, formats, loaders, models, plan, score_rows, terminal])
-def test_examples(module):
-    result = doctest.testmod(module)
-    assert result.failed == 0
-    assert result.attempted > 0
 
 
 def test_a_line_of_progress_every_thirty_seconds():
@@ -253,14 +242,6 @@ def test_a_folder_that_is_taken_is_told_before_a_model_is_opened(tmp_path, monke
     assert opened == [1]
     with Run("judge", asked, None, Out(out=tmp_path / "run")):
         assert len(opened) == 2
-
-
-@pytest.mark.parametrize("command", [["refine"], ["compile", "refine"], ["measure", "style"]])
-def test_a_loop_lists_no_options_of_judging(command, tmp_path):
-    listed = evalbias(*command, "--help", cwd=tmp_path).stdout
-    assert "--api-base" in listed
-    for option in "--samples", "--sample-temperature", "--sample-tokens", "--workers", "--exact-resume", "--yes":
-        assert option not in listed
 
 
 @pytest.fixture(autouse=True)

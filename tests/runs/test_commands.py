@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -48,6 +49,38 @@ def test_a_comparison_replaces_pages_only(folder):
         assert "page: page.html" in evalbias("runs", "compare", "one", "two", "--html", "page.html", cwd=folder).stdout
 
 
+def test_runs_are_listed_shown_and_compared(folder):
+    def printed(*words, code=0):
+        done = evalbias("runs", *words, cwd=folder, check=False)
+        assert done.returncode == code
+        return done
+
+    with RunFolder(folder / "two", SETTINGS) as opened:
+        opened.write_result({**RESULT, "n": [1, 3]})
+    listed = json.loads(printed("list", "--root", ".", "--json").stdout)
+    assert [(run["path"], run["status"], run["model"]) for run in listed] == [
+        ("two", "finished", "m"),  # the latest first
+        ("one", "finished", "m"),
+    ]
+    assert "2 runs in ." in printed("list", "--root", ".").stdout
+    shown = printed("show", "one").stdout
+    assert "one: finished" in shown
+    assert "  n: [1, 2]" in shown
+    assert json.loads(printed("compare", "one", "two", "--json").stdout) == {"result.n": [[1, 2], [1, 3]]}
+    shown = printed("compare", "one", "two").stdout
+    assert shown.startswith("one and two differ in 0 settings, 0 estimates and 1 other result.")
+    assert re.search(r"│ n +│ \[1, 2\] +│ \[1, 3\] +│", shown)
+    assert printed("compare", "one", "one").stdout == "one and one have the same settings and results.\n"
+    damaged = {"bias": "verbosity", "criterion": "wit", "estimates": {"length_effect": {"name": "length_effect"}}}
+    (folder / "two/result.json").write_text(json.dumps({"measurements": damaged}))
+    assert "two/result.json holds a measurement of another" in printed("compare", "one", "two", code=2).stderr
+    (folder / "two/result.json").unlink()
+    assert printed("compare", "one", "two").stderr == "two is stopped.\n"
+    (folder / "two/run.json").write_text('{"lm": "of another program"}')
+    assert "2 runs in ." in printed("list", "--root", ".").stdout
+    assert "has no run.json" in printed("delete", ".", "--yes", code=2).stderr
+
+
 def test_what_is_not_the_runs_is_kept_and_named(folder):
     (folder / "one/thesis.tex").write_text("mine")
     told = evalbias("runs", "delete", "one", "--yes", cwd=folder).stdout
@@ -57,20 +90,13 @@ def test_what_is_not_the_runs_is_kept_and_named(folder):
     assert not (folder / "two").exists()
 
 
-def test_nested_files_are_named(folder):
-    for name in ("one", "two"):
-        (folder / name / "result.json").write_text('{"a":' * 600 + "1" + "}" * 600)
-    assert "damaged" in evalbias("runs", "list", "--root", ".", cwd=folder).stdout
-    for command in (["show", "one"], ["show", "one", "--json"], ["compare", "one", "two", "--html", "page.html"]):
-        assert "damaged" in (told := evalbias("runs", *command, cwd=folder)).stdout + told.stderr
-
-
-def test_a_folder_that_cannot_be_read_does_not_hide_the_others(folder):
+def test_what_cannot_be_read_is_named_and_does_not_hide_the_others(folder):
+    (folder / "two/result.json").write_text('{"a":' * 600 + "1" + "}" * 600)
     (folder / "bad/run.json").mkdir(parents=True)
     listed = json.loads(evalbias("runs", "list", "--root", ".", "--json", cwd=folder).stdout)
-    assert {run["path"]: run["status"] for run in listed} == {"one": "finished", "two": "finished", "bad": "damaged"}
-    shown = evalbias("runs", "show", "bad", cwd=folder, check=False)
-    assert (shown.returncode, "has no run.json" in shown.stderr) == (2, True)
+    assert {run["path"]: run["status"] for run in listed} == {"one": "finished", "two": "damaged", "bad": "damaged"}
+    for command in (["show", "two"], ["show", "two", "--json"], ["compare", "one", "two", "--html", "page.html"]):
+        assert "damaged" in (told := evalbias("runs", *command, cwd=folder)).stdout + told.stderr
 
 
 @pytest.mark.parametrize("criteria", [5, None, "wit", [5], [{}], {"name": 1}])
