@@ -308,7 +308,7 @@ def arithmetic(lm: LocalLM, work: Workload) -> tuple[float, float]:
     weights = sum(p.numel() for p in model.base_model.layers.parameters())
     head = model.get_output_embeddings().weight.numel()
     read = {s.ids[:at] for s in scored for at in range(s.start, len(s.ids))}
-    rows, pairs = Rows.of(scored), 0
+    rows, pairs = Rows(scored), 0
     distinct = rows.tokens
     for row, length in zip(rows.ids, rows.shared, strict=True):
         pairs += (len(row) * (len(row) + 1) - length * (length + 1)) // 2  # a token attends to itself and all before it

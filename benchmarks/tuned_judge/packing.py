@@ -56,7 +56,7 @@ def pack(engine: LocalEngine, questions: Sequence[Question]) -> Packed:
         answers.append({choice.ids[-1]: share for choice, share in zip(choices, shares, strict=True)})
         prompts.append(choices[0].ids[:-1])
     order = sorted(set(prompts))
-    rows = Rows.of([Scored((*row, 0), len(row)) for row in order])  # the hidden state of the last token is needed
+    rows = Rows([Scored((*row, 0), len(row)) for row in order])  # the hidden state of the last token is needed
     (trie,) = packs(rows, rows.tokens, known={}, kept={})
     places = np.arange(len(trie.ids))
     sees = (places <= places[:, None]) & (places[:, None] < trie.ends)

@@ -1,13 +1,7 @@
-"""Tree attention: the mask of each kind of layer, its tiles, the kernels on CPU and GPU, and how a model takes them.
-
-Nearly all tokens of a pack attend to the same context and to little of the pack. The *far* part is the shared prefix,
-which all queries attend to at once without a mask. The *near* part is the rest, suffix and pack, of which the tiles
-without a pair are skipped. Layers whose windows cut into the prefix have a near part only: the prefix's last tokens
-belong to it. The parts are merged by their log-sum-exps, and so are attention sinks. There is no mask of the whole
-pack, and no key head is repeated.
+"""Tree attention: the mask of each kind of layer, its kernels on CPU and GPU, and how a model takes them.
 
 This is cascade attention (FlashInfer, Ye et al. 2025), with the batching over the shared prefix of Hydragen (Juravsky
-et al. 2024).
+et al. 2024): attention to what all queries see and to the rest, merged by their log-sum-exps.
 """
 
 from __future__ import annotations
@@ -17,110 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.attention import flex_attention as flex
 from transformers import AttentionInterface
 
 from evalbias.lm.tree import Layers, Pack, sent
 from evalbias.measures.arrays import BoolArray, IntArray
-
-# Tiles: which blocks of a pack's attention hold pairs of a query and a key; the block-sparse form of a tree mask.
-#
-# A tile is a block of queries times a block of keys. Packs are traversed depth first, so a branch's tokens stand side
-# by side, and most tiles pair tokens of different branches. Such tiles are skipped. Of the others, those in which every
-# query attends to every key need no mask.
-#
-#     keys      a a b b b c c      a common beginning a, then the branches b and c; tiles of 2 queries and 2 keys
-#     queries   o o . . . . .
-#               o o . . . . .      #  every query attends to every key
-#               # # o o . . .      o  attended to under the mask
-#               # # o o . . .      .  skipped
-#               # # o o o o .
-#               # # o o o o .      b's last query and c's first are in one block, which attends to both
-#               # # . . o o #
-
-
-TILE = 128
-"""Number of queries and of keys in a tile, the default of PyTorch's FlexAttention."""
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """The tree mask of n queries and m + n keys, of which the last n are the queries' own tokens."""
-
-    ends: IntArray  # (m + n,) for each key the first query that no longer attends to it
-    positions: IntArray  # (m + n,) position of each key in its row
-    reach: IntArray  # (n,) first position that each query attends to
-    size: int = TILE  # number of queries and of keys in a tile
-
-    @property
-    def before(self) -> int:
-        """The number m of keys before the pack."""
-        return len(self.ends) - len(self.reach)
-
-    @cached_property
-    def queries(self) -> IntArray:
-        """(a + 1,) first query of each of a blocks, and the number of queries."""
-        return _edges(len(self.reach), self.size)
-
-    @cached_property
-    def keys(self) -> IntArray:
-        """(b + 1,) first key of each of b blocks, and the number of keys."""
-        return _edges(len(self.ends), self.size)
-
-    @cached_property
-    def attended(self) -> BoolArray:
-        """(a, b) whether a tile may hold a pair; every tile that holds one is True."""
-        first, last = self.queries[:-1, None], self.queries[1:, None] - 1  # (a, 1)
-        starts = self.keys[:-1]
-        seen: BoolArray = (
-            (starts - self.before <= last)
-            & (np.maximum.reduceat(self.ends, starts) > first)
-            & (np.maximum.reduceat(self.positions, starts) >= np.minimum.reduceat(self.reach, first[:, 0])[:, None])
-        )
-        return seen
-
-    @cached_property
-    def whole(self) -> BoolArray:
-        """(a, b) whether every query of a tile attends to every key of it; a tile with other pairs is False."""
-        first, last = self.queries[:-1, None], self.queries[1:, None] - 1  # (a, 1)
-        starts = self.keys[:-1]
-        every: BoolArray = (
-            (self.keys[1:] - 1 - self.before <= first)
-            & (np.minimum.reduceat(self.ends, starts) > last)
-            & (np.minimum.reduceat(self.positions, starts) >= np.maximum.reduceat(self.reach, first[:, 0])[:, None])
-        )
-        return every
-
-    def runs(self, queries: slice) -> list[slice]:
-        """Return the exact runs of adjacent keys to which some query of a block attends, not cut at tiles."""
-        place = np.arange(-self.before, len(self.reach))
-        seen = (place < queries.stop) & (self.ends > queries.start) & (self.positions >= self.reach[queries].min())
-        edges = np.flatnonzero(np.diff(seen, prepend=False, append=False))
-        return [slice(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
-
-    def mask(self, queries: slice, keys: Sequence[slice], like: torch.Tensor) -> torch.Tensor:
-        """Return the (q, k) additive mask of some queries and runs of keys, with a tensor's dtype and device."""
-        columns = np.concatenate([np.arange(run.start, run.stop) for run in keys])
-        reach = self.reach[queries]
-        place, ends = (sent(x, like.device) for x in (columns - self.before, self.ends[columns]))
-        rows = sent(np.arange(queries.start, queries.stop), like.device)[:, None]
-        # A key is visible to a query that stands at or after it and has left neither its subtree nor its reach.
-        hidden = (place > rows) | (rows >= ends)
-        if reach.max() > 0:
-            positions = sent(self.positions[columns], like.device)
-            hidden |= positions < sent(reach, like.device)[:, None]
-        mask = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device)
-        return mask.masked_fill_(hidden, torch.finfo(mask.dtype).min)
-
-
-def _edges(count: int, size: int) -> IntArray:
-    return np.append(np.arange(0, count, size), count)
-
 
 # Which tokens each layer of a model attends to: all, those in a sliding window, or those in the same chunk, counted by
 # positions in the text, not places in the pack. A pack needs one tree mask per kind of layer, cut down to these.
@@ -139,6 +40,86 @@ FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attenti
 WIDTHS = {SLIDING: "sliding_window", CHUNKED: "attention_chunk_size"}
 """Settings that hold the width of each limited kind."""
 
+TILE = 128
+"""Number of queries and of keys in a tile, the default of PyTorch's FlexAttention."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What the n tokens of a pack attend to in the layers of one kind: m + n keys, of which the last n are their own.
+
+    Nearly all tokens of a pack attend to the same context and to little of the pack. The first part of the context, the
+    shared prefix, needs no mask, and no dense mask of all pairs is ever made.
+    """
+
+    first: int  # token of the context at which the keys begin
+    prefix: bool  # whether all queries also attend to all tokens before ``first``; else none of them does
+    ends: IntArray  # (m + n,) for each key the first query that no longer attends to it
+    positions: IntArray  # (m + n,) position of each key in its row
+    reach: IntArray  # (n,) first position that each query attends to
+    _made: dict[tuple[str, torch.device, torch.dtype], Any] = field(default_factory=dict)
+
+    @property
+    def before(self) -> int:
+        """The number m of keys before the pack."""
+        return len(self.ends) - len(self.reach)
+
+    def tiles(self, size: int) -> tuple[BoolArray, BoolArray]:
+        """Return (a, b) whether tiles of ``size`` queries and keys may hold a pair, and whether they hold all pairs."""
+        # Packs are traversed depth first, so a branch's tokens stand side by side, and most tiles hold no pair.
+        #
+        #     keys      a a b b b c c      a common beginning a, then the branches b and c; tiles of 2 by 2
+        #     queries   o o . . . . .
+        #               o o . . . . .      #  every query attends to every key
+        #               # # o o . . .      o  attended to under the mask
+        #               # # o o . . .      .  skipped
+        #               # # o o o o .
+        #               # # o o o o .      b's last query and c's first are in one block, which attends to both
+        #               # # . . o o #
+        first, start = np.arange(0, len(self.reach), size), np.arange(0, len(self.ends), size)  # (a,), (b,)
+        last = np.minimum(first + size, len(self.reach))[:, None] - 1  # (a, 1)
+        stop = np.minimum(start + size, len(self.ends))
+        least, most = np.minimum.reduceat, np.maximum.reduceat
+        some: BoolArray = (
+            (start - self.before <= last)
+            & (most(self.ends, start) > first[:, None])
+            & (most(self.positions, start) >= least(self.reach, first)[:, None])
+        )
+        every: BoolArray = (
+            (stop - 1 - self.before <= first[:, None])
+            & (least(self.ends, start) > last)
+            & (least(self.positions, start) >= most(self.reach, first)[:, None])
+        )
+        return some, every
+
+    def runs(self, queries: slice) -> list[slice]:
+        """Return the exact runs of adjacent keys to which some query of a block attends, not cut at tiles."""
+        place = np.arange(-self.before, len(self.reach))
+        seen = (place < queries.stop) & (self.ends > queries.start) & (self.positions >= self.reach[queries].min())
+        edges = np.flatnonzero(np.diff(seen, prepend=False, append=False))
+        return [slice(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
+
+    def dense(self, queries: slice, keys: Sequence[slice], like: Tensor) -> Tensor:
+        """Return the (q, k) additive mask of some queries and runs of keys, with a tensor's dtype and device."""
+        columns = np.concatenate([np.arange(run.start, run.stop) for run in keys])
+        reach = self.reach[queries]
+        place, ends = (sent(x, like.device) for x in (columns - self.before, self.ends[columns]))
+        rows = sent(np.arange(queries.start, queries.stop), like.device)[:, None]
+        # A key is visible to a query that stands at or after it and has left neither its subtree nor its reach.
+        hidden = (place > rows) | (rows >= ends)
+        if reach.max() > 0:
+            positions = sent(self.positions[columns], like.device)
+            hidden |= positions < sent(reach, like.device)[:, None]
+        mask = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device)
+        return mask.masked_fill_(hidden, torch.finfo(mask.dtype).min)
+
+    def once(self, make: Callable[[Mask, Tensor], Any], like: Tensor) -> Any:
+        """Return what a kernel makes of the mask, made once for all layers of a device and dtype."""
+        key = make.__name__, like.device, like.dtype
+        if key not in self._made:
+            self._made[key] = make(self, like)
+        return self._made[key]
+
 
 def layer_kinds(config: Any) -> tuple[str, ...] | None:
     """Return the kind of each layer of a text model, or None if there are other layers than attention."""
@@ -150,27 +131,10 @@ def layer_kinds(config: Any) -> tuple[str, ...] | None:
     return tuple(types) if set(types) <= {FULL, *WIDTHS} else None
 
 
-@dataclass(frozen=True)
-class LayerMask:
-    """What the layers of one kind attend to, for a pack of n tokens after c tokens of context."""
-
-    first: int  # token of the context at which the mask begins
-    prefix: bool  # whether all of the pack attends to the tokens before ``first``, without a mask; else none of it does
-    tiles: Tiles  # the mask of the tokens from ``first`` on
-    _made: dict[tuple[str, torch.device, torch.dtype], Any] = field(default_factory=dict)
-
-    def once(self, make: Callable[[Tiles, torch.Tensor], Any], like: torch.Tensor) -> Any:
-        """Return what a kernel makes of the tiles, made once for all layers of a device and dtype."""
-        key = make.__name__, like.device, like.dtype
-        if key not in self._made:
-            self._made[key] = make(self.tiles, like)
-        return self._made[key]
-
-
-def layer_masks(config: Any, kinds: Sequence[str], pack: Pack, prefix_length: int) -> dict[str, LayerMask]:
+def layer_masks(config: Any, kinds: Sequence[str], pack: Pack, prefix_length: int) -> dict[str, Mask]:
     """Return the mask of each kind of layer; to the context's first ``prefix_length`` tokens the whole pack attends."""
-    masks: dict[str, LayerMask] = {}
-    whole: LayerMask | None = None  # of every kind that hides nothing from this pack
+    masks: dict[str, Mask] = {}
+    whole: Mask | None = None  # of every kind that hides nothing from this pack
     for kind in dict.fromkeys(kinds):
         # 1. The first position that each token attends to, (n,); negative if its window begins before the text.
         positions = pack.positions
@@ -184,7 +148,7 @@ def layer_masks(config: Any, kinds: Sequence[str], pack: Pack, prefix_length: in
             continue
         first = min(prefix_length, max(0, int(reach.min()))) if cut else prefix_length  # a place is a position there
         after = np.concatenate([np.arange(first, len(pack.source)), positions])  # (c + n - first,)
-        masks[kind] = LayerMask(first, not cut and first > 0, Tiles(pack.ends[first:], after, reach))
+        masks[kind] = Mask(first, not cut and first > 0, pack.ends[first:], after, reach)
         whole = whole if cut else masks[kind]
     return masks
 
@@ -209,20 +173,12 @@ def configured(configs: Sequence[Any], **settings: Any) -> Iterator[None]:
             setattr(config, name, value)
 
 
-def narrowed(model: Any, width: int) -> Any:
-    """Set every window and chunk of a model to a width inside the ``with`` block, to try it on short texts."""
-    return configured(configs_of(model), **dict.fromkeys(WIDTHS.values(), width))
-
-
 # The kernels: attention of (1, H, n, d) queries to (1, G, k, d) keys and values, G dividing H, all of them or under the
 # mask of a kind of layer. They return outputs (1, H, n, d) and log-sum-exps (1, H, n).
 
 
-Result = tuple[torch.Tensor, torch.Tensor]
-Kernel = Callable[
-    [torch.Tensor, torch.Tensor, torch.Tensor, LayerMask | None, float | None, float | None],
-    Result,
-]
+Result = tuple[Tensor, Tensor]
+Kernel = Callable[[Tensor, Tensor, Tensor, Mask | None, float | None, float | None], Result]
 """Function of queries, keys, values, mask, factor of the scores (None: d ** -0.5) and their limit (None: none)."""
 
 SPARSE = 0.75
@@ -248,95 +204,72 @@ def kernels_of(device: torch.device, dtype: torch.dtype) -> list[Kernel]:
 
 
 def flash_kernel(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: LayerMask | None,
-    scaling: float | None,
-    softcap: float | None,
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, scaling: float | None, softcap: float | None
 ) -> Result:
-    """Attend on a CPU in PyTorch's flash kernel, which cannot cap scores, block by block of the queries under a mask.
-
-    The query heads of a key head are laid side by side as queries, so that no key is repeated.
-    """
+    """Attend on a CPU in PyTorch's flash kernel, which cannot cap scores, block by block under a mask."""
     if softcap is not None:
         raise NotImplementedError("The flash kernel for CPUs cannot cap attention scores.")
 
-    def part(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> Result:
-        _, heads, n, size = query.shape
+    def part(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Result:
         assert _FLASH is not None  # checked by ``kernels_of``
-        grouped = query.reshape(1, key.shape[1], -1, size)  # (1, G, H / G * n, d)
-        out, lse = _FLASH(grouped, key, value, attn_mask=mask, scale=scaling)
-        return out.reshape(1, heads, n, size), lse.reshape(1, heads, n)
+        out, lse = _FLASH(query, key, value, attn_mask=hidden, scale=scaling)
+        return out, lse
 
-    return _by_blocks(part, query, key, value, mask)
+    return _by_blocks(part, query, key, value, mask, step=query.shape[2])
 
 
 def plain_kernel(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: LayerMask | None,
-    scaling: float | None,
-    softcap: float | None,
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, scaling: float | None, softcap: float | None
 ) -> Result:
     """Attend in plain operations, on any device and with capped scores, block by block of the queries."""
 
-    def part(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None) -> Result:
-        _, heads, n, size = query.shape
-        grouped = query.reshape(1, key.shape[1], -1, size)  # (1, G, H / G * n, d)
-        scores = (grouped @ key.mT).float() * (size**-0.5 if scaling is None else scaling)  # (1, G, H / G * n, k)
+    def part(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Result:
+        scores = (query @ key.mT).float() * (query.shape[-1] ** -0.5 if scaling is None else scaling)
         scores = scores if softcap is None else softcap * torch.tanh(scores / softcap)
-        scores = scores if mask is None else scores + mask
+        scores = scores if hidden is None else scores + hidden
         lse = scores.logsumexp(-1)
-        out = (scores - lse[..., None]).exp().to(value.dtype) @ value
-        return out.reshape(1, heads, n, value.shape[-1]), lse.reshape(1, heads, n)
+        return (scores - lse[..., None]).exp().to(value.dtype) @ value, lse
 
-    if mask is not None or query.shape[2] <= TILE:
-        return _by_blocks(part, query, key, value, mask)
-    parts = [
-        part(some, key, value, None) for some in torch.split(query, TILE, dim=2)
-    ]  # bounds the memory of the scores
-    return torch.cat([out for out, _ in parts], dim=2), torch.cat([lse for _, lse in parts], dim=2)
+    return _by_blocks(part, query, key, value, mask, step=TILE)  # which bounds the memory of the scores
 
 
 def _by_blocks(
-    part: Callable[..., Result], query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: LayerMask | None
+    part: Callable[..., Result], query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, *, step: int
 ) -> Result:
-    if mask is None:
-        return part(query, key, value, None)
-    groups = query.shape[1] // key.shape[1]  # queries per key head
+    """Attend in each block of queries, without a mask in blocks of ``step``."""
+    _, heads, n, size = query.shape
+    groups = heads // key.shape[1]  # queries per key head
+    everything = [slice(0, key.shape[2])]
+    plain = [(slice(at, at + step), everything, None) for at in range(0, n, step)]
     parts = []
-    for queries, runs, hidden in mask.once(_blocks, query):
+    for queries, runs, hidden in plain if mask is None else mask.once(_blocks, query):
         keys, values = (  # a single run is not copied
             states[:, :, runs[0]] if len(runs) == 1 else torch.cat([states[:, :, run] for run in runs], dim=2)
             for states in (key, value)
         )
-        # the mask of all heads is not kept: with few key heads, it is many times larger
-        parts.append(part(query[:, :, queries], keys, values, hidden.repeat(groups, 1)[None, None]))
+        # The query heads of a key head are laid side by side as queries, so that no key is repeated. The mask of all
+        # heads is not kept: with few key heads, it is many times larger.
+        grouped = query[:, :, queries].reshape(1, key.shape[1], -1, size)  # (1, G, H / G * q, d)
+        out, lse = part(grouped, keys, values, None if hidden is None else hidden.repeat(groups, 1)[None, None])
+        parts.append((out.reshape(1, heads, -1, value.shape[-1]), lse.reshape(1, heads, -1)))
     return torch.cat([out for out, _ in parts], dim=2), torch.cat([lse for _, lse in parts], dim=2)
 
 
-def _blocks(tiles: Tiles, like: torch.Tensor) -> list[tuple[slice, list[slice], torch.Tensor]]:
+def _blocks(mask: Mask, like: Tensor) -> list[tuple[slice, list[slice], Tensor]]:
     """Return blocks of queries, the runs of keys they attend to, and the (q, k) mask of both."""
     done = []
-    for start, stop in zip(tiles.queries[:-1].tolist(), tiles.queries[1:].tolist(), strict=True):
-        queries = slice(start, stop)
-        runs = tiles.runs(queries)
+    for start in range(0, len(mask.reach), TILE):
+        queries = slice(start, min(start + TILE, len(mask.reach)))
+        runs = mask.runs(queries)
         span = slice(runs[0].start, runs[-1].stop)
         if sum(run.stop - run.start for run in runs) > SPARSE * (span.stop - span.start):
             runs = [span]
-        done.append((queries, runs, tiles.mask(queries, runs, like)))
+        done.append((queries, runs, mask.dense(queries, runs, like)))
     return done
 
 
 def flex_kernel(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: LayerMask | None,
-    scaling: float | None,
-    softcap: float | None,
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, scaling: float | None, softcap: float | None
 ) -> Result:
     """Attend on a GPU: tile by tile in FlexAttention under a mask, else in the flash kernel where it takes the numbers.
 
@@ -363,30 +296,31 @@ def flex_kernel(
     return out, aux.lse
 
 
-def block_mask(tiles: Tiles, like: torch.Tensor) -> flex.BlockMask:
+def block_mask(mask: Mask, like: Tensor) -> flex.BlockMask:
     """Return FlexAttention's form of a mask; it is made from the tiles on the host, not from a dense mask."""
     ends, positions, reach, place = (
         sent(values.astype(np.int32), like.device)
-        for values in (tiles.ends, tiles.positions, tiles.reach, np.arange(len(tiles.ends)) - tiles.before)
+        for values in (mask.ends, mask.positions, mask.reach, np.arange(len(mask.ends)) - mask.before)
     )
 
-    def in_branch(_: Any, __: Any, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    def in_branch(_: Any, __: Any, q: Tensor, k: Tensor) -> Tensor:
         return (place[k] <= q) & (q < ends[k])
 
-    def in_reach(_: Any, __: Any, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+    def in_reach(_: Any, __: Any, q: Tensor, k: Tensor) -> Tensor:
         return (place[k] <= q) & (q < ends[k]) & (positions[k] >= reach[q])
 
+    some, every = mask.tiles(TILE)
     return flex.BlockMask.from_kv_blocks(
-        *_lists(tiles.attended & ~tiles.whole, like.device),
-        *_lists(tiles.whole, like.device),
-        BLOCK_SIZE=tiles.size,
-        mask_mod=in_reach if tiles.reach.max() > 0 else in_branch,
-        seq_lengths=(len(tiles.reach), len(tiles.ends)),
+        *_lists(some & ~every, like.device),
+        *_lists(every, like.device),
+        BLOCK_SIZE=TILE,
+        mask_mod=in_reach if mask.reach.max() > 0 else in_branch,
+        seq_lengths=(len(mask.reach), len(mask.ends)),
         compute_q_blocks=False,
     )
 
 
-def _lists(blocks: BoolArray, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def _lists(blocks: BoolArray, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return for each row of (a, b) tiles the number of True ones, (1, 1, a), and their columns first, (1, 1, a, b)."""
     columns = np.argsort(~blocks, axis=1, kind="stable")
     counts, lists = (values.astype(np.int32)[None, None] for values in (blocks.sum(axis=1), columns))
@@ -394,7 +328,7 @@ def _lists(blocks: BoolArray, device: torch.device) -> tuple[torch.Tensor, torch
 
 
 @cache
-def _capped(softcap: float) -> Callable[..., torch.Tensor]:
+def _capped(softcap: float) -> Callable[..., Tensor]:
     return lambda score, *_: softcap * torch.tanh(score / softcap)
 
 
@@ -413,13 +347,11 @@ def _compiled(device: str) -> Any:
 
 NAME = "evalbias_tree"
 
-_PASS: ContextVar[tuple[Kernel, Layers, Sequence[LayerMask]]] = ContextVar("pass")
+_PASS: ContextVar[tuple[Kernel, Layers, Sequence[Mask]]] = ContextVar("pass")
 
 
 @contextmanager
-def tree_attention(
-    configs: Sequence[Any], kernel: Kernel, prefix: Layers, masks: Sequence[LayerMask]
-) -> Iterator[None]:
+def tree_attention(configs: Sequence[Any], kernel: Kernel, prefix: Layers, masks: Sequence[Mask]) -> Iterator[None]:
     """Run the forward pass in the ``with`` block on a pack that also attends to a prefix, under one mask per layer."""
     token = _PASS.set((kernel, prefix, masks))
     try:
@@ -431,17 +363,17 @@ def tree_attention(
 
 def attend(
     module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     _: Any,
     *,
     scaling: float | None = None,
     softcap: float | None = None,
-    s_aux: torch.Tensor | None = None,
-    position_bias: torch.Tensor | None = None,
+    s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
     **_options: Any,
-) -> tuple[torch.Tensor, None]:
+) -> tuple[Tensor, None]:
     """Attend to the shared prefix and to the given keys, as an attention function of transformers.
 
     Queries are the pack's, (1, H, n, d); keys and values those of m tokens before it and its own, (1, G, m + n, d), G
@@ -452,7 +384,7 @@ def attend(
     number: Any = module.layer_idx
     kernel, prefix, masks = _PASS.get()
     mask = masks[number]
-    if (query.shape[2], key.shape[2]) != (len(mask.tiles.reach), len(mask.tiles.ends)) or position_bias is not None:
+    if (query.shape[2], key.shape[2]) != (len(mask.reach), len(mask.ends)) or position_bias is not None:
         raise NotImplementedError(f"Layer {number} attends to other tokens or adds a bias by position.")
     out, lse = kernel(query, key, value, mask, scaling, softcap)
     if mask.prefix:

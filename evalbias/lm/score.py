@@ -1,22 +1,7 @@
 """Log-probabilities of token sequences under a causal model, with every shared prefix computed once.
 
-The distinct tokens of a call form a trie (``tree.py``). They run in packs: one sequence without padding, under a tree
-attention mask that lets every token attend to itself and its ancestors only (``attention.py``).
-
-    sequences    trie              mask of the pack   a b c d e
-    a b c        a -+- b -+- c                    a   x . . . .
-    a b d           |     +- d                    b   x x . . .
-    a e             +- e                          c   x x x . .
-                                                  d   x x . x .
-                                                  e   x . . . x
-
-Keeping a prefix and computing it once is the idea of RadixAttention (SGLang, Zheng et al. 2024). Attending to it once
-for all queries is that of Hydragen (Juravsky et al. 2024) and cascade attention (FlashInfer, Ye et al. 2025).
-
-Only positions whose logits are needed go through the output layer, and log-softmax is taken in float32. An answer
-depends on the batch only by the rounding of the model's dtype. Whether a model computes the same answers in packs is
-tested when it is loaded. One that does not runs shared trunks once within a call (``branches``) or, if its state cannot
-be repeated either, every text by itself.
+Keeping a prefix and computing it once is the idea of RadixAttention (SGLang, Zheng et al. 2024). Only positions whose
+logits are needed go through the output layer, and an answer depends on the batch by the rounding of the dtype only.
 """
 
 from __future__ import annotations
@@ -28,22 +13,36 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from evalbias.lm.attention import (
     TILE,
+    WIDTHS,
     Kernel,
     configs_of,
+    configured,
     flex_kernel,
     kernels_of,
     layer_kinds,
     layer_masks,
-    narrowed,
     plain_kernel,
     tree_attention,
 )
 from evalbias.lm.head import Head, decoder
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import KVParts, Pack, PackCache, PrefixStore, Rows, batches, branches, packs, sent
+from evalbias.lm.tree import (
+    KVParts,
+    Pack,
+    PackCache,
+    PrefixStore,
+    Rows,
+    batches,
+    branches,
+    joined,
+    packs,
+    sent,
+    token_count,
+)
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.values import get_logger
 
@@ -60,7 +59,7 @@ kernels, is then little beside its tokens' matrix products. Few sizes also mean 
 COUNTS_PLACES = ("window_size", "attn_temperature_tuning")
 """Settings of GPT-Neo and Llama 4, whose layers count places in the pack whatever mask and positions they are given."""
 
-Run = Callable[[Rows], Iterator[tuple[torch.Tensor, IntArray]]]
+Run = Callable[[Rows], Iterator[tuple[Tensor, IntArray]]]
 """A way to run rows. It yields (..., d) hidden states of m tokens, and (r, 3) what is read there: place among the m,
 next token, and index in the call's log-probabilities."""
 
@@ -72,6 +71,11 @@ class Scorer:
     values that are kept between calls. With ``share``, common prefixes are computed once if the model allows it; the
     answers are equal up to rounding.
     """
+
+    # The distinct tokens of a call form a trie (``tree.py``). They run in packs: one sequence without padding, under a
+    # mask that lets every token attend to itself and its ancestors only (``attention.py``). Whether a model gives the
+    # same answers in packs is tested when it is loaded. One that does not runs shared trunks once within a call
+    # (``branches``) or, if its state cannot be repeated either, every text by itself.
 
     def __init__(
         self, model: Any, *, context: int, batch_tokens: int, share: bool = True, prefix_bytes: int = 0
@@ -108,29 +112,32 @@ class Scorer:
 
         NaN or infinite logits raise FloatingPointError, which names the sequence's number in ``items``, or its own.
         """
-        ends = np.cumsum([len(s.ids) - s.start for s in sequences], dtype=np.int64)
-        values = np.full(ends[-1] if len(ends) else 0, np.nan)  # of all sequences, one after another
-        rows = Rows.of(sequences)
-        self.tokens_distinct += rows.tokens
-        again = False
-        with torch.inference_mode():
-            while not self._fits(rows, values):
+        if not sequences:
+            return []
+        counts = np.array([len(s.ids) - s.start for s in sequences])
+        ends = counts.cumsum()
+        values = np.full(ends[-1], np.nan)  # of all sequences, one after another
+        short = np.array([len(s.ids) <= self._longest + 1 for s in sequences])  # a last token is only read
+        if not short.all() and (self.share or self._branches):
+            self._tell_of_long_texts()
+        share = self._packs if self.share else self._repeated if self._branches else self._alone
+        for way, chosen in ((share, np.flatnonzero(short)), (self._alone, np.flatnonzero(~short))):
+            rows = Rows([sequences[place] for place in chosen.tolist()], (ends - counts)[chosen])
+            self.tokens_distinct += rows.tokens
+            again = False
+            while not self._fits(way, rows, values):
                 self._make_room(again=again)
-                rows, again = rows.unread(values), True
+                again = True
         if np.isnan(values).any():
             place = int(np.searchsorted(ends, np.flatnonzero(np.isnan(values))[0], side="right"))
             item = place if items is None else items[place]
             raise FloatingPointError(f"The model returned NaN or infinite logits for item {item}: try dtype='float32'.")
-        return np.split(values, ends[:-1]) if len(ends) else []
+        return np.split(values, ends[:-1])
 
-    def _fits(self, rows: Rows, values: FloatArray) -> bool:
+    def _fits(self, way: Run, rows: Rows, values: FloatArray) -> bool:
         """Score rows and return whether memory sufficed, which is free again; raise if there is no room to make."""
-        short, overlong = rows.parted(self._longest)
-        share = self._packs if self.share else self._repeated if self._branches else self._alone
         try:
-            self._read(share(short), values)
-            self._tell_of(overlong)
-            self._read(self._alone(overlong), values)
+            self._read(way(rows), values)
         except torch.OutOfMemoryError:
             if self._most_tokens == 1 and not self.prefixes.bytes:
                 raise
@@ -147,19 +154,19 @@ class Scorer:
             self.batch_tokens = max(1, self._most_tokens // 2)
         torch.cuda.empty_cache()
 
-    def _packs(self, rows: Rows, size: int | None = None) -> Iterator[tuple[torch.Tensor, IntArray]]:
+    def _packs(self, rows: Rows, size: int | None = None) -> Iterator[tuple[Tensor, IntArray]]:
         """Run every distinct token once, in packs of at most ``size`` tokens; None for the largest packs."""
         stored = self.prefixes.lookup(rows)
-        known = {row: prefix.length for row, prefix in stored.items()}
+        known = {row: sum(map(token_count, parts)) for row, parts in stored.items()}
         extended = KVParts([], [])
         for pack in packs(rows, size or self._most_tokens, known=known, kept=self.prefixes.worthwhile(rows)):
-            before = extended if pack.known is None else KVParts(stored[pack.known].layers(), [])
+            before = extended if pack.known is None else KVParts(joined(*stored[pack.known]), [])
             hidden, extended = self._run(pack, before)
             yield hidden, pack.reads
             for row, path in pack.paths.items():
                 self.prefixes.put(rows.ids[row][: len(path)], extended, path)
 
-    def _run(self, pack: Pack, before: KVParts) -> tuple[torch.Tensor, KVParts]:
+    def _run(self, pack: Pack, before: KVParts) -> tuple[Tensor, KVParts]:
         """Return the (n, d) hidden states of a pack, and its context extended by its own keys and values."""
         # 1. The context's first tokens that the whole pack attends to are the shared prefix.
         prefix_length, n = pack.prefix_length, len(pack.ids)
@@ -183,12 +190,12 @@ class Scorer:
             ).last_hidden_state  # (1, n, d)
         return hidden[0, :n], cache.extended()
 
-    def _repeated(self, rows: Rows) -> Iterator[tuple[torch.Tensor, IntArray]]:
+    def _repeated(self, rows: Rows) -> Iterator[tuple[Tensor, IntArray]]:
         for hidden, reads in branches(self._decoder, rows, self.batch_tokens, self.model.device):  # (b, w, d)
             self.tokens_run += hidden.shape[0] * hidden.shape[1]
             yield hidden, reads
 
-    def _alone(self, rows: Rows) -> Iterator[tuple[torch.Tensor, IntArray]]:
+    def _alone(self, rows: Rows) -> Iterator[tuple[Tensor, IntArray]]:
         """Run every row by itself, in batches of similar length, padded on the right, where no token looks."""
         device = self.model.device
         for batch, ids in batches(rows, range(len(rows)), 0, self.batch_tokens):  # (b, T)
@@ -199,22 +206,17 @@ class Scorer:
             ).last_hidden_state  # (b, T, d)
             yield hidden, rows.placed([(number,) for number in batch], 0, ids.shape[1])
 
-    def _read(self, stretches: Iterator[tuple[torch.Tensor, IntArray]], values: FloatArray) -> None:
-        """Write the log-probabilities that are read into ``values``, also where memory runs out on the way.
-
-        They stay on the model's device until all stretches ran, so that the host never waits for a pack: it prepares
-        the next one while a GPU computes. Where logits are not finite, they stay NaN.
-        """
-        pending: list[tuple[torch.Tensor, IntArray]] = []
-        try:
+    def _read(self, stretches: Iterator[tuple[Tensor, IntArray]], values: FloatArray) -> None:
+        """Write the log-probabilities that are read into ``values``, NaN where logits are not finite."""
+        # They stay on the model's device until all stretches ran, so that the host never waits for a pack: it prepares
+        # the next one while a GPU computes.
+        pending: list[tuple[Tensor, IntArray]] = []
+        with torch.inference_mode():
             for hidden, reads in stretches:
                 pending += self._logprobs(hidden.flatten(0, -2), reads)
-        except torch.OutOfMemoryError:
-            _collect(pending, values)
-            raise
         _collect(pending, values)
 
-    def _logprobs(self, hidden: torch.Tensor, reads: IntArray) -> Iterator[tuple[torch.Tensor, IntArray]]:
+    def _logprobs(self, hidden: Tensor, reads: IntArray) -> Iterator[tuple[Tensor, IntArray]]:
         """Yield (t,) log-probabilities in float32 at (m, d) hidden states, and their (t,) indices in the call."""
         places, rows = np.unique(reads[:, 0], return_inverse=True)
         step = max(1, MAX_LOGITS // int(self._config.vocab_size))
@@ -231,13 +233,11 @@ class Scorer:
         """Largest number of tokens in a forward pass."""
         return min(self.batch_tokens, self._pack_tokens) if self.share else self.batch_tokens
 
-    def _tell_of(self, overlong: Rows) -> None:
-        if len(overlong) and (self.share or self._branches) and not self._told:
+    def _tell_of_long_texts(self) -> None:
+        if not self._told:
+            reason = f"those of more than {self._longest} tokens have other positions (longrope)"
+            _warn_unshared(reason, "Some texts run by themselves")
             self._told = True
-            _warn_unshared(
-                f"those of more than {self._longest} tokens have other positions (longrope)",
-                "Some texts run by themselves",
-            )
 
     # The trial of a model at load: whether the ways to share prefixes give the answers of texts that run by themselves.
 
@@ -284,11 +284,11 @@ class Scorer:
         vocabulary = self._config.vocab_size
         trunk = rng.integers(0, vocabulary, min(40, longest - own)).tolist()
         ids = [(*trunk, *rng.integers(0, vocabulary, own).tolist()) for _ in range(TRIAL_TEXTS)]
-        rows = Rows.of([Scored(row, len(trunk)) for row in ids])
+        rows = Rows([Scored(row, len(trunk)) for row in ids])
         # 2. Their log-probabilities, alone and shared.
         answers = np.full((2, TRIAL_TEXTS * (len(ids[0]) - len(trunk))), np.nan)
         try:
-            with torch.inference_mode(), narrowed(self.model, TRIAL_WINDOW):
+            with configured(self._configs, **dict.fromkeys(WIDTHS.values(), TRIAL_WINDOW)):
                 self._read(self._alone(rows), answers[0])
                 self._read(way(rows), answers[1])
         except Exception as error:  # any model's own code: what fails is done without
@@ -316,7 +316,7 @@ It was .038 with Gemma 3 270M in bfloat16 and at most .01 with two layers; ignor
 """
 
 
-def _collect(pending: Sequence[tuple[torch.Tensor, IntArray]], values: FloatArray) -> None:
+def _collect(pending: Sequence[tuple[Tensor, IntArray]], values: FloatArray) -> None:
     """Copy pending log-probabilities to the host in one transfer, the only wait of a run, and write them in place."""
     if pending:
         read = torch.cat([part for part, _ in pending]).cpu().double().numpy()

@@ -6,16 +6,16 @@ import copy
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from transformers import DynamicCache
 
 from evalbias.lm.tokens import Scored, common, key_of
-from evalbias.measures.arrays import FloatArray, IntArray
+from evalbias.measures.arrays import IntArray
 
 Read = tuple[int, int, int]
 """A log-probability that is read: place of the token after which it is read, next token, and target: its index in one
@@ -25,22 +25,34 @@ flat array of the call's log-probabilities."""
 class Rows:
     """The distinct token sequences of a call in sorted order, without last tokens, which are only read.
 
-    ``wanted``: tokens of a row, by ``key_of`` -> the log-probabilities that are read at its positions.
+    ``targets``: index of each sequence's first log-probability; by default they follow one another.
 
     Example:
-        >>> rows = Rows.of([Scored((1, 2, 9), 2), Scored((1, 2, 3, 9), 2)])
+        >>> rows = Rows([Scored((1, 2, 9), 2), Scored((1, 2, 3, 9), 2)])
         >>> rows.shared, [reads.tolist() for reads in rows.reads]
         ([0, 2], [[[1, 9, 0], [1, 3, 1]], [[2, 9, 2]]])
     """
 
-    def __init__(self, wanted: Mapping[bytes, Sequence[Read]]) -> None:
-        self._wanted = wanted
+    def __init__(self, sequences: Sequence[Scored], targets: Sequence[int] | IntArray | None = None) -> None:
+        # 1. What is read after the tokens of each distinct row: position, next token and target.
+        if targets is None:
+            targets = list(itertools.accumulate((len(s.ids) - s.start for s in sequences), initial=0))[:-1]
+        wanted: dict[bytes, list[Read]] = {}
+        before, key = None, b""
+        for sequence, target in zip(sequences, targets, strict=True):
+            run = sequence.ids[:-1]
+            if run != before:  # choices of one token each follow one another
+                before, key = run, key_of(run)
+            scored = enumerate(sequence.ids[sequence.start :])
+            reads = [(sequence.start - 1 + place, token, int(target) + place) for place, token in scored]
+            wanted.setdefault(key, []).extend(reads)
+        # 2. Sorted rows traverse the trie: each shares a prefix with the row before and adds the tokens after it.
         keys = sorted(wanted)
         self.ids: list[IntArray] = [np.frombuffer(key, dtype=">u4").astype(np.int64) for key in keys]
         # length of the prefix that each row shares with the row before; 0 for the first
         self.shared = [0, *(common(a, b) // 4 for a, b in itertools.pairwise(keys))][: len(keys)]
         self.first = [min(read[0] for read in wanted[key]) for key in keys]  # first positions whose logits are needed
-        # A token belongs to the row that adds it: the first one with this prefix. Its logits are read there alone.
+        # 3. A token belongs to the row that adds it: the first one with this prefix. Its logits are read there alone.
         owner = np.zeros(max(map(len, self.ids), default=0), dtype=np.int64)
         owned: list[list[Read]] = [[] for _ in keys]
         for row, key in enumerate(keys):
@@ -50,21 +62,6 @@ class Rows:
         # (r, 3): at the tokens that a row adds
         self.reads: list[IntArray] = [np.array(reads, dtype=np.int64).reshape(-1, 3) for reads in owned]
 
-    @classmethod
-    def of(cls, sequences: Sequence[Scored]) -> Rows:
-        """Return the rows of sequences, whose scored tokens are numbered one after another."""
-        wanted: dict[bytes, list[Read]] = {}
-        target, before, key = 0, None, b""
-        for sequence in sequences:
-            run = sequence.ids[:-1]
-            if run != before:  # choices of one token each follow one another
-                before, key = run, key_of(run)
-            reads = wanted.setdefault(key, [])
-            for place in range(sequence.start, len(sequence.ids)):
-                reads.append((place - 1, sequence.ids[place], target))
-                target += 1
-        return cls(wanted)
-
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -72,18 +69,6 @@ class Rows:
     def tokens(self) -> int:
         """Number of distinct tokens: the nodes of the trie."""
         return sum(map(len, self.ids)) - sum(self.shared)
-
-    def parted(self, longest: float) -> tuple[Rows, Rows]:
-        """Return the rows of at most so many tokens, and the others."""
-        if max(map(len, self.ids), default=0) <= longest:
-            return self, Rows({})
-        short = {key: reads for key, reads in self._wanted.items() if len(key) <= 4 * longest}
-        return Rows(short), Rows({key: reads for key, reads in self._wanted.items() if key not in short})
-
-    def unread(self, values: FloatArray) -> Rows:
-        """Return the rows with log-probabilities that are NaN so far."""
-        left = {key: [read for read in reads if np.isnan(values[read[2]])] for key, reads in self._wanted.items()}
-        return Rows({key: reads for key, reads in left.items() if reads})
 
     def placed(self, groups: Sequence[Sequence[int]], start: int, width: int) -> IntArray:
         """Return the (r, 3) reads at flattened (b, w) tokens from ``start`` on; each sequence is of a group of rows."""
@@ -96,7 +81,7 @@ class Rows:
         return np.concatenate(parts)
 
 
-def sent(values: NDArray[Any], device: torch.device) -> torch.Tensor:
+def sent(values: NDArray[Any], device: torch.device) -> Tensor:
     """Return a device's tensor of an array, without waiting for the copy: a GPU reads it from pinned memory."""
     tensor = torch.from_numpy(np.ascontiguousarray(values))
     if device.type == "cpu":
@@ -228,38 +213,21 @@ SHORTEST, SAVING = 16, 64
 """Smallest number of tokens in a trunk, and of tokens that it saves: each is a forward pass of its own."""
 
 
-@dataclass
-class Trunk:
-    """Consecutive tokens that some rows share."""
-
-    rows: range  # the first holds the tokens
-    start: int  # position of the first token
-    stop: int  # position after the last token
-    parent: int  # number of the trunk before this one
-    leaves: list[int] = field(default_factory=list)  # rows whose remaining tokens run in batches after this trunk
-    last: int = 0  # number of the last trunk that begins after this one; its own if there is none
-
-
-def trunks(rows: Rows) -> list[Trunk]:
-    """Return the trunks of rows in the order in which they run; the first is empty."""
-    done = [Trunk(range(len(rows)), 0, 0, 0)]
-    waiting = [(done[0].rows, 0)] if len(rows) else []
+def _forks(rows: Rows, group: range, start: int) -> tuple[list[int], list[tuple[range, int]]]:
+    """Return what follows a group's first tokens: rows that go on alone, and trunks (its rows, where it ends)."""
+    alone, trunks, waiting = [], [], [group]
     while waiting:
-        group, parent = waiting.pop()
+        group = waiting.pop()
         if len(group) == 1:
-            done[parent].leaves.append(group[0])
+            alone.append(group[0])
             continue
         stop = min(rows.shared[row] for row in group[1:])
-        start = done[parent].stop
         if stop - start >= SHORTEST and (len(group) - 1) * (stop - start) >= SAVING:
-            done.append(Trunk(group, start, stop, parent))
-            parent = len(done) - 1
+            trunks.append((group, stop))
+            continue
         cuts = [group.start, *(row for row in group[1:] if rows.shared[row] == stop), group.stop]
-        waiting += [(range(a, b), parent) for a, b in itertools.pairwise(cuts)][::-1]
-    for number, trunk in enumerate(done):
-        trunk.last = number
-        done[trunk.parent].last = number
-    return done
+        waiting += [range(a, b) for a, b in itertools.pairwise(cuts)]
+    return alone, trunks
 
 
 def batches(rows: Rows, numbers: Sequence[int], start: int, most: int) -> Iterator[tuple[list[int], IntArray]]:
@@ -279,26 +247,26 @@ def batches(rows: Rows, numbers: Sequence[int], start: int, most: int) -> Iterat
         yield batch, ids
 
 
-def branches(body: Any, rows: Rows, most: int, device: torch.device) -> Iterator[tuple[torch.Tensor, IntArray]]:
+def branches(body: Any, rows: Rows, most: int, device: torch.device) -> Iterator[tuple[Tensor, IntArray]]:
     """Yield (b, w, d) hidden states of batches of at most ``most`` tokens, and (r, 3) ``Read``; trunks run once."""
-    plan = trunks(rows)
-    states: dict[int, Any] = {}  # number of a trunk -> cache after it
-    for number, trunk in enumerate(plan):
+    waiting: list[tuple[range, int, int, Any]] = [(range(len(rows)), 0, 0, None)] if len(rows) else []
+    while waiting:
+        group, start, stop, state = waiting.pop()  # a trunk's rows, its tokens, and the cache before it
         # 1. The trunk's own tokens, after a copy of the state that its parent left.
-        if trunk.stop:
-            ids = rows.ids[trunk.rows[0]][None, trunk.start : trunk.stop]  # (1, w)
-            hidden, states[number] = _forward(body, sent(ids, device), copy.deepcopy(states.get(trunk.parent)))
-            yield hidden, rows.placed([trunk.rows], trunk.start, ids.shape[1])
+        if stop:
+            ids = rows.ids[group[0]][None, start:stop]  # (1, w)
+            hidden, state = _forward(body, sent(ids, device), copy.deepcopy(state))
+            yield hidden, rows.placed([group], start, ids.shape[1])
         # 2. What its rows add, after the repeated state.
-        for batch, ids in batches(rows, trunk.leaves, trunk.stop, most):  # (b, w)
-            hidden, _ = _forward(body, sent(ids, device), _repeated(states.get(number), len(batch)))
-            yield hidden, rows.placed([(row,) for row in batch], trunk.stop, ids.shape[1])
-        # 3. States that no later trunk follows are freed.
-        for done in [done for done in states if plan[done].last <= number]:
-            del states[done]
+        alone, trunks = _forks(rows, group, stop)
+        for batch, ids in batches(rows, alone, stop, most):  # (b, w)
+            hidden, _ = _forward(body, sent(ids, device), _repeated(state, len(batch)))
+            yield hidden, rows.placed([(row,) for row in batch], stop, ids.shape[1])
+        # 3. The trunks after it; its state is freed with the last of them.
+        waiting += [(group, stop, end, state) for group, end in trunks]
 
 
-def _forward(body: Any, ids: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
+def _forward(body: Any, ids: Tensor, state: Any) -> tuple[Tensor, Any]:
     """Return the (b, w, d) hidden states of (b, w) tokens after a state, and the state after them."""
     given = {} if state is None else {state[0]: state[1]}
     outputs = body(input_ids=ids, use_cache=True, **given)
@@ -320,7 +288,7 @@ def _repeated(state: Any, count: int) -> Any:
 # pack's own keys and values. Hydragen (Juravsky et al. 2024) splits the cache in the same way.
 
 
-Layers = list[tuple[torch.Tensor, torch.Tensor]]
+Layers = list[tuple[Tensor, Tensor]]
 """Keys and values of each layer, (1, heads, tokens, head size); an empty list for no tokens."""
 
 
@@ -333,23 +301,16 @@ class KVParts:
 
     def at(self, places: IntArray, prefix_length: int) -> KVParts:
         """Return the next pack's context, from ascending places; ``prefix_length`` of them are visible to all of it."""
-        length = _tokens(self.prefix)
+        length = token_count(self.prefix)
         # a path leaves the prefix only at the prefix's end, so equal places come first
         kept = int((places[:length] == np.arange(min(len(places), length))).sum())
         tail = _taken(self.suffix, places[kept:] - length)
         if prefix_length <= kept:  # the prefix ends here: its other tokens join the suffix
-            suffix = _joined(sliced(self.prefix, prefix_length, kept), tail)
+            suffix = joined(sliced(self.prefix, prefix_length, kept), tail)
             return KVParts(sliced(self.prefix, 0, prefix_length), suffix)
         own = prefix_length - kept  # tokens of the suffix that join the prefix
-        prefix = _joined(sliced(self.prefix, 0, kept), sliced(tail, 0, own))
+        prefix = joined(sliced(self.prefix, 0, kept), sliced(tail, 0, own))
         return KVParts(prefix, sliced(tail, own, len(places) - kept))
-
-    def copy(self, places: IntArray) -> Layers:
-        """Return a copy of the keys and values at ascending places."""
-        length = _tokens(self.prefix)
-        split = int(np.searchsorted(places, length))
-        before = _taken(self.prefix, places[:split], copied=True)
-        return _joined(before, _taken(self.suffix, places[split:] - length, copied=True))
 
 
 class PackCache(DynamicCache):  # type: ignore[misc]
@@ -359,56 +320,58 @@ class PackCache(DynamicCache):  # type: ignore[misc]
         super().__init__()
         self._context = context
         self._first = first
-        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # suffix and own keys and values
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}  # suffix and own keys and values
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
         """Store a layer's own keys and values, and return those that its attention is to use."""
-        prefix, suffix = self._context.prefix, self._context.suffix
-        own = (key_states, value_states)
-        layer = self._layers[layer_idx] = _cat(suffix[layer_idx], own) if suffix else own
-        before = sliced(prefix[layer_idx : layer_idx + 1], self._first[layer_idx], _tokens(prefix))
-        return _cat(before[0], layer) if before else layer
+        prefix, suffix = (part[layer_idx : layer_idx + 1] for part in (self._context.prefix, self._context.suffix))
+        layer = joined(suffix, [(key_states, value_states)])
+        self._layers[layer_idx] = layer[0]
+        (whole,) = joined(sliced(prefix, self._first[layer_idx], token_count(prefix)), layer)
+        return whole
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         """Return the number of context tokens."""
-        return _tokens(self._context.prefix) + _tokens(self._context.suffix)
+        return token_count(self._context.prefix) + token_count(self._context.suffix)
 
     def extended(self) -> KVParts:
         """Return the context with the pack's own keys and values, after the forward pass."""
         return KVParts(self._context.prefix, [self._layers[number] for number in range(len(self._layers))])
 
 
-def _tokens(layers: Layers) -> int:
+def token_count(layers: Layers) -> int:
+    """Return for how many tokens keys and values are held."""
     return int(layers[0][0].shape[2]) if layers else 0
-
-
-def _taken(layers: Layers, places: IntArray, *, copied: bool = False) -> Layers:
-    """Return the tokens at ascending places; the first ones are not copied unless that is asked for."""
-    if not len(places):
-        return []
-    if not copied and int(places[0]) == 0 and int(places[-1]) == len(places) - 1:
-        return sliced(layers, 0, len(places))
-    on = {device: sent(places, device) for device in {keys.device for keys, _ in layers}}  # of a spread model, several
-    return [(keys.index_select(2, on[keys.device]), values.index_select(2, on[keys.device])) for keys, values in layers]
 
 
 def sliced(layers: Layers, start: int, stop: int) -> Layers:
     """Return the tokens from ``start`` to ``stop``, without copying."""
     if stop <= start:
         return []
-    if start == 0 and stop >= _tokens(layers):
+    if start == 0 and stop >= token_count(layers):
         return layers
     return [(keys[:, :, start:stop], values[:, :, start:stop]) for keys, values in layers]
 
 
-def _joined(a: Layers, b: Layers) -> Layers:
-    return [_cat(one, other) for one, other in zip(a, b, strict=True)] if a and b else a or b
+def joined(*parts: Layers) -> Layers:
+    """Return the tokens of all parts, one after another; a single part is not copied."""
+    first, *others = [part for part in parts if part] or [[]]
+    if not others:
+        return first
+    layers = zip(first, *others, strict=True)
+    return [(torch.cat([k for k, _ in layer], dim=2), torch.cat([v for _, v in layer], dim=2)) for layer in layers]
 
 
-def _cat(a: tuple[torch.Tensor, torch.Tensor], b: tuple[torch.Tensor, torch.Tensor]) -> Any:
-    return torch.cat([a[0], b[0]], dim=2), torch.cat([a[1], b[1]], dim=2)
+def _taken(layers: Layers, places: IntArray) -> Layers:
+    """Return the tokens at ascending places; the first ones are not copied."""
+    if not len(places):
+        return []
+    if int(places[0]) == 0 and int(places[-1]) == len(places) - 1:
+        return sliced(layers, 0, len(places))
+    on = {device: sent(places, device) for device in {keys.device for keys, _ in layers}}  # of a spread model, several
+    return [(keys.index_select(2, on[keys.device]), values.index_select(2, on[keys.device])) for keys, values in layers]
 
 
 def _copied(layers: Layers) -> Layers:
@@ -432,18 +395,6 @@ class Node:
     parent: Node | None = None  # None for the root, which holds no tokens
     children: dict[int, Node] = field(default_factory=dict)  # by their first tokens
     used: int = 0  # number of the last call that used the node
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """A stored prefix of a row."""
-
-    length: int  # in tokens
-    parts: tuple[Layers, ...]  # one per node
-
-    def layers(self) -> Layers:
-        """Return the keys and values of all parts, concatenated."""
-        return reduce(_joined, self.parts)
 
 
 class PrefixStore:
@@ -479,7 +430,8 @@ class PrefixStore:
         # 2. Copy the rest, which follows it, into a node of its own.
         if length == len(ids) or not self._make_room(self._token_bytes * (len(ids) - length)):
             return
-        node = Node(ids[length:].copy(), context.copy(path[length:]), last)
+        stored = sliced(context.at(path, 0).suffix, length, len(path))
+        node = Node(ids[length:].copy(), _copied(stored), last)
         size = _size(node.layers)
         self._token_bytes = size // len(node.ids)
         if self._make_room(size):
@@ -487,10 +439,10 @@ class PrefixStore:
             last.children[int(node.ids[0])] = node
             self._touch(node)
 
-    def lookup(self, rows: Rows) -> dict[int, Prefix]:
-        """Begin a new call, and return the stored prefixes that save it ``MIN_SAVING`` tokens or more, by row."""
+    def lookup(self, rows: Rows) -> dict[int, list[Layers]]:
+        """Begin a new call, and return row -> the parts of a stored prefix that saves it ``MIN_SAVING`` tokens."""
         self._call += 1
-        prefixes: dict[int, Prefix] = {}
+        prefixes: dict[int, list[Layers]] = {}
         for number, row in enumerate(rows.ids) if self._order else ():
             length, nodes = self._match(row)
             before, end = rows.shared[number], number
@@ -500,7 +452,7 @@ class PrefixStore:
             if length - before >= MIN_SAVING:
                 starts = itertools.accumulate((len(node.ids) for node in nodes), initial=0)
                 parts = [sliced(node.layers, 0, length - at) for node, at in zip(nodes, starts, strict=False)]
-                prefixes[number] = Prefix(length, tuple(part for part in parts if part))
+                prefixes[number] = [part for part in parts if part]
                 self._touch(nodes[-1])
         return prefixes
 

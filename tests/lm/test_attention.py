@@ -1,5 +1,6 @@
-"""Tree attention in both kernels: the definition's numbers, the models' own answers, and no wait for the device."""
+"""Tree attention in every kernel: the definition's numbers, the models' own answers, and no wait for the device."""
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,15 +12,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention as flex
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from evalbias.lm import score
+from evalbias.lm import attention, score
 from evalbias.lm.attention import (
     TILE,
-    LayerMask,
-    Tiles,
     attend,
     flash_kernel,
     flex_kernel,
     kernels_of,
+    layer_masks,
     plain_kernel,
     tree_attention,
 )
@@ -33,11 +33,11 @@ MODELS = {
     "llama": KINDS["llama"][:2],
     "qwen3": QWEN3,
     "mistral, window": WINDOWED["mistral, tied embeddings"],
+    "gemma2, capped scores": WINDOWED["gemma2"],
     "gemma3, windows": WINDOWED["gemma3"],
     "gpt-oss, sinks and windows": WINDOWED["gpt-oss"],
     "llama4, chunks": WINDOWED["llama4, chunks"],
 }
-CAPPED = {"gemma2, capped scores": WINDOWED["gemma2"]}
 
 
 @pytest.fixture(autouse=True)
@@ -46,64 +46,104 @@ def uncompiled(monkeypatch):
     monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 
 
-def some_packs(rng, size, tile):
-    """Yield (prefix length, tiles) of the packs of a random trie."""
+def masks_of(texts, size, width=None):
+    """Yield the masks of packs, with and without a shared prefix, under a window of a width; None for no window."""
+    kind = "full_attention" if width is None else "sliding_attention"
+    for pack in packs(Rows([Scored((*text, 0), len(text)) for text in texts]), size, known={}, kept={}):
+        for prefix in {0, pack.prefix_length}:
+            yield layer_masks(SimpleNamespace(sliding_window=width), [kind], pack, prefix)[kind]
+
+
+def random_texts(seed):
+    rng = np.random.default_rng(seed)
     trunk = rng.integers(0, 3, 40)
-    texts = {(*trunk[: rng.integers(15, 40)], *rng.integers(0, 3, rng.integers(2, 30))) for _ in range(12)}
-    for pack in packs(Rows.of([Scored((*text, 0), len(text)) for text in texts]), size, known={}, kept={}):
-        p = pack.prefix_length
-        positions = np.concatenate([np.arange(p, len(pack.source)), pack.positions])
-        yield p, Tiles(pack.ends[p:], positions, np.zeros_like(pack.positions), tile)
+    return {(*trunk[: rng.integers(15, 40)], *rng.integers(0, 3, rng.integers(2, 30))) for _ in range(12)}
+
+
+def visible(mask):
+    """Return the (n, m + n) pairs by definition: at or before the query, in its branch, within its reach."""
+    place = np.arange(-mask.before, len(mask.reach))
+    rows = place[mask.before :, None]
+    return (place <= rows) & (rows < mask.ends) & (mask.positions >= mask.reach[:, None])
+
+
+def test_the_tiles_of_an_example():
+    (mask,) = masks_of([(1, 1, 2, 2, 2), (1, 1, 3, 3)], 8)
+    some, every = mask.tiles(2)
+    assert ["".join(row) for row in np.where(every, "#", np.where(some, "o", "."))] == ["o...", "#o..", "#oo.", "#.o#"]
+    assert mask.runs(slice(6, 7)) == [slice(0, 2), slice(5, 7)]
+    assert mask.runs(slice(2, 4)) == [slice(0, 4)]
+
+
+@pytest.mark.parametrize("width", [None, 5, 40])
+@pytest.mark.parametrize("seed", range(6))
+def test_tiles_are_those_of_the_dense_mask(seed, width):
+    """No tile that holds a pair is skipped, and whole ones hold every pair; so do the runs of keys."""
+    for mask in masks_of(random_texts(seed), 60, width):
+        pairs = visible(mask)
+        n, keys = pairs.shape
+        some, every = (np.repeat(np.repeat(tiles, 8, axis=0), 8, axis=1)[:n, :keys] for tiles in mask.tiles(8))
+        assert not (pairs & ~some).any()
+        assert (pairs | ~every).all()
+        assert np.array_equal(mask.dense(slice(0, n), [slice(0, keys)], torch.zeros(0)).numpy() == 0, pairs)
+        for start, stop in itertools.pairwise([*range(0, n, 8), n]):
+            seen = np.zeros(keys, dtype=bool)
+            for run in mask.runs(slice(start, stop)):
+                seen[run] = True
+            assert not pairs[start:stop, ~seen].any()
+            assert width is not None or pairs[start:stop, seen].any(axis=0).all()
 
 
 @pytest.mark.parametrize("kernel", [flash_kernel, plain_kernel, flex_kernel])
 @pytest.mark.parametrize("sinks", [False, True])
 @pytest.mark.parametrize("softcap", [None, 2.0])
-def test_both_parts_are_one_softmax(kernel, sinks, softcap):
+def test_both_parts_are_one_softmax(kernel, sinks, softcap, monkeypatch):
     """Against the definition in float64, with three query heads for each of two key heads."""
     if kernel is flash_kernel and softcap:
         pytest.skip("caps no scores")
-    rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
-    seen = 0
-    for p, tiles in some_packs(rng, 70, 128 if kernel is flex_kernel else 16):
-        n, m = len(tiles.reach), tiles.before
+    monkeypatch.setattr(attention, "TILE", 128 if kernel is flex_kernel else 16)
+    generator = torch.Generator().manual_seed(0)
+    far = 0
+    for mask in masks_of(random_texts(0), 70):
+        n, m, p = len(mask.reach), mask.before, mask.first
         query = torch.randn(1, 6, n, 16, generator=generator)
         keys, values = torch.randn(2, 1, 2, p + m + n, 16, generator=generator)
         sink = torch.randn(6, generator=generator) if sinks else None
-        mask = LayerMask(p, p > 0, tiles)
-        prefix = [(keys[:, :, :p], values[:, :, :p])] if p else []
-        with tree_attention([], kernel, prefix, [mask]):
+        with tree_attention([], kernel, [(keys[:, :, :p], values[:, :, :p])], [mask]):
             given = query, keys[:, :, p:], values[:, :, p:], None
             out, _ = attend(SimpleNamespace(layer_idx=0), *given, scaling=0.3, softcap=softcap, s_aux=sink)
-        place = torch.arange(-m, n)
-        rows = place[m:, None]
-        near = (place <= rows) & (rows < torch.from_numpy(tiles.ends))
-        visible = torch.cat([torch.ones(n, p, dtype=torch.bool), near], dim=1)  # (n, p + m + n)
+        seen = torch.cat([torch.ones(n, p, dtype=torch.bool), torch.from_numpy(visible(mask))], dim=1)  # (n, p + m + n)
         repeated, weighed = (x.double().repeat_interleave(3, dim=1) for x in (keys, values))
         scores = 0.3 * query.double() @ repeated.transpose(-1, -2)
-        scores = (softcap * torch.tanh(scores / softcap) if softcap else scores).masked_fill(~visible, -torch.inf)
+        scores = (softcap * torch.tanh(scores / softcap) if softcap else scores).masked_fill(~seen, -torch.inf)
         if sinks:
             scores = torch.cat([scores, sink.double().reshape(1, 6, 1, 1).expand(1, 6, n, 1)], dim=-1)
         expected = scores.softmax(-1)[..., : p + m + n] @ weighed
         torch.testing.assert_close(out.transpose(1, 2).double(), expected, atol=2e-6, rtol=0)
-        seen += p > 0
-    assert seen >= 2
+        far += mask.prefix
+    assert far >= 2
 
 
-def test_masks_are_kept_once_for_all_heads():
+def test_masks_are_kept_once_for_all_heads(monkeypatch):
     """With 12 query heads on one key head, masks by head would take 12 times the memory."""
-    (_, tiles), *_ = some_packs(np.random.default_rng(0), 4096, 16)
-    mask = LayerMask(0, False, tiles)
-    key = torch.zeros(1, 1, len(tiles.ends), 8)
-    flash_kernel(torch.zeros(1, 12, len(tiles.reach), 8), key, key, mask, None, None)
+    monkeypatch.setattr(attention, "TILE", 16)
+    mask, *_ = masks_of(random_texts(0), 4096)
+    key = torch.zeros(1, 1, len(mask.ends), 8)
+    flash_kernel(torch.zeros(1, 12, len(mask.reach), 8), key, key, mask, None, None)
     (blocks,) = mask._made.values()
     assert len(blocks) > 1
-    assert sum(hidden.numel() for _, _, hidden in blocks) <= len(tiles.reach) * len(tiles.ends)
+    assert sum(hidden.numel() for _, _, hidden in blocks) <= len(mask.reach) * len(mask.ends)
 
 
-def check(kernel, name, options, monkeypatch):
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [(flash_kernel, "qwen3"), (plain_kernel, "qwen3"), (plain_kernel, "gemma2, capped scores")]
+    + [pytest.param(flex_kernel, kind, marks=pytest.mark.slow) for kind in MODELS],
+)
+def test_every_kernel_gives_the_models_own_answers(kernel, kind, monkeypatch):
+    """The other models run in the CPU's kernel in test_families.py and test_windows.py."""
     monkeypatch.setattr(score, "kernels_of", lambda *_: [kernel])
-    model, sequences = build(name, options), texts()
+    model, sequences = build(*MODELS[kind]), texts()
     expected, own = plain(model, sequences), model.config._attn_implementation
     for pack in (4096, 50):
         made = Scorer(model, context=512, batch_tokens=pack, prefix_bytes=1 << 24)
@@ -112,22 +152,6 @@ def check(kernel, name, options, monkeypatch):
             np.testing.assert_allclose(np.concatenate(made(sequences)), expected, atol=5e-6)
         assert kernel is not flex_kernel or made.tokens_run % TILE == 0
     assert model.config._attn_implementation == own
-
-
-@pytest.mark.parametrize("kind", MODELS)
-def test_the_cpus_kernel_gives_the_models_own_answers(kind, monkeypatch):
-    check(flash_kernel, *MODELS[kind], monkeypatch)
-
-
-@pytest.mark.parametrize("kind", ["qwen3", *CAPPED])
-def test_plain_attention_gives_the_models_own_answers(kind, monkeypatch):
-    check(plain_kernel, *(MODELS | CAPPED)[kind], monkeypatch)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", MODELS | CAPPED)
-def test_the_gpus_kernel_gives_the_models_own_answers(kind, monkeypatch):
-    check(flex_kernel, *(MODELS | CAPPED)[kind], monkeypatch)
 
 
 class Transfers(TorchDispatchMode):
@@ -151,7 +175,7 @@ class Transfers(TorchDispatchMode):
 
 def test_a_run_never_waits_for_the_device(monkeypatch):
     """On torch's meta device nothing can be read back: whatever would wait for a GPU raises there."""
-    model, sequences = build("Qwen3", {"head_dim": 16}), texts()
+    model, sequences = build(*QWEN3), texts()
     made = Scorer(model, context=512, batch_tokens=50, prefix_bytes=1 << 24)
     collected = []
     monkeypatch.setattr(score, "_collect", lambda pending, _: collected.append(pending))
@@ -159,36 +183,14 @@ def test_a_run_never_waits_for_the_device(monkeypatch):
     made._head = Head(model)
     with Transfers() as transfers:
         for _ in range(2):  # without, then with stored prefixes
-            made._read(made._packs(Rows.of(sequences)), np.zeros(0))
-    assert transfers.waits == []
+            made._read(made._packs(Rows(sequences)), np.zeros(0))
+        assert transfers.waits == []
+        torch.zeros(3).to("meta")  # a blocking copy is noticed
+        assert transfers.waits == ["aten._to_copy.default"]
     for pending in collected:
         assert sum(len(targets) for _, targets in pending) == sum(len(s.ids) - s.start for s in sequences)
         assert {values.device.type for values, _ in pending} == {"meta"}
     assert len(collected[0]) > 3  # packs, none of which was waited for
-
-
-@pytest.mark.parametrize(
-    "wait",
-    [
-        lambda x: x.item(),
-        lambda x: bool(x > 0),
-        lambda x: x.cpu(),
-        lambda x: x[None].nonzero(),
-        lambda x: x[None][x[None] > 0],
-        lambda x: x.tolist(),
-    ],
-)
-def test_what_waits_for_a_device_raises_on_meta(wait):
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        wait(torch.empty((), device="meta"))
-
-
-def test_a_blocking_copy_is_noticed():
-    with Transfers() as transfers:
-        torch.zeros(3).to("meta", non_blocking=True)
-        assert transfers.waits == []
-        torch.zeros(3).to("meta")
-    assert transfers.waits == ["aten._to_copy.default"]
 
 
 def test_kernels_to_try():

@@ -1,7 +1,5 @@
 """The trie of a call: every distinct token runs once, and an answer depends only on its own row."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -9,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm.models import build
 
-from evalbias.lm.attention import Tiles
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import KVParts, PrefixStore, Rows, branches, packs, trunks
+from evalbias.lm.tree import KVParts, PrefixStore, Rows, branches, joined, packs, token_count
 
 VOCABULARY = 40
 FAMILIES = ("llama", "qwen2", "gpt2", "gpt-neox")
@@ -168,17 +165,16 @@ def put(store, ids):
 
 def looked_up(rows):
     """Return rows of a call that reads what follows each of some sorted prompts and one more token."""
-    return Rows.of([Scored((*row.tolist(), 9999, 0), len(row) + 1) for row in rows])
+    return Rows([Scored((*row.tolist(), 9999, 0), len(row) + 1) for row in rows])
 
 
 def held(store, rows):
     """Return row -> length of its stored prefix, after checking the keys and values."""
-    prefixes = store.lookup(looked_up(rows))
-    for prefix in prefixes.values():
-        ((keys, values),) = prefix.layers()
-        assert keys[0, 0, :, 0].tolist() == list(range(prefix.length))
+    prefixes = {row: joined(*parts) for row, parts in store.lookup(looked_up(rows)).items()}
+    for ((keys, values),) in prefixes.values():
+        assert keys[0, 0, :, 0].tolist() == list(range(keys.shape[2]))
         assert torch.equal(values, keys + 0.5)
-    return {row: prefix.length for row, prefix in prefixes.items()}
+    return {row: token_count(prefix) for row, prefix in prefixes.items()}
 
 
 def test_the_store_keeps_its_budget():
@@ -279,7 +275,7 @@ def test_out_of_memory_drops_stored_prefixes_before_it_halves_the_batch(models, 
 
 
 def test_a_walk_by_hand():
-    rows = Rows.of([Scored((1, 2, 3, 70), 2), Scored((1, 2, 4, 5, 80), 2), Scored((6, 90), 1)])
+    rows = Rows([Scored((1, 2, 3, 70), 2), Scored((1, 2, 4, 5, 80), 2), Scored((6, 90), 1)])
     assert (rows.shared, rows.first, rows.tokens) == ([0, 2, 0], [1, 1, 0], 6)
     first, second = packs(rows, 4, known={}, kept={0: 2})
     assert first.ids.tolist() == [1, 2, 3, 4]
@@ -290,31 +286,6 @@ def test_a_walk_by_hand():
     assert (second.ids.tolist(), second.source.tolist()) == ([5, 6], [0, 1, 3])
     assert second.ends.tolist() == [1, 1, 1, 1, 2]  # the last row attends to nothing of the path
     assert second.reads.tolist() == [[0, 80, 4], [1, 90, 5]]
-
-
-def test_rows_that_are_left_are_read_where_they_were():
-    rows = Rows.of([Scored((1, 2, 3, 70), 2), Scored((1, 2, 4, 5, 80), 2), Scored((6, 90), 1)])
-    values = np.array([-1.0, -1.0, -1.0, np.nan, -1.0, np.nan])
-    left = rows.unread(values)
-    assert [row.tolist() for row in left.ids] == [[1, 2, 4, 5], [6]]
-    assert [reads.tolist() for reads in left.reads] == [[[2, 5, 3]], [[0, 90, 5]]]
-    short, overlong = rows.parted(3)
-    assert [row.tolist() for row in short.ids] == [[1, 2, 3], [6]]
-    assert [reads.tolist() for reads in overlong.reads] == [[[1, 4, 2], [2, 5, 3], [3, 80, 4]]]
-    assert not len(rows.parted(4)[1])
-
-
-def test_the_trunks_of_an_example():
-    """Rows share 100 tokens, two of them 70 more; one row stands apart."""
-    beginning, more = tuple(range(100)), tuple(range(100, 170))
-    texts = [beginning, (*beginning, *more), (*beginning, *more, *range(1170, 1180)), (*beginning, 999), (5000,)]
-    rows = Rows.of([Scored((*text, 0), len(text)) for text in texts])
-    assert rows.shared == [0, 100, 170, 100, 0]
-    root, first, second = trunks(rows)
-    assert (root.start, root.stop, root.leaves) == (0, 0, [4])
-    assert (list(first.rows), first.start, first.stop, first.leaves) == ([0, 1, 2, 3], 0, 100, [0, 3])
-    assert (list(second.rows), second.start, second.stop, second.leaves) == ([1, 2], 100, 170, [1, 2])
-    assert (second.parent, first.last, second.last) == (1, 2, 2)
 
 
 def test_every_token_of_branches_runs_in_its_place_and_is_read_once():
@@ -342,57 +313,9 @@ def test_every_token_of_branches_runs_in_its_place_and_is_read_once():
     sequences = [Scored((*path, 7), 1) for path in paths if path]
     expected = [sum(s.ids[:stop]) for s in sequences for stop in range(1, len(s.ids))]
     found = np.full(len(expected), -1.0)
-    for hidden, reads in branches(Sums(), Rows.of(sequences), 300, torch.device("cpu")):
+    for hidden, reads in branches(Sums(), Rows(sequences), 300, torch.device("cpu")):
         assert hidden.shape[0] == 1 or hidden.shape[0] * hidden.shape[1] <= 300
         place, _, target = reads.T
         assert (found[target] == -1).all()
         found[target] = hidden.flatten()[place]
     assert found.tolist() == expected
-
-
-def tiles(pack, first, width, size):
-    """Return the tiles of a pack from a token of its context on, under a window of a width; None for full attention."""
-    positions = np.concatenate([np.arange(first, len(pack.source)), pack.positions])
-    reach = np.zeros_like(pack.positions) if width is None else pack.positions - width + 1
-    return Tiles(pack.ends[first:], positions, reach, size)
-
-
-def spread(blocks, made):
-    """Return the (n, m + n) pairs of the tiles that are True."""
-    return np.repeat(np.repeat(blocks, np.diff(made.queries), axis=0), np.diff(made.keys), axis=1)
-
-
-def test_the_tiles_of_an_example():
-    rows = Rows.of([Scored((1, 1, 2, 2, 2, 0), 5), Scored((1, 1, 3, 3, 0), 4)])
-    (pack,) = packs(rows, 8, known={}, kept={})
-    made = tiles(pack, 0, None, 2)
-    letters = np.where(made.whole, "#", np.where(made.attended, "o", "."))
-    assert ["".join(row) for row in letters] == ["o...", "#o..", "#oo.", "#.o#"]
-    assert made.runs(slice(6, 7)) == [slice(0, 2), slice(5, 7)]
-    assert made.runs(slice(2, 4)) == [slice(0, 4)]
-
-
-@pytest.mark.parametrize("width", [None, 5, 40])
-@pytest.mark.parametrize("seed", range(6))
-def test_tiles_are_those_of_the_dense_mask(seed, width):
-    """No tile that holds a pair is skipped, and whole ones hold every pair; so do the runs of keys."""
-    rng = np.random.default_rng(seed)
-    trunk = rng.integers(0, 3, 30)
-    texts = {(*trunk[: rng.integers(10, 30)], *rng.integers(0, 3, rng.integers(2, 25))) for _ in range(12)}
-    for pack in packs(Rows.of([Scored((*text, 0), len(text)) for text in texts]), 60, known={}, kept={}):
-        for first in {0, pack.prefix_length}:
-            made = tiles(pack, first, width, 8)
-            place = np.arange(-made.before, len(made.reach))
-            rows = place[made.before :, None]
-            # The definition: at or before the query, in its branch, within its reach.
-            mask = (place <= rows) & (rows < made.ends) & (made.positions >= made.reach[:, None])  # (n, m + n)
-            assert not (mask & ~spread(made.attended, made)).any()
-            assert (mask | ~spread(made.whole, made)).all()
-            added = made.mask(slice(0, len(made.reach)), [slice(0, len(made.ends))], torch.zeros(0))
-            assert np.array_equal(added.numpy() == 0, mask)
-            for start, stop in itertools.pairwise(made.queries.tolist()):
-                seen = np.zeros(len(made.ends), dtype=bool)
-                for run in made.runs(slice(start, stop)):
-                    seen[run] = True
-                assert not mask[start:stop, ~seen].any()
-                assert width is not None or mask[start:stop, seen].any(axis=0).all()
