@@ -121,11 +121,16 @@ class Call:
                 self.over = self.settings_refused
             self._tried = True
 
+    @property
+    def first_failed(self) -> tuple[int, Exception]:
+        """The first question without an answer: its place and its error."""
+        return min(self.failed.items(), key=lambda failed: failed[0])
+
     def check(self) -> None:
         """Raise the error of the first question that has no answer: ``RequestRefused`` if the settings are refused."""
         if not self.failed:
             return
-        _, error = min(self.failed.items(), key=lambda failed: failed[0])
+        _, error = self.first_failed
         refused = self._refusal(error)
         if self.settings_refused and refused is not None:
             raise RequestRefused(

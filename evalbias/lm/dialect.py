@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from dspy import lm15
 
-from evalbias.lm import reading
 from evalbias.lm.fingerprint import Answering
-from evalbias.lm.reading import SUM_EXCESS, TOP_TOLERANCE
+from evalbias.lm.reading import SUM_EXCESS, TOP_TOLERANCE, logprob_of
 from evalbias.lm.render import Renderer
 from evalbias.lm.tokens import (
     Ids,
@@ -78,9 +78,10 @@ class Prepared:
 
 
 class Dialect(ABC):
-    """One kind of server: how it is recognized, and how it is asked."""
+    """One kind of server: how it is recognized, and how it is asked. A subclass writes what raises or is abstract."""
 
     name: ClassVar[str]  # value of ``ServerLM(dialect=...)``
+    capabilities: ClassVar[str]  # what the server returns, for the log
     owned_by: ClassVar[str | None] = None  # in the server's ``/v1/models``; None if it tells nothing
     version_path: ClassVar[str | None] = None  # where the server reports its version; None if nowhere
     needs_tokenizer: ClassVar[bool] = True  # whether prompts are rendered and tokenized here
@@ -99,48 +100,12 @@ class Dialect(ABC):
         After ``WrongTokenizer`` no other dialect need be tried.
         """
 
-    @property
-    def capabilities(self) -> str:
-        """Description of what the server returns, for the log."""
-        return f"choices{' and' if self.likelihoods else ', no'} likelihoods, tokenized locally"
-
     @abstractmethod
     async def sample(self) -> FloatArray:
         """Return log-probabilities of a fixed text, which tell the model's weights from others; see ``fingerprint``."""
 
-    @abstractmethod
     def prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
         """Prepare a call's questions before any is sent; NotImplementedError for a kind, ValueError for bad prompts."""
-
-    async def ask(self, prepared: Prepared) -> Answer:
-        """Ask one question, or raise ``Unreadable``, ``Declined`` (by the model, about this text) or RequestError."""
-        question = prepared.question
-        if isinstance(question, Choices):
-            return await self.choices(prepared.content, question.choices)
-        if isinstance(question, Likelihood):
-            return LogLikelihood(await self.likelihood(prepared.content))
-        return await self.text(prepared.content, question)
-
-    @abstractmethod
-    async def choices(self, content: Any, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Return the log-probabilities of choices, one row."""
-
-    async def likelihood(self, scored: Scored) -> FloatArray:
-        """Return the log-probability of every token from ``start`` on, shape (n,); needed if ``likelihoods`` is set."""
-        raise NotImplementedError
-
-    async def text(self, content: Any, question: Text) -> Written:
-        """Return a text after a prompt; needed if ``texts`` is set."""
-        raise NotImplementedError
-
-    async def _post(self, path: str, body: dict[str, Any], *, heavy: bool = False) -> Any:
-        """Send a request and return the answer; ModelChanged if it names another model than earlier ones."""
-        answer = await self.connection.post(path, body, heavy=heavy)
-        if isinstance(answer, dict):
-            self.answering.check(path, answer.get("model"), answer)
-        return answer
-
-    def _check_kinds(self, questions: Sequence[Question]) -> None:
         kinds = {type(question) for question in questions}
         if Likelihood in kinds and not self.likelihoods:
             raise NotImplementedError(
@@ -152,31 +117,60 @@ class Dialect(ABC):
                 f"{self._model}: a server of the kind {self.name!r} answers closed questions and writes no texts. Use "
                 "dialect='chat', or another model, for what must be written."
             )
+        return self._prepared(questions)
+
+    async def ask(self, prepared: Prepared) -> Answer:
+        """Ask one question, or raise ``Unreadable``, ``Declined`` (by the model, about this text) or RequestError."""
+        question = prepared.question
+        if isinstance(question, Choices):
+            return await self._choices(prepared.content, question.choices)
+        if isinstance(question, Likelihood):
+            return LogLikelihood(await self._likelihood(prepared.content))
+        return await self._text(prepared.content, question)
+
+    @abstractmethod
+    def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]: ...
+
+    @abstractmethod
+    async def _choices(self, content: Any, choices: tuple[str, ...]) -> ChoiceLogprobs:
+        """Return the log-probabilities of choices, one row."""
+
+    async def _likelihood(self, scored: Scored) -> FloatArray:
+        """Return the log-probability of every token from ``start`` on, shape (n,)."""
+        raise NotImplementedError
+
+    async def _text(self, content: Any, question: Text) -> Written:
+        raise NotImplementedError
+
+    async def _post(self, path: str, body: dict[str, Any], *, heavy: bool = False) -> Any:
+        """Send a request and return the answer; ModelChanged if it names another model than earlier ones."""
+        answer = await self.connection.post(path, body, heavy=heavy)
+        if isinstance(answer, dict):
+            self.answering.check(path, answer.get("model"), answer)
+        return answer
 
 
 class MessageDialect(Dialect):
-    """A server that renders and tokenizes prompts itself. A subclass writes ``content``."""
+    """A server that renders and tokenizes prompts itself."""
 
     needs_tokenizer = False
     likelihoods = False
 
-    def prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
-        """Prepare each question by itself; see ``Dialect``."""
-        self._check_kinds(questions)
+    def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
         done: list[Prepared | Refused] = []
         for question in questions:
             if isinstance(question, Choices):
                 check_choices(question.choices)
-            found = self.content(question.context if isinstance(question, Likelihood) else question.prompt)
-            if isinstance(found, Refused):
-                done.append(found)
+            content = self._content(question.context if isinstance(question, Likelihood) else question.prompt)
+            if isinstance(content, Refused):
+                done.append(content)
             else:
-                key = found if isinstance(found, str) else "\0".join(message["content"] for message in found)
-                done.append(Prepared(question, found, key.encode("utf-8", "surrogatepass")))
+                key = content if isinstance(content, str) else "\0".join(message["content"] for message in content)
+                done.append(Prepared(question, content, key.encode("utf-8", "surrogatepass")))
         return done
 
     @abstractmethod
-    def content(self, prompt: Prompt) -> Any:
+    def _content(self, prompt: Prompt) -> Any:
         """Return a prompt as the server takes it, a text or messages, or ``Refused``; ValueError for a wrong form."""
 
 
@@ -187,6 +181,7 @@ class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others,
 class TokenizedDialect(Dialect):
     """A server whose prompts are rendered and tokenized here, exactly as by ``LocalLM``."""
 
+    capabilities = "choices and likelihoods, tokenized locally"
     generated_after_choices: ClassVar[int] = 1  # tokens that the server must generate after the whole text of a choice
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -195,42 +190,21 @@ class TokenizedDialect(Dialect):
         self._context_length = endpoint.context_length
         self._render = Renderer(self._tokenizer, endpoint.template_options)
         ids = tuple(endpoint.tokenizer(PROBE_TEXT)["input_ids"])
-        self._probe_text = Scored(ids, len(ids) - 1, PROBE_TEXT)  # the last token is scored
+        self._probe_text = Scored(ids, len(ids) - 1, PROBE_TEXT)  # the last token, one character, is scored
 
     @abstractmethod
-    async def scores(self, row: Sequence[Scored]) -> FloatArray:
+    async def _scores(self, row: Sequence[Scored]) -> FloatArray:
         """Return the log-probability of each sequence from its ``start`` on, shape (c,); all share a prefix."""
 
-    @abstractmethod
-    async def check(self, scored: Scored) -> None:
-        """Score the last token of a text, which is its last character, in two ways; Unreadable if they differ."""
-
-    async def tokens(self, text: str) -> list[int] | None:
-        """Return the server's tokens of a text, without special tokens; None if the server does not reveal them."""
-        return None
-
-    def misread(self, texts: Iterable[Joined]) -> Refused | None:
+    def _misread(self, texts: Iterable[Joined]) -> Refused | None:
         """Return which plain text the server would read as a control token; one that takes tokens reads none."""
         return None
 
-    def sent(self, text: str, ids: Ids) -> str | list[int]:
+    def _sent(self, text: str, ids: Ids) -> str | list[int]:
         """Return a prompt as the server takes it: its tokens, or a text that the server tokenizes identically."""
         return list(ids)
 
-    async def probe(self) -> None:
-        """Compare the tokens of a short text with the server's, then two ways to score it; see ``Dialect``."""
-        ours = self._tokenizer.tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]
-        theirs = await self.tokens(PROBE_TEXT)
-        if theirs is not None and theirs != ours:
-            raise WrongTokenizer(
-                f"The server's tokens of a text are {theirs[:8]}..., but the tokenizer's are {ours[:8]}...: give the "
-                "tokenizer of the model that is served."
-            )
-        await self.check(self._probe_text)
-
-    def prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
-        """Render and tokenize questions, those about the same choices together; see ``Dialect``."""
-        self._check_kinds(questions)
+    def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
         done: dict[int, Any] = {}
         answer_by_kind(questions, done, choices=self._rows, likelihoods=self._sequences, texts=self._prompts)
         return [done[place] for place in range(len(questions))]
@@ -239,7 +213,7 @@ class TokenizedDialect(Dialect):
         rendered = [self._render(question.prompt) for question in questions]
         rows = choice_sequences(self._tokenizer, rendered, choices)
         return [
-            self.misread(prompt.before(choice) for choice in choices)
+            self._misread(prompt.before(choice) for choice in choices)
             or self._too_long(max(len(s.ids) for s in row), self.generated_after_choices)
             or Prepared(question, row, key_of(row[0].ids))
             for question, prompt, row in zip(questions, rendered, rows, strict=True)
@@ -248,7 +222,7 @@ class TokenizedDialect(Dialect):
     def _sequences(self, questions: Sequence[Likelihood]) -> list[Prepared | Refused]:
         pairs = [(self._render(question.context), question.continuation) for question in questions]
         return [
-            self.misread([prompt.before(text)])
+            self._misread([prompt.before(text)])
             or unknown_words(self._tokenizer, scored)
             or self._too_long(len(scored.ids), 1)
             or Prepared(question, scored, key_of(scored.ids))
@@ -260,20 +234,19 @@ class TokenizedDialect(Dialect):
         for question in questions:
             rendered = self._render(question.prompt)
             ids = tuple(self._tokenizer.encode(rendered.alone()).ids)
-            refused = self.misread([rendered.alone()]) or self._too_long(len(ids), 1)
-            content = self.sent(rendered.text, ids), rendered.lead
+            refused = self._misread([rendered.alone()]) or self._too_long(len(ids), 1)
+            content = self._sent(rendered.text, ids), rendered.lead
             done.append(refused or Prepared(question, content, key_of(ids)))
         return done
 
     def _too_long(self, tokens: int, generated: int) -> Refused | None:
         return too_long(tokens, self._context_length, whose="server", generated=generated)
 
-    async def choices(self, content: Any, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Score the choices' sequences; see ``Dialect``."""
-        return ChoiceLogprobs(choices, (await self.scores(content))[None])
+    async def _choices(self, content: Any, choices: tuple[str, ...]) -> ChoiceLogprobs:
+        return ChoiceLogprobs(choices, (await self._scores(content))[None])
 
-    async def text(self, content: Any, question: Text) -> Written:
-        """Generate a text after a prompt, without the lead that it may begin with; see ``Dialect``."""
+    async def _text(self, content: Any, question: Text) -> Written:
+        """Generate a text after a prompt, without the lead that it may begin with."""
         prompt, lead = content
         body = {"model": self._model, "prompt": prompt, **settings_of(question, "max_tokens")}
         if question.logprobs is not None:
@@ -293,7 +266,7 @@ class TokenizedDialect(Dialect):
 
 
 class NextTokenDialect(TokenizedDialect):
-    """A server that returns the log-probabilities of named tokens after a prompt. A subclass writes ``next_tokens``.
+    """A server that returns the log-probabilities of named tokens after a prompt.
 
     Choices are scored as next tokens, because only then can many prompts, and the choices of one prompt, share their
     prefix in the server's prefix cache. Log-probabilities of a prompt's own tokens are recomputed for every request by
@@ -303,31 +276,32 @@ class NextTokenDialect(TokenizedDialect):
     generated_after_choices = 0  # a choice's last token is the one that the server generates
 
     @abstractmethod
-    async def next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
+    async def _next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
         """Return the log-probability of each of the ``tokens`` after a prompt."""
 
-    async def tokens(self, text: str) -> list[int] | None:
-        """Return the server's tokens of a text, without special tokens; None if the server does not reveal them."""
-        names = {"model": self._model, "prompt": text, "add_special_tokens": False}  # of vLLM and SGLang
-        try:  # llama.cpp takes the other two names
-            answer = await self._post("/tokenize", {**names, "content": text, "add_special": False})
-        except StatusError:
-            return None
-        return list(part(answer, "tokens", kind=list))
+    async def probe(self) -> None:
+        """Compare the tokens of a short text with the server's, then its last token scored in two ways."""
+        ours = self._tokenizer.tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]
+        names = {"model": self._model, "prompt": PROBE_TEXT, "add_special_tokens": False}  # of vLLM and SGLang
+        with suppress(StatusError):  # a server that does not reveal its tokens; llama.cpp takes the other two names
+            answer = await self._post("/tokenize", {**names, "content": PROBE_TEXT, "add_special": False})
+            theirs = part(answer, "tokens", kind=list)
+            if theirs != ours:
+                raise WrongTokenizer(
+                    f"The server's tokens of a text are {theirs[:8]}..., but the tokenizer's are {ours[:8]}...: give "
+                    "the tokenizer of the model that is served."
+                )
+        (after,) = await self._scores([self._probe_text])
+        if self.likelihoods:
+            (within,) = await self._likelihood(self._probe_text)
+            check_agreement(after, within)
 
     async def sample(self) -> FloatArray:
         """Return the log-probability of every eighth token of ``PROBE_TEXT``."""
         ids = self._probe_text.ids
-        return await self.scores([Scored(ids[: place + 1], place) for place in range(2, len(ids), 8)])
+        return await self._scores([Scored(ids[: place + 1], place) for place in range(2, len(ids), 8)])
 
-    async def check(self, scored: Scored) -> None:
-        """Compare the token as the next one after the text with the token within it; see ``TokenizedDialect``."""
-        (after,) = await self.scores([scored])
-        if self.likelihoods:
-            (within,) = await self.likelihood(scored)
-            check_agreement(after, within)
-
-    async def scores(self, row: Sequence[Scored]) -> FloatArray:
+    async def _scores(self, row: Sequence[Scored]) -> FloatArray:
         """Send a request for every position at which the tokens diverge, most often one."""
         shared = min(scored.start for scored in row)
         prefix = row[0].ids[:shared]
@@ -335,7 +309,7 @@ class NextTokenDialect(TokenizedDialect):
         for scored in row:
             for place in range(scored.start, len(scored.ids)):
                 following.setdefault(scored.ids[shared:place], set()).add(scored.ids[place])
-        logprobs = {ids: await self.next_tokens(prefix + ids, sorted(tokens)) for ids, tokens in following.items()}
+        logprobs = {ids: await self._next_tokens(prefix + ids, sorted(tokens)) for ids, tokens in following.items()}
         total = max(float(np.exp(list(values.values())).sum()) for values in logprobs.values())
         if total > 1.0 + SUM_EXCESS:
             raise Unreadable(f"the probabilities of the next token sum to {total:.3g}")
@@ -360,14 +334,6 @@ def part(answer: Any, *path: Any, kind: type = object) -> Any:
     return answer
 
 
-def checked_logprob(value: Any) -> float:
-    """Return a log-probability as a float in [-inf, 0]; Unreadable for NaN, no number, or more than rounding."""
-    try:
-        return reading.logprob_of(value)
-    except ValueError as error:
-        raise Unreadable(str(error)) from None
-
-
 def check_agreement(after: float, within: float) -> None:
     """Raise Unreadable if a token's log-probabilities differ: generated after a text, and read as its last token."""
     if abs(after - within) > ANSWER_TOLERANCE:
@@ -388,8 +354,8 @@ def settings_of(question: Text, limit: str) -> dict[str, Any]:
 
 def token_logprob(text: str, value: Any, alternatives: Iterable[tuple[str, Any]]) -> lm15.TokenLogprob:
     """Return a generated token with its log-probability and those of the (text, log-probability) alternatives."""
-    top = tuple(lm15.TopLogprob(token=other, logprob=checked_logprob(v)) for other, v in alternatives)
-    return lm15.TokenLogprob(token=part(text, kind=str), logprob=checked_logprob(value), top=top)
+    top = tuple(lm15.TopLogprob(token=other, logprob=logprob_of(v)) for other, v in alternatives)
+    return lm15.TokenLogprob(token=part(text, kind=str), logprob=logprob_of(value), top=top)
 
 
 def written(answer: Any, text: str, logprobs: tuple[lm15.TokenLogprob, ...] | None) -> Written:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import zlib
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,14 +20,13 @@ from evalbias.lm.dialect import (
     NextTokenDialect,
     TokenizedDialect,
     check_agreement,
-    checked_logprob,
     part,
     settings_of,
     token_logprob,
     written,
 )
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, sample_of
-from evalbias.lm.reading import TOP, first_token_row, first_tokens
+from evalbias.lm.reading import TOP, first_token_row, first_tokens, logprob_of
 from evalbias.lm.render import as_text
 from evalbias.lm.tokens import Ids, Joined, Scored
 from evalbias.lm.transport import Declined, StatusError, Unreadable
@@ -49,24 +47,23 @@ class VLLM(NextTokenDialect):
     owned_by = "vllm"
     version_path = "/version"
 
-    async def next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
-        """Return the log-probability of each of the ``tokens`` after a prompt."""
+    async def _next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
         logprobs: dict[int, float] = {}
         for start in range(0, len(tokens), MOST_TOKENS):
             batch = tokens[start : start + MOST_TOKENS]
             body = {"logprobs": 0, "logprob_token_ids": list(batch), "return_tokens_as_token_ids": True}
             top = part(await self._complete(ids, body), "logprobs", "top_logprobs", 0)
-            logprobs |= {token: checked_logprob(part(top, f"token_id:{token}")) for token in batch}
+            logprobs |= {token: logprob_of(part(top, f"token_id:{token}")) for token in batch}
         return logprobs
 
-    async def likelihood(self, scored: Scored) -> FloatArray:
-        """Return the log-probability of every token from ``start`` on; vLLM uses no cached prefix for it."""
+    async def _likelihood(self, scored: Scored) -> FloatArray:
+        """Return the log-probabilities; vLLM uses no cached prefix for them."""
         choice = await self._complete(scored.ids, {"prompt_logprobs": 0}, heavy=True)
         entries = part(choice, "prompt_logprobs", kind=list)
         if len(entries) != len(scored.ids):
             raise Unreadable(f"{len(entries)} prompt_logprobs for {len(scored.ids)} tokens")
         places = range(scored.start, len(scored.ids))
-        return np.array([checked_logprob(part(entries[p], str(scored.ids[p]), "logprob")) for p in places])
+        return np.array([logprob_of(part(entries[p], str(scored.ids[p]), "logprob")) for p in places])
 
     async def _complete(self, ids: Ids, body: dict[str, Any], *, heavy: bool = False) -> Any:
         request = {"model": self._model, "prompt": ids, "max_tokens": 1, **ALL_NEUTRAL, **body}
@@ -82,20 +79,19 @@ class SGLang(NextTokenDialect):
     name = "sglang"
     owned_by = "sglang"
 
-    async def next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
-        """Return the log-probability of each of the ``tokens`` after a prompt."""
+    async def _next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
         meta = await self._generate(ids, {"token_ids_logprob": list(tokens)})
         entries = part(meta, "output_token_ids_logprobs", 0, kind=list)
-        logprobs = {part(entry, 1, kind=int): checked_logprob(part(entry, 0)) for entry in entries}
+        logprobs = {part(entry, 1, kind=int): logprob_of(part(entry, 0)) for entry in entries}
         return {token: part(logprobs, token) for token in tokens}
 
-    async def likelihood(self, scored: Scored) -> FloatArray:
-        """Return the log-probability of every token from ``start`` on; the tokens before it may be cached."""
+    async def _likelihood(self, scored: Scored) -> FloatArray:
+        """Return the log-probabilities; the tokens before ``start`` may be cached."""
         meta = await self._generate(scored.ids, {"logprob_start_len": scored.start - 1}, heavy=True)
         entries = part(meta, "input_token_logprobs", kind=list)[1:]  # the first entry has no log-probability
         if [part(entry, 1) for entry in entries] != list(scored.ids[scored.start :]):
             raise Unreadable("input_token_logprobs belong to other tokens than those of the request")
-        return np.array([checked_logprob(part(entry, 0)) for entry in entries])
+        return np.array([logprob_of(part(entry, 0)) for entry in entries])
 
     async def _generate(self, ids: Ids, body: dict[str, Any], *, heavy: bool = False) -> Any:
         settings = {"max_new_tokens": 1, **ALL_NEUTRAL}
@@ -115,11 +111,11 @@ class LlamaCpp(NextTokenDialect):
     """
 
     name = "llama.cpp"
+    capabilities = "choices, no likelihoods, tokenized locally"
     owned_by = "llamacpp"
     likelihoods = False
 
-    async def next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
-        """Return the log-probability of each of the ``tokens`` after a prompt."""
+    async def _next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
         count, previous = 64, 0
         while True:
             logprobs = await self._most_probable(ids, count)
@@ -135,7 +131,7 @@ class LlamaCpp(NextTokenDialect):
         request = {"prompt": list(ids), "n_probs": count, "cache_prompt": True, **settings}
         answer = await self._post("/completion", request)
         top = part(answer, "completion_probabilities", 0, "top_logprobs", kind=list)
-        return {part(entry, "id", kind=int): checked_logprob(part(entry, "logprob")) for entry in top}
+        return {part(entry, "id", kind=int): logprob_of(part(entry, "logprob")) for entry in top}
 
 
 # Servers that take texts and echo them with log-probabilities, as OpenAI's old completions did.
@@ -159,12 +155,11 @@ class Echo(TokenizedDialect):
         starts = len(ids) > len(plain) and ids[0] == endpoint.tokenizer.bos_token_id
         self._start = str(endpoint.tokenizer.bos_token) if starts else ""
 
-    def sent(self, text: str, ids: Ids) -> str | list[int]:
+    def _sent(self, text: str, ids: Ids) -> str | list[int]:
         """Return the text without a start token from the chat template: the server adds one itself."""
         return text.removeprefix(self._start)
 
-    def misread(self, texts: Iterable[Joined]) -> Refused | None:
-        """Refuse a text that spells a control token; see ``TokenizedDialect``."""
+    def _misread(self, texts: Iterable[Joined]) -> Refused | None:
         for text in texts:
             for start, stop in self._tokenizer.spans(text.text):
                 if (start, stop) not in text.controls:
@@ -176,35 +171,34 @@ class Echo(TokenizedDialect):
 
     async def sample(self) -> FloatArray:
         """Return the log-probabilities of the text on which the dialect is tried, from its third token on."""
-        return await self.likelihood(Scored(self._probe_text.ids, 2, self._probe_text.text))
+        return await self._likelihood(Scored(self._probe_text.ids, 2, self._probe_text.text))
 
-    async def check(self, scored: Scored) -> None:
-        """Compare the token as the next one after the text with the token within it; see ``TokenizedDialect``.
+    async def probe(self) -> None:
+        """Score the last token of a short text in two ways.
 
         llama-cpp-python shifts all log-probabilities by one position if a model has no start token.
         """
-        (within,) = await self.likelihood(scored)
-        shorter, last = scored.text[:-1], scored.text[-1]
-        choice, _ = await self._complete(shorter, len(scored.ids) - 1, {"logprobs": self._vocabulary})
-        check_agreement(checked_logprob(part(choice, "logprobs", "top_logprobs", 0, last)), within)
+        scored = self._probe_text
+        (within,) = await self._likelihood(scored)
+        choice, _ = await self._complete(scored.text[:-1], len(scored.ids) - 1, {"logprobs": self._vocabulary})
+        check_agreement(logprob_of(part(choice, "logprobs", "top_logprobs", 0, scored.text[-1])), within)
 
-    async def scores(self, row: Sequence[Scored]) -> FloatArray:
+    async def _scores(self, row: Sequence[Scored]) -> FloatArray:
         """Send one request per choice."""
-        return np.array([float((await self.likelihood(scored)).sum()) for scored in row])
+        return np.array([float((await self._likelihood(scored)).sum()) for scored in row])
 
-    async def likelihood(self, scored: Scored) -> FloatArray:
-        """Return the log-probability of every token from ``start`` on."""
+    async def _likelihood(self, scored: Scored) -> FloatArray:
         count = len(scored.ids) - scored.start
         choice, generated = await self._complete(scored.text, len(scored.ids), {"logprobs": 1, "echo": True})
         values = part(choice, "logprobs", "token_logprobs", kind=list)
         values = values[: len(values) - generated]
         if len(values) < count:
             raise Unreadable(f"{len(values)} token_logprobs for {count} tokens")
-        return np.array([checked_logprob(value) for value in values[len(values) - count :]])
+        return np.array([logprob_of(value) for value in values[len(values) - count :]])
 
     async def _complete(self, text: str, count: int, body: dict[str, Any]) -> tuple[Any, int]:
         """Send a text of ``count`` tokens; return the answer and the number of tokens generated after the text."""
-        request = {"model": self._model, "prompt": self.sent(text, ()), "max_tokens": 1, **NEUTRAL, **body}
+        request = {"model": self._model, "prompt": self._sent(text, ()), "max_tokens": 1, **NEUTRAL, **body}
         answer = await self._post("/v1/completions", request)
         theirs = part(answer, "usage", "prompt_tokens", kind=int)
         if theirs != count:
@@ -249,6 +243,7 @@ class Chat(MessageDialect):
     """A server that returns only chat answers with their ``top_logprobs``: OpenAI's chat protocol."""
 
     name = "chat"
+    capabilities = f"choices of one token among the {TOP} most probable, no likelihoods"
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
@@ -257,7 +252,7 @@ class Chat(MessageDialect):
         self._limit = "max_completion_tokens"
 
     async def probe(self) -> None:
-        """Send one request in the fullest form, and again with fewer and older settings if refused; see ``Dialect``."""
+        """Send one request in the fullest form, and again with fewer and older settings if refused."""
         forms = list(itertools.product((ALL_NEUTRAL, NEUTRAL), ("max_completion_tokens", "max_tokens")))
         for self._neutral, self._limit in forms:
             try:
@@ -267,11 +262,6 @@ class Chat(MessageDialect):
                 if error.status not in (400, 422) or (self._neutral, self._limit) == forms[-1]:
                     raise
 
-    @property
-    def capabilities(self) -> str:
-        """Description of what the server returns, for the log."""
-        return f"choices of one token among the {TOP} most probable, no likelihoods"
-
     async def sample(self) -> FloatArray:
         """Return the sample of the first tokens of an answer, which ``BINS`` hold by a hash of their text."""
         probabilities = np.zeros(BINS)
@@ -279,8 +269,7 @@ class Chat(MessageDialect):
             probabilities[zlib.crc32(token.encode("utf-8", "surrogatepass")) % BINS] += np.exp(logprob)
         return sample_of(probabilities)
 
-    def content(self, prompt: Prompt) -> Sequence[Message] | Refused:
-        """Return a prompt as messages; see ``MessageDialect``."""
+    def _content(self, prompt: Prompt) -> Sequence[Message] | Refused:
         messages = as_messages(prompt)
         if not messages or messages[-1]["role"] == "assistant":
             raise ValueError(
@@ -289,13 +278,12 @@ class Chat(MessageDialect):
             )
         return spelling_refused(message["content"] for message in messages) or messages
 
-    async def choices(self, content: Sequence[Message], choices: tuple[str, ...]) -> ChoiceLogprobs:
+    async def _choices(self, content: Sequence[Message], choices: tuple[str, ...]) -> ChoiceLogprobs:
         """Return the log-probability that an answer begins with each choice as one token, by ``first_token_row``."""
         row = first_token_row(await self._top(content), choices, tolerance=self._tolerance)
         return ChoiceLogprobs(choices, row[None])
 
-    async def text(self, content: Sequence[Message], question: Text) -> Written:
-        """Generate the answer to messages."""
+    async def _text(self, content: Sequence[Message], question: Text) -> Written:
         body = {"model": self._model, "messages": [dict(m) for m in content], **settings_of(question, self._limit)}
         if question.logprobs is not None:
             body |= {"logprobs": True, "top_logprobs": question.logprobs}
@@ -340,28 +328,20 @@ SHARES_ROUNDING = 0.02
 
 
 class QuestionDialect(MessageDialect):
-    """A server that answers closed questions with probabilities, and writes nothing. A subclass writes ``choices``."""
+    """A server that answers closed questions with probabilities, and writes nothing."""
 
+    capabilities = "choices as options of a closed question that the server words, no likelihoods, no texts"
     texts = False
 
     async def probe(self) -> None:
-        """Ask one short question; see ``Dialect``."""
-        await self.choices(HARMLESS, ("1", "2"))
-
-    @abstractmethod
-    async def choices(self, content: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Return the log-probabilities of the choices as answers to a text."""
+        """Ask one short question."""
+        await self._choices(HARMLESS, ("1", "2"))
 
     async def sample(self) -> FloatArray:
-        """Return the sample of the answers to a fixed question; see ``Dialect``."""
-        return sample_of(np.exp((await self.choices(SAMPLE_QUESTION, DIGITS)).logprobs[0]))
+        """Return the sample of the answers to a fixed question."""
+        return sample_of(np.exp((await self._choices(SAMPLE_QUESTION, DIGITS)).logprobs[0]))
 
-    @property
-    def capabilities(self) -> str:
-        """Description of what the server returns, for the log."""
-        return "choices as options of a closed question that the server words, no likelihoods, no texts"
-
-    def content(self, prompt: Prompt) -> str | Refused:
+    def _content(self, prompt: Prompt) -> str | Refused:
         """Return a prompt as one text: instructions, demonstrations with their answers, and the item."""
         text = as_text(prompt).text.rstrip()
         return spelling_refused([text]) or text
@@ -375,8 +355,7 @@ class SystemOne(QuestionDialect):
 
     name = "systemone"
 
-    async def choices(self, content: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Ask one ``choice`` question about a ``state``; see ``QuestionDialect``."""
+    async def _choices(self, content: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
         question = {"type": "choice", "instructions": QUESTION, "criteria": dict.fromkeys(choices)}
         body = {"model": self._model, "state": content, "questions": {NAME: question}}
         answer = await self._post("/v1/systemone", body)
@@ -400,7 +379,7 @@ class Decisions(QuestionDialect):
         self._sglang = False  # found out by ``probe``
 
     async def probe(self) -> None:
-        """Ask one short question in OpenAI's form, and in SGLang's if that is refused; see ``Dialect``."""
+        """Ask one short question in OpenAI's form, and in SGLang's if that is refused."""
         try:
             await super().probe()
         except StatusError as error:
@@ -409,8 +388,7 @@ class Decisions(QuestionDialect):
             self._sglang = True
             await super().probe()
 
-    async def choices(self, content: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        """Ask one ``choice`` question; see ``QuestionDialect``."""
+    async def _choices(self, content: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
         names = ("id", "question", "options", "name") if self._sglang else ("name", "instructions", "choices", "value")
         id_, instructions, options, option = names
         question = {"type": "choice", id_: NAME, instructions: QUESTION, options: [{option: one} for one in choices]}

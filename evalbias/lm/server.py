@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dspy import lm15
@@ -29,16 +29,13 @@ from evalbias.lm.transport import (
     RequestError,
     StatusError,
     describe_error,
-    is_denied,
-    is_fatal,
-    is_missing,
-    is_transient,
     key_for,
 )
 from evalbias.lm.types import (
     STATUSES,
     Answers,
     MeasuringLM,
+    ModelChanged,
     NoProbabilities,
     Question,
     Refused,
@@ -123,21 +120,26 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         }
         self._served_name = model
         self.in_flight = in_flight * len(addresses)
-        only = _checked(dialect)
-        pool = Pool(api_key=key_for(addresses, api_key), in_flight=in_flight, timeout=timeout)
-        connections = [Connection(address, pool, patience=patience) for address in addresses]
-        listings = [_run(pool, connection, model, read_listing(connection, model)) for connection in connections]
-        self._served = one_listing(listings)
-        loaded = _tokenizer(model, tokenizer, only, self._served)
+        kinds = _kinds(dialect)
+        key = key_for(addresses, api_key)
+        pool = Pool(api_key=key, in_flight=in_flight, timeout=timeout, patience=patience)
+        # 1. Each server lists the model; the shortest context is that of all.
+        connections = [Connection(address, pool) for address in addresses]
+        listings = [_run(pool, one, model, read_listing(one, model)) for one in connections]
+        contexts = [served.context_length for served in listings if served.context_length is not None]
+        versions = sorted({served.version for served in listings if served.version is not None})
+        self._root, self._version = listings[0].root, ", ".join(versions)
+        # 2. The dialect of each is found out by trying.
+        loaded = _tokenizer(model, tokenizer, kinds, listings[0])
         template = template_of(loaded, template_options)
+        self._tokenizer_digest = None if loaded is None else _digest(loaded, template)
         dialects: list[Dialect] = []
         for connection, served in zip(connections, listings, strict=True):
-            endpoint = Endpoint(connection, model, loaded, self._served.context_length, tolerance, template_options)
-            dialects.append(_run(pool, connection, model, find_dialect(endpoint, served, only=only)))
-        self._tokenizer_digest = None if loaded is None else _digest(loaded, template)
-        engine = ServerEngine(dialects, pool, model)
+            endpoint = Endpoint(connection, model, loaded, min(contexts, default=None), tolerance, template_options)
+            dialects.append(_run(pool, connection, model, find_dialect(endpoint, served, kinds)))
         if len(dialects) > 1:
             check_alike(dialects, [_run(pool, one.connection, model, one.sample()) for one in dialects])
+        engine = ServerEngine(dialects, pool, model)
         # DSPy's cache would know the model by a name that any server may give to any weights.
         kwargs.setdefault("cache", False)
         super().__init__(f"server/{model}", engine=engine, async_engine=AsyncEngine(engine), **kwargs)
@@ -146,10 +148,9 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
     @property
     def capabilities(self) -> str:
         """Description of what the server returns, such as ``"vllm 0.29: choices and likelihoods, ..."``."""
-        dialect = self._engine.dialects[0]
-        count = len(self._engine.dialects)
+        dialect, count = self._engine.dialects[0], len(self._engine.dialects)
         servers = f" on {count} servers" if count > 1 else ""
-        return f"{dialect.name} {self._served.version or ''}".strip() + f"{servers}: {dialect.capabilities}"
+        return f"{dialect.name} {self._version}".strip() + f"{servers}: {dialect.capabilities}"
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions, several in flight; see ``MeasuringLM``."""
@@ -183,15 +184,15 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         """Return the settings that decide the numbers: the served model, the server and its version, the tokenizer."""
         settings = {
             "model": self.model,
-            "root": self._served.root,
+            "root": self._root,
             "server": self._engine.dialects[0].name,
-            "version": self._served.version,
+            "version": self._version,
             "tokenizer": self._tokenizer_digest,
         }
-        return {name: value for name, value in settings.items() if value is not None}
+        return {name: value for name, value in settings.items() if value}
 
     def saved_arguments(self) -> dict[str, Any]:
-        """Return the arguments of ``ServerLM`` without the key; see ``SavedLM``."""
+        """Return the arguments of ``ServerLM`` without the key."""
         return {**self._arguments, "model": self._served_name}
 
     @property
@@ -208,56 +209,57 @@ class ServerEngine(Engine):
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions, as many at a time as the servers take; see ``MeasuringLM``."""
-        call, run = self._begun(questions, answers)
-        try:
-            self.pool.run(run)
-        finally:
-            call.over = True
-        self._check(call, questions, answers)
+        self.pool.run(self._begun(questions, answers))
 
     async def aanswer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions from a coroutine on any event loop."""
-        call, run = self._begun(questions, answers)
-        await asyncio.wrap_future(self.pool.submit(run))
-        self._check(call, questions, answers)
+        await asyncio.wrap_future(self.pool.submit(self._begun(questions, answers)))
 
-    def _begun(self, questions: Sequence[Question], answers: Answers) -> tuple[Call, Coroutine[Any, Any, None]]:
+    def _begun(self, questions: Sequence[Question], answers: Answers) -> Coroutine[Any, Any, None]:
+        """Return what is to be run on the event loop; the questions are prepared in this thread."""
         # 1. Questions that the model cannot take are answered before anything is sent.
         prepared = dict(enumerate(self.dialects[0].prepared(questions)))
         for place, refused in prepared.items():
             if isinstance(refused, Refused):
                 answers[place] = refused
-        asked = {place: one for place, one in prepared.items() if isinstance(one, Prepared)}
+        todo = {place: one for place, one in prepared.items() if isinstance(one, Prepared)}
         # 2. Of the sorted questions each server gets a contiguous share: what begins alike stays together.
-        order, servers = sorted(asked, key=lambda place: asked[place].key), len(self.dialects)
+        order, servers = sorted(todo, key=lambda place: todo[place].key), len(self.dialects)
         share = {place: number * servers // len(order) for number, place in enumerate(order)}
         began: dict[int, float] = {}
 
         async def ask(place: int) -> Any:
             began[place] = time.monotonic()
-            return await self._asked(asked[place], self.dialects[share[place]])
+            return await self._ask(todo[place], share[place])
 
         async def control(place: int) -> Any:
             (one,) = self.dialects[0].prepared([harmless(questions[place])])
-            return one if isinstance(one, Refused) else await self._asked(one, self.dialects[share[place]])
+            return one if isinstance(one, Refused) else await self._ask(one, share[place])
 
         def fatal(place: int, error: Exception) -> bool:
             """Return whether the server refuses everything, or has answered nothing since the request began."""
+            if not isinstance(error, RequestError):
+                return isinstance(error, ModelChanged)
             silent = self.dialects[share[place]].connection.last_answer < began[place]
-            return is_fatal(error) or (is_transient(error) and silent)
+            return error.denied or error.missing or (error.transient and silent)
 
         call = Call(ask, answers, control=control, refusal=self._refusal, fatal=fatal)
 
         # 3. All servers are asked at the same time.
         async def run() -> None:
             shares = [[place for place in order if share[place] == server] for server in range(servers)]
-            await asyncio.gather(*(call.run(some, at_once=self.pool.in_flight) for some in shares if some))
+            try:
+                await asyncio.gather(*(call.run(some, at_once=self.pool.in_flight) for some in shares if some))
+            finally:
+                call.over = True  # after an error of keeping an answer no server is asked further
+            if call.failed:
+                self._fail(call, len(questions), len(answers))
 
-        return call, run()
+        return run()
 
-    async def _asked(self, prepared: Prepared, dialect: Dialect) -> Any:
+    async def _ask(self, prepared: Prepared, server: int) -> Any:
         try:
-            return await dialect.ask(prepared)
+            return await self.dialects[server].ask(prepared)
         except Declined as error:
             return self._refused(error)
 
@@ -267,14 +269,12 @@ class ServerEngine(Engine):
     def _refused(self, error: Exception) -> Refused:
         return Refused(f"is refused by {self._model}: {describe_error(error).rstrip('.')}.")
 
-    def _check(self, call: Call, questions: Sequence[Question], answers: Answers) -> None:
-        """Raise RequestRefused if the server refuses the settings, so every question, else Unanswered if one failed."""
-        if not call.failed:
-            return
-        place, error = min(call.failed.items(), key=lambda failed: failed[0])
+    def _fail(self, call: Call, questions: int, answered: int) -> None:
+        """Raise RequestRefused if the server refuses the settings, so every question, else Unanswered."""
+        place, error = call.first_failed
         text = (
-            f"{self._model} did not answer item {place} of {len(questions)} ({len(answers)} answered, "
-            f"{len(call.failed)} failed): {describe_error(error)}"
+            f"{self._model} did not answer item {place} of {questions} ({answered} answered, {len(call.failed)} "
+            f"failed): {describe_error(error)}"
         )
         if call.settings_refused:
             text = f"{text.rstrip('.')}. A harmless text with the same settings is refused too: change them."
@@ -333,15 +333,6 @@ async def read_listing(connection: Connection, model: str) -> Served:
     )
 
 
-def one_listing(listings: Sequence[Served]) -> Served:
-    """Return several servers' listings of one model as one: the shortest context, and every version."""
-    contexts = [served.context_length for served in listings if served.context_length is not None]
-    versions = sorted({served.version for served in listings if served.version is not None})
-    return replace(
-        listings[0], context_length=min(contexts, default=None), version=", ".join(versions) if versions else None
-    )
-
-
 def check_alike(dialects: Sequence[Dialect], samples: Sequence[FloatArray]) -> None:
     """Raise ValueError if servers speak different dialects, or their samples (``Dialect.sample``) differ."""
     first = dialects[0]
@@ -355,19 +346,16 @@ def check_alike(dialects: Sequence[Dialect], samples: Sequence[FloatArray]) -> N
         raise ValueError(f"{dialect.connection.base_url} {difference}: give the addresses of servers of one model.")
 
 
-async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) -> Dialect:
+async def find_dialect(endpoint: Endpoint, served: Served, kinds: Sequence[type[Dialect]] = DIALECTS) -> Dialect:
     """Return the first dialect that the server speaks, tried on one short text; the listed one is tried first.
 
     Without a tokenizer only dialects that need none are tried. Raises NoProbabilities if the server speaks none,
     ValueError if no model is served, the server contradicts itself, or has another tokenizer, and RequestError.
     """
-    kinds = [
-        kind
-        for kind in sorted(DIALECTS, key=lambda kind: kind is not served.owner)
-        if kind.needs_tokenizer is (endpoint.tokenizer is not None) and only in (None, kind.name)
-    ]
     errors: dict[str, Exception] = {}
-    for kind in kinds:
+    for kind in sorted(kinds, key=lambda kind: kind is not served.owner):
+        if kind.needs_tokenizer is (endpoint.tokenizer is None):
+            continue
         try:
             dialect = kind(endpoint)
             await dialect.probe()
@@ -376,14 +364,12 @@ async def find_dialect(endpoint: Endpoint, served: Served, *, only: str | None) 
             raise
         except (StatusError, NotJSON, ValueError) as error:
             errors[kind.name] = error
-    for failure in errors.values():
-        if is_denied(failure):
-            raise failure
     url = endpoint.connection.base_url
-    page = next((error for error in errors.values() if isinstance(error, NotJSON)), None)
-    if page is not None and not served.listed:
-        raise page
-    if not served.listed and all(map(is_missing, errors.values())):
+    for failure in errors.values():
+        page = isinstance(failure, NotJSON) and not served.listed
+        if page or (isinstance(failure, RequestError) and failure.denied):
+            raise failure
+    if not served.listed and all(isinstance(one, RequestError) and one.missing for one in errors.values()):
         raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
     attempts = "; ".join(f"as {name}: {describe_error(error).rstrip('.')}" for name, error in errors.items())
     remedy = (
@@ -411,24 +397,24 @@ def _run(pool: Pool, connection: Connection, model: str, job: Coroutine[Any, Any
         ) from error
 
 
-def _checked(dialect: str) -> str | None:
-    """Return the name of the only dialect to try, or None for all of them."""
-    names = [known.name for known in DIALECTS]
-    if dialect not in ("auto", *names):
-        raise ValueError(f"dialect={dialect!r} is unknown: use 'auto' or one of {names}.")
-    return None if dialect == "auto" else dialect
+def _kinds(dialect: str) -> Sequence[type[Dialect]]:
+    """Return the dialects to try."""
+    kinds = [kind for kind in DIALECTS if dialect in ("auto", kind.name)]
+    if not kinds:
+        raise ValueError(f"dialect={dialect!r} is unknown: use 'auto' or one of {[kind.name for kind in DIALECTS]}.")
+    return kinds
 
 
-def _tokenizer(model: str, name: str | None, only: str | None, served: Served) -> Any:
+def _tokenizer(model: str, name: str | None, kinds: Sequence[type[Dialect]], served: Served) -> Any:
     """Load the named tokenizer, or that of the model as the server lists it; None where none is used."""
-    if any(dialect.name == only and not dialect.needs_tokenizer for dialect in DIALECTS):
+    if not any(kind.needs_tokenizer for kind in kinds):
         if name is not None:
             raise ValueError(
-                f"A server of the kind {only!r} tokenizes prompts itself, so tokenizer={name!r} would have no effect: "
-                "leave it out."
+                f"A server of the kind {kinds[0].name!r} tokenizes prompts itself, so tokenizer={name!r} would have no "
+                "effect: leave it out."
             )
         return None
-    if name is None and only is None and served.owner is None:
+    if name is None and len(kinds) > 1 and served.owner is None:
         return None  # OpenAI, and other servers that answer chats only
     reasons = []
     for candidate in [name] if name is not None else dict.fromkeys([served.root, model]):

@@ -20,9 +20,9 @@ import threading
 import time
 import urllib.request
 import weakref
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -30,7 +30,7 @@ import aiohttp
 import certifi
 import orjson
 
-from evalbias.lm.types import KEY_REMEDY, ModelChanged
+from evalbias.lm.types import KEY_REMEDY
 from evalbias.values import get_logger
 
 Result = TypeVar("Result")
@@ -41,9 +41,6 @@ MAX_ANSWER = 1 << 27
 MAX_IN_FLIGHT = 1 << 27
 """Bytes of all answers in flight, from which on only one of them is read further at a time."""
 
-SHORTEST_SECRET = 8
-"""Length of the shortest key that is hidden wherever a server repeats it; local servers take words such as EMPTY."""
-
 HEAVY_IN_FLIGHT = 8
 """Number of simultaneous heavy requests: for a text's likelihood vLLM and SGLang hold the logits of all its tokens."""
 
@@ -51,20 +48,21 @@ HEAVY_IN_FLIGHT = 8
 class Pool:
     """The connections of the running process to servers: opened by the first request, and anew in a forked process.
 
-    The key is sent with every request and stored nowhere else. ``in_flight`` limits the simultaneous requests to each
-    server, over all threads; ``timeout`` is one request's, in seconds. A key that cannot be sent is a ValueError.
+    The key is sent with every request and stored nowhere else; one that cannot be sent is a ValueError. ``in_flight``
+    limits the simultaneous requests to each server, over all threads; ``timeout`` is the limit of one attempt and
+    ``patience`` that of a request with all its retries, in seconds.
     """
 
-    def __init__(self, *, api_key: str | None, in_flight: int, timeout: float) -> None:
-        if in_flight < 1 or timeout <= 0:
-            raise ValueError("in_flight must be at least 1, and timeout above 0 seconds.")
+    def __init__(self, *, api_key: str | None, in_flight: int, timeout: float, patience: float) -> None:
+        if in_flight < 1 or timeout <= 0 or patience < 0:
+            raise ValueError("in_flight must be at least 1, timeout above 0 seconds, and patience not negative.")
         if api_key is not None and not (api_key.isascii() and api_key.isprintable() and " " not in api_key):
             raise ValueError("The key contains a space, a line break or a letter outside ASCII: give the key alone.")
-        self.in_flight = in_flight
+        self.in_flight, self.patience = in_flight, patience
         self._headers = {"Content-Type": "application/json"}
         if api_key is not None:
             self._headers["Authorization"] = f"Bearer {api_key}"
-        self._repeated = None if api_key is None else _Repeated(api_key)
+        self._without_key = key_blanker(api_key)
         self._timeout = timeout
         self._opening = threading.Lock()
         self._opened: _Opened | None = None
@@ -100,29 +98,26 @@ class Pool:
             self._opened.abandon()
             self._opened = None
 
-    def line(self, base_url: str) -> _Line:
-        """Return what is kept for the server at an address; called on the event loop."""
-        lines = self.opened.lines
-        if base_url not in lines:
-            lines[base_url] = _Line(base_url, self.in_flight)
-        return lines[base_url]
+    def slots(self, base_url: str, *, heavy: bool = False) -> asyncio.Semaphore:
+        """Return the limit of simultaneous requests to a server, or of those that take much of its memory."""
+        limit = HEAVY_IN_FLIGHT if heavy else self.in_flight
+        return self.opened.slots.setdefault((base_url, heavy), asyncio.Semaphore(limit))
 
-    async def send(self, line: _Line, method: str, url: str, body: bytes | None = None) -> Any:
-        """Send a request (GET or POST) and return the JSON answer.
+    async def send(self, method: str, url: str, body: bytes | None, options: dict[str, Any]) -> Any:
+        """Send a request (GET or POST) and return the JSON answer; ``options`` are those of aiohttp.
 
         Raises RequestError (``NoAnswer``, ``StatusError`` also for redirects, ``NotJSON``), and ``Unreadable`` if the
         answer is longer than ``MAX_ANSWER``.
         """
-        async with line.slots:
-            try:
-                session = self.opened.session(self._headers, self._timeout)
-                async with session.request(method, url, data=body, allow_redirects=False, **line.options) as response:
-                    return await self._answer(response, url)
-            except asyncio.TimeoutError as error:
-                raise NoAnswer("the request timed out. Raise timeout, or lower in_flight.") from error
-            except (aiohttp.ClientError, OSError) as error:
-                reason = self._without_key(str(error)) or type(error).__name__
-                raise NoAnswer(f"{reason}. Check that the server runs, and its address.") from None
+        try:
+            session = self.opened.session(self._headers, self._timeout)
+            async with session.request(method, url, data=body, allow_redirects=False, **options) as response:
+                return await self._answer(response, url)
+        except asyncio.TimeoutError as error:
+            raise NoAnswer("the request timed out. Raise timeout, or lower in_flight.") from error
+        except (aiohttp.ClientError, OSError) as error:
+            reason = self._without_key(str(error)) or type(error).__name__
+            raise NoAnswer(f"{reason}. Check that the server runs, and its address.") from None
 
     async def _answer(self, response: aiohttp.ClientResponse, url: str) -> Any:
         opened, content, growing = self.opened, bytearray(), False
@@ -161,20 +156,6 @@ class Pool:
         retry_after = int(after) if re.fullmatch("[0-9]{1,6}", after) else None
         return StatusError(response.status, str(reason), retry_after, code)
 
-    def _without_key(self, text: str) -> str:
-        """Return a server's words without the key, which some servers repeat."""
-        return text if self._repeated is None else self._repeated.blanked(text)
-
-
-class _Line:
-    """What is kept for one server, made on the event loop; ``options`` are the arguments of every request."""
-
-    def __init__(self, base_url: str, in_flight: int) -> None:
-        self.slots = asyncio.Semaphore(in_flight)  # of all simultaneous requests
-        self.heavy = asyncio.Semaphore(HEAVY_IN_FLIGHT)  # of those whose answers take much of the server's memory
-        secure = urlsplit(base_url).scheme == "https"
-        self.options: dict[str, Any] = {"proxy": proxy_of(base_url), "ssl": _certificates() if secure else True}
-
 
 class _Opened:
     """An event loop in a thread, with the connections and limits that live on it."""
@@ -184,7 +165,7 @@ class _Opened:
         # the sockets would also drop them from the parent's. poll keeps its list in the process, and is as fast here.
         poll = hasattr(selectors, "PollSelector") and hasattr(os, "fork")
         self.loop = asyncio.SelectorEventLoop(selectors.PollSelector()) if poll else asyncio.new_event_loop()
-        self.lines: dict[str, _Line] = {}  # by address
+        self.slots: dict[tuple[str, bool], asyncio.Semaphore] = {}  # by address, and whether of heavy requests
         self.held = 0  # bytes of all answers in flight
         self.growing = asyncio.Lock()  # of the one answer that may grow beyond the limit
         self._sessions: list[aiohttp.ClientSession] = []  # at most one, opened by the first request
@@ -196,7 +177,7 @@ class _Opened:
         """Return the session, opened on the event loop, where it belongs."""
         if not self._sessions:
             session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),  # each line limits its own requests
+                connector=aiohttp.TCPConnector(limit=0),  # ``Pool.slots`` limits the requests
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=timeout),
@@ -231,21 +212,6 @@ def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, sessions: l
         thread.join(10.0)
 
 
-def proxy_of(url: str) -> str | None:
-    """Return the proxy that the environment names for an address (``HTTPS_PROXY``, ``NO_PROXY`` and the like)."""
-    parts, proxies = urlsplit(url), urllib.request.getproxies()
-    if urllib.request.proxy_bypass(parts.netloc):
-        return None
-    return proxies.get(parts.scheme) or proxies.get("all")
-
-
-def _certificates() -> ssl.SSLContext:
-    """Return the system's certificates and certifi's, because some Pythons find none of the system's."""
-    context = ssl.create_default_context()
-    context.load_verify_locations(certifi.where())
-    return context
-
-
 # Requests to one server. Transient failures are retried with backoff: timeouts, broken connections, answers that are
 # cut off, and the statuses 408, 409, 429 and 5xx. An answer that is not JSON is retried only at a path that answered in
 # JSON before: elsewhere the address is wrong. A request is given up once it has failed for ``patience`` seconds.
@@ -262,29 +228,24 @@ BETWEEN_WARNINGS = 30.0
 
 
 class Connection:
-    """An HTTP connection to a server at an address that ends in ``/v1``; requests are retried for ``patience`` seconds.
+    """An HTTP connection to a server at an address that ends in ``/v1``; failing requests are retried."""
 
-    A malformed address, one that contains a password, or a negative ``patience`` is a ValueError.
-    """
-
-    def __init__(self, base_url: str, pool: Pool, *, patience: float) -> None:
-        _check_address(base_url)
-        if patience < 0:
-            raise ValueError("patience must be at least 0 seconds.")
+    def __init__(self, base_url: str, pool: Pool) -> None:
         self.base_url = base_url.rstrip("/")
         self.last_answer = 0.0  # monotonic time
         self._answered: set[str] = set()  # paths
         self._root = self.base_url.removesuffix("/v1")
         self._pool = pool
-        self._patience = patience
+        secure = self.base_url.startswith("https:")
+        self._options = {"proxy": proxy_of(base_url), "ssl": _certificates() if secure else True}
         self._warned = -BETWEEN_WARNINGS
 
     async def get(self, path: str) -> Any:
         """Return the JSON at a path (after the address without ``/v1``), with retries; None if there is none."""
         try:
-            return await self._retried("GET", path, None, patience=min(self._patience, FIRST_PATIENCE))
+            return await self._retried("GET", path, None, patience=min(self._pool.patience, FIRST_PATIENCE))
         except StatusError as error:
-            if is_denied(error):
+            if error.denied:
                 raise
             return None
         except NotJSON:
@@ -295,25 +256,24 @@ class Connection:
 
         ``heavy``: whether the answer takes much of the server's memory, so that few may be in flight.
         """
-        if heavy:
-            async with self._pool.line(self.base_url).heavy:
-                return await self.post(path, body)
-        return await self._retried("POST", path, _json(body), patience=self._patience)
+        async with self._pool.slots(self.base_url, heavy=True) if heavy else nullcontext():
+            return await self._retried("POST", path, _json(body), patience=self._pool.patience)
 
     async def _retried(self, method: str, path: str, body: bytes | None, *, patience: float) -> Any:
-        line, started = self._pool.line(self.base_url), time.monotonic()
+        slots, started = self._pool.slots(self.base_url), time.monotonic()
         for attempt in itertools.count():
             try:
-                answer = await self._pool.send(line, method, self._root + path, body)
+                async with slots:
+                    answer = await self._pool.send(method, self._root + path, body, self._options)
             except RequestError as error:
-                wait = pause(error, attempt)
+                wait = _pause(error, attempt)
                 wrong_address = isinstance(error, NotJSON) and path not in self._answered
-                if wrong_address or not is_transient(error) or time.monotonic() + wait - started >= patience:
+                if wrong_address or not error.transient or time.monotonic() + wait - started >= patience:
                     raise
                 if time.monotonic() - self._warned >= BETWEEN_WARNINGS:
                     self._warned = time.monotonic()
-                    said = "%s: %s Retrying for up to %.0f seconds."
-                    get_logger(__name__).warning(said, self.base_url, describe_error(error), patience)
+                    text = "%s: %s Retrying for up to %.0f seconds."
+                    get_logger(__name__).warning(text, self.base_url, error, patience)
                 await asyncio.sleep(wait)
             else:
                 self.last_answer = time.monotonic()
@@ -321,7 +281,7 @@ class Connection:
                 return answer
 
 
-def pause(error: Exception, attempt: int) -> float:
+def _pause(error: RequestError, attempt: int) -> float:
     """Return the seconds until the next attempt: the server's ``Retry-After``, or a random exponential backoff."""
     if isinstance(error, StatusError) and error.retry_after is not None:
         return float(error.retry_after)
@@ -336,13 +296,33 @@ def _json(body: dict[str, Any]) -> bytes:
         return json.dumps(body).encode()
 
 
+def proxy_of(url: str) -> str | None:
+    """Return the proxy that the environment names for an address (``HTTPS_PROXY``, ``NO_PROXY`` and the like)."""
+    parts, proxies = urlsplit(url), urllib.request.getproxies()
+    if urllib.request.proxy_bypass(parts.netloc):
+        return None
+    return proxies.get(parts.scheme) or proxies.get("all")
+
+
+def _certificates() -> ssl.SSLContext:
+    """Return the system's certificates and certifi's, because some Pythons find none of the system's."""
+    context = ssl.create_default_context()
+    context.load_verify_locations(certifi.where())
+    return context
+
+
 # Keys: which one goes where, and out of what a server answers.
+
+
+SHORTEST_SECRET = 8
+"""Length of the shortest key that is hidden wherever a server repeats it; local servers take words such as EMPTY."""
 
 
 def key_for(addresses: Sequence[str], given: str | None = None) -> str | None:
     """Return the given key for servers, or the environment's, or None; ValueError if others could read it.
 
-    ``OPENAI_API_KEY`` is for OpenAI's own address alone, ``EVALBIAS_API_KEY`` for every other one.
+    ``OPENAI_API_KEY`` is for OpenAI's own address alone, ``EVALBIAS_API_KEY`` for every other one. A malformed address
+    or one that contains a password is a ValueError too.
     """
     hosts = [_check_address(address) for address in addresses]
     openai = all(host.scheme == "https" and host.netloc.lower() == "api.openai.com" for host in hosts)
@@ -376,27 +356,28 @@ def _check_address(base_url: str) -> SplitResult:
     return parts
 
 
-class _Repeated:
-    """A key in a server's JSON, where characters may be escaped, also in JSON within a JSON string.
+def key_blanker(key: str | None) -> Callable[[str], str]:
+    """Return the function that puts ``[key]`` in place of a key in a server's words, where some servers repeat it.
 
-    A short key may be a common word: only behind "Bearer " is it taken for the key.
+    In JSON characters may be escaped, also in JSON within a JSON string. A short key may be a common word: only behind
+    "Bearer " is it taken for the key.
     """
+    if key is None:
+        return lambda text: text
+    before = "Bearer " if len(key) < SHORTEST_SECRET else ""
+    letters = [rf"(?:\\{{0,8}}{re.escape(letter)}|\\{{1,8}}u00(?i:{ord(letter):02x}))" for letter in key]
+    escaped = re.compile(f"(?<={before})" + "".join(letters))
+    # Letters are escaped as \u0041. The search for escapes is faster than the one for the key by a factor of ten.
+    escapes = re.compile(r"\\u00[2-7]" + r'|\\[/"\\]' * bool(set(key) & set('/"\\')))
 
-    def __init__(self, key: str) -> None:
-        self._before = "Bearer " if len(key) < SHORTEST_SECRET else ""
-        self._plain = self._before + key
-        letters = [rf"(?:\\{{0,8}}{re.escape(letter)}|\\{{1,8}}u00(?i:{ord(letter):02x}))" for letter in key]
-        self._escaped = re.compile(f"(?<={self._before})" + "".join(letters))
-        # Letters are escaped as \u0041. The search for escapes is faster than the one for the key by a factor of ten.
-        self._escapes = re.compile(r"\\u00[2-7]" + r'|\\[/"\\]' * bool(set(key) & set('/"\\')))
+    def blanked(text: str) -> str:
+        text = text.replace(before + key, f"{before}[key]")
+        return escaped.sub("[key]", text) if escapes.search(text) else text
 
-    def blanked(self, text: str) -> str:
-        """Return a text with ``[key]`` in place of the key."""
-        text = text.replace(self._plain, f"{self._before}[key]")
-        return self._escaped.sub("[key]", text) if self._escapes.search(text) else text
+    return blanked
 
 
-# Errors of requests, which of them a retry may cure, and what to do about the others.
+# Errors of requests: each says what is wrong, and what to do.
 
 
 TRANSIENT = frozenset({408, 409, 429})
@@ -405,22 +386,36 @@ TRANSIENT = frozenset({408, 409, 429})
 DENIED = frozenset({401, 402, 403})
 """Statuses of a missing or wrong key, of an account without credit, or of a key without permission."""
 
-REDIRECTS = range(300, 400)
-"""Statuses that send a request on to another address, which gets neither the texts nor the key."""
-
 MISSING = frozenset({404, 405})
 """Statuses of an address or a model that the server does not have; a server of web pages refuses POST with 405."""
 
 SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 """Codes with which OpenAI's API says, under status 429, that the account has no credit left."""
 
+CREDIT = "Add credit to the account, or use another key."
+REMEDIES = {
+    401: KEY_REMEDY,
+    402: CREDIT,
+    403: f"A key with the necessary permission is needed. {KEY_REMEDY}",
+    **dict.fromkeys(range(300, 400), "Texts and keys are not sent on: give that address yourself if you trust it."),
+    **dict.fromkeys(MISSING, "Check the address and the model's name."),
+    429: "Ask fewer at a time (in_flight), or raise patience.",
+}
+"""HTTP status -> what to do."""
+
 
 class RequestError(Exception):
     """A server gave no usable answer to a request."""
 
+    transient = False  # a retry may succeed
+    denied = False  # the server denies access or redirects, so that nothing is known about what it can do
+    missing = False  # the server has nothing at the address, or no such model
+
 
 class NoAnswer(RequestError):  # noqa: N818 - named for the problem
     """The server cannot be reached, the connection broke, or time ran out."""
+
+    transient = True
 
 
 class StatusError(RequestError):
@@ -430,10 +425,15 @@ class StatusError(RequestError):
 
     def __init__(self, status: int, reason: str, retry_after: int | None = None, code: str = "") -> None:
         self.status = status  # of HTTP
-        self.reason = reason[: self.REASON]  # the server's own words
         self.retry_after = retry_after  # seconds after which the server asks to try again; None if it does not say
-        self.code = code[: self.REASON]  # the server's name for the error; empty if it gives none
-        super().__init__(f"status {status}, {self.reason}")
+        spent = code in SPENT
+        self.transient = (status in TRANSIENT or (status >= 500 and status != 501)) and not spent
+        self.denied = status in DENIED or status < 400 or spent
+        self.missing = status in MISSING
+        self.reason = reason[: self.REASON]  # the server's own words
+        words = self.reason.rstrip(" .")
+        remedy = CREDIT if spent else REMEDIES.get(status, "")
+        super().__init__(f"status {status}{', ' * bool(words)}{words}. {remedy}".rstrip())
 
 
 class Declined(RequestError):  # noqa: N818 - named for the problem
@@ -443,59 +443,24 @@ class Declined(RequestError):  # noqa: N818 - named for the problem
 class NotJSON(RequestError):  # noqa: N818 - named for the problem
     """An answer is not JSON, as when a proxy answers instead of the server, or a web page stands at the address."""
 
+    transient = True
     SHOWN = 80
 
     def __init__(self, url: str, text: str) -> None:
         words = " ".join(text.split())
-        super().__init__(f"{url} answers {words[: self.SHOWN]!r}{'...' * (len(words) > self.SHOWN)}, which is not JSON")
+        shown = f"{words[: self.SHOWN]!r}{'...' * (len(words) > self.SHOWN)}"
+        super().__init__(
+            f"{url} answers {shown}, which is not JSON. Check the address: that of an API usually ends in /v1."
+        )
 
 
 class Unreadable(ValueError):  # noqa: N818 - a value error like the others, named for the problem
     """A server's answer lacks the requested values, or they have another form."""
 
 
-def is_transient(error: BaseException) -> bool:
-    """Return whether a retry may succeed."""
-    if isinstance(error, StatusError):
-        again = error.status in TRANSIENT or (error.status >= 500 and error.status != 501)
-        return again and error.code not in SPENT
-    return isinstance(error, NoAnswer | NotJSON)
-
-
-def is_denied(error: BaseException) -> bool:
-    """Return whether the server denies access or redirects, so that nothing is known about what it can do."""
-    return isinstance(error, StatusError) and (
-        error.status in DENIED or error.status in REDIRECTS or error.code in SPENT
-    )
-
-
-def is_missing(error: BaseException) -> bool:
-    """Return whether the server has nothing at the address, or no such model."""
-    return isinstance(error, StatusError) and error.status in MISSING
-
-
-def is_fatal(error: BaseException) -> bool:
-    """Return whether every other request of the call would fail in the same way."""
-    return is_denied(error) or is_missing(error) or isinstance(error, ModelChanged)
-
-
 def describe_error(error: Exception) -> str:
-    """Describe an error of a request and its remedy."""
-    if isinstance(error, NoAnswer | Declined):
+    """Describe the error of a question: a request's says what to do, others are about the answer."""
+    if isinstance(error, RequestError):
         return str(error)
-    if isinstance(error, NotJSON):
-        return f"{error}. Check the address: that of an API usually ends in /v1."
-    if not isinstance(error, StatusError):
-        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        return f"the server's answer cannot be used: {kind}{error}."
-    credit = "Add credit to the account, or use another key."
-    remedy = {
-        401: KEY_REMEDY,
-        402: credit,
-        403: f"A key with the necessary permission is needed. {KEY_REMEDY}",
-        **dict.fromkeys(REDIRECTS, "Texts and keys are not sent on: give that address yourself if you trust it."),
-        **dict.fromkeys(MISSING, "Check the address and the model's name."),
-        429: credit if error.code in SPENT else "Ask fewer at a time (in_flight), or raise patience.",
-    }.get(error.status, "")
-    reason = error.reason.rstrip(" .")
-    return f"status {error.status}{', ' * bool(reason)}{reason}. {remedy}".rstrip()
+    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+    return f"the server's answer cannot be used: {kind}{error}."

@@ -82,7 +82,8 @@ def spoken(request, lms):
     fake = FakeServer(local, kind)
     tokenizer = local.engine.loaded.tokenizer if kind in TOKENIZED else None
     endpoint = Endpoint(Direct(fake), "tiny", tokenizer, context_length=256 if tokenizer else None)
-    return local, fake, kind, asyncio.run(find_dialect(endpoint, Served(), only=ENDPOINTS.get(kind, kind)))
+    (only,) = [dialect for dialect in DIALECTS if dialect.name == ENDPOINTS.get(kind, kind)]
+    return local, fake, kind, asyncio.run(find_dialect(endpoint, Served(), [only]))
 
 
 def ask(dialect, *questions):

@@ -36,8 +36,8 @@ import os, sys
 from evalbias.lm.transport import Connection
 from evalbias.lm.transport import Pool
 
-pool = Pool(api_key="key", in_flight=4, timeout=60)
-connection = Connection(sys.argv[1], pool, patience=60)
+pool = Pool(api_key="key", in_flight=4, timeout=60, patience=60)
+connection = Connection(sys.argv[1], pool)
 before = pool.run(connection.get("/version"))
 child = os.fork()
 assert pool.run(connection.get("/version")) == before
@@ -50,8 +50,8 @@ print("parent" if child else "child", before)
 
 
 def connect(address, api_key="key"):
-    pool = Pool(api_key=api_key, in_flight=4, timeout=60.0)
-    return pool, Connection(address, pool, patience=60.0)
+    pool = Pool(api_key=api_key, in_flight=4, timeout=60.0, patience=60.0)
+    return pool, Connection(address, pool)
 
 
 def test_a_forked_process_opens_its_own_connections_and_leaves_the_parents_alone(lms):
@@ -204,9 +204,9 @@ def test_a_short_key_is_blanked_where_it_is_the_key():
 
 def test_no_key_of_an_answer_that_is_no_http_is_shown():
     with answering(content=b"{}", **{"X-Key\x01": SECRET}) as (address, _):
-        pool = Pool(api_key=SECRET, in_flight=1, timeout=60.0)
+        pool = Pool(api_key=SECRET, in_flight=1, timeout=60.0, patience=0.0)
         with pytest.raises(NoAnswer) as raised:
-            pool.run(Connection(address, pool, patience=0.0).get("/version"))
+            pool.run(Connection(address, pool).get("/version"))
     assert "0123" not in str(raised.value)
 
 
@@ -228,12 +228,10 @@ def test_a_redirect_is_refused_and_its_address_named(lms):
 def test_answers_in_flight_share_a_budget_of_bytes(monkeypatch):
     size, budget, held = 1 << 20, 1 << 18, []
     monkeypatch.setattr(transport, "MAX_IN_FLIGHT", budget)
-    blanked = transport._Repeated.blanked
     with answering(content=b" " * size + b"1") as (address, _):
-        pool = Pool(api_key="key", in_flight=8, timeout=60.0)
-        connection = Connection(address, pool, patience=60.0)
-        noted = lambda self, text: held.append(pool.opened.held) or blanked(self, text)  # noqa: E731
-        monkeypatch.setattr(transport._Repeated, "blanked", noted)
+        pool = Pool(api_key="key", in_flight=8, timeout=60.0, patience=60.0)
+        connection = Connection(address, pool)
+        monkeypatch.setattr(pool, "_without_key", lambda text: held.append(pool.opened.held) or text)
 
         async def together():
             return await asyncio.gather(*(connection.get("/version") for _ in range(8)))

@@ -180,7 +180,7 @@ def test_unreported_choices_of_a_chat_count_as_zero_only_if_negligible():
                 tops = [{"token": token, "logprob": math.log(p)} for token, p in top.items()]
                 return {"choices": [{"logprobs": {"content": [{"top_logprobs": tops}]}}]}
 
-        return (await Chat(Endpoint(Answers(), "m", tolerance=tolerance)).choices(CHAT, choices)).logprobs[0]
+        return (await Chat(Endpoint(Answers(), "m", tolerance=tolerance))._choices(CHAT, choices)).logprobs[0]
 
     import asyncio
 

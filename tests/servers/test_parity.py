@@ -100,12 +100,13 @@ def test_control_tokens_in_judged_texts_are_plain_text_for_a_real_server(server,
         with pytest.raises(PromptRefused):
             lm.choice_logprobs(prompts, CHOICES)
         return
-    jobs = lm.engine.dialect.choice_jobs(prompts, CHOICES)
-    read = [struct.unpack(f">{len(job.key) // 4}I", job.key) for job in jobs]  # see key_of
+    dialect = lm.engine.dialects[0]
+    prepared = dialect.prepared([Choices(prompt, tuple(CHOICES)) for prompt in prompts])
+    read = [struct.unpack(f">{len(one.key) // 4}I", one.key) for one in prepared]  # see key_of
     assert all(set(ids[1:]).isdisjoint({0, 1, 2}) for ids in read)
     truth = local.choice_logprobs(prompts, CHOICES).logprobs
     np.testing.assert_allclose(lm.choice_logprobs(prompts, CHOICES).logprobs, truth, atol=TOLERANCE)
-    if lm.engine.dialect.likelihoods:
+    if dialect.likelihoods:
         pairs = [(CHATS[1], f" {text} mat") for text in spelled]
         for ours, theirs in zip(local.loglikelihood(pairs), lm.loglikelihood(pairs), strict=True):
             np.testing.assert_allclose(theirs.per_token, ours.per_token, atol=TOLERANCE)
@@ -115,7 +116,8 @@ def test_answers_of_a_killed_vllm_server_are_kept(folder, local):
     prompts = [f"{SHARED}{number}:" for number in range(200)]
     with vllm(folder) as (address, process):
         lm = ServerLM("tiny", base_url=address, in_flight=4, patience=2.0)
-        ask, calls = lm.engine.dialect.next_tokens, []
+        (dialect,), calls = lm.engine.dialects, []
+        ask = dialect._next_tokens
 
         async def killing(*args):
             calls.append(args)
@@ -123,7 +125,7 @@ def test_answers_of_a_killed_vllm_server_are_kept(folder, local):
                 os.killpg(process.pid, signal.SIGKILL)
             return await ask(*args)
 
-        lm.engine.dialect.next_tokens = killing
+        dialect._next_tokens = killing
         kept = {}
         with pytest.raises(Unanswered, match="Check that the server runs"):
             lm.answer([Choices(prompt, tuple(CHOICES)) for prompt in prompts], kept)
@@ -149,7 +151,7 @@ def test_requests_wait_for_a_suspended_vllm_server(folder, local):
 def test_likelihoods_do_not_depend_on_the_order_of_the_requests(server):
     """Neighbours in a batch and cached prefixes must not shift a text's ``prompt_logprobs`` or take their place."""
     lm, kind = server
-    if not lm.engine.dialect.likelihoods:
+    if not lm.engine.dialects[0].likelihoods:
         return  # refused: see the first test
     contexts = [SHARED[:length] for length in (40, 41, 160, len(SHARED))]  # prefixes of one another
     words = ("sat", "was sitting", "10", "é")
