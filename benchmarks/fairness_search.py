@@ -40,16 +40,9 @@ from evalbias.evaluation.words import count, mark
 from evalbias.lm.cache import model_identity
 from evalbias.measures import quadratic_fit, spearman
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
-from evalbias.optimizers.zepo import (
-    CalibrationGap,
-    Confidence,
-    ContextFreeConfidence,
-    CurvePoint,
-    Fairness,
-    Proposer,
-    ZEPOReport,
-    sensitivity_curve,
-)
+from evalbias.optimizers.objectives import CalibrationGap, Confidence, ContextFreeConfidence, Fairness
+from evalbias.optimizers.proposers import Proposer
+from evalbias.optimizers.zepo import CurvePoint, ZEPOReport, sensitivity_curve
 from evalbias.options import MeasuringModels
 from evalbias.programs import (
     NEWSROOM,

@@ -9,7 +9,8 @@ from evalbias.optimizers.likelihood import (
     compile_each,
     count_answers,
 )
-from evalbias.optimizers.zepo import ZEPO, GrammarParaphraser, LMParaphraser
+from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser
+from evalbias.optimizers.zepo import ZEPO
 
 __all__ = [
     "ZEPO",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 import dspy
 import numpy as np
@@ -28,10 +28,8 @@ from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, 
 from evalbias.programs.items import check_two_candidates
 from evalbias.programs.judges import PointwiseJudge
 from evalbias.programs.pairwise import PairwiseJudge
-from evalbias.runs import Journal, check_settings, lock_folder
+from evalbias.runs import lock_folder
 from evalbias.values import describe, get_logger
-
-Made = TypeVar("Made")
 
 NOT_SETTINGS = ("kind", "log_dir", "progress", "seed")  # attributes of an optimizer that decide no number
 
@@ -58,7 +56,6 @@ class Problem:
     held_back: list[dspy.Example]  # training examples to choose on; empty with select=False
     valset: list[dspy.Example]  # only reports; empty where none was given
     lm: CachedLM | Any  # the student's model, asked nothing twice; else the model for all modules, or None
-    log: Log
     given: Candidate  # the student, with what the report says if it is kept
     baseline: Any  # with select=False, what the compiled program is compared with on the valset
     likelihood_lm: Any = None  # whose likelihood defines LS; None where the method needs none
@@ -161,9 +158,9 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         # 3. The model counts and remembers, so that the choice asks nothing that the search asked.
         started = time.monotonic()
         model = CachedLM(resolve_lm(lm, inner.predict)) if self.measures else lm
-        with Log(self.log_dir) as log:
+        with locked(self.log_dir):
             given = Candidate(f"the given {self.noun}", inner)
-            problem = Problem(inner, fit, held_back, test, model, log, given, inner)
+            problem = Problem(inner, fit, held_back, test, model, given, inner)
             # 4. The method's candidates, of which the bare method takes the first.
             candidates = self.candidates(problem)
             # 5. The choice between them and the given program, by paired tests on what was kept back.
@@ -369,65 +366,16 @@ def example_key(example: dspy.Example) -> tuple[Any, ...]:
     return (example.get("id"), example.get("source"), example.get("output"), *sorted(example.get("candidates") or []))
 
 
+def locked(folder: Path | None) -> AbstractContextManager[Any]:
+    """Make and lock the folder of a search's log, if there is one."""
+    if folder is None:
+        return nullcontext()
+    folder.mkdir(parents=True, exist_ok=True)
+    return lock_folder(folder)
+
+
 def check_budget(budget: int | None) -> int | None:
     """Return a budget that allows at least one prompt, or None for no limit."""
     if budget is not None and budget < 1:
         raise ValueError(f"budget={budget}: allow at least one prompt, or None for no limit.")
     return budget
-
-
-# What a search has done, so that one that was stopped goes on.
-
-
-class Log:
-    """Log of a search in a folder, made and locked (None: in memory); what is logged is not repeated.
-
-    Judgments are logged by the model's own store, and loops by ``run_loops``.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        self._lock = ExitStack()
-        self._made: dict[type, dict[str, Any]] = {}
-        self._journals: dict[str, Journal] = {}
-
-    def __enter__(self) -> Log:
-        if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = lock_folder(self.folder)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._lock.close()
-
-    def begin(self, settings: Mapping[str, Any]) -> None:
-        """Keep everything that decides the search; refuse a folder with another search, or with files of none."""
-        if self.folder is not None:
-            check_settings(self.folder / "search.json", settings)
-
-    def once(self, key: str, kind: type[Made], make: Callable[[], Made]) -> Made:
-        """Return what was made under a key, or make and log it; its dataclass takes its own fields as JSON has them."""
-        file = f"{kind.__name__.lower()}s"
-        if kind not in self._made:
-            names = [one.name for one in fields(kind)]  # type: ignore[arg-type]
-            records = [] if self.folder is None else self._journal(file).read("key", *names)
-            self._made[kind] = {one["key"]: kind(**{name: one[name] for name in names}) for one in records}
-        made: dict[str, Made] = self._made[kind]
-        if key not in made:
-            made[key] = make()
-            self._append(file, {"key": key, **asdict(made[key])})  # type: ignore[call-overload]
-        return made[key]
-
-    def note(self, file: str, record: Mapping[str, Any]) -> None:
-        """Append a record to a file, which the first record of a search begins anew."""
-        if file not in self._journals and self.folder is not None:
-            self._journal(file).path.unlink(missing_ok=True)
-        self._append(file, record)
-
-    def _append(self, file: str, record: Mapping[str, Any]) -> None:
-        if self.folder is not None:
-            self._journal(file).append([record])
-
-    def _journal(self, file: str) -> Journal:
-        assert self.folder is not None
-        return self._journals.setdefault(file, Journal(self.folder / f"{file}.jsonl"))

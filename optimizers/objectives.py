@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 import dspy
 import numpy as np
@@ -18,7 +17,7 @@ from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.lm.cache import measuring
 from evalbias.lm.types import ChoiceLogprobs, Choices, MeasuringLM, unanswered
 from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
-from evalbias.measures.arrays import SLACK, BoolArray, FloatArray, cluster_codes, defined
+from evalbias.measures.arrays import SLACK, FloatArray, cluster_codes, defined
 from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
 from evalbias.measures.position_calibration import rotations
@@ -145,37 +144,25 @@ def answer_in_order(judge: SearchedJudge, examples: Sequence[dspy.Example], lm: 
     return judged_in_order(judge, rows, examples)
 
 
-def mixed(first: Judged, second: Judged, swap: BoolArray) -> Judged:
-    """Return the first judge's answers, with the second's on the swapped items."""
-
-    def pick(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.where(swap.reshape(-1, *(1,) * (a.ndim - 1)), b, a)
-
-    return _combined(first, second, pick)
-
-
 def both_answers(first: Judged, second: Judged) -> Judged:
     """Return the first judge's answers and then the second's, as answers to twice as many items."""
-    both = _combined(first, second, lambda a, b: np.concatenate([a, b]))
-    return replace(both, ids=(*first.ids, *second.ids), inputs=[*first.inputs, *second.inputs])
-
-
-def _combined(first: Judged, second: Judged, combine: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Judged:
+    columns = {name: np.concatenate([one, second.covariates[name]]) for name, one in first.covariates.items()}
     return replace(
         first,
-        answers=combine(first.answers, second.answers),
-        covariates={name: combine(column, second.covariates[name]) for name, column in first.covariates.items()},
+        ids=(*first.ids, *second.ids),
+        answers=np.concatenate([first.answers, second.answers]),
+        covariates=columns,
+        inputs=[*first.inputs, *second.inputs],
     )
 
 
-# Objectives of an instruction search, without labels. Higher is better for every one.
+# Objectives of an instruction search, without labels.
 
 
-class Objective(Protocol):
+class Objective:
     """A number for the answers under one instruction: higher is better, NaN if undefined, and then never accepted.
 
-    An objective may also have a method ``resampled(judged, counts)``, which returns its value in each of k resamples,
-    (k,), given how often each holds each item, (k, n). Racing is then faster.
+    A subclass writes ``__call__``, or ``resampled``, which is faster where it computes all resamples at once.
 
     Attributes:
         name: Name in reports.
@@ -183,76 +170,73 @@ class Objective(Protocol):
     """
 
     name: str
-    content_free: bool
+    content_free = False
 
     def __call__(self, judged: Judged) -> float:
         """Return the objective of the answers."""
-        ...
+        return float(self.resampled(judged, np.ones((1, len(judged.ids))))[0])
+
+    def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
+        """Return the objective in k resamples, (k,), given how often each holds each item, (k, n)."""
+        items = np.arange(counts.shape[1])
+        return np.array([self(judged.take(np.repeat(items, row))) for row in counts.astype(np.int64)])
 
 
-class Fairness:
+class Fairness(Objective):
     """Minus the distance of the decision rates from a prior, in [-2, 0] (the paper's objective).
 
     Args:
         prior: (c,) rate at which each class should win. Defaults to the uniform distribution over the positions.
-        by_document: Average the decision rates over the documents, as the published code does, instead of all pairs.
     """
 
-    content_free = False
+    name = "fairness"
 
-    def __init__(self, prior: ArrayLike | None = None, *, by_document: bool = False) -> None:
+    def __init__(self, prior: ArrayLike | None = None) -> None:
         self.prior = prior
-        self.by_document = by_document
-        self.name = "fairness by document" if by_document else "fairness"
 
     def __call__(self, judged: Judged) -> float:
         """Return the fairness of the answers."""
-        groups = judged.inputs if self.by_document else None
-        return fairness(shares_of(judged), prior=self.prior, groups=groups, ties=judged.ties)
+        return fairness(shares_of(judged), prior=self.prior, ties=judged.ties)
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        """Return the fairness in each resample; see ``Objective``."""
-        if self.by_document:
-            return one_by_one(self, judged, counts)
+        """Return the fairness in each resample."""
         shares = decision_shares(shares_of(judged))
         if self.prior is None:
-            return _resampled(counted_fairness, counts, win_shares(shares, ties=judged.ties))
-        return _resampled(partial(counted_fairness, prior=np.asarray(self.prior, dtype=np.float64)), counts, shares)
+            return over_defined(counted_fairness, counts, win_shares(shares, ties=judged.ties))
+        return over_defined(partial(counted_fairness, prior=np.asarray(self.prior, dtype=np.float64)), counts, shares)
 
 
-class Confidence:
+class Confidence(Objective):
     """Mean negative entropy of the answers, in [-log c, 0]."""
 
     name = "confidence"
-    content_free = False
 
     def __call__(self, judged: Judged) -> float:
         """Return the confidence of the answers."""
         return confidence(shares_of(judged))
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        """Return the confidence in each resample; see ``Objective``."""
-        return _resampled(mean, counts, negative_entropies(shares_of(judged)))
+        """Return the confidence in each resample."""
+        return over_defined(mean, counts, negative_entropies(shares_of(judged)))
 
 
-class ContextFreeConfidence:
+class ContextFreeConfidence(Objective):
     """Entropy of the answer to a content-free input, in [0, log c]: unsure where there is nothing to judge."""
 
     name = "context-free confidence"
     content_free = True
 
     def __call__(self, judged: Judged) -> float:
-        """Return the entropy of the content-free answer, which must have been asked."""
+        """Return the entropy of the content-free answer."""
         if judged.content_free is None:
             raise ValueError("The context-free confidence needs the answer to a content-free input.")
         return -confidence(judged.content_free)
 
 
-class CalibrationGap:
+class CalibrationGap(Objective):
     """Minus the gap between the positions' mean log-probabilities, at most 0; certain answers have none: left out."""
 
     name = "calibration"
-    content_free = False
 
     def __call__(self, judged: Judged) -> float:
         """Return minus the gap of the answers."""
@@ -262,11 +246,10 @@ class CalibrationGap:
         return -calibration_gap(logprobs)
 
 
-class ScoreUniformity:
+class ScoreUniformity(Objective):
     """Evenness with which a pointwise judge's expected scores fill its scale, in [-.5, 0]: ours, not the paper's."""
 
     name = "score uniformity"
-    content_free = False
 
     def __call__(self, judged: Judged) -> float:
         """Return the uniformity of the scores."""
@@ -275,14 +258,12 @@ class ScoreUniformity:
         return score_uniformity(np.clip(distributions @ levels, 0.0, 1.0), low=0.0, high=1.0)
 
 
-class BiasObjective:
+class BiasObjective(Objective):
     """Minus the distance of a registered bias from the value of an unbiased judge.
 
     Args:
         bias: One of ``evalbias.evaluation.BIASES`` that has an objective, such as ``BIASES["verbosity"]``.
     """
-
-    content_free = False
 
     def __init__(self, bias: Bias) -> None:
         if bias.objective is None:
@@ -296,12 +277,12 @@ class BiasObjective:
         return -abs(number.value() - float(number.null or 0.0))
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        """Return minus the distance in each resample; see ``Objective``."""
+        """Return minus the distance in each resample."""
         number = self._number(judged)
         if number.counted is None:
-            return one_by_one(self, judged, counts)
-        found = _resampled(number.counted, counts, number.values, *number.given)
-        return -np.abs(found - float(number.null or 0.0))
+            return super().resampled(judged, counts)
+        values = over_defined(number.counted, counts, number.values, *number.given)
+        return -np.abs(values - float(number.null or 0.0))
 
     def _number(self, judged: Judged) -> Number:
         return self.bias.number(str(self.bias.objective), judged)
@@ -312,20 +293,23 @@ def default_objective(judge: SearchedJudge) -> Objective:
     return Fairness() if isinstance(judge, PairwiseJudge) else ScoreUniformity()
 
 
-def one_by_one(objective: Objective, judged: Judged, counts: FloatArray) -> FloatArray:
-    """Return any objective's values in resamples, (k,), one resample after the other; see ``Objective``."""
-    items = np.arange(counts.shape[1])
-    return np.array([objective(judged.take(np.repeat(items, row))) for row in counts.astype(np.int64)])
-
-
-def _resampled(statistic: Statistic, counts: FloatArray, *columns: FloatArray) -> FloatArray:
+def over_defined(statistic: Statistic, counts: FloatArray, *columns: FloatArray) -> FloatArray:
     """Return a statistic's values in resamples, (k,), over the items that define it; NaN without any."""
     kept = defined(*columns)
-    found = np.full(len(counts), np.nan)
+    values = np.full(len(counts), np.nan)
     some = counts[:, kept].any(axis=1)
     if some.any():
-        found[some] = statistic(counts[np.ix_(some, kept)], *(column[kept] for column in columns))
-    return found
+        values[some] = statistic(counts[np.ix_(some, kept)], *(column[kept] for column in columns))
+    return values
+
+
+def check_held_back(objective: Objective | None) -> None:
+    """Refuse an objective that held-back examples do not change, because it asks a content-free input."""
+    if objective is not None and objective.content_free:
+        raise ValueError(
+            f"The {objective.name} asks a content-free input, so no held-back examples can tell whether it is better: "
+            "give select=False (--bare), or another objective."
+        )
 
 
 # The choice between an instruction that was found and the given one, on held-back examples.
@@ -335,14 +319,12 @@ class ObjectiveRule(Rule):
     """A judge is better if its objective is higher.
 
     The test swaps both judges' answers input by input, which is right whatever the objective: under the null hypothesis
-    it does not matter which of them answered. An objective that asks a content-free input says nothing about examples,
-    and is refused.
+    it does not matter which of them answered.
     """
 
     level = CHOICE_LEVEL
 
     def __init__(self, objective: Objective, *, seed: int) -> None:
-        check_held_back(objective)
         self.objective = objective
         self.aim = f"a higher {objective.name}"
         self.seed = seed
@@ -350,10 +332,10 @@ class ObjectiveRule(Rule):
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
         """Return the objective with its interval over inputs."""
         codes = _inputs(judged)
-        members = [np.flatnonzero(codes == code) for code in range(codes.max() + 1)]
-        rng = np.random.default_rng(self.seed)
-        draws = rng.integers(0, len(members), size=(SWAPS, len(members)))
-        values = [self.objective(judged.take(np.concatenate([members[i] for i in draw]))) for draw in draws]
+        inputs = codes.max() + 1
+        draws = np.random.default_rng(self.seed).integers(0, inputs, size=(SWAPS, inputs))
+        drawn = np.stack([np.bincount(draw, minlength=inputs) for draw in draws])  # (SWAPS, inputs)
+        values = self.objective.resampled(judged, drawn[:, codes].astype(np.float64))
         low, high = np.nanquantile(values, [0.025, 0.975]) if not np.isnan(values).all() else (np.nan, np.nan)
         name, undefined = self.objective.name, count_unanswered(judged)
         estimate = Estimate(
@@ -362,7 +344,6 @@ class ObjectiveRule(Rule):
             value=self.objective(judged),
             low=float(low),
             high=float(high),
-            null=None,
             n=len(judged.ids) - undefined,
             undefined=undefined,
         )
@@ -377,26 +358,16 @@ class ObjectiveRule(Rule):
         if np.isnan(observed):
             return float("nan")
         codes = _inputs(given)
-        swaps = np.random.default_rng(self.seed).random((SWAPS, codes.max() + 1)) < 0.5
-        extreme = 0
-        for swap in swaps:
-            mask = swap[codes]
-            difference = self.objective(mixed(judged, given, mask)) - self.objective(mixed(given, judged, mask))
-            extreme += not difference < observed - SLACK  # a tie counts, and NaN, which is not below
-        return (1 + extreme) / (1 + SWAPS)
+        swapped = np.random.default_rng(self.seed).random((SWAPS, codes.max() + 1))[:, codes] < 0.5  # (SWAPS, n)
+        both = both_answers(judged, given)
+        own = np.concatenate([~swapped, swapped], axis=1).astype(np.float64)  # (SWAPS, 2 n)
+        differences = self.objective.resampled(both, own) - self.objective.resampled(both, 1 - own)
+        extreme = ~(differences < observed - SLACK)  # a tie counts, and NaN, which is not below
+        return float((1 + extreme.sum()) / (1 + SWAPS))
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
         """Return minus the objective."""
         return (-self.objective(judged),)
-
-
-def check_held_back(objective: Objective | None) -> None:
-    """Refuse an objective that held-back examples do not change, because it asks a content-free input."""
-    if objective is not None and objective.content_free:
-        raise ValueError(
-            f"The {objective.name} asks a content-free input, so no held-back examples can tell whether it is better: "
-            "give select=False (--bare), or another objective."
-        )
 
 
 def _inputs(judged: Judged) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from evalbias.evaluation.judged import Judged
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray
-from evalbias.optimizers.objectives import Objective, both_answers, one_by_one
+from evalbias.optimizers.objectives import Objective, both_answers
 
 # Racing: an instruction is dropped once its answers so far show that it cannot win on all examples.
 #
@@ -110,6 +110,4 @@ def alike(incumbent: Judged, groups: int) -> IntArray:
 def _values(objective: Objective, one: Judged, other: Judged, counts: FloatArray) -> FloatArray:
     """Return the objective of one instruction on imagined sets of all examples, (IMAGINED,)."""
     items = np.arange(counts.shape[1] // 2)
-    both = both_answers(one.take(items), other.take(items))
-    resampled = getattr(objective, "resampled", None)
-    return one_by_one(objective, both, counts) if resampled is None else np.asarray(resampled(both, counts))
+    return objective.resampled(both_answers(one.take(items), other.take(items)), counts)

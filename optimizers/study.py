@@ -21,6 +21,7 @@ from evalbias.evaluation.judged import Judged
 from evalbias.lm.cache import model_identity
 from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.position_calibration import rotations
+from evalbias.measures.resample import mean
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, halves
 from evalbias.optimizers.objectives import (
     Fairness,
@@ -30,6 +31,7 @@ from evalbias.optimizers.objectives import (
     check_searchable,
     instruct,
     judged_in_order,
+    over_defined,
 )
 from evalbias.optimizers.proposers import Proposer, checked_proposer
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, count_unanswered
@@ -357,15 +359,14 @@ def _in_order(judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: Any, *, p
 # Labels: which of two candidates people prefer.
 
 
-class Accuracy:
+class Accuracy(Objective):
     """Share of labeled pairs on which the judge prefers as people do, in [0, 1]."""
 
     name = "accuracy"
-    content_free = False
 
-    def __call__(self, judged: Judged) -> float:
-        """Return the share of the judged pairs."""
-        return mean_of_defined(judged.covariate(RIGHT))
+    def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
+        """Return the share of the judged pairs in each resample."""
+        return over_defined(mean, counts, judged.covariate(RIGHT))
 
 
 def with_preference(pairs: Sequence[dspy.Example]) -> list[dspy.Example]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +23,8 @@ from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_budget
 from evalbias.optimizers.objectives import (
     BiasObjective,
-    CalibrationGap,
-    Confidence,
-    ContextFreeConfidence,
-    Fairness,
     Objective,
     ObjectiveRule,
-    ScoreUniformity,
     SearchedJudge,
     answer_in_order,
     check_held_back,
@@ -44,38 +38,16 @@ from evalbias.optimizers.objectives import (
     shares_of,
     without_content,
 )
-from evalbias.optimizers.proposers import GrammarParaphraser, LMParaphraser, Proposal, Proposer, checked_proposer, fault
+from evalbias.optimizers.proposers import Proposal, Proposer, checked_proposer, fault
 from evalbias.optimizers.racing import drop, race_rounds, worst_last
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
+from evalbias.runs import Journal, check_settings
 from evalbias.values import describe
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-__all__ = [
-    "ZEPO",
-    "Acceptance",
-    "BiasObjective",
-    "CalibrationGap",
-    "Confidence",
-    "ContextFreeConfidence",
-    "Epochs",
-    "Fairness",
-    "GrammarParaphraser",
-    "LMParaphraser",
-    "Objective",
-    "Patience",
-    "Proposal",
-    "Proposer",
-    "ScoreUniformity",
-    "Stopping",
-    "Wording",
-    "ZEPOReport",
-    "sensitivity_curve",
-    "strict_improvement",
-]
 
 # A wording with its record, the rules by which a search accepts one and ends, and the report.
 
@@ -88,19 +60,13 @@ class Wording:
     epoch: int  # in which it was proposed; 0 for the first instruction
     parent: int | None  # number of the instruction it was made from; None for the first
     instruction: str
-    objective: float = math.nan  # NaN where undefined
-    decision_rates: tuple[float, ...] = ()  # (c,) rate at which each position, or label, was the most probable answer
-    examples: int = 0  # number it was judged on; fewer where racing dropped it
-    undefined: int = 0  # examples without a defined answer
-    accepted: bool = False  # whether it became the incumbent
-    behind: int | None = None  # number of the instruction that it was behind when racing dropped it
-    judged: Judged | None = field(default=None, compare=False, repr=False)  # no part of what is saved
-
-    @property
-    def answers(self) -> Judged:
-        """The answers of a wording that was judged."""
-        assert self.judged is not None, "an instruction in a race is judged"
-        return self.judged
+    objective: float  # NaN where undefined
+    decision_rates: tuple[float, ...]  # (c,) rate at which each position, or label, was the most probable answer
+    examples: int  # number it was judged on; fewer where racing dropped it
+    undefined: int  # examples without a defined answer
+    accepted: bool  # whether it became the incumbent
+    behind: int | None  # number of the instruction that it was behind when racing dropped it
+    judged: Judged = field(compare=False, repr=False)  # no part of what is saved
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record, without the answers."""
@@ -139,26 +105,6 @@ class Epochs:
     def __call__(self, history: Sequence[float]) -> str | None:
         """Return why to stop; None to go on."""
         return f"{self.count} epochs" if len(history) > self.count else None
-
-
-@dataclass(frozen=True)
-class Patience:
-    """Ends the search when so many epochs in a row, at least 1, brought nothing better, or after ``epochs``."""
-
-    patience: int = 2
-    epochs: int = 20
-
-    def __post_init__(self) -> None:
-        if self.patience < 1:
-            raise ValueError(f"patience={self.patience}: wait for at least one epoch.")
-        Epochs(self.epochs)
-
-    def __call__(self, history: Sequence[float]) -> str | None:
-        """Return why to stop; None to go on."""
-        recent = history[-self.patience - 1 :]
-        if len(recent) > self.patience and max(recent[1:]) <= recent[0]:
-            return f"nothing better in {self.patience} epochs"
-        return Epochs(self.epochs)(history)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,20 +208,30 @@ class ZEPO(JudgeOptimizer):
         incumbent = search.first()
         history = [incumbent.objective]
         while not (stopped := self.stopping(history)):
-            # 2. Reword the incumbent; a search that was stopped finds its proposals in the log.
+            # 2. Reword the incumbent.
             epoch = len(history)
-            rivals = search.propose(epoch, incumbent)
-            if stopped := search.why_not(rivals):
+            wordings = search.propose(epoch, incumbent)
+            if stopped := search.why_not(wordings):
                 break
             # 3. Judge them on the same examples, in rounds; a race drops those that cannot win on all of them.
-            rivals = search.race(rivals, incumbent, epoch)
+            rivals = search.race(wordings, epoch, incumbent)
             # 4. The first that the rule accepts, from the best objective down, takes the incumbent's place.
             finalists = sorted((one for one in rivals if one.behind is None), key=lambda one: worst_last(one.objective))
             accepted = next((one for one in finalists if self.acceptance(one, incumbent)), None)
             search.note(rivals, accepted)
             incumbent = accepted or incumbent
             history.append(incumbent.objective)
-        problem.details = {**search.fields(), "history": tuple(history), "stopped": stopped, "best": incumbent.number}
+        problem.details = {
+            "objective": search.objective.name,
+            "tried": tuple(search.tried),
+            "history": tuple(history),
+            "judgments": search.judgments,
+            "saved": search.most(len(search.tried)) - search.judgments,
+            "rounds": tuple(search.rounds),
+            "rejected": tuple(search.rejected),
+            "stopped": stopped,
+            "best": incumbent.number,
+        }
         problem.given = Candidate(first_wording(judge), judge, {"best": 0})
         return [Candidate(incumbent.instruction, reworded(judge, incumbent.instruction))]
 
@@ -293,7 +249,7 @@ class ZEPO(JudgeOptimizer):
 
 
 class _Search:
-    """The wordings of one search, judged within its budget."""
+    """The wordings of one search, judged within its budget; a stopped search finds its proposals in the log."""
 
     def __init__(self, problem: Problem, zepo: ZEPO) -> None:
         judge, examples = problem.student, problem.fit
@@ -312,8 +268,10 @@ class _Search:
             raise ValueError(
                 f"The bias {self.objective.name!r} cannot be measured on this judge's answers: choose another."
             )
-        problem.log.begin(
-            {
+        # 2. The log is of one search; proposals in it are used again, and the instructions are written anew.
+        self.proposals: dict[str, Proposal] = {}
+        if zepo.log_dir is not None:
+            settings = {
                 "examples": [[e.get(name) for name in ("source", "candidates", "output")] for e in examples],
                 "judge": describe(judge),
                 "proposer": describe(zepo.proposer),
@@ -322,124 +280,130 @@ class _Search:
                 "racing": zepo.racing,
                 "seed": zepo.seed,
             }
-        )
-        # 2. The intervals of a race hold for a random part of the examples; a content-free input makes no race.
+            check_settings(zepo.log_dir / "search.json", settings)
+            self.log, self.tried_log = (
+                Journal(zepo.log_dir / f"{name}.jsonl") for name in ("proposals", "instructions")
+            )
+            for one in self.log.read("key", "instructions", "rejected", "calls"):
+                self.proposals[one["key"]] = Proposal(one["instructions"], one["rejected"], one["calls"])
+            self.tried_log.path.unlink(missing_ok=True)
+        # 3. The intervals of a race hold for a random part of the examples; a content-free input makes no race.
         racing = zepo.racing and not self.objective.content_free
         self.rounds = race_rounds(len(examples)) if racing else [len(examples)]
         shuffled = np.random.default_rng(zepo.seed).permutation(len(examples))
         self.examples = [examples[i] for i in shuffled] if len(self.rounds) > 1 else examples
-        self.judgments = self.numbered = 0
+        self.judgments = 0
         self.tried: list[Wording] = []
         self.rejected: list[tuple[str, str]] = []
 
     def first(self) -> Wording:
         """Judge the judge's own wording on all examples."""
-        if not self._affordable(1):
+        if self.left() < self.most(1):
             raise ValueError(f"budget={self.zepo.budget} does not cover the {len(self.examples)} examples even once.")
-        (wording,) = self._judged([self._new(first_wording(self.judge), 0, None)], len(self.examples))
-        self.note([wording], wording)
+        (wording,) = self.race([first_wording(self.judge)], 0, None)
         if math.isnan(wording.objective):
             raise ValueError(
                 f"Under the first instruction, the judge answers none of the {len(self.examples)} examples: its "
                 "answers have no probability (see min_coverage), so there is nothing to compare. Try another model."
             )
+        self.note([wording], wording)
         return wording
 
-    def propose(self, epoch: int, incumbent: Wording) -> list[Wording]:
-        zepo, known = self.zepo, {one.instruction for one in self.tried}
-        reword = partial(
-            zepo.proposer,
-            self.judge.criterion,
-            incumbent.instruction,
-            zepo.population,
-            known=known,
-            seed=zepo.seed * 1_000_003 + epoch,
-        )
-        proposal = self.problem.log.once(f"{epoch} {incumbent.instruction}", Proposal, reword)
+    def propose(self, epoch: int, incumbent: Wording) -> Sequence[str]:
+        """Return rewordings of the incumbent, the logged ones where there are some."""
+        zepo, key = self.zepo, f"{epoch} {incumbent.instruction}"
+        if key not in self.proposals:
+            known, seed = {one.instruction for one in self.tried}, zepo.seed * 1_000_003 + epoch
+            proposal = zepo.proposer(
+                self.judge.criterion, incumbent.instruction, zepo.population, known=known, seed=seed
+            )
+            self.proposals[key] = proposal
+            if zepo.log_dir is not None:
+                self.log.append([{"key": key, **asdict(proposal)}])
+        proposal = self.proposals[key]
         self.rejected += proposal.rejected
         self.problem.calls += proposal.calls
-        return [self._new(text, epoch, incumbent.number) for text in proposal.instructions]
+        return proposal.instructions
 
-    def why_not(self, rivals: Sequence[Wording]) -> str:
-        """Say why an epoch cannot be judged; empty if it can."""
-        if not rivals:
+    def why_not(self, wordings: Sequence[str]) -> str:
+        """Say why an epoch's wordings cannot be judged; empty if they can."""
+        if not wordings:
             common = Counter(reason for reason, _ in self.rejected).most_common(1)
             most = f" ({len(self.rejected)} wordings turned down, most of them {common[0][0]})" if common else ""
             return f"the proposer has nothing new{most}"
-        if self._affordable(len(rivals)):
-            return ""
-        left = (self.zepo.budget or 0) - self.judgments
-        return f"the budget is spent: the next epoch may take {self._most(len(rivals))} judgments, {left} are left"
+        needed, left = self.most(len(wordings)), self.left()
+        return (
+            ""
+            if needed <= left
+            else f"the budget is spent: the next epoch may take {needed} judgments, {left} are left"
+        )
 
-    def race(self, rivals: Sequence[Wording], incumbent: Wording, epoch: int) -> list[Wording]:
+    def race(self, wordings: Sequence[str], epoch: int, incumbent: Wording | None) -> list[Wording]:
         """Judge wordings round by round, and drop those that are behind; the others are judged on all examples."""
-        known = {one.number: one for one in rivals}
-        for examples in self.rounds:
-            left = [one for one in known.values() if one.behind is None]
+        numbers = range(len(self.tried), len(self.tried) + len(wordings))
+        texts = dict(zip(numbers, wordings, strict=True))
+        free: Mapping[int, FloatArray | None] = dict.fromkeys(numbers)
+        judged: dict[int, Judged] = {}
+        behind: dict[int, int] = {}
+        start = 0
+        for upto in self.rounds if incumbent else [len(self.examples)]:
+            left = {number: text for number, text in texts.items() if number not in behind}
             if not left:
                 break
-            known |= {one.number: one for one in self._judged(left, examples)}
-            if examples < len(self.examples):
-                dropped = drop(
-                    {one.number: known[one.number].answers for one in left},
+            rows = self.ask(left, self.examples[start:upto])
+            if self.objective.content_free:
+                free = self.ask(left, [without_content(self.judge, self.examples[0])])  # (1, c) each
+            for number, new in rows.items():
+                shares = np.concatenate([shares_of(judged[number]), new]) if start else new
+                judged[number] = judged_in_order(self.judge, shares, self.examples[:upto], free[number])
+            if incumbent and upto < len(self.examples):
+                behind |= drop(
+                    {number: judged[number] for number in left},
                     incumbent.number,
-                    incumbent.answers,
+                    incumbent.judged,
                     self.objective,
                     looks=len(self.rounds) - 1,
-                    rng=np.random.default_rng([self.zepo.seed, epoch, examples]),
+                    rng=np.random.default_rng([self.zepo.seed, epoch, upto]),
                 )
-                known |= {number: replace(known[number], behind=leader) for number, leader in dropped.items()}
-        return list(known.values())
+            start = upto
+        return [
+            Wording(
+                number=number,
+                epoch=epoch,
+                parent=incumbent.number if incumbent else None,
+                instruction=text,
+                objective=self.objective(judged[number]),
+                decision_rates=tuple(decision_rates(shares_of(judged[number])).tolist()),
+                examples=len(judged[number].ids),
+                undefined=count_undefined(shares_of(judged[number])),
+                accepted=False,
+                behind=behind.get(number),
+                judged=judged[number],
+            )
+            for number, text in texts.items()
+        ]
 
-    def note(self, wordings: Sequence[Wording], accepted: Wording | None) -> None:
-        for one in wordings:
-            self.tried.append(replace(one, accepted=one is accepted))
-            self.problem.log.note("instructions", self.tried[-1].to_dict())
-
-    def fields(self) -> dict[str, Any]:
-        return {
-            "objective": self.objective.name,
-            "tried": tuple(self.tried),
-            "judgments": self.judgments,
-            "saved": self._most(len(self.tried)) - self.judgments,
-            "rounds": tuple(self.rounds),
-            "rejected": tuple(self.rejected),
-        }
-
-    def _new(self, instruction: str, epoch: int, parent: int | None) -> Wording:
-        self.numbered += 1
-        return Wording(self.numbered - 1, epoch, parent, instruction)
-
-    def _most(self, wordings: int) -> int:
-        """Return the number of judgments that so many wordings take at most."""
-        return wordings * (len(self.examples) + int(self.objective.content_free))
-
-    def _affordable(self, wordings: int) -> bool:
-        budget = self.zepo.budget
-        return budget is None or self.judgments + self._most(wordings) <= budget
-
-    def _judged(self, wordings: Sequence[Wording], upto: int) -> list[Wording]:
-        """Judge the examples up to ``upto`` that the wordings, which all had equally many, have not answered yet."""
-        examples = self.examples[:upto]
-        rows = self._ask(wordings, examples[wordings[0].examples :])  # (w, n, c)
-        free = [one.judged.content_free if one.judged else None for one in wordings]
-        if self.objective.content_free and free[0] is None:
-            free = list(self._ask(wordings, [without_content(self.judge, examples[0])]))  # (1, c) each
-        found = []
-        for wording, new, content_free in zip(wordings, rows, free, strict=True):
-            shares = np.concatenate([shares_of(wording.judged), new]) if wording.judged else new
-            judged = judged_in_order(self.judge, shares, examples, content_free)
-            measured = replace(wording, judged=judged, objective=self.objective(judged), examples=upto)
-            rates = tuple(decision_rates(shares).tolist())
-            found.append(replace(measured, decision_rates=rates, undefined=count_undefined(shares)))
-        return found
-
-    def _ask(self, wordings: Sequence[Wording], examples: Sequence[dspy.Example]) -> FloatArray:
-        rows = self.zepo.ask(self.problem, [one.instruction for one in wordings], examples)
+    def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, FloatArray]:
+        """Return the (n, c) probabilities of the judge's answers under each wording."""
+        rows = self.zepo.ask(self.problem, list(wordings.values()), examples)
         self.judgments += len(wordings) * len(examples)
         if self.zepo.progress is not None:
             self.zepo.progress(len(wordings) * len(examples))
-        return rows
+        return dict(zip(wordings, rows, strict=True))
+
+    def note(self, wordings: Sequence[Wording], accepted: Wording | None) -> None:
+        """Keep an epoch's wordings, one of which may have become the incumbent."""
+        self.tried += [replace(one, accepted=one is accepted) for one in wordings]
+        if self.zepo.log_dir is not None:
+            self.tried_log.append([one.to_dict() for one in self.tried[-len(wordings) :]])
+
+    def most(self, wordings: int) -> int:
+        """Return the number of judgments that so many wordings take at most."""
+        return wordings * (len(self.examples) + int(self.objective.content_free))
+
+    def left(self) -> float:
+        """Return the number of judgments that the budget still allows."""
+        return math.inf if self.zepo.budget is None else self.zepo.budget - self.judgments
 
 
 # Decision rate against agreement for many instructions: the analysis that shows whether fairness is worth seeking.

@@ -9,7 +9,8 @@ from fake_server import serving
 from fakes import Comparer, pair
 
 from evalbias import load_judge, run_loops
-from evalbias.optimizers.zepo import ZEPO, Epochs, LMParaphraser
+from evalbias.optimizers import ZEPO, LMParaphraser
+from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.concepts import ConceptsFeedback
 from evalbias.programs.loops import SelfRefine

@@ -22,16 +22,15 @@ from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking, with_scores
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE
-from evalbias.optimizers.zepo import (
+from evalbias.optimizers.objectives import (
     BiasObjective,
     CalibrationGap,
     Confidence,
     ContextFreeConfidence,
-    Epochs,
     Fairness,
     Objective,
-    sensitivity_curve,
 )
+from evalbias.optimizers.zepo import Epochs, sensitivity_curve
 from evalbias.options import MeasuringModels, OptimizeOptions, Out, PreferenceOptions, RankOptions
 from evalbias.programs import PairwiseJudge, PairwiseRanker
 from evalbias.programs.ranking import most_comparisons

@@ -5,7 +5,8 @@ from fakes import PARTS, Wording, rated
 
 from evalbias import data
 from evalbias.evaluation import BIASES, compare_with_baselines
-from evalbias.optimizers.zepo import ZEPO, Epochs, GrammarParaphraser
+from evalbias.optimizers import GrammarParaphraser
+from evalbias.optimizers.zepo import ZEPO, Epochs
 from evalbias.programs import Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")

@@ -12,8 +12,8 @@ from fakes import PARTS, Comparer, Wording, rated
 
 from evalbias import data
 from evalbias.optimizers import GrammarParaphraser
+from evalbias.optimizers.objectives import ContextFreeConfidence
 from evalbias.optimizers.study import JudgeStudy
-from evalbias.optimizers.zepo import ContextFreeConfidence
 from evalbias.programs import Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")

@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose
 
 from evalbias import data
 from evalbias.evaluation import compare_with_baselines
-from evalbias.optimizers.zepo import ZEPO, CurvePoint, Epochs, GrammarParaphraser
+from evalbias.optimizers import GrammarParaphraser
+from evalbias.optimizers.zepo import ZEPO, CurvePoint, Epochs
 from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.report.plots import curve, history, write_png
 from evalbias.report.tables import rows_table
