@@ -25,6 +25,7 @@ from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_bud
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection
 from evalbias.programs.feedback import FeedbackSource, checked_source, expected_scores, on_one_scale
 from evalbias.programs.loops import Improvement, SelfRefine
+from evalbias.programs.writing import module_inputs
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -446,7 +447,7 @@ def with_steps(loop: SelfRefine, items: Sequence[dspy.Example], run: LoopRun, sh
     outputs, steps = [], []
     for n in shown:
         draft, final = [step for step in run.loops[n].steps if step.accepted][-2:]
-        inputs = {name: items[n][name] for name in sorted(loop.inputs) if name in items[n]}
+        inputs = {name: items[n][name] for name in sorted(module_inputs(loop.generate)) if name in items[n]}
         answer = {loop.field: final.output}
         outputs.append(dspy.Example(**inputs, **answer))
         steps.append(dspy.Example(**inputs, draft=draft.output, feedback=draft.feedback, **answer))

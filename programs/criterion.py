@@ -31,9 +31,6 @@ class Criterion:
         source_label: Word that introduces the source in a prompt.
         output_label: Word that introduces the output in a prompt.
 
-    Raises:
-        ValueError: A text is empty, or the name or the scale is not as above.
-
     Examples:
         >>> Criterion("politeness", "is the reply polite?").labels
         ('1', '2', '3', '4', '5')
@@ -95,11 +92,7 @@ class Criterion:
 
     @classmethod
     def parse(cls, text: str, *, scale: tuple[int, int] = (1, 5)) -> Criterion:
-        """Parse ``"name: definition"``, the form used on the command line.
-
-        Raises:
-            ValueError: The colon, the name or the definition is missing.
-        """
+        """Parse ``"name: definition"``, as the command line takes it; ``ValueError`` if a part is missing."""
         name, colon, definition = text.partition(":")
         if not colon or not name.strip() or not definition.strip():
             raise ValueError(f"{text!r:.80} is not a criterion: write it as 'name: definition'.")
@@ -135,12 +128,5 @@ UNDERSTANDABILITY = _writing("understandability", "can a reader who knows nothin
 INTRINSIC = frozenset({"fluency", "text_structure", "grammar"})
 """Names of the criteria that need the output alone; Ohi et al. (2024) find them less prone to likelihood bias."""
 
-SYNTHETIC = Criterion(
-    name=world.NAME,
-    definition=world.DEFINITION,
-    scale=world.SCALE,
-    task=world.TASK,
-    source_label=world.SOURCE_LABEL,
-    output_label=world.OUTPUT_LABEL,
-)
+SYNTHETIC = Criterion(world.NAME, world.DEFINITION, world.SCALE, world.TASK, world.SOURCE_LABEL, world.OUTPUT_LABEL)
 """Quality of a text of the synthetic world, the criterion that the embedded judge was trained on."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import dspy
 import numpy as np
@@ -156,7 +155,10 @@ class MQMFeedback(Program):
 
 def read_feedback(text: str, *, critical: float = -5.0) -> Feedback:
     """Turn a written list of errors into feedback; its score is NaN if the list is unreadable."""
-    reading = read_mqm(text)
+    return _feedback(read_mqm(text), text, critical=critical)
+
+
+def _feedback(reading: MQMReading, text: str, *, critical: float = -5.0) -> Feedback:
     if reading.status not in ("errors", "no errors"):
         return Feedback(math.nan, text, status=reading.status)
     return Feedback(mqm_score(reading.errors, critical=critical), text, reading.errors)
@@ -214,8 +216,7 @@ _NOISE = re.compile(r"\\(?:left|right|,|!|;|:|quad|\$|%)|[\s$%]|\^\s*\{?\\circ\}
 _GROUP = r"\s*\{((?:[^{}]|\{[^{}]*\})*)\}"
 _FRACTION = re.compile(rf"\\[dt]?frac{_GROUP}{_GROUP}")
 _SHORT_FRACTION = re.compile(r"\\[dt]?frac\s*(\d)\s*(\d)")
-_UNIT = re.compile(rf"(?<=[\d}}\s])\\(?:text|mathrm|textrm|mbox){_GROUP}\s*$")
-"""Pattern of a unit after a number, which is not part of the value."""
+_UNIT = re.compile(rf"(?<=[\d}}\s])\\(?:text|mathrm|textrm|mbox){_GROUP}\s*$")  # after a number, not part of it
 _WORDS = re.compile(rf"\\(?:text|mathrm|textrm|textbf|mathbf|mbox){_GROUP}")
 _ALIASES = {r"\leq": r"\le", r"\geq": r"\ge", r"\neq": r"\ne"}
 
@@ -249,8 +250,7 @@ def same_value(first: str, second: str) -> bool:
         >>> same_value("1/3", "0.33")
         False
     """
-    a, b = _plain(first), _plain(second)
-    (a_variable, a), (b_variable, b) = _split_assignment(a), _split_assignment(b)
+    (a_variable, a), (b_variable, b) = _split_assignment(_plain(first)), _split_assignment(_plain(second))
     if a_variable and b_variable and a_variable != b_variable:
         return False
     a_number, b_number = _number(a), _number(b)
@@ -286,19 +286,11 @@ def _number(text: str) -> Fraction | None:
 # Self-consistency: solve a problem along several paths and take the answer that most of them reach.
 
 
-@dataclass(frozen=True)
-class Vote:
+class Vote(NamedTuple):
     """The majority vote of several paths (Wang et al. 2023)."""
 
     answer: str | None  # that most paths reach; None if no path came to an answer
     solution: str  # text of the first path that reaches it; empty if none does
-    count: int  # paths that reach it
-    paths: int
-
-    def agrees(self, output: str) -> bool:
-        """Return whether a solution's boxed answer is the answer of the vote, by value."""
-        own = boxed_answer(output)
-        return own is not None and self.answer is not None and same_value(own, self.answer)
 
 
 def vote(solve: dspy.Module, source: str, *, paths: int, number: int = 0, seed: int = 0) -> Vote:
@@ -311,25 +303,20 @@ def vote(solve: dspy.Module, source: str, *, paths: int, number: int = 0, seed: 
         raise ValueError(f"The {paths} paths would all be the same: draw them at a temperature above 0.")
     first = 1 + number * paths
     solutions = [str(sample(solve, first + k, seed, source=source).output) for k in range(paths)]
-    answers = [boxed_answer(solution) for solution in solutions]
-    winner = majority([answer for answer in answers if answer is not None])
+    answers = {solution: answer for solution in solutions if (answer := boxed_answer(solution)) is not None}
+    winner = majority([answers[solution] for solution in solutions if solution in answers])
     if winner is None:
-        return Vote(None, "", 0, paths)
-    reached = [s for s, answer in zip(solutions, answers, strict=True) if answer and same_value(answer, winner)]
-    return Vote(winner, reached[0], len(reached), paths)
+        return Vote(None, "")
+    return Vote(winner, next(solution for solution, answer in answers.items() if same_value(answer, winner)))
 
 
-def majority(answers: list[str]) -> str | None:
+def majority(answers: Iterable[str]) -> str | None:
     """Return the answer whose value occurs most often; the first one on ties, None without answers."""
-    groups: list[tuple[str, int]] = []
-    for answer, count in Counter(answers).items():
-        for index, (known, total) in enumerate(groups):
-            if same_value(known, answer):
-                groups[index] = (known, total + count)
-                break
-        else:
-            groups.append((answer, count))
-    return max(groups, key=lambda pair: pair[1])[0] if groups else None
+    counts: dict[str, int] = {}
+    for answer in answers:
+        known = next((one for one in counts if same_value(one, answer)), answer)
+        counts[known] = counts.get(known, 0) + 1
+    return max(counts, key=counts.__getitem__, default=None)
 
 
 # Feedback for mathematics: agreement with the majority of sampled solutions, or with the correct answer.
@@ -362,7 +349,9 @@ class ConsistencyFeedback(Program):
         """Return what a vote says about a solution; undefined (NaN) if no path came to an answer."""
         if ballot.answer is None:
             return Feedback(math.nan, "no path came to an answer", status="unreadable")
-        return Feedback(float(ballot.agrees(output)), f"most paths end in \\boxed{{{ballot.answer}}}")
+        own = boxed_answer(output)
+        agrees = own is not None and same_value(own, ballot.answer)
+        return Feedback(float(agrees), f"most paths end in \\boxed{{{ballot.answer}}}")
 
 
 class ExactAnswer:
@@ -477,20 +466,14 @@ class InstructScore:
         reference = str(required_field(self.name, example, "reference"))
         texts = {"{reference}": reference, "{output}": output}
         prompt = re.sub(r"\{reference\}|\{output\}", lambda m: texts[m.group()], self.prompt)
-        return _feedback(read_instructscore(measuring(self.lm).texts([prompt], max_tokens=self.max_tokens)[0]))
-
-
-def _feedback(reading: MQMReading) -> Feedback:
-    if reading.status not in ("errors", "no errors"):
-        return Feedback(math.nan, "no feedback", status=reading.status)
-    lines = [f"'{e.span or 'somewhere'}' is a {e.severity} error: {e.category}" for e in reading.errors]
-    return Feedback(mqm_score(reading.errors), "\n".join(lines) or "no-error", reading.errors)
+        reading = read_instructscore(measuring(self.lm).texts([prompt], max_tokens=self.max_tokens)[0])
+        lines = [f"'{e.span or 'somewhere'}' is a {e.severity} error: {e.category}" for e in reading.errors]
+        return _feedback(reading, "\n".join(lines) or ("no-error" if reading.status == "no errors" else "no feedback"))
 
 
 # A metric's scores on the scale of MQM, by a quantile map (Xu et al. 2024, appendix B).
 
 
-LOW, HIGH = -25.0, 0.0
 NARROWEST = 0.05
 """Smallest part of a metric's range that the scores of a map fill; those of another scale, 0 to 1 of 100, fill less."""
 
@@ -503,38 +486,30 @@ class MappedFeedback:
     its digest: scores under another map are not mixed with these.
     """
 
-    low, high = LOW, HIGH
+    low, high = -25.0, 0.0
 
     def __init__(self, source: FeedbackSource, quantile_map: QuantileMap) -> None:
         quantile_map.check_metric(source.name)
-        _check_scale(source, quantile_map)
-        worst, best = float(quantile_map.target[0]), float(quantile_map.target[-1])
-        if worst < LOW or best > HIGH:
+        fitted, target = quantile_map.source, quantile_map.target
+        # 1. Single scores may lie outside the source's range, because learned metrics are clipped to it.
+        inside = source.low <= float(np.median(fitted)) <= source.high
+        if not inside or fitted[-1] - fitted[0] < NARROWEST * (source.high - source.low):
             raise ValueError(
-                f"The quantile map leads to scores from {worst:g} to {best:g}, outside the MQM scores from -25 to 0: "
-                "fit it on pairs of a metric and MQM scores, the metric's first."
+                f"The quantile map was fitted to scores from {fitted[0]:g} to {fitted[-1]:g}, and {source.name!r} "
+                f"gives {source.low:g} to {source.high:g}: fit it to scores on the scale of {source.name!r}."
+            )
+        # 2. What it leads to are MQM points.
+        if target[0] < self.low or target[-1] > self.high:
+            raise ValueError(
+                f"The quantile map leads to scores from {target[0]:g} to {target[-1]:g}, outside the MQM scores from "
+                "-25 to 0: fit it on pairs of a metric and MQM scores, the metric's first."
             )
         self.source = source
         self.name = f"{source.name} mapped onto MQM"
-        self.map_id = digest([quantile_map.metric, quantile_map.source.tolist(), quantile_map.target.tolist()])
+        self.map_id = digest([quantile_map.metric, fitted.tolist(), target.tolist()])
         self._map = quantile_map
 
     def __call__(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Score an output by the metric and map its score."""
         feedback = self.source(example, output)
-        return Feedback(float(self._map([feedback.score])[0]), feedback.text, feedback.errors, feedback.status)
-
-
-def _check_scale(source: FeedbackSource, quantile_map: QuantileMap) -> None:
-    """Refuse a map fitted to another scale: its median score is outside the source's range, or they fill little of it.
-
-    Single scores may lie outside, because learned metrics are clipped to it.
-    """
-    fitted = quantile_map.source
-    lowest, highest = float(fitted[0]), float(fitted[-1])
-    inside = source.low <= float(np.median(fitted)) <= source.high
-    if not inside or highest - lowest < NARROWEST * (source.high - source.low):
-        raise ValueError(
-            f"The quantile map was fitted to scores from {lowest:g} to {highest:g}, and {source.name!r} gives "
-            f"{source.low:g} to {source.high:g}: fit it to scores on the scale of {source.name!r}."
-        )
+        return replace(feedback, score=float(self._map([feedback.score])[0]))

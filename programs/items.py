@@ -130,14 +130,9 @@ def _no_pair(example: dspy.Example, index: int | None) -> ValueError:
 def label_of(score: float, criterion: Criterion, *, bins: Sequence[float] | None = None) -> str:
     """Return the label that a demonstration shows for a human score: the nearest, or the higher of two equally near.
 
-    Args:
-        score: Human score, on the criterion's scale without ``bins``, else on the range of ``bins``.
-        criterion: Criterion with the labels.
-        bins: Ascending inner edges, one fewer than there are labels. A score below the first edge gets the lowest
-            label, a score at or above an edge the next one. ``WEBNLG_BINS`` holds the paper's edges for 0-100.
-
-    Raises:
-        ValueError: The score is NaN or outside the scale, or the edges do not fit the labels.
+    The score is on the criterion's scale without ``bins``, else on their range; ``ValueError`` if it is not, or NaN.
+    ``bins`` are ascending inner edges, one fewer than there are labels: a score below the first edge gets the lowest
+    label, a score at or above an edge the next one. ``WEBNLG_BINS`` holds the paper's edges for 0-100.
 
     Examples:
         >>> label_of(3.5, Criterion("politeness", "is the reply polite?"))

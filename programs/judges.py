@@ -409,9 +409,6 @@ class PointwiseJudge(Judge):
         likelihood_calibration: Correction of every score for the likelihood of the output under the judge's own model,
             as ``LikelihoodMitigation`` fits it, for the instructions and demonstrations that it was fitted with.
 
-    Raises:
-        ValueError: ``scoring`` is unknown, or ``sampling`` is given for another scoring than ``"sampled"``.
-
     Examples:
         >>> judge = PointwiseJudge(Criterion("politeness", "is the reply polite?"))
         >>> judge(source="Where is it?", output="Over there, sir.").score  # doctest: +SKIP

@@ -23,7 +23,6 @@ from evalbias.programs.feedback import (
     ConsistencyFeedback,
     Feedback,
     FeedbackSource,
-    Vote,
     checked_source,
     required_field,
     validated,
@@ -57,7 +56,10 @@ class Step:
 
 
 def take_step(
-    iteration: int, write: Callable[[], str], judge: Callable[[str], Feedback], accepts: Callable[[float], bool]
+    iteration: int,
+    write: Callable[[], str],
+    judge: Callable[[str], Feedback],
+    accepts: Callable[[float], bool] = lambda score: True,
 ) -> Step:
     """Write an output, get feedback on it unless it is empty, and decide by its score whether to accept it."""
     with count_usage() as used:
@@ -65,11 +67,6 @@ def take_step(
         feedback = judge(output) if output.strip() else Feedback(math.nan, EMPTY, status="empty output")
     accepted = accepts(feedback.score)
     return Step(iteration, output, feedback.score, feedback.text, accepted, feedback.status, used.tokens, used.calls)
-
-
-def always(score: float) -> bool:
-    """Accept any score, as that of a first output."""
-    return True
 
 
 @dataclass
@@ -99,13 +96,15 @@ def count_usage() -> Iterator[Used]:
             yield used
 
 
+Accept = Callable[[float, float], bool]
+"""Acceptance rule: (score so far, new score) -> True if the new output replaces the current one."""
+
+
 class _Run:
     """The run of a loop on one item, of which the generator is shown the fields that it takes, and the feedback all.
 
-    Feedback that decodes greedily is asked once for each different output. Feedback that draws its answer, at a
-    temperature above 0, is asked every time, for a draw of its own: the same text may then get a better score and
-    replace itself, as in the published loops. Feedback on an output that its model refuses, such as one too long, is
-    undefined; the log and its status say why.
+    Feedback that decodes greedily is asked once for each different output. Feedback that draws its answer is asked
+    every time: the same text may then get a better score and replace itself, as in the published loops.
     """
 
     def __init__(self, loop: SelfRefine | BestOfK, item: Mapping[str, Any]) -> None:
@@ -122,13 +121,15 @@ class _Run:
         """The last accepted step."""
         return next(step for step in reversed(self.steps) if step.accepted)
 
-    def write(self, module: dspy.Module, **more: Any) -> str:
-        """Return the draw of a module that belongs to the next step."""
-        return str(sample(module, len(self.steps), self._loop.seed, **self._shown, **more)[self._loop.field])
+    def step(self, module: dspy.Module, accept: Accept, **more: Any) -> Step:
+        """Take the next step: the draw of a module that belongs to it replaces the best output by the rule."""
+        number = len(self.steps)
 
-    def step(self, write: Callable[[], str], accepts: Callable[[float], bool] = always) -> Step:
-        """Take the next step."""
-        self.steps.append(take_step(len(self.steps), write, self._judge, accepts))
+        def write() -> str:
+            return str(sample(module, number, self._loop.seed, **self._shown, **more)[self._loop.field])
+
+        accepts = [partial(accept, self.best.score)] if self.steps else []  # the first output is accepted as it is
+        self.steps.append(take_step(number, write, self._judge, *accepts))
         return self.steps[-1]
 
     def prediction(self, **fields: Any) -> dspy.Prediction:
@@ -162,18 +163,11 @@ class _Run:
 # Self-refine: write, get feedback, rewrite, keep improvements.
 
 
-Accept = Callable[[float, float], bool]
-"""Acceptance rule: (score so far, new score) -> True if the new output replaces the current one."""
-
-
 @dataclass(frozen=True)
 class Improvement:
     """Acceptance of scores that are better by more than ``margin`` points, at least 0; the paper's is 0.
 
     An undefined score is never accepted; a defined score always replaces an undefined one.
-
-    Raises:
-        ValueError: The margin is negative.
 
     Examples:
         >>> Improvement(1.0)(3, 4), Improvement(1.0)(3, 4.5)
@@ -213,27 +207,20 @@ class SelfRefine(Program):
     """Wraps a generator in a loop of feedback and refinement (Madaan et al. 2023; Xu et al. 2024).
 
     A call returns the output field, ``score``, ``steps`` (a list of ``Step``), ``iterations`` and ``stopped``:
-    ``"perfect"``, ``"plateau"``, ``"repeats"`` or ``"iterations"``.
-
-    Every refinement is a new draw, so the refiner needs a temperature above 0: after a rejected refinement it is asked
-    the same again. One that decodes greedily would write the same text, and the loop stops there (``"repeats"``).
-    Feedback that decodes greedily is asked once for each different output.
+    ``"perfect"``, ``"plateau"``, ``"repeats"`` or ``"iterations"``. Every refinement is a new draw. A refiner that
+    decodes greedily would write a rejected text again, so the loop stops there (``"repeats"``).
 
     Args:
         generate: DSPy module from the inputs to a prediction with the output field.
         feedback: Feedback source; it receives the inputs and all other fields of the example, such as a reference.
         refine: DSPy module from the inputs, ``draft`` (current output) and ``feedback`` (its text) to the same field.
-        max_iterations: Largest number of refinements; the paper's is 10, and 0 generates only.
+        max_iterations: Largest number of refinements, up to 1000; the paper's is 10, and 0 generates only.
         accept: Rule that decides whether a refinement replaces the current output. A rule other than ``Improvement`` is
             code: it is not saved, and a saved loop is loaded into one that was made with it.
         perfect: Score at which the loop stops. Defaults to the source's best score; None disables it.
         plateau: Number of consecutive rejected refinements after which the loop stops; None disables it.
         seed: Seed for the draws, for models that draw by a seed.
         field: Name of the output field.
-
-    Raises:
-        TypeError: ``feedback`` is no feedback source, such as a plain function without a range of scores.
-        ValueError: ``max_iterations`` or ``plateau`` is outside its range, or ``perfect`` is another word.
     """
 
     kind = "refine loop"
@@ -268,7 +255,7 @@ class SelfRefine(Program):
         """Run the loop on one item; fields that the generator does not take (a reference) go to the feedback only."""
         run, rejected, stopped = _Run(self, inputs), 0, "iterations"
         # 1. The first output is accepted as it is.
-        run.step(partial(run.write, self.generate))
+        run.step(self.generate, self.accept)
         perfect = self.feedback.high if self.perfect == "best" else self.perfect
         redraws = draws(self.refine)
         for _ in range(self.max_iterations):
@@ -279,19 +266,13 @@ class SelfRefine(Program):
                 stopped = "plateau"
                 break
             # 2. The refiner sees the best output so far and its feedback; a better one takes its place.
-            best = run.best
-            write = partial(run.write, self.refine, draft=best.output, feedback=best.feedback)
-            rejected = 0 if run.step(write, partial(self.accept, best.score)).accepted else rejected + 1
+            step = run.step(self.refine, self.accept, draft=run.best.output, feedback=run.best.feedback)
+            rejected = 0 if step.accepted else rejected + 1
             # 3. After a rejection, a refiner that decodes greedily would repeat itself.
             if rejected and not redraws:
                 stopped = "repeats"
                 break
         return run.prediction(iterations=len(run.steps) - 1, stopped=stopped)
-
-    @property
-    def inputs(self) -> frozenset[str]:
-        """Names of the generator's inputs."""
-        return module_inputs(self.generate)
 
 
 # Best of k: draw k outputs, keep the one with the best feedback.
@@ -304,24 +285,11 @@ class RepeatedDrafts(UserWarning):
 class BestOfK(Program):
     """Draws k outputs and keeps the one with the best feedback: self-reward (Xu et al. 2024, section 4.4).
 
-    The steps of a call are nested: the output that stands after step i is the best of the first i + 1 drafts, so that
-    one run with k = 32 has the results for every smaller k as well. A call returns the output field, ``score``,
-    ``steps``, ``distinct`` (number of different drafts) and ``stopped`` (``"iterations"``). An output with an undefined
-    score is returned only if all scores are undefined. A generator that decodes greedily is asked for one draft.
-
-    Args:
-        generate: DSPy module that draws its output at a temperature above 0.
-        feedback: Feedback source; the model's own judge for self-reward.
-        k: Number of drafts.
-        seed: Seed for the draws, for models that draw by a seed.
-        field: Name of the output field.
-
-    Warns:
-        RepeatedDrafts: Fewer than k drafts of an item are different. Told once; ``distinct`` counts for every item.
-
-    Raises:
-        TypeError: ``feedback`` is no feedback source.
-        ValueError: ``k`` is below 1.
+    ``generate`` draws the output field at a temperature above 0; one that decodes greedily is asked for one draft. Of
+    the steps of a call, the output that stands after step i is the best of the first i + 1 drafts, so that one run with
+    k = 32 has the results for every smaller k as well. A call returns the output field, ``score``, ``steps``,
+    ``distinct`` (number of different drafts) and ``stopped`` (``"iterations"``). An output with an undefined score is
+    returned only if all scores are undefined. ``RepeatedDrafts`` warns once if fewer than k drafts are different.
     """
 
     kind = "best of k"
@@ -340,9 +308,8 @@ class BestOfK(Program):
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Draw k outputs for one item and return the best."""
         run = _Run(self, inputs)
-        run.step(partial(run.write, self.generate))
-        for _ in range(1, self.k if draws(self.generate) else 1):
-            run.step(partial(run.write, self.generate), partial(STRICT, run.best.score))
+        for _ in range(self.k if draws(self.generate) else 1):
+            run.step(self.generate, STRICT)
         distinct = len({step.output for step in run.steps})
         if distinct < self.k and not self._warned:
             self._warned = True
@@ -361,25 +328,12 @@ class BestOfK(Program):
 class SelfConsistencyRefine(Program):
     """Solves a problem and refines the answer by self-consistency (Xu et al. 2024, section 4.1).
 
-    Every iteration votes on ``paths`` new solutions. If the vote agrees with the current answer, the score is 1 and the
-    loop stops. If not, the score is 0, and the solution is replaced by one that reaches the vote's answer, whether or
-    not the score improves. A vote without any answer is undefined (NaN): the solution stays, and the next iteration
-    votes anew. ``SelfRefine`` with ``ConsistencyFeedback`` is the loop in which a refiner is told the vote, and its
-    solution is accepted only if the score is better. The published code draws 20 paths once and votes on overlapping
-    tens of them; here, as in the paper's text, every vote has paths of its own.
-
-    A call returns ``output``, ``score``, ``steps``, ``iterations`` and ``stopped``: ``"perfect"`` (the last vote
-    agreed) or ``"iterations"``. The attribute ``feedback`` is the vote as a feedback source.
-
-    Args:
-        generate: DSPy module from ``source`` to ``output`` that draws at a temperature above 0; it writes the first
-            solution and the paths.
-        paths: Number of paths of each vote; the paper's is 10.
-        max_iterations: Largest number of replacements; the paper's is 10.
-        seed: Seed for the draws, for models that draw by a seed.
-
-    Raises:
-        ValueError: ``paths`` is below 1 or ``max_iterations`` below 0.
+    Every iteration votes on ``paths`` new solutions of ``generate``, which draws ``output`` for a ``source`` at a
+    temperature above 0. If the vote agrees with the current answer, the score is 1 and the loop stops (``"perfect"``).
+    If not, the score is 0, and a solution that reaches the vote's answer replaces the current one, whether or not the
+    score improves. A vote without any answer is undefined (NaN), and the solution stays. In ``SelfRefine`` with
+    ``ConsistencyFeedback`` a refiner is told the vote instead. The published code draws 20 paths once and votes on
+    overlapping tens of them; here, as in the paper's text, every vote has paths of its own.
     """
 
     field = "output"
@@ -396,25 +350,21 @@ class SelfConsistencyRefine(Program):
         """Run the loop on one item with a ``source``; its other fields are not shown to the model."""
         source = str(required_field(self.feedback.name, inputs, "source"))
         steps: list[Step] = []
-        solution: str | None = None
-        stopped = "iterations"
-        for iteration in range(self.max_iterations + 1):
-            step, ballot = self._step(iteration, source, solution)
-            steps.append(step)
-            if step.score == self.feedback.high:
+        solution, stopped = "", "iterations"
+        for number in range(self.max_iterations + 1):
+            # 1. A new vote judges the solution; the first one is drawn.
+            with count_usage() as used:
+                if number == 0:
+                    solution = str(sample(self.generate, 0, self.seed, source=source)[self.field])
+                ballot = vote(self.generate, source, paths=self.feedback.paths, number=number, seed=self.seed)
+            verdict = self.feedback.read(ballot, solution)
+            outcome = (verdict.score, verdict.text, True, verdict.status)
+            steps.append(Step(number, solution, *outcome, used.tokens, used.calls))
+            if verdict.score == self.feedback.high:
                 stopped = "perfect"
                 break
-            solution = step.output if ballot.answer is None else ballot.solution
+            # 2. The solution that reaches the vote's answer replaces it.
+            solution = ballot.solution or solution
         last = steps[-1]
         fields = {self.field: last.output, "score": last.score, "steps": steps}
         return dspy.Prediction(**fields, iterations=len(steps) - 1, stopped=stopped)
-
-    def _step(self, iteration: int, source: str, solution: str | None) -> tuple[Step, Vote]:
-        """Vote on a solution, or on the first one, which is drawn here."""
-        with count_usage() as used:
-            if solution is None:
-                solution = str(sample(self.generate, 0, self.seed, source=source)[self.field])
-            ballot = vote(self.generate, source, paths=self.feedback.paths, number=iteration, seed=self.seed)
-        verdict = self.feedback.read(ballot, solution)
-        outcome = (verdict.score, verdict.text, True, verdict.status)
-        return Step(iteration, solution, *outcome, used.tokens, used.calls), ballot

@@ -30,14 +30,10 @@ _counting = threading.Lock()  # of the module: DSPy deep-copies a metric with it
 class ProgramMetric:
     """Metric of a program's outputs for ``dspy.Evaluate`` and optimizers, ``dspy.GEPA`` included.
 
-    A call takes ``(example, prediction, trace, pred_name, pred_trace)`` and returns the value; if ``pred_name`` is
-    given, as GEPA does, a ``dspy.Prediction`` with ``score`` and ``feedback``. ``dspy.Evaluate`` adds up all values, so
-    one NaN would make its score NaN, and stops after a few errors. A judgment that is undefined, or that the model
-    cannot be asked for because the prompt is too long, counts as ``undefined`` and is logged with its reason.
-
-    ``judged`` returns the value, NaN if undefined, and the feedback, which says why. A bootstrapped demonstration must
-    reach ``threshold``, if it is given. ``undefined_items`` holds the id, or position among the undefined, of every
-    item without a defined judgment.
+    ``judged`` returns the value, NaN if undefined, and the feedback, which says why. An undefined judgment, also of a
+    prompt that the model cannot take, counts as ``undefined`` and is logged: DSPy adds up all values, so that one NaN
+    would make its score NaN. ``undefined_items`` holds the id, or position among the undefined, of those items. A
+    bootstrapped demonstration must reach ``threshold``, if it is given.
     """
 
     def __init__(
@@ -57,7 +53,7 @@ class ProgramMetric:
     def __call__(
         self, example: Any, prediction: Any, trace: Any = None, pred_name: str | None = None, pred_trace: Any = None
     ) -> Any:
-        """Return the value, or value and feedback."""
+        """Return the value; if ``pred_name`` is given, as GEPA does, a prediction with ``score`` and ``feedback``."""
         try:
             value, feedback = self._judged(example, prediction)
         except PromptRefused as refusal:
@@ -90,16 +86,12 @@ def judge_metric(
     """Make a metric for ``dspy.Evaluate`` and optimizers: the judge's score of an output, rescaled to [0, 1].
 
     Args:
-        judge: Judge of the outputs.
+        judge: Judge of the outputs; ``TypeError`` for one that compares, which ``preference_metric`` is for.
         source: Field of the example that the program worked from.
         output: Field of the prediction to judge.
-        threshold: Value in [0, 1] that a bootstrapped demonstration must reach. DSPy passes a trace when it bootstraps,
-            and the metric then returns a bool.
+        threshold: Value in [0, 1] that a bootstrapped demonstration must reach.
         undefined: Value of an undefined judgment. Defaults to the worst one, so that a program gains nothing by outputs
             that the judge cannot score; ``math.nan`` keeps it undefined.
-
-    Raises:
-        TypeError: The judge does not score; ``preference_metric`` is for those that compare.
     """
     _check_kind(judge, PointwiseJudge)
 
@@ -120,12 +112,8 @@ def judge_reward(
 ) -> ProgramMetric:
     """Make a reward for ``dspy.BestOfN`` and ``dspy.Refine``: ``reward(inputs, prediction)`` in [0, 1].
 
-    Args:
-        judge: Judge of the outputs.
-        source: Input that the program worked from.
-        output: Field of the prediction to judge.
-        undefined: Reward of an output that the judge cannot score. Defaults to the worst one. With ``math.nan`` DSPy
-            never takes such an output, and returns None if all are undefined.
+    Arguments as of ``judge_metric``. With ``undefined=math.nan`` DSPy never takes an output that the judge cannot
+    score, and returns None if all are undefined.
     """
     return judge_metric(judge, source=source, output=output, undefined=undefined)
 
@@ -138,20 +126,11 @@ def preference_metric(
     reference: str = "reference",
     undefined: float = 0.0,
 ) -> ProgramMetric:
-    """Make a metric: the ``win_share`` of a program's output against the example's reference output, in [0, 1].
+    """Make a metric: the ``win_share`` of a program's output against the example's ``reference`` output, in [0, 1].
 
     It is 0.5 if the two texts are equal. Use a judge with ``debias="permutation"``; otherwise its position bias favors
-    the program's output or the reference.
-
-    Args:
-        judge: Judge that compares the two.
-        source: Field of the example that the program worked from.
-        output: Field of the prediction to compare.
-        reference: Field of the example to compare with, such as the output of another program.
-        undefined: Value of an undefined comparison. Defaults to the worst one; ``math.nan`` keeps it undefined.
-
-    Raises:
-        TypeError: The judge does not compare; ``judge_metric`` is for those that score.
+    the program's output or the reference. ``TypeError`` for a judge that scores; other arguments as of
+    ``judge_metric``.
     """
     _check_kind(judge, PairwiseJudge)
 
@@ -237,24 +216,12 @@ def preference_accuracy(
     *,
     undefined: float = 0.0,
 ) -> Any:
-    """Score a pairwise judge, as a DSPy metric for compiling it: 1 if it agrees with the example's label.
+    """Score a pairwise judge, as a DSPy metric for compiling it: 1 if it agrees with the pair's label, else 0.
 
-    Args:
-        example: Pair with the label ``preference`` or ``better``: 0 or ``"A"``, 1 or ``"B"``, or a tie; see
-            ``evalbias.data.cells.choice``.
-        prediction: The judge's comparison of it.
-        trace: Not used.
-        pred_name: Name of the predictor that ``dspy.GEPA`` asks about.
-        pred_trace: Not used.
-        undefined: Value of an undefined comparison, which is also logged. Defaults to the worst one, because
-            ``dspy.Evaluate`` adds up all values; ``math.nan`` keeps it undefined.
-
-    Returns:
-        1 or 0; 0.5 if people have a preference and the judge has none. If ``pred_name`` is given, a ``dspy.Prediction``
-        with ``score`` and ``feedback``.
-
-    Raises:
-        ValueError: The example has no label, or one that is no choice between its candidates.
+    The label is ``preference`` or ``better``: 0 or ``"A"``, 1 or ``"B"``, or a tie, as ``evalbias.data.cells.choice``
+    reads it; ``ValueError`` if there is none. 0.5 if people have a preference and the judge has none. An undefined
+    comparison counts as ``undefined`` and is logged; ``math.nan`` keeps it undefined. If ``pred_name`` is given, as
+    ``dspy.GEPA`` does, a ``dspy.Prediction`` with ``score`` and ``feedback``.
     """
     metric = ProgramMetric(_agreement, name="preference_accuracy", undefined=undefined)
     return metric(example, prediction, trace, pred_name, pred_trace)
@@ -282,13 +249,9 @@ def _agreement(example: Any, prediction: Any) -> tuple[float, str]:
 def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramMetric:
     """Make a metric for compiling a judge: 1 at the example's ``score``, falling to 0 over the width of the scale.
 
-    Args:
-        criterion: Criterion with the scale. The example's score is the label that ``labeled`` adds, ``score``, or else
-            its human score on the criterion in ``scores``.
-        undefined: Value of an undefined judgment. Defaults to the worst one; ``math.nan`` keeps it undefined.
-
-    Returns:
-        The metric. It raises ``ValueError`` for an example without a defined score on the scale, and names it.
+    The example's score is the label that ``labeled`` adds, ``score``, or else its human score on the criterion in
+    ``scores``; ``ValueError`` names an example that has none on the scale. ``undefined`` is the value of an undefined
+    judgment; ``math.nan`` keeps it undefined.
     """
     low, high = criterion.scale
 
@@ -304,19 +267,10 @@ def labeled(
 ) -> list[dspy.Example]:
     """Copy the examples and add ``score``, the nearest label: a training set for any DSPy optimizer.
 
-    Args:
-        examples: Examples with human ``scores`` by criterion, or one ``score``; see ``evalbias.data.human_score``.
-        criterion: Criterion with the labels.
-        bins: Edges that cut the human scores into labels; see ``label_of``.
-
-    Raises:
-        ValueError: An example has no score on the criterion, or its score fits no label.
+    They have human ``scores`` by criterion, or one ``score``; ``bins`` cut these into labels, as in ``label_of``.
+    ``ValueError`` names an example without a score on the criterion, or whose score fits no label.
     """
-    copies = []
-    for example in examples:
-        label = item_label(example, criterion, bins=bins)
-        copies.append(example.copy(score=label).with_inputs("source", "output"))
-    return copies
+    return [e.copy(score=item_label(e, criterion, bins=bins)).with_inputs("source", "output") for e in examples]
 
 
 def _human_label(example: Any, criterion: Criterion) -> float:

@@ -101,9 +101,6 @@ class PairwiseJudge(Judge):
     Attributes:
         corrections: Correction by number of candidates, as fitted by ``calibrate``. Single calls with ``batch``,
             ``pride`` or ``calibraeval`` calibration need them. Setting another ``calibration`` discards them.
-
-    Raises:
-        ValueError: An option is unknown or outside its range, or ``sampling`` is given without ``scoring="sampled"``.
     """
 
     kind = "pairwise judge"
@@ -273,12 +270,8 @@ class PairwiseJudge(Judge):
     def calibrate(self, examples: Sequence[dspy.Example], *, lm: MeasuringLM | None = None) -> int:
         """Fit the ``batch``, ``pride`` or ``calibraeval`` calibration to examples and keep it; labels are not used.
 
-        Returns:
-            Number of prompts asked: in every rotation for ``pride`` and ``calibraeval``, as in a batch for ``batch``.
-
-        Raises:
-            CalibrationError: The examples do not determine the calibration. It is a ``ValueError``.
-            ValueError: The judge's calibration is not fitted.
+        Return the number of prompts asked: in every rotation for ``pride`` and ``calibraeval``. ``CalibrationError``, a
+        ``ValueError``, if the examples do not determine the calibration; ``ValueError`` if it is of another kind.
         """
         model, kind = resolve_lm(lm, self.predict), self.calibration
         self.measuring(model)

@@ -49,9 +49,6 @@ class PairwiseRanker(Program):
         beam_size: Number of partial merges that beam search keeps; the likeliest of them is the result.
         gap: Difference of the two probabilities, in [0, 1], below which beam search follows both outcomes.
         seed: Seed for the initial order of the candidates and for the pairs of a fitted calibration.
-
-    Raises:
-        ValueError: An option is unknown or outside its range.
     """
 
     kind = "ranker"

@@ -252,17 +252,11 @@ def translation(
 ) -> RefineTask:
     """Make a translation task: MQM self-feedback, with a reference metric as external source.
 
-    Outputs and refinements are drawn. The feedback decodes greedily, so that an output has one score; the published
-    code draws it too.
-
-    Args:
-        max_iterations: Largest number of refinements.
-        critical: Weight of a critical error.
-        metric: Reference metric. Defaults to sacrebleu's chrF.
-        to_mqm: Map of the metric onto MQM scores. Without it Bias is undefined, because the scales differ.
-        examples: In-context examples of the prompts. The default has as many as the paper; ``NO_EXAMPLES`` shows none.
-        seed: Seed for the draws, for models that draw by a seed.
-        **config: Settings of the writing requests, such as ``temperature``; ``max_tokens`` applies to the feedback too.
+    Outputs and refinements are drawn. The feedback, with ``critical`` as the weight of a critical error, decodes
+    greedily, so that an output has one score; the published code draws it too. ``metric`` is sacrebleu's chrF by
+    default, and ``to_mqm`` maps it onto MQM scores; without it Bias is undefined, because the scales differ.
+    ``examples`` are those of the prompts, by default as many as the paper's; ``NO_EXAMPLES`` shows none. ``config``
+    sets ``temperature`` and others of the writing requests; ``max_tokens`` applies to the feedback too.
     """
     write, rewrite = _writer(Translate, 300, config), _writer(RefineTranslation, 300, config)
     feedback = MQMFeedback(critical=critical, **_limit(config))

@@ -13,6 +13,7 @@ from dspy import lm15
 from evalbias.lm.dspy_seam import Engine
 from evalbias.lm.saved import record
 from evalbias.programs.loops import EMPTY, SelfRefine
+from evalbias.programs.writing import module_inputs
 
 
 def write_recording(
@@ -39,7 +40,7 @@ def write_recording(
     program: SelfRefine = loop.deepcopy()
     program.set_lm(record(dspy.LM("recorded/texts", engine=engine, cache=False), path))
     for inputs, steps in items:
-        shown = {name: value for name, value in inputs.items() if name in program.inputs}
+        shown = {name: value for name, value in inputs.items() if name in module_inputs(program.generate)}
         draft: dict[str, str] = {}
         module = program.generate
         for output, feedback in steps:

@@ -33,7 +33,7 @@ from evalbias.evaluation.words import conclude, count, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.resample import Draws, estimate_mean
 from evalbias.programs.feedback import Feedback, FeedbackSource, expected_scores, validated
-from evalbias.programs.loops import Step, always, count_usage, take_step
+from evalbias.programs.loops import Step, count_usage, take_step
 from evalbias.programs.writing import PlainPredict
 from evalbias.runs import Journal, check_settings, lock_folder
 from evalbias.values import describe, digest, json_number
@@ -490,7 +490,7 @@ class Paraphrased(dspy.Module):  # type: ignore[misc]
         def judge(output: str) -> Feedback:
             return validated(self.feedback, self.feedback(example, output))
 
-        steps = [take_step(k, write, judge, always) for k, write in enumerate((lambda: given, paraphrased))]
+        steps = [take_step(k, write, judge) for k, write in enumerate((lambda: given, paraphrased))]
         return dspy.Prediction(steps=steps, stopped="iterations")
 
 
