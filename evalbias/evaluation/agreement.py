@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.evaluation.bias import Bias, people_missing
+from evalbias.evaluation.bias import Bias, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.words import joined
@@ -49,21 +49,11 @@ SWAPS = 10_000  # swaps of the test that a judge agrees with people better than 
 class PeopleAgreement(Bias):
     """Agreement with people, their own (the ceiling), and that of likelihood or length alone (the floors).
 
-    Numbers of a judge that scores: ``spearman``, ``kendall`` (tau-b) and ``pearson`` with the human scores; where both
-    use one scale, ``alpha_interval`` and ``alpha_ordinal`` (Krippendorff's, judge and human score as two raters);
-    ``human_ceiling`` (Spearman's rho of one rating with the mean of the item's others, over every choice of the one,
-    each rater's own level subtracted; the others are one rater fewer than the judge is compared with);
-    ``likelihood_floor`` and ``length_floor`` (Spearman's rho of LS and of the length with the human scores).
-
-    A floor is that of the likeliest and of the longest output, or of the rarest and of the shortest, whichever agrees
-    better with these items; so a floor near chance is a little too high.
-
-    Numbers of a judge that compares: ``accuracy`` and ``accuracy_swapped`` (share of pairs in which it chooses the
-    candidate that people prefer, in the order given and in the other; a tie counts half), ``consistency`` (share of
-    pairs with the same choice in both orders), ``kappa`` (Cohen's, of its choices in the order given), ``brier`` and
-    ``calibration_error`` (of probabilities, averaged over the orders; not of verdicts), ``human_ceiling`` (share of
-    choices of one rater who prefers the same candidate as the others, averaged over the pairs) and the floors (share of
-    pairs in which people prefer the likelier or the longer candidate; ties count half).
+    The ``human_ceiling`` of scores is Spearman's rho of one rating with the mean of the item's others, over every
+    choice of the one, each rater's own level subtracted; of pairs, the share of choices of one rater who prefers the
+    same candidate as the others. A floor ranks by LS or by length, on whichever side agrees better with these items: so
+    one near chance is a little too high. Krippendorff's alpha takes judge and human score as two raters. Of pairs, a
+    tie counts half; probabilities (``brier``, ``calibration_error``) are averaged over the orders.
     """
 
     name, title, kind = "agreement", "agreement with people", "validity"
@@ -86,9 +76,7 @@ class PeopleAgreement(Bias):
 
     def caution(self, found: Measurement, *, seed: int) -> str:
         """Say which floors a judge is not shown to surpass; empty where it surpasses all, or none can be compared."""
-        name = next((name for name in self.headlines if name in found.numbers), None)
-        if name is None:
-            return ""
+        name = next(name for name in self.headlines if name in found.numbers)
         own, swapped = found.numbers[name], found.numbers.get(f"{name}_swapped")
         if swapped is not None:
             own = replace(own, values=(own.values + swapped.values) / 2)
@@ -147,12 +135,13 @@ CEILING = "For comparison: one person with the others"
 def _of_choices(judged: Judged) -> list[Number]:
     preferred, orders = judged.preferred, judged.answers.shape[1]
     chosen = [_choices(judged, order) for order in range(orders)]
-    numbers = [_share("accuracy", "accuracy", agreeing(chosen[0], preferred), "Same choice as people")]
+    says = "Same choice as people"
+    numbers = [share_number("accuracy", "accuracy", agreeing(chosen[0], preferred), says=says)]
     if judged.both_orders:
-        says = "Same choice as people, other order"
+        same, says = agreeing(chosen[1], preferred), f"{says}, other order"
         numbers += [
-            _share("accuracy_swapped", "accuracy, swapped", agreeing(chosen[1], preferred), says),
-            _share("consistency", "consistent", judged.consistent, "Same choice in both orders"),
+            share_number("accuracy_swapped", "accuracy, swapped", same, says=says),
+            share_number("consistency", "consistent", judged.consistent, says="Same choice in both orders"),
         ]
     shown: dict[str, Any] = {"given": (preferred,), "tested": False}
     kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement beyond chance (Cohen's kappa)"
@@ -161,14 +150,14 @@ def _of_choices(judged: Judged) -> list[Number]:
         brier, says = brier_scores(judged.win_shares, preferred), "Calibration error of the probabilities (ECE)"
         error = estimate_calibration_error
         numbers += [
-            _share("brier", "Brier", brier, "Squared error of the probabilities (Brier)"),
+            share_number("brier", "Brier", brier, says="Squared error of the probabilities (Brier)"),
             Number("calibration_error", "ECE", judged.win_shares, error, says=says, signed=False, **shown),
         ]
     if RATINGS in judged.covariates:
         one, others = np.moveaxis(one_against_the_others(judged.covariate(RATINGS)), 2, 0)
         ceiling = mean_of_raters(agreeing(side(one), side(others)))
         if not np.isnan(ceiling).all():
-            numbers.append(_share("human_ceiling", "one rater", ceiling, CEILING, tested=False))
+            numbers.append(share_number("human_ceiling", "one rater", ceiling, says=CEILING, tested=False))
     return numbers
 
 
@@ -190,11 +179,7 @@ def _floor(judged: Judged, name: str, values: FloatArray, label: str) -> Number:
         human = judged.covariate(HUMAN_SCORES)
         return Number(name, label, values, estimate_spearman, given=(human,), says=says, tested=False)
     chosen = (1 + np.sign(values[:, 0] - values[:, 1])) / 2
-    return _share(name, label, agreeing(chosen, judged.preferred), says, tested=False)
-
-
-def _share(name: str, label: str, values: FloatArray, says: str, *, tested: bool = True) -> Number:
-    return Number(name, label, values, estimate_share, signed=False, says=says, tested=tested)
+    return share_number(name, label, agreeing(chosen, judged.preferred), says=says, tested=False)
 
 
 def _choices(judged: Judged, order: int) -> FloatArray:
@@ -219,11 +204,10 @@ def agreeing(choice: FloatArray, other: FloatArray) -> FloatArray:
 class CorrectedEstimates(Bias):
     """Mean score, or one system's win rate over another, corrected by the items that people labeled.
 
-    Numbers of a judge that scores: ``judge_mean``, ``people_mean`` (of the labeled items) and ``corrected_mean`` (mean
-    human score of all items, see ``measures.corrected_mean``). Of a judge that compares outputs of two systems: the win
-    rate of the first in the alphabet, ``judge_rate``, ``people_rate`` and ``corrected_mean``, a tie counting half, and
-    ``corrected_rate`` where judge and people call no pair a tie (``measures.corrected_rate``). They are right if the
-    labeled items are a random sample, as those of ``label_next``.
+    Numbers: the judge's mean, people's of the labeled items, and ``corrected_mean`` of all. Of outputs of two systems
+    they are the win rate of the first in the alphabet, a tie counting half, with ``corrected_rate`` where nobody calls
+    a pair a tie (``measures.corrected_mean`` and ``corrected_rate``). They are right if the labeled items are a random
+    sample, as those of ``label_next``.
     """
 
     name, title, kind = "corrected", "corrected by people's labels", "explanation"
@@ -241,25 +225,24 @@ class CorrectedEstimates(Bias):
 
     def numbers(self, judged: Judged) -> list[Number]:
         """Return the mean by the judge, by people, and of all items."""
-        scores, labels = self._sides(judged)
-        corrected = partial(estimate_corrected, people=labels)
-        who = f"{_systems(judged)[0]} wins, " if judged.pairwise else ""
-
-        def number(name: str, label: str, says: str, values: FloatArray, how: Callable[..., Interval]) -> Number:
-            tested = how in (estimate_mean, estimate_share)
-            return Number(name, label, values, how, signed=False, tested=tested, says=label if who else says)
-
-        kind, mean = ("rate", estimate_share) if judged.pairwise else ("mean", estimate_mean)
-        labels_of = ("judge", "people") if judged.pairwise else ("judge's mean", "people's mean")
+        scores, people = self._sides(judged)
+        corrected = partial(estimate_corrected, people=people)
+        if judged.pairwise:
+            kind, mean, who = "rate", estimate_share, f"{_systems(judged)[0]} wins, "
+            labels = says = [f"{who}judge", f"{who}people", f"{who}corrected"]
+        else:
+            kind, mean, who = "mean", estimate_mean, ""
+            labels = ["judge's mean", "people's mean", "corrected"]
+            says = ["The judge's mean", "Mean of what people labeled", "Mean that people would give all items"]
         numbers = [
-            number(f"judge_{kind}", who + labels_of[0], "The judge's mean", scores, mean),
-            number(f"people_{kind}", who + labels_of[1], "Mean of what people labeled", labels, mean),
-            number("corrected_mean", f"{who}corrected", "Mean that people would give all items", scores, corrected),
+            Number(f"judge_{kind}", labels[0], scores, mean, signed=False, says=says[0]),
+            Number(f"people_{kind}", labels[1], people, mean, signed=False, says=says[1]),
+            Number("corrected_mean", labels[2], scores, corrected, signed=False, tested=False, says=says[2]),
         ]
-        said = np.concatenate([scores, labels])
-        if judged.pairwise and np.isin(said[~np.isnan(said)], (0.0, 1.0)).all():
+        known = np.concatenate([scores, people])
+        if judged.pairwise and np.isin(known[~np.isnan(known)], (0.0, 1.0)).all():
             how, label = partial(corrected, verdicts=True), f"{who}by sensitivity and specificity"
-            numbers.append(number("corrected_rate", label, "", scores, how))
+            numbers.append(Number("corrected_rate", label, scores, how, signed=False, tested=False, says=label))
         return numbers
 
     def _sides(self, judged: Judged) -> tuple[FloatArray, FloatArray]:

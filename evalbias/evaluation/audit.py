@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,8 +46,7 @@ class Finding:
         margin: Smallest effect worth finding, in the estimate's unit.
         margin_in_words: Effects of that size in points, wins or win probability: "an effect of 0.18 points or more".
         p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
-        items_needed: Items with which an effect of ``margin`` is found with power .8 after Holm's correction; None
-            where unknown, or where as many could not tell.
+        items_needed: Items that find an effect of ``margin`` with power .8; None where unknown, or no number would do.
         rated_twice: Whether these items must have two ratings each, because items with one are left out.
         remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
         joint: The same effect in one model with the other biases held fixed; None where there is no such model.
@@ -79,14 +78,11 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON data, the numbers of the estimate beside its words."""
-        names = ("low", "high", "null", "n", "undefined", "name", "unit", "p_value")
-        numbers = {name: None if self.estimate is None else getattr(self.estimate, name) for name in names}
+        e, names = self.estimate, ("value", "low", "high", "null", "n", "undefined", "name", "unit", "p_value")
+        numbers = {name: None if e is None else getattr(e, name) for name in names}
         said = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
-        return {
-            "estimate": None if self.estimate is None else self.estimate.value,
-            **numbers,
-            **{name: getattr(self, name) for name in (*said, "remedy", "alone")},
-        }
+        words = {name: getattr(self, name) for name in (*said, "remedy", "alone")}
+        return {"estimate": numbers.pop("value"), **numbers, **words}
 
 
 def headline(measurement: Measurement) -> Estimate | None:
@@ -124,7 +120,9 @@ def findings_of(
             findings.append(Finding(name, "no sign", deciding[name], settled[name]))
             continue
         found = _finding(measurement, deciding[name], judged, adjusted.get(name, math.nan), max(len(tested), 1))
-        findings.append(replace(found, joint=_in_one_model(measurement.bias, joint)))
+        if joint is not None and isinstance(bias := measurement.bias, EffectBias):
+            found = replace(found, joint=joint.estimates.get(bias.joint_name or bias.feature_name))
+        findings.append(found)
     return (*findings, *(Finding(name, "not measured", None, why) for name, why in not_measured.items()))
 
 
@@ -168,12 +166,6 @@ def _finding(
     return replace(found, sentence=f"{found.sentence}, where {least:g} and more is unbiased")
 
 
-def _in_one_model(bias: Bias, joint: Measurement | None) -> Estimate | None:
-    if joint is None or not isinstance(bias, EffectBias):
-        return None
-    return joint.estimates.get(bias.joint_name or bias.feature_name)
-
-
 def _open_within_bounds(judged: Judged) -> str:
     """Say why bounds cannot tell, however many items there are, and what can."""
     if judged.pairwise and RATINGS not in judged.covariates:
@@ -190,11 +182,11 @@ def _open_within_bounds(judged: Judged) -> str:
 
 
 def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caution: str = "") -> tuple[str, ...]:
-    """Say what follows from the findings, each paragraph by itself.
+    """Say what follows from the findings, each paragraph by itself, the answer first.
 
-    Whether the judge is biased and by how much, after a warning if its model hardly ever answers with a label (by the
-    (n,) ``coverage``); which of these biases may be another; what the agreement with people is not shown to surpass
-    (``caution``); what helps and its cost; and the biases ruled out, undecided, and not measured.
+    Whether the judge is biased, after a warning if its model hardly ever answers with a label (by the (n,)
+    ``coverage``); which biases may be another; what the agreement is not shown to surpass (``caution``); what helps;
+    and the biases ruled out, undecided, and not measured.
     """
     having: dict[Status, list[Finding]] = {}
     for finding in findings:
@@ -218,9 +210,10 @@ def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caut
         _confused(untold, "cannot be told", "cannot be told apart"),
         caution,
         *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in biased if f.remedy),
-        f"No sign of bias: {', '.join(map(_excluded, clear))}." if clear else "",
-        f"Too few items to decide: {', '.join(map(_open, open_))}." if open_ else "",
-        f"Not measured: {', '.join(map(_missing, missing))}." if missing else "",
+        _listed("No sign of bias", clear, _why_clear),
+        _listed("Too few items to decide", open_, _why_open),
+        # why a number is undefined where the items seemed to allow it
+        _listed("Not measured", missing, lambda f: "" if f.estimate is None else f.sentence),
     ]
     return tuple(filter(None, said))
 
@@ -239,22 +232,21 @@ def _confused(findings: Sequence[Finding], one: str, several: str) -> str:
     )
 
 
-def _excluded(finding: Finding) -> str:
-    why = f"{finding.margin_in_words} is ruled out" if finding.margin_in_words else finding.sentence
-    return f"{title_of(finding.bias)} ({why})"
+def _listed(what: str, findings: Sequence[Finding], why: Callable[[Finding], str]) -> str:
+    """Name biases, each with a reason in brackets where there is one; empty without any."""
+    names = [f"{title_of(f.bias)} ({why(f)})" if why(f) else title_of(f.bias) for f in findings]
+    return f"{what}: {', '.join(names)}." if names else ""
 
 
-def _missing(finding: Finding) -> str:
-    """Name a bias, and why its number is undefined where the items seemed to allow it."""
-    return title_of(finding.bias) if finding.estimate is None else f"{title_of(finding.bias)} ({finding.sentence})"
+def _why_clear(finding: Finding) -> str:
+    return f"{finding.margin_in_words} is ruled out" if finding.margin_in_words else finding.sentence
 
 
-def _open(finding: Finding) -> str:
-    reason = "" if finding.estimate is None else finding.estimate.reason
-    if finding.items_needed is not None:
-        rated = " with two ratings each" if finding.rated_twice else ""
-        reason = f"about {count(finding.items_needed, 'item')}{rated} would be enough"
-    return f"{title_of(finding.bias)} ({reason})" if reason else title_of(finding.bias)
+def _why_open(finding: Finding) -> str:
+    if finding.items_needed is None:
+        return "" if finding.estimate is None else finding.estimate.reason
+    rated = " with two ratings each" if finding.rated_twice else ""
+    return f"about {count(finding.items_needed, 'item')}{rated} would be enough"
 
 
 # --- the audit --------------------------------------------------------------------------------------------------------
@@ -348,9 +340,6 @@ def audit(asked: AuditOptions) -> Audit:
             the JSON file of one, a DSPy module or metric, or a function, as for ``function_scores``; ``lm`` defaults to
             the judge's own model, else DSPy's.
 
-    Returns:
-        The audit. An item without an answer, or without a number that a bias needs, is left out there and counted.
-
     Raises:
         ValueError: Not exactly one judge is named, the items lack what is asked for (an item is named), or a judge of
             evalbias is given another criterion, scale, task or label than its own.
@@ -393,7 +382,7 @@ def audit_answers(
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
         label_next=label_next(judged, MOST_LABELS, seed) if known.any() and not known.all() else [],
-        groups={} if by is None else measure_groups(BIASES[AGREEMENT], judged, by, seed=seed),
+        groups={} if by is None else _by_group(judged, by, seed=seed),
     )
 
 
@@ -409,15 +398,15 @@ def _lacking(biases: Sequence[Bias], measurements: Mapping[str, Measurement], ju
     return {name: f"{what} needs {words}" for name, (what, words) in lacking.items() if words}
 
 
-def measure_groups(bias: Bias, judged: Judged, by: str, *, seed: int) -> dict[str, Measurement]:
-    """Measure a bias, or the agreement with people, on the items of each value of a field, in order of appearance.
+def _by_group(judged: Judged, by: str, *, seed: int) -> dict[str, Measurement]:
+    """Measure the agreement with people on the items of each value of a field, in order of appearance.
 
-    Such groups are the sets of a benchmark, or the kinds of bias that its pairs provoke. Items without a value belong
-    to none (ValueError where all lack it); groups to which the bias does not apply are left out.
+    Items without a value belong to no group (ValueError where all lack it); groups that nobody rated are left out.
     """
     values = [None if e.get(by) is None else str(e[by]) for e in judged.examples]
     names = [name for name in dict.fromkeys(values) if name is not None]
     if not names:
         raise ValueError(f"No item has a field {by!r} to group by: name one that the data have.")
     parts = {name: judged.take(np.flatnonzero([value == name for value in values])) for name in names}
-    return {name: measure(bias, part, seed=seed) for name, part in parts.items() if bias.applies(part)}
+    agreement = BIASES[AGREEMENT]
+    return {name: measure(agreement, part, seed=seed) for name, part in parts.items() if agreement.applies(part)}

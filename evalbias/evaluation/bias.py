@@ -20,10 +20,19 @@ from evalbias.data.pairing import rated_criteria
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Number, measured
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters
 from evalbias.evaluation.marks import Dots, Intervals, Plot
-from evalbias.evaluation.words import amount, conclude, decimals, ends, interval_words, joined, signed
+from evalbias.evaluation.words import (
+    amount,
+    conclude,
+    decimals,
+    ends,
+    interval_words,
+    joined,
+    median_coverage,
+    signed,
+)
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import SCORE_SD, Effect, estimate_effect
-from evalbias.measures.resample import SHARE
+from evalbias.measures.resample import SHARE, estimate_share, mean
 from evalbias.measures.scale_use import LEAST, SLOPE
 
 MARGINS = {SCORE_SD: 0.2, SHARE: 0.1, SLOPE: 0.3}
@@ -131,6 +140,11 @@ def interval_plot(rows: Mapping[str, Estimate], title: str) -> Plot:
     label = units.pop() if len(units) == 1 else ""
     mark = Intervals({name: [e] for name, e in rows.items()}, null=null, null_words=words, x_label=label)
     return Plot(title, f"{caption} {words}." if words else caption, [mark])
+
+
+def share_number(name: str, label: str, values: FloatArray, **described: Any) -> Number:
+    """Return the share of (n,) values in [0, 1]."""
+    return Number(name, label, values, estimate_share, counted=mean, signed=False, **described)
 
 
 # --- the effect of a property of the text at equal quality ------------------------------------------------------------
@@ -354,7 +368,7 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
         columns=judged.columns,
         seed=seed,
         n_resamples=n_resamples,
-        coverage=judged.median_coverage,
+        coverage=median_coverage(judged.coverage),
         cost={"judgments": judged.judgments},
         provenance={**judged.provenance, "seed": seed, "n_resamples": n_resamples},
     )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
-from evalbias.evaluation.bias import MAPPED, Bias, EffectBias, measure, people_missing, texts_missing
+from evalbias.evaluation.bias import MAPPED, Bias, EffectBias, measure, people_missing, share_number, texts_missing
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LENGTHS, LIKELIHOODS, QUALITY, RATINGS, Judged
 from evalbias.evaluation.marks import Bars, Intervals, Plot, Stack
@@ -24,7 +24,6 @@ from evalbias.measures import (
     estimate_fairness,
     estimate_first_rate,
     estimate_mean,
-    estimate_share,
     estimate_skewness,
     estimate_spearman,
     longer_wins,
@@ -37,22 +36,16 @@ from evalbias.measures.agreement import counted_spearman
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.loops import differences
 from evalbias.measures.pairs import counted_fairness, counted_odds, estimate_balanced_rate, estimate_gap, over_orders
-from evalbias.measures.resample import Statistic, mean
+from evalbias.measures.resample import Statistic
 from evalbias.measures.scale_use import counted_spread, estimate_entropy, estimate_top_two, nearest_levels
-
-
-def share_number(name: str, label: str, values: FloatArray, **described: Any) -> Number:
-    """Return the share of (n,) values in [0, 1]."""
-    return Number(name, label, values, estimate_share, counted=mean, signed=False, **described)
 
 
 @dataclass(frozen=True)
 class Likelihood(EffectBias):
     """A judge overrates what is likely under a model (Ohi et al., Findings of ACL 2024).
 
-    Numbers of scores: ``likelihood_effect`` (see ``EffectBias``), ``bias_score`` (eq 5, with the published
-    normalization, which depends on the extremes and thereby on n), ``bias_score_z`` (of z-scores, which does not) and
-    ``performance``. Of pairs: ``likelihood_effect`` (if people rated or compared the candidates),
+    Numbers of scores besides the effect: ``bias_score`` (eq 5, with the published normalization, which depends on the
+    extremes and thereby on n), ``bias_score_z`` (of z-scores, which does not) and ``performance``. Of pairs:
     ``likelihood_correlation`` (Spearman's rho of the difference in LS and the win probability), ``odds_per_nat``
     (factor on the odds of winning for each nat by which a candidate is likelier, position held fixed) and
     ``odds_of_first`` (odds of the first position between equally likely candidates).
@@ -225,14 +218,6 @@ class Position(Bias):
         return Plot(title, caption, [rate, Stack(outcomes)])
 
 
-SAME_OUTPUT, ALWAYS_FIRST, ALWAYS_SECOND, TIED_ONCE = (
-    "same output both times",
-    "always the first",
-    "always the second",
-    "a tie in one order",
-)
-
-
 def order_outcomes(judged: Judged) -> dict[str, float]:
     """Return the shares of the defined pairs by what happens when the two candidates change places.
 
@@ -244,11 +229,11 @@ def order_outcomes(judged: Judged) -> dict[str, float]:
     defined = ~np.isnan(first).any(axis=0)
     side, same = np.sign(first[:, defined] - 0.5), judged.consistent[defined] == 1
     outcomes = {
-        SAME_OUTPUT: same,
-        ALWAYS_FIRST: ~same & (side == 1).all(axis=0),
-        ALWAYS_SECOND: ~same & (side == -1).all(axis=0),
+        "same output both times": same,
+        "always the first": ~same & (side == 1).all(axis=0),
+        "always the second": ~same & (side == -1).all(axis=0),
     }
-    outcomes[TIED_ONCE] = ~np.any([*outcomes.values()], axis=0)
+    outcomes["a tie in one order"] = ~np.any([*outcomes.values()], axis=0)
     return {name: float(those.mean()) for name, those in outcomes.items()} if defined.any() else {}
 
 
@@ -401,13 +386,11 @@ class SelfBias(Bias):
 class SelfPreference(EffectBias):
     """A judge overrates what its own system wrote (Panickssery et al. 2024; Wataoka et al. 2024).
 
-    Numbers, in standard deviations of the score (of the log-odds of a win, for pairs): ``own_excess`` (what an output
-    of the judge's system ``own`` gets more than one of another, at equal quality), the same ``own_excess_at_failures``
-    on items that people find worse than most (of single outputs with three or more ratings), and ``excess_of_NAME`` of
-    each writer against all others; without ``own``, only these. The failures are the lower half by one rating of each
-    item, chosen by the item's id; the others hold the quality fixed, so that the choice of the items is not part of
-    what is measured. A judge that overrates its own failures prefers itself; one that overrates good outputs of its own
-    may only share their taste (Roytburg et al. 2026).
+    Numbers: ``own_excess`` (what an output of the system ``own`` gets more than one of another, at equal quality), the
+    same ``at_failures``, and ``excess_of_NAME`` of each writer. The failures are the lower half by one rating of each
+    item that has three or more, chosen by the item's id; the others hold the quality fixed, so that the choice of the
+    items is not part of what is measured. A judge that overrates its own failures prefers itself; one that overrates
+    good outputs of its own may only share their taste (Roytburg et al. 2026).
     """
 
     own: str | None = None

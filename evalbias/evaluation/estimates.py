@@ -74,22 +74,15 @@ class Named:
 
 @dataclass(frozen=True)
 class Number(Named):
-    """A number about a judge before it is computed.
+    """A number about a judge before it is computed."""
 
-    Attributes:
-        values: (n,) or (n, d) what the judge's answers come to, item by item; NaN where undefined.
-        given: (n,) or (n, d) each: further columns about the items, which are not the judge's.
-        estimator: ``(values, *given, before=None, clusters=None, draws) -> Interval`` of ``evalbias.measures``.
-        counted: The statistic ``f(counts, values, *given) -> (k,)`` that it estimates, where a search races judges.
-        tested: Whether ``compare`` tests it by swaps. Not a number that is too costly to resample 100,000 times, one
-            whose interval has its own test, or one that is not of the judge.
-    """
-
-    values: FloatArray
-    estimator: Callable[..., Interval]
+    values: FloatArray  # (n,) or (n, d) what the judge's answers come to, item by item; NaN where undefined
+    estimator: Callable[..., Interval]  # of (values, *given, before=None, clusters=None, draws); see measures
     _: KW_ONLY
-    given: tuple[FloatArray, ...] = ()
-    counted: Statistic | None = None
+    given: tuple[FloatArray, ...] = ()  # (n,) or (n, d) each: further columns about the items, not the judge's
+    counted: Statistic | None = None  # the statistic f(counts, values, *given) -> (k,) behind it, where judges race
+    # Whether ``compare`` tests it by swaps. Not a number that is too costly to resample 100,000 times, one whose
+    # interval has its own test, or one that is not of the judge.
     tested: bool = True
 
     def value(self, clusters: Sequence[object] | None = None) -> float:
@@ -505,37 +498,22 @@ def _is_worse(change: Change) -> bool:
 # Number of items that showing a bias needs, and the items that people should label next.
 
 
-POWER = 0.8  # probability with which an effect of the wanted size is shown
-
-
-def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tests: int = 1) -> int | None:
-    """Compute how many items are needed to show an effect of a given size.
+def items_needed(estimate: Estimate, wanted: float, *, power: float = 0.8, tests: int = 1) -> int | None:
+    """Compute how many items are needed to show an effect of a given size, ``wanted`` > 0, with probability ``power``.
 
     The standard error is read off the wider side of the 95 % interval and shrinks with the root of the number of items,
     as many of them from each input as now: n' = n ((t_{1 - .025 / tests} + t_power) standard error / wanted)^2, with
-    the quantiles of Student's t for the inputs of n' items.
-
-    Args:
-        estimate: Estimate from n items.
-        wanted: Distance from the value of an unbiased judge that should be shown, in units of the estimate; > 0.
-        power: Probability of showing it, in (0, 1).
-        tests: Biases that are tested together; Holm's correction allows the first an error of 5 % by their number. With
-            1, the 95 % interval excludes "no bias".
+    the quantiles of Student's t for the inputs of n' items. ``tests`` biases share an error of 5 % (Holm's first).
 
     Returns:
         Items, also where they are fewer than n. None where no number would do: the interval is undefined, or the
         estimate is (one rating of unknown reliability: its interval does not shrink to a point).
-
-    Raises:
-        ValueError: ``wanted``, ``power`` or ``tests`` is out of range.
 
     Examples:
         >>> from evalbias.evaluation import Estimate
         >>> found = Estimate("effect", "effect", 0.1, -0.1, 0.3, n=100, undefined=0, null=0.0, units=100)
         >>> items_needed(found, 0.2)  # standard error .2 / 1.984: 100 (2.815 * .1008 / .2)^2
         202
-        >>> items_needed(found, 0.2, tests=4)
-        287
     """
     if not wanted > 0 or not 0 < power < 1 or tests < 1:
         raise ValueError(
@@ -562,19 +540,13 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = POWER, tes
 
 
 def label_next(judged: Judged, count: int, seed: int) -> list[str]:
-    """Choose ``count`` items that people should label next, for a corrected estimate; ``seed`` is of the draws.
+    """Choose ``count`` items that people should label next, lowest score first; all that are unlabeled if fewer.
 
     The unlabeled items with an answer, but for a few left out at random, are ordered by the judge's score and cut into
     ``count`` strata of equal size; one item is drawn from each. Every item then has the same chance to be labeled,
     without which ``corrected_mean`` and ``corrected_rate`` are wrong, as they are for labels of doubtful items alone;
-    and the labels cover the whole range of scores. With 8 labels of 200 simulated items, the error of their mean was a
-    quarter smaller than of random labels, that of the corrected mean a tenth.
-
-    Returns:
-        Identifiers, the lowest score first; all unlabeled items where there are no more than ``count``.
-
-    Raises:
-        ValueError: ``count`` is below 1.
+    and the labels cover the whole range of scores: of 8 labels of 200 simulated items, the error of the mean was a
+    quarter smaller than of random labels.
     """
     if count < 1:
         raise ValueError(f"count={count}: ask for at least one item.")

@@ -13,7 +13,7 @@ import numpy as np
 from evalbias.data.cells import TIE, check_size
 from evalbias.data.items import item_name
 from evalbias.data.pairing import human_score, input_field, input_key, is_rated, single_ratings
-from evalbias.evaluation.words import median_coverage, model_title
+from evalbias.evaluation.words import model_title
 from evalbias.lm.cache import measuring
 from evalbias.lm.contract import resolve_lm
 from evalbias.lm.types import MeasuringLM
@@ -39,10 +39,6 @@ BETTER = "better"
 """(n,) the candidate of each pair that people prefer, 0 or 1; -1 where they prefer neither, NaN where nobody chose."""
 EXPECTED, QUALITY = "expected", "quality"
 """Expected scores of a loop's outputs, on the range of its own scores and in points of their own."""
-REMEDIES = {
-    LIKELIHOODS: "name the model whose likelihood is measured (likelihood_lm)",
-    HUMAN_SCORES: "give items with human scores on the criterion",
-}
 BY_CONSTRUCTION = "by_construction"
 """Key of ``provenance``: bias -> what in the judge's making settles it, so that its estimates are no finding."""
 MOST_DRAWS = 100
@@ -148,11 +144,6 @@ class Judged:
         """
         return self.inputs if 1 < len(set(self.inputs)) < len(self.ids) else None
 
-    @property
-    def median_coverage(self) -> float:
-        """Median probability that any answer follows; NaN where unknown."""
-        return median_coverage(self.coverage)
-
     @cached_property
     def writer_names(self) -> list[str]:
         """Names of the systems that wrote the outputs, in alphabetical order."""
@@ -166,24 +157,19 @@ class Judged:
     def covariate(self, name: str) -> FloatArray:
         """Return a covariate; ValueError where it was not measured or given."""
         if name not in self.covariates:
-            remedy = REMEDIES.get(name, "give it when the Judged is made")
+            remedies = {
+                LIKELIHOODS: "name the model whose likelihood is measured (likelihood_lm)",
+                HUMAN_SCORES: "give items with human scores on the criterion",
+            }
             raise ValueError(
                 f"The judged items on {self.criterion} lack the covariate {name!r}, they have "
-                f"{sorted(self.covariates)}: {remedy}."
+                f"{sorted(self.covariates)}: {remedies.get(name, 'give it when the Judged is made')}."
             )
         return self.covariates[name]
 
     def first_less_second(self, values: FloatArray) -> FloatArray:
         """Return (n,) numbers about outputs, of which the difference counts for a pair (n, 2)."""
         return values if values.ndim == 1 else np.asarray(values[:, 0] - values[:, 1])
-
-    def of_texts(self, value: Callable[[str], float]) -> FloatArray | None:
-        """Return (n,) a number of each output's text, (n, 2) of those of pairs; None where a text is not known."""
-        texts = _texts(self.examples, self.pairwise)
-        if not texts or len(texts) != len(self.ids) or not _are_known(texts):
-            return None
-        numbers = np.array([[value(text) for text in row] for row in texts], dtype=np.float64)
-        return numbers if self.pairwise else numbers[:, 0]
 
     # --- what people say ---
 
@@ -349,8 +335,7 @@ def judge_examples(
         progress: Called with the number of judgments done.
 
     Raises:
-        ValueError: No examples, one that lacks a text, a pair without two candidates, or an item that lacks the
-            criterion's score.
+        ValueError: No examples, or one that lacks a text, a second candidate or the criterion's score.
     """
     if not examples:
         raise ValueError("There are no examples to judge: give at least one.")
@@ -455,8 +440,8 @@ def gather(
     n, covariates, provenance = len(examples), dict[str, FloatArray](), dict[str, Any]()
     shape = (n, 2) if pairwise else (n,)
     # 1 the texts: lengths, and likelihoods after the task
-    texts = _texts(examples, pairwise)
-    if _are_known(texts):
+    texts = [candidates_of(e) if pairwise else (e.get("output"),) for e in examples]
+    if all(row and all(isinstance(text, str) for text in row) for row in texts):
         covariates[LENGTHS] = np.array([len(text) for row in texts for text in row], dtype=np.float64).reshape(shape)
     if scorer is not None:
         outputs = _likelihood_items(examples, texts)
@@ -483,7 +468,7 @@ def gather(
         answers=np.full((n, 1, 2) if pairwise else n, np.nan),
         covariates=covariates,
         inputs=tuple(f"item {i}" if input_field(e) is None else input_key(e) for i, e in enumerate(examples)),
-        writers=_writers_of_pairs(examples) if pairwise else _writers_of_outputs(examples),
+        writers=_writers(examples, pairwise),
         provenance=provenance,
         examples=examples,
     )
@@ -503,24 +488,17 @@ def human_ratings(examples: Sequence[dspy.Example], criterion: Criterion) -> Flo
     return padded
 
 
-def _texts(examples: Sequence[dspy.Example], pairwise: bool) -> list[Sequence[Any]]:
-    """Return the output of each item, or both of a pair; empty for what is no pair."""
-    return [candidates_of(e) if pairwise else (e.get("output"),) for e in examples]
-
-
-def _are_known(texts: Sequence[Sequence[Any]]) -> bool:
-    return all(row and all(isinstance(text, str) for text in row) for row in texts)
-
-
 def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence[Any]]) -> list[dspy.Example]:
+    """Return one item an output, with the source that it was written to."""
+    outputs = []
     for index, (example, row) in enumerate(zip(examples, texts, strict=True)):
         if not row or not all(isinstance(text, str) for text in [example.get("source"), *row]):
             raise ValueError(
                 f"The item {item_name(example, index)!r:.80} lacks the texts that a likelihood needs, its source and "
                 "what was written to it: add them (source, output or outputs), or name no likelihood model."
             )
-    pairs = zip(examples, texts, strict=True)
-    return [dspy.Example(source=e.source, output=text) for e, row in pairs for text in row]
+        outputs += [dspy.Example(source=example.source, output=text) for text in row]
+    return outputs
 
 
 def _choices(examples: Sequence[dspy.Example], better: str, answered: Sequence[str]) -> FloatArray:
@@ -530,14 +508,11 @@ def _choices(examples: Sequence[dspy.Example], better: str, answered: Sequence[s
     return np.where(np.isin(choices, (0, 1, TIE)), choices, np.nan)
 
 
-def _writers_of_pairs(examples: Sequence[dspy.Example]) -> Writers:
-    """Return both writers of every pair where all pairs name them, else nothing."""
-    named: list[Any] = [e.get("systems") or () for e in examples]
-    complete = all(isinstance(n, Sequence) and not isinstance(n, str) and len(n) == 2 for n in named)
-    return [(str(a), str(b)) for a, b in named] if complete else ()
-
-
-def _writers_of_outputs(examples: Sequence[dspy.Example]) -> Writers:
-    """Return the writer of every output where all items name theirs, else nothing."""
-    named = [e.get("system") for e in examples]
-    return () if any(one is None or one == "" for one in named) else [str(one) for one in named]
+def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:
+    """Return the writer of every output, two for a pair, where all items name theirs; else nothing."""
+    if not pairwise:
+        named = [e.get("system") for e in examples]
+        return () if any(one is None or one == "" for one in named) else [str(one) for one in named]
+    pairs: list[Any] = [e.get("systems") or () for e in examples]
+    complete = all(isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2 for pair in pairs)
+    return [(str(a), str(b)) for a, b in pairs] if complete else ()

@@ -6,7 +6,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,19 +46,15 @@ SCORE = "score"  # estimate of another quality's mean
 
 
 class CachedScorer:
-    """A feedback source whose scores are remembered.
+    """A feedback source whose scores are remembered, so that nothing is asked twice.
 
-    Args:
-        source: Source to ask.
-        log: JSONL file that keeps the scores, so that a stopped run asks nothing again, and in which those of another
-            source are ignored; None keeps them in memory.
-
-    Attributes:
-        failed: Item -> error that the source raised. Its outputs are undefined (NaN); a later run asks again.
+    ``log`` is a JSONL file that keeps the scores for a later run, in which those of another source are ignored; None
+    keeps them in memory. ``failed`` is item -> error that the source raised: its outputs are undefined (NaN), and a
+    later run asks again.
     """
 
     def __init__(self, source: FeedbackSource, log: Path | None = None) -> None:
-        self.source = source
+        self.source, self.name = source, source.name
         self.failed: dict[str, str] = {}
         self._journal = None if log is None else Journal(log)
         self._identity = digest(describe(source))
@@ -70,8 +66,6 @@ class CachedScorer:
         key = (digest(dict(example.items()), 64), output)
         if not output.strip():
             return math.nan
-        if (older := (key[0][:16], output)) in self._scores:  # older logs have the first 16 digits
-            return self._scores[older]
         if key not in self._scores:
             try:
                 score = validated(self.source, self.source(example, output)).score
@@ -89,17 +83,13 @@ class CachedScorer:
 
 @dataclass(frozen=True)
 class Loop:
-    """The loop of one item.
-
-    ``steps`` are every output from the first on, none where the item failed (``error``); ``stopped`` is why the loop
-    ended, and ``calls`` counts requests to models, also of a failed item.
-    """
+    """The loop of one item: every output from the first on; none where the item failed."""
 
     id: str
     steps: tuple[Step, ...]
-    stopped: str = ""
+    stopped: str = ""  # why the loop ended
     error: str = ""
-    calls: int = 0
+    calls: int = 0  # requests to models, also of a failed item
 
     def at(self, iteration: int) -> Step | None:
         """Return the step whose output stands after so many refinements; None where the item failed."""
@@ -189,20 +179,15 @@ def run_loops(
     num_threads: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> LoopRun:
-    """Run a loop on every item.
-
-    An item whose generator, feedback or refiner raises is reported in ``failed``, and the others continue. It is not
-    logged, so that a later run tries it again.
-
-    The loop's own scores and those of another source, ``own`` and ``quality``, tell its self-bias:
-    ``measure_rounds(run.own(), run.quality(examples, source), ids=run.ids, seed=0)``.
+    """Run a loop on every item; one whose generator, feedback or refiner raises is in ``failed``, the others continue.
 
     Args:
         program: ``SelfRefine``, ``BestOfK``, or any DSPy module with the ``feedback`` of its steps whose predictions
             have ``steps`` and ``stopped``.
         examples: Items with ``id`` and the program's inputs; other fields (a reference) go to the feedback.
         lm: Model for all modules. Defaults to their own, else DSPy's.
-        log_dir: Folder whose ``steps.jsonl`` grows; items in it are not run again. Locked while the loops run.
+        log_dir: Folder whose ``steps.jsonl`` grows, locked while the loops run. Items in it are not run again, but
+            those that failed are.
         num_threads: Items at a time.
         progress: Called with 1 after every item.
 
@@ -214,36 +199,34 @@ def run_loops(
 
     def loop_of(example: dspy.Example) -> Loop:
         item = digest(dict(example.items()), 64)
-        known = logged.get(item) or logged.get(item[:16])  # older logs have the first 16 digits
-        loop = known or _run(program, example, lm)
+        loop = logged.get(item) or _run(program, example)
         with lock:
-            if log is not None and not known and not loop.error:
+            if log is not None and item not in logged and not loop.error:
                 record = {"id": loop.id, "item": item, "stopped": loop.stopped, "calls": loop.calls}
                 log.append([{**record, "steps": loop.steps}])
             if progress is not None:
                 progress(1)
         return loop
 
-    if log_dir is not None:
-        log_dir.mkdir(parents=True, exist_ok=True)
-        log = Journal(log_dir / STEP_LOG)
-    with nullcontext() if log_dir is None else lock_folder(log_dir):
-        if log is not None:
-            with dspy.context(**({} if lm is None else {"lm": lm})):
-                # another program would have written something else
-                check_settings(log.path.parent / IDENTITY, {"program": digest(describe(program))})
+    with ExitStack() as run:
+        run.enter_context(dspy.context(**({} if lm is None else {"lm": lm})))
+        if log_dir is not None:
+            log_dir.mkdir(parents=True, exist_ok=True)
+            run.enter_context(lock_folder(log_dir))
+            # another program would have written something else
+            check_settings(log_dir / IDENTITY, {"program": digest(describe(program))})
+            log = Journal(log_dir / STEP_LOG)
             logged |= _logged(log)
         loops = tuple(in_threads(loop_of, examples, num_threads))
     source = program.feedback
     return LoopRun(loops, source.name, source.low, source.high)
 
 
-def _run(program: Any, example: dspy.Example, lm: Any) -> Loop:
+def _run(program: Any, example: dspy.Example) -> Loop:
     name = str(example.id)
     with count_usage() as spent:
         try:
-            with dspy.context(**({} if lm is None else {"lm": lm})):
-                prediction = program(**dict(example.items()))
+            prediction = program(**dict(example.items()))
         except Exception as error:  # a user's module may raise anything; the item is reported by its id
             return Loop(name, (), error=f"{type(error).__name__}: {error}", calls=spent.calls)
     return Loop(name, tuple(prediction.steps), prediction.stopped, calls=spent.calls)
@@ -282,42 +265,30 @@ def measure_rounds(
 ) -> list[Measurement]:
     """Measure self-bias in every round of a loop (Xu et al. 2024, figures 3 to 5).
 
-    Args:
-        own: (t, n) the loop's own scores of its outputs, one row a round.
-        expected: (t, n) expected scores of the outputs, on the same range.
-        quality: (t, n) expected scores in points of their own, if they are to be reported too.
-        ids: (n,) identifiers of the items. Defaults to their numbers.
-        n_resamples: Bootstrap resamples of each interval.
-        seed: Seed for the bootstrap.
-
-    Raises:
-        ValueError: Different shapes.
+    ``own`` are (t, n) the loop's own scores of its outputs, one row a round; ``expected`` are on the same range, and
+    ``quality``, expected scores in points of their own, is reported too. ``ids`` (n,) default to the items' numbers.
+    The intervals are of ``n_resamples`` bootstrap resamples. ValueError for different shapes.
     """
     rows = [np.asarray(v, dtype=np.float64) for v in (own, expected, *([] if quality is None else [quality]))]
     if rows[0].ndim != 2 or len({row.shape for row in rows}) > 1:
         shapes = ", ".join(str(row.shape) for row in rows)
         raise ValueError(f"The scores have the shapes {shapes}: give (rounds, items) each time.")
     names = tuple(map(str, range(rows[0].shape[1]))) if ids is None else tuple(ids)
-    covariates = dict(zip((EXPECTED, QUALITY), rows[1:], strict=False))
-    judged = [
-        Judged(names, "own score", rows[0][k], {name: values[k] for name, values in covariates.items()})
-        for k in range(len(rows[0]))
-    ]
-    return [measure(SelfBias(), one, seed=seed, n_resamples=n_resamples) for one in judged]
+    rounds = []
+    for scores, *others in zip(*rows, strict=True):
+        judged = Judged(names, "own score", scores, dict(zip((EXPECTED, QUALITY), others, strict=False)))
+        rounds.append(measure(SelfBias(), judged, seed=seed, n_resamples=n_resamples))
+    return rounds
 
 
 @dataclass(frozen=True)
 class LoopSummary:
-    """One loop round by round; ``name`` is of the model, or of another quality than the loop's own.
+    """One loop round by round: its self-bias, or a mean score of another quality."""
 
-    Each of the t ``rounds``, numbered by ``numbers``, is a self-bias or a mean score of the other quality; ``change``
-    is the last against the first.
-    """
-
-    name: str
-    numbers: tuple[int, ...]
+    name: str  # of the model, or of the other quality
+    numbers: tuple[int, ...]  # (t,) number of each round
     rounds: tuple[Measurement, ...]
-    change: Comparison
+    change: Comparison  # the last round against the first
 
 
 def doublings(k: int) -> tuple[int, ...]:
@@ -365,25 +336,17 @@ def measure_aspects(
 ) -> list[LoopSummary]:
     """Score all outputs of a finished loop on several qualities (Xu et al. 2024, figure 6, with judges for UniEval).
 
-    ``examples`` are the run's, in its order. Sources are such as ``JudgeFeedback(PointwiseJudge(FLUENCY))``; each
-    distinct output is scored once. Returns one summary a source; every round has the one estimate ``score``.
+    ``examples`` are the run's, in its order. Sources are such as ``JudgeFeedback(PointwiseJudge(FLUENCY))``. Returns
+    one summary a source; every round has the one estimate ``score``.
     """
     summaries = []
     for source in sources:
-        name = source.source.name if isinstance(source, CachedScorer) else source.name
-        rounds = [
-            measured(
-                [Number(SCORE, name, row, estimate_mean)],
-                bias=Aspect(),
-                criterion=name,
-                ids=run.ids,
-                columns={SCORE: row},
-                n_resamples=n_resamples,
-                seed=seed,
-            )
-            for row in run.quality(examples, source)
-        ]
-        summaries.append(_summary(name, rounds, n_resamples=n_resamples, seed=seed))
+        items: dict[str, Any] = {"bias": Aspect(), "criterion": source.name, "ids": run.ids}
+        rounds = []
+        for row in run.quality(examples, source):
+            number = Number(SCORE, source.name, row, estimate_mean)
+            rounds.append(measured([number], **items, columns={SCORE: row}, n_resamples=n_resamples, seed=seed))
+        summaries.append(_summary(source.name, rounds, n_resamples=n_resamples, seed=seed))
     return summaries
 
 
@@ -399,30 +362,24 @@ def _summary(
 
 @dataclass(frozen=True)
 class LoopScores:
-    """One model's loop: ``numbers`` of t rounds, and (t, n) own and expected scores on one range.
-
-    ``items`` (n,) are equal where two loops answer to the same input.
-    """
+    """One model's loop, with own and expected scores on one range."""
 
     name: str
-    numbers: tuple[int, ...]
-    items: tuple[str, ...]
-    own: FloatArray
-    expected: FloatArray
+    numbers: tuple[int, ...]  # (t,) number of each round
+    items: tuple[str, ...]  # (n,) equal where two loops answer to the same input
+    own: FloatArray  # (t, n)
+    expected: FloatArray  # (t, n)
 
 
 @dataclass(frozen=True)
 class LoopPair:
-    """Two loops, by name, in the last round that both have (``number``), on the ``items`` that both have (their count).
-
-    ``comparison`` is of the second loop against the first.
-    """
+    """Two loops in the last round that both have, on the items that both have."""
 
     first: str
     second: str
-    number: int
-    items: int
-    comparison: Comparison
+    number: int  # of the round
+    items: int  # their count
+    comparison: Comparison  # the second loop against the first
 
 
 def compare_loops(loops: Sequence[LoopScores], *, n_resamples: int = N_RESAMPLES, seed: int) -> list[LoopPair]:
@@ -439,20 +396,15 @@ def compare_loops(loops: Sequence[LoopScores], *, n_resamples: int = N_RESAMPLES
         rounds = set(first.numbers) & set(second.numbers)
         if not items or not rounds:
             continue
-        number = max(rounds)
-        sides = [_measured(loop, number, items, n_resamples, seed) for loop in (first, second)]
+        number, sides = max(rounds), []
+        for loop in (first, second):
+            places = {item: place for place, item in enumerate(loop.items)}
+            row, columns = loop.numbers.index(number), [places[item] for item in items]
+            own, expected = (scores[row, columns][None] for scores in (loop.own, loop.expected))  # (1, n)
+            sides += measure_rounds(own, expected, ids=items, n_resamples=n_resamples, seed=seed)
         comparison = compare(*sides, n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
         pairs.append(LoopPair(first.name, second.name, number, len(items), comparison))
     return pairs
-
-
-def _measured(loop: LoopScores, number: int, items: tuple[str, ...], n_resamples: int, seed: int) -> Measurement:
-    places = {item: place for place, item in enumerate(loop.items)}
-    columns = [places[item] for item in items]
-    row = loop.numbers.index(number)
-    own, expected = (scores[row, columns][None] for scores in (loop.own, loop.expected))  # (1, n)
-    (measurement,) = measure_rounds(own, expected, ids=items, n_resamples=n_resamples, seed=seed)
-    return measurement
 
 
 # --- preference for the own style: outputs of others, judged before and after the model paraphrases them --------------
@@ -468,10 +420,8 @@ class Paraphrase(dspy.Signature):  # type: ignore[misc]
 class Paraphrased(dspy.Module):  # type: ignore[misc]
     """A loop of two steps: 0 is an output of another author, 1 the model's paraphrase, which is always accepted.
 
-    Args:
-        feedback: The model's own feedback, whose score may be biased.
-        field: Field of the example with the other author's output.
-        **config: Settings of the paraphrasing request.
+    ``feedback`` is the model's own, whose score may be biased; ``field`` that of the example with the other author's
+    output; ``config`` the settings of the paraphrasing request.
     """
 
     def __init__(self, feedback: FeedbackSource, *, field: str = "output", **config: Any) -> None:
@@ -496,16 +446,13 @@ class Paraphrased(dspy.Module):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class StyleReport:
-    """Self-bias before and after paraphrasing; undefined if quality and own scores are on different scales.
-
-    ``run`` has every output, paraphrase, score and feedback; ``failed`` are items -> error that stopped them.
-    """
+    """Self-bias before and after paraphrasing; undefined if quality and own scores are on different scales."""
 
     before: Measurement
     after: Measurement
     change: Comparison
-    run: LoopRun
-    failed: dict[str, str]
+    run: LoopRun  # every output, paraphrase, score and feedback
+    failed: dict[str, str]  # item -> error that stopped it
 
 
 def measure_style(
@@ -522,11 +469,8 @@ def measure_style(
 ) -> StyleReport:
     """Paraphrase outputs of others and measure whether the bias grows (Xu et al. 2024, figure 7).
 
-    ``examples`` have ``id``, the output, and what feedback and quality need; ``quality`` is the source of the expected
-    scores. ``lm``, ``log_dir``, ``num_threads`` and ``progress`` are as for ``run_loops``.
-
-    Raises:
-        ValueError: Every item failed.
+    ``examples`` have ``id``, the output, and what feedback and ``quality``, the source of the expected scores, need.
+    The other arguments are as for ``run_loops``. ValueError where every item failed.
     """
     run = run_loops(program, examples, lm=lm, log_dir=log_dir, num_threads=num_threads, progress=progress)
     if len(run.failed) == len(run.loops):

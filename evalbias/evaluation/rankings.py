@@ -22,8 +22,6 @@ from evalbias.measures.resample import estimate_mean_coefficient, estimate_share
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
 
-# Agreement of a judge's rankings with people, document by document.
-
 
 class RankingAgreement(Bias):
     """Agreement of rankings with people, one document an item."""
@@ -62,8 +60,8 @@ def measure_ranking(
         seed: Seed for the bootstrap.
 
     Returns:
-        Estimates ``spearman``, ``kendall`` and ``pairwise_accuracy``, means over the documents; its items are the
-        documents. ``notes`` counts comparisons, ties, undefined comparisons, contradictions and unranked outputs.
+        Estimates ``spearman``, ``kendall`` and ``pairwise_accuracy``, means over the documents, which are its items.
+        ``notes`` counts comparisons, ties, undefined comparisons, contradictions and unranked outputs.
 
     Raises:
         ValueError: An item lacks a score on the criterion.
@@ -85,10 +83,9 @@ def ranking_agreement(
     n_resamples: int = N_RESAMPLES,
     seed: int = 0,
 ) -> Measurement:
-    """Correlate finished rankings, one a document, with the human scores; see ``measure_ranking``.
+    """Correlate finished rankings, one a document, with the human scores, as ``measure_ranking`` does.
 
-    ``documents`` are the outputs that were ranked, in their order; those unrated on the criterion are undefined. The
-    intervals are of ``n_resamples`` bootstrap resamples of documents.
+    ``documents`` are the outputs that were ranked, in their order; those unrated on the criterion are undefined.
     """
     scores = [score for ranking in rankings for score in ranking.scores]
     human = [human_score(e, criterion, required=False) for document in documents for e in document]
@@ -142,13 +139,10 @@ PROMPTS = {"initial": 1, "initial + permutation": 2, "searched": 1, "searched + 
 
 @dataclass(frozen=True)
 class Row:
-    """One judge on the test documents: name -> bias that applies, or ``"agreement"`` with people where any rated.
+    """One judge on the test documents."""
 
-    ``comparisons`` are the same against the initial judge; empty for that one itself.
-    """
-
-    measurements: Mapping[str, Measurement]
-    comparisons: Mapping[str, Comparison]
+    measurements: Mapping[str, Measurement]  # name of a bias, or "agreement" with people where any rated
+    comparisons: Mapping[str, Comparison]  # the same against the initial judge; empty for that one itself
 
 
 def compare_with_baselines(
@@ -186,12 +180,8 @@ def compare_with_baselines(
             ranker = PairwiseRanker(one, search=search, seed=seed)
             agreement = measure_ranking(ranker, documents, lm=lm, progress=progress, seed=seed)
             measurements[RankingAgreement.name] = agreement
-        first = rows["initial"].measurements if rows else {}
-        comparisons = {
-            bias: compare(first[bias], m, n_resamples=n_resamples, seed=seed)
-            for bias, m in measurements.items()
-            if bias in first
-        }
+        first, how = rows["initial"].measurements if rows else {}, {"n_resamples": n_resamples, "seed": seed}
+        comparisons = {bias: compare(first[bias], m, **how) for bias, m in measurements.items() if bias in first}
         rows[title] = Row(measurements, comparisons)
     return rows
 

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import dspy
 import numpy as np
 import pytest
 
@@ -106,13 +105,3 @@ def test_items_that_were_rated_once_where_others_were_rated_more_often():
     assert judged([1] * 3, **{RATINGS: [[1, NAN], [NAN, 2], [NAN, NAN]]}).rated_once == 0
     assert judged([1]).rated_once == 0
     assert judged([1, 2], **{HUMAN_SCORES: [4, NAN]}).ratings == pytest.approx(np.array([[4], [NAN]]), nan_ok=True)
-
-
-def test_a_property_of_the_texts():
-    scores = replace(judged([1, 2]), examples=[dspy.Example(output="a"), dspy.Example(output="abc")])
-    assert scores.of_texts(len).tolist() == [1, 3]
-    assert scores.take(np.array([1])).of_texts(len).tolist() == [3]
-    assert judged([1, 2]).of_texts(len) is None
-    assert replace(scores, examples=[dspy.Example(output="a"), dspy.Example()]).of_texts(len) is None
-    pair = Judged(("a",), "wit", np.full((1, 1, 2), 0.5), examples=[dspy.Example(outputs=["a", "abc"])])
-    assert pair.of_texts(len).tolist() == [[1, 3]]

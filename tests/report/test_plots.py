@@ -13,7 +13,7 @@ from report.test_page import pairs, scored
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
 from evalbias.evaluation.bias import Bias, beyond_quality, interval_plot
-from evalbias.evaluation.biases import ALWAYS_FIRST, ALWAYS_SECOND, SAME_OUTPUT, TIED_ONCE, order_outcomes
+from evalbias.evaluation.biases import order_outcomes
 from evalbias.evaluation.estimates import Estimate, Number, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS
 from evalbias.evaluation.loops import Loop, LoopRun
@@ -24,6 +24,8 @@ from evalbias.programs import Criterion, PairwiseJudge
 from evalbias.programs.loops import Step
 from evalbias.report.plots import by_construction, draw
 from evalbias.report.sections import loop_sections, lowest_section, scored_section, worst_items
+
+OUTCOMES = ("same output both times", "always the first", "always the second", "a tie in one order")
 
 
 def drawing_of(found):
@@ -38,9 +40,9 @@ def test_what_swapping_does_to_a_verdict():
         ids = tuple(map(str, range(len(first))))
         return order_outcomes(Judged(ids, "wit", np.stack([first, second], axis=1), ties=ties))
 
-    assert outcomes(answers, swapped) == {SAME_OUTPUT: 0.4, ALWAYS_FIRST: 0.2, ALWAYS_SECOND: 0.2, TIED_ONCE: 0.2}
+    assert outcomes(answers, swapped) == dict(zip(OUTCOMES, (0.4, 0.2, 0.2, 0.2), strict=True))
     tied = np.array([[0.1, 0.2, 0.7]])
-    assert outcomes(tied, tied, ties=True) == {SAME_OUTPUT: 1, ALWAYS_FIRST: 0, ALWAYS_SECOND: 0, TIED_ONCE: 0}
+    assert outcomes(tied, tied, ties=True) == dict(zip(OUTCOMES, (1, 0, 0, 0), strict=True))
     assert outcomes(answers[5:], swapped[5:]) == {}
 
 
@@ -49,8 +51,8 @@ def test_the_plot_of_both_orders_agrees_with_the_numbers_where_a_tie_is_as_proba
     found = measure(BIASES["position"], Judged(("a", "b"), "wit", answers, ties=True), seed=0, n_resamples=2)
     rate, stack = drawing_of(found).marks
     assert rate.rows[""][0].value == (0.5 + 0.75) / 2  # of the second pair the tie takes half of its half
-    assert stack.shares == {SAME_OUTPUT: 0.5, ALWAYS_FIRST: 0.5, ALWAYS_SECOND: 0, TIED_ONCE: 0}
-    assert stack.shares[SAME_OUTPUT] == found["position_consistency"].value
+    assert stack.shares == dict(zip(OUTCOMES, (0.5, 0.5, 0, 0), strict=True))
+    assert stack.shares[OUTCOMES[0]] == found["position_consistency"].value
 
 
 def test_scores_between_0_and_1_are_drawn_in_tenths():
