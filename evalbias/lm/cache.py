@@ -1,17 +1,7 @@
 """One cached model: every question is asked once and counted, and its answer kept, in a file if one is named.
 
-    judges, optimizers   ->  CachedLM  ->  LocalLM, ServerLM, WorkersLM, or any dspy.LM (contract.AnyLM)
-                                |
-                          answers.jsonl    one answer a line, under a key over the model and the question
-
-With a file, questions go to the model in chunks, smaller ones to a slow model, so that a kill costs a few seconds of
-work. Each answer of a server is written as it comes. Of a local model, each chunk is written before the next one is
-asked; one that a kill tore is asked again whole, because the last digits of an answer may depend on its batch.
-
-A local model keeps the prefixes of its prompts from chunk to chunk, so that a whole search reads each text once. A
-resumed run begins without them, and the last digits of its answers may differ (1e-5 nats in float32). With ``exact``
-all chunks have one size and begin without them, so that a resumed run gives exactly the same numbers, and prefixes that
-several chunks share are read in each. Refused questions are asked again, by which the chunks of a local model shift.
+Judges and optimizers ask ``CachedLM``, which asks a ``LocalLM``, ``ServerLM`` or ``WorkersLM``, or any ``dspy.LM`` by
+``contract.AnyLM``. Each line of the file is an answer under a key over the model and the question.
 """
 
 from __future__ import annotations
@@ -23,6 +13,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,13 +42,19 @@ NEXT = "next"
 class CachedLM(MeasuringLM):
     """A model that is asked nothing twice.
 
+    With a file, questions go to the model in chunks, smaller ones to a slow model, so that a kill costs a few seconds
+    of work. Each answer of a server is written as it comes. Of a local model, each chunk is written before the next one
+    is asked; its prefixes are kept from chunk to chunk, so that a whole search reads each text once. A resumed run
+    begins without them, and the last digits of its answers may differ (1e-5 nats in float32).
+
     Args:
         lm: Model to ask, as of ``measuring``.
         file: JSONL file of the answers; None keeps them in memory.
         sampling: Estimate the probabilities of choices from repeated answers; None measures them.
-        chunk: Number of questions in one call of the model, written together: what a kill costs. By default at most
-            ``chunk_of(lm)``, and fewer where these would take longer than ``SECONDS``; all without a file.
-        exact: Whether the last digits of an answer must not depend on earlier chunks, which a resumed run skips.
+        chunk: Number of questions in one call of the model. By default at most ``chunk_of(lm)``, and fewer where these
+            would take longer than ``SECONDS``; all without a file.
+        exact: Whether a resumed run gives exactly the same numbers: all chunks have one size and begin without the
+            prefixes of earlier ones, which are read in each. Refused questions, asked again, still shift the chunks.
         before: Called with the questions of a call that have no answer yet, before the model is asked.
         between: Called after every chunk that the model answered; it may raise to end the run.
         progress: Called with a number of answers: those that are known, and then, after every chunk and every second
@@ -72,17 +69,15 @@ class CachedLM(MeasuringLM):
         sampling: Sampling | None = None,
         chunk: int | None = None,
         exact: bool = False,
-        before: Callable[[Sequence[Question]], None] | None = None,
-        between: Callable[[], None] | None = None,
-        progress: Callable[[int], None] | None = None,
+        before: Callable[[Sequence[Question]], None] = lambda _: None,
+        between: Callable[[], None] = lambda: None,
+        progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._lm, self._identity = as_measuring(lm), model_identity(lm)
         self.model, self.in_flight = self._lm.model, getattr(self._lm, "in_flight", 0)
         self._draws, self.sampling = sampling, sampling or getattr(self._lm, "sampling", None)
         self._key = json.dumps(self._identity, sort_keys=True)
-        self._exact = exact
-        self._before, self._between = before or (lambda _: None), between or (lambda: None)
-        self._progress = progress or (lambda _: None)
+        self._exact, self._before, self._between, self._progress = exact, before, between, progress
         self._journal = None if file is None else Journal(file)
         records = [] if self._journal is None else self._journal.read("key")
         self._known: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
@@ -92,7 +87,7 @@ class CachedLM(MeasuringLM):
         kept = next((record[NEXT] for record in reversed(records) if NEXT in record), FIRST)
         self._chunk = max(self._least, min(self._most, kept))
         self._keeping = threading.RLock()
-        self._told, self._untold = -math.inf, 0  # time of the last report of progress, and answers since
+        self._reported, self._unreported = -math.inf, 0  # time of the last report of progress, and answers since
         self.questions: Counter[type] = Counter()  # kind -> questions answered so far, known ones included
         self.asked: Counter[type] = Counter()  # kind -> questions that the model itself answered
         self.replayed = 0  # answers that were known
@@ -136,20 +131,22 @@ class CachedLM(MeasuringLM):
             part = keys[start:] if self._whole else keys[start : start + self._chunk]
             if self._exact:
                 self.forget()
-            found = _Arriving(self._keeping, self._keeper(part, todo) if self._lm.answers_alone else None)
+            arriving = _Arriving(self._keeping)
+            if self._lm.answers_alone:
+                arriving.keep = partial(self._keep, part, todo, streamed=True)
             began = time.monotonic()
             try:
-                self._lm.answer([todo[key] for key in part], found)
+                self._lm.answer([todo[key] for key in part], arriving)
                 self._chunk = self._next(time.monotonic() - began, len(part))
             except BaseException:
                 if self._exact and not self._lm.answers_alone:
-                    found.clear()  # the chunk is asked again as a whole
+                    arriving.clear()  # the chunk is asked again as a whole
                 raise
             finally:
-                found.close()
-                self._keep({part[number]: answer for number, answer in found.items()}, todo)
+                arriving.close()
+                self._keep(part, todo, arriving)
                 # 3. Every answer goes to each question with its key.
-                for number, answer in found.items():
+                for number, answer in arriving.items():
                     for place in places[part[number]]:
                         answers[place] = answer
                         self.questions[type(questions[place])] += not isinstance(answer, Refused)
@@ -182,14 +179,14 @@ class CachedLM(MeasuringLM):
             return max(self._least, self._chunk // FACTOR)
         return min(self._most, self._chunk * FACTOR) if expected * FACTOR <= SECONDS else self._chunk
 
-    def _keeper(self, part: Sequence[str], todo: Mapping[str, Question]) -> Callable[[int, Any], None]:
-        return lambda number, answer: self._keep({part[number]: answer}, todo, streamed=True)
-
-    def _keep(self, found: Mapping[str, Any], todo: Mapping[str, Question], *, streamed: bool = False) -> None:
-        """Write the answers that are no refusals, and report progress."""
+    def _keep(
+        self, part: Sequence[str], todo: Mapping[str, Question], found: Mapping[int, Any], *, streamed: bool = False
+    ) -> None:
+        """Write the answers to a part's keys that are no refusals, and report progress."""
         with self._keeping:
-            new = {key: a for key, a in found.items() if key not in self._known and not isinstance(a, Refused)}
-            due = not streamed or time.monotonic() - self._told >= INTERVAL
+            answered = {part[number]: answer for number, answer in found.items() if not isinstance(answer, Refused)}
+            new = {key: answer for key, answer in answered.items() if key not in self._known}
+            due = not streamed or time.monotonic() - self._reported >= INTERVAL
             if self._journal is not None:
                 records = [{"key": key, **todo[key].dump(answer)} for key, answer in new.items()]
                 if records and not streamed:
@@ -197,11 +194,11 @@ class CachedLM(MeasuringLM):
                 self._journal.append(records, flush=due)
             self._known |= new
             self.asked.update(type(todo[key]) for key in new)
-            self._untold += len(new)
-            if due and self._untold:
-                self._told = time.monotonic()
-                self._progress(self._untold)
-                self._untold = 0
+            self._unreported += len(new)
+            if due and self._unreported:
+                self._reported = time.monotonic()
+                self._progress(self._unreported)
+                self._unreported = 0
 
     def _read(self, key: str, question: Question) -> Any:
         """Return a known answer; a record of the file is read when it is first asked for."""
@@ -215,19 +212,18 @@ class CachedLM(MeasuringLM):
 
 
 class _Arriving(dict[int, Any]):
-    """Answers of one chunk by place, set by any thread under the lock; ``keep`` takes each as it comes, if given."""
+    """Answers of one chunk by place, set by any thread under the lock; ``keep`` takes each as it comes."""
 
-    def __init__(self, lock: threading.RLock, keep: Callable[[int, Any], None] | None) -> None:
+    def __init__(self, lock: threading.RLock) -> None:
         super().__init__()
-        self._lock, self._keep, self._closed = lock, keep, False
+        self.keep: Callable[[dict[int, Any]], None] = lambda _: None
+        self._lock, self._closed = lock, False
 
     def __setitem__(self, place: int, answer: Any) -> None:
         with self._lock:
-            if self._closed:  # after an interrupt another process may work in the folder
-                return
-            super().__setitem__(place, answer)
-            if self._keep is not None:
-                self._keep(place, answer)
+            if not self._closed:  # after an interrupt another process may work in the folder
+                super().__setitem__(place, answer)
+                self.keep({place: answer})
 
     def close(self) -> None:
         """Take no answers any more."""
@@ -249,6 +245,6 @@ def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:
 
 def model_identity(lm: Any) -> dict[str, Any]:
     """Return what decides a model's numbers, for run.json and the keys of answers: never an address or a key."""
-    return (
-        dict(lm.provenance()) if hasattr(lm, "provenance") else {"model": str(getattr(lm, "model", type(lm).__name__))}
-    )
+    if hasattr(lm, "provenance"):
+        return dict(lm.provenance())
+    return {"model": str(getattr(lm, "model", type(lm).__name__))}

@@ -1,13 +1,4 @@
-"""Any ``dspy.LM`` as a model that answers questions, through DSPy's cache, callbacks and retries.
-
-A judgment is asked for in this order, until the model gives probabilities:
-
-1. as a measured judgment (``probabilities="required"``), which our engines and DSPy's vLLM route answer;
-2. by its 20 most probable first tokens, or 5: some providers refuse more;
-3. if it refuses these but answers a plain request, it reports no probabilities.
-
-Models without probabilities are asked for the same text repeatedly, and its shares are the estimates (``Sampling``).
-"""
+"""Any ``dspy.LM`` as a model that answers questions, through DSPy's cache, callbacks and retries."""
 
 from __future__ import annotations
 
@@ -45,8 +36,6 @@ from evalbias.lm.types import (
     Answers,
     ChoiceLogprobs,
     Choices,
-    Likelihood,
-    LogLikelihood,
     MeasuringLM,
     ModelChanged,
     NoProbabilities,
@@ -91,7 +80,7 @@ class AnyLM(MeasuringLM):
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions; DSPy's errors become connection errors that name the model, unlike ``NoProbabilities``."""
         try:
-            self.run(questions, answers).check()
+            self.run(questions, answers)
         except RequestRefused:
             raise
         except ConnectionError as error:
@@ -105,18 +94,18 @@ class AnyLM(MeasuringLM):
         except ModelChanged as error:  # a connection error: the other answers of the call are kept
             raise Unanswered(f"{self.model}: {error}.") from error
 
-    def run(self, questions: Sequence[Question], answers: Answers) -> Call:
+    def run(self, questions: Sequence[Question], answers: Answers) -> None:
         """Ask one question in this thread, several in others; after an error or an interrupt no more are sent."""
-        context = copy_context()
         if len(questions) == 1:
-            call = self._call(lambda question: self._asked(self._send, question), questions, answers)
+            call = self._call(lambda question: self._answer(question, self._send), questions, answers)
             driven(call.run([0], at_once=1))
-            return call
-        pool = ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="evalbias-dspy")
+            call.check()
+            return
+        pool, context = ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="evalbias-dspy"), copy_context()
 
         async def ask(question: Question) -> Any:
             def here() -> Any:
-                return driven(self._asked(self._send, question))
+                return driven(self._answer(question, self._send))
 
             return await asyncio.get_running_loop().run_in_executor(pool, context.copy().run, here)
 
@@ -126,13 +115,13 @@ class AnyLM(MeasuringLM):
         finally:
             call.over = True  # requests in flight are not waited for after an interrupt
             pool.shutdown(wait=False, cancel_futures=True)
-        return call
+        call.check()
 
-    async def arun(self, questions: Sequence[Question], answers: Answers) -> Call:
+    async def arun(self, questions: Sequence[Question], answers: Answers) -> None:
         """Ask questions without threads."""
-        call = self._call(lambda question: self._asked(self._asend, question), questions, answers)
+        call = self._call(lambda question: self._answer(question, self._asend), questions, answers)
         await call.run(range(len(questions)), at_once=IN_FLIGHT)
-        return call
+        call.check()
 
     def _call(self, ask: Callable[[Question], Awaitable[Any]], questions: Sequence[Question], answers: Answers) -> Call:
         return Call(
@@ -154,26 +143,26 @@ class AnyLM(MeasuringLM):
         self.answering[0].check("answer", response.model, response.provider_data or {})
         return response
 
-    async def _asked(self, send: Send, question: Question) -> ChoiceLogprobs | Written:
+    async def _answer(self, question: Question, send: Send) -> ChoiceLogprobs | Written:
         if isinstance(question, Choices):
-            return await self._choices(send, question)
+            return await self._choices(question, send)
         if isinstance(question, Text):
-            return await self._text(send, question)
+            return await self._text(question, send)
         raise NotImplementedError(
             f"{self.model} returns no likelihoods of given texts: name a local model for them with "
             "likelihood_lm=LocalLM(...), or --likelihood-lm on the command line."
         )
 
-    async def _choices(self, send: Send, question: Choices) -> ChoiceLogprobs:
+    async def _choices(self, question: Choices, send: Send) -> ChoiceLogprobs:
         messages, choices = as_messages(question.prompt), question.choices
-        try:
+        try:  # 1. as a measured judgment, which our engines and DSPy's vLLM route answer
             response = await send(judgment_request(self.model, messages, choices))
             if is_measured(response) or isinstance(self.lm, MeasuringLM):
                 return read_judgment(response, choices)
         except UNSUPPORTED:
             if isinstance(self.lm, MeasuringLM):  # its own refusal is about these choices
                 raise
-        for top in TOPS:
+        for top in TOPS:  # 2. by its most probable first tokens
             try:
                 response = await send(first_token_request(self.model, messages, top))
             except TOO_LONG:
@@ -182,13 +171,13 @@ class AnyLM(MeasuringLM):
                 refusal = error
             else:
                 return read_first_token(response, choices)
-        try:  # a model that reports no log-probabilities answers without them
+        try:  # 3. a model that reports no log-probabilities answers a plain request
             await send(text_request(self.model, Text(question.prompt, PLAIN_TOKENS)))
         except (*UNSUPPORTED, *INVALID):
             raise refusal from refusal.__cause__
         raise NoProbabilities(self.model, f"it refuses to report them ({refusal})") from refusal
 
-    async def _text(self, send: Send, question: Text) -> Written:
+    async def _text(self, question: Text, send: Send) -> Written:
         """Ask for a text. A model that takes no seed is asked without one, past DSPy's cache all the same."""
         apart = {} if question.seed is None else {"rollout_id": question.seed}
         try:
@@ -278,14 +267,14 @@ def ask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **o
     ``options`` are those of ``AnyLM``. It raises ``NoProbabilities``, ``PromptRefused`` or ``RequestRefused``.
     """
     answers: dict[int, Any] = {}
-    AnyLM(lm, **options).run(_parts(question, sampling, options), answers).check()
+    AnyLM(lm, **options).run(_parts(question, sampling, options), answers)
     return _whole(question, sampling, answers)
 
 
 async def aask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **options: Any) -> Any:
     """Do as ``ask``, asynchronously."""
     answers: dict[int, Any] = {}
-    (await AnyLM(lm, **options).arun(_parts(question, sampling, options), answers)).check()
+    await AnyLM(lm, **options).arun(_parts(question, sampling, options), answers)
     return _whole(question, sampling, answers)
 
 
@@ -319,19 +308,15 @@ class _MethodsLM(MeasuringLM):
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions about choices and likelihoods."""
-
-        def rows(choices: tuple[str, ...], some: list[Choices]) -> list[ChoiceLogprobs]:
-            found: ChoiceLogprobs = self.lm.choice_logprobs([q.prompt for q in some], choices)
-            return found.rows()
-
-        def likelihoods(some: list[Likelihood]) -> Sequence[LogLikelihood]:
-            found: Sequence[LogLikelihood] = self.lm.loglikelihood([(q.context, q.continuation) for q in some])
-            return found
-
-        def texts(_: list[Text]) -> list[Written]:
+        if any(isinstance(question, Text) for question in questions):
             raise NotImplementedError(f"{self.model} writes no texts: give a dspy.LM.")
-
-        answer_by_kind(questions, answers, choices=rows, likelihoods=likelihoods, texts=texts)
+        answer_by_kind(
+            questions,
+            answers,
+            choices=lambda choices, some: self.lm.choice_logprobs([q.prompt for q in some], choices).rows(),
+            likelihoods=lambda some: self.lm.loglikelihood([(q.context, q.continuation) for q in some]),
+            texts=lambda _: [],
+        )
 
 
 def as_measuring(lm: Any) -> MeasuringLM:

@@ -7,7 +7,7 @@ import contextvars
 import functools
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -164,6 +164,10 @@ TOPS = (TOP, 5)
 """Numbers of first tokens to ask for, in turn: some providers refuse more than 5."""
 
 
+TEXT_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed", "logprobs")
+"""Settings of a ``Text`` that DSPy's configuration has under the same names, besides ``stop``."""
+
+
 def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[str]) -> lm15.Request:
     """Return the request that asks which of the choices follows the messages, with its probability."""
     fmt = lm15.judgments(**{FIELD: lm15.choice("Which answer follows?", list(choices))})
@@ -177,14 +181,9 @@ def first_token_request(model: str, messages: Sequence[Message], top: int) -> lm
 
 def text_request(model: str, question: Text, *, seed: bool = True) -> lm15.Request:
     """Return the request for a text, with or without the question's seed."""
-    return chat_request(model, as_messages(question.prompt), text_config(question, seed=seed))
-
-
-def text_config(question: Text, *, seed: bool = True) -> lm15.Config:
-    """Return the settings of a text's generation as DSPy's, with or without the question's seed."""
-    names = ("max_tokens", "temperature", "top_p", "top_k", "logprobs", *["seed"] * seed)
+    names = [name for name in TEXT_SETTINGS if seed or name != "seed"]
     given = {name: getattr(question, name) for name in names if getattr(question, name) is not None}
-    return lm15.Config(**given, stop=question.stop)
+    return chat_request(model, as_messages(question.prompt), lm15.Config(**given, stop=question.stop))
 
 
 def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -> lm15.Request:
@@ -203,8 +202,7 @@ def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -
 
 def is_measured(response: lm15.Response) -> bool:
     """Return whether a response holds the measured probabilities of a judgment."""
-    part = _data(response)
-    return part is not None and part.probabilities is not None
+    return _shares(response) is not None
 
 
 def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:
@@ -212,10 +210,9 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
 
     Our engines return log-probabilities, DSPy's own the shares and their coverage, which is NaN where it is missing.
     """
-    part = _data(response)
-    if part is None or part.probabilities is None:
+    shares = _shares(response)
+    if shares is None:
         raise NoProbabilities(response.model, "it answered a judgment without measuring it")
-    shares = part.probabilities[FIELD]
     if set(shares) != set(choices):
         raise ValueError(
             f"{response.model} returned probabilities of {sorted(shares)}, not of {sorted(choices)}: use another model."
@@ -246,8 +243,9 @@ def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceL
     return ChoiceLogprobs(tuple(choices), first_token_row(top, choices)[None])
 
 
-def _data(response: lm15.Response) -> lm15.DataPart | None:
-    return next((p for p in response.message.parts if isinstance(p, lm15.DataPart)), None)
+def _shares(response: lm15.Response) -> Mapping[str, float] | None:
+    measured = [p.probabilities for p in response.message.parts if isinstance(p, lm15.DataPart) and p.probabilities]
+    return measured[0][FIELD] if measured else None
 
 
 # Errors of requests to any ``dspy.LM``, and how the prompt may be to blame for them.
@@ -313,8 +311,7 @@ def question_of(request: lm15.Request, engine: str) -> Choices | Text:
     messages = _messages(request, engine)
     for judgment in requested.values():
         return Choices(messages, tuple(judgment.keys))
-    names = ("max_tokens", "temperature", "top_p", "top_k", "seed", "logprobs")
-    return Text(messages, **{name: getattr(config, name) for name in names}, stop=tuple(config.stop or ()))
+    return Text(messages, **{name: getattr(config, name) for name in TEXT_SETTINGS}, stop=tuple(config.stop or ()))
 
 
 def _messages(request: lm15.Request, engine: str) -> list[Message]:
@@ -360,7 +357,8 @@ def _measured(request: lm15.Request, answer: ChoiceLogprobs) -> lm15.Response:
         raise lm15.UnsupportedFeatureError(
             f"{request.model} gives {keys} no probability, or does not report it: use other choices."
         )
-    value = _value(judgment.kind, keys[int(row.argmax())])
+    best = keys[int(row.argmax())]
+    value = int(best) if judgment.kind == "ordered" else best == "true" if judgment.kind == "boolean" else best
     shares, logprobs = (dict(zip(keys, values.tolist(), strict=True)) for values in (row, answer.logprobs[0]))
     part = lm15.DataPart(value={name: value}, probabilities={name: shares}, method="candidate_sequence_likelihood")
     return lm15.Response(
@@ -371,7 +369,3 @@ def _measured(request: lm15.Request, answer: ChoiceLogprobs) -> lm15.Response:
         usage=lm15.Usage(input_tokens=None, output_tokens=0, total_tokens=None),
         provider_data={} if answer.renormalized else {LOGPROBS: {name: logprobs}},
     )
-
-
-def _value(kind: str, key: str) -> Any:
-    return int(key) if kind == "ordered" else key == "true" if kind == "boolean" else key

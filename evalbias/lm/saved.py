@@ -192,32 +192,37 @@ class RecordedEngine(Engine):
         self._path = Path(path)
         if not self._path.is_file():
             raise FileNotFoundError(f"{path} does not exist: make a recording with evalbias.lm.saved.record(lm, path).")
-        self._answers: dict[str, list[lm15.Response]] = {}
-        self._calls: Counter[str] = Counter()  # number of calls per request
+        recorded: dict[str, list[lm15.Response]] = {}
         self._turn = threading.Lock()
         for number, line in enumerate(self._path.read_bytes().splitlines(), start=1):
             answer = json_object(line, f"{path}:{number}", "record it again")
             try:
                 response = replace(response_from_dict(answer["response"]), provider_data=answer["provider_data"])
-                self._answers.setdefault(_key(answer["request"]), []).append(response)
+                recorded.setdefault(_key(answer["request"]), []).append(response)
             except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
                 raise ValueError(
                     f"{path}:{number} is not a recorded answer ({error!r:.80}): record it again."
                 ) from error
+        # Equal answers to a request are one, which answers it any number of times.
+        alike = {key: all(_content(one) == _content(some[0]) for one in some) for key, some in recorded.items()}
+        self._answers = {key: some[:1] if alike[key] else some for key, some in recorded.items()}
+        self._calls: Counter[str] = Counter()  # number of calls per request
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Return the recorded answer; different ones to a request come in their order, and then ``UnseenPrompt``."""
         key = _key(request_to_dict(request))
         with self._turn:
             number, self._calls[key] = self._calls[key], self._calls[key] + 1
-        answer = _nth(self._answers.get(key, []), number)
-        if answer is None:
-            ending = str(request.messages[-1].text)[-80:]
-            call = f"call {number + 1} of " if key in self._answers else ""
-            raise UnseenPrompt(
-                f"{self._path} has no answer to {call}the prompt that ends with {ending!r}: record it first."
-            )
-        return answer
+        answers = self._answers.get(key, [])
+        if len(answers) == 1:
+            return answers[0]
+        if number < len(answers):
+            return answers[number]
+        ending = str(request.messages[-1].text)[-80:]
+        call = f"call {number + 1} of " if answers else ""
+        raise UnseenPrompt(
+            f"{self._path} has no answer to {call}the prompt that ends with {ending!r}: record it first."
+        )
 
 
 class RecordedLM(SavedLM):
@@ -266,13 +271,8 @@ def record(lm: Any, path: str | os.PathLike[str]) -> dspy.LM:
     return dspy.LM(lm.model, engine=RecordingEngine(lm, path), cache=False)
 
 
-def _nth(answers: list[lm15.Response], number: int) -> lm15.Response | None:
-    """Return the answer to call ``number``, from 0; beyond the last one only if all answers are equal."""
-    if number < len(answers):
-        return answers[number]
-    first = [(answer.message, answer.provider_data) for answer in answers[:1]]
-    same = all([(answer.message, answer.provider_data)] == first for answer in answers)
-    return answers[0] if answers and same else None
+def _content(answer: lm15.Response) -> tuple[Any, Any]:
+    return answer.message, answer.provider_data
 
 
 def _key(request: dict[str, Any]) -> str:
