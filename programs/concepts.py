@@ -182,18 +182,14 @@ class FindMissing(dspy.Signature):  # type: ignore[misc]
 
 
 class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
-    """Self-feedback that lists missing concepts (Xu et al. 2024, section 4.2): score 1 if none is missing, else 0.
-
-    Demonstrations have ``concepts``, ``text`` and ``missing``.
-    """
+    """Self-feedback that lists missing concepts (Xu et al. 2024, section 4.2): score 1 if none is missing, else 0."""
 
     name = "own list of missing concepts"
     low, high = 0.0, 1.0
 
-    def __init__(self, *, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
+    def __init__(self, **config: Any) -> None:
         super().__init__()
         self.find = PlainPredict(FindMissing, **{"temperature": 0.0, "max_tokens": 200, **config})
-        self.find.predict.demos = list(demos)
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """Ask the model which of the example's ``concepts`` the output lacks."""

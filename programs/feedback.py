@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
@@ -133,8 +133,7 @@ class FindErrors(dspy.Signature):  # type: ignore[misc]
 class MQMFeedback(Program):
     """Error list that the model writes about its own translation (Xu et al. 2024, section 4.1).
 
-    ``critical`` is the weight of a critical error, as in ``evalbias.measures.mqm_score``; demonstrations have
-    ``source``, ``translation`` and ``errors``.
+    ``critical`` is the weight of a critical error, as in ``evalbias.measures.mqm_score``.
     """
 
     name = "own MQM"
@@ -142,10 +141,9 @@ class MQMFeedback(Program):
     kind = "MQM feedback"
     critical = Setting[float](number_within(high=0))
 
-    def __init__(self, *, critical: float = -5.0, demos: Sequence[dspy.Example] = (), **config: Any) -> None:
+    def __init__(self, *, critical: float = -5.0, **config: Any) -> None:
         super().__init__(critical=critical)
         self.find = PlainPredict(FindErrors, **{"temperature": 0.0, "max_tokens": 400, **config})
-        self.find.predict.demos = list(demos)
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:
         """List the errors in a translation of the example's ``source``."""

@@ -150,14 +150,20 @@ class Judge(Program):
         """Return the model to ask for choices: ``lm``, or its repeated answers."""
         return measuring(lm, self.sampling)
 
-    def _judged(self, item: dspy.Example) -> dspy.Prediction:
-        """Judge one item that was read; a judgment is never streamed."""
+    def _item(self, fields: Mapping[str, Any]) -> dspy.Example:
+        """Return the item of a single call, for which everything is checked before the model is asked."""
+        return self.read(fields)
+
+    def _judged(self, **fields: Any) -> dspy.Prediction:
+        """Judge the item of a call; a judgment is never streamed."""
+        item = self._item(fields)
         with dspy.context(adapter=JudgeAdapter(self), send_stream=None):
             rows = [self.predict(**question) for question in self._questions(item)]
         return self._predictions([item], [rows], resolve_lm(None, self.predict), "raise")[0]
 
-    async def _ajudged(self, item: dspy.Example) -> dspy.Prediction:
-        """Judge one item asynchronously; what corrections ask besides runs in a thread."""
+    async def aforward(self, *args: Any, **fields: Any) -> dspy.Prediction:
+        """Judge as ``forward`` does, asynchronously; what corrections ask besides runs in a thread."""
+        item = self._item(inspect.signature(self.forward).bind(*args, **fields).arguments)
         with dspy.context(adapter=JudgeAdapter(self), send_stream=None):
             rows = [await self.predict.acall(**question) for question in self._questions(item)]
         done = await asyncio.to_thread(self._predictions, [item], [rows], resolve_lm(None, self.predict), "raise")
@@ -457,11 +463,7 @@ class PointwiseJudge(Judge):
             PromptRefused: The model refuses the prompt, for example because it is too long.
             NotImplementedError: The judge is calibrated, and the model reports no likelihoods.
         """
-        return self._judged(self.read({"source": source, "output": output}))
-
-    async def aforward(self, source: str, output: str) -> dspy.Prediction:
-        """Judge one output asynchronously, otherwise as ``forward``."""
-        return await self._ajudged(self.read({"source": source, "output": output}))
+        return self._judged(source=source, output=output)
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
         """Return an example whose ``source`` and ``output`` are checked."""

@@ -207,7 +207,7 @@ class SelfRefine(Program):
     """Wraps a generator in a loop of feedback and refinement (Madaan et al. 2023; Xu et al. 2024).
 
     A call returns the output field, ``score``, ``steps`` (a list of ``Step``), ``iterations`` and ``stopped``:
-    ``"perfect"``, ``"plateau"``, ``"repeats"`` or ``"iterations"``. Every refinement is a new draw. A refiner that
+    ``"perfect"``, ``"repeats"`` or ``"iterations"``. Every refinement is a new draw. A refiner that
     decodes greedily would write a rejected text again, so the loop stops there (``"repeats"``).
 
     Args:
@@ -218,7 +218,6 @@ class SelfRefine(Program):
         accept: Rule that decides whether a refinement replaces the current output. A rule other than ``Improvement`` is
             code: it is not saved, and a saved loop is loaded into one that was made with it.
         perfect: Score at which the loop stops. Defaults to the source's best score; None disables it.
-        plateau: Number of consecutive rejected refinements after which the loop stops; None disables it.
         seed: Seed for the draws, for models that draw by a seed.
         field: Name of the output field.
     """
@@ -227,7 +226,6 @@ class SelfRefine(Program):
     max_iterations = Setting[int](number_within(0, 1000, whole=True))
     accept = AcceptSetting(dump=lambda rule: rule.margin if isinstance(rule, Improvement) else None)
     perfect = Setting[float | Literal["best"] | None](number_within(also=("best", None)))
-    plateau = Setting[int | None](number_within(1, whole=True, also=(None,)))
     seed = Setting[int](number_within(0, whole=True))
     field = Setting[str]()
 
@@ -240,20 +238,17 @@ class SelfRefine(Program):
         max_iterations: int = 10,
         accept: Accept = STRICT,
         perfect: float | Literal["best"] | None = "best",
-        plateau: int | None = None,
         seed: int = 0,
         field: str = "output",
     ) -> None:
-        super().__init__(
-            max_iterations=max_iterations, accept=accept, perfect=perfect, plateau=plateau, seed=seed, field=field
-        )
+        super().__init__(max_iterations=max_iterations, accept=accept, perfect=perfect, seed=seed, field=field)
         self.generate = generate
         self.feedback = checked_source(feedback)
         self.refine = refine
 
     def forward(self, **inputs: Any) -> dspy.Prediction:
         """Run the loop on one item; fields that the generator does not take (a reference) go to the feedback only."""
-        run, rejected, stopped = _Run(self, inputs), 0, "iterations"
+        run, stopped = _Run(self, inputs), "iterations"
         # 1. The first output is accepted as it is.
         run.step(self.generate, self.accept)
         perfect = self.feedback.high if self.perfect == "best" else self.perfect
@@ -262,14 +257,10 @@ class SelfRefine(Program):
             if perfect is not None and run.best.score >= perfect:
                 stopped = "perfect"
                 break
-            if self.plateau is not None and rejected >= self.plateau:
-                stopped = "plateau"
-                break
             # 2. The refiner sees the best output so far and its feedback; a better one takes its place.
             step = run.step(self.refine, self.accept, draft=run.best.output, feedback=run.best.feedback)
-            rejected = 0 if step.accepted else rejected + 1
             # 3. After a rejection, a refiner that decodes greedily would repeat itself.
-            if rejected and not redraws:
+            if not step.accepted and not redraws:
                 stopped = "repeats"
                 break
         return run.prediction(iterations=len(run.steps) - 1, stopped=stopped)

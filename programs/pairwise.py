@@ -163,23 +163,17 @@ class PairwiseJudge(Judge):
             PromptRefused: The model cannot take a prompt, for example because it is too long.
             NoProbabilities: The model reports no probabilities.
         """
-        return self._judged(self._fitted({"source": source, "candidates": candidates}))
+        return self._judged(source=source, candidates=candidates)
 
-    async def aforward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
-        """Compare the candidates of one source asynchronously, otherwise as ``forward``."""
-        return await self._ajudged(self._fitted({"source": source, "candidates": candidates}))
-
-    def _fitted(self, fields: Mapping[str, Any]) -> dspy.Example:
-        """Return the item of a call; ``ValueError``, before the model is asked, if its calibration does not fit it."""
+    def _item(self, fields: Mapping[str, Any]) -> dspy.Example:
         item = self.read(fields)
         count = len(item["candidates"])
-        fits = self.sampling is None  # with sampled answers, ``measuring`` refuses the calibration
-        if fits and self.calibration in FITTED and count not in self.corrections:
+        self.measuring(resolve_lm(None, self.predict))
+        if self.calibration in FITTED and count not in self.corrections:
             raise ValueError(
                 f"{self.calibration.capitalize()} calibration needs a batch: first call judge.calibrate(examples), on "
                 f"examples of {count} candidates."
             )
-        self.measuring(resolve_lm(None, self.predict))
         return item
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
@@ -242,12 +236,8 @@ class PairwiseJudge(Judge):
             places = [i for i, size in enumerate(sizes) if size == count]
             orders = self._orders(count)
             logprobs = np.array([[row["logprobs"] for row in rows[i]] for i in places], dtype=np.float64)  # (n, r, c+t)
-            # 2. The correction is fixed, was fitted before, or is fitted to these comparisons.
-            correction = self._fixed_correction(count, lm)
-            if correction is None and self.calibration is not None:
-                correction = fit_within(self.calibration, logprobs, orders, min_coverage=self.min_coverage)
-            # 3. Correct for position, and average by candidate.
-            comparisons = self.aggregate(logprobs, orders, correction)
+            # 2. Correct for position, and average by candidate.
+            comparisons = self.aggregate(logprobs, orders, self._correction(logprobs, orders, lm))
             averaged, positions = comparisons.probabilities, comparisons.positions  # (n, c+t), (n, r, c+t)
             lead, best, wins = gaps(averaged), decisions(averaged), win_shares(averaged, ties=self.ties)
             for n, place in enumerate(places):
@@ -303,13 +293,30 @@ class PairwiseJudge(Judge):
         """Return an example with ``count`` candidates without content."""
         return dspy.Example(source=CONTENT_FREE, candidates=[CONTENT_FREE] * count)
 
-    def _fixed_correction(self, count: int, lm: Any) -> Correction | None:
-        """Return the correction that does not depend on a batch; None if there is none."""
-        if self.calibration != "contextual":
+    def _correction(self, logprobs: FloatArray, orders: Sequence[Order], lm: Any) -> Correction | None:
+        """Return the correction that is fixed, was fitted before, or is fitted to these comparisons, if any.
+
+        ``ValueError`` if they are too few for a fit, or were not asked in every order.
+        """
+        count, kind = len(orders[0]), self.calibration
+        if kind == "contextual":
+            given = self.answer_logprobs([self.content_free(count)], orders[:1], lm, refused="raise")
+            return PositionOffsets(tuple(given[0, 0].tolist()))
+        if kind is None or count in self.corrections:
             return self.corrections.get(count)
-        order = tuple(range(count))
-        logprobs = self.answer_logprobs([self.content_free(count)], [order], lm, refused="raise")
-        return PositionOffsets(tuple(logprobs[0, 0].tolist()))
+        if kind in EVERY_ORDER and len(orders) < count:
+            raise ValueError(
+                f"calibration={kind!r} is not fitted, which takes every order of the candidates: call "
+                "judge.calibrate(examples) first."
+            )
+        if len(logprobs) < FEWEST_COMPARISONS:
+            raise ValueError(
+                f"{kind.capitalize()} calibration over {len(logprobs)} comparisons would remove the preference itself: "
+                f"give {FEWEST_COMPARISONS} or more, or call judge.calibrate(examples) first."
+            )
+        if not (np.exp(logprobs).sum(axis=2) >= self.min_coverage).any():
+            return None  # all comparisons are undefined anyway
+        return fit_correction(kind, logprobs, orders, min_coverage=self.min_coverage)
 
     def measuring(self, lm: Any) -> Any:
         """Return the model to ask; ``ValueError`` if the judge is calibrated and the probabilities are estimates."""
@@ -387,26 +394,3 @@ def _position_map(logprobs: FloatArray, count: int) -> PositionMap:
             "constant 1/2. Use debias='permutation'."
         )
     return position_map
-
-
-def fit_within(
-    calibration: str, logprobs: FloatArray, orders: Sequence[Order], *, min_coverage: float
-) -> Correction | None:
-    """Fit a calibration to the comparisons that it corrects; None if all of them are undefined anyway.
-
-    ``ValueError`` if there are fewer than ``FEWEST_COMPARISONS``, or they were not asked in every order.
-    """
-    if calibration in EVERY_ORDER and len(orders) < len(orders[0]):
-        raise ValueError(
-            f"calibration={calibration!r} is not fitted, which takes every order of the candidates: call "
-            "judge.calibrate(examples) first."
-        )
-    if len(logprobs) < FEWEST_COMPARISONS:
-        name = calibration.capitalize()
-        raise ValueError(
-            f"{name} calibration over {len(logprobs)} comparisons would remove the preference itself: give "
-            f"{FEWEST_COMPARISONS} or more, or call judge.calibrate(examples) first."
-        )
-    if not (np.exp(logprobs).sum(axis=2) >= min_coverage).any():
-        return None
-    return fit_correction(calibration, logprobs, orders, min_coverage=min_coverage)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +27,14 @@ from evalbias.values import read_json
 # In-context examples of refine loops: built-in ones in our own wording, and those of a user's file.
 
 
-@dataclass(frozen=True)
-class LoopExamples:
-    """Examples that the prompts of a loop show, by role; without examples a prompt is only its instructions."""
-
-    generate: tuple[dspy.Example, ...] = ()  # first outputs
-    feedback: tuple[dspy.Example, ...] = ()
-    refine: tuple[dspy.Example, ...] = ()  # with ``draft`` and ``feedback``
-
-    def to_dict(self) -> dict[str, list[dict[str, Any]]]:
-        """Return the examples as ``read_examples`` reads them."""
-        return {role: [dict(row.items()) for row in getattr(self, role)] for role in ROLES}
+Examples = Mapping[str, Sequence[dspy.Example]]
+"""Examples that the prompts of a loop show, by role; without examples a prompt is only its instructions."""
+NO_EXAMPLES: Examples = {}
+ROLES = ("generate", "feedback", "refine")
+"""Attributes of a loop whose prompts show examples; those for ``refine`` have ``draft`` and ``feedback``."""
 
 
-NO_EXAMPLES = LoopExamples()
-ROLES = tuple(field.name for field in fields(LoopExamples))
-
-
-def read_examples(path: Path) -> LoopExamples:
+def read_examples(path: Path) -> Examples:
     """Read examples from a JSON file: ``{"generate": [{FIELD: TEXT, ...}, ...], "feedback": [...], "refine": [...]}``.
 
     A role that the file does not name has no examples. ``ValueError`` names the role and the example.
@@ -55,16 +45,14 @@ def read_examples(path: Path) -> LoopExamples:
         raise ValueError(f"{path} names {min(unknown)!r:.60}: {wanted}.")
     for role, rows in content.items():
         if not isinstance(rows, list):
-            raise ValueError(f"{path}: {role!r:.80} is not a list of examples.")
+            raise ValueError(f"{path}: {role!r} is not a list of examples.")
         for number, row in enumerate(rows, start=1):
             if not isinstance(row, dict):
-                raise ValueError(
-                    f"{path}: example {number} for {role!r:.80} is {row!r:.60}; give an object with fields."
-                )
-    return LoopExamples(**{role: tuple(dspy.Example(row) for row in rows) for role, rows in content.items()})
+                raise ValueError(f"{path}: example {number} for {role!r} is {row!r:.60}; give an object with fields.")
+    return {role: [dspy.Example(row) for row in rows] for role, rows in content.items()}
 
 
-def show_examples(loop: Any, examples: LoopExamples) -> None:
+def show_examples(loop: Any, examples: Examples) -> None:
     """Put examples into the prompts of a loop, in place of those that it has.
 
     The modules ``generate``, ``feedback`` and ``refine`` of the loop take those of their role, each with one predictor.
@@ -72,14 +60,14 @@ def show_examples(loop: Any, examples: LoopExamples) -> None:
     """
     taken: set[int] = set()
     for role in ROLES:
-        module, rows = getattr(loop, role, None), getattr(examples, role)
+        module, rows = getattr(loop, role, None), examples.get(role, ())
         predictors = module.predictors() if isinstance(module, dspy.Module) else []
         own = [predictor for predictor in predictors if id(predictor) not in taken]
         taken |= {id(predictor) for predictor in own}
         if len(own) == 1:
             own[0].demos = _checked(role, rows, own[0])
         elif rows:
-            raise ValueError(f"The loop has no prompt of its own for {role!r:.80}: leave its examples out.")
+            raise ValueError(f"The loop has no prompt of its own for {role!r}: leave its examples out.")
 
 
 def _checked(role: str, rows: Sequence[dspy.Example], predictor: dspy.Predict) -> list[dspy.Example]:
@@ -87,7 +75,7 @@ def _checked(role: str, rows: Sequence[dspy.Example], predictor: dspy.Predict) -
     for number, row in enumerate(rows, start=1):
         if set(row.keys()) != set(names) or any(row[name] in (None, "", []) for name in names):
             raise ValueError(
-                f"Example {number} for {role!r:.80} has the fields {sorted(row.keys())!s:.500}: give {names}, filled."
+                f"Example {number} for {role!r} has the fields {sorted(row.keys())!s:.500}: give {names}, filled."
             )
     return list(rows)
 
@@ -101,8 +89,8 @@ _FORM_ERRORS = (
     "'sera donnée' is a major accuracy/omission error\n'la formulaire signée' is a minor fluency/grammar error"
 )
 
-TRANSLATION = LoopExamples(
-    generate=(
+TRANSLATION: Examples = {
+    "generate": (
         dspy.Example(
             source="Der Bus fährt heute wegen der Bauarbeiten nicht über den Marktplatz.",
             target_language="English",
@@ -119,7 +107,7 @@ TRANSLATION = LoopExamples(
             output="Nobody knows yet how much the new bridge will cost.",
         ),
     ),
-    feedback=(
+    "feedback": (
         dspy.Example(source=_GERMAN, translation=_GERMAN_DRAFT, errors=_GERMAN_ERRORS),
         dspy.Example(source=_FORM, translation=_FORM_DRAFT, errors=_FORM_ERRORS),
         dspy.Example(
@@ -128,7 +116,7 @@ TRANSLATION = LoopExamples(
             errors="no-error",
         ),
     ),
-    refine=(
+    "refine": (
         dspy.Example(
             source=_GERMAN,
             target_language="English",
@@ -152,11 +140,11 @@ TRANSLATION = LoopExamples(
             output="We noticed too late that the train had already left.",
         ),
     ),
-)
+}
 """Three examples for each prompt, as many as the paper's (tables 7 to 9), in our own words."""
 
-CONCEPTS = LoopExamples(
-    feedback=(
+CONCEPTS: Examples = {
+    "feedback": (
         dspy.Example(
             concepts=["river", "boat", "paddle", "laugh"],
             text="Two friends laughed as they paddled a small boat down the river.",
@@ -168,7 +156,7 @@ CONCEPTS = LoopExamples(
             missing="dig",
         ),
     )
-)
+}
 """Two examples of feedback, as many as the paper's (table 12), in our own words; an inflected concept is covered."""
 
 
@@ -236,8 +224,7 @@ class RefineTask:
     name: str  # on the command line
     loop: SelfRefine | SelfConsistencyRefine  # under the model's own feedback
     external: FeedbackSource  # a reference metric, an exact match of words, or the correct answer
-    source: str  # field of an item that the output answers to
-    fields: tuple[str, ...]  # those that every item must have
+    fields: tuple[str, ...]  # those that every item must have; an output answers to the first
 
 
 def translation(
@@ -246,7 +233,7 @@ def translation(
     critical: float = -5.0,
     metric: FeedbackSource | None = None,
     to_mqm: QuantileMap | None = None,
-    examples: LoopExamples = TRANSLATION,
+    examples: Examples = TRANSLATION,
     seed: int = 0,
     **config: Any,
 ) -> RefineTask:
@@ -263,21 +250,23 @@ def translation(
     loop = SelfRefine(write, feedback, rewrite, max_iterations=max_iterations, seed=seed)
     source = ReferenceFeedback("chrf") if metric is None else metric
     external = source if to_mqm is None else MappedFeedback(source, to_mqm)
-    return _task("translation", loop, examples, external, ("source", "target_language", "reference"))
+    show_examples(loop, examples)
+    return RefineTask("translation", loop, external, ("source", "target_language", "reference"))
 
 
 def constrained_generation(
-    *, max_iterations: int = 10, examples: LoopExamples = CONCEPTS, seed: int = 0, **config: Any
+    *, max_iterations: int = 10, examples: Examples = CONCEPTS, seed: int = 0, **config: Any
 ) -> RefineTask:
     """Make a task like ``translation``: the model lists missing concepts, with exact match as external source."""
     write, rewrite = _writer(WriteWithConcepts, 400, config), _writer(RefineWithConcepts, 400, config)
     feedback = ConceptsFeedback(**_limit(config))
     loop = SelfRefine(write, feedback, rewrite, max_iterations=max_iterations, seed=seed)
-    return _task("constrained-generation", loop, examples, ExactConcepts(), ("concepts",))
+    show_examples(loop, examples)
+    return RefineTask("constrained-generation", loop, ExactConcepts(), ("concepts",))
 
 
 def mathematics(
-    *, max_iterations: int = 10, paths: int = 10, examples: LoopExamples = NO_EXAMPLES, seed: int = 0, **config: Any
+    *, max_iterations: int = 10, paths: int = 10, examples: Examples = NO_EXAMPLES, seed: int = 0, **config: Any
 ) -> RefineTask:
     """Make the paper's mathematics task: votes on ``paths`` new solutions replace the answer until they agree.
 
@@ -285,11 +274,12 @@ def mathematics(
     ``source`` and ``output``. The other arguments are those of ``translation``.
     """
     loop = SelfConsistencyRefine(_writer(Solve, 800, config), paths=paths, max_iterations=max_iterations, seed=seed)
-    return _task("mathematics", loop, examples, ExactAnswer(), ("source", "answer"))
+    show_examples(loop, examples)
+    return RefineTask("mathematics", loop, ExactAnswer(), ("source", "answer"))
 
 
 def mathematics_refiner(
-    *, max_iterations: int = 10, paths: int = 10, examples: LoopExamples = NO_EXAMPLES, seed: int = 0, **config: Any
+    *, max_iterations: int = 10, paths: int = 10, examples: Examples = NO_EXAMPLES, seed: int = 0, **config: Any
 ) -> RefineTask:
     """Make a mathematics task with a refiner, which is told the vote; its solution is accepted if the score is better.
 
@@ -299,19 +289,8 @@ def mathematics_refiner(
     solve, rewrite = _writer(Solve, 800, config), _writer(RefineSolution, 800, config)
     feedback = ConsistencyFeedback(_writer(Solve, 800, config), paths=paths, seed=seed)
     loop = SelfRefine(solve, feedback, rewrite, max_iterations=max_iterations, seed=seed)
-    return _task("mathematics-refiner", loop, examples, ExactAnswer(), ("source", "answer"))
-
-
-def _task(
-    name: str,
-    loop: SelfRefine | SelfConsistencyRefine,
-    examples: LoopExamples,
-    external: FeedbackSource,
-    fields: tuple[str, ...],
-) -> RefineTask:
-    """Return the task; the outputs answer to its first field."""
     show_examples(loop, examples)
-    return RefineTask(name, loop, external, fields[0], fields)
+    return RefineTask("mathematics-refiner", loop, ExactAnswer(), ("source", "answer"))
 
 
 def _writer(signature: Any, max_tokens: int, config: Mapping[str, Any]) -> PlainPredict:

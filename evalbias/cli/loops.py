@@ -332,7 +332,7 @@ def _aspects(run: Run, task: RefineTask) -> list[CachedScorer]:
         measuring(run.asked.aspects_lm)
         judge = PointwiseJudge(criterion)
         judge.predict.lm = run.asked.aspects_lm
-        source = JudgeFeedback(judge, source=task.source)
+        source = JudgeFeedback(judge, source=task.fields[0])
         scorers.append(CachedScorer(source, run.folder.path / f"{criterion.name}.jsonl"))
     return scorers
 

@@ -13,7 +13,6 @@ from evalbias.programs.tasks import (
     NO_EXAMPLES,
     TASKS,
     TRANSLATION,
-    LoopExamples,
     constrained_generation,
     mathematics,
     mathematics_refiner,
@@ -32,14 +31,14 @@ def asked(task, *texts, **item):
 
 
 def test_as_many_examples_as_in_the_paper():
-    counts = [[len(rows) for rows in examples.to_dict().values()] for examples in (TRANSLATION, CONCEPTS)]
-    assert counts == [[3, 3, 3], [0, 2, 0]]
+    counts = [{role: len(rows) for role, rows in examples.items()} for examples in (TRANSLATION, CONCEPTS)]
+    assert counts == [{"generate": 3, "feedback": 3, "refine": 3}, {"feedback": 2}]
 
 
 def test_every_prompt_of_a_translation_shows_its_examples():
     task = translation(max_iterations=1)
     write, feedback, rewrite, _ = asked(task, "a cat", "'cat' is a major accuracy error", "a dog", "no-error", **ITEM)
-    for prompt, examples in zip((write, feedback, rewrite), TRANSLATION.to_dict().values(), strict=True):
+    for prompt, examples in zip((write, feedback, rewrite), TRANSLATION.values(), strict=True):
         for example in examples:
             assert all(str(text) in prompt for text in example.values())
         assert prompt.index(examples[-1]["source"]) < prompt.index("un chien")
@@ -48,13 +47,13 @@ def test_every_prompt_of_a_translation_shows_its_examples():
 
 
 def test_the_feedback_of_the_examples_is_read_as_it_is_meant():
-    scores = [read_feedback(example.errors).score for example in TRANSLATION.feedback]
+    scores = [read_feedback(example.errors).score for example in TRANSLATION["feedback"]]
     assert scores == [-10, -6, 0]  # critical and major; major and minor; nothing
-    for example in TRANSLATION.feedback:
+    for example in TRANSLATION["feedback"]:
         for error in read_feedback(example.errors).errors:
             assert error.span in example.translation
-    assert [read_missing(e.missing, e.concepts) for e in CONCEPTS.feedback] == [[], ["dig"]]
-    for example in CONCEPTS.feedback:
+    assert [read_missing(e.missing, e.concepts) for e in CONCEPTS["feedback"]] == [[], ["dig"]]
+    for example in CONCEPTS["feedback"]:
         absent = [concept for concept in example.concepts if concept not in example.text.lower()]
         assert absent == read_missing(example.missing, example.concepts)
 
@@ -71,9 +70,9 @@ def test_a_file_of_examples(tmp_path):
     solved = {"source": "1 + 1", "output": r"\boxed{2}"}
     file.write_text(json.dumps({"generate": [solved]}))
     examples = read_examples(file)
-    assert examples.to_dict() == {"generate": [solved], "feedback": [], "refine": []}
+    assert examples == {"generate": [dspy.Example(solved)]}
     file.write_text('{"generate": [{"base": "x", "self": "y"}]}')
-    assert read_examples(file).generate[0].toDict() == {"base": "x", "self": "y"}
+    assert read_examples(file)["generate"][0].toDict() == {"base": "x", "self": "y"}
     task = mathematics(max_iterations=0, paths=2, examples=examples)
     assert all(r"\boxed{2}" in prompt for prompt in asked(task, r"\boxed{4}", source="2 + 2"))
     task = mathematics_refiner(max_iterations=0, paths=2, examples=examples)
@@ -96,13 +95,13 @@ def test_a_file_of_examples(tmp_path):
 
 
 def test_examples_that_do_not_fit_a_prompt_are_refused():
-    wrong = LoopExamples(feedback=(dspy.Example(source="x", translation="y", errors=""),))
+    wrong = {"feedback": [dspy.Example(source="x", translation="y", errors="")]}
     with pytest.raises(ValueError, match=r"Example 1 for 'feedback' has the fields .*: give \['source', 'translation'"):
         translation(examples=wrong)
     with pytest.raises(ValueError, match="Example 1 for 'generate'"):
-        translation(examples=LoopExamples(generate=(dspy.Example(text="x"),)))
+        translation(examples={"generate": [dspy.Example(text="x")]})
     with pytest.raises(ValueError, match="The loop has no prompt of its own for 'feedback'"):
-        mathematics(examples=LoopExamples(feedback=(dspy.Example(source="x", output="y"),)))
+        mathematics(examples={"feedback": [dspy.Example(source="x", output="y")]})
 
 
 def test_tasks_do_not_share_their_examples():

@@ -141,13 +141,10 @@ def test_settings_that_the_model_of_the_feedback_refuses_end_the_loop():
     assert ["Answer with one digit." in prompt for prompt in lm.asked] == [False, True]
 
 
-def test_a_loop_stops_at_a_perfect_score_or_on_a_plateau():
+def test_a_loop_stops_at_a_perfect_score():
     program, lm = loop("a 3", "b 10", "c 1", max_iterations=9)
     result = program(source="s")
     assert (result.stopped, result.iterations, len(lm.asked)) == ("perfect", 1, 2)
-    program, _ = loop("a 3", "b 1", "c 2", max_iterations=9, plateau=2)
-    result = program(source="s")
-    assert (result.stopped, result.iterations, result.output) == ("plateau", 2, "a 3")
     program, _ = loop("a 10", "b 1", max_iterations=2, perfect=None)
     assert program(source="s").iterations == 2
     program, _ = loop("a 3", max_iterations=0)
@@ -167,8 +164,6 @@ def test_a_score_out_of_range_and_bad_parameters_are_refused():
     program, _ = loop("a 11")
     with pytest.raises(ValueError, match=r"'number' gave 11, outside its range 0 to 10"):
         program(source="s")
-    with pytest.raises(ValueError, match="plateau=0"):
-        loop("a", plateau=0)
     with pytest.raises(ValueError, match="max_iterations=-1"):
         loop("a", max_iterations=-1)
     with pytest.raises(ValueError, match=r"perfect='anything': give 'best', a number or None"):

@@ -113,10 +113,12 @@ def test_batch_calibration_refuses_a_small_batch():
 
 
 def test_a_single_call_needs_a_fitted_calibration_and_says_so_before_it_asks():
-    judge = PairwiseJudge(C, calibration="batch")
-    judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=2.0))
-    with pytest.raises(ValueError, match="on examples of 3 candidates"):
-        judge(source="s", candidates=["a", "b", "c"])  # there is no model to ask
+    judge, lm = PairwiseJudge(C, calibration="batch"), Comparer(lean=2.0)
+    judge.calibrate([pair(1, 2), pair(2, 1)], lm=lm)
+    lm.prompts.clear()
+    with dspy.context(lm=lm), pytest.raises(ValueError, match="on examples of 3 candidates"):
+        judge(source="s", candidates=["a", "b", "c"])
+    assert lm.prompts == []
 
 
 def test_a_fitted_calibration_serves_other_items():
@@ -172,10 +174,10 @@ def test_low_coverage_is_undefined(debias):
 
 def test_other_tasks_go_on_while_an_awaited_judge_asks_about_the_content_free_input(lms):
     class Loops(PairwiseJudge):
-        def _fixed_correction(self, count, lm):
+        def content_free(self, count):
             with pytest.raises(RuntimeError, match="no running event loop"):
                 asyncio.get_running_loop()  # a thread without tasks of its own
-            return super()._fixed_correction(count, lm)
+            return super().content_free(count)
 
     judge = Loops(C, calibration="contextual", min_coverage=0.0)
     judge.predict.lm = lms["qwen2-chat"]

@@ -83,7 +83,7 @@ PROGRAMS = {
         lambda: PairwiseRanker(PairwiseJudge(QUALITY)),
     ),
     "loop": (
-        lambda: taught(loop(pointwise(), max_iterations=2, accept=Improvement(0.5), perfect=None, plateau=1, seed=5)),
+        lambda: taught(loop(pointwise(), max_iterations=2, accept=Improvement(0.5), perfect=None, seed=5)),
         lambda: loop(PointwiseJudge(QUALITY), field="other"),
     ),
     "best of k": (
@@ -163,7 +163,7 @@ def behavior(program):
         return shown(program.judge), order, (program.search, program.beam_size, program.gap, program.seed)
     if not hasattr(program, "feedback"):
         return shown(program)
-    names = ("max_iterations", "accept", "perfect", "plateau", "k", "seed", "field", "paths", "critical")
+    names = ("max_iterations", "accept", "perfect", "k", "seed", "field", "paths", "critical")
     feedback = program.feedback
     settings = [[getattr(part, name, None) for name in names] for part in (program, feedback)]
     judged = shown(feedback.judge) if hasattr(feedback, "judge") else None

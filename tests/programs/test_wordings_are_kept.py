@@ -18,7 +18,7 @@ from evalbias.programs.prompts import (
     likelihood_messages,
     pair_text,
 )
-from evalbias.programs.tasks import CONCEPTS, TASKS, TRANSLATION
+from evalbias.programs.tasks import CONCEPTS, ROLES, TASKS, TRANSLATION
 from evalbias.values import digest
 
 C = criteria.SYNTHETIC
@@ -40,7 +40,11 @@ def test_the_signatures_of_the_loops():
 
 
 def test_the_examples_of_the_loops():
-    assert digest([TRANSLATION.to_dict(), CONCEPTS.to_dict()]) == "12b06f8c4598c98a"
+    shown = [
+        {role: [row.toDict() for row in examples.get(role, ())] for role in ROLES}
+        for examples in (TRANSLATION, CONCEPTS)
+    ]
+    assert digest(shown) == "12b06f8c4598c98a"
 
 
 def test_the_messages_of_a_judge():
