@@ -302,7 +302,9 @@ def estimate_bias_score(
     statistic = partial(counted_bias_score, normalization=normalization)
     exchanged = partial(_exchanged_us, normalization=normalization)
     options: dict[str, Any] = {"before": before, "clusters": clusters, "draws": draws}
-    return estimate_coefficient(statistic, scores, likelihoods, human, bootstrap=True, exchanged=exchanged, **options)
+    return estimate_coefficient(
+        statistic, scores, likelihoods, human, method="bootstrap", exchanged=exchanged, **options
+    )
 
 
 def _exchanged_us(

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy
@@ -428,10 +427,8 @@ def estimate_balanced_rate(
     """
     values, members = checked({"x": x, "classes": classes}, clusters)
     if before is not None:
-        options: dict[str, Any] = {"clusters": clusters, "draws": draws}
-        return difference_of_shares(
-            estimate_balanced_rate, before, values, members, statistic=counted_balance, **options
-        )
+        own, given = estimate_balanced_rate, (before, values, members)
+        return difference_of_shares(own, *given, statistic=counted_balance, clusters=clusters, draws=draws)
     kept = defined(values, members)
     masks = [kept & (members == number) for number in (0, 1)]
     first, second = (

@@ -1,25 +1,10 @@
-"""Estimates and their errors: one statistic of counted items serves bootstrap, jackknife and permutation.
-
-A statistic here is a function ``f(counts, *columns) -> (k,)``. ``counts`` (k, n) says how often each of k resamples
-holds each of n items; the columns, (n,) or (n, d) each, are the same for all of them. Then
-
-* a row of ones is the data;
-* draws of whole clusters, as many as there are, are the bootstrap: ``bootstrapped``;
-* rows that lack one cluster each are the jackknife: ``left_out``;
-* a swap of two judges is a resample of their 2n scores that holds every item once, of one or the other:
-  ``counted_swaps``.
-
-So a measure writes its formula once, for counted items, and its interval, the interval of a change between two judges
-and the paired test of that change follow. A measure with an interval of its own is a function of the same form as
-``estimate``: ``(values, ..., *, before=None, clusters=None, draws=DRAWS) -> Interval``.
-"""
+"""Estimates and their errors: one statistic of counted items serves bootstrap, jackknife and permutation."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,9 +13,17 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import SLACK, TINY, BoolArray, FloatArray, IntArray, checked, complete
 
+# A statistic here is a function ``f(counts, *columns) -> (k,)``. ``counts`` (k, n) says how often each of k resamples
+# holds each of n items; the columns, (n,) or (n, d) each, are the same for all of them. Then a row of ones is the data,
+# draws of whole clusters are the bootstrap, rows that lack one cluster each are the jackknife, and a swap of two judges
+# is a resample of their 2n scores that holds every item once, of one or the other. So a measure writes its formula
+# once, and its interval, that of a change between two judges and the paired test of that change follow. A measure with
+# an interval of its own has the form of ``estimate``: ``(values, ..., *, before=None, clusters=None, draws=DRAWS)``.
+
+
 CELLS = 1 << 21
 """Numbers in a chunk of resamples."""
-METHODS = ("bca", "percentile", "normal")
+METHODS = ("bca", "percentile", "normal", "jackknife", "bootstrap")
 FEWEST_UNITS = 6
 """Fewest units of a bootstrap interval: five random answers agree in one of 16 samples, and then all resamples do."""
 MANY = 5_000
@@ -117,28 +110,22 @@ def estimate(
     exchanged: Callable[..., Swapped] | None = None,
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate a statistic with its bootstrap interval over items, or over clusters of items.
-
-    Outputs of one input tell less than as many outputs of different inputs. With ``clusters``, whole inputs are drawn
-    with replacement, as many as there are, each with all of its outputs.
+    """Estimate a statistic with its interval over items, or over clusters: inputs with all of their outputs.
 
     ``"bca"`` corrects the percentiles for the bias of the resampled statistic and for its skewness (Efron 1987, as in
-    ``scipy.stats.bootstrap``) and widens them to the quantiles of Student's t for u units, times sqrt(u / (u - 1)),
-    because resamples vary too little (Hesterberg 2015). It finds the skewness by leaving out every unit once, or one of
-    200 groups of units. ``"percentile"`` corrects nothing. ``"normal"`` is the estimate plus and minus the standard
-    deviation of the resamples times the same quantile of Student's t; it suits differences of two judges, which are
-    nearly symmetric, and statistics that jump. Of more than ``MANY`` units, ``"bca"`` and ``"normal"`` are the estimate
-    plus and minus the error that 200 groups of units tell (the delete-a-group jackknife), which takes a tenth of the
-    time and is about 5 % less sure of the width. None is right for a statistic whose true value lies at the end of its
-    range, such as the fairness of a fair judge: such a measure has its own interval. Ends are NaN for fewer than
-    ``FEWEST_UNITS`` clusters, and where all resamples are alike.
+    ``scipy.stats.bootstrap``); ``"percentile"`` corrects nothing. ``"normal"`` suits differences of two judges, which
+    are nearly symmetric, and statistics that jump. ``"jackknife"`` and ``"bootstrap"`` are for coefficients; see
+    ``estimate_coefficient``. All have Student's quantiles for u units, times sqrt(u / (u - 1)), because resamples vary
+    too little (Hesterberg 2015). None is right for a statistic whose true value lies at the end of its range, such as
+    the fairness of a fair judge: such a measure has its own interval. Ends are NaN for fewer than ``FEWEST_UNITS``
+    clusters, and where all resamples are alike.
 
     Args:
         statistic: Takes counts (k, m) and the columns of the m items without a NaN; returns (k,) values.
         *columns: (n,) or (n, d) each, the judge's scores first.
         before: (n,) or (n, d) scores of another judge, whose statistic is subtracted; see ``change``.
         clusters: (n,) cluster (input) of each item. By default every item is its own.
-        method: ``"bca"``, ``"percentile"`` or ``"normal"``.
+        method: One of ``METHODS``.
         limits: Least and greatest value of the statistic, where the interval ends.
         exchanged: See ``change``.
         draws: Resamples, level and seed.
@@ -172,27 +159,38 @@ def interval(
     draws: Draws = DRAWS,
 ) -> Interval:
     """Estimate a statistic of counts (k, n) alone, of complete items whose clusters (n,) are numbered from 0."""
+
+    def computed(rows: Iterator[FloatArray]) -> FloatArray:
+        values: FloatArray = np.concatenate([statistic(counts) for counts in rows])
+        return values[~np.isnan(values)]
+
     value = float(statistic(np.ones((1, len(codes))))[0]) if len(codes) else math.nan
-    bare = Interval(value, n=len(codes), units=int(codes.max(initial=-1)) + 1)
-    if bare.units < FEWEST_UNITS or math.isnan(value) or not draws.resamples:
-        return bare
+    found = Interval(value, n=len(codes), units=int(codes.max(initial=-1)) + 1)
+    if found.units < FEWEST_UNITS or math.isnan(value) or not draws.resamples:
+        return found
     levels = np.array([(1 - draws.confidence) / 2, (1 + draws.confidence) / 2])
-    if bare.units > MANY and method != "percentile":
-        error = math.sqrt(jackknife_variance(np.concatenate([statistic(counts) for counts in left_out(codes)])))
-        low, high = value + error * scipy.stats.t.ppf(levels, GROUPS - 1)
-        return replace(bare, low=max(float(low), limits[0]), high=min(float(high), limits[1]))
-    drawn = np.concatenate([statistic(counts) for counts in bootstrapped(codes, draws.resamples, draws.seed)])
-    drawn = drawn[~np.isnan(drawn)]
+    # 1. without resamples: of many units, 200 groups tell the error, in a tenth of the time and about 5 % less surely
+    many = found.units > MANY and method != "percentile"
+    if many or method == "jackknife":
+        variance = jackknife_variance(computed(left_out(codes)))
+        if method in ("jackknife", "bootstrap"):
+            return with_variance(found, variance, confidence=draws.confidence)
+        ends = value + math.sqrt(variance) * scipy.stats.t.ppf(levels, GROUPS - 1)
+        return replace(found, low=max(float(ends[0]), limits[0]), high=min(float(ends[1]), limits[1]))
+    # 2. from resamples
+    drawn = computed(bootstrapped(codes, draws.resamples, draws.seed))
     if not len(drawn):
-        return bare
-    if method == "bca":
-        jackknife = np.concatenate([statistic(counts) for counts in left_out(codes)])
-        levels = _corrected(levels, value, drawn, jackknife, bare.units)
+        return found
+    if method == "bootstrap":
+        variance = float(drawn.var()) * found.units / (found.units - 1)  # resamples vary that much too little
+        return with_variance(found, variance, confidence=draws.confidence)
     if method == "normal":
-        low, high = value + drawn.std() * quantiles(levels, bare.units)
+        ends = value + drawn.std() * quantiles(levels, found.units)
     else:
-        low, high = np.quantile(drawn, levels)
-    return replace(bare, low=max(float(low), limits[0]), high=min(float(high), limits[1]))
+        if method == "bca":
+            levels = _corrected(levels, value, drawn, computed(left_out(codes)), found.units)
+        ends = np.quantile(drawn, levels)
+    return replace(found, low=max(float(ends[0]), limits[0]), high=min(float(ends[1]), limits[1]))
 
 
 def _numbered(columns: Sequence[ArrayLike], clusters: Sequence[object] | None) -> list[FloatArray]:
@@ -212,8 +210,7 @@ def _corrected(levels: FloatArray, value: float, drawn: FloatArray, jackknife: F
     below = ((drawn < value - slack).mean() + (drawn <= value + slack).mean()) / 2
     edge = 1 / (2 * len(drawn))  # all resamples on one side of the estimate: as far as they can tell
     bias = scipy.special.ndtri(np.clip(below, edge, 1 - edge))
-    known = jackknife[~np.isnan(jackknife)]
-    influence = known.mean() - known if len(known) else np.zeros(1)
+    influence = jackknife.mean() - jackknife if len(jackknife) else np.zeros(1)
     spread = (influence**2).sum() ** 1.5
     acceleration = (influence**3).sum() / (6 * spread) if spread > 0 else 0.0
     z = bias + quantiles(levels, units)
@@ -288,7 +285,7 @@ def change(
         *given: (n,) or (n, d) each: further columns, which are not the judge's.
         clusters: See ``estimate``; clusters are drawn and swapped whole.
         exchanged: Takes both judges' complete scores and the given columns and returns what swaps make of them, where
-            scores as they are cannot be exchanged (ranks), or where that is faster. By default ``counted_swaps``.
+            scores as they are cannot be exchanged (ranks). By default ``counted_swaps``.
         limits: Least and greatest value of the statistic.
         draws: Resamples, swaps, level and seed; no test is made without swaps.
 
@@ -311,7 +308,8 @@ def change(
     if draws.swaps and len(codes) > 1:
         one = np.ones((1, len(codes)))
         values = statistic(one, b, *rest).item(), statistic(one, a, *rest).item()
-        p = permutation_p((exchanged or counted_swaps(statistic))(b, a, *rest), *values, codes, draws=draws)
+        exchanged = exchanged or (SWAPPED_MEANS if statistic is mean else counted_swaps(statistic))
+        p = permutation_p(exchanged(b, a, *rest), *values, codes, draws=draws)
     return replace(found, p_value=p, undefined=len(arrays[0]) - len(codes))
 
 
@@ -346,20 +344,18 @@ def swapped_means(of_means: Callable[[FloatArray], FloatArray]) -> Callable[...,
     return exchanged
 
 
+SWAPPED_MEANS = swapped_means(lambda means: means[:, 0])
+
+
 def permutation_p(swapped: Swapped, a: float, b: float, codes: IntArray, *, draws: Draws = DRAWS) -> float:
     """Test whether two judges differ, by a two-sided randomized pairwise permutation test (the paper: R = 100000).
 
-    Each resample swaps the two judges' scores on a random half of the units; p is the share of resamples, the data
-    itself among them, whose difference is larger in magnitude than the observed one. A resample without a statistic
-    counts too, so that undefined values never make a difference significant. p is at least 1 / (swaps + 1), 1 without a
-    difference, and NaN if a statistic, ``a`` of the first judge or ``b`` of the second, is undefined.
-
-    A tie counts half (mid-p): a share of a few decisions takes few values, and where ties count in full, two equal
-    judges that are consistent in 70 % of 30 pairs differ "significantly" in 1.6 % of samples instead of 5 % (Fagerland
-    et al. 2013 recommend mid-p for such pairs). Resamples that swap every unit or none are the data and count in full.
-
-    Units are items, as in the paper, or clusters (``codes``, from 0): a judge that misreads an input errs on all of its
-    outputs alike, and swapping items then rejects too often. m clusters have no p below 2^(1 - m).
+    Each resample swaps both judges' scores on a random half of the units, which are items or clusters (``codes``, from
+    0); p is the share of resamples, the data among them, whose difference exceeds the observed one of the statistics
+    ``a`` and ``b``. A tie counts half (mid-p, Fagerland et al. 2013): where ties count in full, two equal judges that
+    are consistent in 70 % of 30 pairs differ "significantly" in 1.6 % of samples instead of 5 %. Resamples that swap
+    every unit or none are the data and count in full, and so does one without a statistic. p is at least 1 / (swaps +
+    1), 1 without a difference, and NaN if a statistic is undefined.
 
     The test is about the statistic, so its null hypothesis can hold in several ways; then it rejects less often than
     the level says (see ``estimate_fairness``). Judges with equal statistics need not be exchangeable either: with rho
@@ -398,8 +394,7 @@ def estimate_mean(
     draws: Draws = DRAWS,
 ) -> Interval:
     """Estimate the mean of (n,) numbers, such as scores; see ``estimate``."""
-    exchanged = swapped_means(lambda means: means[:, 0])
-    return estimate(mean, x, before=before, clusters=clusters, exchanged=exchanged, draws=draws)
+    return estimate(mean, x, before=before, clusters=clusters, draws=draws)
 
 
 def estimate_share(
@@ -412,11 +407,10 @@ def estimate_share(
     """Estimate a mean of numbers in [0, 1], such as wins, with Wilson's interval and the effective number of items.
 
     Resamples of 30 decisions that all agree agree too, and their interval has no width. Wilson's interval inverts the
-    test of a share and keeps its coverage near 0 and 1. The n of its formula is the number of independent decisions
-    that would vary as much as the mean does over the clusters (the effective sample size of Korn and Graubard 1998),
-    its quantile Student's t for u units. Units that hardly differ say little about those that would, so the effective
-    number is at most u + 4 m (1 - m) u^2 for the mean m: about as if one more unit differed as much as it can, and u
-    where all are 0 or all 1. Ends are NaN for fewer than two units.
+    test of a share and keeps its coverage near 0 and 1. Its n is the number of independent decisions that would vary as
+    much as the mean does over the u clusters (Korn and Graubard 1998), its quantile Student's t. Units that hardly
+    differ say little about those that would, so n is at most u + 4 m (1 - m) u^2 for the mean m: about as if one more
+    unit differed as much as it can. Ends are NaN for fewer than two units.
 
     Args:
         x: (n,) numbers in [0, 1]; NaN is left out.
@@ -453,17 +447,17 @@ def difference_of_shares(
     after: ArrayLike,
     *given: FloatArray,
     statistic: Statistic = mean,
-    **options: Any,
+    clusters: Sequence[object] | None,
+    draws: Draws,
 ) -> Interval:
     """Estimate a difference of two shares: their own interval of (1 + after - before) / 2, and the paired test.
 
     ``own`` estimates one share of (n,) values, linear in them; ``statistic``, the same of counts, is tested by swaps.
     """
-    first, second = checked({"before": before, "after": after}, options["clusters"])
-    exchanged = swapped_means(lambda means: means[:, 0]) if statistic is mean else None
-    alone = {**options, "draws": replace(options["draws"], resamples=0)}
-    tested = change(statistic, first, second, *given, exchanged=exchanged, **alone)
-    return replace(stretched(own((1 + second - first) / 2, *given, **options)), p_value=tested.p_value)
+    first, second = checked({"before": before, "after": after}, clusters)
+    tested = change(statistic, first, second, *given, clusters=clusters, draws=replace(draws, resamples=0))
+    found = own((1 + second - first) / 2, *given, clusters=clusters, draws=draws)
+    return replace(stretched(found), p_value=tested.p_value)
 
 
 def share_ends(value: float, variance: float, *, units: int, confidence: float) -> tuple[float, float]:
@@ -478,43 +472,17 @@ def share_ends(value: float, variance: float, *, units: int, confidence: float) 
 
 
 def estimate_coefficient(
-    statistic: Statistic,
-    *columns: ArrayLike,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    bootstrap: bool = False,
-    exchanged: Callable[..., Swapped] | None = None,
-    draws: Draws = DRAWS,
+    statistic: Statistic, *columns: ArrayLike, method: str = "jackknife", **options: Any
 ) -> Interval:
     """Estimate a coefficient in [-1, 1], such as a correlation or kappa, with Wilson's interval of (1 + it) / 2.
 
     Items that agree perfectly have no variance, and resamples of them agree perfectly too. So the coefficient has the
     interval of a share with the same variance, which has a width there (``share_ends``): about as if one more cluster
-    disagreed as much as it can. The variance is that of the jackknife over clusters, or over 200 groups of them; of
-    the ``bootstrap``, up to ``MANY`` clusters, for a statistic that jumps, of which leaving one item out tells nothing.
-    Arguments as those of ``estimate``.
+    disagreed as much as it can. The variance is that of the jackknife over clusters, or over 200 groups of them; by
+    ``method="bootstrap"``, up to ``MANY`` clusters, that of resamples, for a statistic that jumps, of which leaving one
+    item out tells nothing. Arguments as those of ``estimate``.
     """
-    limits = (-1.0, 1.0)
-    if before is not None:
-        scores, *given = columns
-        options: dict[str, Any] = {"exchanged": exchanged, "limits": limits, "draws": draws}
-        return change(statistic, before, scores, *given, clusters=clusters, **options)
-    arrays = _numbered(columns, clusters)
-    kept, codes = complete(*arrays, clusters=clusters)
-    counted = partial(_on, statistic, kept)
-    found = replace(interval(counted, codes, draws=ALONE), undefined=len(arrays[0]) - len(codes))
-    if found.units < FEWEST_UNITS or math.isnan(found.value) or not draws.resamples:
-        return found
-    if bootstrap and found.units <= MANY:
-        drawn = np.concatenate([counted(counts) for counts in bootstrapped(codes, draws.resamples, draws.seed)])
-        variance = float(np.nanvar(drawn)) * found.units / (found.units - 1)  # resamples vary that much too little
-    else:
-        variance = jackknife_variance(np.concatenate([counted(counts) for counts in left_out(codes)]))
-    return with_variance(found, variance, confidence=draws.confidence)
-
-
-def _on(statistic: Statistic, columns: Sequence[FloatArray], counts: FloatArray) -> FloatArray:
-    return statistic(counts, *columns)
+    return estimate(statistic, *columns, method=method, limits=(-1.0, 1.0), **options)
 
 
 def with_variance(found: Interval, variance: float, *, confidence: float) -> Interval:
@@ -532,8 +500,7 @@ def estimate_mean_coefficient(
 ) -> Interval:
     """Estimate the mean of coefficients (n,) in [-1, 1], such as each input's correlation: a stretched share."""
     if before is not None:
-        exchanged = swapped_means(lambda means: means[:, 0])
-        return change(mean, before, x, clusters=clusters, exchanged=exchanged, limits=(-1.0, 1.0), draws=draws)
+        return change(mean, before, x, clusters=clusters, limits=(-1.0, 1.0), draws=draws)
     (values,) = checked({"x": x}, clusters)
     return replace(stretched(estimate_share((1 + values) / 2, clusters=clusters, draws=draws)), unit="")
 
