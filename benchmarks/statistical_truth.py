@@ -30,15 +30,16 @@ from benchmarks.harness import argument_parser, finish, markdown
 from evalbias.measures import (
     Draws,
     Interval,
+    bias_score,
     estimate_bias_score,
     estimate_fairness,
     estimate_mean,
     estimate_share,
     estimate_skewness,
     estimate_spearman,
-    likelihood_bias,
     likelihood_effect,
     spearman,
+    unfairness_scores,
     win_shares,
 )
 from evalbias.measures.agreement import counted_spearman
@@ -570,7 +571,7 @@ def drift(effects: Sequence[float], *, seed: int) -> list[dict[str, Any]]:
                 human = likert(3 + quality + 0.7 * rng.normal(size=(3, n))).mean(axis=0)
                 model = 0.6 * quality + effect * ls + noise * own
                 drawn_scores.append(
-                    [likelihood_bias(ls, model, human, normalization=name).bias_score for name in NORMALIZATIONS]
+                    [bias_score(ls, unfairness_scores(model, human, normalization=name)) for name in NORMALIZATIONS]
                 )
             rows.append(
                 {"effect": effect, "n": n, **dict(zip(NORMALIZATIONS, np.mean(drawn_scores, axis=0), strict=True))}

@@ -3,10 +3,8 @@
 from evalbias.measures.agreement import Agreement as Agreement
 from evalbias.measures.agreement import brier_scores as brier_scores
 from evalbias.measures.agreement import calibration_error as calibration_error
-from evalbias.measures.agreement import cohen_kappa as cohen_kappa
 from evalbias.measures.agreement import estimate_spearman as estimate_spearman
 from evalbias.measures.agreement import kendall as kendall
-from evalbias.measures.agreement import krippendorff_alpha as krippendorff_alpha
 from evalbias.measures.agreement import pairwise_accuracy as pairwise_accuracy
 from evalbias.measures.agreement import pearson as pearson
 from evalbias.measures.agreement import spearman as spearman
@@ -17,10 +15,8 @@ from evalbias.measures.equal_quality import EqualQuality as EqualQuality
 from evalbias.measures.equal_quality import effect_at_equal_quality as effect_at_equal_quality
 from evalbias.measures.equal_quality import estimate_effect as estimate_effect
 from evalbias.measures.equal_quality import likelihood_effect as likelihood_effect
-from evalbias.measures.likelihood import LikelihoodScores as LikelihoodScores
 from evalbias.measures.likelihood import bias_score as bias_score
 from evalbias.measures.likelihood import estimate_bias_score as estimate_bias_score
-from evalbias.measures.likelihood import likelihood_bias as likelihood_bias
 from evalbias.measures.likelihood import rs_scores as rs_scores
 from evalbias.measures.likelihood import unfairness_scores as unfairness_scores
 from evalbias.measures.loops import QuantileMap as QuantileMap
@@ -28,11 +24,9 @@ from evalbias.measures.loops import SelfBiasScores as SelfBiasScores
 from evalbias.measures.loops import distance_skewness as distance_skewness
 from evalbias.measures.loops import estimate_skewness as estimate_skewness
 from evalbias.measures.loops import measure_self_bias as measure_self_bias
-from evalbias.measures.loops import self_bias as self_bias
 from evalbias.measures.mqm import MQMError as MQMError
 from evalbias.measures.mqm import MQMReading as MQMReading
 from evalbias.measures.mqm import mqm_score as mqm_score
-from evalbias.measures.mqm import parse_mqm as parse_mqm
 from evalbias.measures.mqm import read_mqm as read_mqm
 from evalbias.measures.pairs import QuadraticFit as QuadraticFit
 from evalbias.measures.pairs import calibration_gap as calibration_gap
@@ -46,7 +40,6 @@ from evalbias.measures.pairs import estimate_first_rate as estimate_first_rate
 from evalbias.measures.pairs import fairness as fairness
 from evalbias.measures.pairs import longer_wins as longer_wins
 from evalbias.measures.pairs import negative_entropies as negative_entropies
-from evalbias.measures.pairs import position_consistency as position_consistency
 from evalbias.measures.pairs import quadratic_fit as quadratic_fit
 from evalbias.measures.pairs import win_shares as win_shares
 from evalbias.measures.resample import Draws as Draws

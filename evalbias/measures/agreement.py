@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy
@@ -20,7 +20,6 @@ from evalbias.measures.arrays import (
     complete,
     defined,
     groups_of,
-    numbers,
     ratio,
     settled,
     sums_by_cluster,
@@ -167,13 +166,9 @@ class Agreement:
 def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
     """Compute Spearman's rank correlation, rho in [-1, 1]; tied scores share their mean rank.
 
-    Of judge and human scores it is the evaluation performance of Ohi et al. (2024), pooled, or the human alignment of
-    Zhou et al. (2024), averaged over documents. NaN below two items and for scores constant up to rounding.
-
-    Args:
-        x: (n,) scores on any scale; items with a NaN are left out and counted.
-        y: (n,) scores of the same items on any scale.
-        groups: (n,) group (document) of each item. By default all items are pooled.
+    Of judge and human scores (n,), on any scales, it is the evaluation performance of Ohi et al. (2024), pooled, or the
+    human alignment of Zhou et al. (2024), averaged over documents: ``groups`` (n,) names that of each item. Items with
+    a NaN are left out and counted. NaN below two items and for scores constant up to rounding.
 
     Raises:
         ValueError: The lengths or pandas indexes differ, a score is infinite or no number, or a group is missing.
@@ -258,19 +253,12 @@ def estimate_spearman(
     clusters: Sequence[object] | None = None,
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate Spearman's rho of a judge's scores with a reference, such as the human scores (performance).
+    """Estimate Spearman's rho of a judge's scores (n,) with a reference (n,), such as the human scores (performance).
 
     Swaps exchange z-scores of each judge's ranks, and a mixture is not ranked again, which would order equal scores by
     the judge who gave them. Scores themselves are exchangeable only between judges that use the scale alike: where one
     scores a standard deviation higher throughout, a mixture has a lower rho than either, and a test at 5 % rejects 0 to
     2 % of equal judges.
-
-    Args:
-        scores: (n,) Score_m.
-        reference: (n,) Score_h.
-        before: (n,) scores of another judge, whose rho is subtracted.
-        clusters: (n,) cluster (input) of each item.
-        draws: See ``estimate_coefficient``.
     """
     options: dict[str, Any] = {"before": before, "clusters": clusters, "draws": draws}
     return estimate_coefficient(counted_spearman, scores, reference, exchanged=exchanged_ranks, **options)
@@ -341,13 +329,9 @@ BINS = 10
 
 
 def brier_scores(probabilities: ArrayLike, outcomes: ArrayLike) -> FloatArray:
-    """Compute (n,) squared errors of probabilities, whose mean is the Brier score (Brier 1950).
+    """Compute (n,) squared errors of probabilities (n,) of outcomes 1 or 0, whose mean is the Brier score (Brier 1950).
 
     They are in [0, 1], .25 for a probability of one half; NaN where undefined.
-
-    Args:
-        probabilities: (n,) probability of outcome 1.
-        outcomes: (n,) 1 or 0.
 
     Raises:
         ValueError: The lengths differ, a probability lies outside [0, 1], or an outcome is not 0, 1 or NaN.
@@ -366,14 +350,7 @@ def calibration_error(probabilities: ArrayLike, outcomes: ArrayLike, *, bins: in
     Forecasts are put in bins of equal width; the error is the mean over the forecasts of the distance between the mean
     probability and the frequency of outcome 1 in their bin (Naeini et al. 2015); NaN without a forecast. Chance alone
     makes it positive, the more so the fewer forecasts a bin has: it compares judges on the same items and is no test.
-
-    Args:
-        probabilities: (n,) probability of outcome 1.
-        outcomes: (n,) 1 or 0; NaN is left out.
-        bins: Number of bins of [0, 1]; the last one holds 1 too.
-
-    Raises:
-        ValueError: See ``brier_scores``, or ``bins`` is below 1.
+    Arguments and errors as in ``brier_scores``.
 
     Examples:
         >>> round(calibration_error([0.85, 0.85, 0.35, 0.35], [1, 1, 1, 0]), 2)  # (.15 + .15 + .15 + .15) / 4
@@ -442,88 +419,23 @@ def _checked(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArray,
 # Agreement in the values themselves, not only in their order: Krippendorff's alpha and Cohen's kappa.
 
 
-Level = Literal["nominal", "ordinal", "interval"]
-LEVELS = ("nominal", "ordinal", "interval")
-
-
-def krippendorff_alpha(ratings: ArrayLike, *, level: Level) -> float:
-    """Compute Krippendorff's alpha: 1 minus observed by expected disagreement (Krippendorff 2011).
-
-    Disagreement is the mean squared difference of two ratings, of one item or of any two items: the difference of the
-    values (``"interval"``), of their ranks among all ratings (``"ordinal"``, Krippendorff's own metric of the levels
-    between two ratings), or 1 for different values (``"nominal"``). Alpha is at most 1: 1 is perfect agreement, 0 that
-    of ratings drawn at random. NaN without an item that has two ratings, and where all ratings are equal.
-
-    Args:
-        ratings: (n, r) of r raters on one scale, NaN where a rater gave none. Items with one rating are left out.
-        level: Level of measurement.
-
-    Raises:
-        ValueError: Unknown level, or ratings that are no matrix or hold an infinite value.
-
-    Examples:
-        >>> round(krippendorff_alpha([[1, 1], [2, 3], [3, 3]], level="interval"), 3)  # 1 - (2 / 6) / (58 / 30)
-        0.828
-    """
-    table = numbers(ratings, "ratings")
-    if table.ndim != 2 or np.isinf(table).any() or level not in LEVELS:
-        raise ValueError(f"level={level!r}, ratings of the shape {table.shape}: give one of {LEVELS}, finite (n, r).")
-    table = table[(~np.isnan(table)).sum(axis=1) > 1]
-    present = ~np.isnan(table)
-    values = table[present] = settled(table[present])
-    if not len(values):
-        return float("nan")
-    if level == "nominal":
-        spread = np.stack([present & (table == value) for value in np.unique(values)], axis=2).astype(np.float64)
-    else:
-        scaled = np.full(table.shape, np.nan)
-        scaled[present] = scipy.stats.rankdata(values) if level == "ordinal" else values - values.mean()
-        spread = scaled[:, :, None]  # (n, r, 1); nominal has one 0/1 column a value: unequal ones differ in two
-    spread = np.where(present[:, :, None], spread, 0.0)
-    counts, total = present.sum(axis=1), len(values)
-    # of m values, the squared differences of all ordered pairs sum up to 2 (m sum x^2 - (sum x)^2)
-    within = 2 * (counts[:, None] * (spread**2).sum(axis=1) - spread.sum(axis=1) ** 2).sum(axis=1)  # (n,)
-    observed = (within / (counts - 1)).sum() / total
-    flat = spread.reshape(-1, spread.shape[2])
-    expected = 2 * (total * (flat**2).sum() - (flat.sum(axis=0) ** 2).sum()) / (total * (total - 1))
-    return float(1 - observed / expected) if np.ptp(values) > 0 else float("nan")
-
-
-def cohen_kappa(a: ArrayLike, b: ArrayLike) -> float:
-    """Compute Cohen's kappa of two raters who choose between two classes (Cohen 1960).
+def counted_kappa(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Compute Cohen's kappa (1960) of choices (n,) between two classes, 0 and 1, .5 a tie, in resamples (k, n).
 
     It is (p_o - p_e) / (1 - p_e) with the share p_o of equal choices, ties half, and the share p_e that raters with
-    these rates would have by chance. At most 1; 0 is chance; NaN where both always choose one and the same class.
-
-    Args:
-        a: (n,) choices of the first rater, from 0 for one class to 1 for the other; .5 is a tie. NaN is left out.
-        b: (n,) choices of the second.
-
-    Raises:
-        ValueError: The lengths differ, or a choice lies outside [0, 1].
-
-    Examples:
-        >>> round(cohen_kappa([1, 1, 0, 0], [1, 0, 0, 0]), 2)  # p_o = 3 / 4, p_e = 1 / 2
-        0.5
+    these rates would have by chance; NaN where both always choose one and the same class.
     """
-    x, y = vectors(a=a, b=b)
-    kept = defined(x, y)
-    x, y = x[kept], y[kept]
-    outside = [v for v in (*x, *y) if not 0 <= v <= 1]
-    if outside:
-        raise ValueError(f"A choice is {outside[0]:g}: give 0, 1, or .5 for a tie.")
-    return _of_all(counted_kappa, x, y) if len(x) else float("nan")
-
-
-def counted_kappa(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Compute Cohen's kappa of choices (n,) in resamples (k, n)."""
     observed, p, q = (counts @ np.column_stack([x * y + (1 - x) * (1 - y), x, y]) / counts.sum(axis=1)[:, None]).T
     chance = p * q + (1 - p) * (1 - q)
     return ratio(observed - chance, 1 - chance)
 
 
 def counted_alpha(counts: FloatArray, scores: FloatArray, human: FloatArray, *, ordinal: bool = False) -> FloatArray:
-    """Compute alpha of a judge and people as two raters (n,) on one scale in resamples (k, n); of ranks if ordinal."""
+    """Compute Krippendorff's alpha of a judge and people as two raters (n,) on one scale in resamples (k, n).
+
+    It is 1 minus observed by expected disagreement (Krippendorff 2011), the mean squared difference of the two ratings
+    of one item, or of any two: of their values, or ``ordinal`` of their ranks. NaN where all ratings are equal.
+    """
     both, twice = settled(np.concatenate([scores, human])), np.tile(counts, 2)  # (2n,), (k, 2n)
     values, total = counted_ranks(twice, both) if ordinal else both[None], twice.sum(axis=1)
     x = values - (twice * values).sum(axis=1, keepdims=True) / total[:, None]

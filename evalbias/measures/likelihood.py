@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import scipy
@@ -24,26 +23,10 @@ from evalbias.measures.resample import DRAWS, Draws, Interval, Swapped, counted_
 
 
 TOTAL = "total"
+"""Name of the mean over several criteria, whose scores are averaged before the formulas apply (table 1)."""
 NORMALIZATIONS = ("mean-range", "center-max", "z-score")
 DECIMALS = 12
 """Decimal places to which US is rounded, so that values that differ only by floating-point error are tied."""
-
-
-@dataclass(frozen=True)
-class LikelihoodScores:
-    """Likelihood bias and evaluation performance of a judge on one criterion.
-
-    Attributes:
-        bias_score: Spearman's rho of LS and US, in [-1, 1]; NaN if either is constant.
-        performance: Spearman's rho of model and human scores, in [-1, 1]; NaN if either is constant.
-        n: Items used.
-        undefined: Items left out because their likelihood or a score is NaN.
-    """
-
-    bias_score: float
-    performance: float
-    n: int
-    undefined: int
 
 
 def normalize(scores: FloatArray, normalization: str) -> FloatArray:
@@ -76,24 +59,18 @@ def _check(normalization: str) -> None:
 def unfairness_scores(
     model_scores: ArrayLike, human_scores: ArrayLike, *, normalization: str = "mean-range"
 ) -> FloatArray:
-    """Compute US, the normalized model score minus the normalized human score (Ohi et al. 2024, eq 2).
+    """Compute US, the normalized model score minus the normalized human score, (n,) each (Ohi et al. 2024, eq 2).
 
     US (n,) has mean 0, lies in [-2, 2] except for ``"z-score"``, and is positive where the judge overrates. It is NaN
     where a score is NaN, and everywhere if either set of scores is constant; an item with one undefined score is left
     out of both normalizations.
 
-    The range depends on the extremes of the sample and grows with n, so US of the same item, and BiasScore, differ
-    between small and large samples of one judge: the mean BiasScore of a simulated judge whose likelihood effect is .3
-    is .09 at n = 30, .00 at 120, -.09 at 568 and -.16 at 3000. The standard deviation does not grow: with ``"z-score"``
-    it is .16 or .17. Both are negative (-.19 to -.33, and -.15 to -.16) for a judge without an effect, because the
-    ratings that stand for quality are noisy (``benchmarks/statistical_truth``).
-
-    Args:
-        model_scores: (n,) Score_m on any scale.
-        human_scores: (n,) Score_h on any scale.
-        normalization: ``"mean-range"`` (mean 0, range 1) is eq 2. The paper's code subtracts scores on [0, 1] for
-            BiasScore, which shifts every US by the same number and leaves ranks and RS as they are, and uses
-            ``"center-max"`` (mean 0, largest magnitude 1) for RS, which changes them. ``"z-score"`` is ours.
+    ``"mean-range"`` (mean 0, range 1) is eq 2. The paper's code subtracts scores on [0, 1] for BiasScore, which shifts
+    every US by the same number and leaves ranks and RS as they are, and uses ``"center-max"`` (mean 0, largest
+    magnitude 1) for RS. Their range depends on the extremes of the sample, so BiasScore differs between small and large
+    samples of one judge: for a likelihood effect of .3 its mean is .09 at n = 30 and -.16 at 3000. ``"z-score"`` is
+    ours and stays at .16 or .17 (``benchmarks/statistical_truth``). All are negative for a judge without an effect,
+    because the ratings that stand for quality are noisy.
 
     Raises:
         ValueError: The lengths differ, a score is infinite, or the normalization is unknown.
@@ -109,16 +86,9 @@ def unfairness_scores(
 
 
 def bias_score(likelihoods: ArrayLike, unfairness: ArrayLike) -> float:
-    """Compute BiasScore, Spearman's rho of LS and US (Ohi et al. 2024, eq 5).
+    """Compute BiasScore, Spearman's rho of LS (n,) in nats and US (n,) (Ohi et al. 2024, eq 5).
 
-    It is in [-1, 1]; NaN if LS or US is constant or fewer than two items are defined.
-
-    Args:
-        likelihoods: (n,) LS in nats; items with a NaN are left out.
-        unfairness: (n,) US from ``unfairness_scores``.
-
-    Raises:
-        ValueError: The lengths differ, or a number is infinite.
+    It is in [-1, 1]; items with a NaN are left out, and it is NaN if LS or US is constant.
 
     Examples:
         >>> bias_score([-9, -5, -1], [-0.3, 0.0, 0.2])
@@ -130,15 +100,8 @@ def bias_score(likelihoods: ArrayLike, unfairness: ArrayLike) -> float:
 def rs_scores(likelihoods: ArrayLike, unfairness: ArrayLike) -> FloatArray:
     """Compute RS, ``|LS* + US*|``, each centered and divided by its largest magnitude (Ohi et al. 2024, eq 6).
 
-    RS (n,) is in [0, 2], high where a likely output is overrated or an unlikely one underrated. NaN where LS or US is
-    NaN, and everywhere if either is constant.
-
-    Args:
-        likelihoods: (n,) LS in nats.
-        unfairness: (n,) US from ``unfairness_scores``.
-
-    Raises:
-        ValueError: The lengths differ, or a number is infinite.
+    Of LS (n,) in nats and US (n,), RS (n,) is in [0, 2], high where a likely output is overrated or an unlikely one
+    underrated. NaN where LS or US is NaN, and everywhere if either is constant.
 
     Examples:
         >>> rs_scores([-2, 0, 2], [-1, 0, 1]).tolist()
@@ -148,71 +111,6 @@ def rs_scores(likelihoods: ArrayLike, unfairness: ArrayLike) -> FloatArray:
     kept = defined(ls, us)
     ls, us = np.where(kept, ls, np.nan), np.where(kept, us, np.nan)
     return np.asarray(np.abs(normalize(ls, "center-max") + normalize(us, "center-max")))
-
-
-@overload
-def likelihood_bias(
-    likelihoods: ArrayLike, model_scores: ArrayLike, human_scores: ArrayLike, *, normalization: str = ...
-) -> LikelihoodScores: ...
-
-
-@overload
-def likelihood_bias(
-    likelihoods: ArrayLike,
-    model_scores: Mapping[str, ArrayLike],
-    human_scores: Mapping[str, ArrayLike],
-    *,
-    normalization: str = ...,
-) -> dict[str, LikelihoodScores]: ...
-
-
-def likelihood_bias(
-    likelihoods: ArrayLike,
-    model_scores: ArrayLike | Mapping[str, ArrayLike],
-    human_scores: ArrayLike | Mapping[str, ArrayLike],
-    *,
-    normalization: str = "mean-range",
-) -> LikelihoodScores | dict[str, LikelihoodScores]:
-    """Compute BiasScore and evaluation performance, for one criterion or for each of several.
-
-    Of several, ``"total"`` is added to criterion -> result. It averages the scores over the criteria and then applies
-    the formulas (Ohi et al. 2024, table 1), so it is not the mean of the BiasScores. An item that is undefined on one
-    criterion is undefined in the total.
-
-    Args:
-        likelihoods: (n,) LS in nats.
-        model_scores: (n,) Score_m on any scale, or criterion -> (n,).
-        human_scores: (n,) Score_h on any scale, or criterion -> (n,) for the same criteria.
-        normalization: Normalization of the scores whose difference is US; see ``unfairness_scores``.
-
-    Raises:
-        ValueError: The lengths or criteria differ, a number is infinite, a criterion is called ``"total"``, or only one
-            side's scores are by criterion.
-
-    Examples:
-        >>> likelihood_bias([-9, -5, -1], [2, 3, 5], [50, 60, 70])
-        LikelihoodScores(bias_score=0.0, performance=1.0, n=3, undefined=0)
-    """
-    if not isinstance(model_scores, Mapping) and not isinstance(human_scores, Mapping):
-        return _measure(likelihoods, model_scores, human_scores, normalization)
-    if not (isinstance(model_scores, Mapping) and isinstance(human_scores, Mapping)):
-        raise ValueError("Scores of one side are by criterion, those of the other are not: give both in the same form.")
-    if model_scores.keys() != human_scores.keys() or not model_scores or TOTAL in model_scores:
-        raise ValueError(
-            f"The model scores have the criteria {list(model_scores)}, the human scores {list(human_scores)}; "
-            f"give the same criteria, at least one, and none called {TOTAL!r}."
-        )
-    by_criterion = {c: _measure(likelihoods, model_scores[c], human_scores[c], normalization) for c in model_scores}
-    model, human = (np.mean(vectors(**s), axis=0) for s in (model_scores, human_scores))
-    return {**by_criterion, TOTAL: _measure(likelihoods, model, human, normalization)}
-
-
-def _measure(likelihoods: ArrayLike, model: ArrayLike, human: ArrayLike, normalization: str) -> LikelihoodScores:
-    ls, m, h = vectors(likelihoods=likelihoods, model_scores=model, human_scores=human)
-    kept = defined(ls, m, h)
-    ls, m, h = ls[kept], m[kept], h[kept]
-    unfairness = unfairness_scores(m, h, normalization=normalization)
-    return LikelihoodScores(spearman(ls, unfairness).value, spearman(m, h).value, int(kept.sum()), int((~kept).sum()))
 
 
 # BiasScore as a statistic of a judge's scores, with its interval and its test.
@@ -280,23 +178,11 @@ def estimate_bias_score(
     clusters: Sequence[object] | None = None,
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate BiasScore of a judge's scores; its variance is the bootstrap's.
+    """Estimate BiasScore of a judge's scores (n,), of LS (n,) in nats and human scores (n,).
 
-    US of tied scores jumps, so leaving one item out tells nothing of the variance. Swaps exchange z-scores of the
-    judges' scores, or their US where that is of z-scores: scores themselves are exchangeable only between judges that
-    use the scale alike.
-
-    Args:
-        scores: (n,) Score_m on any scale.
-        likelihoods: (n,) LS in nats.
-        human: (n,) Score_h on any scale.
-        normalization: See ``unfairness_scores``.
-        before: (n,) scores of another judge, whose BiasScore is subtracted.
-        clusters: (n,) cluster (input) of each item.
-        draws: See ``estimate_coefficient``.
-
-    Raises:
-        ValueError: Unknown normalization.
+    US of tied scores jumps, so its variance is the bootstrap's: leaving one item out tells nothing. Swaps exchange
+    z-scores of the judges' scores, or their US where that is of z-scores: scores themselves are exchangeable only
+    between judges that use the scale alike. See ``unfairness_scores`` and ``estimate_coefficient``.
     """
     _check(normalization)
     statistic = partial(counted_bias_score, normalization=normalization)

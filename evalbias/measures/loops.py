@@ -12,7 +12,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import NO_SPREAD, FloatArray, IntArray, checked, complete, defined, settled, vectors
+from evalbias.measures.arrays import (
+    NO_SPREAD,
+    FloatArray,
+    IntArray,
+    checked,
+    complete,
+    defined,
+    mean_of_defined,
+    settled,
+    vectors,
+)
 from evalbias.measures.resample import DRAWS, Draws, Interval, change, chunks, estimate, unless_alike
 
 # Self-bias: how far a model's scores of its own outputs exceed their true quality (Xu et al. 2024, section 3).
@@ -43,43 +53,26 @@ class SelfBiasScores:
     undefined: int
 
 
-def self_bias(own: ArrayLike, expected: ArrayLike) -> float:
+def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBiasScores:
     """Compute Bias, ``1/n sum_i (theta_i - E(theta_i))``: own minus expected score (Xu et al. 2024, eq 1).
 
-    It is in points, positive if the model overrates its outputs; NaN if no item is defined.
-
-    Args:
-        own: (n,) scores that the model gave to its own outputs; items with a NaN are left out.
-        expected: (n,) expected scores of the same outputs on the same scale: human scores, a reference-based metric
-            mapped with ``QuantileMap``, or a predefined criterion.
+    Expected scores (n,) are on the scale of the own ones (n,): human scores, a reference-based metric mapped with
+    ``QuantileMap``, or a predefined criterion. Items with a NaN are left out and counted.
 
     Raises:
         ValueError: The lengths differ, or a score is infinite.
 
     Examples:
-        >>> self_bias([-5, -1, 0], [-10, -4, 0])
-        2.6666666666666665
-    """
-    return measure_self_bias(own, expected).bias
-
-
-def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBiasScores:
-    """Compute Bias and the distance skewness around 0; arguments and errors as in ``self_bias``.
-
-    Examples:
         >>> measure_self_bias([-5, -1, -2], [-10, -4, float("nan")])
         SelfBiasScores(bias=4.0, skewness=0.875, own=-3.0, expected=-7.0, n=2, undefined=1)
     """
-    own_scores, expected_scores = vectors(own=own, expected=expected)
-    kept = defined(own_scores, expected_scores)
-    own_scores, expected_scores = own_scores[kept], expected_scores[kept]
-    n, undefined = len(own_scores), int((~kept).sum())
-    if not n:
-        nan = float("nan")
-        return SelfBiasScores(nan, nan, nan, nan, 0, undefined)
-    difference = differences(own_scores, expected_scores)
-    bias, skewness = float(difference.mean()), distance_skewness(difference)
-    return SelfBiasScores(bias, skewness, float(own_scores.mean()), float(expected_scores.mean()), n, undefined)
+    theta, truth = vectors(own=own, expected=expected)
+    kept = defined(theta, truth)
+    theta, truth = theta[kept], truth[kept]
+    difference = differences(theta, truth)
+    bias, own_mean, expected_mean = (mean_of_defined(values) for values in (difference, theta, truth))
+    skewness = distance_skewness(difference)
+    return SelfBiasScores(bias, skewness, own_mean, expected_mean, len(theta), int((~kept).sum()))
 
 
 def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
@@ -90,15 +83,11 @@ def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
 
 
 def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
-    """Compute the distance skewness of a sample around gamma, in [0, 1] (Xu et al. 2024, eq 2).
+    """Compute the distance skewness of values (n,) around gamma, in [0, 1] (Xu et al. 2024, eq 2).
 
     ``dSkew = 1 - sum_ij |x_i - x_j| / sum_ij |x_i + x_j - 2 gamma|`` over all ordered pairs with i = j included,
     computed from the sorted values in O(n log n). It is 0 if and only if the sample is symmetric around gamma, 1 if all
     values equal one constant other than gamma, and NaN if no value is defined or all of them equal gamma.
-
-    Args:
-        x: (n,) values, such as own minus expected scores; NaN is left out.
-        gamma: Center of symmetry.
 
     Raises:
         ValueError: A value is infinite.
@@ -168,17 +157,11 @@ def estimate_skewness(
     clusters: Sequence[object] | None = None,
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate the distance skewness around 0 of own minus expected scores (Xu et al. 2024, eq 2).
+    """Estimate the distance skewness around 0 of (n,) values, own minus expected scores (Xu et al. 2024, eq 2).
 
     Every resample of symmetric scores is skewed, so no quantile of theirs reaches 0. The lower end is 0 where changes
     of sign do not reject symmetry, else that of the BCa interval. The upper end is the larger of the BCa and the
     percentile interval, because near 0 the first corrects too much.
-
-    Args:
-        x: (n,) values; NaN is left out.
-        before: (n,) those of another loop or round, whose skewness is subtracted.
-        clusters: (n,) cluster of each value. By default every value is its own.
-        draws: Resamples, changes of sign or swaps, level and seed.
     """
     if before is not None:
         return change(counted_skewness, before, x, clusters=clusters, draws=draws)
@@ -219,14 +202,10 @@ class QuantileMap:
 
     @classmethod
     def fit(cls, source: ArrayLike, target: ArrayLike, *, metric: str) -> QuantileMap:
-        """Fit the map to a sample of each metric; the samples may differ in size and items.
+        """Fit the map to a sample of each metric, (n,) and (k,) scores that may differ in items; NaN is left out.
 
-        Equal source scores share their mean rank, and with it one target score.
-
-        Args:
-            source: (n,) scores of the metric to map; NaN is left out.
-            target: (k,) scores on the scale to map to; NaN is left out.
-            metric: Name of the metric to map; for feedback sources their ``name``.
+        Equal source scores share their mean rank, and with it one target score. The metric is the one to map; for
+        feedback sources their ``name``.
 
         Raises:
             ValueError: The metric has no name, the source has fewer than two distinct scores, the target has fewer than
@@ -273,12 +252,7 @@ class QuantileMap:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> QuantileMap:
-        """Read a file that ``save`` wrote.
-
-        Raises:
-            ValueError: The file does not hold a quantile map (two or more pairs of finite scores, both ascending), or
-                the map does not name its metric.
-        """
+        """Read a file that ``save`` wrote; a ValueError says why it holds no map, or one that names no metric."""
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
             source, target = (np.array(content[name], dtype=np.float64) for name in ("source", "target"))
@@ -290,12 +264,11 @@ class QuantileMap:
                 f'{path} does not name the metric that it maps: add an entry such as "metric": "chrf", or fit it again.'
             )
         if source.ndim != 1 or source.shape != target.shape or len(source) < 2:
-            raise ValueError(
-                f"{path} is not a quantile map: source and target must be lists of one length with two or more scores; "
-                "write it again."
-            )
-        if not np.isfinite([source, target]).all():
-            raise ValueError(f"{path} is not a quantile map: a score is not a finite number; write it again.")
-        if (np.diff(source) <= 0).any() or (np.diff(target) < 0).any():
-            raise ValueError(f"{path} is not a quantile map: its scores do not ascend; write it again.")
-        return cls(metric, source, target)
+            fault = "source and target must be lists of one length with two or more scores"
+        elif not np.isfinite([source, target]).all():
+            fault = "a score is not a finite number"
+        elif (np.diff(source) <= 0).any() or (np.diff(target) < 0).any():
+            fault = "its scores do not ascend"
+        else:
+            return cls(metric, source, target)
+        raise ValueError(f"{path} is not a quantile map: {fault}; write it again.")

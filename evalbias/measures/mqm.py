@@ -58,31 +58,17 @@ class MQMReading:
     errors: tuple[MQMError, ...] = ()
 
 
-def mqm_score(
-    errors: Iterable[MQMError] | None,
-    *,
-    critical: float = -5.0,
-    major: float = -5.0,
-    minor: float = -1.0,
-    floor: float = -25.0,
-) -> float:
-    """Add up the weights of the errors: points in [floor, 0], NaN for None (Xu et al. 2024, section 4.1).
+def mqm_score(errors: Iterable[MQMError], *, critical: float = -5.0) -> float:
+    """Add up the weights of the errors, -5 for a major and -1 for a minor one: points in [-25, 0].
 
-    Args:
-        errors: Errors from ``parse_mqm``, or None if the feedback could not be read.
-        critical: Weight of a critical error, at most 0. The published best-of-k run with k = 1 used -10.
-        major: Weight of a major error, at most 0.
-        minor: Weight of a minor error, at most 0.
-        floor: Lowest possible score.
+    This is the score of Xu et al. (2024, section 4.1); their best-of-k run with k = 1 used -10 for a critical error.
 
     Examples:
         >>> mqm_score([MQMError("major"), MQMError("minor"), MQMError("minor")])
         -7.0
     """
-    if errors is None:
-        return float("nan")
-    weights = {"critical": critical, "major": major, "minor": minor}
-    return max(floor, float(sum(weights[error.severity] for error in errors)))
+    weights = {"critical": critical, "major": -5.0, "minor": -1.0}
+    return max(-25.0, float(sum(weights[error.severity] for error in errors)))
 
 
 # Lists of errors, read line by line.
@@ -150,17 +136,6 @@ _TORN = re.compile(
     re.IGNORECASE,
 )
 """A last line that breaks off before its severity, or inside it, as at the length limit."""
-
-
-def parse_mqm(text: str | None) -> list[MQMError] | None:
-    """List the errors of a feedback text; None if it is empty, blocked or unreadable.
-
-    Examples:
-        >>> [e.severity for e in parse_mqm("'cat' is a minor style error")], parse_mqm("no-error"), parse_mqm("")
-        (['minor'], [], None)
-    """
-    reading = read_mqm(text)
-    return list(reading.errors) if reading.status in ("errors", "no errors") else None
 
 
 def read_mqm(text: str | None) -> MQMReading:

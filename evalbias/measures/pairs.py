@@ -25,6 +25,7 @@ from evalbias.measures.arrays import (
     complete,
     defined,
     groups_of,
+    mean_of_defined,
     numbers,
     ratio,
     settled,
@@ -160,16 +161,6 @@ def consistent_preferences(forward: ArrayLike, swapped: ArrayLike, *, ties: bool
     return values
 
 
-def position_consistency(forward: ArrayLike, swapped: ArrayLike, *, ties: bool = False) -> float:
-    """Compute the share of comparisons that prefer the same candidate in the reverse order, in [0, 1].
-
-    Arguments as ``consistent_preferences``. NaN if no comparison is defined in both orders.
-    """
-    values = consistent_preferences(forward, swapped, ties=ties)
-    values = values[~np.isnan(values)]
-    return float(values.mean()) if len(values) else float("nan")
-
-
 def count_undefined(probabilities: ArrayLike) -> int:
     """Count the rows that hold a NaN."""
     return int(np.isnan(_matrix(probabilities, "probabilities")).any(axis=1).sum())
@@ -206,9 +197,7 @@ def confidence(probabilities: ArrayLike) -> float:
 
     On the probabilities that answer a content-free input, it is the paper's context-free confidence, which is best low.
     """
-    values = negative_entropies(probabilities)
-    values = values[~np.isnan(values)]
-    return float(values.mean()) if len(values) else float("nan")
+    return mean_of_defined(negative_entropies(probabilities))
 
 
 def calibration_gap(logprobs: ArrayLike) -> float:

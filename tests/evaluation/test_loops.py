@@ -19,7 +19,7 @@ from evalbias.evaluation import (
     summarize_loop,
 )
 from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, conclude_quality, run_loops
-from evalbias.measures import self_bias
+from evalbias.measures import measure_self_bias
 from evalbias.programs.concepts import ExactConcepts
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.loops import Improvement, SelfRefine, Step
@@ -207,7 +207,7 @@ def test_the_recorded_concepts_by_themselves_and_by_their_letters(data_dir):
         own.append(np.mean([t for t in told if t is not None] or [NAN]))
     assert len(own) == 11
     assert own[-1] > truth[-1]  # it believes to have covered what it did not
-    assert self_bias(own, truth) > 0
+    assert measure_self_bias(own, truth).bias > 0
 
 
 def test_a_mathematics_refiner_is_told_the_vote():

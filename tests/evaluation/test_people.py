@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import krippendorff
 import numpy as np
 import pytest
 from planted import compared, numbers, partly, scored
@@ -12,7 +13,7 @@ from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
-from evalbias.measures import corrected_mean, corrected_rate, krippendorff_alpha
+from evalbias.measures import corrected_mean, corrected_rate
 from evalbias.report.sections import sections
 
 NAN = math.nan
@@ -33,8 +34,8 @@ def test_a_judge_that_scores():
         "spearman": stats.spearmanr(judged.answers, human).statistic,
         "kendall": stats.kendalltau(judged.answers, human).statistic,
         "pearson": stats.pearsonr(judged.answers, human).statistic,
-        "alpha_interval": krippendorff_alpha(np.column_stack([judged.answers, human]), level="interval"),
-        "alpha_ordinal": krippendorff_alpha(np.column_stack([judged.answers, human]), level="ordinal"),
+        "alpha_interval": krippendorff.alpha([judged.answers, human], level_of_measurement="interval"),
+        "alpha_ordinal": krippendorff.alpha([judged.answers, human], level_of_measurement="ordinal"),
         "human_ceiling": stats.spearmanr(*np.round(choices_of_one, 9).T).statistic,
         "likelihood_floor": stats.spearmanr(judged.covariates[LIKELIHOODS], human).statistic,
         "length_floor": stats.spearmanr(judged.covariates[LENGTHS], human).statistic,

@@ -1,16 +1,57 @@
-import math
+"""Agreement with people: by hand, by slow definitions, and by scipy, krippendorff and statsmodels."""
 
+import itertools
+import math
+from functools import partial
+
+import krippendorff
 import numpy as np
 import pandas
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.inter_rater import cohens_kappa
 
-from evalbias.measures import kendall, pairwise_accuracy, pearson, spearman
+from evalbias.measures import (
+    Draws,
+    brier_scores,
+    calibration_error,
+    estimate_coefficient,
+    estimate_share,
+    estimate_spearman,
+    kendall,
+    pairwise_accuracy,
+    pearson,
+    spearman,
+)
+from evalbias.measures.agreement import (
+    calibration_errors_by_chance,
+    ceiling_columns,
+    counted_alpha,
+    counted_ceiling,
+    counted_kappa,
+    counted_kendall,
+    counted_pearson,
+    counted_ranks,
+    estimate_calibration_error,
+    estimate_kendall,
+    one_against_the_others,
+)
+from evalbias.measures.resample import ALONE
 
 NAN = math.nan
-values = st.lists(st.integers(-3, 3).map(float), min_size=2, max_size=10)
+CORRELATIONS = {spearman: stats.spearmanr, pearson: stats.pearsonr, kendall: stats.kendalltau}
+EACH = pytest.mark.parametrize("measure", [*CORRELATIONS, pairwise_accuracy])
+VALUES = st.lists(st.integers(-3, 3).map(float), min_size=2, max_size=10)
+
+
+def alone(statistic, x, y):
+    """A statistic of one sample."""
+    return statistic(np.ones((1, len(x))), np.array(x, dtype=float), np.array(y, dtype=float))[0]
+
+
+# Correlations.
 
 
 def test_correlations_by_hand():
@@ -22,30 +63,24 @@ def test_correlations_by_hand():
     assert kendall([1, 2, 3, 4], [0, 2, 1, 5]).value == pytest.approx(4 / 6)
     # one tie in x: (1 + 1 - 0) / sqrt(2 * 3)
     assert kendall([1, 1, 2], [1, 2, 3]).value == pytest.approx(2 / math.sqrt(6))
-
-
-def test_pairwise_accuracy_by_hand():
     # pairs of y: 1-2, 1-3, 2-3 (1-4 and 2-4 too, 3-4 tied): right, right, tied, right, wrong
-    found = pairwise_accuracy([1, 3, 3, 2], [1, 2, 4, 4])
-    assert found.value == pytest.approx((1 + 1 + 1 + 0.5 + 0) / 5)
+    assert pairwise_accuracy([1, 3, 3, 2], [1, 2, 4, 4]).value == pytest.approx((1 + 1 + 1 + 0.5 + 0) / 5)
     assert math.isnan(pairwise_accuracy([1, 2, 3], [5, 5, 5]).value)
-    assert pairwise_accuracy([2, 1], [1, 2]).value == 0
 
 
-@pytest.mark.parametrize("measure", [spearman, pearson, kendall])
-@given(x=values, y=values)
+@pytest.mark.parametrize("measure", CORRELATIONS)
+@given(x=VALUES, y=VALUES)
 def test_correlations_are_scipys(measure, x, y):
     n = min(len(x), len(y))
     a, b = x[:n], y[:n]
     found = measure(a, b).value
     if len(set(a)) < 2 or len(set(b)) < 2:
         assert math.isnan(found)
-        return
-    theirs = {spearman: stats.spearmanr, pearson: stats.pearsonr, kendall: stats.kendalltau}[measure]
-    assert found == pytest.approx(theirs(a, b).statistic)
+    else:
+        assert found == pytest.approx(CORRELATIONS[measure](a, b).statistic)
 
 
-@pytest.mark.parametrize("measure", [spearman, pearson, kendall, pairwise_accuracy])
+@EACH
 def test_groups_undefined_items_and_groups_are_counted(measure):
     #         p: same order  q: opposite order (r: constant) (s: one item left)
     x = [1.0, 2.0, 5.0, 3.0, 9.0, 4.0, 4.0, 8.0, NAN, 3.0]
@@ -53,7 +88,7 @@ def test_groups_undefined_items_and_groups_are_counted(measure):
     groups = ["p", "p", "p2", "q", "q", "r", "r", "s", "s", "p2"]
     found = measure(x, y, groups=groups)
     low = 0 if measure is pairwise_accuracy else -1
-    assert [v if v == v else None for v in found.by_group] == pytest.approx([1, None, low, None, None])
+    assert found.by_group == pytest.approx((1, NAN, low, NAN, NAN), nan_ok=True)
     assert found.value == pytest.approx((1 + low) / 2)
     assert (found.n, found.undefined, found.groups, found.undefined_groups) == (8, 2, 2, 3)
     pooled = measure(x, y)
@@ -62,12 +97,10 @@ def test_groups_undefined_items_and_groups_are_counted(measure):
     assert pooled.value == pytest.approx(measure(x[:8], y[:8]).value)
 
 
-@pytest.mark.parametrize("measure", [spearman, pearson, kendall, pairwise_accuracy])
-def test_groups_belong_to_items_by_place_whatever_the_index_of_a_series(measure):
+def test_groups_belong_to_items_by_place_whatever_the_index_of_a_series():
     x, y, groups = [1, 2, 3, 1, 2, 3], [1, 2, 3, 3, 2, 1], ["a", "a", "a", "b", "b", "b"]
-    by_place = measure(x, y, groups=groups)
     for index in ([3, 4, 5, 0, 1, 2], [10, 11, 12, 13, 14, 15]):  # of sorted and of filtered rows
-        assert measure(x, y, groups=pandas.Series(groups, index=index)) == by_place
+        assert spearman(x, y, groups=pandas.Series(groups, index=index)) == spearman(x, y, groups=groups)
 
 
 def test_nothing_to_correlate():
@@ -84,11 +117,206 @@ def test_nothing_to_correlate():
         spearman([1, 2], [1, np.inf])
 
 
-@pytest.mark.parametrize("correlation", [kendall, pearson, spearman])
-def test_constant_scores_of_either_side_have_no_correlation(correlation):
-    varied, same = [1.0, 2.0, 3.0], [2.0, 2.0, 2.0]
-    assert [math.isnan(correlation(a, b).value) for a, b in ((varied, same), (same, varied), (varied, varied))] == [
-        True,
-        True,
-        False,
-    ]
+@settings(max_examples=50)
+@given(k=st.integers(1, 4), n=st.integers(1, 12), values=st.integers(1, 6), seed=st.integers(0, 999))
+def test_ranks_in_resamples_are_scipys(k, n, values, seed):
+    rng = np.random.default_rng(seed)
+    x, counts = rng.integers(0, values, n).astype(float), rng.multinomial(n, np.ones(n) / n, size=k)
+    for ranks in (counted_ranks(counts, x), counted_ranks(counts, np.tile(x, (k, 1)))):
+        for row, own in zip(counts, ranks, strict=True):
+            np.testing.assert_array_equal(np.repeat(own, row), stats.rankdata(np.repeat(x, row)))
+
+
+@pytest.mark.parametrize("constant", [0.1, 1 / 3, 3.3, 70.3, -1e5 - 0.1])
+def test_a_constant_has_no_correlation_however_its_mean_is_rounded(constant):
+    rng = np.random.default_rng(0)
+    for n in range(2, 60):
+        same, other, counts = np.full(n, constant), rng.normal(size=n), rng.integers(1, 4, size=(3, n)).astype(float)
+        assert np.isnan(counted_pearson(counts, same, other)).all()
+        assert np.isnan(counted_pearson(counts, other, same)).all()
+    small = constant * (1 + 1e-9 * np.arange(5.0))  # little variance is variance
+    assert abs(alone(counted_pearson, small, np.arange(5.0))) == pytest.approx(1)
+
+
+def test_correlations_stay_within_1():
+    x = np.array([0.1, 0.2, 0.3, 0.1 + 0.2])
+    assert alone(counted_pearson, x, x * 3) <= 1
+    assert alone(counted_pearson, x, -x * 3) >= -1
+
+
+@given(st.integers(2, 40), st.integers(1, 6), st.integers(1, 50), st.integers(0, 99))
+def test_tau_and_accuracy_of_all_pairs_in_n_log_n(n, few, many, seed):
+    rng = np.random.default_rng(seed)
+    x, y = rng.integers(0, few, n).astype(float), rng.integers(0, many, n).astype(float)
+    signs = np.array([(np.sign(x[j] - x[i]), np.sign(y[j] - y[i])) for i, j in itertools.combinations(range(n), 2)])
+    a, b = signs.T
+    untied = math.sqrt((a**2).sum() * (b**2).sum())
+    expected = (a * b).sum() / untied if untied else NAN
+    assert alone(counted_kendall, x, y) == pytest.approx(expected, nan_ok=True)
+    accuracy = ((1 + a * b) / 2)[b != 0].mean() if b.any() else NAN
+    assert pairwise_accuracy(x, y).value == pytest.approx(accuracy, nan_ok=True)
+
+
+# Alpha, kappa and the human ceiling.
+
+
+@given(st.lists(st.tuples(*[st.sampled_from([1.0, 2.0, 2.5, 4.0])] * 2), min_size=2, max_size=8))
+def test_alpha_is_that_of_krippendorff(pairs):
+    for level in ("interval", "ordinal"):
+        found = alone(partial(counted_alpha, ordinal=level == "ordinal"), *zip(*pairs, strict=True))
+        if len({value for pair in pairs for value in pair}) < 2:
+            assert math.isnan(found)
+        else:
+            theirs = krippendorff.alpha(reliability_data=np.transpose(pairs), level_of_measurement=level)
+            assert found == pytest.approx(theirs, abs=1e-9)
+
+
+def test_alpha_and_kappa_by_hand_and_by_statsmodels():
+    # squared differences of ordered pairs: 0, 2 * 1, 0 -> 2 / 6; of all ratings: 58 / 30
+    assert alone(counted_alpha, [1, 2, 3], [1, 3, 3]) == pytest.approx(1 - (2 / 6) / (58 / 30))
+    assert alone(counted_kappa, [1, 1, 0, 0], [1, 0, 0, 0]) == pytest.approx((3 / 4 - 1 / 2) * 2)
+    a, b = np.random.default_rng(0).integers(0, 2, size=(2, 50))
+    table = [[sum((a == i) & (b == j)) for j in (0, 1)] for i in (0, 1)]
+    assert alone(counted_kappa, a, b) == pytest.approx(cohens_kappa(table).kappa)
+    # a tie is half of either class: p_o = (1 + .5) / 2, p_e = .75 * .5 + .25 * .5
+    assert alone(counted_kappa, [1, 0.5], [1, 0]) == pytest.approx((0.75 - 0.5) / 0.5)
+    assert math.isnan(alone(counted_kappa, [1, 1], [1, 1]))
+
+
+def ceiling(ratings):
+    return estimate_coefficient(counted_ceiling, ceiling_columns(ratings))
+
+
+def test_the_human_ceiling_takes_every_choice_of_one_rater():
+    ratings = np.array([[1, 5, 3], [2, 4, NAN], [4, NAN, NAN], [3, 1, 2]], dtype=float)
+    pairs = one_against_the_others(ratings)
+    assert pairs[0] == pytest.approx(np.array([[1, 4], [5, 2], [3, 3]]))
+    assert pairs[1] == pytest.approx(np.array([[2, 4], [4, 2], [NAN, NAN]]), nan_ok=True)
+    assert np.isnan(pairs[2]).all()
+    ratings = np.random.default_rng(0).integers(1, 6, (30, 1)) + np.random.default_rng(1).integers(0, 3, (30, 3)) - 1.0
+    ratings -= ratings.mean(axis=0)  # the raters have one level
+    columns = ceiling_columns(ratings)
+    choices = [(row[r], np.delete(row, r).mean()) for row in ratings for r in range(3)]
+    expected = stats.spearmanr(*np.round(choices, 9).T).statistic
+    assert ceiling(ratings).value == pytest.approx(expected)
+    missing = ceiling_columns(np.array([[1.0, 2.0], [3.0, NAN], [4.0, 5.0]]))
+    assert np.isnan(missing).all(axis=1).tolist() == [False, True, False]
+    assert ceiling(ratings - [0, 10, 20]).value == pytest.approx(expected)
+    counts = np.random.default_rng(2).integers(0, 3, (2, 30)).astype(float)
+    for found, held in zip(counted_ceiling(counts, columns), counts.astype(int), strict=True):
+        repeated = np.repeat(np.round(choices, 9).reshape(30, 3, 2), held, axis=0).reshape(-1, 2)
+        assert found == pytest.approx(stats.spearmanr(*repeated.T).statistic)
+
+
+def test_the_human_ceiling_does_not_depend_on_the_order_of_the_rows():
+    rng = np.random.default_rng(0)
+    quality, level = np.repeat([0.0, 1.0, 2.0], 60), np.array([0.0, 2.0, 4.0])  # sorted by system; raters differ
+    ratings = quality[:, None] + level + rng.normal(size=(180, 3))
+    ratings[rng.random((180, 3)) < 0.1] = NAN
+    values = [ceiling(rows).value for rows in (ratings, rng.permutation(ratings), ratings[:, [2, 0, 1]])]
+    assert values == pytest.approx([values[0]] * 3)
+    assert values[0] > 0.4
+
+
+# Intervals of coefficients.
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_the_interval_of_tau_leaves_every_cluster_out(outputs):
+    quality, noise = np.random.default_rng(4).normal(size=36), np.random.default_rng(6).normal(size=(2, 36))
+    x, y = np.clip(np.round(3 + quality + noise), 1, 5)
+    clusters = np.random.default_rng(5).permutation(np.arange(36) // outputs)
+    found = estimate_kendall(x, y, clusters=clusters.tolist())
+    left_out = [stats.kendalltau(x[clusters != c], y[clusters != c]).statistic for c in np.unique(clusters)]
+    units = 36 // outputs
+    tau = stats.kendalltau(x, y).statistic
+    # the ends of Wilson's interval lie t of their own standard errors from the estimate
+    error = math.sqrt((units - 1) * np.var(left_out))
+    for end in (found.low, found.high):
+        own = error * math.sqrt((1 - end**2) / (1 - tau**2))
+        assert abs(end - tau) == pytest.approx(stats.t.ppf(0.975, units - 1) * own)
+    assert found.units == units
+
+
+COEFFICIENTS = [
+    estimate_spearman,
+    estimate_kendall,
+    *(partial(estimate_coefficient, one) for one in (counted_pearson, counted_alpha, counted_kappa)),
+]
+
+
+@pytest.mark.parametrize("estimator", COEFFICIENTS)
+@pytest.mark.parametrize("outputs", [1, 4])
+def test_perfect_agreement_has_the_interval_of_a_share_of_1(estimator, outputs):
+    x = np.arange(24.0) % 2
+    clusters = (np.arange(24) // outputs).tolist()
+    same = estimator(x, x, clusters=clusters)
+    share = estimate_share(np.ones(24 // outputs))
+    assert (same.low, same.high, same.units) == (pytest.approx(2 * share.low - 1), 1, 24 // outputs)
+    assert math.isnan(estimator(np.ones(24), np.ones(24)).low)
+    assert math.isnan(estimator(x[:5], x[:5]).low)
+
+
+@pytest.mark.parametrize("estimator", COEFFICIENTS)
+def test_a_judge_that_errs_on_few_items_is_not_certain_to_agree(estimator):
+    rng, truth, held = np.random.default_rng(0), 0.0, 0
+    for sample in range(301):  # the judge repeats what people say, but guesses 6 % of the items
+        size = 6 if sample else 3_000
+        people = rng.integers(0, 2, size).astype(float)
+        judge = np.where(rng.random(size) < 0.06, rng.integers(0, 2, size), people)
+        if not sample:
+            truth = estimator(judge, people, draws=ALONE).value
+            continue
+        found = estimator(judge, people)
+        held += bool(np.isnan(found.low) or found.low <= truth <= found.high)
+    assert truth == pytest.approx(0.94, abs=0.02)
+    assert held >= 275  # 95 %, less 2.6 standard errors
+
+
+# Probabilities as forecasts.
+
+
+def test_brier_scores_and_calibration_errors_by_hand():
+    assert brier_scores([0.75, 0.25, NAN], [1, 1, 0]) == pytest.approx([1 / 16, 9 / 16, NAN], nan_ok=True)
+    # bins [0, .5) and [.5, 1]: means .2 and .8, frequencies 1 / 2 and 2 / 3 -> (2 * .3 + 3 * (.8 - 2 / 3)) / 5
+    assert calibration_error([0.1, 0.3, 0.7, 0.8, 0.9], [0, 1, 1, 1, 0], bins=2) == pytest.approx(0.6 / 5 + 0.4 / 5)
+    assert calibration_error([1.0, NAN], [1, 1]) == 0.0
+    assert brier_scores([0.0, 1.0], [0, 0]).tolist() == [0.0, 1.0]
+    assert calibration_error([0.1, 0.8, 0.9], [1, 0, 0], bins=1) == pytest.approx(0.6 - 1 / 3)
+    assert calibration_error([1.0, 0.9], [0, 1]) == pytest.approx((1 - 0.1) / 2)  # 1 is in the last bin too
+    assert math.isnan(calibration_error([NAN], [1]))
+    for arguments, message in (
+        (([0.5, 1.5, -0.5], [1, 1, 1]), "A probability is 1.5"),
+        (([-0.5], [1]), "A probability is -0.5"),
+        (([0.5, 0.5], [0.5, 2]), "An outcome is 0.5"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            brier_scores(*arguments)
+    with pytest.raises(ValueError, match="bins=0"):
+        calibration_error([0.5], [1], bins=0)
+
+
+def test_the_calibration_error_of_right_probabilities_may_be_0():
+    rng, held = np.random.default_rng(0), 0
+    for seed in range(60):
+        p = rng.random(30)
+        found = estimate_calibration_error(p, rng.random(30) < p, draws=Draws(seed=seed, resamples=100))
+        held += found.low == 0
+    assert held >= 52
+    wrong = estimate_calibration_error(rng.random(200), rng.random(200) < 0.5)
+    assert 0 < wrong.low < wrong.value < wrong.high
+    assert math.isnan(estimate_calibration_error(np.full(3, NAN), np.ones(3)).low)
+
+
+def test_errors_by_chance_are_those_of_outcomes_that_are_drawn():
+    p = np.array([0.02, 0.08, 0.15, 0.55, 0.85, 0.95, 1.0])
+    outcomes = np.random.default_rng(0).random((50, 7)) < p
+    found = calibration_errors_by_chance(p, draws=50, seed=0)
+    assert found == pytest.approx([calibration_error(p, row) for row in outcomes])
+
+
+def test_an_error_as_large_as_chance_often_makes_it_may_be_0():
+    outcomes = np.repeat([1.0, 0.0], [13, 7])
+    # of 20 coins, 13 or more fall alike with a probability of .26, 14 or more with .12
+    found = estimate_calibration_error(np.full(20, 0.5), outcomes, draws=Draws(confidence=0.8))
+    assert (found.value, found.low) == (pytest.approx(0.15), 0.0)

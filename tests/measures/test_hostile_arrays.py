@@ -47,24 +47,17 @@ CALLS = {
     "spearman": lambda x, of: m.spearman(x, of(HUMAN)),
     "kendall": lambda x, of: m.kendall(x, of(HUMAN)),
     "pairwise_accuracy": lambda x, of: m.pairwise_accuracy(x, of(HUMAN)),
-    "self_bias": lambda x, of: m.self_bias(x, of(HUMAN)),
     "measure_self_bias": lambda x, of: m.measure_self_bias(x, of(HUMAN)),
     "distance_skewness": lambda x, of: m.distance_skewness(x, gamma=0.3),
     "bias_score": lambda x, of: m.bias_score(of(LIKELIHOODS), x),
     "rs_scores": lambda x, of: np.sort(m.rs_scores(of(LIKELIHOODS), x)),
     "unfairness_scores": lambda x, of: np.sort(m.unfairness_scores(x, of(HUMAN))),
-    "likelihood_bias": lambda x, of: m.likelihood_bias(of(LIKELIHOODS), x, of(HUMAN)),
     "likelihood_effect": lambda x, of: m.likelihood_effect(of(LIKELIHOODS), x, of(RATINGS)),
     "estimate_effect": lambda x, of: m.estimate_effect(
         x, of(RATINGS), of(LIKELIHOODS), before=of(HUMAN), names=("likelihood",)
     ),
     "effect_at_equal_quality": lambda x, of: m.effect_at_equal_quality(x, of(HUMAN), of(RATINGS)),
     "quadratic_fit": lambda x, of: m.quadratic_fit(of(HUMAN), x),
-    "cohen_kappa": lambda x, of: m.cohen_kappa(x, of(OUTCOMES)),
-    "krippendorff_alpha": lambda x, of: m.krippendorff_alpha(
-        np.ma.stack([x, HUMAN], axis=1) if np.ma.isMaskedArray(x) else np.stack([x, of(HUMAN)], axis=1),
-        level="interval",
-    ),
     "brier_scores": lambda x, of: np.sort(m.brier_scores(x, of(OUTCOMES))),
     "calibration_error": lambda x, of: m.calibration_error(x, of(OUTCOMES)),
     "corrected_mean": lambda x, of: m.corrected_mean(x, of(HUMAN), [0.1, 0.5, 0.3]),
@@ -91,13 +84,12 @@ CALLS = {
     "count_undefined": lambda x, of: m.count_undefined(frame(x)),
     "calibration_gap": lambda x, of: m.calibration_gap(frame(x)),
     "consistent_preferences": lambda x, of: np.sort(m.consistent_preferences(frame(x), frame(of(QUALITY)))),
-    "position_consistency": lambda x, of: m.position_consistency(frame(x), frame(of(QUALITY))),
 }
 """Name -> call with scores in [0, 1], and a function that brings what belongs to the items into the scores' form."""
 ALONE = {"distance_skewness", "score_uniformity", "decision_shares", "negative_entropies", "confidence"}
-ALONE |= {"count_undefined", "calibration_gap", "win_shares", "krippendorff_alpha"}
+ALONE |= {"count_undefined", "calibration_gap", "win_shares"}
 """Measures of one array, or whose rows a user has put together."""
-UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score", "likelihood_bias", "likelihood_effect"]
+UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score", "likelihood_effect"]
 UNITLESS += ["effect_at_equal_quality", "estimate_effect", "rs_scores", "unfairness_scores"]
 NAN_IF_CONSTANT = [name for name in UNITLESS if name != "pairwise_accuracy"] + ["quadratic_fit"]
 EACH = pytest.mark.parametrize("name", CALLS)
@@ -118,7 +110,7 @@ def same(a, b):
 
 
 def test_every_measure_of_arrays_is_tried():
-    no_arrays = {"mqm_score", "parse_mqm", "read_mqm"}
+    no_arrays = {"mqm_score", "read_mqm"}
     functions = {name for name, value in vars(m).items() if inspect.isfunction(value)}
     assert functions - no_arrays == CALLS.keys()
 

@@ -1,11 +1,10 @@
 """MQM feedback: each text is read whole, with exactly the errors that it reports, or not at all."""
 
 import itertools
-import math
 
 import pytest
 
-from evalbias.measures import MQMError, mqm_score, parse_mqm, read_mqm
+from evalbias.measures import MQMError, mqm_score, read_mqm
 from evalbias.measures.mqm import read_instructscore
 
 READ = [  # with the critical, major and minor errors
@@ -173,13 +172,17 @@ UNREADABLE = [line.replace("\\n", "\n") for line in UNREADABLE.strip().split("\n
 """Texts that report another number of errors than one could read, or of which nobody can be sure."""
 
 
+def listed(text):
+    """The errors of a text; None if it was not read."""
+    reading = read_mqm(text)
+    return list(reading.errors) if reading.status in ("errors", "no errors") else None
+
+
 @pytest.mark.parametrize(("text", "counts"), [*READ, *RECORDS, *((text, None) for text in UNREADABLE)])
 def test_layouts(text, counts):
-    errors = parse_mqm(text)
-    found = (
-        None if errors is None else tuple(sum(e.severity == s for e in errors) for s in ("critical", "major", "minor"))
-    )
-    assert found == counts
+    errors = listed(text)
+    by_severity = [[e for e in errors or () if e.severity == s] for s in ("critical", "major", "minor")]
+    assert (None if errors is None else tuple(map(len, by_severity))) == counts
 
 
 @pytest.mark.parametrize(
@@ -207,7 +210,7 @@ def test_layouts(text, counts):
 )
 def test_text_without_errors_is_classified(text, status):
     assert read_mqm(text).status == status
-    assert parse_mqm(text) == ([] if status == "no errors" else None)
+    assert listed(text) == ([] if status == "no errors" else None)
 
 
 @pytest.mark.parametrize(
@@ -231,30 +234,28 @@ def test_text_without_errors_is_classified(text, status):
     ],
 )
 def test_spans_and_categories(text, errors):
-    assert parse_mqm(text) == errors
+    assert listed(text) == errors
 
 
 def test_scores_by_hand():
-    errors = parse_mqm("'a' is a minor x error\n'b' is a major x error\n'c' is a critical x error")
+    errors = listed("'a' is a minor x error\n'b' is a major x error\n'c' is a critical x error")
     assert mqm_score(errors) == -11
     assert mqm_score(errors, critical=-10) == -16
     assert mqm_score(errors * 3) == -25
-    assert mqm_score(errors * 3, floor=-100) == -33
     assert mqm_score([]) == 0
-    assert math.isnan(mqm_score(parse_mqm("")))
 
 
 @pytest.mark.parametrize("mark", "'\u2018`\"\u201c\u201e")
 def test_a_quotation_that_breaks_off_is_no_error(mark):
-    assert len(parse_mqm(f"'cat' is a minor style error\n{mark}dog and")) == 1
-    assert len(parse_mqm(f"Minor:\n'cat'\n{mark}dog and")) == 1
+    assert len(listed(f"'cat' is a minor style error\n{mark}dog and")) == 1
+    assert len(listed(f"Minor:\n'cat'\n{mark}dog and")) == 1
 
 
 def test_a_judge_who_adds_a_doubt_never_raises_the_score():
     """Whatever is said besides a certain report, the score stays the same or becomes undefined: it is never better."""
     report = "'cat' is a major accuracy/mistranslation error"
     for text in [*(text for text, _ in READ), *UNREADABLE]:
-        errors = parse_mqm(f"{report}\n{text}")
+        errors = listed(f"{report}\n{text}")
         assert errors is None or mqm_score(errors) <= -5, text
 
 
@@ -273,10 +274,10 @@ JOINTS = (", ", "; ", " and ", ", and ", " & ", ". ", " / ", " | ", "\n", " ")
 @pytest.mark.parametrize("heading", ["Major: ", "Major errors:\n", "Major:\n- "])
 def test_errors_on_one_line_are_all_counted_or_the_text_is_undefined(n, heading):
     for layout in itertools.product(ERRORS, repeat=n):
-        listed = [error.format(word) for error, word in zip(layout, ("cat", "don't", "a, b"), strict=False)]
-        numbered = " ".join(f"{number}. {error}" for number, error in enumerate(listed, start=1))
-        for text in [numbered, *(joint.join(listed) for joint in JOINTS)]:
-            errors = parse_mqm(heading + text)
+        written = [error.format(word) for error, word in zip(layout, ("cat", "don't", "a, b"), strict=False)]
+        numbered = " ".join(f"{number}. {error}" for number, error in enumerate(written, start=1))
+        for text in [numbered, *(joint.join(written) for joint in JOINTS)]:
+            errors = listed(heading + text)
             assert errors is None or len(errors) == n, text
 
 
@@ -284,7 +285,7 @@ def test_errors_on_one_line_are_all_counted_or_the_text_is_undefined(n, heading)
 @pytest.mark.parametrize("joint", [" and ", ", ", ", and ", ". Also ", "; "])
 def test_an_error_without_a_severity_is_never_left_out(rest, joint):
     text = "'cat' is a major accuracy/mistranslation error" + joint + rest.format("'dog'") + "."
-    assert parse_mqm(text) is None
+    assert listed(text) is None
 
 
 # Reports of InstructScore, read by hand.

@@ -19,8 +19,6 @@ from evalbias.measures import (
     fairness,
     longer_wins,
     negative_entropies,
-    pairwise_accuracy,
-    position_consistency,
     win_shares,
 )
 from evalbias.measures import pairs as comparisons
@@ -36,12 +34,9 @@ def test_fairness_by_hand():
     assert fairness(ROWS) == pytest.approx(-0.25)
     assert fairness(ROWS, prior=[0.625, 0.375]) == pytest.approx(0)
     assert count_undefined(ROWS) == 1
-
-
-def test_fairness_of_three_classes_by_hand():
-    rows = [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.4, 0.2, 0.4]]
+    three = [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.4, 0.2, 0.4]]
     # rates (2.5, 1, .5) / 4 against 1/3 each
-    assert fairness(rows) == pytest.approx(-(0.625 - 1 / 3 + 1 / 3 - 0.25 + 1 / 3 - 0.125))
+    assert fairness(three) == pytest.approx(-(0.625 - 1 / 3 + 1 / 3 - 0.25 + 1 / 3 - 0.125))
 
 
 @given(n=st.integers(1, 30), c=st.integers(2, 5), seed=st.integers(0, 99))
@@ -54,10 +49,6 @@ def test_fairness_does_not_depend_on_the_order_of_rows_or_classes(n, c, seed):
     assert decision_rates(rows).sum() == pytest.approx(1)
 
 
-def test_confidence_by_hand():
-    assert confidence([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]]) == pytest.approx(-math.log(2) / 2)
-
-
 def test_calibration_gap_by_hand():
     assert calibration_gap([[-1.0, -2.0], [-3.0, -1.0], [NAN, -1.0]]) == pytest.approx(0.5)
     assert calibration_gap([[-1.0, -2.0, -4.0]]) == pytest.approx(3)
@@ -65,28 +56,19 @@ def test_calibration_gap_by_hand():
         calibration_gap([[-1.0, -2.0], [-math.inf, -1.0]])
 
 
-def test_position_consistency_by_hand():
-    forward = [[0.9, 0.1], [0.9, 0.1], [0.5, 0.5], [0.5, 0.5], [NAN, 0.1]]
-    swapped = [[0.2, 0.8], [0.6, 0.4], [0.5, 0.5], [0.6, 0.4], [0.1, 0.9]]
-    # kept, changed, undecided twice, undecided once
-    assert position_consistency(forward, swapped) == pytest.approx(2 / 4)
-    with pytest.raises(ValueError, match="give the same comparisons twice"):
-        position_consistency(forward, swapped[:2])
-
-
-def test_the_last_of_two_columns_is_no_tie_by_default():
-    forward, swapped = [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]], [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]
-    # the first position twice, the second candidate twice, the first position twice
-    assert position_consistency(forward, swapped) == pytest.approx(1 / 3)
-    assert consistent_preferences(forward, swapped).tolist() == [0, 1, 0]
-    assert consistent_preferences([[1.0, 0.0]], [[1.0, 0.0]]).tolist() == [0]  # certain of the first position twice
-
-
-def test_a_tie_has_no_position():
+def test_consistent_preferences_by_hand():
+    forward = [[0.9, 0.1], [0.9, 0.1], [0.5, 0.5], [0.5, 0.5], [NAN, 0.1], [1.0, 0.0]]
+    swapped = [[0.2, 0.8], [0.6, 0.4], [0.5, 0.5], [0.6, 0.4], [0.1, 0.9], [1.0, 0.0]]
+    # kept, changed, undecided twice, undecided once, undefined, certain of the first position twice
+    np.testing.assert_array_equal(consistent_preferences(forward, swapped), [1, 0, 1, 0, NAN, 0])
     forward = [[0.6, 0.2, 0.2], [0.2, 0.2, 0.6], [0.4, 0.2, 0.4]]
     swapped = [[0.2, 0.6, 0.2], [0.6, 0.2, 0.2], [0.2, 0.4, 0.4]]
-    # kept, a tie that became a choice, the same candidate and the tie share both
-    assert position_consistency(forward, swapped, ties=True) == pytest.approx(2 / 3)
+    # a tie has no position: kept, a tie that became a choice, the same candidate and the tie share both
+    assert consistent_preferences(forward, swapped, ties=True).tolist() == [1, 0, 1]
+    with pytest.raises(ValueError, match="give the same comparisons twice"):
+        consistent_preferences(forward, swapped[:2])
+    with pytest.raises(ValueError, match=r"\[inf, 0\.0\] are not a distribution"):  # not left out
+        consistent_preferences([[math.inf, 0.0]], [[0.0, 1.0]])
 
 
 def test_the_longer_wins_by_hand():
@@ -99,7 +81,7 @@ def test_shares_and_entropies_of_rows_by_hand():
     np.testing.assert_array_equal(decision_shares(ROWS), [[1, 0], [1, 0], [0, 1], [0.5, 0.5], [NAN, NAN]])
     entropies = negative_entropies([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]])
     np.testing.assert_allclose(entropies, [0, -math.log(2), NAN])
-    np.testing.assert_array_equal(consistent_preferences(ROWS, [[0.3, 0.7]] * 5), [1, 1, 0, 0, NAN])
+    assert confidence([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]]) == pytest.approx(-math.log(2) / 2)
 
 
 def test_odds_are_the_planted_ones():
@@ -184,22 +166,13 @@ def test_exact_ties_of_sampled_answers_are_ties():
     assert decision_shares([[0.1 + 0.2 + 0.2, 0.5]]).tolist() == [[0.5, 0.5]]
 
 
-def test_pairwise_accuracy_by_hand():
-    # group a: 1-2 right, 1-3 wrong, 2-3 equal for people; group b: a tie counts half; group c: nothing to order
-    judged, human = [1, 2, 0, 5, 5, 1, 2, NAN], [1, 2, 2, 3, 4, 2, 2, 1]
-    groups = ["a", "a", "a", "b", "b", "c", "c", "c"]
-    found = pairwise_accuracy(judged, human, groups=groups)
-    assert found.value == pytest.approx((1 / 2 + 1 / 2) / 2)
-    assert (found.groups, found.undefined_groups, found.undefined) == (2, 1, 1)
-
-
 @pytest.mark.parametrize("measure", [decision_rates, fairness, confidence])
 @pytest.mark.parametrize(
     ("rows", "match"),
     [
         ([0.5, 0.5], "shape"),
         ([[1.0]], "shape"),
-        ([[0.5, 0.6]], "not a distribution"),
+        ([[0.5, 0.5], [0.5, 0.6], [0.5, 0.7]], r"\[0\.5, 0\.6\] are not a distribution"),
         ([[1.5, -0.5]], "not a distribution"),
     ],
 )
@@ -208,20 +181,9 @@ def test_bad_input(measure, rows, match):
         measure(rows)
 
 
-def test_the_first_row_that_is_no_distribution_is_named():
-    with pytest.raises(ValueError, match=r"\[0\.5, 0\.6\] are not a distribution"):
-        decision_rates([[0.5, 0.5], [0.5, 0.6], [0.5, 0.7]])
-
-
-def test_an_infinite_probability_is_refused_and_not_left_out():
-    with pytest.raises(ValueError, match=r"\[inf, 0\.0\] are not a distribution"):
-        consistent_preferences([[math.inf, 0.0]], [[0.0, 1.0]])
-
-
 def test_nothing_defined_is_nan():
     assert np.isnan(decision_rates([[NAN, NAN]])).all()
     assert all(math.isnan(m([[NAN, NAN]])) for m in (fairness, confidence, calibration_gap))
-    assert math.isnan(position_consistency([[NAN, NAN]], [[0.5, 0.5]]))
     with pytest.raises(ValueError, match="prior"):
         fairness(ROWS, prior=[0.2, 0.2])
 
@@ -230,18 +192,8 @@ def test_rates_averaged_over_documents():
     groups = ["a", "a", "a", "b", "b"]
     # a: A, A, B; b: shared, undefined
     assert decision_rates(ROWS, groups=groups).tolist() == pytest.approx([(2 / 3 + 1 / 2) / 2, (1 / 3 + 1 / 2) / 2])
+    by_place = decision_rates(ROWS, groups=pandas.Series(groups, index=[4, 3, 2, 1, 0]))
+    assert by_place.tolist() == decision_rates(ROWS, groups=groups).tolist()
     assert fairness(ROWS, groups=groups) == pytest.approx(-2 * ((2 / 3 + 1 / 2) / 2 - 0.5))
     with pytest.raises(ValueError, match="groups has 2 entries for 5 items"):
         decision_rates(ROWS, groups=["a", "b"])
-
-
-def test_documents_belong_to_rows_by_place_whatever_the_index_of_a_series():
-    groups = ["a", "a", "a", "b", "b"]
-    shuffled = pandas.Series(groups, index=[4, 3, 2, 1, 0])
-    assert decision_rates(ROWS, groups=shuffled).tolist() == decision_rates(ROWS, groups=groups).tolist()
-
-
-def test_an_agreement_tells_every_group():
-    found = pairwise_accuracy([1, 2, 3, 1, NAN, 5], [1, 3, 2, 1, 2, 4], groups=list("aaabbc"))
-    assert found.by_group[0] == pytest.approx(2 / 3)
-    assert [math.isnan(v) for v in found.by_group] == [False, True, True]

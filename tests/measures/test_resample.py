@@ -6,6 +6,7 @@ import tracemalloc
 from dataclasses import astuple, replace
 from functools import partial
 
+import krippendorff
 import numpy as np
 import pandas
 import pytest
@@ -16,6 +17,7 @@ from scipy import stats
 from evalbias.measures import (
     Draws,
     bias_score,
+    calibration_error,
     change,
     estimate,
     estimate_bias_score,
@@ -26,7 +28,6 @@ from evalbias.measures import (
     estimate_share,
     estimate_skewness,
     estimate_spearman,
-    likelihood_bias,
     quality_slope,
     resample,
     unfairness_scores,
@@ -35,6 +36,7 @@ from evalbias.measures import pairs as comparisons
 from evalbias.measures.agreement import (
     ceiling_columns,
     counted_alpha,
+    counted_calibration_error,
     counted_ceiling,
     counted_kappa,
     counted_kendall,
@@ -295,12 +297,8 @@ def counted(n, rng, values=4):
     def taus(x, y):
         return stats.kendalltau(x, y).statistic if len(x) > 1 else NAN
 
-    def rho(x, y):
-        defined = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
-        return stats.spearmanr(x, y).statistic if defined else NAN
-
     return [
-        (counted_spearman, (scores, human), rho),
+        (counted_spearman, (scores, human), lambda x, y: stats.spearmanr(x, y).statistic if varied(x, y) else NAN),
         (counted_kendall, (scores, human), taus),
         *(
             (
@@ -322,8 +320,21 @@ def counted(n, rng, values=4):
         ),
         (counted_balance, (shares[:, 0], group), lambda s, g: (mean_of(s, g == 0) + mean_of(s, g == 1)) / 2),
         (counted_gap, (shares[:, 0], group), lambda s, g: mean_of(s, g == 1) - mean_of(s, g == 0)),
-        (counted_kappa, (choices, group), lambda x, y: kappa(x, y)),
+        (counted_kappa, (choices, group), kappa),
+        (counted_pearson, (scores, human), lambda x, y: stats.pearsonr(x, y).statistic if varied(x, y) else NAN),
+        (counted_alpha, (scores, human), partial(alpha, level="interval")),
+        (partial(counted_alpha, ordinal=True), (scores, human), partial(alpha, level="ordinal")),
+        (counted_calibration_error, (shares[:, 0], group), calibration_error),
     ]
+
+
+def varied(x, y):
+    return len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
+
+
+def alpha(x, y, *, level):
+    several = len({*x, *y}) > 1
+    return krippendorff.alpha(reliability_data=[x, y], level_of_measurement=level) if several else NAN
 
 
 def frequencies(places):
@@ -802,7 +813,7 @@ def test_the_comparison_of_measured_judges_uses_the_same_numbers():
     ls, human, a, _ = systems(80)
     for name in NORMALIZATIONS:
         found = estimate_bias_score(a, ls, human, normalization=name, draws=ALONE)
-        assert found.value == pytest.approx(likelihood_bias(ls, a, human, normalization=name).bias_score)
+        assert found.value == pytest.approx(bias_score(ls, unfairness_scores(a, human, normalization=name)))
 
 
 def test_equal_differences_do_not_tell_that_a_judge_is_biased():

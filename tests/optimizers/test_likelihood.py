@@ -17,7 +17,7 @@ from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.dspy_seam import chat_request
 from evalbias.lm.types import Choices
-from evalbias.measures import likelihood_bias, likelihood_effect
+from evalbias.measures import bias_score, likelihood_effect, spearman, unfairness_scores
 from evalbias.optimizers import compile_each, count_answers
 from evalbias.optimizers import likelihood_rules as rules
 from evalbias.optimizers.demonstrations import (
@@ -710,9 +710,9 @@ def test_every_criterion_and_the_total():
         judged = getattr(found, side)
         model = np.mean([judged[name].answers for name in NAMES], axis=0)
         human = np.mean([judged[name].covariates["human_scores"] for name in NAMES], axis=0)
-        expected = likelihood_bias(judged["quality"].covariates["likelihoods"], model, human)
-        for name in ("bias_score", "performance"):
-            assert getattr(found.comparisons["total"][name], side).value == pytest.approx(getattr(expected, name))
+        bias = bias_score(judged["quality"].covariates["likelihoods"], unfairness_scores(model, human))
+        for name, expected in {"bias_score": bias, "performance": spearman(model, human).value}.items():
+            assert getattr(found.comparisons["total"][name], side).value == pytest.approx(expected)
     alone = optimizer.compile(judges[1], trainset=rated(60, 1), valset=rated(50, 2), lm=FormulaLM())
     assert found.judges["style"].dump_state() == alone.dump_state()
     assert to_json(found.comparisons["style"]) == to_json(alone.report.comparison["likelihood"])  # it holds NaN

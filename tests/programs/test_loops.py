@@ -10,7 +10,7 @@ from models_of_text import Scripted, Seeded, drawn
 from evalbias import ExternalFeedbackRefine
 from evalbias.evaluation import run_loops
 from evalbias.lm.types import RequestRefused
-from evalbias.measures import QuantileMap, distance_skewness, self_bias
+from evalbias.measures import QuantileMap, distance_skewness, measure_self_bias
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.concepts import ConceptsFeedback
 from evalbias.programs.feedback import (
@@ -469,7 +469,7 @@ def test_bias_of_a_loop_that_leaves_the_right_answer():
     own, quality = run.own(), run.quality([{"id": "a", "answer": "4"}], ExactAnswer())
     assert own.tolist() == [[0], [1]]  # it first doubts the right answer, then believes the wrong one
     assert quality.tolist() == [[1], [0]]
-    assert [self_bias(o, q) for o, q in zip(own, quality, strict=True)] == [-1, 1]
+    assert [measure_self_bias(o, q).bias for o, q in zip(own, quality, strict=True)] == [-1, 1]
     assert distance_skewness(own[1] - quality[1]) == 1
 
 
