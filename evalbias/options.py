@@ -151,16 +151,20 @@ class AuditOut(Out):
 
 @dataclass(frozen=True, kw_only=True)
 class Items:
-    """The items.
+    """The items, and words around them in a prompt.
 
     Attributes:
         data: A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set, or hf:NAME[:SPLIT].
         mapping: Names of your columns: source=question,output=answer,score=rating; of several raters,
             rating_1=anna,rating_2=ben. Repeatable.
+        source_label: Name of the source in prompts, such as Dialogue.
+        output_label: Name of an output in prompts, such as Reply.
     """
 
     data: Any = field(kw_only=False)
     mapping: Mapping[str, str] | None = None
+    source_label: str | None = None
+    output_label: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,19 +176,6 @@ class Coded:
     """
 
     labels: Sequence[object] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Worded:
-    """Words around an item in a prompt.
-
-    Attributes:
-        source_label: Name of the source in prompts, such as Dialogue.
-        output_label: Name of an output in prompts, such as Reply.
-    """
-
-    source_label: str | None = None
-    output_label: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,7 +245,7 @@ class Choosing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions(Seeded, Reliable, Likely, Worded, Coded, Items):
+class AuditOptions(Seeded, Reliable, Likely, Coded, Items):
     """Measure every bias of a judge and its agreement with people; say whether it is biased, and what helps.
 
     Say which judge: `lm` with `criterion` or `judge`, `scores_field`, or `winner_field`.
@@ -321,7 +312,7 @@ class AuditOptions(Seeded, Reliable, Likely, Worded, Coded, Items):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeOptions(Seeded, Worded, Judging, Items):
+class JudgeOptions(Seeded, Judging, Items):
     """Score every item of a data set with a judge, saved or new.
 
     Writes scores.jsonl to the run's folder, one line for each item. With `workers`, the data must be a .jsonl file. It
@@ -343,7 +334,7 @@ class JudgeOptions(Seeded, Worded, Judging, Items):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoringOptions(Seeded, Likely, Worded, Judging, Items):
+class ScoringOptions(Seeded, Likely, Judging, Items):
     """A judge that scores, on two sides of a split.
 
     Attributes:
@@ -400,29 +391,20 @@ class CompileOptions(Choosing, ScoringOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grouped:
-    """The documents.
+class Compared(Judging, Items):
+    """Outputs that are compared, the model that compares them, and its third answer.
 
     Attributes:
         documents: Use only this many documents (inputs), drawn with the seed.
-    """
-
-    documents: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tied:
-    """The judge's third answer.
-
-    Attributes:
         ties: Allow the judge to answer that there is no difference.
     """
 
+    documents: int | None = None
     ties: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparingOptions(Seeded, Grouped, Tied, Worded, Judging, Items):
+class ComparingOptions(Seeded, Compared):
     """A judge that compares, saved or new.
 
     Attributes:
@@ -475,7 +457,7 @@ class RankOptions(ComparingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizeOptions(Choosing, Seeded, Grouped, Tied, Worded, Coded, Judging, Items):
+class OptimizeOptions(Choosing, Seeded, Coded, Compared):
     """Search for a fair instruction for one criterion from unlabeled outputs (ZEPO), and test it on other documents.
 
     The data must hold a source and an output per item, with several outputs for each source; or pairs of outputs. If

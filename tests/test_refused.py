@@ -56,7 +56,10 @@ REFUSED = {
         (f"{ITEMS} --scale 1-3", "outside the scale 1 to 3: correct it"),
         (f"{ITEMS} --scale 5-1", "--scale 5-1: write the lowest and the highest score"),
         (f"{ITEMS} --scale 0.5-2", "a judge answers with whole numbers"),
-        ("--data summeval:x --lm embedded --criterion fluency --scale 1-7", "own criteria have a scale of their own"),
+        (
+            "--data summeval:x --lm embedded --criterion fluency --scale 1-7",
+            "criteria have a scale of their own: leave --scale out",
+        ),
         (f"{ITEMS} --out /proc/none/run", "choose another --out"),
         (f"{ITEMS} --out ''", "What follows --out is empty: give a value, or leave --out out"),
         (f"{ITEMS} --out=", "What follows --out is empty"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import dspy
@@ -11,12 +10,13 @@ import numpy as np
 import typer
 from rich.console import Group
 
-from evalbias.cli.items import Split, compared, comparing_judge, criteria_of
+from evalbias.cli.items import Split, compared, comparing_judge
 from evalbias.cli.judge import beginning
 from evalbias.cli.run import Run, RunOutcome, keep
 from evalbias.cli.terminal import say
 from evalbias.data import by_input, count_pairs, hold_pairs, is_rated, pairs, world
 from evalbias.evaluation import BIASES, compare_with_baselines, judge_examples, ranking_agreement
+from evalbias.evaluation.answers import criteria_of
 from evalbias.evaluation.audit import findings_of, paragraphs_of
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking, with_scores
@@ -147,15 +147,7 @@ def optimize_command(asked: OptimizeOptions, models: MeasuringModels, out: Out) 
     if asked.curve and (hold_pairs(split.test) or not any(is_rated(e, criterion.name) for e in split.test)):
         raise typer.BadParameter("--curve needs outputs that people rated on the criterion: leave it out.")
     with Run("optimize", asked, models, out, more=split.settings()) as run:
-        run.leave(search(run, run.asked, split, world.GENERAL).outcome)
-
-
-@dataclass(frozen=True)
-class Searched:
-    """What the command leaves, and judge -> its measurements on the test documents."""
-
-    outcome: RunOutcome
-    rows: Mapping[str, Row]
+        run.leave(search(run, run.asked, split, world.GENERAL)[0])
 
 
 def objective_of(name: str) -> Objective:
@@ -168,8 +160,10 @@ def objective_of(name: str) -> Objective:
     raise ValueError(f"`objective` {name} is unknown: choose one of {', '.join(known)}.")
 
 
-def search(run: Run, asked: OptimizeOptions, split: Split, grammar: Iterable[Iterable[str]]) -> Searched:
-    """Search on pairs of training documents, measure on the others; leave plots and a better judge in the folder."""
+def search(
+    run: Run, asked: OptimizeOptions, split: Split, grammar: Iterable[Iterable[str]]
+) -> tuple[RunOutcome, Mapping[str, Row]]:
+    """Search on pairs of training documents, and measure judge -> its row on the others; leave plots and a judge."""
     (criterion,), train, test, limit = split.criteria, split.train, split.test, asked.pairs
     judge = PairwiseJudge(
         criterion, ties=asked.ties, instruction=asked.instruction, instruction_place=asked.instruction_place
@@ -237,4 +231,4 @@ def search(run: Run, asked: OptimizeOptions, split: Split, grammar: Iterable[Ite
     coverage = {"comparisons": np.array([row.measurements["position"].coverage for row in rows.values()])}
     table = rows_table(rows, report, pairs=(len(drawn), all_pairs))
     shown = [Group(table, *filter(None, [report.decision, written]))]
-    return Searched(RunOutcome(result, brief, shown, coverage, more=drawn_curves), rows)
+    return RunOutcome(result, brief, shown, coverage, more=drawn_curves), rows

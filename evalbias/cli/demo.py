@@ -37,21 +37,21 @@ def demo_command(asked: DemoOptions, out: Out) -> None:
     more["search"] = recorded(chosen)
     with Run("demo", given, MeasuringModels(yes=True), out, more=more) as run:
         lm = run.asked.lm
-        compiled = compile_judges(run, run.asked, items, [PointwiseJudge(criterion)], BiasedDemos(given.k, seed=seed))
-        found = search(run, replace(chosen, lm=lm), documents, world.PARTS)
-        before, after = (side[criterion.name] for side in (compiled.found.before, compiled.found.after))
-        likelihood = compiled.outcome(seed)
-        comparison = compiled.found.comparisons[criterion.name]
-        concluded = conclusion(comparison, found.rows)
-        parts = [introduction(criterion, test, before, after), *likelihood.shown, *found.outcome.shown, concluded]
-        brief = {"likelihood": comparison, "preference": found.outcome.brief, "conclusion": concluded}
+        judges, optimizer = [PointwiseJudge(criterion)], BiasedDemos(given.k, seed=seed)
+        compiled, likelihood = compile_judges(run, run.asked, items, judges, optimizer)
+        searching, rows = search(run, replace(chosen, lm=lm), documents, world.PARTS)
+        before, after = (side[criterion.name] for side in (compiled.before, compiled.after))
+        comparison = compiled.comparisons[criterion.name]
+        concluded = conclusion(comparison, rows)
+        parts = [introduction(criterion, test, before, after), *likelihood.shown, *searching.shown, concluded]
+        brief = {"likelihood": comparison, "preference": searching.brief, "conclusion": concluded}
         run.leave(
             RunOutcome(
-                {**likelihood.result, **found.outcome.result},
+                {**likelihood.result, **searching.result},
                 {**likelihood.brief, **brief},
                 [Group(*(piece for part in parts for piece in (part, "")), NEXT)],
-                {**likelihood.coverage, **found.outcome.coverage},
-                page=[likelihood.page, found.outcome.result],
-                more=[*likelihood.more, *found.outcome.more],
+                {**likelihood.coverage, **searching.coverage},
+                page=[likelihood.page, searching.result],
+                more=[*likelihood.more, *searching.more],
             )
         )

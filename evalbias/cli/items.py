@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +15,13 @@ from evalbias.cli.terminal import say
 from evalbias.data.columns import lacking
 from evalbias.data.files import decoded
 from evalbias.data.items import check_field
+from evalbias.evaluation.answers import PROMPT, criteria_of
 from evalbias.options import ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
 from evalbias.programs import PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
-from evalbias.programs.criterion import BINS, PRESETS, Criterion
+from evalbias.programs.criterion import BINS, Criterion
 from evalbias.values import digest
 
-PROMPT = ("task", "source_label", "output_label")  # options that stand in the place of a criterion's own words
-
-# The criteria and judges that options name.
-
-
-def criteria_of(asked: Any, names: Sequence[str]) -> tuple[Criterion, ...]:
-    """Return the data set's own criteria by name (none: all of them), or new ones by definition."""
-    presets = {c.name: c for c in PRESETS.get(data.parse_spec(str(asked.data))[0], ())}
-    if not names and not presets:
-        raise typer.BadParameter("the data have no criteria of their own: give --criterion 'name: definition'.")
-    chosen, scale = names or list(presets), getattr(asked, "scale", None)
-    low, high = (1.0, 5.0) if scale is None else scale
-    if scale is not None and all(name in presets for name in chosen):
-        raise typer.BadParameter(
-            f"--scale {low:g}-{high:g}: the data set's own criteria have a scale of their own. Leave it out."
-        )
-    if not (float(low).is_integer() and float(high).is_integer()):
-        raise typer.BadParameter(
-            f"--scale {low:g}-{high:g}: a judge answers with whole numbers. Write the scale as 1-5."
-        )
-    words: dict[str, Any] = {n: text for n in PROMPT if (text := getattr(asked, n, None)) is not None}
-    ends = (int(low), int(high))
-    return tuple(replace(presets.get(name) or Criterion.parse(name, scale=ends), **words) for name in chosen)
+# The judges that options name.
 
 
 def scoring_judges(

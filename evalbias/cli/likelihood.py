@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Group
 
-from evalbias.cli.items import Split, criteria_of, scored, scoring_judges
+from evalbias.cli.items import Split, scored, scoring_judges
 from evalbias.cli.run import Run, RunOutcome, keep
 from evalbias.evaluation import judge_examples, measure, total
+from evalbias.evaluation.answers import criteria_of
 from evalbias.evaluation.biases import Likelihood
 from evalbias.lm.cache import CachedLM
 from evalbias.optimizers import (
@@ -26,7 +26,7 @@ from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_dem
 from evalbias.optimizers.likelihood import LikelihoodOptimizer
 from evalbias.options import CompileOptions, LikelihoodBiasOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
-from evalbias.report.sections import Section, scatter_section
+from evalbias.report.sections import scatter_section
 from evalbias.report.tables import comparison_table, measurement_table, mitigation_table, words_note
 
 
@@ -67,8 +67,8 @@ def compile_likelihood_command(asked: CompileOptions, models: MeasuringModels, o
     judges = scoring_judges(asked, asked.criteria, asked.judge)
     split = scored(asked, tuple(judge.criterion for judge in judges))
     with Run("compile likelihood", asked, models, out, more=split.settings()) as run:
-        compiled = compile_judges(run, run.asked, split, judges, _optimizer(run.asked, split))
-        run.leave(compiled.outcome(asked.seed))
+        _, outcome = compile_judges(run, run.asked, split, judges, _optimizer(run.asked, split))
+        run.leave(outcome)
 
 
 def _optimizer(asked: CompileOptions, split: Split) -> LikelihoodOptimizer:
@@ -86,54 +86,39 @@ def _optimizer(asked: CompileOptions, split: Split) -> LikelihoodOptimizer:
     return LikelihoodMitigation(sizes, max_loss=asked.max_loss, **shared)
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """Judges that were compiled, criterion -> sentence that says whether its judge was written, and their plots."""
-
-    found: CompiledCriteria
-    written: Mapping[str, str]
-    more: Sequence[Section]
-
-    def outcome(self, seed: int) -> RunOutcome:
-        """Return what the command leaves: the judges side by side, and what was chosen and why."""
-        reports, comparisons = self.found.reports, self.found.comparisons
-        mitigated = {name: r for name, r in reports.items() if isinstance(r, MitigationReport)}
-        demonstrated = {name: r for name, r in reports.items() if isinstance(r, BiasedDemosReport)}
-        shown: list[Any] = [mitigation_table(mitigated, seed=seed)] if mitigated else []
-        if demonstrated or len(reports) > 1:
-            shown.append(comparison_table(comparisons))
-        if demonstrated:
-            shown.append(words_note(demonstrated))
-        for name, report in reports.items():
-            remarks = [report.decision, getattr(report, "against_baselines", ""), self.written[name]]
-            shown.append(f"{name}: {' '.join(filter(None, remarks))}")
-        return RunOutcome(
-            {"likelihood": comparisons, "reports": reports},
-            {
-                "likelihood": comparisons,
-                "decisions": {name: report.decision for name, report in reports.items()},
-                "written": self.written,
-            },
-            [Group(*shown)],
-            {name: self.found.after[name].coverage for name in self.found.judges},
-            page={**comparisons, **reports},  # a report holds its criterion's comparison; the total has none
-            more=self.more,
-        )
-
-
 def compile_judges(
     run: Run, asked: CompileOptions, split: Split, judges: Sequence[PointwiseJudge], optimizer: LikelihoodOptimizer
-) -> Compiled:
+) -> tuple[CompiledCriteria, RunOutcome]:
     """Compile every judge; plots, and judges that are better, go into the run's folder."""
     items = {"trainset": list(split.train), "valset": list(split.test)}
     with run.progress(count_answers(optimizer, split.criteria, **items)):
         found = compile_each(optimizer, judges, **items, lm=asked.lm)
+    comparisons, reports = found.comparisons, found.reports
     written = {}
     for name, judge in found.judges.items():
-        report, path = found.reports[name], run.folder.file("judge", name, ".json")
-        written[name] = keep(judge, report, path, compared=report.comparison, keep_worse=asked.keep_worse)
-    more = []
-    for name in found.comparisons:
+        path = run.folder.file("judge", name, ".json")
+        written[name] = keep(judge, reports[name], path, compared=reports[name].comparison, keep_worse=asked.keep_worse)
+    plots = []
+    for name in comparisons:
         sides = {"before": found.before[name], "after": found.after[name]}
-        more.append(scatter_section(sides, run.folder.file("scatter", name, "").name))
-    return Compiled(found, written, more)
+        plots.append(scatter_section(sides, run.folder.file("scatter", name, "").name))
+    # The judges side by side, then what was chosen and why.
+    mitigated = {name: r for name, r in reports.items() if isinstance(r, MitigationReport)}
+    demonstrated = {name: r for name, r in reports.items() if isinstance(r, BiasedDemosReport)}
+    shown: list[Any] = [mitigation_table(mitigated, seed=asked.seed)] if mitigated else []
+    if demonstrated or len(reports) > 1:
+        shown.append(comparison_table(comparisons))
+    if demonstrated:
+        shown.append(words_note(demonstrated))
+    for name, report in reports.items():
+        remarks = [report.decision, getattr(report, "against_baselines", ""), written[name]]
+        shown.append(f"{name}: {' '.join(filter(None, remarks))}")
+    decisions = {name: report.decision for name, report in reports.items()}
+    return found, RunOutcome(
+        {"likelihood": comparisons, "reports": reports},
+        {"likelihood": comparisons, "decisions": decisions, "written": written},
+        [Group(*shown)],
+        {name: found.after[name].coverage for name in found.judges},
+        page={**comparisons, **reports},  # a report holds its criterion's comparison; the total has none
+        more=plots,
+    )

@@ -216,6 +216,8 @@ def task_of(asked: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]]:
     if isinstance(asked, FeedbackOptions) and asked.max_iterations is not None:
         config["max_iterations"] = asked.max_iterations
     task = TASKS[asked.task](seed=asked.seed, **config)
+    if isinstance(asked, FeedbackOptions) and asked.instructscore is not None and "reference" not in task.fields:
+        raise ValueError(f"`instructscore` compares with a reference: the task {task.name} has none.")
     if isinstance(asked, RefineOptions) and asked.program is not None:
         _load(with_refiner(task), asked.program, asked.seed)
     items, more["data_sha256"] = loop_items(asked.data, mapping=asked.mapping)
@@ -241,12 +243,6 @@ def _load(loop: SelfRefine, file: Path, seed: int) -> None:
     loop.seed = seed
     if isinstance(loop.feedback, ConsistencyFeedback):
         loop.feedback.seed = seed
-
-
-def check_external(asked: FeedbackOptions, task: RefineTask) -> None:
-    """Refuse InstructScore where it has nothing to compare with."""
-    if asked.instructscore is not None and "reference" not in task.fields:
-        raise ValueError(f"--instructscore compares with a reference: the task {task.name} has none.")
 
 
 def external_of(asked: FeedbackOptions, task: RefineTask) -> FeedbackSource:
@@ -278,7 +274,6 @@ def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOu
 def refine_command(asked: RefineOptions, models: Models, out: Out) -> None:
     """Run the loop; report its outputs and their quality by the task's external source."""
     task, items, more = task_of(asked)
-    check_external(asked, task)
     loop = with_refiner(task) if asked.feedback == "external" else task.loop
     with Run("refine", asked, models, out, more=more, writes=True) as run:
         folder, source, best_of = run.folder.path, task.external, asked.best_of
@@ -346,7 +341,6 @@ def _output(one: Loop) -> dict[str, Any]:
 def compile_refine_command(asked: CompileRefineOptions, models: Models, out: Out) -> None:
     """Compile the loop; report own and external feedback side by side. A loop that is not better is not written."""
     task, items, more = task_of(asked)
-    check_external(asked, task)
     student = with_refiner(task)
     train, test = data.split(items, seed=asked.seed, test_fraction=asked.test_fraction, by="input")
     with Run("compile refine", asked, models, out, more=more, writes=True) as run:

@@ -346,26 +346,19 @@ def keep(
     its result is written unless the test items show that it is worse: ``compared`` holds bias or agreement -> the given
     against the compiled program on these.
     """
-    if report.candidates:
-        if any(one.chosen and one.name != GIVEN for one in report.candidates):
-            program.save(str(path))
-            return f"{path.name} holds the compiled {kind}."
-        if not keep_worse:
-            return (
-                f"No {kind} was written, because nothing was better than the given one; --keep-worse writes the given "
-                "one."
-            )
-        program.save(str(path))
-        return f"{path.name} holds the {kind} as it was given, because nothing was better."
-    worse = worsened(compared)
-    if worse and not keep_worse:
-        return (
-            f"No {kind} was written, because the bare method made it worse on the test items ({'; '.join(worse)}); "
-            "--keep-worse writes it all the same."
-        )
+    chosen = any(one.chosen and one.name != GIVEN for one in report.candidates)
+    worse = "" if report.candidates else "; ".join(worsened(compared))
+    against = "nothing was better than the given one" if report.candidates and not chosen else ""
+    against = f"the bare method made it worse on the test items ({worse})" if worse else against
+    if against and not keep_worse:
+        return f"No {kind} was written, because {against}; --keep-worse writes it all the same."
     program.save(str(path))
+    if chosen:
+        return f"{path.name} holds the compiled {kind}."
+    if report.candidates:
+        return f"{path.name} holds the {kind} as it was given, because nothing was better."
     if worse:
-        return f"{path.name} holds a {kind} that is worse than the given one on the test items ({'; '.join(worse)})."
+        return f"{path.name} holds a {kind} that is worse than the given one on the test items ({worse})."
     return (
         f"{path.name} holds the bare method's {kind}; nothing was kept back to show that it is better, and the test "
         "items do not show that it is worse."

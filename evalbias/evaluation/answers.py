@@ -48,34 +48,37 @@ def recorded_scores(
     criterion: str | Criterion = QUALITY,
     scale: tuple[float, float] | None = None,
     likelihood_lm: MeasuringLM | None = None,
-    reduction: str = "sum",
 ) -> Judged:
     """Gather a judge's recorded scores and what is known about the items.
 
     Args:
-        examples: Items with the field; ``source``, ``output``, ``scores`` or ``score``, ``ratings``, ``system`` and
-            ``input_id`` where they are known.
+        examples: Items, with ``source``, ``output``, ``scores`` or ``score``, ``ratings``, ``system`` and ``input_id``
+            where they are known.
         field: Field of the judge's score: a number, or None where it gave none.
         criterion: Criterion of the human scores; its task defines LS.
         scale: Lowest and highest score that the judge can give, if known.
         likelihood_lm: Model whose likelihood defines LS; None measures none.
-        reduction: Reduction of token log-probabilities to LS: ``"sum"`` or ``"mean"``.
 
     Raises:
-        ValueError: No item has the field, a value is not a number or not on the scale (the item is named), or all
-            values are too small to tell from 0.
+        ValueError: No item has the field, or a value is no number on the scale (the item is named).
 
     Examples:
-        >>> judged = recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine")
-        >>> judged.answers.tolist()
+        >>> recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine").answers.tolist()
         [4.0, nan]
     """
-    judged_on = as_criterion(criterion)
-    values = [_number(e, field, i, scale) for i, e in enumerate(_having(examples, field))]
-    check_size(values, f"The judge's scores {field!r}")
-    known = gather(examples, judged_on, pairwise=False, scorer=likelihood_lm, reduction=reduction, required=False)
-    answers = np.array(values, dtype=np.float64)
-    return replace(known, answers=answers, scale=scale, judge=f"recorded scores {field!r}")
+    answers = []
+    for i, example in enumerate(_having(examples, field)):
+        place = f"{field!r} of the item {item_name(example, i)!r:.80}"
+        number = cells.number(example.get(field), place, texts=True)
+        if scale is not None and not is_on(scale, number):
+            raise ValueError(
+                f"{place} is {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
+                "judge's own `scale`."
+            )
+        answers.append(number)
+    check_size(answers, f"The judge's scores {field!r}")
+    known = gather(examples, as_criterion(criterion), pairwise=False, scorer=likelihood_lm, required=False)
+    return replace(known, answers=np.array(answers), scale=scale, judge=f"recorded scores {field!r}")
 
 
 def recorded_verdicts(
@@ -86,27 +89,24 @@ def recorded_verdicts(
     better: str = "better",
     criterion: str | Criterion = QUALITY,
     likelihood_lm: MeasuringLM | None = None,
-    reduction: str = "sum",
 ) -> Judged:
     """Gather a judge's recorded choices between two outputs, in one order or in both.
 
     Args:
-        examples: Pairs with ``candidates`` or ``outputs`` and the fields named below; ``source``, ``ratings``,
-            ``systems`` and ``input_id`` where they are known.
+        examples: Pairs with ``candidates`` or ``outputs``; ``source``, ``ratings``, ``systems`` and ``input_id`` where
+            they are known.
         winner: Field of the choice between the outputs as they stand: 0 or ``"A"`` for the first, 1 or ``"B"`` for the
             second; -1 or ``"tie"`` for a tie; None for no answer.
         swapped: Field of the choice in the other order, also of an output as they stand; None if that was not asked.
         better: Field of people's choice; a tie or None means that they prefer none.
         criterion: Criterion of the ratings; its task defines LS.
         likelihood_lm: Model whose likelihood defines LS; None measures none.
-        reduction: Reduction of token log-probabilities to LS.
 
     Returns:
         Answers (n, orders, 2) by position, 1 for the chosen one, with a third class where a tie occurs.
 
     Raises:
-        ValueError: No item has a field, an item is no pair, or a value is no choice (the item is named), or one field
-            is named twice.
+        ValueError: No item has a field, one is no pair or no choice (it is named), or one field is named twice.
 
     Examples:
         >>> pair = dspy.Example(outputs=["yes", "no"], winner=0, winner_swapped=1)
@@ -114,12 +114,20 @@ def recorded_verdicts(
         [[[1.0, 0.0], [1.0, 0.0]]]
     """
     check_two_candidates(examples)
-    judged_on = as_criterion(criterion)
     check_fields(winner, swapped, better)
-    fields = [winner] if swapped is None else [winner, swapped]
-    choices = np.array([[_chosen(e, f, i) for i, e in enumerate(_having(examples, f))] for f in fields])  # (r, n)
-    options: dict[str, Any] = {"scorer": likelihood_lm, "reduction": reduction, "better": better, "answered": fields}
-    known = gather(examples, judged_on, pairwise=True, **options)
+    names = [winner] if swapped is None else [winner, swapped]
+    choices = np.array(
+        [
+            [
+                cells.choice(e.get(name), f"{name!r} of the item {item_name(e, i)!r:.80}")
+                for i, e in enumerate(_having(examples, name))
+            ]
+            for name in names
+        ]
+    )  # (orders, n)
+    known = gather(
+        examples, as_criterion(criterion), pairwise=True, scorer=likelihood_lm, better=better, answered=names
+    )
     answers, ties = by_position(choices), bool((choices == TIE).any())
     return replace(known, answers=answers, ties=ties, judge=f"recorded choices {winner!r}")
 
@@ -180,26 +188,10 @@ def is_on(scale: tuple[float, float] | None, score: float) -> bool:
     return scale is None or math.isnan(score) or scale[0] - ROUNDING <= score <= scale[1] + ROUNDING
 
 
-def _number(example: dspy.Example, field: str, index: int, scale: tuple[float, float] | None) -> float:
-    place = f"{field!r} of the item {item_name(example, index)!r:.80}"
-    number = cells.number(example.get(field), place, texts=True)
-    if scale is not None and not is_on(scale, number):
-        raise ValueError(
-            f"{place} is {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
-            "judge's own `scale`."
-        )
-    return number
-
-
-def _chosen(example: dspy.Example, field: str, index: int) -> float:
-    return cells.choice(example.get(field), f"{field!r} of the item {item_name(example, index)!r:.80}")
-
-
 # Judges that are not ours: a Python function, DSPy module or metric that scores an item or chooses between two outputs.
 
 
 Call = Callable[[dspy.Example], Any]
-FunctionJudge = Callable[..., Any]
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -208,13 +200,12 @@ logger = get_logger(__name__)
 
 def function_scores(
     examples: Sequence[dspy.Example],
-    judge: FunctionJudge,
+    judge: Callable[..., Any],
     *,
     criterion: str | Criterion = QUALITY,
     scale: tuple[float, float] | None = None,
     better: str = "better",
     likelihood_lm: MeasuringLM | None = None,
-    reduction: str = "sum",
     num_threads: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> Judged:
@@ -222,15 +213,14 @@ def function_scores(
 
     Args:
         examples: Items with ``source`` and ``output``, or pairs with ``source`` and ``candidates`` or ``outputs``.
-        judge: A function of one example, a DSPy module that is called with the fields ``source`` and ``output`` (or
-            ``candidates``), or a DSPy metric, which is given the item as the example and a prediction with ``output``.
-            It returns a number, or a prediction with ``score``. Of a pair it returns the index of the better output, 0
-            or 1, -1 or ``"tie"`` for a tie, None for no answer, or a prediction with ``winner`` or ``preference``.
+        judge: A function of one example, a DSPy module that takes ``source`` and ``output`` (or ``candidates``), or a
+            DSPy metric of an example and a prediction with ``output``. It returns a number or a prediction with
+            ``score``; of a pair, 0 or 1 for the better output, -1 or ``"tie"``, None for no answer, or a prediction
+            with ``winner`` or ``preference``.
         criterion: Criterion of the human scores; its task defines LS.
         scale: Lowest and highest score that the judge can give, if known.
         better: Field of people's choice between the candidates of a pair.
         likelihood_lm: Model whose likelihood defines LS; None measures none.
-        reduction: Reduction of token log-probabilities to LS.
         num_threads: Calls at the same time; the function must allow it.
         progress: Called with 1 after every call.
 
@@ -248,9 +238,9 @@ def function_scores(
     if not examples:
         raise ValueError("There are no items: give at least one.")
     pairwise = all(candidates_of(e) for e in examples)
-    ask, judged_on = call_of(judge, pairwise=pairwise), as_criterion(criterion)
-    options: dict[str, Any] = {"scorer": likelihood_lm, "reduction": reduction, "better": better}
-    known = gather(examples, judged_on, pairwise=pairwise, required=False, **options)
+    ask = call_of(judge, pairwise=pairwise)
+    options: dict[str, Any] = {"scorer": likelihood_lm, "better": better, "required": False}
+    known = gather(examples, as_criterion(criterion), pairwise=pairwise, **options)
     questions = _pairs(examples) if pairwise else list(examples)
     reasons: dict[str, str] = {}
 
@@ -314,7 +304,7 @@ def name_of(judge: Any) -> str:
     return str(getattr(judge, "__name__", type(judge).__name__))
 
 
-def call_of(judge: FunctionJudge, *, pairwise: bool) -> Call:
+def call_of(judge: Callable[..., Any], *, pairwise: bool) -> Call:
     """Return a function of one example that asks a function, a DSPy module, or a DSPy metric.
 
     One that takes other inputs than an audit has is refused: DSPy's own modules would run without them.
@@ -457,7 +447,10 @@ def prepared(asked: AuditOptions) -> PreparedAudit:
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         criterion = _own_criterion(judge, asked)
     elif judge is None and not asked.is_recorded:
-        criterion = _new_criterion(asked)
+        criterion, *others = criteria_of(asked, [] if asked.criterion is None else [asked.criterion])
+        if others:
+            names = ", ".join(one.name for one in (criterion, *others))
+            raise ValueError(f"Say what a new judge judges: give `criterion` 'name: definition', or one of {names}.")
         judge = (PairwiseJudge if any(candidates_of(item) for item in items) else PointwiseJudge)(criterion)
     else:
         criterion = _rated_criterion(asked, items)
@@ -473,23 +466,26 @@ def prepared(asked: AuditOptions) -> PreparedAudit:
 
 
 def answers_of(asked: PreparedAudit) -> Judged:
-    """Gather a judge's answers on items; ValueError where they lack what is asked for, or it answered none."""
-    judge, examples, criterion = asked.judge, asked.questions, asked.criterion
+    """Gather a judge's answers on items; ValueError where they lack what is asked for, or it answered none.
+
+    A judge of ours has its own model define LS if that tells likelihoods and no other is named.
+    """
+    judge, examples, likelihood_lm = asked.judge, asked.questions, asked.likelihood_lm
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
-        return _asked(judge, examples, asked.lm, asked.likelihood_lm, asked.progress)
-    likelihood_lm = asked.lm if asked.likelihood_lm is None else asked.likelihood_lm
+        for name in ("source", "candidates" if isinstance(judge, PairwiseJudge) else "output"):
+            check_field(examples, name, "the data")
+        asking: dict[str, Any] = {"lm": asked.lm, "progress": asked.progress}
+        own: Any = "own" if likelihood_lm is None else likelihood_lm
+        try:
+            return judge_examples(judge, examples, likelihood_lm=own, **asking)
+        except NotImplementedError as error:
+            if likelihood_lm is not None:
+                raise
+            return replace(judge_examples(judge, examples, **asking), unmeasurable={"likelihood": str(error)})
+    known = {"criterion": asked.criterion, "likelihood_lm": asked.lm if likelihood_lm is None else likelihood_lm}
     if judge is not None:
-        return function_scores(
-            examples,
-            judge,
-            criterion=criterion,
-            scale=asked.scale,
-            better=asked.better_field,
-            likelihood_lm=likelihood_lm,
-            num_threads=asked.num_threads,
-            progress=asked.progress,
-        )
-    known: dict[str, Any] = {"criterion": criterion, "likelihood_lm": likelihood_lm}
+        known |= {"scale": asked.scale, "better": asked.better_field}
+        return function_scores(examples, judge, num_threads=asked.num_threads, progress=asked.progress, **known)
     if asked.scores_field is not None:
         return recorded_scores(examples, asked.scores_field, scale=asked.scale, **known)
     known |= {"swapped": asked.swapped_field, "better": asked.better_field}
@@ -503,26 +499,6 @@ def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJud
     except (ValueError, TypeError, KeyError):
         kind = None
     return load_pairwise_judge(path) if kind == PairwiseJudge.kind else load_judge(path)
-
-
-def _asked(
-    judge: PointwiseJudge | PairwiseJudge,
-    examples: Sequence[dspy.Example],
-    lm: Any,
-    likelihood_lm: Any,
-    progress: Callable[[int], None] | None,
-) -> Judged:
-    """Have a judge of ours answer; its own model defines LS if it tells likelihoods and no other is named."""
-    for field_name in ("source", "candidates" if isinstance(judge, PairwiseJudge) else "output"):
-        check_field(examples, field_name, "the data")
-    try:
-        own: Any = "own" if likelihood_lm is None else likelihood_lm
-        return judge_examples(judge, examples, lm=lm, likelihood_lm=own, progress=progress)
-    except NotImplementedError as error:
-        if likelihood_lm is not None:
-            raise
-        judged = judge_examples(judge, examples, lm=lm, progress=progress)
-        return replace(judged, unmeasurable={"likelihood": str(error)})
 
 
 def _pairs_to_judge(asked: AuditOptions, items: Sequence[dspy.Example], criterion: str) -> list[dspy.Example]:
@@ -541,7 +517,10 @@ def _better(first: float, second: float) -> float:
     return 0 if first > second else 1 if second > first else TIE if first == second else math.nan
 
 
-# The criterion of an audit: that of a judge of ours, that of a new judge, or what people rated.
+# The criterion that is judged: that of a judge of ours, that of a new judge, or what people rated.
+
+
+PROMPT = ("task", "source_label", "output_label")  # options that stand in the place of a criterion's own words
 
 
 def _own_criterion(judge: PointwiseJudge | PairwiseJudge, asked: AuditOptions) -> Criterion:
@@ -564,22 +543,23 @@ def _own_criterion(judge: PointwiseJudge | PairwiseJudge, asked: AuditOptions) -
     return own
 
 
-def _new_criterion(asked: AuditOptions) -> Criterion:
-    """Return the criterion of a new judge: a definition, or one of the data set's own."""
-    criterion, presets, scale = asked.criterion, _presets(asked), asked.scale or (1, 5)
-    if criterion is None and len(presets) == 1:
-        (criterion,) = presets.values()
-    if criterion is None:
-        names = f", or one of {', '.join(presets)}" if presets else ""
-        raise ValueError(f"Say what a new judge judges: give `criterion` 'name: definition'{names}.")
-    if asked.scale is not None and (isinstance(criterion, Criterion) or criterion in presets):
-        raise ValueError("This criterion has a scale of its own: leave `scale` out.")
-    if not all(float(end).is_integer() for end in scale):
-        raise ValueError(f"`scale` is {scale[0]:g}-{scale[1]:g}: a judge answers with whole numbers, such as 1-5.")
-    if not isinstance(criterion, Criterion):
-        ends = (int(scale[0]), int(scale[1]))
-        criterion = presets.get(criterion) or Criterion.parse(criterion, scale=ends)
-    return replace(criterion, **_words(asked))
+def criteria_of(asked: Any, names: Sequence[str | Criterion]) -> tuple[Criterion, ...]:
+    """Return the criteria of new judges: by definition, or the data set's own by name; all of its own if none is named.
+
+    Options such as `task` stand in the place of a criterion's own words.
+    """
+    presets, scale = _presets(asked), getattr(asked, "scale", None)
+    chosen = [presets.get(name, name) if isinstance(name, str) else name for name in names or presets]
+    if not chosen:
+        raise ValueError("The data have no criteria of their own: give `criterion` 'name: definition'.")
+    if scale is not None and all(isinstance(one, Criterion) for one in chosen):
+        raise ValueError("The criteria have a scale of their own: leave `scale` out.")
+    low, high = scale or (1, 5)
+    if not (float(low).is_integer() and float(high).is_integer()):
+        raise ValueError(f"`scale` is {low:g}-{high:g}: a judge answers with whole numbers, such as 1-5.")
+    ends = (int(low), int(high))
+    made = (one if isinstance(one, Criterion) else Criterion.parse(one, scale=ends) for one in chosen)
+    return tuple(replace(criterion, **_words(asked)) for criterion in made)
 
 
 def _rated_criterion(asked: AuditOptions, items: Sequence[dspy.Example]) -> Criterion:
@@ -600,14 +580,14 @@ def _rated_criterion(asked: AuditOptions, items: Sequence[dspy.Example]) -> Crit
     return replace(criterion, **_words(asked))
 
 
-def _words(asked: AuditOptions) -> dict[str, Any]:
-    words = {name: getattr(asked, name) for name in ("task", "source_label", "output_label")}
+def _words(asked: Any) -> dict[str, Any]:
+    words = {name: getattr(asked, name, None) for name in PROMPT}
     return {name: text for name, text in words.items() if text is not None}
 
 
-def _presets(asked: AuditOptions) -> dict[str, Criterion]:
-    data = asked.data
-    return {c.name: c for c in PRESETS.get(data.partition(":")[0], ())} if isinstance(data, str) else {}
+def _presets(asked: Any) -> dict[str, Criterion]:
+    name = asked.data.partition(":")[0] if isinstance(asked.data, str) else ""
+    return {c.name: c for c in PRESETS.get(name, ())}
 
 
 def _name(criterion: str | Criterion) -> str:
