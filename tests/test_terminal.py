@@ -1,25 +1,23 @@
 """What a command tells on stderr: progress, the plan of a long run, and how to go on; and the names of models."""
 
 import errno
-import json
 import os
 import signal
 import subprocess
 import sys
 import types
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
-from commands import evalbias, signalled
+from commands import as_jsonl, evalbias, records, signalled
 from fakes import FormulaLM
 
 import evalbias as package
 from evalbias.cli import terminal
-from evalbias.cli import terminal as plan
 from evalbias.cli.models import open_lm
 from evalbias.cli.run import Run
 from evalbias.cli.terminal import LeavableStream, Progress
-from evalbias.cli.terminal import plan as tell_plan
 from evalbias.data import world
 from evalbias.lm.types import Choices, Likelihood, NoProbabilities, Text
 from evalbias.lm.workers import About
@@ -45,26 +43,22 @@ def test_a_line_of_progress_every_thirty_seconds():
 
 
 def test_the_plan_of_a_long_run(monkeypatch, capsys):
-    prompts = [[{"role": "user", "content": "x" * 400}, {"role": "assistant", "content": "y" * 80}]] * 10
-    prompts = [Choices(prompt, ("1", "2")) for prompt in prompts]
-    tell_plan(prompts, 999, "m", hosted=None, yes=False)
-    assert capsys.readouterr().err == ""  # not a long run
-    tell_plan(prompts, 20_000, "m", hosted=None, yes=False)
-    told = capsys.readouterr().err
-    assert (
-        told == "plan: about 20,000 prompts to m, 2.4 million tokens (estimated from 10 prompts).\n"
-    )  # 480 / 4 tokens each
+    def told(prompts, count=20_000, hosted=None):
+        terminal.plan(prompts, count, "m", hosted=hosted, yes=False)
+        return capsys.readouterr().err
+
+    messages = [{"role": "user", "content": "x" * 400}, {"role": "assistant", "content": "y" * 80}]
+    prompts = [Choices(messages, ("1", "2"))] * 10
+    assert told(prompts, 999) == ""  # not a long run
+    # 480 / 4 tokens each
+    assert told(prompts) == "plan: about 20,000 prompts to m, 2.4 million tokens (estimated from 10 prompts).\n"
     listed = types.SimpleNamespace(model_cost={"gpt-4o-mini": {"input_cost_per_token": 1.5e-7}})
     monkeypatch.setitem(sys.modules, "litellm", listed)
-    tell_plan(prompts, 20_000, "m", hosted="openai/gpt-4o-mini", yes=False)
-    assert "about $0.36 for the prompts" in capsys.readouterr().err  # 2.4e6 * 1.5e-7
-    tell_plan(prompts, 20_000, "m", hosted="openai/unheard-of", yes=False)
-    assert "$" not in capsys.readouterr().err
+    assert "about $0.36 for the prompts" in told(prompts, hosted="openai/gpt-4o-mini")  # 2.4e6 * 1.5e-7
+    assert "$" not in told(prompts, hosted="openai/unheard-of")
     monkeypatch.setitem(sys.modules, "litellm", None)
-    tell_plan(
-        [Likelihood("x" * 400, "y" * 80)], 1000, "m", hosted="openai/gpt-4o-mini", yes=False
-    )  # LS: context, continuation
-    assert capsys.readouterr().err == "plan: about 1,000 prompts to m, 120,000 tokens (estimated from 1 prompt).\n"
+    scored = told([Likelihood("x" * 400, "y" * 80)], 1000, "openai/gpt-4o-mini")  # LS: context, continuation
+    assert scored == "plan: about 1,000 prompts to m, 120,000 tokens (estimated from 1 prompt).\n"
 
 
 def test_an_unknown_width_is_that_of_any_terminal(monkeypatch, capsys):
@@ -75,15 +69,12 @@ def test_an_unknown_width_is_that_of_any_terminal(monkeypatch, capsys):
 
 @pytest.mark.parametrize(("answer", "yes", "goes_on"), [("n", False, False), ("y", False, True), ("n", True, True)])
 def test_a_user_at_a_terminal_is_asked(monkeypatch, answer, yes, goes_on):
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     asked = []
-    monkeypatch.setattr(plan.typer, "confirm", lambda text, **_: asked.append(text) or answer == "y")
-    if goes_on:
-        tell_plan([Text("prompt")], 5000, "m", hosted=None, yes=yes)
-    else:
-        with pytest.raises(plan.typer.Exit):
-            tell_plan([Text("prompt")], 5000, "m", hosted=None, yes=yes)
+    monkeypatch.setattr(terminal.typer, "confirm", lambda text, **_: asked.append(text) or answer == "y")
+    with nullcontext() if goes_on else pytest.raises(terminal.typer.Exit):
+        terminal.plan([Text("prompt")], 5000, "m", hosted=None, yes=yes)
     assert asked == ([] if yes else ["Go on?"])
 
 
@@ -92,19 +83,35 @@ def test_the_version(tmp_path):
     assert package.__version__[0].isdigit()
 
 
+URL = "http://h/v1"
+OVER_NETWORK = "--workers: .*{} is asked over the network"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("gpt2", {"dialect": "chat"}, "--dialect chat: gpt2 is no server's model; give an address"),
+        ("dspy:openai/gpt-4o", {"dialect": "chat", "api_base": URL}, "--dialect chat: .* is no server's model"),
+        ("dspy:openai/gpt-4o", {"api_base": f"{URL},{URL}"}, "--api-base: dspy:openai/gpt-4o is asked at one address"),
+        ("embedded", {"dtype": "bfloat16"}, "--dtype bfloat16: embedded runs in float32"),
+        ("openai/gpt-4o", {"api_key_env": "MINE"}, "--api-key-env: dspy:openai/gpt-4o has no address"),
+        ("served", {"api_key_env": "NONE", "api_base": URL}, "--api-key-env: the variable is not set: give the name"),
+        ("openai/gpt-4o-mini", {"workers": "ray"}, OVER_NETWORK.format("openai/gpt-4o-mini")),
+        ("dspy:any/model", {"workers": "ray"}, OVER_NETWORK.format("dspy:any/model")),
+        ("served", {"workers": "ray", "api_base": URL}, OVER_NETWORK.format("served")),
+    ],
+)
+def test_options_that_a_model_cannot_use_are_refused(name, options, told):
+    with pytest.raises(ValueError, match=told):
+        open_lm(name, MeasuringModels(**options))
+
+
 def test_hosted_models_are_named_as_users_type_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert open_lm("openai/gpt-4o-mini").model == "openai/gpt-4o-mini"
-    (tmp_path / "mistral").mkdir()
-    (tmp_path / "mistral/mine").mkdir()
+    (tmp_path / "mistral/mine").mkdir(parents=True)
     with pytest.raises((ValueError, OSError), match="mistral/mine"):  # a folder, not the provider's model
         open_lm("mistral/mine")
-    with pytest.raises(ValueError, match="--dialect chat: gpt2 is no server's model; give an address"):
-        open_lm("gpt2", MeasuringModels(dialect="chat"))
-    with pytest.raises(ValueError, match="--dtype bfloat16: embedded runs in float32"):
-        open_lm("embedded", MeasuringModels(dtype="bfloat16"))
-    with pytest.raises(ValueError, match="--dialect chat: dspy:openai/gpt-4o is no server's model"):
-        open_lm("dspy:openai/gpt-4o", MeasuringModels(dialect="chat", api_base="http://h/v1"))
     opened = []
     monkeypatch.setattr("evalbias.lm.server.ServerLM.__init__", lambda self, model, **k: opened.append((model, k)))
     monkeypatch.setattr("evalbias.lm.server.ServerLM.capabilities", "chat", raising=False)
@@ -114,8 +121,6 @@ def test_hosted_models_are_named_as_users_type_them(tmp_path, monkeypatch):
         ("gpt-4o-mini", ["https://api.openai.com/v1"], "chat"),
         ("org/model", ["http://h/v1", "http://i/v1"], "vllm"),
     ]
-    with pytest.raises(ValueError, match="--api-base: dspy:openai/gpt-4o is asked at one address"):
-        open_lm("dspy:openai/gpt-4o", MeasuringModels(api_base="http://h/v1,http://i/v1"))
 
 
 def test_a_key_is_named_for_the_address_that_takes_it(monkeypatch):
@@ -139,13 +144,8 @@ def test_a_key_is_named_for_the_address_that_takes_it(monkeypatch):
     assert named.of_another("https://i/v1").api_key_env is None
     assert named.of_another("https://h/v1").api_key_env == "MINE"
     monkeypatch.delenv("EVALBIAS_API_KEY")
-    monkeypatch.delenv("MINE")
     for model in ("dspy:openai/x", "dspy:anthropic/x"):  # DSPy may not take the provider's
         assert open_lm(model, here).kwargs["api_key"] == "none"
-    with pytest.raises(ValueError, match="--api-key-env: the variable is not set: give the name"):
-        open_lm("served", named)
-    with pytest.raises(ValueError, match="--api-key-env: dspy:openai/gpt-4o has no address"):
-        open_lm("openai/gpt-4o", MeasuringModels(api_key_env="MINE"))
     monkeypatch.undo()
     for model in ("dspy:openai/x", "served"):
         with pytest.raises(ValueError, match="contains a user name or password") as raised:
@@ -201,9 +201,6 @@ def test_workers_open_the_model_themselves_and_only_that_of_lm(tmp_path, monkeyp
     open_lm("embedded", MeasuringModels(workers="ray"))
     assert opened[2] == (("embedded", MeasuringModels()), None)
     assert not hasattr(given.of_another(), "workers")
-    for name, address in (("openai/gpt-4o-mini", None), ("dspy:any/model", None), ("served", "http://h/v1")):
-        with pytest.raises(ValueError, match=f"--workers: .*{name} is asked over the network"):
-            open_lm(name, replace(given, adapter=None, api_base=address))
 
 
 def test_a_proposer_is_opened_here_where_workers_judge(tmp_path, monkeypatch):
@@ -252,33 +249,29 @@ def _not_quiet():
 
 @pytest.fixture
 def outputs(tmp_path):
+    """A folder with judges and items, one of which is empty."""
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
     PairwiseJudge(SYNTHETIC).save(str(tmp_path / "pairwise.json"))
-    rows = [
-        {"id": f"{d}-{k}", "source": e.source, "output": e.output}
-        for d in range(2)
-        for k, e in enumerate(world.documents(1, 3, seed=d))
-    ]
-    (tmp_path / "items.json").write_text(json.dumps([*rows, {"id": "none", "source": "s", "output": ""}]))
+    drawn = [(f"{d}-{k}", e) for d in range(2) for k, e in enumerate(world.documents(1, 3, seed=d))]
+    rows = [{"id": name, "source": e.source, "output": e.output} for name, e in drawn]
+    as_jsonl(tmp_path / "items.jsonl", [*rows, {"id": "none", "source": "s", "output": ""}])
     return tmp_path
 
 
 def test_the_beginnings_of_texts_make_outputs_readable(outputs):
-    options = ["--data", "items.json", "--lm", "embedded", "--out"]
-    told = evalbias("judge", "-q", "--judge", "judge.json", *options, "quiet", cwd=outputs)
-    assert (told.returncode, told.stderr) == (0, "")
+    options = ["--data", "items.jsonl", "--lm", "embedded", "--out"]
+    assert evalbias("judge", "-q", "--judge", "judge.json", *options, "quiet", cwd=outputs).stderr == ""
     told = evalbias("judge", "--judge", "judge.json", *options, "j", cwd=outputs)
     assert "1 left out (empty output" in told.stderr
-    rows = [json.loads(line) for line in (outputs / "j/scores.jsonl").read_text().splitlines()]
-    items = json.loads((outputs / "items.json").read_text())
-    assert [row["source_begins"] for row in rows] == [e["source"] for e in items[:6]]  # short texts are whole
-    assert all(e["output"].startswith(row["output_begins"].removesuffix("...")) for e, row in zip(items, rows))  # noqa: B905
+    items = {row["id"]: row for row in records(outputs / "items.jsonl")}
+    for row in records(outputs / "j/scores.jsonl"):
+        assert row["source_begins"] == items[row["id"]]["source"]  # short texts are whole
+        assert items[row["id"]]["output"].startswith(row["output_begins"].removesuffix("..."))
     told = evalbias("-q", "rank", "--judge", "pairwise.json", *options, "r", cwd=outputs)
     assert told.stderr == ""
-    ranking = json.loads((outputs / "r/rankings.jsonl").read_text().splitlines()[0])
+    ranking, _ = records(outputs / "r/rankings.jsonl")
     best = ranking["order"][0]
-    text = next(e["output"] for e in items if e["id"] == best)
-    assert text.startswith(ranking["begins"][best].removesuffix("..."))
+    assert items[best]["output"].startswith(ranking["begins"][best].removesuffix("..."))
     assert f"1. {best}: {ranking['begins'][best]}" in told.stdout
 
 
@@ -287,7 +280,7 @@ def test_on_a_full_disk_a_run_says_what_is_kept_and_how_it_goes_on(outputs, monk
         raise OSError(errno.ENOSPC, "No space left on device", str(journal.path))
 
     monkeypatch.setattr("evalbias.runs.Journal._write", full)
-    options = ["--judge", "judge.json", "--data", "items.json", "--lm", "embedded", "--out", "run"]
+    options = ["--judge", "judge.json", "--data", "items.jsonl", "--lm", "embedded", "--out", "run"]
     told = evalbias("judge", *options, cwd=outputs, check=False)
     assert told.returncode == 2
     assert told.stderr.splitlines()[-1] == (
@@ -300,8 +293,8 @@ def test_on_a_full_disk_a_run_says_what_is_kept_and_how_it_goes_on(outputs, monk
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_after_ctrl_c_or_sigterm_the_same_command_goes_on(outputs, sent, code):
     rows = [{"source": e.source, "output": e.output} for e in world.examples(30_000, seed=1)]
-    (outputs / "many.json").write_text(json.dumps(rows))
-    options = ["judge", "--judge", "judge.json", "--data", "many.json", "--lm", "embedded", "--out", "run"]
+    as_jsonl(outputs / "many.jsonl", rows)
+    options = ["judge", "--judge", "judge.json", "--data", "many.jsonl", "--lm", "embedded", "--out", "run"]
     process = signalled(sent, outputs / "run/judgments.jsonl", *options, cwd=outputs)
     _, told = process.communicate()
     assert process.returncode == code
