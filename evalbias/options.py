@@ -288,11 +288,6 @@ class AuditOptions(Seeded, Reliable, Likely, Coded, Items):
     progress: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse options that do not go together.
-
-        Raises:
-            ValueError: No judge is named, or several, or one field is named for two kinds of choices.
-        """
         named = [one for one in (self.judge, self.scores_field, self.winner_field) if one is not None]
         if len(named) > 1 or (not named and self.lm is None):
             raise ValueError(
@@ -382,7 +377,6 @@ class CompileOptions(Choosing, ScoringOptions):
     max_loss: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse to compile without demonstrations."""
         if self.k < 1:
             raise ValueError(f"`k` is {self.k}: compiling needs one demonstration or more.")
 
@@ -545,7 +539,6 @@ class SelfOptions(Seeded, Mapped):
     resamples: int = 2_000
 
     def __post_init__(self) -> None:
-        """Refuse one field as own and expected score."""
         if self.own == self.expected:
             raise ValueError(
                 f"`own` and `expected` both name {self.own!r}, and a loop would seem to have no Bias: name the field "
@@ -581,7 +574,6 @@ class LoopOptions(Seeded, Mapped, Judging):
     threads: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse options of translations in other tasks."""
         if self.task != "translation" and (self.metric, self.quantile_map) != ("chrf", None):
             raise ValueError(
                 f"`metric` and `quantile_map` are for translations: the task {self.task} defines its own quality."
@@ -611,7 +603,6 @@ class FeedbackOptions(LoopOptions):
     instructscore_prompt: Path | None = None
 
     def __post_init__(self) -> None:
-        """Refuse options that do nothing."""
         super().__post_init__()
         if self.instructscore is None and self.instructscore_prompt is not None:
             raise ValueError("`instructscore_prompt` is a request to a model: name it with `instructscore`.")
@@ -639,7 +630,6 @@ class RefineOptions(FeedbackOptions):
     aspects_api_base: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse options that contradict each other or would do nothing."""
         super().__post_init__()
         if self.program is not None and self.max_iterations is not None:
             raise ValueError("`program` decides the refinements: leave `max_iterations` out.")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evalbias import RecordedLM
-from evalbias.cli.judge import scores_of, summary
+from evalbias.cli.judge import summary
 from evalbias.evaluation.answers import load_any_judge
 from evalbias.lm.files import check_json_files
 from evalbias.lm.load import check_adapter
@@ -36,7 +36,6 @@ READERS = [
     (lambda file: check_json_files(file.parent), "config.json"),
     (adapter, "adapter_config.json"),
     (damage, "run.json"),
-    (scores_of, "scores.jsonl"),
     (summary, "scores.jsonl"),
 ]
 
@@ -59,10 +58,10 @@ def test_a_byte_order_mark_is_no_damage(tmp_path):
 def test_a_record_without_its_score_is_named(tmp_path):
     file = tmp_path / "scores.jsonl"
     file.write_text('{"id": "a", "score": 3, "coverage": null}\n')
-    assert np.array_equal(scores_of(file), [3])
+    assert np.array_equal(summary(file)[1], [3])
     file.write_text(file.read_text() + '{"id": "b"}\n')
     with pytest.raises(ValueError, match=r"scores\.jsonl:2 is no record of a judged item: delete its folder"):
-        scores_of(file)
+        summary(file)
 
 
 MESSAGE = {"role": "assistant", "parts": [{"type": "text", "text": "hi"}]}

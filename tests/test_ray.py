@@ -6,7 +6,7 @@ import signal
 
 import pytest
 import ray
-from commands import evalbias
+from commands import as_jsonl, evalbias, records
 
 from evalbias import PointwiseJudge
 from evalbias.cli import models
@@ -24,14 +24,8 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def cluster():
     """Ray with two CPUs, started once."""
-    ray.init(
-        "local",
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        object_store_memory=10**8,
-    )
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    ray.init("local", num_cpus=2, object_store_memory=10**8, **quiet)
     yield
     ray.shutdown()
 
@@ -78,8 +72,10 @@ def test_the_model_is_the_same_in_workers_and_here(workers):
     assert (workers.model, workers.provenance()) == (here.model, model_identity(here))
     prompts = [[{"role": "user", "content": f"Judge {n}."}] for n in range(2 * PART + 1)]
     pairs = [(prompt, "She was born in Lima.") for prompt in prompts]
-    for kind in (lambda lm, some: lm.choice_logprobs(prompts[some], ["1", "5"]).logprobs.ravel().tolist(),
-                 lambda lm, some: [answer.total for answer in lm.loglikelihood(pairs[some])]):  # fmt: skip
+    for kind in (
+        lambda lm, some: lm.choice_logprobs(prompts[some], ["1", "5"]).logprobs.ravel().tolist(),
+        lambda lm, some: [answer.total for answer in lm.loglikelihood(pairs[some])],
+    ):
         expected = []
         for start in range(0, len(prompts), PART):
             here.forget()
@@ -104,7 +100,7 @@ COMMANDS = {
 def test_a_command_has_the_results_of_a_run_without_workers(tmp_path, name):
     fields = ("id", "input_id", "source", "output", "scores")
     rows = [{k: e[k] for k in fields} for e in world.documents(24, 4, seed=9)]
-    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    as_jsonl(tmp_path / "items.jsonl", rows)
     PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
     command = [*COMMANDS[name], "--data", "items.jsonl", "--lm", "embedded"]
     evalbias(*command, "--out", "here", cwd=tmp_path)
@@ -115,7 +111,7 @@ def test_a_command_has_the_results_of_a_run_without_workers(tmp_path, name):
 @pytest.mark.usefixtures("_opened")
 def test_a_worker_that_dies_is_replaced_and_costs_no_score(tmp_path, workers, monkeypatch):
     rows = [{"id": f"i{n}", "source": e.source, "output": e.output} for n, e in enumerate(world.examples(400, seed=3))]
-    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    as_jsonl(tmp_path / "items.jsonl", rows)
     PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
     command = ["judge", "--judge", "judge.json", "--data", "items.jsonl", "--lm", "embedded"]
     evalbias(*command, "--out", "here", cwd=tmp_path)
@@ -131,10 +127,7 @@ def test_a_worker_that_dies_is_replaced_and_costs_no_score(tmp_path, workers, mo
 
     monkeypatch.setattr(pool, "answers", killing)
     evalbias(*command, "--workers", "ray:2", "--out", "there", cwd=tmp_path)
-    here, there = (
-        [json.loads(line) for line in (tmp_path / run / "scores.jsonl").read_text().splitlines()]
-        for run in ("here", "there")
-    )
+    here, there = (records(tmp_path / run / "scores.jsonl") for run in ("here", "there"))
     assert [row["id"] for row in here] == [row["id"] for row in there] == [f"i{n}" for n in range(400)]
     assert [row["score"] for row in there] == pytest.approx([row["score"] for row in here], abs=1e-5)
     left = [*pool._idle, *pool._starting.values()]

@@ -27,6 +27,7 @@ def folder(tmp_path_factory):
     as_jsonl(folder / "sums.jsonl", [{"id": f"i{k}", "source": "2 + 2", "answer": "4"} for k in range(4)])
     (folder / "stars.csv").write_text("data,text,stars\na,b,3\nc,d,4\ne,f,2\ng,h,5\ni,j,1\n")
     (folder / "ids.txt").write_text("elsewhere\n")
+    as_jsonl(folder / "empty.jsonl", [])
     as_jsonl(folder / "round.jsonl", [{"iteration": 0}])
     as_jsonl(folder / "loop.jsonl", [{"id": 1, "iteration": 0, "self_score": 3}])
     as_jsonl(folder / "bare.jsonl", [{"source": "x"}])
@@ -84,6 +85,8 @@ REFUSED = {
         ("--data items.jsonl --lm embedded --judge scores.json --output-label Reply", f"{OWN} --output-label."),
         ("--data items.jsonl --lm embedded --judge compares.json", "is not a saved"),
         ("--data pairs.jsonl --lm embedded --judge scores.json", "holds pairs, and this command takes one output"),
+        ("--data empty.jsonl --lm embedded --judge scores.json", "holds no items: there is nothing to judge"),
+        (f"{STARS} --judge scores.json --workers ray", "cannot be read in chunks; give an uncompressed"),
         (f"{ITEMS} --workers dask", "write ray, or ray:N"),
         (f"{ITEMS} --workers ray:0", "write ray, or ray:N"),
         (f"{ITEMS} --workers ray --api-base http://h/v1", "--api-base: embedded is the model that ships"),

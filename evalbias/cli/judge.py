@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -107,11 +107,10 @@ def _written(log: Journal, scores: Path, todo: list[int]) -> list[dict[str, Any]
 
 
 def _leave(run: Run, program: PointwiseJudge, file: Path, counts: Mapping[str, Any], more: Sequence[Any]) -> None:
-    brief, coverage = summary(file)
+    brief, scores, coverage = summary(file)
     brief |= counts
-    sections = [scored_section(scores_of(file)), *more]
     covered = {program.criterion.name: coverage}
-    run.leave(RunOutcome(brief, brief, [told(brief, file)], covered, more=sections))
+    run.leave(RunOutcome(brief, brief, [told(brief, file)], covered, more=[scored_section(scores), *more]))
 
 
 def told(brief: Mapping[str, Any], file: Path) -> str:
@@ -169,42 +168,29 @@ def beginning(text: str) -> str:
     return line if len(line) <= BEGINNING else line[: BEGINNING - 3] + "..."
 
 
-def scores_of(file: Path) -> FloatArray:
-    """Return (n,) the scores of a file, which is read line by line; NaN where undefined."""
-    return np.fromiter((json_number(row["score"]) for row in _rows(file)), dtype=np.float64)
-
-
-def summary(file: Path) -> tuple[dict[str, Any], Any]:
-    """Return count and mean of a file's scores, and every item's coverage; the file is read line by line.
+def summary(file: Path) -> tuple[dict[str, Any], FloatArray, FloatArray]:
+    """Return what to say of a file of scores, and (n,) scores and coverage, NaN where undefined; it is read by lines.
 
     ``refused`` has the first ids that the model could not be asked about; ``unanswered`` counts others without a score.
     """
-    scores, coverage = array("d"), array("d")
-    refused: list[str] = []
-    reasons = 0
-    for row in _rows(file):
-        scores.append(json_number(row["score"]))
-        coverage.append(json_number(row["coverage"]))
-        if "undefined" in row:
-            reasons += 1
-            if len(refused) < NAMED:
-                refused.append(row["id"])
-    values = np.array(scores)
-    defined = values[~np.isnan(values)]
-    brief = {
-        "n": len(defined),
-        "undefined": len(values) - len(defined),
-        "mean": float(defined.mean()) if len(defined) else None,
-        "refused": refused,
-        "unanswered": len(values) - len(defined) - reasons,
-    }
-    return brief, np.array(coverage)
-
-
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    numbers, covered, refused, reasons = array("d"), array("d"), list[str](), 0
     with file.open("rb") as lines:
         for n, line in enumerate(lines, start=1):
             row = json_object(line, f"{file}:{n}", "delete its folder to start over")
             if not {"id", "score", "coverage"} <= row.keys():
                 raise ValueError(f"{file}:{n} is no record of a judged item: delete its folder to start over.")
-            yield row
+            numbers.append(json_number(row["score"]))
+            covered.append(json_number(row["coverage"]))
+            if "undefined" in row:
+                reasons += 1
+                refused += [row["id"]] if len(refused) < NAMED else []
+    scores = np.array(numbers)
+    defined = scores[~np.isnan(scores)]
+    brief = {
+        "n": len(defined),
+        "undefined": len(scores) - len(defined),
+        "mean": float(defined.mean()) if len(defined) else None,
+        "refused": refused,
+        "unanswered": len(scores) - len(defined) - reasons,
+    }
+    return brief, scores, np.array(covered)

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 from filelock._identity import host_name
 
-from evalbias import runs as folder_module
-from evalbias import runs as lock
-from evalbias.runs import LOCK as FILE
+from evalbias import runs
 from evalbias.runs import (
+    LOCK,
     WRITTEN,
     FolderInUse,
     RunFolder,
@@ -66,6 +65,11 @@ def test_a_run_continues_with_the_same_settings_only(tmp_path):
         RunFolder(tmp_path / "run", {"seed": 1, "scale": (1, 5)})
     assert json.loads((tmp_path / "run/result.json").read_text()) == {"x": None}
     assert {f.name for f in (tmp_path / "run").iterdir()} == {"run.json", "result.json"}
+    log = tmp_path / "search/search.json"
+    for _ in range(2):
+        check_settings(log, {"seed": 0})
+    with pytest.raises(ValueError, match=r"search holds a run with other settings \(seed: 0 there, 1 now\)"):
+        check_settings(log, {"seed": 1})
 
 
 def test_any_criterion_has_a_file_name(tmp_path):
@@ -107,13 +111,6 @@ def test_a_damaged_run_file_is_named(tmp_path, content):
         RunFolder(tmp_path, {})
 
 
-def test_settings_of_a_log_are_compared(tmp_path):
-    check_settings(tmp_path / "search/search.json", {"seed": 0})
-    check_settings(tmp_path / "search/search.json", {"seed": 0})
-    with pytest.raises(ValueError, match=r"search holds a run with other settings \(seed: 0 there, 1 now\)"):
-        check_settings(tmp_path / "search/search.json", {"seed": 1})
-
-
 OPENS = """
 import sys
 from pathlib import Path
@@ -138,6 +135,7 @@ def opening(path):
 def test_a_second_process_is_refused_by_the_first_ones_id(tmp_path):
     with RunFolder(tmp_path, {}) as folder:
         assert holder(tmp_path) == os.getpid()
+        assert read_run(tmp_path).status == f"running ({os.getpid()})"
         second = opening(tmp_path)
         assert f"Process {os.getpid()} works in {tmp_path}" in second.communicate()[0]
         assert second.returncode == 3
@@ -145,12 +143,12 @@ def test_a_second_process_is_refused_by_the_first_ones_id(tmp_path):
         assert holder(tmp_path) == os.getpid()
     assert folder.path == tmp_path
     assert holder(tmp_path) is None
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / LOCK).exists()
 
 
-@pytest.mark.parametrize("patience", [lock.PATIENCE, 0.0])  # 0 as if this process was paused after its first attempt
+@pytest.mark.parametrize("patience", [runs.PATIENCE, 0.0])  # 0 as if this process was paused after its first attempt
 def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, monkeypatch, patience):
-    monkeypatch.setattr(lock, "PATIENCE", patience)
+    monkeypatch.setattr(runs, "PATIENCE", patience)
     with opening(tmp_path) as first:
         assert first.stdout.readline() == "open\n"
         with pytest.raises(FolderInUse, match=f"Process {first.pid} works in"):
@@ -158,9 +156,9 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, monkeypatch, patie
         with pytest.raises(FolderInUse, match=f"Process {first.pid} works in"):
             delete_run(tmp_path)
         first.kill()
-    left = (tmp_path / FILE).read_bytes()
+    left = (tmp_path / LOCK).read_bytes()
     assert read_run(tmp_path).status == "stopped"
-    (tmp_path / FILE).write_bytes(left)  # which the look at the run has removed
+    (tmp_path / LOCK).write_bytes(left)  # which the look at the run has removed
     (tmp_path / "run.json").unlink()  # as if it had been killed before it wrote its settings: only the lock is left
     with RunFolder(tmp_path, {}):
         assert holder(tmp_path) == os.getpid()
@@ -222,7 +220,7 @@ def test_a_folder_whose_settings_no_run_wrote_is_not_deleted(tmp_path, settings)
 
 
 def test_every_name_under_which_a_run_writes_is_known():
-    root = Path(folder_module.__file__).parents[1]
+    root = Path(runs.__file__).parents[1]
     places = ("evalbias/cli/*.py", "evalbias/evaluation/*.py", "optimizers/**/*.py")
     text = "".join(file.read_text(encoding="utf-8") for place in places for file in root.glob(place))
     literal = re.compile(r"""(?:path|log_dir|folder) / "([\w.-]+\.(?:json|jsonl|png|html))\"""")
@@ -264,7 +262,7 @@ def test_odd_names_in_a_result_are_shown():
 def test_a_kernel_lock_holds_where_process_ids_say_nothing(tmp_path):
     with opening(tmp_path) as first:
         assert first.stdout.readline() == "open\n"
-        (tmp_path / FILE).write_text(f"{2**22 - 7}\n{host_name()}\n")  # as of a process of another PID namespace
+        (tmp_path / LOCK).write_text(f"{2**22 - 7}\n{host_name()}\n")  # as of a process of another PID namespace
         with pytest.raises(FolderInUse, match=f"Process {2**22 - 7} works in"):
             RunFolder(tmp_path, {})
         assert holder(tmp_path) == 2**22 - 7
