@@ -33,9 +33,7 @@ from evalbias.values import describe, get_logger
 
 NOT_SETTINGS = ("kind", "log_dir", "progress", "seed")  # attributes of an optimizer that decide no number
 
-FEWEST_INPUTS = 8  # fewest inputs that a paired test can decide on
-
-FEWEST_TO_CHOOSE = 2 * FEWEST_INPUTS  # fewest inputs of a trainset of which half is held back to choose on
+FEWEST_TO_CHOOSE = 16  # fewest inputs of a trainset: a paired test needs 8, and half is held back to choose on
 
 
 class Options(TypedDict, total=False):
@@ -67,8 +65,8 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     """Base of the optimizers: a method offers candidates, and one that is better than the given program is compiled.
 
     Half of the trainset's inputs are kept back. On their items, paired tests compare the candidates with the given
-    program, which is returned unless one is significantly better; the report says which and why. The valset only
-    reports. A method writes ``candidates`` and ``rules``, and sets ``report_type`` if its report has more fields.
+    program, which is returned unless one is significantly better. The valset only reports. A method writes
+    ``candidates`` and ``rules``, and sets ``report_type`` if its report has more fields.
 
     Args:
         select: False searches on the whole trainset and returns the method's result as it is, which may be worse than
@@ -149,7 +147,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         # 2. Half of the inputs are kept back to choose on; what is left must suffice the method.
         held_back: list[dspy.Example] = []
         if self.select:
-            fit, held_back = hold_back(fit, self.input_of, seed=self.seed)
+            fit, held_back = hold_back(fit, seed=self.seed)
             try:
                 self.check(inner, fit, ())
             except ValueError as error:
@@ -173,17 +171,21 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
                     self.rules(problem),
                     test=lambda program: self.tested(problem, program),
                     spent=lambda: self._spent(problem),
-                    inputs=len(set(map(self.input_of, held_back))),
+                    inputs=len(set(map(input_key, held_back))),
                 )
             # 6. The valset only reports.
-            found = self.validate(problem, selection)
+            comparisons = self.validate(problem, selection)
         # 7. A copy of the student holds the chosen part.
         chosen = selection.chosen
         program = with_part(student, self.compiles, path, chosen.program)
-        told = {"chosen": chosen.name, **selection.fields, **problem.details, **chosen.details, **found}
-        cost = replace(self._spent(problem), seconds=time.monotonic() - started)
-        settings = {name: value for name, value in describe(self).items() if name not in NOT_SETTINGS}
-        program.report = self.report_type(**told, cost=cost, seed=self.seed, settings=settings)
+        fields = {**selection.fields, **problem.details, **chosen.details, **comparisons}
+        program.report = self.report_type(
+            chosen=chosen.name,
+            **fields,
+            cost=replace(self._spent(problem), seconds=time.monotonic() - started),
+            seed=self.seed,
+            settings={name: value for name, value in describe(self).items() if name not in NOT_SETTINGS},
+        )
         return program
 
     def _spent(self, problem: Problem) -> Cost:
@@ -212,10 +214,6 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             ValueError: An example lacks a text that the student reads; it is named.
         """
         return [student.read(e, i) for i, e in enumerate(examples)]
-
-    def input_of(self, example: dspy.Example) -> str:
-        """Identify the input of an example; the examples of one input are kept back together."""
-        return input_key(example)
 
     def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Refuse examples that the method cannot use.
@@ -319,28 +317,25 @@ def _parameters(program: Any) -> list[tuple[str, Any]]:
 # Splits of examples that share nothing: held-back inputs to choose on, and a trainset apart from its valset.
 
 
-def hold_back(
-    examples: Sequence[dspy.Example], key: Callable[[dspy.Example], str], *, seed: int
-) -> tuple[list[dspy.Example], list[dspy.Example]]:
+def hold_back(examples: Sequence[dspy.Example], *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
     """Split a trainset by input: examples to search on, and held-back ones to choose on; refuse too few inputs."""
-    inputs = len(set(map(key, examples)))
+    inputs = len(set(map(input_key, examples)))
     if inputs < FEWEST_TO_CHOOSE:
         raise ValueError(
             f"The trainset has {count(inputs, 'input')}: choosing between candidates and the given program keeps half "
             f"of them back, and needs {FEWEST_TO_CHOOSE} or more. Give more, or select=False (--bare) for the method "
             "as it is, whose result may be worse than the given program."
         )
-    return halves(examples, key, seed=seed)
+    return halves(examples, seed=seed)
 
 
-def halves(
-    examples: Sequence[dspy.Example], key: Callable[[dspy.Example], str], *, seed: int
-) -> tuple[list[dspy.Example], list[dspy.Example]]:
+def halves(examples: Sequence[dspy.Example], *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
     """Split examples at random into two sets that share no input; the second has half of the inputs, rounded down."""
-    inputs = list(dict.fromkeys(map(key, examples)))
-    picks = np.random.default_rng(seed).permutation(len(inputs))[: len(inputs) // 2]
-    second = {inputs[i] for i in picks}
-    return [e for e in examples if key(e) not in second], [e for e in examples if key(e) in second]
+    keys = [input_key(e) for e in examples]
+    inputs = list(dict.fromkeys(keys))
+    second = {inputs[i] for i in np.random.default_rng(seed).permutation(len(inputs))[: len(inputs) // 2]}
+    pairs = list(zip(examples, keys, strict=True))
+    return [e for e, key in pairs if key not in second], [e for e, key in pairs if key in second]
 
 
 def check_disjoint(

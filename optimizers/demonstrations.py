@@ -54,8 +54,8 @@ def with_demos(
     return judge
 
 
-class DemosDoNotFitError(ValueError):
-    """Demonstrations do not fit into the model's context."""
+class UnusableDemosError(ValueError):
+    """There are too few items of one kind to choose demonstrations from, or they do not fit the model's context."""
 
 
 def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
@@ -81,25 +81,21 @@ def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm:
         return
     alone = [item for item in longest if refusal([item], 0) is None]
     if not alone:
-        raise DemosDoNotFitError(f"Not even a prompt without demonstrations fits. {first}") from first
+        raise UnusableDemosError(f"Not even a prompt without demonstrations fits. {first}") from first
     problem = refusal(alone, len(demos))
     if problem is not None:
         count = next(count for count in range(len(demos) - 1, -1, -1) if refusal(alone, count) is None)
-        raise DemosDoNotFitError(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem
+        raise UnusableDemosError(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem
 
 
 # Ways to choose demonstrations; each returns indices of items in the order shown.
-
-
-class TooFewError(ValueError):
-    """There are too few items of one kind to choose from."""
 
 
 def highest_rs(rs: FloatArray, k: int) -> list[int]:
     """Choose the k items of largest RS, signed or not, ascending as in the paper (Ohi et al. 2024, section 2.2)."""
     usable = np.flatnonzero(np.isfinite(rs))
     if len(usable) < k:
-        raise TooFewError(f"RS is defined for only {len(usable)} items: {k} demonstrations cannot be chosen.")
+        raise UnusableDemosError(f"RS is defined for only {len(usable)} items: {k} demonstrations cannot be chosen.")
     top = usable[np.argsort(-np.abs(rs[usable]), kind="stable")[:k]]
     return [int(i) for i in top[::-1]]
 
@@ -113,19 +109,19 @@ def both_ends(signed: FloatArray, words: FloatArray, k: int) -> list[int]:
     order = np.argsort(-np.abs(signed), kind="stable")  # NaN last
     likely, unlikely = ([i for i in order if sign * signed[i] > 0][: POOL * k // 2] for sign in (1, -1))
     if min(len(likely), len(unlikely)) < k // 2:
-        raise TooFewError(f"{len(likely)} likely overrated and {len(unlikely)} unlikely underrated items")
+        raise UnusableDemosError(f"{len(likely)} likely overrated and {len(unlikely)} unlikely underrated items")
     return _matched(likely, unlikely, words, k // 2)
 
 
 def balanced(likelihoods: FloatArray, human: FloatArray, words: FloatArray, k: int) -> list[int]:
     """Choose k / 2 (k even) pairs of a likely and an unlikely output that people rated alike, of similar lengths.
 
-    The pairs are spread over the range of human scores. Each lies on both sides of the mean LS of all items, if the
-    items of such scores do, as symmetrically as their lengths allow, so that likelihood tells little about the label.
+    The pairs are spread over the human scores. Each lies on both sides of the mean LS of all items, if the items of
+    such scores do, as symmetrically as their lengths allow, so that likelihood tells little about the label.
     """
     usable = np.flatnonzero(defined(likelihoods, human))
     if len(usable) < 3 * k:
-        raise TooFewError(f"{len(usable)} items have a likelihood and a human score, for {k} demonstrations")
+        raise UnusableDemosError(f"{len(usable)} items have a likelihood and a human score, for {k} demonstrations")
     chosen: list[int] = []
     center, spread = likelihoods[usable].mean(), likelihoods[usable].std() or 1.0
     for stratum in np.array_split(usable[np.argsort(human[usable], kind="stable")], k // 2):

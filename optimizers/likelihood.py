@@ -13,13 +13,9 @@ import dspy
 import numpy as np
 
 from evalbias.data.items import item_name
-from evalbias.data.pairing import human_score
+from evalbias.data.pairing import human_score, input_key
 from evalbias.evaluation.agreement import surpasses
-from evalbias.evaluation.estimates import (
-    Comparison,
-    Estimate,
-    Number,
-)
+from evalbias.evaluation.estimates import Comparison, Estimate, Number
 from evalbias.evaluation.judged import (
     HUMAN_SCORES,
     LENGTHS,
@@ -40,8 +36,7 @@ from evalbias.measures.likelihood import TOTAL
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
 from evalbias.optimizers.demonstrations import (
     TRIED,
-    DemosDoNotFitError,
-    TooFewError,
+    UnusableDemosError,
     balanced,
     both_ends,
     check_demos_fit,
@@ -69,7 +64,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 RS_NORMALIZATIONS = ("mean-range", "center-max")  # normalizations of the scores in RS: the paper's, and its code's
-ORDERS = ("ascending", "descending")
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # parts of the likelihood bias that the calibrated candidates subtract
 BASELINES = {LIKELIHOODS: "likelihood alone", LENGTHS: "length alone"}
 
@@ -235,27 +229,22 @@ class BiasedDemos(LikelihoodOptimizer):
     """Compiles a pointwise judge with the k training items of highest RS as demonstrations.
 
     The trainset holds human-rated items, at least 2k + 2 of them with a defined score on the judge's criterion, in
-    ``scores`` (criterion -> number) or as ``score``; twice as many where half of them are held back.
-    RS comes from the judge with k random demonstrations, the paper's baseline; these are not shown again, because a
-    judge that is shown an item's score cannot be measured on it. On the valset the result is compared with this
-    baseline where ``select=False``, otherwise with the judge that was given.
+    ``scores`` (criterion -> number) or as ``score``; twice as many where half of them are held back. RS comes from the
+    judge with k random demonstrations, the paper's baseline, which are not shown again. On the valset the result is
+    compared with this baseline where ``select=False``, otherwise with the judge that was given.
 
     Args:
         k: Number of demonstrations, at least 1 (the paper: 8).
-        order: Order of the demonstrations by RS: ``"ascending"`` or ``"descending"``.
         **options: Options of ``LikelihoodOptimizer`` and of every optimizer; ``select=False`` is the paper's method.
     """
 
     report_type = BiasedDemosReport
 
-    def __init__(self, k: int = 8, *, order: str = "ascending", **options: Unpack[MitigationOptions]) -> None:
+    def __init__(self, k: int = 8, **options: Unpack[MitigationOptions]) -> None:
         super().__init__(**options)
         if k < 1:
             raise ValueError(f"k={k}: at least one demonstration must be chosen.")
-        if order not in ORDERS:
-            raise ValueError(f"order={order!r} is unknown: choose one of {ORDERS}.")
         self.k: int = k
-        self.order = order
 
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the judge with the demonstrations of highest RS."""
@@ -263,14 +252,12 @@ class BiasedDemos(LikelihoodOptimizer):
         problem.baseline, random, pool = self.with_random(problem, self.k)
         train = self.answers(problem, problem.baseline, pool)
         # 2. US = Score_m - Score_h, both normalized (eq 2); RS = |LS* + US*| (eq 6), NaN where one is undefined.
-        likelihoods, model, human = train.covariate(LIKELIHOODS), train.answers, train.covariate(HUMAN_SCORES)
-        kept = np.isfinite(likelihoods) & np.isfinite(model) & np.isfinite(human)
-        rs, unfairness = np.full(len(kept), np.nan), np.full(len(kept), np.nan)
-        unfairness[kept] = unfairness_scores(model[kept], human[kept], normalization=self.normalization)
-        rs[kept] = rs_scores(likelihoods[kept], unfairness[kept])
+        likelihoods, human = train.covariate(LIKELIHOODS), train.covariate(HUMAN_SCORES)
+        model = np.where(np.isnan(likelihoods), np.nan, train.answers)
+        unfairness = unfairness_scores(model, human, normalization=self.normalization)
+        rs = rs_scores(likelihoods, unfairness)
         # 3. The k items of highest RS are shown with their human scores, ascending as in the published code.
-        highest = highest_rs(rs, self.k)
-        chosen = [pool[i] for i in (highest if self.order == "ascending" else highest[::-1])]
+        chosen = [pool[i] for i in highest_rs(rs, self.k)]
         compiled = with_demos(problem.student, chosen, bins=self.bins)
         check_demos_fit(compiled, judged_items(problem), problem.lm)
         problem.details = {
@@ -357,15 +344,11 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     * random demonstrations;
     * a likelihood calibration at several strengths, of the given judge and of the one with random demonstrations.
 
-    ``LikelihoodRule`` considers those whose likelihood effect is significantly smaller in magnitude than the given
-    judge's, and whose performance is shown not to be lower by much. Of those within one standard error of the smallest
-    effect, it takes the one that agrees best with people. Without any, ``AgreementRule`` looks for better agreement at
-    no larger effect.
-
-    Demonstrations are drawn from one half of the inputs and tested on the other. Calibrations of the given judge are
-    fitted and tested on all rated items by cross-fitting: every input is corrected by a fit on others
-    (``cross_fitted``). The trainset holds human-rated items as for ``BiasedDemos``; where no item has several ratings
-    (``ratings``), the z-scored BiasScore takes the place of the effect, which the report says.
+    ``LikelihoodRule`` looks for a smaller likelihood effect at no loss of performance; without any,
+    ``AgreementRule`` for better agreement with people at no larger effect. Demonstrations are drawn from one half of
+    the inputs and tested on the other; calibrations of the given judge are fitted and tested on all rated items
+    (``cross_fitted``). The trainset is as for ``BiasedDemos``; where no item has several ratings (``ratings``), the
+    z-scored BiasScore takes the place of the effect, which the report says.
 
     Args:
         k: Numbers of demonstrations to try, each at least 2.
@@ -405,7 +388,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             try:
                 judge = with_demos(student, [pool[i] for i in choose()], bins=self.bins)
                 check_demos_fit(judge, judged_items(problem), problem.lm)
-            except (TooFewError, DemosDoNotFitError) as error:
+            except UnusableDemosError as error:
                 left_out[title] = str(error)
             else:
                 candidates.append(Candidate(title, judge))
@@ -472,7 +455,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         bare.likelihood_calibration = None
         judged = self.answers(problem, bare, everything)
         candidates = self._calibrated(title, name, bare, judged)
-        inputs, some = (len(set(map(self.input_of, items))) for items in (everything, held_back))
+        inputs, some = (len(set(map(input_key, items))) for items in (everything, held_back))
         where, there = f"all {count(inputs, 'training input')}", count(some, "held-back input")
         if candidates:
             there += f" (calibrations of the given judge: on {where})"

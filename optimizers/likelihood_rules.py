@@ -45,7 +45,7 @@ def bias_number(ratings: FloatArray | None) -> str:
     """Return the name of the number that says the likelihood bias of items with (n, r) single ratings, or None.
 
     It is the likelihood effect at equal quality where some items have several ratings, else the BiasScore of z-scores,
-    which confounds noise in the ratings with bias. A compilation decides it once, on all its rated items.
+    which confounds noise in the ratings with bias.
     """
     several = ratings is not None and (np.isfinite(ratings).sum(axis=1) > 1).any()
     return EFFECT if several else BIAS_SCORE_Z
@@ -129,23 +129,12 @@ def _number(name: str, judged: Judged) -> Number:
 class LikelihoodRule(Rule):
     """A judge is better if its likelihood bias is significantly smaller, and its performance is not lower.
 
-    A bias is significantly smaller if two tests say so. The given judge's bias must differ from 0, two-sided; where it
-    does not, nothing is shown to be smaller. Then every judge's magnitude is compared with the given one's, one-sided,
-    adjusted for all of them by the step-down max-T procedure (``smaller_in_magnitude``): biases that move together,
-    such as those of one calibration at several strengths, cost hardly more than one test. Judges measured on different
-    items (cross-fitted ones on all rated training items, others on the held-back ones) are families of their own, which
-    share the level equally. The chance that any judge passes whose bias is no smaller is at most ``level``; the
-    other half of 5 % is left to ``AgreementRule``.
-
-    Not lower means two things: the performance is not significantly lower, and the items rule out that it is lower by
-    more than ``LOSS_MARGIN`` (non-inferiority), because a few items show no significant loss of anything. If the scores
-    of two judges hardly differ, the smallest loss is significant, such as .40 to .39: with ``max_loss``, a user says
-    what the smaller bias may cost, and only the second demand counts, with this margin.
-
-    Of several such judges, the one that agrees best with people is taken among those whose bias is within one standard
-    error of the smallest (``Rule``): below that, a smaller bias is mostly luck.
-
-    ``held_back`` is the number of held-back items, the last ones of all answers; None where all items are.
+    Smaller: the given judge's bias differs from 0, two-sided, and the judge's magnitude is smaller, one-sided, adjusted
+    for all judges. The chance that any judge passes whose bias is no smaller is at most ``level``; the other half of
+    5 % is left to ``AgreementRule``. Not lower: the performance is not significantly lower, and the items rule out that
+    it is lower by more than ``LOSS_MARGIN``, because few items show no significant loss of anything. With ``max_loss``,
+    a user says what a smaller bias may cost, and only the second demand counts, with this margin. ``held_back`` is the
+    number of held-back items, the last ones of all answers; None where all items are.
     """
 
     level = CHOICE_LEVEL / 2
@@ -163,7 +152,11 @@ class LikelihoodRule(Rule):
         return {name: _estimate(name, judged, self.seed) for name in (self.name, "bias_score", PERFORMANCE)}
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
-        """Return the p that the magnitude of each bias is no smaller, adjusted for all of them."""
+        """Return the p that the magnitude of each bias is no smaller, adjusted for all of them.
+
+        The step-down max-T procedure makes biases that move together, such as those of one calibration at several
+        strengths, cost hardly more than one test.
+        """
         (bias,), errors = joint_errors(self.name, [given], draws=ERROR_DRAWS, seed=self.seed)
         biased = nonzero(bias, errors[:, 0])
 
@@ -219,15 +212,10 @@ class LikelihoodRule(Rule):
 class AgreementRule(LikelihoodRule):
     """A judge is better if it agrees with people significantly better, and its likelihood bias is not larger.
 
-    This second rule is for given judges whose bias no candidate is shown to lessen. Such a judge may have little bias
-    because its scores say little, and demonstrations of the same search may make it useful.
-
-    The performances are compared by one-sided permutation tests, adjusted for all judges (``higher_than_first``), in
-    families as in ``LikelihoodRule``. Not larger means two things, as for the performance there: the magnitude of the
-    bias is not significantly larger, and the items rule out that it is larger by more than ``RISE``. And the judge must
-    agree with people at all: the interval of its performance lies above 0, because a calibration can raise -.05 to -.01
-    significantly, which makes no useless judge useful. Of several such judges, the one with the smallest bias is taken
-    among those whose performance is within one standard error of the best.
+    A judge may have little bias because its scores say little, and demonstrations may make it useful. Better is a
+    one-sided permutation test, adjusted for all judges. Not larger: the magnitude of the bias is not significantly
+    larger, and the items rule out that it is larger by more than ``RISE``. And the interval of the performance must lie
+    above 0: a calibration can raise -.05 to -.01 significantly, which makes no useless judge useful.
     """
 
     def __init__(self, name: str, *, held_back: int | None = None, n_resamples: int, seed: int) -> None:
@@ -278,7 +266,8 @@ class AgreementRule(LikelihoodRule):
 def _in_families(judged: Sequence[Judged], given: Judged, test: Callable[[list[Judged]], FloatArray]) -> FloatArray:
     """Return (m,) p-values of m judges; ``test`` gets the given judge's answers and a family's to the same items.
 
-    The families share the level equally, so their p-values may be above 1.
+    Judges measured on different items (cross-fitted ones on all rated items, others on the held-back ones) are families
+    that share the level equally, so their p-values may be above 1.
     """
     sizes, adjusted = [len(one.ids) for one in judged], np.empty(len(judged))
     for size in set(sizes):
@@ -317,8 +306,7 @@ def cross_fitted(
     """Return the answers at every strength in [0, 1], calibrated by fits on other inputs; NaN in a fold without a fit.
 
     These are the answers that the calibration would give to new items, so they may be tested on the items it is fitted
-    on. The test of their bias holds all the same that the folds' slopes come from the same items: it asks whether the
-    judge's bias exceeds half of what is subtracted, which one interval of that bias answers for any subtraction.
+    on: whether the bias exceeds half of what is subtracted, one interval of the bias answers for any subtraction.
     """
     keys = judged.inputs or judged.ids
     inputs = list(dict.fromkeys(keys))

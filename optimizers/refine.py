@@ -41,7 +41,6 @@ class LoopRecord:
     margin: float  # least rise of a refinement, as a fraction of the source's range; NaN for a rule of its own
     # (t + 1,) self-bias in points of the own score, undefined if the quality is on another scale; quality in its own.
     rounds: tuple[Measurement, ...]
-    own: tuple[float, ...]  # (t + 1,) mean own score in its own points
     tokens: tuple[float, ...]  # (t + 1,) mean tokens spent on an item
     calls: tuple[float, ...]  # (t + 1,) mean requests to models for an item
     bias_rises: int | None  # refinements after which Bias first exceeds the first output's, p < .05 over all rounds
@@ -51,6 +50,11 @@ class LoopRecord:
     def quality(self) -> tuple[float, ...]:
         """(t + 1,) mean quality of the outputs."""
         return tuple(measurement["quality"].value for measurement in self.rounds)
+
+    @property
+    def qualities(self) -> FloatArray:
+        """(t + 1, n) quality of every item's output."""
+        return np.array([measurement.numbers["quality"].values for measurement in self.rounds])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,13 +94,13 @@ class RefineReport(CompileReport):
 class QualityRule(Rule):
     """A loop is better if its final outputs are, in a paired permutation test over the items.
 
-    A loop that makes fewer requests may lose ``tolerance`` points of quality: it is better if its quality, raised by
-    the tolerance, is. The answers are the quality of the final outputs, and the judgments are the requests.
+    The answers are the quality of the final outputs, and the judgments are the requests.
     """
 
-    def __init__(self, *, tolerance: float, n_resamples: int, seed: int) -> None:
-        self.aim = "a higher quality" + (f", or fewer requests for at most {tolerance:g} points" if tolerance else "")
-        self.tolerance, self.n_resamples, self.seed = tolerance, n_resamples, seed
+    aim = "a higher quality"
+
+    def __init__(self, *, n_resamples: int, seed: int) -> None:
+        self.n_resamples, self.seed = n_resamples, seed
 
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
         """Return the mean quality with its interval."""
@@ -105,13 +109,9 @@ class QualityRule(Rule):
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
         """Return the one-sided p that each quality is no higher, adjusted by Holm."""
-        return holm([self._p_value(one, given) for one in judged])
-
-    def _p_value(self, judged: Judged, given: Judged) -> float:
-        allowed = self.tolerance if judged.judgments < given.judgments else 0.0
         draws = Draws(seed=self.seed, resamples=0, swaps=self.n_resamples)
-        found = estimate_mean(judged.answers + allowed, before=given.answers, draws=draws)
-        return found.p_value / 2 if found.value > 0 else 1 - found.p_value / 2
+        changes = [estimate_mean(one.answers, before=given.answers, draws=draws) for one in judged]
+        return holm([one.p_value / 2 if one.value > 0 else 1 - one.p_value / 2 for one in changes])
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
         """Return minus the mean quality, and the requests."""
@@ -123,11 +123,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
 
     The trainset holds items with ``id``, the loop's inputs, and what the external feedback needs. Over them, the
     student's loop runs under its own feedback, once for every margin by which a refinement must be better, and once
-    under the external feedback. Refinements that the external feedback accepted become demonstrations: for the
-    generator the final output of an item, for the refiner the step that led there. The loop with these demonstrations
-    runs over the other items. Of all loops under the student's own feedback, the compiled one reaches the highest mean
-    quality with the fewest refinements; demonstrations that do not help are left out. It keeps the student's own
-    feedback, because a reference exists for training items only.
+    under the external feedback. Refinements that the latter accepted become demonstrations, with which the loop runs
+    over the other items. Of all loops under the student's own feedback, the one that reaches the highest mean quality
+    with the fewest refinements is compiled; demonstrations that do not help are left out.
 
     Args:
         external: Feedback to learn from.
@@ -137,8 +135,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             own rule of acceptance keeps that one.
         until: ``"quality"`` stops where the quality rises no more; ``"quality or bias"`` also before the self-bias
             rises (p < .05 over all rounds) above that of the first outputs, even if the quality would still rise.
-        tolerance: A rise of the mean quality below this fraction of its range does not count; nor does such a loss,
-            on the held-back items, by a loop that makes fewer requests.
         num_threads: Items at a time.
         budget: Largest number of requests to models in the search. No item is begun once they are spent, including
             what the loop with demonstrations will likely cost; the last items may exceed it.
@@ -164,7 +160,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         k: int = 4,
         margins: Sequence[float] = (0.0, 0.1, 0.25),
         until: Literal["quality", "quality or bias"] = "quality",
-        tolerance: float = 0.0,
         num_threads: int = 1,
         budget: int | None = None,
         log_dir: Path | None = None,
@@ -172,8 +167,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     ) -> None:
         options.setdefault("n_resamples", 2_000)
         super().__init__(**options)
-        if k < 0 or tolerance < 0 or num_threads < 1:
-            raise ValueError(f"k={k}, tolerance={tolerance}, num_threads={num_threads}: give at least 0, 0, 1.")
+        if k < 0 or num_threads < 1:
+            raise ValueError(f"k={k}, num_threads={num_threads}: give at least 0 and 1.")
         if not margins or list(margins) != sorted({*margins}) or margins[0] < 0 or margins[-1] >= 1:
             raise ValueError(f"margins={tuple(margins)}: give different fractions in [0, 1), ascending.")
         if until not in ("quality", "quality or bias"):
@@ -183,7 +178,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         self.k = k
         self.margins = tuple(margins)
         self.until = until
-        self.tolerance = tolerance
         self.num_threads = num_threads
         self.budget = check_budget(budget)
         self.log_dir = log_dir
@@ -215,28 +209,27 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         # 1. Run the student's loop at every margin, and under the external feedback, within the budget.
         by_margin, listening = self._run_all(problem)
         items = problem.fit[: len(listening.loops)]
-        own = [self._variant(run, items, scorer, margin) for margin, run in by_margin.items()]
-        external = self._variant(listening, items, scorer, 0.0)
+        own = [self._record(run, items, scorer, margin) for margin, run in by_margin.items()]
+        external = self._record(listening, items, scorer, 0.0)
         # 2. The items whose quality rose most are shown; on the others, the best margin is chosen.
-        best = most_improved(external.quality, self.k)
+        best = most_improved(external.qualities, self.k)
         others = [n for n in range(len(items)) if n not in best]
-        rivals = [(one, one.quality[:, others]) for one in own]
+        rivals = [(one, one.qualities[:, others]) for one in own]
         iterations, chosen = self._choose(rivals)
         # 3. With the accepted refinements as demonstrations, the loop runs over these others again.
-        shown, taught = None, with_steps(with_margin(student, chosen.record.margin), items, listening, best)
+        shown, taught = None, with_steps(with_margin(student, chosen.margin), items, listening, best)
         if best:
             rest = [items[n] for n in others]
-            run = self._run(problem, taught, rest, "shown")
-            shown = self._variant(run, rest, scorer, chosen.record.margin)
-            iterations, chosen = self._choose([*rivals, (shown, shown.quality)])
+            shown = self._record(self._run(problem, taught, rest, "shown"), rest, scorer, chosen.margin)
+            iterations, chosen = self._choose([*rivals, (shown, shown.qualities)])
         # 4. Of all loops, the best with the fewest refinements is compiled.
-        margin, demonstrations = chosen.record.margin, tuple(str(items[n].id) for n in best) if chosen is shown else ()
+        margin, demonstrations = chosen.margin, tuple(str(items[n].id) for n in best) if chosen is shown else ()
         compiled = taught if chosen is shown else with_margin(student, margin)
         compiled.max_iterations = iterations
         problem.details = {
-            "own": tuple(one.record for one in own),
-            "external": external.record,
-            "shown": None if shown is None else shown.record,
+            "own": tuple(own),
+            "external": external,
+            "shown": shown,
             "items": len(items),
             "calls": problem.calls,
         }
@@ -248,9 +241,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         ]
 
     def rules(self, problem: Problem) -> list[Rule]:
-        """A loop is better if the quality of its outputs is, or nearly as good for fewer requests."""
-        tolerance = self.tolerance * (self.quality.high - self.quality.low)
-        return [QualityRule(tolerance=tolerance, n_resamples=self.n_resamples, seed=self.seed)]
+        """A loop is better if the quality of its outputs is."""
+        return [QualityRule(n_resamples=self.n_resamples, seed=self.seed)]
 
     def tested(self, problem: Problem, program: SelfRefine) -> Judged:
         """Run a loop over the held-back items; the answers are the quality of its final outputs."""
@@ -337,20 +329,17 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             seed=self.seed,
         )
 
-    def _variant(self, run: LoopRun, items: Sequence[dspy.Example], scorer: CachedScorer, margin: float) -> _Variant:
-        own, quality = run.own(), run.quality(items, scorer)  # (t + 1, n) each
-        rounds = self._measure(run, own, quality)
-        record = LoopRecord(
+    def _record(self, run: LoopRun, items: Sequence[dspy.Example], scorer: CachedScorer, margin: float) -> LoopRecord:
+        rounds = self._measure(run, run.own(), run.quality(items, scorer))
+        return LoopRecord(
             feedback=run.feedback,
             margin=margin,
             rounds=tuple(rounds),
-            own=tuple(map(mean_of_defined, own)),
             tokens=tuple(run.tokens().tolist()),
             calls=tuple(run.calls().tolist()),
             bias_rises=self._rise([measurement.numbers["bias"].values for measurement in rounds]),
             failed=_failed(run, scorer),
         )
-        return _Variant(record, quality)
 
     def _rise(self, differences: Sequence[FloatArray]) -> int | None:
         """Return the first round whose Bias is significantly above that of the first outputs."""
@@ -361,17 +350,17 @@ class ExternalFeedbackRefine(JudgeOptimizer):
                 return k
         return None
 
-    def _choose(self, rivals: Sequence[tuple[_Variant, FloatArray]]) -> tuple[int, _Variant]:
-        """Return the fewest refinements, and the first loop, that reach the highest mean quality within the tolerance.
+    def _choose(self, rivals: Sequence[tuple[LoopRecord, FloatArray]]) -> tuple[int, LoopRecord]:
+        """Return the fewest refinements, and the first loop, that reach the highest mean quality.
 
         The rivals come with the quality of their outputs on the same items, (t + 1, n). A loop that leaves more outputs
         undefined than another cannot be chosen. Of the others, items count whose quality is defined in all of them.
         """
         ends: dict[tuple[int, int], FloatArray] = {}
-        for place, (variant, quality) in enumerate(rivals):
+        for place, (record, quality) in enumerate(rivals):
             end = len(quality)
-            if self.until == "quality or bias" and variant.record.bias_rises is not None:
-                end = variant.record.bias_rises
+            if self.until == "quality or bias" and record.bias_rises is not None:
+                end = record.bias_rises
             ends |= {(k, place): quality[k] for k in range(end)}
         undefined = {at: int(np.isnan(row).sum()) for at, row in ends.items()}
         fewest = min(undefined.values())
@@ -380,17 +369,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         if not counting.any():
             raise ValueError(f"{self.quality.name!r} is defined for no item throughout: nothing tells where to stop.")
         means = {at: float(row[counting].mean()) for at, row in rows.items()}
-        enough = max(means.values()) - self.tolerance * (self.quality.high - self.quality.low)
-        iterations, place = min(at for at, mean in means.items() if mean >= enough)
+        iterations, place = min(at for at, mean in means.items() if mean == max(means.values()))
         return iterations, rivals[place][0]
-
-
-@dataclass(frozen=True)
-class _Variant:
-    """A loop that may be compiled: its record, and (t + 1, n) the quality of its outputs."""
-
-    record: LoopRecord
-    quality: FloatArray
 
 
 def _calls(loops: Sequence[Loop]) -> int:

@@ -16,7 +16,6 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
-from evalbias.data.pairing import input_key
 from evalbias.evaluation.judged import Judged
 from evalbias.lm.cache import model_identity
 from evalbias.measures.arrays import FloatArray, mean_of_defined
@@ -94,16 +93,26 @@ class StudyReport(CompileReport):
     study_name: str
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence Optuna's own log on stderr; the report holds what a user wants to know."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        yield
+    finally:
+        optuna.logging.set_verbosity(level)
+
+
 class JudgeStudy(JudgeOptimizer):
     """Chooses instruction, demonstrations, debiasing and calibration of a pairwise judge by TPE (Optuna).
 
-    The trainset holds pairs (``evalbias.data.pairs``); labeled ones (``preference`` or ``better``) may become
-    demonstrations. If any has a label, the study maximizes objective and accuracy and minimizes the prompts of a
-    comparison, over all four choices: the accuracy is measured on the labeled pairs of half of the inputs,
-    demonstrations and calibrations come from the others. The accuracy leaves out ties and pairs without a label, and
-    their number is logged. Without labels, the study maximizes the objective over instructions and calibrations.
-    Permutation debiasing is fair by construction, so only labels can tell what it is worth. On the held-back pairs the
-    accuracy decides between the best trial and the given judge; without labels the objective does.
+    The trainset holds pairs (``evalbias.data.pairs``). If any has a label (``preference`` or ``better``), the study
+    maximizes objective and accuracy and minimizes the prompts of a comparison, over all four choices: the accuracy is
+    measured on the labeled pairs of half of the inputs, without ties; demonstrations and calibrations come from the
+    others. Without labels, it maximizes the objective over instructions and calibrations: only labels can tell what
+    permutation debiasing, which is fair by construction, is worth. On the held-back pairs the accuracy decides between
+    the best trial and the given judge; without labels the objective does.
 
     Args:
         proposer: Source of the wordings. Defaults to ``GrammarParaphraser()``; see ``ZEPO``.
@@ -113,8 +122,7 @@ class JudgeStudy(JudgeOptimizer):
         k: Demonstrations in a set.
         objective: Objective to maximize. Defaults to fairness.
         storage: Optuna's URL, such as ``sqlite:///study.db``: processes that name the same one share the study, and a
-            stopped one continues from its finished trials. Where the proposer is not deterministic, start the second
-            process after the first has proposed. None keeps the study in memory.
+            stopped one continues from its finished trials. None keeps the study in memory.
         **options: Options of every optimizer; see ``JudgeOptimizer``.
     """
 
@@ -160,6 +168,7 @@ class JudgeStudy(JudgeOptimizer):
             check_held_back(self.objective)
         super().check(student, trainset, valset)
 
+    @_quiet()
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the judge as the best trial set it up.
 
@@ -177,9 +186,8 @@ class JudgeStudy(JudgeOptimizer):
         abandoned = _count(study, TrialState.RUNNING)  # by a process that was killed, or another's that still runs
         while _count(study, TrialState.COMPLETE) < self.trials and _count(study, TrialState.FAIL) < self.trials:
             # 2. Ask for a set-up; the sampler is seeded by the trials so far, so that a resumed study draws the same.
-            with _quiet():
-                seed = self.seed * 1_000_003 + len(study.get_trials(deepcopy=False)) - abandoned
-                study.sampler = optuna.samplers.TPESampler(seed=seed)
+            seed = self.seed * 1_000_003 + len(study.get_trials(deepcopy=False)) - abandoned
+            study.sampler = optuna.samplers.TPESampler(seed=seed)
             trial = study.ask()
             choice = SetUp(
                 trial.suggest_categorical("instruction", wordings),
@@ -258,8 +266,7 @@ class JudgeStudy(JudgeOptimizer):
             wait=wait_random(0.1, 0.5),
             reraise=True,
         )
-        with _quiet():
-            return retry(opened)
+        return retry(opened)
 
 
 def _count(study: optuna.Study, state: TrialState) -> int:
@@ -271,22 +278,11 @@ def _trial(trial: FrozenTrial) -> Trial:
     return Trial(number=trial.number, choice=SetUp(**result.pop("choice")), **result)
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence Optuna's own log on stderr; the report holds what a user wants to know."""
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(level)
-
-
 # Set-ups as judges, and their numbers.
 
 
 class _Trials:
-    """The set-ups that a study chooses from, each of which is measured once."""
+    """The set-ups that a study chooses from, and their numbers."""
 
     def __init__(self, problem: Problem, study: JudgeStudy) -> None:
         self.student: PairwiseJudge = problem.student
@@ -295,7 +291,7 @@ class _Trials:
         self.labels = has_labels(problem)
         self.pairs, self.scored = problem.fit, list[dspy.Example]()
         if self.labels:
-            self.pairs, scored = halves(problem.fit, input_key, seed=study.seed)
+            self.pairs, scored = halves(problem.fit, seed=study.seed)
             count_unlabeled(
                 {"to measure trials on": scored} | ({"kept back": problem.held_back} if study.select else {})
             )
@@ -309,7 +305,6 @@ class _Trials:
         # 3. Calibrations need measured probabilities.
         sampled = self.student.sampling or problem.lm.sampling
         self.calibrations = (None,) if sampled else calibrations_of(self.size)
-        self._results: dict[SetUp, dict[str, Any]] = {}
 
     def fitted(self, choice: SetUp) -> tuple[PairwiseJudge, int]:
         """Return the student set up as chosen, and the prompts that fitting its calibration takes."""
@@ -323,12 +318,10 @@ class _Trials:
 
     def measure(self, choice: SetUp) -> dict[str, Any]:
         """Return the numbers of a ``Trial``; NaN where the calibration cannot be fitted."""
-        if choice not in self._results:
-            try:
-                self._results[choice] = self._measured(choice)
-            except CalibrationError:  # the trial fails and is counted; the study goes on
-                self._results[choice] = {"objective": math.nan, "accuracy": math.nan, "prompts": math.nan}
-        return self._results[choice]
+        try:
+            return self._measured(choice)
+        except CalibrationError:  # the trial fails and is counted; the study goes on
+            return {"objective": math.nan, "accuracy": math.nan, "prompts": math.nan}
 
     def _measured(self, choice: SetUp) -> dict[str, Any]:
         plain, _ = self.fitted(replace(choice, debias=None))

@@ -12,7 +12,7 @@ from fakes import FormulaLM, items, numbers, of_sources
 from planted import with_effect
 
 from evalbias import BiasedDemos, LikelihoodMitigation
-from evalbias.evaluation import compare, judge_examples, measure
+from evalbias.evaluation import judge_examples, measure
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.dspy_seam import chat_request
@@ -21,8 +21,7 @@ from evalbias.measures import bias_score, likelihood_effect, spearman, unfairnes
 from evalbias.optimizers import compile_each, count_answers
 from evalbias.optimizers import likelihood_rules as rules
 from evalbias.optimizers.demonstrations import (
-    DemosDoNotFitError,
-    TooFewError,
+    UnusableDemosError,
     balanced,
     both_ends,
     check_demos_fit,
@@ -46,7 +45,6 @@ from evalbias.optimizers.likelihood_rules import (
 from evalbias.optimizers.selection import CHOICE_LEVEL
 from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
 from evalbias.programs.judges import written_score
-from evalbias.report.tables import words_note
 from evalbias.values import to_json
 
 C = Criterion("quality", "is it good?")
@@ -100,11 +98,8 @@ def test_the_bias_is_compiled_away():
     assert bias.p_value < 0.05
     assert bias.difference.high < 0
     assert performance.after.value >= performance.before.value
-    assert (report.seed, report.settings["k"], report.chosen) == (
-        0,
-        8,
-        "the 8 demonstrations of highest RS among 112 items",
-    )
+    assert (report.seed, report.settings["k"]) == (0, 8)
+    assert report.chosen == "the 8 demonstrations of highest RS among 112 items"
     # 112 training and 90 validation items, twice; 16 of the longest prompts are tried with each set of demonstrations
     assert (report.cost.judgments, report.cost.likelihoods) == (112 + 2 * 90 + 2 * 16, 112 + 90)
 
@@ -120,7 +115,6 @@ def test_the_chosen_are_those_of_highest_rs_with_human_labels_ascending():
     labels = [math.floor(human[name] + 0.5) for name in report.demonstrations]
     assert [d.score for d in compiled.predict.demos] == labels
     assert not set(report.random) & set(ids)
-    assert compile_judge(order="descending").report.demonstrations == report.demonstrations[::-1]
 
 
 @pytest.mark.slow
@@ -148,21 +142,6 @@ def test_the_report_tells_the_lengths_of_the_demonstrations():
     words = {str(e.id): number + 2 for number, e in enumerate(trainset)}
     assert report.demonstration_words == tuple(words[name] for name in report.demonstrations)
     assert report.mean_words == pytest.approx(np.mean([words[name] for name in report.train.ids]))
-    note = words_note({"quality": report})
-    low, high = min(report.demonstration_words), max(report.demonstration_words)
-    assert note == (
-        f"mean words of the demonstrations: quality {np.mean(report.demonstration_words):.0f} "
-        f"({low} to {high}; all items {report.mean_words:.0f})"
-    )
-
-
-def test_another_models_likelihood():
-    class Upside(FormulaLM):
-        def loglikelihood(self, pairs):
-            return [type(found)(-found.per_token) for found in super().loglikelihood(pairs)]
-
-    report = compile_judge(likelihood_lm=Upside()).report
-    assert report.comparison["likelihood"]["bias_score"].before.value < -0.5
 
 
 def test_what_is_undefined_is_left_out_and_counted():
@@ -174,12 +153,13 @@ def test_what_is_undefined_is_left_out_and_counted():
 
 
 def test_bad_input():
-    for options, match in (({"k": 0}, "k=0"), ({"order": "up"}, "order='up' is unknown")):
+    for kind, k, match in (
+        (BiasedDemos, 0, "k=0: at least one"),
+        (LikelihoodMitigation, (1, 4), r"k=\(1, 4\): give the numbers"),
+        (LikelihoodMitigation, 4, "k=4: give the numbers of demonstrations to try, each at least 2"),
+    ):
         with pytest.raises(ValueError, match=match):
-            BiasedDemos(**options)
-    for k, match in (((1, 4), r"k=\(1, 4\)"), (4, "k=4: give the numbers of demonstrations to try, each at least 2")):
-        with pytest.raises(ValueError, match=match):
-            LikelihoodMitigation(k=k)
+            kind(k)
     few = items(10, 1)
     with pytest.raises(ValueError, match="need at least 18"):
         compile_judge(trainset=few)
@@ -231,7 +211,7 @@ def test_items_that_are_all_too_long_are_refused_before_anything_is_judged_and_d
         compile_judge(lm, k=4, trainset=long_ones(items(60, 1), *range(60)), valset=[])
     assert not lm.judged
     judge = with_demos(PointwiseJudge(C), items(3, 1))
-    with pytest.raises(DemosDoNotFitError, match="Not even a prompt without demonstrations fits"):
+    with pytest.raises(UnusableDemosError, match="Not even a prompt without demonstrations fits"):
         check_demos_fit(judge, long_ones(items(2, 2), 0, 1), lm)
     assert len(judge.predict.demos) == 3
 
@@ -248,31 +228,6 @@ def test_a_model_without_likelihoods_is_refused_before_it_judges(optimizer):
     assert other.judged == []
 
 
-def test_what_is_undefined_on_one_side_is_compared_on_neither():
-    class Mute(FormulaLM):
-        def _row(self, prompt, choices):
-            mute = len(prompt) > 2 and prompt[-1]["content"].startswith(self.unheard)
-            return [-math.inf] * len(choices) if mute else super()._row(prompt, choices)
-
-    examples, lm = items(60, 3), Mute()
-    lm.unheard = f"Source: s\nOutput: {examples[5].output}\n"
-    judge = PointwiseJudge(C)
-    shown = with_demos(judge, items(2, 9))
-
-    def bias_of(one):
-        return measure(Likelihood(), judge_examples(one, examples, lm=lm, likelihood_lm="own"), seed=0)
-
-    first, second = (bias_of(one) for one in (judge, shown))
-    assert [m["bias_score"].undefined for m in (first, second)] == [0, 1]
-    assert [m.undefined for m in (first, second)] == [{}, {"scores": 1}]
-    found = compare(first, second, n_resamples=99, seed=0)
-    for name in ("bias_score", "performance"):
-        change = found[name]
-        assert change.before.undefined == change.after.undefined == change.difference.undefined == 1
-        assert change.difference.value == pytest.approx(change.after.value - change.before.value)
-    assert found["bias_score"].before.value != first["bias_score"].value
-
-
 def test_demonstrations_for_a_judge_that_writes_its_score():
     class Writer(FormulaLM):
         def write(self, question):
@@ -282,11 +237,8 @@ def test_demonstrations_for_a_judge_that_writes_its_score():
     change = compiled.report.comparison["likelihood"]["bias_score"]
     assert change.before.value > 0.5
     assert abs(change.after.value) < change.before.value / 2
-    cost = compiled.report.cost
-    assert (cost.calls, cost.judgments) == (
-        112 + 2 * 90,
-        2 * 16,
-    )  # scores are written; the fit is tried by one
+    cost = compiled.report.cost  # scores are written; the fit is tried by one
+    assert (cost.calls, cost.judgments) == (112 + 2 * 90, 2 * 16)
 
 
 # The same judge in the hands of DSPy.
@@ -332,15 +284,6 @@ def test_direct_scoring_on_a_real_model(real_lm):
         assert prediction.distribution is None
 
 
-def test_every_judge_keeps_its_own_model():
-    judge, other = PointwiseJudge(C), PointwiseJudge(C)
-    judge.predict.lm, other.predict.lm = FormulaLM(bias=0.0), FormulaLM(bias=2.0)
-    examples = items(20, 3)
-    own = judge_examples(judge, examples).answers
-    assert own == pytest.approx([p.score for p in judge.batch(examples)])
-    assert own != pytest.approx(judge_examples(other, examples).answers)
-
-
 def test_a_covariate_that_was_not_measured_is_named():
     judged = judge_examples(PointwiseJudge(C), items(9, 1), lm=FormulaLM())
     with pytest.raises(ValueError, match=r"lack the covariate 'likelihoods', .* name the model whose likelihood"):
@@ -384,17 +327,6 @@ def test_judges_of_equal_bias_are_told_apart_in_five_percent_of_data_sets():
         first, *others = (replace(one, answers=one.answers + noise) for noise in twins)
         accepted.append(min(rule().p_values(others, first)) < 0.05)
     assert 0.01 <= np.mean(accepted) <= 0.09
-
-
-@pytest.mark.slow
-def test_an_unbiased_judge_passes_no_candidate_whose_bias_only_looks_smaller():
-    """A candidate without any noise of its own is nearer to 0 than an unbiased judge in every second data set."""
-    passed = []
-    for seed in range(0, 600, 4):
-        given = with_effect(0.0, n=60, noise=2.0, seed=seed)
-        exact = replace(given, answers=with_effect(0.0, n=60, noise=0.01, seed=seed).answers)
-        passed.append(p_value(exact, given) < 0.05)
-    assert np.mean(passed) <= 0.08
 
 
 def test_families_of_different_items_share_the_level_and_the_given_judge_must_be_biased_on_all():
@@ -567,13 +499,9 @@ def test_the_performance_comes_first_and_its_standard_error_decides_what_is_equa
 class Confused(FormulaLM):
     """Has no taste for the likely, and hardly reads the texts unless demonstrations show it how."""
 
-    def __init__(self, taught_bias=0.0):
-        super().__init__(bias=0.0)
-        self.taught_bias = taught_bias
-
     def _row(self, prompt, choices):
         quality, rarity = numbers(prompt[-1]["content"])
-        shown = quality + self.taught_bias * rarity if len(prompt) > 2 else 3 + 2 * math.sin(1e4 * rarity)
+        shown = quality if len(prompt) > 2 else 3 + 2 * math.sin(1e4 * rarity)
         weights = np.exp(-np.array([(float(c) - shown) ** 2 for c in choices]))
         return list(np.log(self.mass * weights / weights.sum()))
 
@@ -590,18 +518,6 @@ def test_demonstrations_that_make_a_useless_judge_agree_are_compiled_though_it_h
     assert change.after.value - change.before.value > 0.5
 
 
-def test_demonstrations_that_make_a_useless_judge_agree_but_biased_are_not():
-    student = PointwiseJudge(C)
-    compiled = LikelihoodMitigation(k=(4,), n_resamples=2_000).compile(
-        student, trainset=of_sources(100, 1), lm=Confused(taught_bias=1.0)
-    )
-    assert compiled.dump_state() == student.dump_state()
-    assert compiled.report.decision.startswith(
-        "The given program was kept: none of 13 candidates showed less likelihood bias at no significant loss of "
-        "performance, or better agreement with people at no larger likelihood bias on 50 held-back inputs"
-    )
-
-
 # Demonstrations and mitigations.
 
 
@@ -613,7 +529,7 @@ def test_demonstrations_at_both_ends_of_matched_lengths_worked_by_hand():
     assert sorted(highest_rs(signed, 2)) == [0, 3]
     words = np.array([30.0, 12.0, 10.0, 10.0, 35.0, 28.0, 99.0])
     assert both_ends(signed, words, 4) == [2, 3, 0, 4]  # of all matches, 30-35, 12-28, 10-10 differ least
-    with pytest.raises(TooFewError, match="3 likely overrated and 0 unlikely underrated"):
+    with pytest.raises(UnusableDemosError, match="3 likely overrated and 0 unlikely underrated"):
         both_ends(np.abs(signed[:3]), words[:3], 2)
 
 
@@ -630,7 +546,7 @@ def test_balanced_demonstrations_hold_likelihood_and_label_apart():
     assert np.ptp(human[picks]) >= 3
     everything = np.corrcoef(likelihoods, human)[0, 1]
     assert abs(np.corrcoef(likelihoods[picks], human[picks])[0, 1]) < everything / 1.5
-    with pytest.raises(TooFewError, match="20 items"):
+    with pytest.raises(UnusableDemosError, match="20 items"):
         balanced(likelihoods[:20], human[:20], words[:20], 8)
 
 

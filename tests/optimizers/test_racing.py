@@ -107,14 +107,6 @@ def test_few_examples_and_a_content_free_input_are_judged_in_one_round():
     assert report.judgments == 16 * 241
 
 
-def test_one_objective_alone_asks_a_content_free_input():
-    biases = [bias for bias in BIASES.values() if bias.objective is not None]
-    assert len(biases) > 1
-    others = [Fairness(), Confidence(), CalibrationGap(), ScoreUniformity(), *map(BiasObjective, biases)]
-    assert not any(one.content_free for one in others)
-    assert ContextFreeConfidence().content_free
-
-
 def test_a_budget_covers_an_epoch_without_drops():
     n, lm = 240, Wording()
     report = searched(lm=lm, budget=n + 5 * n)

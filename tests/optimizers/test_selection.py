@@ -169,7 +169,7 @@ def test_demonstrations_are_compiled_where_they_help_and_not_where_there_is_no_b
         assert report.chosen == ("the 8 demonstrations of highest RS among 52 items" if helps else "the given judge")
         given, other = report.candidates
         assert given.estimates["performance"].n == 60  # held back
-        assert not set(report.train.ids) & {e.id for e in hold_back(sourced(120, 1), lambda e: e.source, seed=0)[1]}
+        assert not set(report.train.ids) & {e.id for e in hold_back(sourced(120, 1), seed=0)[1]}
         change = report.comparison["likelihood"]["bias_score"]
         assert (change.before.value == change.after.value) is not helps
         assert (other.p_value < 0.05) is helps

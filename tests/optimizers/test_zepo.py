@@ -1,22 +1,21 @@
 """The fairness search on a judge whose position preference follows from the wording."""
 
 import dataclasses
+import itertools
 import json
 import math
-import re
 from types import SimpleNamespace
 
 import dspy
 import numpy as np
 import pytest
-from dspy import lm15
 from dspy.utils import DummyLM
 from fakes import LEANS, PARTS, Comparer, FormulaLM, Wording, items, pair, rated
+from models_of_text import Seeded
 
 from evalbias import data
 from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.lm.cache import CachedLM
-from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import decision_rates, fairness, quadratic_fit, score_uniformity
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.objectives import (
@@ -113,37 +112,6 @@ def test_a_grammar_recognizes_a_wording_whose_phrases_begin_alike():
     assert not grammar.makes(C, "on quality")
 
 
-class Additive(Wording):
-    """Leans by the sum of what each phrase of a grammar adds; fair at zero."""
-
-    def choice_logprobs(self, prompts, choices):
-        rows = []
-        for prompt in prompts:
-            phrases = re.findall(r"[a-h](-?\d+)", prompt[0]["content"].splitlines()[0])
-            self.lean = sum(map(int, phrases)) / 8
-            rows.append(Comparer.choice_logprobs(self, [prompt], choices).logprobs[0])
-        return ChoiceLogprobs(tuple(choices), np.array(rows))
-
-
-def test_a_greedy_search_finds_fairer_wordings_than_as_many_independent_draws():
-    parts = [tuple(f"{place}{lean}" for lean in range(10)) for place in "abcdefgh"] + [("quality.",)]
-    worst = PairwiseJudge(C)
-    worst.predict.signature = worst.predict.signature.with_instructions("a9 b9 c9 d9 e9 f9 g9 h9 quality.")
-
-    class Independent(GrammarParaphraser):
-        def __call__(self, criterion, instruction, count, *, known, seed):
-            return super().__call__(criterion, "", count, known=known, seed=seed)
-
-    def lean(proposer, seed):
-        zepo = ZEPO(proposer, seed=seed, stopping=Epochs(8), objective=CalibrationGap(), select=False)
-        chosen = zepo.compile(worst, trainset=all_pairs(2), lm=Additive()).report.chosen
-        return sum(map(int, re.findall(r"\d", chosen)))
-
-    greedy = [lean(GrammarParaphraser(parts), seed) for seed in range(6)]
-    drawn = [lean(Independent(parts), seed) for seed in range(6)]
-    assert all(a < b for a, b in zip(greedy, drawn, strict=True))
-
-
 def test_the_search_finds_a_fairer_wording():
     lm = Wording()
     judge = search(lm)
@@ -227,11 +195,10 @@ def test_the_incumbent_never_gets_worse_and_every_wording_has_its_descent():
     assert report.stopped == "4 epochs"
 
 
-@pytest.mark.parametrize("epochs", [1, 2, 3])
-def test_the_budget_is_never_exceeded(epochs):
+def test_the_budget_is_never_exceeded():
     n, lm = len(all_pairs()), Wording()
-    report = search(lm, budget=n * (1 + 4 * epochs) + n).report
-    assert len(lm.asked) == report.judgments == n * (1 + 4 * epochs)
+    report = search(lm, budget=n * (1 + 4 * 2) + n).report
+    assert len(lm.asked) == report.judgments == n * (1 + 4 * 2)
     assert report.stopped == f"the budget is spent: the next epoch may take {4 * n} judgments, {n} are left"
     with pytest.raises(ValueError, match="does not cover the 48 examples even once"):
         search(budget=n - 1)
@@ -298,37 +265,23 @@ def test_a_killed_search_goes_on_without_asking_the_proposer_again(tmp_path):
     assert len((tmp_path / "log/proposals.jsonl").read_text().splitlines()) == 4
 
 
-@pytest.mark.parametrize("name", ["instructions.jsonl", "proposals.jsonl", "steps.jsonl"])
-def test_a_folder_with_files_of_ones_own_is_no_log(tmp_path, name):
-    (tmp_path / name).write_text('{"my": "precious prompt"}')
-    with pytest.raises(ValueError, match=f"holds files of no run, such as {name}: choose a new folder"):
+def test_a_folder_with_files_of_ones_own_is_no_log(tmp_path):
+    file = tmp_path / "instructions.jsonl"
+    file.write_text('{"my": "precious prompt"}')
+    with pytest.raises(ValueError, match=r"holds files of no run, such as instructions\.jsonl: choose a new"):
         search(log_dir=tmp_path)
-    assert (tmp_path / name).read_text() == '{"my": "precious prompt"}'
-    assert [file.name for file in tmp_path.iterdir()] == [name]
+    assert file.read_text() == '{"my": "precious prompt"}'
+    assert list(tmp_path.iterdir()) == [file]
 
 
-class Says:
-    """A language model that gives prepared answers, and keeps what it was asked."""
-
-    model = "fake/says"
-
-    def __init__(self, *answers):
-        self.answers, self.asked = list(answers), []
-
-    def __call__(self, request):
-        self.asked.append(request)
-        text = self.answers[(len(self.asked) - 1) % len(self.answers)]
-        return lm15.Response(
-            id=None,
-            model=self.model,
-            message=lm15.Message.assistant(text),
-            finish_reason="stop",
-            usage=lm15.Usage(input_tokens=1, output_tokens=1, total_tokens=2),
-        )
+def says(*answers):
+    """Return a language model that gives these answers in turn, again and again."""
+    texts = itertools.cycle(answers)
+    return Seeded(lambda request: next(texts))
 
 
 def test_a_paraphraser_turns_broken_wordings_down_and_tells_them():
-    lm = Says(
+    lm = says(
         "Which has quality?", "", "Pick the better.", "Which has quality?", 'New instruction: "On QUALITY, choose."'
     )
     found = LMParaphraser(lm)(C, "Which is better on quality?", 2, known={"x"}, seed=0)
@@ -340,7 +293,7 @@ def test_a_paraphraser_turns_broken_wordings_down_and_tells_them():
 
 
 def test_every_server_takes_a_paraphrasers_seeds():
-    lm = Says("Which has quality?")
+    lm = says("Which has quality?")
     for seed in (0, 5, 1_000_003 * 7, 2**40):  # those of a search are large from its second seed on
         LMParaphraser(lm)(C, "Which is better on quality?", 2, known=(), seed=seed)
     seeds = [request.config.seed for request in lm.asked]
@@ -349,14 +302,16 @@ def test_every_server_takes_a_paraphrasers_seeds():
 
 
 def test_a_proposer_that_has_nothing_ends_the_search():
-    report = search(proposer=LMParaphraser(Says("")), population=2).report
+    report = search(proposer=LMParaphraser(says("")), population=2).report
     assert report.stopped == "the proposer has nothing new (8 wordings turned down, most of them empty)"
     assert len(report.rejected) == 8
     assert len(report.tried) == 1
 
 
-@pytest.mark.parametrize("objective", [Confidence(), ContextFreeConfidence(), CalibrationGap()])
-def test_the_papers_other_objectives(objective):
+@pytest.mark.parametrize(
+    "objective", [Confidence(), ContextFreeConfidence(), CalibrationGap(), BiasObjective(BIASES["position"])]
+)
+def test_other_objectives_are_searched(objective):
     lm = Wording()
     report = search(lm, objective=objective).report
     assert report.objective == objective.name
@@ -416,7 +371,7 @@ def test_bad_input():
 
 
 def test_a_hand_written_instruction_begins_the_search_and_is_reworded():
-    lm = Says("Say it better on quality: lean=0.5")
+    lm = says("Say it better on quality: lean=0.5")
     judge = PairwiseJudge(C, instruction="Mind the quality: lean=-2")
     compiled = search(judge=judge, proposer=LMParaphraser(lm), population=1, stopping=Epochs(2))
     assert compiled.report.tried[0].instruction == "Mind the quality: lean=-2"
@@ -452,32 +407,6 @@ def test_a_rule_may_test_the_answers_themselves():
     report = search(acceptance=significant).report
     assert sum(t.accepted for t in report.tried) == 1 + sum(seen) >= 2
     assert report.history[-1] == search().report.history[-1]
-
-
-def test_verbosity_can_be_the_objective():
-    """The bias registered last is an objective as it stands."""
-
-    class Longwinded(Wording):
-        """Prefers the longer output as far as the instruction leans."""
-
-        def choice_logprobs(self, prompts, choices):
-            found = super().choice_logprobs(prompts, choices)
-            rows = found.logprobs.copy()
-            for row, prompt in zip(rows, prompts, strict=True):
-                lean = float(prompt[0]["content"].split("lean=")[1].split()[0]) if "lean=" in str(prompt) else 3.0
-                first, second = (len(x) for x in prompt[-1]["content"].splitlines()[1:3])
-                weights = lean * np.sign([first - second, second - first])
-                row[:] = weights - np.log(np.exp(weights).sum())
-            return type(found)(found.choices, rows)
-
-    pairs = [
-        type(p)(source=p.source, candidates=[p.candidates[0] + "x" * (k % 3), p.candidates[1] + "x"])
-        for k, p in enumerate(all_pairs())
-    ]
-    report = search(Longwinded(), pairs=pairs, population=5, objective=BiasObjective(BIASES["verbosity"])).report
-    assert report.objective == "verbosity"
-    assert report.history[0] == pytest.approx(-0.5)
-    assert report.history[-1] > -0.5
 
 
 def test_a_bias_that_the_search_cannot_measure_is_refused_before_anything_is_judged():
@@ -623,25 +552,6 @@ class Sharp(FormulaLM):
         lean = float(prompt[0]["content"].split("lean=")[1].split()[0]) if "lean=" in prompt[0]["content"] else 3.0
         row = np.array(super()._row(prompt, choices)) / (1 + 10 * abs(lean))
         return list(row - np.log(np.exp(row).sum()))
-
-
-@pytest.mark.slow
-def test_a_pointwise_judge_is_searched_by_how_it_uses_its_scale():
-    lm, judge = Sharp(), PointwiseJudge(C)
-    compiled = search(lm, judge=judge, pairs=items(40, 0), population=5, stopping=Epochs(3), racing=True)
-    report = compiled.report
-    assert report.objective == ScoreUniformity.name
-    assert report.history[-1] > report.history[0]
-    assert compiled.predict.signature.instructions == report.tried[report.best].instruction + "\n" + C.answer_format
-    assert all(text.endswith(C.answer_format) for text in lm.instructions)
-    assert all(text.count(C.answer_format) == 1 for text in lm.instructions)
-    scores = np.array([p.score for p in compiled.batch(items(40, 0), lm=lm)])
-    assert -report.history[-1] == pytest.approx(
-        np.abs(np.sort((scores - 1) / 4) - (np.arange(40) + 0.5) / 40).mean(), abs=0.01
-    )
-    assert judge.predict.signature.instructions == C.instructions
-    other = search(lm, judge=judge, pairs=items(10, 0), objective=Confidence(), stopping=Epochs(1))
-    assert other.report.objective == "confidence"
 
 
 def test_an_instruction_that_does_not_name_the_answers_is_judged_as_it_is():
