@@ -79,6 +79,13 @@ def rated_once(judged, n):
     return replace(judged, covariates={**judged.covariates, RATINGS: ratings})
 
 
+def entangled(rng, draw, **planted):
+    """A judge on items whose length goes with LS beyond what quality explains."""
+    judged = draw(rng, 400, **planted)
+    ls = judged.covariates[LIKELIHOODS] + 0.8 * np.log(judged.covariates[LENGTHS])
+    return replace(judged, covariates={**judged.covariates, LIKELIHOODS: ls})
+
+
 def taste(*headlines):
     """A bias of which nothing is known but its name and what a short table shows of it."""
     return type("Taste", (Bias,), {"name": "taste", "title": "taste", "question": "taste?", "headlines": headlines})()

@@ -1,61 +1,71 @@
-"""The likelihood effect of judged items: estimates, comparisons, pairs, and what is said about it."""
+"""Effects at equal quality: likelihood, length and the own system, each by itself and in one model."""
 
 import math
+import re
 from dataclasses import replace
 
-import dspy
 import numpy as np
 import pytest
+from planted import compared, entangled, numbers, scored
 
-from evalbias.evaluation import BIASES, Judged, compare, measure, total
-from evalbias.evaluation.biases import Likelihood
-from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, human_ratings
-from evalbias.measures import Draws, likelihood_effect
-from evalbias.measures.equal_quality import SCORE_SD
-from evalbias.programs import Criterion
+from evalbias.evaluation import BIASES, Judged, compare, measure
+from evalbias.evaluation.audit import audit_answers
+from evalbias.evaluation.biases import Joint, Likelihood, SelfPreference, Verbosity, written_by
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.measures import Draws, effect_at_equal_quality, likelihood_effect
+from evalbias.measures.pairs import ONE_GROUP, estimate_gap
 
 NAN = math.nan
-LIKELIER = "An output that is one standard deviation likelier gets "
+MINE = SelfPreference(own="mine")
 
 
-def simulated(n=240, effect=0.4, *, seed=0, outputs=1, **covariates):
+def simulated(n=240, effect=0.4, *, seed=0):
+    """Unclipped scores on items of whose quality three raters tell."""
     rng = np.random.default_rng(seed)
     quality = rng.normal(size=n)
     ls = 0.5 * quality + rng.normal(size=n)
     ratings = quality[:, None] + 0.7 * rng.normal(size=(n, 3))
     scores = 3 + quality + effect * ls + 0.5 * rng.normal(size=n)
-    covariates = {LIKELIHOODS: ls, HUMAN_SCORES: ratings.mean(axis=1), RATINGS: ratings, **covariates}
-    inputs = tuple(f"d{i // outputs}" for i in range(n))
-    return Judged(tuple(map(str, range(n))), "wit", scores, covariates, inputs)
+    people = {HUMAN_SCORES: ratings.mean(axis=1), RATINGS: ratings}
+    return Judged(tuple(map(str, range(n))), "wit", scores, {LIKELIHOODS: ls, **people})
 
 
-def test_the_effect_leads_with_its_own_interval_over_inputs():
-    judged = simulated(outputs=4)
-    found = measure(Likelihood(), judged, seed=0, n_resamples=50)
-    direct = likelihood_effect(
-        judged.covariates[LIKELIHOODS], judged.answers, judged.covariates[RATINGS], clusters=judged.inputs
-    )
-    first = found["likelihood_effect"]
-    assert next(iter(found.estimates)) == found.headlines[0] == "likelihood_effect"
-    assert (first.value, first.low, first.high) == pytest.approx((direct.value, direct.low, direct.high))
-    assert (first.null, first.n, first.undefined, first.units) == (0.0, 240, 0, 60)
-    assert first.value > 0.2
-    assert Likelihood().fit(judged) == direct
-    assert BIASES["likelihood"] == Likelihood()
+def pairs_judged(answers, ties=False, **covariates):
+    answers = np.array(answers, dtype=float)
+    return Judged(tuple(map(str, range(len(answers)))), "quality", answers, covariates, ties=ties)
 
 
-def test_items_without_two_ratings_do_not_count():
-    judged = simulated()
-    ratings = judged.covariates[RATINGS].copy()
-    ratings[:10, 1:] = NAN
-    ratings[10] = NAN
-    changed = replace(judged, covariates={**judged.covariates, RATINGS: ratings})
-    found = measure(Likelihood(), changed, seed=0, n_resamples=50)
-    assert (found["likelihood_effect"].n, found["likelihood_effect"].undefined) == (229, 11)
-    assert found["bias_score"].n == 240
-    rest = likelihood_effect(*(v[11:] for v in (judged.covariates[LIKELIHOODS], judged.answers, ratings)))
-    assert found["likelihood_effect"].value == pytest.approx(rest.value)
+def test_every_effect_is_that_of_its_property_over_inputs():
+    judged = scored(np.random.default_rng(0), 240, own=0.5, raters=3)
+    judged = replace(judged, inputs=tuple(f"d{i // 4}" for i in range(240)))
+    own = np.array([w == "mine" for w in judged.writers], dtype=float)
+    columns = {"likelihood": judged.covariates[LIKELIHOODS], "length": np.log(judged.covariates[LENGTHS]), "own": own}
+    joint = Joint(own="mine")
+    for bias, name, feature, others in (
+        (Likelihood(), "likelihood_effect", "likelihood", ()),
+        (Verbosity(), "length_effect", "length", ()),
+        (MINE, "own_excess", "own", ()),
+        (MINE, "excess_of_mine", "own", ()),
+        (joint, "likelihood", "likelihood", ("length", "own")),
+        (joint, "length", "length", ("likelihood", "own")),
+        (joint, "own_system", "own", ("likelihood", "length")),
+    ):
+        found = measure(bias, judged, seed=0, n_resamples=20)[name]
+        direct = effect_at_equal_quality(
+            columns[feature],
+            judged.answers,
+            judged.covariates[RATINGS],
+            covariates={other: columns[other] for other in others},
+            clusters=judged.inputs,
+            standardized=feature != "own",
+        )
+        assert (found.value, found.low, found.high) == pytest.approx((direct.value, direct.low, direct.high))
+        assert (found.null, found.n, found.undefined, found.units) == (0.0, 240, 0, 60)
+    for bias in (Likelihood(), Verbosity()):
+        assert next(iter(numbers(bias, judged))) == bias.headlines[0] == bias.effect_name
+        assert BIASES[bias.name] == bias
+        assert bias.fit(judged).value == measure(bias, judged, seed=0, n_resamples=20)[bias.effect_name].value
+    assert list(numbers(joint, judged)) == ["likelihood", "length", "own_system"]
 
 
 def test_two_judges_are_compared_by_the_paired_effect():
@@ -85,9 +95,9 @@ def test_a_mean_without_ratings_is_one_rating_of_unknown_reliability():
     bare = replace(judged, covariates={k: v for k, v in judged.covariates.items() if k != RATINGS})
     found = measure(Likelihood(), bare, seed=0, n_resamples=50)["likelihood_effect"]
     assert math.isnan(found.value)
-    assert found.low < 0.1 < found.high
     known = Likelihood(reliability=0.86)  # of a mean of three: 1 / (1 + .49 / 3)
     stated = measure(known, bare, seed=0, n_resamples=50)["likelihood_effect"]
+    assert found.low < stated.low < stated.high < found.high
     best = measure(Likelihood(), judged, seed=0, n_resamples=50)["likelihood_effect"]
     assert stated.value == pytest.approx(best.value, abs=0.06)
     with pytest.raises(ValueError, match="have several ratings"):
@@ -103,7 +113,7 @@ def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
     pull = 0.8 * (quality[:, 0] - quality[:, 1]) + 0.5 * (ls[:, 0] - ls[:, 1])
     first, swapped = (1 / (1 + np.exp(-(0.4 + side * pull + 0.3 * rng.normal(size=n)))) for side in (1, -1))
     answers = np.stack([np.stack([p, 1 - p], axis=1) for p in (first, swapped)], axis=1)  # (n, 2, 2)
-    judged = Judged(tuple(map(str, range(n))), "wit", answers, {LIKELIHOODS: ls, RATINGS: differences})
+    judged = pairs_judged(answers, **{LIKELIHOODS: ls, RATINGS: differences})
     found = measure(Likelihood(), judged, seed=0, n_resamples=20)["likelihood_effect"]
     log_odds = (np.log(first / (1 - first)) - np.log(swapped / (1 - swapped))) / 2
     direct = likelihood_effect(ls[:, 0] - ls[:, 1], log_odds, differences, differences=True, mirrored=True)
@@ -116,68 +126,7 @@ def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
     single = measure(Likelihood(), one_order, seed=0, n_resamples=20)["likelihood_effect"]
     direct = likelihood_effect((ls[:, 0] - ls[:, 1])[1:], np.log(first / (1 - first))[1:], differences[1:])
     assert single.value == pytest.approx(direct.value)
-    unrated = replace(judged, covariates={LIKELIHOODS: ls})
-    assert "likelihood_effect" not in {one.name for one in Likelihood().numbers(unrated)}
-
-
-def test_ratings_of_items_and_of_a_total():
-    examples = [dspy.Example(ratings={"wit": [1, None, 3]}), dspy.Example(), dspy.Example(ratings={"wit": [2]})]
-    rows = human_ratings(examples, Criterion("wit", "is it witty?"))
-    expected = np.array([[1, NAN, 3], [NAN, NAN, NAN], [2, NAN, NAN]])
-    assert np.array_equal(rows, expected, equal_nan=True)
-    both = [simulated(seed=0), simulated(seed=0)]
-    both[1] = replace(both[1], covariates={**both[1].covariates, RATINGS: both[1].covariates[RATINGS] + 2})
-    assert total(both).covariates[RATINGS] == pytest.approx(both[0].covariates[RATINGS] + 1)
-    both[1] = replace(both[1], covariates={**both[1].covariates, RATINGS: both[1].covariates[RATINGS][:, :2]})
-    assert RATINGS not in total(both).covariates
-
-
-def test_usable_items_by_hand():
-    ls, scores = np.array([1.0, NAN, 2.0]), np.arange(3.0)
-    for ratings in ([[1.0, 2.0], [1.0, 2.0], [1.0, NAN]], [[1.0], [1.0], [NAN]]):
-        found = likelihood_effect(ls, scores, ratings)
-        assert (found.n, found.undefined) == (1, 2)
-
-
-@pytest.mark.parametrize(
-    ("found", "points", "shown"),
-    [
-        ((0.42, 0.24, 0.6), "0.21 more", "(95 % interval 0.12 to 0.30): the judge overrates likelier outputs."),
-        ((-0.42, -0.6, -0.24), "0.21 fewer", "(95 % interval 0.12 to 0.30): the judge underrates likelier outputs."),
-        ((0.1, -0.1, 0.3), "0.05 more", "(95 % interval -0.05 to 0.15): no effect of likelihood is shown."),
-        (
-            (NAN, 0.1, 0.9),
-            "between 0.05 and 0.45 more",
-            "(95 % interval, if the reliability of one rating is .5 or more): the judge overrates likelier outputs.",
-        ),
-    ],
-)
-def test_the_effect_in_words(found, points, shown):
-    value, low, high = found
-    estimate = Estimate("likelihood_effect", "effect of likelihood", value, low, high, 9, 0, unit=SCORE_SD, points=0.5)
-    assert (
-        Likelihood().conclusion(estimate, replace(simulated(), scale=(1, 5)))
-        == f"{LIKELIER}{points} points at equal quality on the scale of 1 to 5 {shown}"
-    )
-
-
-@pytest.mark.parametrize("value", [NAN, 0.3])
-def test_an_effect_without_an_interval_is_not_told(value):
-    why = "the scores follow people's ratings exactly"
-    estimate = Estimate("likelihood_effect", "effect of likelihood", value, NAN, NAN, 9, 0, reason=why)
-    assert Likelihood().conclusion(estimate, simulated()) == f"The effect of likelihood cannot be told: {why}."
-
-
-def test_bounds_name_the_reliabilities_that_they_hold_for():
-    rng = np.random.default_rng(0)
-    for human, least in ((rng.integers(0, 2, 60), ".32"), (rng.integers(1, 6, 60), ".5")):  # pass or fail: 1 / pi
-        judged = simulated(60)
-        judged = replace(
-            judged, covariates={LIKELIHOODS: judged.covariates[LIKELIHOODS], HUMAN_SCORES: human.astype(float)}
-        )
-        found = measure(Likelihood(), judged, seed=0, n_resamples=9)["likelihood_effect"]
-        assert math.isnan(found.value)
-        assert f"if the reliability of one rating is {least} or more" in Likelihood().sentence(found, judged)
+    assert "likelihood_effect" not in numbers(Likelihood(), replace(judged, covariates={LIKELIHOODS: ls}))  # unrated
 
 
 @pytest.mark.parametrize("n", [8, 40])
@@ -199,9 +148,149 @@ def test_scores_that_follow_the_ratings_exactly_do_not_tell_how_far_others_devia
 def test_a_bias_score_that_hangs_on_few_items_is_told():
     judged = simulated(400)
     assert Likelihood().caution(judged) == ""
-    few = simulated(40)
-    assert Likelihood().caution(few).startswith("BiasScore follows the range of the scores: 40 items are few for it")
+    assert (
+        Likelihood()
+        .caution(simulated(40))
+        .startswith("BiasScore follows the range of the scores: 40 items are few for it")
+    )
     scores = judged.answers.copy()
     scores[np.argmin(judged.covariates[LIKELIHOODS])] = 60.0
-    told = Likelihood().caution(replace(judged, answers=scores))
-    assert "items with the lowest and highest scores it is" in told
+    assert "items with the lowest and highest scores it is" in Likelihood().caution(replace(judged, answers=scores))
+
+
+# --- pairs: what a judge says, and what length does to it ---
+
+
+def test_preferences_by_hand():
+    first, second, tie = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
+    verdicts = [[first, second], [first, first], [tie, second], [second, first], [(NAN,) * 3, first]]
+    found = pairs_judged(verdicts, ties=True).strength
+    assert found == pytest.approx([1, 0, 0.5, -1, NAN], nan_ok=True)
+    assert pairs_judged([[(0.0, 1.0)], [(0.5, 0.5)]]).strength == pytest.approx([-1, 0])
+    odds = pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(1.0, 0.0), (0.1234, 0.8766)]]).strength
+    assert odds == pytest.approx([math.log(4) / 2, NAN], nan_ok=True)  # certain once: no finite log-odds
+    odds = pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(0.6, 0.4), (0.2, 0.8)]]).strength
+    assert odds == pytest.approx([math.log(4) / 2, math.log(1.5 * 4) / 2])
+
+
+def test_shares_of_drawn_answers_are_no_certainty():
+    found = pairs_judged([[(1.0, 0.0), (0.2, 0.8)], [(0.6, 0.4), (0.0, 1.0)], [(NAN, NAN), (0.4, 0.6)]])
+    assert found.strength == pytest.approx([0.8, 0.6, NAN], nan_ok=True)
+    assert found.verdicts
+    thirds = [[(1 / 3, 1 / 3, 1 / 3), (0.0, 1.0, 0.0)]]  # a tie of three answers: sixths
+    assert pairs_judged(thirds, ties=True).strength == pytest.approx([0.5])
+    odds = pairs_judged([[(0.6, 0.4)], [(0.55, 0.45)]])
+    assert odds.strength == pytest.approx([math.log(1.5), math.log(11 / 9)])
+    assert not odds.verdicts
+
+
+def test_the_accuracy_gap_by_hand():
+    # the longer one wins, wins, loses, ties; people prefer the longer, the shorter, the shorter, the longer
+    answers = [[(0.9, 0.1)], [(0.9, 0.1)], [(0.8, 0.2)], [(0.5, 0.5)], [(0.9, 0.1)], [(0.9, 0.1)]]
+    lengths = np.array([[9, 1], [9, 1], [1, 9], [9, 1], [3, 3], [9, 1]], dtype=float)
+    judged = pairs_judged(answers, **{LENGTHS: lengths, BETTER: np.array([0.0, 1.0, 0.0, 0.0, 1.0, NAN])})
+    gap = measure(Verbosity(), judged, seed=0, n_resamples=50)["accuracy_gap"]
+    assert gap.value == pytest.approx((1 + 0.5) / 2 - (0 + 1) / 2)
+    assert (gap.n, gap.excluded, gap.undefined, gap.confounded) == (4, 1, 1, True)
+    assert judged.ratings[:, 0] == pytest.approx([1, -1, 1, 1, -1, NAN], nan_ok=True)
+    lengths = pairs_judged([[(0.5, 0.5)]] * 2, **{LENGTHS: np.array([[1.0, math.e], [0.0, 1.0]])})
+    assert Verbosity().feature(lengths) == pytest.approx(np.array([[0, 1], [NAN, 0]]), nan_ok=True)  # an empty output
+
+
+def test_gaps_of_judges_that_are_mostly_right_hold_the_truth():
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(200):  # people prefer the longer one in 85 % of the pairs, and the judge is right in 95 %
+        members, right = (rng.random(80) < 0.85).astype(float), (rng.random(80) < 0.95).astype(float)
+        found = estimate_gap(right, members)
+        held += found.low <= 0 <= found.high
+    assert held >= 185
+    assert estimate_gap(np.ones(40), np.ones(40)).reason == ONE_GROUP
+
+
+# --- the own system, and all effects in one model ---
+
+
+def test_the_excess_is_that_of_one_output_instead_of_another():
+    judged = scored(np.random.default_rng(0), 3000, own=0.5, raters=3)
+    found = measure(MINE, judged, seed=0)
+    excess = found["own_excess"]
+    assert excess.value * judged.answers.std() == pytest.approx(0.5, abs=0.12)  # in points, less what the ends cut off
+    assert set(found.estimates) == {
+        "own_excess", "own_excess_at_failures", "excess_of_mine", "excess_of_other", "excess_of_third"
+    }  # fmt: skip
+    assert found["excess_of_other"].high < 0
+    assert found["own_excess_at_failures"].low > 0
+    assert {*numbers(BIASES["self_preference"], judged)} == {"excess_of_mine", "excess_of_other", "excess_of_third"}
+
+
+def test_failures_by_hand():
+    # the rating that CRC-32 of the id chooses, modulo 3, is the first of all but b, whose third it is: 5, 4, 3, 1 and,
+    # with two ratings, none; their median is 3.5
+    ratings = np.array([[5, 1, 1], [4, 1, 4], [3, 3, 2], [1, 5, 5], [1, 1, NAN]], dtype=float)
+    human = {RATINGS: ratings, HUMAN_SCORES: np.nanmean(ratings, axis=1)}
+    judged = Judged(tuple("abcde"), "quality", np.arange(5.0), human, writers=["mine", "other"] * 2 + ["mine"])
+    (left, *_) = numbers(MINE, judged)["own_excess_at_failures"].given
+    assert np.isnan(left).all(axis=1).tolist() == [True, True, False, False, True]
+    (turned, *_) = numbers(MINE, judged.take(np.arange(5)[::-1]))["own_excess_at_failures"].given
+    np.testing.assert_array_equal(turned[::-1], left)
+    assert ratings[0, 0] == 5  # the given ratings are left as they are
+
+
+def test_both_orders_tell_whichever_system_the_data_name_first():
+    judged = compared(np.random.default_rng(0), 200, own=0.8)
+    judged = judged.take(np.array([i for i, pair in enumerate(judged.writers) if len(set(pair)) == 2]))
+    assert written_by(judged, "mine")[0].tolist() == [writer == "mine" for writer in judged.writers[0]]
+    other_first = np.array([pair[0] == "other" for pair in judged.writers])
+    people = judged.covariates
+    turned = replace(
+        judged,
+        answers=np.where(other_first[:, None, None], judged.answers[:, ::-1], judged.answers),
+        covariates={RATINGS: np.where(other_first[:, None], -people[RATINGS], people[RATINGS])},
+        writers=[("mine", "other")] * len(judged.ids),
+    )
+    found, again = (measure(MINE, one, seed=0, n_resamples=20)["own_excess"] for one in (judged, turned))
+    assert (again.value, again.low, again.high) == pytest.approx((found.value, found.low, found.high))
+    assert found.low > 0
+
+
+def test_an_audit_says_which_bias_may_look_like_another():
+    found = audit_answers(entangled(np.random.default_rng(0), scored, length=0.5))
+    assert {finding.bias: finding.alone for finding in found.having("biased")} == {
+        "likelihood": False,
+        "verbosity": True,
+    }
+    assert found.paragraphs[1] == (
+        "With the other biases held fixed, likelihood is not shown (see 'Biases in one model'): in these outputs, one "
+        "bias may look like another."
+    )
+    assert found.to_dict()["biases"]["likelihood"]["alone"] is False
+    plain = scored(np.random.default_rng(0), 400, length=0.5, likelihood=0.5)
+    found = audit_answers(plain)
+    assert all(finding.alone for finding in found.having("biased"))
+    assert "held fixed" not in found.verdict
+    same = {**plain.covariates, LIKELIHOODS: -2 * np.log(plain.covariates[LENGTHS])}  # one property under two names
+    found = audit_answers(replace(plain, covariates=same))
+    likelihood, verbosity = (f for f in found.findings if f.bias in ("likelihood", "verbosity"))
+    assert (likelihood.status, verbosity.status) == ("biased", "biased")
+    assert likelihood.estimate.value == pytest.approx(-verbosity.estimate.value)
+    assert np.isnan([likelihood.joint.low, verbosity.joint.low]).all()
+    assert not likelihood.alone
+    assert not verbosity.alone
+    assert re.search("With the other biases held fixed, .* and .* cannot be told apart", found.verdict)
+
+
+def test_position_is_the_mean_advantage_of_both_orders():
+    judged = compared(np.random.default_rng(1), 300, first=0.4)
+    found = measure(Joint(), judged, seed=0, n_resamples=200)["position"]
+    wins = judged.answers[:, :, 0]
+    assert found.value == pytest.approx(np.log(wins / (1 - wins)).mean())
+    assert found.value == pytest.approx(0.8, abs=0.1)  # twice the planted one: odds are e to the double
+    assert "position" not in numbers(Joint(), compared(np.random.default_rng(1), 50, orders=1))
+
+
+def test_an_audit_explains_with_one_model_and_does_not_count_it_as_a_bias():
+    found = audit_answers(scored(np.random.default_rng(3), 150), own_system="mine")
+    assert not {"joint", "agreement"} & {finding.bias for finding in found.findings}
+    content = found.to_dict()
+    assert set(content["further"]["joint"]) == {"likelihood", "length", "own_system"}
+    assert {"scale_use", "self_preference"} <= set(content["biases"])

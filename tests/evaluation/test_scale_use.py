@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, flagged, numbers, scored
+from planted import compared, numbers, scored
 from scipy import stats
 
 from evalbias.evaluation import Judged, compare, measure
@@ -85,19 +85,6 @@ def test_the_slope_by_its_slow_definition():
     assert quality_slope(judged.answers, ratings, clusters=pairs).units == 100
 
 
-def test_ratings_that_hardly_agree_leave_a_wide_interval_or_none():
-    rng, called, undefined = np.random.default_rng(0), 0, 0
-    for _ in range(300):  # a tenth of a rating's variance is quality; the slope is 1
-        quality = np.sqrt(0.1) * rng.normal(size=60)
-        ratings = quality[:, None] + np.sqrt(0.9) * rng.normal(size=(60, 2))
-        found = quality_slope(quality + 0.5 * rng.normal(size=60), ratings)
-        called += found.p_value < 0.05
-        undefined += found.reason == TOO_WEAK
-        assert not found.low > found.value
-    assert called <= 15
-    assert undefined > 150
-
-
 def both_covariances(scores, ratings):
     """Of score and mean rating, and of two ratings."""
     mean = ratings.mean(axis=1)
@@ -128,11 +115,10 @@ def test_the_interval_of_weak_ratings_is_fiellers():
     assert found == pytest.approx([stats.t.ppf(0.975, 59)] * len(found), rel=1e-6)
 
 
-@pytest.mark.parametrize("n", [20, 200])
-def test_a_judge_that_uses_all_levels_alike_is_within_the_intervals(n):
+def test_a_judge_that_uses_all_levels_alike_is_within_the_intervals():
     rng, held = np.random.default_rng(0), np.zeros(2)
     for seed in range(100):
-        places = rng.integers(0, 5, n).astype(float)
+        places = rng.integers(0, 5, 20).astype(float)
         draws = Draws(seed=seed, resamples=200)
         for k, (one, truth) in enumerate([(estimate_top_two, 0.4), (estimate_entropy, 1.0)]):
             found = one(places, levels=5, draws=draws)
@@ -147,36 +133,6 @@ def test_one_level_for_all_items_is_not_certain_to_be_the_only_one():
     for places in (np.ones(20), np.full(3, NAN)):
         assert math.isnan(estimate_entropy(places, levels=5).low)
     assert math.isnan(estimate_top_two(np.full(3, NAN), levels=5).low)
-
-
-def test_the_slope_is_that_on_the_quality():
-    rng = np.random.default_rng(1)
-    quality = rng.normal(size=20_000)
-    ratings = quality[:, None] + rng.normal(size=(20_000, 3))
-    scores = 2 + 0.6 * quality + rng.normal(size=20_000)
-    assert quality_slope(scores, ratings).value == pytest.approx(0.6, abs=0.03)
-    assert np.polyfit(ratings.mean(axis=1), scores, 1)[0] < 0.5  # least squares on the mean rating is too flat
-
-
-@pytest.mark.parametrize("n", [120, 568])
-@pytest.mark.parametrize("error", [0.2, 1.0])
-def test_an_unbiased_judge_is_not_flagged_however_noisy_it_is(n, error):
-    assert flagged(ScaleUse(), "slope", lambda rng: scored(rng, n, error=error), sets=100) <= 0.05
-
-
-def test_a_compressed_scale_is_found():
-    assert flagged(ScaleUse(), "slope", lambda rng: scored(rng, 120, squeeze=0.4), sets=40) >= 0.9
-    assert flagged(ScaleUse(), "slope", lambda rng: scored(rng, 568, squeeze=0.6), sets=40) >= 0.9
-
-
-def test_a_judge_that_prefers_what_goes_with_quality_does_not_have_a_bias_of_scale_use():
-    def draw(rng):
-        return scored(rng, 568, length=0.6)
-
-    assert flagged(ScaleUse(), "slope", draw, sets=20) == 0
-    found = measure(ScaleUse(), draw(np.random.default_rng(0)), seed=0, n_resamples=20)["slope"]
-    assert found.value > 1.1
-    assert found.p_value > 0.05
 
 
 def test_two_judges_are_compared():
@@ -219,11 +175,11 @@ def test_equal_judges_seldom_differ_in_slope_and_p_goes_with_the_interval(noise)
         judges = quality[:, None] + rng.normal(size=(60, 2))
         found = quality_slope(judges[:, 1], ratings, before=judges[:, 0])
         assert math.isnan(found.p_value) == math.isnan(found.low)
-        if not math.isnan(found.low):
-            assert (found.p_value < 0.05) == (not found.low <= 0 <= found.high)
-            p_values.append(found.p_value)
-    assert len(p_values) > 20
-    assert np.mean(np.array(p_values) < 0.05) < 0.1
+        assert math.isnan(found.low) or (found.p_value < 0.05) == (not found.low <= 0 <= found.high)
+        p_values.append(found.p_value)
+    known = np.array(p_values)[~np.isnan(p_values)]
+    assert len(known) > 20
+    assert np.mean(known < 0.05) < 0.1
 
 
 def test_ratings_that_do_not_agree_have_no_slope():
@@ -236,58 +192,40 @@ def test_ratings_that_do_not_agree_have_no_slope():
     assert (single.n, single.undefined) == (1, 1)  # an item with one rating does not count
 
 
-def test_what_it_needs():
-    assert not ScaleUse().applies(compared(np.random.default_rng(0), 5))
-    assert not ScaleUse().applies(Judged(("a",), "quality", np.ones(1)))
-    percent = judge([2, 3, 4], [20, 60, 70])
-    assert list(numbers(ScaleUse(), percent)) == ["top_two_share", "entropy", "ends_share"]
-    assert not ScaleUse().applies(judge([2, 3, 4], [2, 3, 5], scale=None))
-    fine = judge([20, 30, 40], [20, 60, 70], scale=(0, 100))
-    assert list(numbers(ScaleUse(), fine)) == ["spread_ratio"]
-    assert list(numbers(ScaleUse(), replace(fine, scale=(0.5, 3)))) == []
-    rated = judge([2, 3, 4], [2, 3, 5], **{RATINGS: np.array([[2.0, 2.0], [3.0, 3.0], [5.0, 5.0]])})
-    assert "slope" in numbers(ScaleUse(), rated)
-
-
-def test_ratings_within_another_scale_are_not_on_it():
-    rng = np.random.default_rng(0)
-    human = rng.integers(1, 6, 40).astype(float)
+def test_the_numbers_that_a_scale_allows():
+    human = np.random.default_rng(0).integers(1, 6, 40).astype(float)
     ratings = {RATINGS: np.stack([human, human], axis=1)}
-    percent = judge(20 * human, human, scale=(0, 100), **ratings)
-    assert not ScaleUse().applies(percent)  # 1 to 5 reach over a 25th of 0 to 100
-    assert not ScaleUse().applies(replace(percent, scale=None))
-    assert ScaleUse().applies(judge(20 * human, 19 * human, scale=(0, 100)))
+    levels, percent = ["top_two_share", "entropy", "ends_share"], judge(20 * human, human, scale=(0, 100), **ratings)
+    assert list(numbers(ScaleUse(), judge(human, 20 * human))) == levels
+    assert list(numbers(ScaleUse(), percent)) == []  # 1 to 5 reach over a 25th of 0 to 100
+    fine = judge(20 * human, 19 * human, scale=(0, 100))
+    assert list(numbers(ScaleUse(), fine)) == ["spread_ratio"]
     crowded = judge(2.5 + human / 4, human, **ratings)
+    assert list(numbers(ScaleUse(), crowded)) == ["slope", "spread_ratio", *levels]
     assert measure(ScaleUse(), crowded, seed=0)["slope"].value == pytest.approx(0.25)
-    assert not ScaleUse().applies(replace(crowded, scale=None))  # it may score on a scale of its own
-
-
-def of_slope(wanted):
-    """568 items whose scores are stretched until their slope is the wanted one."""
-    judged = scored(np.random.default_rng(4), 568)
-    slope = quality_slope(judged.answers, judged.covariates[RATINGS]).value
-    stretched = replace(judged, answers=3 + wanted / slope * (judged.answers - 3), scale=(0, 6))
-    return stretched, measure(ScaleUse(), stretched, seed=0, n_resamples=20)
+    compares = compared(np.random.default_rng(0), 5)
+    for other in (percent, replace(fine, scale=None), replace(crowded, scale=None), compares):
+        assert not ScaleUse().applies(other)  # without a scale, it may score on one of its own
+    assert ScaleUse().applies(fine)
 
 
 def test_the_test_allows_for_the_ends_of_a_scale_and_the_interval_does_not():
-    near, far, steep = (of_slope(wanted)[1]["slope"] for wanted in (0.86, 0.6, 1.5))
+    judged = scored(np.random.default_rng(4), 568)
+    slope, found = quality_slope(judged.answers, judged.covariates[RATINGS]).value, {}
+    for wanted in (0.86, 0.6, 1.5):  # the scores are stretched until it is their slope
+        stretched = replace(judged, answers=3 + wanted / slope * (judged.answers - 3), scale=(0, 6))
+        found[wanted] = measure(ScaleUse(), stretched, seed=0, n_resamples=20)
+    near, far, steep = (one["slope"] for one in found.values())
     assert (near.value, far.value) == pytest.approx((0.86, 0.6))
     assert near.high < 1
     assert near.p_value > 0.05
     error = (near.high - near.value) / stats.t.ppf(0.975, near.units - 1)
     assert near.p_value == pytest.approx(2 * stats.t.sf((0.9 - near.value) / error, near.units - 1))
     assert far.p_value < 1e-6
-    assert steep.low > 1
+    assert steep.low > 1.3
     assert steep.p_value == 1
-
-
-def test_a_slope_above_1_is_no_sign_of_crowding():
-    judged, measurement = of_slope(1.5)
-    (finding,) = findings_of({"scale_use": measurement}, judged, {})
-    assert finding.estimate.low > 0.3
-    assert finding.status == "no sign"
-    assert finding.margin_in_words == "a rise of 0.7 points or less for each point of quality"
+    (finding,) = findings_of({"scale_use": found[1.5]}, stretched, {})  # a slope above 1 is no sign of crowding
+    assert (finding.status, finding.estimate.low) == ("no sign", steep.low - 1)
 
 
 def test_five_inputs_are_the_fewest_for_an_interval_of_the_slope():

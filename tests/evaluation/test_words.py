@@ -9,11 +9,12 @@ from planted import compared, rated_once, scored
 from evalbias.evaluation import compare, measure, summarize_loop
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import BIASES
-from evalbias.evaluation.estimates import Number, measured, worsened
+from evalbias.evaluation.estimates import Estimate, Number, measured, worsened
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.rankings import RankingAgreement, conclude_ranking
 from evalbias.evaluation.words import coverage_warning
+from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.resample import estimate_mean_coefficient
 
 
@@ -158,6 +159,21 @@ def conclusions():
         told[f"loop: {name}"] = conclude_self(summary, rounds="iteration")
         told[f"style: {name}"] = conclude_style(summary.change)
         told[f"quality: {name}"] = conclude_quality(own - expected[0], "BLEU", seed=0)
+    shown, passed = replace(judge(scored, 9), scale=(1, 5)), {HUMAN_SCORES: np.array([0.0, 1.0] * 4 + [1.0])}
+    for name, ends in {
+        "more": (0.42, 0.24, 0.6),
+        "fewer": (-0.42, -0.6, -0.24),
+        "open": (0.1, -0.1, 0.3),
+        "small": (0.004, -0.002, 0.009),
+        "bounds": (np.nan, 0.1, 0.9),
+        "bounds around 0": (np.nan, -0.2, 0.3),
+        "undefined": (np.nan, np.nan, np.nan),
+    }.items():
+        effect = Estimate("likelihood_effect", "effect of likelihood", *ends, 9, 0, unit=SCORE_SD, points=0.5)
+        told[f"effect: {name}"] = BIASES["likelihood"].conclusion(effect, shown)
+        if name == "bounds":
+            of_choices = having(without(shown, RATINGS), **passed)
+            told["effect: bounds of pass and fail"] = BIASES["likelihood"].conclusion(effect, of_choices)
     unbiased, biased = (measure(BIASES["verbosity"], judge(scored, 150, length=x), seed=0) for x in (0.0, 0.6))
     told["worsened"] = worsened({"verbosity": compare(unbiased, biased, n_resamples=999, seed=0)})
     told["coverage"] = coverage_warning({"wit": [0.03, 0.02], "style": [0.0001]})
