@@ -1,14 +1,15 @@
-"""What each estimate is: shown with a sign, tested by swaps, open to another explanation, 0 or 1 without a bias."""
+"""What each bias needs, and what each estimate is: signed, tested by swaps, confounded, 0 or 1 without a bias."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, numbers, scored
+from planted import compared, numbers, partly, scored
 
-from evalbias.evaluation import BIASES
-from evalbias.evaluation.biases import EXPECTED, SelfPreference
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
+from evalbias.evaluation import BIASES, Judged
+from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
+from evalbias.evaluation.biases import EXPECTED, Joint, SelfPreference, Verbosity
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 
 NEVER_NEGATIVE = {
     "agreement": {"accuracy", "accuracy_swapped", "consistency", "brier", "calibration_error"},
@@ -77,3 +78,47 @@ def test_what_each_estimate_is(kind):
             assert number.confounded is (key in confounded), key
             assert number.only_below is (key == "slope"), key
             assert number.null == unbiased.get(key), key
+
+
+def test_what_a_bias_needs():
+    judged, mine = scored(np.random.default_rng(1), 20), SelfPreference(own="mine")
+    pairs, one = compared(np.random.default_rng(4), 20), np.ones(1)
+    turned = replace(pairs, answers=pairs.answers[:, :1], writers=[("mine", "other"), ("other", "mine")] * 10)
+    first = replace(turned, writers=[("mine", "other")] * 20)
+    chosen = replace(turned, covariates={BETTER: np.array([1.0, np.nan] * 10)})
+
+    def alone(**covariates):
+        return Judged(("a",), "quality", one, covariates)
+
+    def without(*names):
+        return replace(judged, covariates={k: v for k, v in judged.covariates.items() if k not in names})
+
+    for bias, items, applies in (
+        (mine, judged, True),
+        (SelfPreference(own="absent"), judged, False),
+        (mine, replace(judged, writers=["mine"] * 20), False),
+        (mine, replace(judged, writers=()), False),
+        (mine, without(RATINGS, HUMAN_SCORES), False),
+        (mine, turned, True),
+        (mine, first, False),  # position explains its wins as well
+        (Verbosity(), alone(**{LENGTHS: one}), False),
+        (Verbosity(), alone(**{LENGTHS: one, HUMAN_SCORES: one}), True),
+        (Verbosity(), replace(pairs, covariates={LENGTHS: np.ones((20, 2))}), True),
+        (Joint(), without(LIKELIHOODS), False),  # one property
+        (Joint(own="mine"), without(LIKELIHOODS), True),
+        (Joint(own="absent"), without(LIKELIHOODS), False),
+        (Joint(), without(RATINGS, HUMAN_SCORES), False),
+        (PeopleAgreement(), alone(), False),
+        (PeopleAgreement(), alone(**{HUMAN_SCORES: one}), True),
+        (PeopleAgreement(), replace(pairs, covariates={}), False),
+        (PeopleAgreement(), chosen, True),
+        (CorrectedEstimates(), partly(judged, 2), True),
+        (CorrectedEstimates(), partly(judged, 1), False),
+        (CorrectedEstimates(), judged, False),  # all are labeled
+        (CorrectedEstimates(), chosen, True),
+        (CorrectedEstimates(), replace(chosen, writers=()), False),
+        (CorrectedEstimates(), replace(chosen, writers=[("a", "a")] * 20), False),
+        (CorrectedEstimates(), replace(chosen, writers=[("a", "b"), ("a", "c")] * 10), False),
+    ):
+        assert bias.applies(items) is applies, (bias, items.covariates.keys(), items.writers)
+    assert list(numbers(Verbosity(), replace(pairs, covariates={LENGTHS: np.ones((20, 2))}))) == ["longer_rate"]
