@@ -93,17 +93,20 @@ def test_parsing_rarely_differs_from_counting_substrings(folder):
     assert undefined < 0.05 * total  # the published code scores all of these as perfect
 
 
-def test_invalid_recordings_are_refused(tmp_path):
-    file = tmp_path / "x.jsonl"
-    file.write_text('{"iteration": 0, "i": 1}\n{"iteration": 0, "i": 1}\n')
-    with pytest.raises(DataError, match=r"x.jsonl:2: a second line for item 1 in iteration 0"):
-        recorded_loop(file)
-    file.write_text('{"i": 1}\n')
-    with pytest.raises(DataError, match="'iteration' is missing"):
-        recorded_loop(file)
-    file.write_text("")
-    with pytest.raises(DataError, match="no records"):
-        recorded_loop(file)
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ('{"iteration": 0, "i": 1}\n{"iteration": 0, "i": 1}\n', r"x.jsonl:2: a second line for item 1 in iteration 0"),
+        ('{"i": 1}\n', "'iteration' is missing; give the round's number"),
+        ('{"iteration": true, "i": 1}\n', "'iteration' is True"),
+        ('{"iteration": 0}\n', "'id' and 'i' are missing; give the item's id"),
+        ("", "no records"),
+    ],
+)
+def test_invalid_recordings_are_refused(tmp_path, content, match):
+    (tmp_path / "x.jsonl").write_text(content)
+    with pytest.raises(DataError, match=match):
+        recorded_loop(tmp_path / "x.jsonl")
 
 
 def test_items_keep_their_fields_and_get_an_id(data_dir, tmp_path):
@@ -127,17 +130,13 @@ PAIRS = [(0.2, -25.0), (0.5, -10.0), (0.8, 0.0)]
 
 
 def test_pairs_and_saved_maps_are_read(tmp_path):
-    jsonl, packed, table, saved = (tmp_path / name for name in ("a.jsonl", "a.jsonl.gz", "a.csv", "a.json"))
+    jsonl, table, saved, packed = (tmp_path / name for name in ("a.jsonl", "b.csv", "a.json", "b.csv.gz"))
     jsonl.write_text("".join(json.dumps({"chrf": x, "human_mqm": y}) + "\n" for x, y in PAIRS))
-    packed.write_bytes(gzip.compress(jsonl.read_bytes()))
-    table.write_text("MQM,chrf\n" + "".join(f"{y},{x}\n" for x, y in PAIRS))
     rows = [[k, x, y] for k, (x, y) in enumerate(PAIRS)]  # with the index that pandas writes
-    semicolons, tabs, gz = (tmp_path / name for name in ("b.csv", "a.tsv", "a.csv.gz"))
-    semicolons.write_text(";chrf;MQM\n" + "".join(";".join(map(str, row)).replace(".", ",") + "\n" for row in rows))
-    tabs.write_text(semicolons.read_text().replace(";", "\t").replace(",", "."))
-    gz.write_bytes(gzip.compress(table.read_bytes()))
+    table.write_text(";chrf;MQM\n" + "".join(";".join(map(str, row)).replace(".", ",") + "\n" for row in rows))
+    packed.write_bytes(gzip.compress(table.read_bytes()))
     QuantileMap.fit(*zip(*PAIRS, strict=True), metric="chrf").save(saved)
-    for file in (jsonl, packed, table, saved, semicolons, tabs, gz):
+    for file in (jsonl, table, packed, saved):
         to_mqm, sha256 = quantile_map(file)
         assert to_mqm([0.1, 0.35, 0.8]).tolist() == pytest.approx([-25, -17.5, 0])
         assert len(sha256) == 64

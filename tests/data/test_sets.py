@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 
 import pytest
+from commands import as_jsonl
 
 from evalbias import data
 from evalbias.data import DataError
@@ -30,6 +31,11 @@ def recorded(name, data_dir):
     return data.read(f"{name}:{data_dir / FORMS[name][1]}")
 
 
+def refused(source, match):
+    with pytest.raises(DataError, match=match):
+        data.read(source)
+
+
 def records(path):
     content = path.read_bytes()
     content = gzip.decompress(content) if path.suffix == ".gz" else content
@@ -45,11 +51,8 @@ def test_the_published_form_equals_the_recorded_one(name, data_dir):
     for mine, other in zip(ours, theirs, strict=True):
         assert (mine.output.split(), mine.source.split()) == (other.output.split(), other.source.split())
         if name in ("webnlg2020", "tmu-gfm"):
-            assert (mine.source, mine.output, mine.n_annotators if name == "webnlg2020" else 0) == (
-                other.source,
-                other.output,
-                other.get("n_annotators", 0),
-            )
+            assert (mine.source, mine.output) == (other.source, other.output)
+            assert mine.get("n_annotators") == other.get("n_annotators")
         assert mine.scores == pytest.approx(other.scores, abs=1e-6, nan_ok=True)  # six digits are recorded
         assert mine.get("system") == other.get("system")
         assert set(mine.inputs().keys()) == {"source", "output"}
@@ -143,47 +146,34 @@ def test_a_dialogue_without_a_fact_has_none(data_dir):
 
 
 def test_summeval_in_its_published_form(data_dir, tmp_path):
-    recorded = records(data_dir / "summeval.jsonl.gz")
-    recorded = [r for r in recorded if r["expert_annotations"]]
+    recorded = [r for r in records(data_dir / "summeval.jsonl.gz") if r["expert_annotations"]]
+    names = {"id": "doc_id", "model_id": "system", "text": "source", "decoded": "summary"}
     rows = [
-        {
-            "id": r["doc_id"],
-            "model_id": r["system"],
-            "text": r["source"],
-            "decoded": r["summary"],
-            "references": [r["reference"]],
-            "expert_annotations": r["expert_annotations"],
-        }
+        {**{theirs: r[ours] for theirs, ours in names.items()}, "expert_annotations": r["expert_annotations"]}
         for r in recorded
     ]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    items = data.read(f"summeval:{tmp_path / 'a.jsonl'}")
+    items = data.read(f"summeval:{as_jsonl(tmp_path / 'a.jsonl', rows)}")
     assert len(items) == len(recorded) == 840
     for item, record in zip(items, recorded, strict=True):
         assert item.scores == pytest.approx(record["scores"], abs=1e-6)
         assert item.ratings["fluency"] == [expert["fluency"] for expert in record["expert_annotations"]]
     whole = data.read(f"summeval:{data_dir / 'summeval.jsonl.gz'}")
-    with_ratings = {e.id: e.ratings for e in whole if "ratings" in e}
-    assert with_ratings == {e.id: e.ratings for e in items}
+    assert {e.id: e.ratings for e in whole if "ratings" in e} == {e.id: e.ratings for e in items}
     assert len(whole) == 1120
     del rows[3]["text"]
-    (tmp_path / "b.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    with pytest.raises(DataError, match=r"b\.jsonl:4: 'text' is missing: the annotations must be paired"):
-        data.read(f"summeval:{tmp_path / 'b.jsonl'}")
+    file = as_jsonl(tmp_path / "b.jsonl", rows)
+    refused(f"summeval:{file}", r"b\.jsonl:4: 'text' is missing: the annotations must be paired")
     rows[3] |= {"text": "x", "expert_annotations": [{"coherence": 9}]}
-    (tmp_path / "c.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    with pytest.raises(DataError, match=r"c\.jsonl:4: coherence is 9: give a number from 1 to 5"):
-        data.read(f"summeval:{tmp_path / 'c.jsonl'}")
+    file = as_jsonl(tmp_path / "c.jsonl", rows)
+    refused(f"summeval:{file}", r"c\.jsonl:4: coherence is 9: give a number from 1 to 5")
 
 
 @pytest.mark.parametrize("name", ["newsroom", "topicalchat"])
 def test_a_malformed_record_is_named(name, tmp_path):
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(DataError, match="must be a JSON list of records"):
-        data.read(f"{name}:{tmp_path / 'x.json'}")
+    refused(f"{name}:{tmp_path / 'x.json'}", "must be a JSON list of records")
     (tmp_path / "x.json").write_text('[{"doc_id": "1"}]')
-    with pytest.raises(DataError, match=r"x\.json\[0\]: '.*' is missing"):
-        data.read(f"{name}:{tmp_path / 'x.json'}")
+    refused(f"{name}:{tmp_path / 'x.json'}", r"x\.json\[0\]: '.*' is missing")
 
 
 def test_the_papers_sizes(data_dir):
@@ -224,8 +214,7 @@ def row(**cells):
 )
 def test_a_malformed_csv_row_is_named(tmp_path, text, match):
     (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(DataError, match=match):
-        data.read(f"tmu-gfm:{tmp_path / 't.csv'}")
+    refused(f"tmu-gfm:{tmp_path / 't.csv'}", match)
 
 
 def test_a_mean_of_only_zero_ratings_is_undefined(tmp_path):
@@ -297,6 +286,8 @@ def test_line_k_is_sample_k_in_the_order_of_systems_and_samples(checkout):
 
 
 def test_items_left_out_are_listed_by_reason(checkout):
+    before = data.read(f"webnlg2020:{checkout}").sha256
+    assert data.read(f"webnlg2020:{checkout}").sha256 == before
     put(outputs(checkout, "a"), "\n".join(["a", " ", *"abcdefgh"]) + "\n")
     put(ratings(checkout, "b"), {"2": {}})
     put(outputs(checkout, "c"), "unrated")
@@ -308,71 +299,48 @@ def test_items_left_out_are_listed_by_reason(checkout):
         "reference text": ("WebNLG-2020-reference/2",),
         "system without ratings": ("c",),
     }
+    assert items.sha256 != before
 
 
 def test_a_missing_line_is_refused(checkout):
     put(outputs(checkout, "c"), "\n".join("abcdefghi"))
     put(ratings(checkout, "c"), {"2": {"w1": FAIR}})
-    with pytest.raises(DataError, match=r"Most systems have 10 lines, but .*c/primary\.en': 9"):
-        data.read(f"webnlg2020:{checkout}")
+    refused(f"webnlg2020:{checkout}", r"Most systems have 10 lines, but .*c/primary\.en': 9")
     for system in "abc":
         put(outputs(checkout, system), "a\nb\nc\n")
-    with pytest.raises(DataError, match=r"a/primary\.json, sample 10 is rated, but .* only 3 lines"):
-        data.read(f"webnlg2020:{checkout}")
+    refused(f"webnlg2020:{checkout}", r"a/primary\.json, sample 10 is rated, but .* only 3 lines")
 
 
 @pytest.mark.parametrize(
-    ("content", "match"),
+    ("place", "content", "match"),
     [
-        ("{", r"b/primary\.json:1 is not valid JSON"),
-        ("[1]", r"b/primary\.json holds \[1\]"),
-        ({"3": {"w": FAIR}}, r"b/primary\.json: the samples \['3'\] have no table"),
-        ({"2": [FAIR]}, r"b/primary\.json, sample 2 holds \[.* it must hold the raters"),
-        ({"2": {"w": 5}}, r"b/primary\.json, sample 2 holds \{'w': 5\}"),
-        ({"2": {"w": {**FAIR, "Fluency": 101}}}, "sample 2, w: Fluency is 101: give a number from 0 to 100"),
-        ({"2": {"w": {**FAIR, "Fluency": True}}}, "sample 2, w: Fluency is True"),
-        ({"2": {"w": {**FAIR, "Fluency": None}}}, "sample 2, w: Fluency is None"),
-        ('{"2": {"w": {"Correctness": NaN}}}', r"b/primary\.json:1 is not valid JSON \(NaN is not a JSON value"),
+        ("b", "{", r"b/primary\.json:1 is not valid JSON"),
+        ("b", "[1]", r"b/primary\.json holds \[1\]"),
+        ("b", {"3": {"w": FAIR}}, r"b/primary\.json: the samples \['3'\] have no table"),
+        ("b", {"2": [FAIR]}, r"b/primary\.json, sample 2 holds \[.* it must hold the raters"),
+        ("b", {"2": {"w": 5}}, r"b/primary\.json, sample 2 holds \{'w': 5\}"),
+        ("b", {"2": {"w": {**FAIR, "Fluency": 101}}}, "sample 2, w: Fluency is 101: give a number from 0 to 100"),
+        ("b", {"2": {"w": {**FAIR, "Fluency": True}}}, "sample 2, w: Fluency is True"),
+        ("b", {"2": {"w": {**FAIR, "Fluency": None}}}, "sample 2, w: Fluency is None"),
+        ("b", '{"2": {"w": {"Correctness": NaN}}}', r"b/primary\.json:1 is not valid JSON \(NaN is not a JSON value"),
+        (TABLES, {"2": table("a", "b")}, r"tables_xml\.json, sample 2 holds 2 table cells"),
+        (TABLES, {"2": None}, "sample 2 holds 0 table cells"),
+        (TABLES, {"x": table("a", "b", "c")}, r"the samples \['x'\] are not line numbers"),
     ],
 )
-def test_malformed_ratings_are_named(checkout, content, match):
-    put(ratings(checkout, "b"), content)
-    with pytest.raises(DataError, match=match):
-        data.read(f"webnlg2020:{checkout}")
+def test_a_malformed_checkout_is_named(checkout, place, content, match):
+    put(ratings(checkout, "b") if place == "b" else checkout / TABLES, content)
+    refused(f"webnlg2020:{checkout}", match)
 
 
-@pytest.mark.parametrize(
-    ("content", "match"),
-    [
-        ({"2": table("a", "b")}, r"tables_xml\.json, sample 2 holds 2 table cells"),
-        ({"2": None}, "sample 2 holds 0 table cells"),
-        ({"x": table("a", "b", "c")}, r"the samples \['x'\] are not line numbers"),
-    ],
-)
-def test_malformed_tables_are_named(checkout, content, match):
-    put(checkout / TABLES, content)
-    with pytest.raises(DataError, match=match):
-        data.read(f"webnlg2020:{checkout}")
-
-
-@pytest.mark.parametrize("missing", [ratings, outputs])
-def test_a_missing_file_is_named(checkout, missing):
-    missing(checkout, "b").unlink()
-    with pytest.raises(DataError, match=r"b/primary\.\w+ is missing; give the file that webnlg2020 is read from"):
-        data.read(f"webnlg2020:{checkout}")
-
-
-def test_a_folder_that_is_not_a_checkout_is_refused(checkout):
+def test_a_missing_file_is_named(checkout):
+    for missing in (ratings, outputs):
+        content = missing(checkout, "b").read_text()
+        missing(checkout, "b").unlink()
+        refused(f"webnlg2020:{checkout}", r"b/primary\.\w+ is missing; give the file that webnlg2020 is read from")
+        put(missing(checkout, "b"), content)
     shutil.rmtree(checkout / "submissions")
-    with pytest.raises(DataError, match="contains no system folder; give the top folder"):
-        data.read(f"webnlg2020:{checkout}")
-
-
-def test_the_hash_changes_with_a_rating(checkout):
-    before = data.read(f"webnlg2020:{checkout}").sha256
-    assert data.read(f"webnlg2020:{checkout}").sha256 == before
-    put(ratings(checkout, "b"), {"2": {"w1": {**FAIR, "Fluency": 1}}})
-    assert data.read(f"webnlg2020:{checkout}").sha256 != before
+    refused(f"webnlg2020:{checkout}", "contains no system folder; give the top folder")
 
 
 RECORD = {
@@ -381,7 +349,7 @@ RECORD = {
     "system": "a",
     "triples": [["A_b", "c", "D"]],
     "output": "o",
-    "scores": dict.fromkeys(("correctness", "data_coverage", "fluency", "relevance", "text_structure"), 50.0),
+    "scores": dict.fromkeys(SETS["webnlg2020"].rated, 50.0),
     "n_annotators": 1,
 }
 
@@ -398,8 +366,7 @@ RECORD = {
 )
 def test_a_malformed_record_of_webnlg_is_named(tmp_path, change, match):
     put(tmp_path / "w.jsonl", {**RECORD, **change})
-    with pytest.raises(DataError, match=match):
-        data.read(f"webnlg2020:{tmp_path / 'w.jsonl'}")
+    refused(f"webnlg2020:{tmp_path / 'w.jsonl'}", match)
 
 
 def test_a_record_gives_the_same_fields_as_the_checkout(tmp_path):
@@ -443,66 +410,41 @@ def test_joined_verdicts_give_the_published_counts(pairs, judge):
     assert joined.sha256 != items.sha256
 
 
-def as_published(record):
-    return {
-        "input": record["source"],
-        **{f"output_{k}": record["outputs"][k - 1] for k in (1, 2)},
-        "label": record["better"] + 1,
-    }
+ROW_OF_LLMBAR = {"input": "q", "output_1": "a", "output_2": "b", "label": 2}
+
+
+def dataset(folder, name):
+    put(folder / "Dataset" / name / "dataset.json", [ROW_OF_LLMBAR])
 
 
 def test_llmbar_as_its_owners_publish_it(tmp_path):
-    record = {"source": "q", "outputs": ["a", "b"], "better": 1}
-    folders = ("LLMBar/Natural", "LLMBar/Adversarial/Neighbor", "Processed/LLMEval^2", "CaseStudy/Base_9")
-    for folder in folders:
-        (tmp_path / "Dataset" / folder).mkdir(parents=True)
-        (tmp_path / "Dataset" / folder / "dataset.json").write_text(json.dumps([as_published(record)] * 2))
+    for name in ("LLMBar/Natural", "LLMBar/Adversarial/Neighbor", "Processed/LLMEval^2", "CaseStudy/Base_9"):
+        dataset(tmp_path, name)
     items = data.read(f"llmbar:{tmp_path / 'Dataset'}")
-    assert [e.id for e in items] == [
-        f"{name}/{n}"
-        for name in ("LLMBar-Adversarial-Neighbor", "LLMBar-Natural", "Processed-LLMEval^2")
-        for n in (0, 1)
-    ]
+    names = ["LLMBar-Adversarial-Neighbor", "LLMBar-Natural", "Processed-LLMEval^2"]
+    assert [e.id for e in items] == [f"{name}/0" for name in names]
     assert (items[0].source, items[0].candidates, items[0].better, items[0].preference) == ("q", ["a", "b"], 1, "B")
     choices = {"swap = False": {"completion": [], "winner": "1"}, "swap = True": {"completion": [], "winner": None}}
     verdicts = tmp_path / "Dataset/LLMBar/Natural/evaluators/ChatGPT/Metrics_Reference"
-    verdicts.mkdir(parents=True)
-    results = [["metrics", "stop"], ["reference", "stop"], choices]
-    (verdicts / "result.json").write_text(json.dumps([{**as_published(record), "results": results}]))
+    put(verdicts / "result.json", [{**ROW_OF_LLMBAR, "results": [["metrics", "stop"], ["reference", "stop"], choices]}])
     (item,) = data.read(f"llmbar:{verdicts / 'result.json'}")
     assert (item.id, item.set, item.winner, item.winner_swapped) == ("LLMBar-Natural/0", "LLMBar-Natural", 0, None)
-    (verdicts / "result.json").write_text(json.dumps([{**as_published(record), "results": [{"rating": 3}]}]))
-    with pytest.raises(DataError, match=r"result\.json\[0\]: 'results' holds no winners in both orders"):
-        data.read(f"llmbar:{verdicts / 'result.json'}")
-    with pytest.raises(DataError, match=r"holds no dataset\.json; give the folder 'Dataset'"):
-        data.read(f"llmbar:{verdicts}")
+    put(verdicts / "result.json", [{**ROW_OF_LLMBAR, "results": [{"rating": 3}]}])
+    refused(f"llmbar:{verdicts / 'result.json'}", r"result\.json\[0\]: 'results' holds no winners in both orders")
+    refused(f"llmbar:{verdicts}", r"holds no dataset\.json; give the folder 'Dataset'")
+    put(tmp_path / "list/dataset.json", [ROW_OF_LLMBAR | {"label": [1]}])
+    refused(f"llmbar:{tmp_path / 'list'}", r"dataset\.json\[0\]: 'label' is \[1\]; it must be 1 or 2")
 
 
 @pytest.mark.parametrize("above", ["evaluators", "CaseStudy", "Dataset", "evaluators/judge"])
 def test_folders_above_the_repository_name_nothing(tmp_path, above):
-    record = {"source": "q", "outputs": ["a", "b"], "better": 1}
     for name in ("LLMBar/Natural", "LLMBar/Adversarial/Neighbor", "CaseStudy/Base_9"):
-        folder = tmp_path / above / "Dataset" / name
-        folder.mkdir(parents=True)
-        (folder / "dataset.json").write_text(json.dumps([as_published(record)]))
+        dataset(tmp_path / above, name)
     for given in ("", "Dataset", "Dataset/LLMBar"):
         items = data.read(f"llmbar:{tmp_path / above / given}")
         assert [e.id for e in items] == ["LLMBar-Adversarial-Neighbor/0", "LLMBar-Natural/0"]
     (item,) = data.read(f"llmbar:{tmp_path / above / 'Dataset/LLMBar/Natural/dataset.json'}")
     assert item.id == "LLMBar-Natural/0"
-
-
-def test_a_list_for_a_label_is_named(tmp_path):
-    row = {"input": "q", "output_1": "a", "output_2": "b", "label": [1]}
-    (tmp_path / "dataset.json").write_text(json.dumps([row]))
-    with pytest.raises(DataError, match=r"dataset\.json\[0\]: 'label' is \[1\]; it must be 1 or 2"):
-        data.read(f"llmbar:{tmp_path}")
-    row = {"source": "q", "outputs": ["a", "b"], "systems": "x_y", "annotators": [1, 1, [2]]}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row))
-    with pytest.raises(DataError, match=r"a\.jsonl:1: the annotators' choices are \[1, 1, \[2\]\]; each must be"):
-        data.read(f"pandalm:{tmp_path / 'a.jsonl'}")
-    (tmp_path / "a.jsonl").write_text(json.dumps(row | {"annotators": [1, 1, 2], "gpt35": [1]}))
-    assert data.read(f"pandalm:{tmp_path / 'a.jsonl'}")[0].gpt35 is None
 
 
 def test_evalbiasbench(pairs, tmp_path):
@@ -519,8 +461,7 @@ def test_evalbiasbench(pairs, tmp_path):
     assert [e.toDict() for e in again] == [e.toDict() for e in recorded]
     published["length bias"][3]["label"] = 0
     (tmp_path / "biasbench.json").write_text(json.dumps(published))
-    with pytest.raises(DataError, match=r"length bias\[3\]: 'label' is 0; it must be 1 or 2"):
-        data.read(f"evalbiasbench:{tmp_path / 'biasbench.json'}")
+    refused(f"evalbiasbench:{tmp_path / 'biasbench.json'}", r"length bias\[3\]: 'label' is 0; it must be 1 or 2")
 
 
 def test_pandalm(pairs, tmp_path):
@@ -552,7 +493,10 @@ def test_pandalm(pairs, tmp_path):
     assert "gpt35" not in data.read(f"pandalm:{tmp_path / 'testset-v1.json'}")[0]
 
 
-def test_recorded_and_published_forms_are_refused_where_malformed(tmp_path):
-    (tmp_path / "a.jsonl").write_text(json.dumps({"source": "q", "outputs": ["a", "b"], "annotators": [3]}))
-    with pytest.raises(DataError, match=r"a\.jsonl:1: the annotators' choices are \[3\]; each must be 0, 1 or 2"):
-        data.read(f"pandalm:{tmp_path / 'a.jsonl'}")
+@pytest.mark.parametrize("annotators", [[3], [1, 1, [2]], []])
+def test_annotators_of_pandalm_choose_0_1_or_2(tmp_path, annotators):
+    row = {"source": "q", "outputs": ["a", "b"], "systems": "x_y", "annotators": annotators}
+    file = as_jsonl(tmp_path / "a.jsonl", [row])
+    refused(f"pandalm:{file}", rf"a\.jsonl:1: the annotators' choices are {re.escape(str(annotators))}; each must be")
+    as_jsonl(file, [row | {"annotators": [1, 1, 2], "gpt35": [1]}])
+    assert data.read(f"pandalm:{file}")[0].gpt35 is None

@@ -1,8 +1,8 @@
+"""The synthetic world: its items never change, and what its judges are told is independent of what is true."""
+
 import math
 import random
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,18 +13,13 @@ from evalbias.programs import SYNTHETIC
 from evalbias.programs.prompts import comparison_instructions
 
 
-def test_the_same_seed_gives_the_same_items_in_a_fresh_process():
-    code = "from evalbias.data import world; print([e.toDict() for e in world.examples(5, seed=3)])"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    assert printed == str([e.toDict() for e in world.examples(5, seed=3)])
-    assert printed != str([e.toDict() for e in world.examples(5, seed=4)])
-
-
-def test_quality_and_commonness_are_independent_and_standardized():
+def test_quality_commonness_and_length_are_independent():
     rng = random.Random(0)
-    drawn = [world.item(rng) for _ in range(4000)]
+    drawn = [world.item(rng) for _ in range(6000)]
     quality, common = [d.quality for d in drawn], [d.commonness for d in drawn]
-    assert abs(spearmanr(quality, common).statistic) < 0.05
+    lengths = [len(d.output) for d in drawn]
+    for one, other in ((quality, common), (quality, lengths), (common, lengths)):
+        assert abs(spearmanr(one, other).statistic) < 0.05
     assert np.mean(common) == pytest.approx(0, abs=0.05)
     assert np.std(common) == pytest.approx(1, abs=0.05)
     assert {e for d in drawn for e in d.errors} == {"", "omission", "wrong object", "disfluency"}
@@ -39,26 +34,16 @@ def test_items_are_fixed_by_the_seed():
     assert first.scores["quality"] == pytest.approx(2.74974901)
     assert first.commonness == pytest.approx(1.38551887)
     assert first.inputs().toDict() == {"source": first.source, "output": first.output}
+    assert world.examples(1, seed=1)[0].source != first.source
 
 
 def test_every_class_has_its_own_phrasings():
     forms = [form for forms in (world.STATED, world.UNKNOWN, world.BROKEN) for four in forms.values() for form in four]
     assert len(forms) == len(set(forms)) == 36
     assert {len(values) for values in world.VALUES.values()} == {len(world.BLANKS)}
-
-
-def test_a_broken_phrasing_has_the_words_of_the_stated_one():
     for relation, four in world.STATED.items():
         for stated, broken in zip(four, world.BROKEN[relation], strict=True):
             assert sorted(re.findall(r"[\w{}]+", stated)) == sorted(re.findall(r"[\w{}]+", broken)), stated
-
-
-def test_the_length_of_a_text_says_nothing_about_quality_and_commonness():
-    rng = random.Random(6)
-    drawn = [world.item(rng) for _ in range(6000)]
-    lengths = [len(d.output) for d in drawn]
-    assert abs(spearmanr(lengths, [d.quality for d in drawn]).statistic) < 0.08
-    assert abs(spearmanr(lengths, [d.commonness for d in drawn]).statistic) < 0.08
 
 
 def phrasing(sentence):
@@ -84,24 +69,6 @@ def test_classes_are_equally_frequent_and_have_the_same_phrasing_frequencies():
     assert counts / counts.sum() == pytest.approx(np.array([world.FREQUENCIES] * 3) / 3, abs=0.005)
 
 
-def test_human_scores_are_means_of_fair_raters():
-    items = world.examples(4000, seed=5)
-    human, quality = np.array([e.scores["quality"] for e in items]), np.array([e.quality for e in items])
-    assert (human.min(), human.max()) == (1, 5)
-    inner = np.abs(quality - 3) < 0.5
-    spread = world.RATER_NOISE / math.sqrt(world.ANNOTATORS)
-    assert np.std((human - quality)[inner]) == pytest.approx(spread, abs=0.04)
-    assert abs(spearmanr(human - quality, [e.commonness for e in items]).statistic) < 0.05
-
-
-def test_a_disfluent_sentence_counts_half():
-    rng = random.Random(1)
-    for _ in range(200):
-        drawn = world.item(rng)
-        points = drawn.errors.count("") + drawn.errors.count("disfluency") / 2
-        assert drawn.quality == pytest.approx(1 + 4 * points / 3)
-
-
 def test_label_probabilities_are_those_of_a_rounded_rating():
     rng = random.Random(2)
     drawn = world.item(rng)
@@ -123,26 +90,22 @@ def test_any_text_is_scored_like_the_items():
     ) == pytest.approx(1 + 4 / 3)
     assert world.true_quality(source, "She was in born Paris. She as works a pilot.") == pytest.approx(1 + 2 / 3)
     assert world.true_quality(source, "She an is actor.") == pytest.approx(1 + 2 / 3)
-
-
-def test_a_source_is_a_record_of_facts():
-    assert world.facts("Place of birth: Lima; job: actor; favorite food: rice") == {
-        "born": "Lima",
-        "job": "actor",
-        "food": "rice",
-    }
+    assert world.facts(source) == {"born": "Paris", "job": "actor", "food": "rice"}
     with pytest.raises(ValueError, match="'born Lima' is no source of the synthetic world: write it as 'Place of"):
         world.facts("born Lima")
 
 
-def test_single_ratings_have_the_noise_of_a_rater_and_the_mean_of_the_score():
-    items = world.examples(2000, seed=5)
-    ratings = np.array([e.ratings["quality"] for e in items])  # (2000, 4)
-    assert np.clip(ratings.mean(axis=1), 1, 5) == pytest.approx(np.array([e.scores["quality"] for e in items]))
-    noise = ratings - np.array([e.quality for e in items])[:, None]
+def test_people_are_fair_raters_with_noise():
+    items = world.examples(3000, seed=5)
+    ratings = np.array([e.ratings["quality"] for e in items])  # (3000, 4)
+    quality, human = np.array([e.quality for e in items]), np.array([e.scores["quality"] for e in items])
+    assert np.clip(ratings.mean(axis=1), 1, 5) == pytest.approx(human)
+    assert (human.min(), human.max()) == (1, 5)
+    noise = ratings - quality[:, None]
     assert noise.mean(axis=0) == pytest.approx(np.zeros(4), abs=0.12)
     assert noise.std(axis=0) == pytest.approx(np.full(4, world.RATER_NOISE), rel=0.05)
     assert np.abs(np.corrcoef(noise.T)[np.triu_indices(4, 1)]).max() < 0.08
+    assert abs(spearmanr(human - quality, [e.commonness for e in items]).statistic) < 0.05
 
 
 def test_every_wording_keeps_the_name_and_has_its_bias():
@@ -154,7 +117,7 @@ def test_every_wording_keeps_the_name_and_has_its_bias():
     assert max(biases.values()) > world.GAIN > -min(biases.values()) / 1.5
 
 
-def test_the_first_instruction_is_one_of_them():
+def test_the_first_instruction_is_the_most_biased_wording():
     source, output = SYNTHETIC.source_label.lower(), SYNTHETIC.output_label.lower()
     known = world.wordings(source=source, output=output, name=SYNTHETIC.title, definition=SYNTHETIC.definition)
     assert known[comparison_instructions(SYNTHETIC)] == max(known.values())
