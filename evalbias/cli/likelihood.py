@@ -27,7 +27,7 @@ from evalbias.optimizers.likelihood import LikelihoodOptimizer
 from evalbias.options import CompileOptions, LikelihoodBiasOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
 from evalbias.report.sections import scatter_section
-from evalbias.report.tables import comparison_table, measurement_table, mitigation_table, words_note
+from evalbias.report.tables import headlines_table, mitigation_table, words_note
 
 
 def measure_likelihood_command(asked: LikelihoodBiasOptions, models: MeasuringModels, out: Out) -> None:
@@ -58,7 +58,7 @@ def measure_likelihood_command(asked: LikelihoodBiasOptions, models: MeasuringMo
             "sentences": sentences,
         }
         result = {"likelihood": measurements, "effects": effects}
-        shown = [Group(measurement_table(measurements), *lines)]
+        shown = [Group(headlines_table(measurements), *lines)]
         run.leave(RunOutcome(result, brief, shown, coverage, examples=split.test, more=more))
 
 
@@ -107,7 +107,7 @@ def compile_judges(
     demonstrated = {name: r for name, r in reports.items() if isinstance(r, BiasedDemosReport)}
     shown: list[Any] = [mitigation_table(mitigated, seed=asked.seed)] if mitigated else []
     if demonstrated or len(reports) > 1:
-        shown.append(comparison_table(comparisons))
+        shown.append(headlines_table(comparisons))
     if demonstrated:
         shown.append(words_note(demonstrated))
     for name, report in reports.items():

@@ -97,13 +97,8 @@ def compare_command(
             say(f"{record.path} is {record.status}. {record.damage}".rstrip())
     found, console = run_differences(*records), PlainConsole()
     console.print(found.sentence)
-    for title, rows in (
-        ("Settings that differ", found.settings),
-        *((measured.title, measured.differences) for measured in found.measured),
-        ("Other results that differ", found.results),
-    ):
-        if rows:
-            console.print(_side_by_side(title, found.names, rows))
+    for title, rows in found.tables:
+        console.print(_side_by_side(title, found.names, rows))
     if html is not None:
         typer.echo(f"page: {html}")
 

@@ -42,32 +42,18 @@ def terms() -> dict[str, Term]:
     text = (Path(__file__).parent / "templates" / "glossary.md").read_text(encoding="utf-8")
     forms: dict[str, Term] = {}
     for name, others, says in re.findall(r"^- \*\*(.+?)\*\*(?: \((.+?)\))?: (.+)$", text.replace("\n  ", " "), re.M):
-        listed = [name, *(others.split(", ") if others else ())]
-        forms |= {form.lower(): Term(name, says) for form in listed}
+        forms |= {form.lower(): Term(name, says) for form in [name, *filter(None, others.split(", "))]}
     return forms
 
 
-def split_terms(text: str) -> list[tuple[str, Term | None]]:
-    """Cut a text into pieces, each with the term that it is; a term counts only where it first occurs.
-
-    Examples:
-        >>> [(piece, None if term is None else term.name) for piece, term in split_terms("a BiasScore of .3")]
-        [('a ', None), ('BiasScore', 'BiasScore'), (' of .3', None)]
-    """
-    forms = "|".join(re.escape(form) for form in sorted(terms(), key=len, reverse=True))
-    pieces: list[tuple[str, Term | None]] = []
-    seen, end = set[Term](), 0
-    for match in re.finditer(rf"(?<![\w-])({forms})(?![\w-])", text, re.IGNORECASE):
-        term = terms()[match[0].lower()]
-        if term not in seen:
-            seen.add(term)
-            pieces += [(text[end : match.start()], None), (match[0], term)]
-            end = match.end()
-    return [(piece, term) for piece, term in [*pieces, (text[end:], None)] if piece]
+@cache
+def _forms() -> re.Pattern[str]:
+    longest_first = sorted(terms(), key=len, reverse=True)
+    return re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, longest_first))})(?![\w-])", re.IGNORECASE)
 
 
 class Explainer:
-    """Escapes our own texts and explains their terms, which lead to the page's glossary if ``linked``."""
+    """Escapes our own texts and explains a term where it first occurs in one, by the page's glossary if ``linked``."""
 
     def __init__(self, *, linked: bool) -> None:
         self._linked = linked
@@ -80,13 +66,17 @@ class Explainer:
 
     def __call__(self, text: str) -> Markup:
         """Return a sentence, or a cell of a table, as HTML."""
-        return Markup("").join(self._piece(visible(piece), term) for piece, term in split_terms(text))
+        html, seen = Markup(""), set[Term]()
+        for place, piece in enumerate(_forms().split(text)):  # text, term, text, ..., text
+            words = escape(visible(piece).replace(" %", "\u00a0%"))
+            term = terms()[piece.lower()] if place % 2 else None
+            html += words if term is None or term in seen else self._explained(words, term)
+            if term is not None:
+                seen.add(term)
+        self._used |= seen
+        return html
 
-    def _piece(self, piece: str, term: Term | None) -> Markup:
-        words = escape(piece.replace(" %", "\u00a0%"))
-        if term is None:
-            return words
-        self._used.add(term)
+    def _explained(self, words: Markup, term: Term) -> Markup:
         target = Markup('href="#{0}" aria-describedby="{0}-says"').format(term.anchor)
         tip = Markup('<span class="tip" aria-hidden="true"><b>{}</b> {}</span>').format(term.name, term.says)
         return Markup('<a class="term" {}>{}{}</a>').format(
@@ -121,12 +111,17 @@ class Page:
     def findings(self) -> list[tuple[int, Section, str]]:
         """Number, section and sentences of every finding; without the finding itself where the verdict says it."""
         said = self.verdict.lower()
-        listed = []
-        for number, section in enumerate(self.sections, start=1):
-            if section.finding:
-                finding = "" if section.finding.rstrip(".").lower() in said else section.finding
-                listed.append((number, section, f"{finding} {section.remark}".strip()))
-        return listed
+        return [
+            (
+                number,
+                section,
+                section.remark
+                if section.finding.rstrip(".").lower() in said
+                else f"{section.finding} {section.remark}".rstrip(),
+            )
+            for number, section in enumerate(self.sections, start=1)
+            if section.finding
+        ]
 
     @property
     def statuses(self) -> list[str]:
@@ -152,17 +147,12 @@ def is_page(file: Path) -> bool:
     return begins.startswith(b"<!DOCTYPE html>") and b'<body class="evalbias">' in begins
 
 
-def fragment(sections: Sequence[Section]) -> str:
-    """Return sections with their style, for a notebook."""
-    return _environment().get_template("fragment.html.j2").render(sections=sections, explained=Explainer(linked=False))
-
-
 def view(result: Any) -> str:
-    """Return a measurement, a comparison or an audit as HTML for a notebook."""
+    """Return a measurement, a comparison or an audit as HTML with its style, for a notebook."""
     shown = [*sections(result, several=True)]
     if isinstance(result, Audit):
         shown.insert(0, Section(result.judged.judge, [result.verdict]))
-    return fragment(shown)
+    return _environment().get_template("fragment.html.j2").render(sections=shown, explained=Explainer(linked=False))
 
 
 @cache
@@ -212,14 +202,8 @@ def write_report(
     parts = [*sections(result, several=several_criteria(result)), *more, worst_of(result, examples)]
     shown = [section for section in parts if section is not None]
     title = result.judged.judge if isinstance(result, Audit) else title_of_run(settings)
-    page = Page(
-        title[:1].upper() + title[1:],
-        str(settings["command"]),
-        shown,
-        verdict=verdict,
-        run=_run(settings),
-        settings={name: str(value) for name, value in flatten(settings).items()},
-    )
+    every = {name: str(value) for name, value in flatten(settings).items()}
+    page = Page(title[:1].upper() + title[1:], str(settings["command"]), shown, verdict, _run(settings), every)
     page.write(folder / FILE)
     for plot in (block for section in shown for block in section.blocks if isinstance(block, Plot) and block.file):
         write_png(plot, folder / f"{plot.file}.png")
@@ -247,12 +231,12 @@ def title_of_run(settings: Mapping[str, Any]) -> str:
 
 def _run(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings that a reader asks for, in words."""
-    items = {side: (settings.get(side) or {}).get("items") for side in ("train", "test")}
-    data = settings.get("data", "")
+    data, sides = settings.get("data", ""), (("test", "measure"), ("train", "compile on or draw demonstrations from"))
+    items = [((settings.get(side) or {}).get("items"), use) for side, use in sides]
     facts = {
         "command": f"evalbias {settings['command']}",
         "data": ", ".join(data) if isinstance(data, list) else str(data),
-        "items": "; ".join(f"{n:,} to {use}" for use, n in _uses(items) if n),
+        "items": "; ".join(f"{n:,} to {use}" for n, use in items if n),
         "judge's model": _model(settings.get("lm")),
         "model of the likelihood": _model(settings.get("likelihood_lm")),
         "model that rewords": _model(settings.get("proposer_lm")),
@@ -260,10 +244,6 @@ def _run(settings: Mapping[str, Any]) -> dict[str, str]:
         "versions": ", ".join(f"{name} {version}" for name, version in settings.get("versions", {}).items()),
     }
     return {name: value for name, value in facts.items() if value}
-
-
-def _uses(items: Mapping[str, int | None]) -> list[tuple[str, int | None]]:
-    return [("measure", items["test"]), ("compile on or draw demonstrations from", items["train"])]
 
 
 def _model(identity: Any) -> str:

@@ -18,6 +18,7 @@ from evalbias.runs import LONGEST_LIST, RESULT, RunRecord, compare_runs
 from evalbias.values import json_number
 
 Row = tuple[str, str, str]  # a name, and what the first and the second run have under it; "-" for nothing
+Pair = tuple[str, Estimate | None, Estimate | None]  # what is estimated, and the estimates; None where a run lacks it
 
 REPEATED = tuple(  # beginnings of the names in an audit's result that say again what its measurements say
     f"result.audit.{part}" for part in ("biases.", "further.", "agreement", "not_measured.", "provenance.")
@@ -27,47 +28,44 @@ DRAWN = 12  # largest number of estimates that are drawn; the table holds all
 
 
 @dataclass(frozen=True)
-class MeasuredByTwo:
-    """One measurement (bias and criterion) of two runs; an estimate is None where a run lacks it."""
-
-    title: str
-    estimates: list[tuple[str, Estimate | None, Estimate | None]]
-
-    @property
-    def rows(self) -> list[Row]:
-        """Every estimate with its interval, in both runs."""
-
-        def shown(estimate: Estimate | None) -> str:
-            return "-" if estimate is None else f"{estimate.text()} ({estimate.interval})"
-
-        return [(name, shown(one), shown(other)) for name, one, other in self.estimates]
-
-    @property
-    def differences(self) -> list[Row]:
-        """The rows in which the runs differ."""
-        return [row for row in self.rows if row[1] != row[2]]
-
-
-@dataclass(frozen=True)
 class RunDifferences:
     """Two runs side by side: the settings and results that differ, and every measurement of either."""
 
     names: tuple[str, str]
     settings: list[Row]
-    measured: list[MeasuredByTwo]
+    measured: list[tuple[str, list[Pair]]]  # bias and criterion, with all estimates
     results: list[Row]
+
+    @property
+    def tables(self) -> list[tuple[str, list[Row]]]:
+        """Titles with the rows in which the runs differ."""
+        measured = [
+            (title, [row for row in estimate_rows(pairs) if row[1] != row[2]]) for title, pairs in self.measured
+        ]
+        tables = [("Settings that differ", self.settings), *measured, ("Other results that differ", self.results)]
+        return [(title, rows) for title, rows in tables if rows]
 
     @property
     def sentence(self) -> str:
         """In how many settings, estimates and other results the runs differ."""
         first, second = self.names
-        estimates = sum(len(one.differences) for one in self.measured)
-        if not (self.settings or estimates or self.results):
+        if not self.tables:
             return f"{first} and {second} have the same settings and results."
+        settings, results = len(self.settings), len(self.results)
+        estimates = sum(len(rows) for _, rows in self.tables) - settings - results
         return (
-            f"{first} and {second} differ in {count(len(self.settings), 'setting')}, {count(estimates, 'estimate')} "
-            f"and {count(len(self.results), 'other result')}."
+            f"{first} and {second} differ in {count(settings, 'setting')}, {count(estimates, 'estimate')} and "
+            f"{count(results, 'other result')}."
         )
+
+
+def estimate_rows(pairs: list[Pair]) -> list[Row]:
+    """Return every estimate with its interval, in both runs."""
+
+    def shown(estimate: Estimate | None) -> str:
+        return "-" if estimate is None else f"{estimate.text()} ({estimate.interval})"
+
+    return [(name, shown(one), shown(other)) for name, one, other in pairs]
 
 
 def run_differences(first: RunRecord, second: RunRecord) -> RunDifferences:
@@ -78,7 +76,7 @@ def run_differences(first: RunRecord, second: RunRecord) -> RunDifferences:
     for place in {**ours, **theirs}:
         (title, one), (other_title, other) = (side.get(place, ("", {})) for side in (ours, theirs))
         pairs = [(e.words, one.get(name), other.get(name)) for name, e in {**one, **other}.items()]
-        measured.append(MeasuredByTwo(title or other_title, pairs))
+        measured.append((title or other_title, pairs))
     # 2. what else differs, and does not say these numbers again
     said, differing = (*(f"{place}." for place in {**ours, **theirs}), *REPEATED), compare_runs(first, second)
 
@@ -137,15 +135,15 @@ def comparison_page(first: RunRecord, second: RunRecord) -> Page:
     """Return the page of two runs: their estimates, and every setting and result in which they differ."""
     found, left = run_differences(first, second), DRAWN
     sections = []
-    for measured in found.measured:  # one section each; estimates that are defined in both runs are drawn
+    for title, pairs in found.measured:  # one section each; estimates that are defined in both runs are drawn
         blocks: list[Block] = []
-        for name, one, other in measured.estimates:
+        for name, one, other in pairs:
             if one and other and one.null is not None and not math.isnan(one.value + other.value) and left:
                 left -= 1
                 both = dict(zip(found.names, (one, other), strict=True))
                 blocks.append(interval_plot(both, f"{name}: {one.text()} and {other.text()}"))
         note = "95 % intervals of each run by itself; evalbias.compare tests two judges on the same items."
-        sections.append(Section(measured.title, [*blocks, Table(("", *found.names), measured.rows, caption=note)]))
+        sections.append(Section(title, [*blocks, Table(("", *found.names), estimate_rows(pairs), caption=note)]))
     for title, rows in (("Settings that differ", found.settings), ("Other results that differ", found.results)):
         if rows:
             shown = [(re.sub(r"([._])", "\\1\u200b", name), *values) for name, *values in rows]

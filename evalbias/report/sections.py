@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import dspy
 import numpy as np
@@ -26,13 +26,7 @@ from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import CurvePoint, ZEPOReport
 from evalbias.report import plots
 from evalbias.report.plots import by_construction
-from evalbias.report.tables import (
-    candidates_table,
-    changes_table,
-    estimates_table,
-    groups_table,
-    search_table,
-)
+from evalbias.report.tables import candidates_table, changes_table, estimates_table, groups_table, search_table
 
 # --- what a page is made of -------------------------------------------------------------------------------------------
 
@@ -85,37 +79,17 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
 
     Titles name the criterion if the page has ``several``; ``part`` is the key of the mapping in which a result lies.
     """
-
-    def titled(one: Measurement | Comparison) -> str:
-        title = one.bias.title.capitalize()
-        return f"{title}: {one.criterion}" if several else title
-
     match result:
         case Audit():
             yield from _audited(result)
-        case RefineReport():
-            yield _choice(result, several and part)
-            own, external = result.compiled_loop, result.external
-            loops = {f"own feedback ({own.feedback})": own, f"external feedback ({external.feedback})": external}
-            rounds = {name: (tuple(range(len(loop.rounds))), loop.rounds) for name, loop in loops.items()}
-            if plot := plots.rounds(rounds, file="sides"):
-                yield Section("Self-bias over the refinements", [BIASES["self"].question, plot])
-            yield from sections(result.comparison, several=several)
-        case ZEPOReport():
-            first, best = result.tried[0].objective, result.tried[result.best].objective
-            name = f"{result.objective[:1].upper()}{result.objective[1:]}"
-            yield _choice(
-                result, several and part, f"{name} went from {signed(first)} to {signed(best)} in the search."
-            )
-            yield Section("The search", [plots.history(result), search_table(result)])
-            yield from sections(result.comparison, several=several)
         case CompileReport():
-            yield _choice(result, several and part)
+            yield from _compiled(result, several and part)
             yield from sections(result.comparison, several=several)
         case Measurement():
-            yield measurement_section(result, titled(result))
+            yield measurement_section(result, _title(result, several))
         case Comparison():
-            yield Section(f"{titled(result)}, before and after", [*plots.changes(result), changes_table(result)])
+            title = f"{_title(result, several)}, before and after"
+            yield Section(title, [*plots.changes(result), changes_table(result)])
         case LoopSummary() if "bias" not in result.change:  # of another quality than the loop's own
             yield Section(f"{result.name.capitalize()}, first and last output", [changes_table(result.change)])
         case LoopSummary():
@@ -142,8 +116,38 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
                 yield from sections(one, several=several, part=part)
 
 
+def _title(one: Measurement | Comparison, several: bool) -> str:
+    title = one.bias.title.capitalize()
+    return f"{title}: {one.criterion}" if several else title
+
+
 def _known(block: Block | None) -> list[Block]:
     return [block] if block else []
+
+
+def _compiled(report: CompileReport, part: str | bool) -> Iterator[Section]:
+    """Yield what an optimizer chose, from what, why and at which cost, and how it searched."""
+    finding, more = report.decision, list[Section]()
+    if isinstance(report, ZEPOReport):
+        first, best = report.tried[0].objective, report.tried[report.best].objective
+        name = f"{report.objective[:1].upper()}{report.objective[1:]}"
+        finding = finding or f"{name} went from {signed(first)} to {signed(best)} in the search."
+        more.append(Section("The search", [plots.history(report), search_table(report)]))
+    if isinstance(report, RefineReport):
+        own, external = report.compiled_loop, report.external
+        loops = {f"own feedback ({own.feedback})": own, f"external feedback ({external.feedback})": external}
+        rounds = {name: (tuple(range(len(loop.rounds))), loop.rounds) for name, loop in loops.items()}
+        if plot := plots.rounds(rounds, file="sides"):
+            more.append(Section("Self-bias over the refinements", [BIASES["self"].question, plot]))
+    blocks: list[Block] = []
+    if report.chosen:
+        blocks += ["The compiled program was made with:", Quote(report.chosen)]
+    if report.candidates:
+        blocks.append(candidates_table(report))
+    if spent := {name: amount for name, amount in report.cost.to_dict().items() if amount}:
+        blocks.append("It took " + ", ".join(f"{amount:,} {name}" for name, amount in spent.items()) + ".")
+    yield Section(f"The choice: {part}" if part else "The choice", blocks, finding)
+    yield from more
 
 
 def measurement_section(measurement: Measurement, title: str) -> Section:
@@ -151,7 +155,7 @@ def measurement_section(measurement: Measurement, title: str) -> Section:
     drawing = measurement.bias.plot(measurement)
     certain = by_construction(measurement)
     blocks = [measurement.bias.question, *_known(certain), *_known(drawing), estimates_table(measurement)]
-    names = [name for name in measurement.headlines if name in measurement.estimates]
+    names = [name for name in measurement.headlines if name in measurement]
     if not names:
         return Section(title, blocks)
     return Section(title, blocks, measurement[names[0]].sentence() if drawing is None else f"{drawing.title}.")
@@ -180,18 +184,6 @@ def _side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
         yield Section(
             first.bias.title.capitalize(), [*blocks, Table(("", *(first[n].label for n in names)), cells, caption=note)]
         )
-
-
-def _choice(report: CompileReport, part: str | bool, finding: str = "") -> Section:
-    """Return what an optimizer chose, from what, and at which cost; the finding is why, or the one that is given."""
-    blocks: list[Block] = []
-    if report.chosen:
-        blocks += ["The compiled program was made with:", Quote(report.chosen)]
-    if report.candidates:
-        blocks.append(candidates_table(report))
-    if spent := {name: amount for name, amount in report.cost.to_dict().items() if amount}:
-        blocks.append("It took " + ", ".join(f"{amount:,} {name}" for name, amount in spent.items()) + ".")
-    return Section(f"The choice: {part}" if part else "The choice", blocks, report.decision or finding)
 
 
 # --- an audit: every bias with what is concluded, the agreement with people, and what was not measured ----------------
@@ -252,17 +244,9 @@ WORST = 10  # largest number of items that are listed
 LONGEST = {"input": 400, "output": 900}  # characters of a text that are shown
 
 
-class Ranked(NamedTuple):
-    """Items by how bad they are."""
-
-    badness: FloatArray  # (n,) higher is worse; NaN where undefined
-    reason: Callable[[int], str]  # says why item i is listed
-    rule: str  # what is listed, as a sentence
-
-
 def several_criteria(result: Any) -> bool:
     """Return whether a result has measurements or comparisons of more than one criterion."""
-    return len({one.criterion for one in _parts(result) if isinstance(one, Measurement | Comparison)}) > 1
+    return len({one.criterion for one in _parts(result)}) > 1
 
 
 def worst_of(result: Any, examples: Sequence[dspy.Example] = ()) -> Section | None:
@@ -275,15 +259,14 @@ def worst_of(result: Any, examples: Sequence[dspy.Example] = ()) -> Section | No
     return None
 
 
-def _parts(result: Any) -> Iterator[Any]:
-    """Yield a result and the results in it; of loops and styles the measurement whose items are worth a look."""
-    yield result
+def _parts(result: Any) -> Iterator[Measurement | Comparison]:
+    """Yield the measurements and comparisons in a result; of a loop or a style, the one whose items to look at."""
     match result:
+        case Measurement() | Comparison():
+            yield result
         case CompileReport():
             yield from (one for one in _parts(result.comparison) if isinstance(one, Comparison))
-        case LoopSummary() if "bias" not in result.change:  # of another quality than the loop's own
-            yield Section(f"{result.name.capitalize()}, first and last output", [changes_table(result.change)])
-        case LoopSummary():
+        case LoopSummary() if "bias" in result.change:
             yield result.rounds[-1]
         case StyleReport():
             yield result.before
@@ -297,6 +280,10 @@ def _parts(result: Any) -> Iterator[Any]:
                 yield from _parts(one)
 
 
+Ranked = tuple[FloatArray, Callable[[int], str], str]
+"""(n,) how bad each item is, NaN where undefined; why item i is listed; and what is listed, as a sentence."""
+
+
 def worst_items(
     measurement: Measurement, examples: Sequence[dspy.Example] = (), *, count: int = WORST
 ) -> Section | None:
@@ -304,52 +291,43 @@ def worst_items(
 
     The (n,) examples are in the measurement's order; of another number, items show their ids only.
     """
-    ranked = _ranked(measurement.columns)
+    columns, ranked = measurement.columns, None
+    if "answers" in columns and BETTER in columns:
+        ranked = _by_people(columns)
+    elif "answers" in columns and "answers_swapped" in columns:
+        ranked = _by_order(columns)
+    elif "scores" in columns and "answers" not in columns and columns.keys() & {EXPECTED, HUMAN_SCORES}:
+        ranked = _by_gap(columns)
     if ranked is None:
         return None
-    order = np.argsort(-np.nan_to_num(ranked.badness, nan=-np.inf), kind="stable")
-    chosen = [int(i) for i in order[:count] if ranked.badness[i] > 0]
+    badness, reason, rule = ranked
+    order = np.argsort(-np.nan_to_num(badness, nan=-np.inf), kind="stable")
+    chosen = [int(i) for i in order[:count] if badness[i] > 0]
     known = len(examples) == len(measurement.ids)
-    items = [ShownItem(measurement.ids[i], ranked.reason(i), passages_of(examples[i]) if known else ()) for i in chosen]
-    return Section(f"The {len(items)} items to look at first", [ranked.rule, items]) if items else None
+    items = [ShownItem(measurement.ids[i], reason(i), passages_of(examples[i]) if known else ()) for i in chosen]
+    return Section(f"The {len(items)} items to look at first", [rule, items]) if items else None
 
 
-def _ranked(columns: Mapping[str, FloatArray]) -> Ranked | None:
-    if "answers" in columns:
-        if BETTER in columns:
-            return _by_people(columns)
-        return _by_order(columns) if "answers_swapped" in columns else None
-    for name, whose in ((EXPECTED, "expected"), (HUMAN_SCORES, "people")):
-        if name in columns and "scores" in columns:
-            return _by_gap(columns, name, whose)
-    return None
-
-
-def _by_gap(columns: Mapping[str, FloatArray], name: str, whose: str) -> Ranked | None:
-    scores, human = columns["scores"], columns[name]
+def _by_gap(columns: Mapping[str, FloatArray]) -> Ranked | None:
+    """Rank by the distance from the expected scores, or from those of people at the same mean and spread."""
+    scores, whose = columns["scores"], "expected" if EXPECTED in columns else "people"
+    human = columns[EXPECTED] if EXPECTED in columns else columns[HUMAN_SCORES]
     both = ~np.isnan(scores + human)
     if both.sum() < 2:
         return None
+    apart, where = scores - human, "the expected scores"  # on one scale: points count as they are
+    if whose == "people":
+        standard = [(v - v[both].mean()) / (v[both].std() or 1.0) for v in (scores, human)]
+        apart, where = standard[0] - standard[1], "those of people, after both were put on the same mean and spread"
     likelihoods = columns.get(LIKELIHOODS)
-    if whose == "expected":  # on one scale: points count as they are
-        apart, where = scores - human, "the expected scores"
-    else:
-        apart = _standard(scores, both) - _standard(human, both)
-        where = "those of people, after both were put on the same mean and spread"
 
     def reason(i: int) -> str:
         said = f"judge {scores[i]:.2f}, {whose} {human[i]:.2f}"
         if likelihoods is not None and likelihoods.ndim == 1 and not np.isnan(likelihoods[i]):
-            below = float(np.nanmean(likelihoods < likelihoods[i]))
-            said += f"; likelier than {percent(below)} of the outputs"
+            said += f"; likelier than {percent(float(np.nanmean(likelihoods < likelihoods[i])))} of the outputs"
         return said
 
-    return Ranked(np.abs(apart), reason, f"The outputs whose scores are farthest from {where}.")
-
-
-def _standard(values: FloatArray, kept: np.ndarray) -> FloatArray:
-    spread = values[kept].std()
-    return np.asarray((values - values[kept].mean()) / (spread or 1.0))
+    return np.abs(apart), reason, f"The outputs whose scores are farthest from {where}."
 
 
 def _by_people(columns: Mapping[str, FloatArray]) -> Ranked:
@@ -362,7 +340,7 @@ def _by_people(columns: Mapping[str, FloatArray]) -> Ranked:
         return f"people prefer output {better[i] + 1:.0f}, the judge gives it {percent(1 - worse[i])}"
 
     rule = "The pairs in which the judge most clearly prefers what people like less, averaged over both orders."
-    return Ranked(np.where(worse >= 0.5, worse, np.nan), reason, rule)
+    return np.where(worse >= 0.5, worse, np.nan), reason, rule
 
 
 def _by_order(columns: Mapping[str, FloatArray]) -> Ranked:
@@ -373,7 +351,7 @@ def _by_order(columns: Mapping[str, FloatArray]) -> Ranked:
         return f"the first position gets {below} in the order below and {other} in the other order"
 
     rule = "The pairs in which the order changes the verdict most: without bias the two percentages add up to 100 %."
-    return Ranked(np.abs(first + second - 1), reason, rule)
+    return np.abs(first + second - 1), reason, rule
 
 
 def _first_place(answers: FloatArray) -> FloatArray:

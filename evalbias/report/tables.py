@@ -12,8 +12,8 @@ from rich.text import Text
 
 from evalbias.evaluation.audit import AGREEMENT, Audit, is_of_bias
 from evalbias.evaluation.biases import title_of
-from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
-from evalbias.evaluation.judged import LIKELIHOODS, RATINGS, Judged
+from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
+from evalbias.evaluation.judged import LIKELIHOODS, RATINGS
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport, doublings
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import (
@@ -42,6 +42,7 @@ from evalbias.optimizers.zepo import ZEPOReport
 
 ROWS = 12  # rows of the longest table that a terminal shows
 SHOWN = 5  # number of the items to label next that a terminal names
+INTERVAL = "95 % interval"
 
 
 def audit_view(audit: Audit) -> Group:
@@ -96,9 +97,6 @@ def biases_table(audit: Audit) -> Table:
     return _counted((*headings, "n", "undefined"), rows, name, "; ".join(filter(None, parts)))
 
 
-INTERVAL = "95 % interval"
-
-
 def _counted(headings: Sequence[str], rows: Sequence[Sequence[str]], name: str, caption: str = "") -> Table:
     """Return a table of two columns of words, then figures; without its last column if that holds zeros only."""
     if all(row[-1] == "0" for row in rows):
@@ -131,19 +129,6 @@ def estimates_table(measurement: Measurement) -> Table:
     return table.without_empty()
 
 
-def measurement_table(measurements: Mapping[str, Measurement]) -> Table:
-    """Return one row per criterion and headline estimate of one bias, with its interval."""
-    rows: list[tuple[str, ...]] = []
-    for criterion, measurement in measurements.items():
-        estimates = [measurement[name] for name in measurement.headlines if name in measurement.estimates]
-        for place, e in enumerate(estimates):
-            cells = (e.label, e.text(), e.interval, str(e.n), str(e.undefined))
-            rows.append(("" if place else criterion, *cells))
-    first = next(iter(measurements.values()))
-    headings = ("criterion", "estimate", "value", INTERVAL, "n", "undefined")
-    return _counted(headings, rows, f"{first.bias.title.capitalize()} bias")
-
-
 def changes_table(comparison: Comparison) -> Table:
     """Return one row an estimate of two judges, in words: before, after, and their difference."""
     rows = []
@@ -156,17 +141,19 @@ def changes_table(comparison: Comparison) -> Table:
     return Table(headings, rows, caption=f"{comparison.n:,} items; p of a paired test")
 
 
-def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
-    """Return one row per criterion and headline estimate of one bias, before -> after, with its p-value."""
+def headlines_table(results: Mapping[str, Measurement | Comparison]) -> Table:
+    """Return one row per criterion and headline of one bias: its value and interval, or before -> after and its p."""
     rows: list[tuple[str, ...]] = []
-    for criterion, comparison in comparisons.items():
-        for place, name in enumerate(name for name in comparison.headlines if name in comparison.changes):
-            change = comparison[name]
-            cells = (change.label, change.text(), p_text(change.p_value), str(change.after.n))
-            rows.append(("" if place else criterion, *cells, str(change.after.undefined)))
-    first = next(iter(comparisons.values()))
+    for criterion, result in results.items():
+        for place, part in enumerate(result[name] for name in result.headlines if name in result):
+            shown, e = (p_text(part.p_value), part.after) if isinstance(part, Change) else (part.interval, part)
+            rows.append(("" if place else criterion, e.label, part.text(), shown, str(e.n), str(e.undefined)))
+    first = next(iter(results.values()))
+    title = f"{first.bias.title.capitalize()} bias"
+    if isinstance(first, Measurement):
+        return _counted(("criterion", "estimate", "value", INTERVAL, "n", "undefined"), rows, title)
     headings = ("criterion", "estimate", "before -> after", "p", "n", "undefined")
-    return _counted(headings, rows, f"{first.bias.title.capitalize()} bias, before -> after", SIGNIFICANCE)
+    return _counted(headings, rows, f"{title}, before -> after", SIGNIFICANCE)
 
 
 def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:
@@ -196,7 +183,8 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
     for criterion, report in reports.items():
         sides = {"given": report.before, "paper's method": report.paper, "compiled": report.after}
         for place, (name, judged) in enumerate((name, one) for name, one in sides.items() if one is not None):
-            estimates = _estimates(judged, seed=seed)
+            rule = LikelihoodRule(bias_number(judged.covariates.get(RATINGS)), n_resamples=1, seed=seed)
+            estimates = rule.estimates(judged).values()
             headings = headings or [estimate.label for estimate in estimates]
             rows.append(("" if place else criterion, name, *map(_cell, estimates)))
             reasons |= {f"{e.label} is undefined: {e.why_undefined}": None for e in estimates if _is_undefined(e)}
@@ -206,11 +194,6 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
     return Table(("criterion", "judge", *headings), rows, "Likelihood bias on items that took no part", caption, left=2)
 
 
-def _estimates(judged: Judged, *, seed: int) -> list[Estimate]:
-    rule = LikelihoodRule(bias_number(judged.covariates.get(RATINGS)), n_resamples=1, seed=seed)
-    return [*rule.estimates(judged).values()]
-
-
 def _is_undefined(estimate: Estimate) -> bool:
     return math.isnan(estimate.value) and math.isnan(estimate.low)
 
@@ -218,8 +201,7 @@ def _is_undefined(estimate: Estimate) -> bool:
 def _cell(estimate: Estimate) -> str:
     if _is_undefined(estimate):
         return "undefined"
-    low, high = (estimate.text(end) for end in (estimate.low, estimate.high))
-    return f"{estimate.text()} [{low}, {high}]"
+    return f"{estimate.text()} [{estimate.text(estimate.low)}, {estimate.text(estimate.high)}]"
 
 
 def words_note(reports: Mapping[str, BiasedDemosReport]) -> str:
@@ -272,13 +254,17 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int,
 def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> Iterator[str]:
     best, first = report.tried[report.best], report.tried[0]
     yield f"{report.objective} in the search {signed(first.objective)} -> {signed(best.objective)}"
-    yield f"{report.judgments} judgments{_saved_text(report)}, {report.stopped}"
+    saved = ""
+    if len(report.rounds) > 1:
+        share, sizes = report.saved / (report.judgments + report.saved), ", ".join(map(str, report.rounds))
+        saved = f" ({share:.0%} saved by racing in rounds up to {sizes} pairs)"
+    yield f"{report.judgments} judgments{saved}, {report.stopped}"
     yield "first, longer: win rate of the first, of the longer output"
     counts_of = [row.measurements["position"].undefined for row in rows.values()]
     undefined = sum(counts.get(name, 0) for counts in counts_of for name in ("answers", "answers_swapped"))
     yield f"{undefined} comparisons undefined"
     people = [row.measurements[AGREEMENT] for row in rows.values() if AGREEMENT in row.measurements]
-    agreements = [measurement["spearman"] for measurement in people if "spearman" in measurement.estimates]
+    agreements = [measurement["spearman"] for measurement in people if "spearman" in measurement]
     if agreements:  # rankings; pairs have an accuracy
         counts = sorted({agreement.n for agreement in agreements})
         yield f"Spearman with people over {' to '.join(map(str, counts))} documents"
@@ -288,14 +274,6 @@ def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> Iterator[str]:
             yield "too few documents for a significant difference"
     if people:
         yield "* p < .05, † p < .06 against the initial judge (paired permutation test)"
-
-
-def _saved_text(report: ZEPOReport) -> str:
-    """Return what racing saved of a search's judgments, as a remark in brackets; empty without rounds."""
-    if len(report.rounds) < 2:
-        return ""
-    saved, sizes = report.saved / (report.judgments + report.saved), ", ".join(map(str, report.rounds))
-    return f" ({saved:.0%} saved by racing in rounds up to {sizes} pairs)"
 
 
 # --- self-bias and refine loops ---------------------------------------------------------------------------------------
@@ -325,12 +303,9 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
     rows = []
     for loop in loops:
         first, last = loop.rounds[0], loop.rounds[-1]
-        cells = [f"{first['expected'].text()} -> {last['expected'].text()}"]
-        cells += [
-            f"{first[name].text()} -> {last[name].text()}{mark(loop.change[name].p_value)}"
-            for name in ("bias", "skewness")
-        ]
-        rows.append((loop.name, *cells, str(last["bias"].n)))
+        cells = [f"{first[name].text()} -> {last[name].text()}" for name in ("expected", "bias", "skewness")]
+        signs = ["", mark(loop.change["bias"].p_value), mark(loop.change["skewness"].p_value)]
+        rows.append((loop.name, *map(str.__add__, cells, signs), str(last["bias"].n)))
     caption = f"{rounds} first -> last; {SIGNIFICANCE}; intervals in result.json"
     return Table(("loop", "quality", "Bias", "Dskew", "n"), rows, "Self-bias", caption)
 
@@ -358,7 +333,12 @@ def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int 
     steps, first = tuple(range(run.iterations + 1)), "refinements"
     if best_of is not None:
         steps, first = tuple(k - 1 for k in doublings(len(steps))), "k"
-        caption += f"; {_repeated(run, best_of)}"
+        fewer = [count for count in run.distinct.values() if count < best_of]
+        drafts = f"all {best_of} drafts of every item are different"
+        if fewer:
+            drafts = f"{len(fewer)} of {len(run.distinct)} items have fewer than {best_of} different drafts, "
+            drafts += f"{np.mean(fewer):.1f} on average"
+        caption += f"; {drafts}"
     own, values, tokens = run.own(), np.asarray(quality, dtype=np.float64), run.tokens()
     rows = []
     for step in steps:
@@ -367,15 +347,6 @@ def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int 
         rows.append((str(step + (best_of is not None)), *means, f"{tokens[step]:.0f}", str(undefined)))
     headings = (first, "own score", "quality", "tokens", "undefined")
     return Table(headings, rows, f"{run.feedback} beside {external}", caption, left=0)
-
-
-def _repeated(run: LoopRun, k: int) -> str:
-    """Say how many items have fewer than k different drafts."""
-    counts = list(run.distinct.values())
-    fewer = [count for count in counts if count < k]
-    if not fewer:
-        return f"all {k} drafts of every item are different"
-    return f"{len(fewer)} of {len(counts)} items have fewer than {k} different drafts, {np.mean(fewer):.1f} on average"
 
 
 def refine_table(report: RefineReport) -> Table:

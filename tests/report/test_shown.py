@@ -19,7 +19,7 @@ from evalbias.evaluation.words import coverage_warning, mark
 from evalbias.measures import unfairness_scores
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.report.plots import draw, scatter
-from evalbias.report.tables import comparison_table, coverage_note, measurement_table, mitigation_table
+from evalbias.report.tables import coverage_note, headlines_table, mitigation_table
 from evalbias.values import to_json
 
 C = Criterion("quality", "is it good?")
@@ -45,7 +45,7 @@ def test_a_measurement_says_what_is_undefined():
         e.scores["quality"] = 3.0
     one = judge_examples(PointwiseJudge(C), examples, lm=FormulaLM(), likelihood_lm="own")
     measurement = measure(Likelihood(), one, seed=0)
-    table = measurement_table({"wit": measurement})
+    table = headlines_table({"wit": measurement})
     assert cells(table, "wit") == ["wit", "effect of likelihood", "undefined", "undefined", "7", "3"]
     assert cells(table, "performance") == ["", "performance", "undefined", "undefined", "7", "3"]
     assert measurement.undefined == {"human_scores": 3}
@@ -71,7 +71,7 @@ def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged):
     measurement = measure(Likelihood(), judged[0], seed=0)
     bias = measurement["bias_score"]
     assert bias.low < bias.value < bias.high
-    table = measurement_table({"quality": measurement})
+    table = headlines_table({"quality": measurement})
     effect = measurement["likelihood_effect"]
     assert math.isnan(effect.value)  # one rating an item
     assert effect.low < effect.high
@@ -92,7 +92,7 @@ def test_a_measurement_as_a_table_as_json_and_in_a_notebook(judged):
 
 def test_a_comparison_carries_the_papers_signs(judged):
     change = compare(*(measure(Likelihood(), one, seed=0) for one in judged), n_resamples=999, seed=0)
-    table = comparison_table({"quality": change})
+    table = headlines_table({"quality": change})
     bias, performance = change["bias_score"], change["performance"]
     assert cells(table, "quality") == ["quality", "effect of likelihood", "undefined -> undefined", "", "80"]
     row = cells(table, "BiasScore")
