@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -204,21 +203,6 @@ def test_a_judge_passed_as_the_metric_itself_says_what_to_pass(kind):
         kind.make(C)(kind.item(1), dspy.Prediction(output="o"))
 
 
-@pytest.mark.parametrize(
-    ("make", "options", "message"),
-    [
-        (PointwiseJudge, {"scoring": "mean"}, "scoring='mean' is unknown"),
-        (PairwiseJudge, {"scoring": "direct"}, "scoring='direct' is unknown"),
-        (PairwiseJudge, {"debias": "swap"}, "debias='swap' is unknown"),
-        (PairwiseJudge, {"calibration": "platt"}, "calibration='platt' is unknown"),
-        (PairwiseJudge, {"instruction_place": "middle"}, "instruction_place='middle' is unknown"),
-    ],
-)
-def test_unknown_options_are_refused(make, options, message):
-    with pytest.raises(ValueError, match=message):
-        make(C, **options)
-
-
 def test_a_pipelines_examples_are_no_demonstrations_of_the_judge_in_it(kind):
     class Pipeline(dspy.Module):
         def __init__(self):
@@ -273,17 +257,6 @@ def test_each_judgment_of_a_batch_is_told_as_a_call(kind):
     assert len(recorder.calls) == 2
 
 
-def test_a_failing_callback_costs_no_judgment(kind):
-    class Failing(BaseCallback):
-        def on_module_end(self, call_id, outputs, exception=None):
-            raise RuntimeError("no disk")
-
-    judge, items = kind.make(C), [kind.item(q) for q in range(3)]
-    with dspy.context(callbacks=[Failing()]):
-        predictions = judge.batch(items, lm=kind.lm())
-    assert [p.toDict() for p in predictions] == [p.toDict() for p in judge.batch(items, lm=kind.lm())]
-
-
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda judge: judge.deepcopy()])
 def test_a_copy_keeps_the_callbacks_of_its_judge(copied):
     compares, recorder = KINDS["compares"], Recorder()
@@ -310,11 +283,3 @@ def test_a_judge_in_a_streamed_program_answers_once(kind):
 
     (found,) = asyncio.run(streamed())
     assert kind.value(found) > 0.9
-
-
-def test_an_awaited_ranking_is_not_called_directly(caplog):
-    logging.getLogger("dspy").addHandler(caplog.handler)
-    with dspy.context(lm=Comparer()):
-        asyncio.run(PairwiseRanker(PairwiseJudge(C)).acall(**KINDS["compares"].item(1).inputs()))
-    logging.getLogger("dspy").removeHandler(caplog.handler)
-    assert "is discouraged" not in caplog.text
