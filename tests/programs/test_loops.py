@@ -1,5 +1,6 @@
 """The refine loops: steps, draws, best of k and self-consistency."""
 
+import contextlib
 import math
 import warnings
 
@@ -14,7 +15,6 @@ from evalbias.measures import QuantileMap, distance_skewness, measure_self_bias
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.concepts import ConceptsFeedback
 from evalbias.programs.feedback import (
-    ConsistencyFeedback,
     ExactAnswer,
     Feedback,
     InstructScore,
@@ -44,6 +44,13 @@ class Score:
             return Feedback(math.nan, "?", status="unreadable")
 
 
+class Length:
+    name, low, high = "length", 0.0, 1000.0
+
+    def __call__(self, example, output):
+        return Feedback(float(len(output)), "too short")
+
+
 def loop(*texts, source=None, **options):
     program = SelfRefine(
         PlainPredict("source -> output"),
@@ -57,15 +64,17 @@ def loop(*texts, source=None, **options):
 
 
 def test_only_strict_improvement_is_accepted_and_every_step_is_kept():
-    program, lm = loop("a 3", "b 2", "c 3", "d 5", "e 4", max_iterations=4)
+    source = Score()
+    program, lm = loop("a 3", "b 2", "c 3", "d 5", "b 2", source=source, max_iterations=4)
     result = program(source="s")
     assert (result.output, result.score, result.iterations, result.stopped) == ("d 5", 5, 4, "iterations")
+    assert [output for _, output in source.calls] == ["a 3", "b 2", "c 3", "d 5"]  # each different one is judged once
     assert [(s.iteration, s.output, s.accepted) for s in result.steps] == [
         (0, "a 3", True),
         (1, "b 2", False),
         (2, "c 3", False),
         (3, "d 5", True),
-        (4, "e 4", False),
+        (4, "b 2", False),
     ]
     assert {(s.tokens, s.calls) for s in result.steps} == {(10, 1)}
     assert "Draft: a 3\nFeedback: it is 3" in lm.asked[1]
@@ -158,27 +167,19 @@ def test_acceptance_is_a_parameter_and_a_reference_goes_to_the_feedback_alone():
     assert [s.accepted for s in result.steps] == [True, False, True]
     assert all(example["reference"] == "secret" for example, _ in source.calls)
     assert not any("secret" in prompt for prompt in lm.asked)
+    rule = Improvement(1.0)
+    assert [rule(3, 4), rule(3, 4.5), rule(3, math.nan), rule(math.nan, 0)] == [False, True, False, True]
+    with pytest.raises(ValueError, match="margin=-1"):
+        Improvement(-1)
 
 
-def test_a_score_out_of_range_and_bad_parameters_are_refused():
-    program, _ = loop("a 11")
-    with pytest.raises(ValueError, match=r"'number' gave 11, outside its range 0 to 10"):
+@pytest.mark.parametrize(("texts", "tokens"), [(["a 3", "b 4"], 20), (["a 11"], 10)])
+def test_the_users_tracker_receives_the_tokens_also_of_an_item_that_fails(texts, tokens):
+    program, _ = loop(*texts, max_iterations=1)
+    fails = pytest.raises(ValueError, match="'number' gave 11, outside its range 0 to 10")
+    with dspy.track_usage() as tracker, fails if "a 11" in texts else contextlib.nullcontext():
         program(source="s")
-    with pytest.raises(ValueError, match="max_iterations=-1"):
-        loop("a", max_iterations=-1)
-    with pytest.raises(ValueError, match=r"perfect='anything': give 'best', a number or None"):
-        loop("a", perfect="anything")
-
-
-def test_the_users_tracker_receives_the_tokens():
-    program, _ = loop("a 3", "b 4", max_iterations=1)
-    with dspy.track_usage() as tracker:
-        program(source="s")
-    assert sum(u["prompt_tokens"] + u["completion_tokens"] for u in tracker.get_total_tokens().values()) == 20
-    program, _ = loop("a 11")  # out of range: the item fails, and has cost its tokens
-    with dspy.track_usage() as tracker, pytest.raises(ValueError, match="outside its range"):
-        program(source="s")
-    assert sum(u["prompt_tokens"] + u["completion_tokens"] for u in tracker.get_total_tokens().values()) == 10
+    assert sum(u["prompt_tokens"] + u["completion_tokens"] for u in tracker.get_total_tokens().values()) == tokens
 
 
 def test_best_of_k_keeps_the_best_and_never_an_undefined_one():
@@ -186,24 +187,7 @@ def test_best_of_k_keeps_the_best_and_never_an_undefined_one():
     program.set_lm(Scripted("a 3", "b", "c 7", "d 5"))
     result = program(source="s")
     assert (result.output, result.score, len(result.steps)) == ("c 7", 7, 4)
-    with pytest.raises(ValueError, match="k=0"):
-        BestOfK(PlainPredict("source -> output"), Score(), k=0)
-
-
-def test_a_margin_is_a_rule_of_acceptance():
-    program, _ = loop("a 3", "b 4", "c 6", max_iterations=2, accept=Improvement(1.0))
-    assert [s.accepted for s in program(source="s").steps] == [True, False, True]
-    rule = Improvement(1.0)
-    assert not rule(3, math.nan)
-    assert rule(math.nan, 0)
-    with pytest.raises(ValueError, match="margin=-1"):
-        Improvement(-1)
-
-
-def test_a_plain_predictor_is_no_loop(tmp_path):
-    dspy.Predict("source -> output").save(str(tmp_path / "plain.json"))
-    with pytest.raises(ValueError, match="The state is not of a refine loop like this one: it has no 'settings'"):
-        loop("a 3")[0].load(str(tmp_path / "plain.json"))
+    assert [step.accepted for step in result.steps] == [True, False, True, False]  # the best of every smaller k
 
 
 class Cached(dspy.LM):
@@ -225,23 +209,18 @@ def test_samples_do_not_repeat_a_cached_answer(tmp_path):
     assert len(lm.engine.asked) == 3
 
 
-def test_paths_do_not_repeat_a_cached_answer(tmp_path):
-    lm = Scripted(r"\boxed{1}", r"\boxed{2}", r"\boxed{2}")
-    cached = dspy.LM("fake/paths", engine=lm.engine, temperature=0.7)
-    source = ConsistencyFeedback(PlainPredict("source -> output"), paths=3)
-    with dspy.context(lm=cached):
-        assert source({"source": f"1 + 1, {tmp_path}"}, r"\boxed{2}").score == 1
-        assert source({"source": f"1 + 1, {tmp_path}"}, r"\boxed{2}").score == 1
-    assert len(lm.asked) == 3
-
-
-def test_a_loop_of_another_shape_is_refused(tmp_path):
+def test_a_plain_predictor_and_a_loop_of_another_shape_are_not_loaded(tmp_path):
     program, _ = loop("a 3")
     program.set_lm(None)
     program.save(str(tmp_path / "program.json"))
+    dspy.Predict("source -> output").save(str(tmp_path / "plain.json"))
     other = SelfRefine(PlainPredict("concepts -> output"), Score(), PlainPredict("concepts, draft, feedback -> output"))
-    with pytest.raises(ValueError, match=r"The state is another predictor's: its fields are .*'source'"):
-        other.load(str(tmp_path / "program.json"))
+    for file, match in (
+        ("program", "The state is another predictor's: its fields are .*'source'"),
+        ("plain", "The state is not of a refine loop like this one: it has no 'settings'"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            other.load(str(tmp_path / f"{file}.json"))
     assert other.perfect == "best"
 
 
@@ -263,13 +242,6 @@ def test_samples_of_a_local_model_do_not_depend_on_their_order(lms):
         assert [s.output for s in program(source="the cat").steps] == [s.output for s in first.steps]
     assert len({s.output for s in first.steps}) == 3
     assert [s.output for s in first.steps] != [s.output for s in other.steps]
-
-
-class Length:
-    name, low, high = "length", 0.0, 1000.0
-
-    def __call__(self, example, output):
-        return Feedback(float(len(output)), "")
 
 
 def test_the_trace_names_the_program_and_not_its_copies():
@@ -311,17 +283,6 @@ def translator(request):
     return "'dog' is a major accuracy error" if "Errors:" in request.messages[-1].text else f"dog {drawn(request)}"
 
 
-class Lengths:
-    name, low, high = "length", 0.0, 1000.0
-
-    def __init__(self):
-        self.asked = []
-
-    def __call__(self, example, output):
-        self.asked.append(output)
-        return Feedback(float(len(output)), "too short")
-
-
 def test_after_rejected_refinements_every_request_is_another():
     lm = Seeded(translator)
     with dspy.context(lm=lm):
@@ -356,23 +317,6 @@ def test_a_greedy_refiner_that_is_rejected_is_not_asked_the_same_again():
     assert [step.calls for step in result.steps] == [2, 1]
 
 
-def test_each_different_output_is_judged_once():
-    source = Lengths()
-    texts = iter(["aa", "a", "aa", "a", "aaa"])
-
-    class Written(dspy.Module):
-        def forward(self, source):
-            return dspy.Prediction(output=next(texts))
-
-    class Rewritten(dspy.Module):
-        def forward(self, source, draft, feedback):
-            return dspy.Prediction(output=next(texts))
-
-    result = SelfRefine(Written(), source, Rewritten(), max_iterations=4)(source="s")
-    assert [step.score for step in result.steps] == [2, 1, 2, 1, 3]
-    assert source.asked == ["aa", "a", "aaa"]
-
-
 def test_feedback_that_draws_is_drawn_anew_for_the_same_output():
     lm = Seeded(lambda request: "dog" if "Output:" in request.messages[-1].text else "'dog' is a major style error")
     task = translation(max_iterations=3)
@@ -393,8 +337,8 @@ def test_best_of_k_draws_k_different_drafts():
     lm, generate = Seeded(), PlainPredict("source -> output", temperature=1.0)
     with dspy.context(lm=lm), warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = BestOfK(generate, Lengths(), k=8)(source="s", reference="not shown")
-        other = BestOfK(generate, Lengths(), k=8, seed=1)(source="s")
+        result = BestOfK(generate, Length(), k=8)(source="s", reference="not shown")
+        other = BestOfK(generate, Length(), k=8, seed=1)(source="s")
     assert result.distinct == len({step.output for step in result.steps}) == 8
     assert len(set(lm.asked)) == len(lm.asked) == 16
     assert "not shown" not in repr(lm.asked)
@@ -403,37 +347,19 @@ def test_best_of_k_draws_k_different_drafts():
 
 def test_best_of_k_tells_once_of_drafts_that_are_the_same():
     lm = Seeded(lambda request: "one" if drawn(request) % 2 else "two")
-    program = BestOfK(PlainPredict("source -> output", temperature=1.0), Lengths(), k=8)
+    program = BestOfK(PlainPredict("source -> output", temperature=1.0), Length(), k=8)
     with dspy.context(lm=lm), pytest.warns(RepeatedDrafts, match="Only 2 of the 8 drafts") as told:
         predictions = [program(source=f"s{n}") for n in range(5)]
     assert len(told) == 1
     assert [p.distinct for p in predictions] == [2] * 5
     greedy = Seeded()
     with dspy.context(lm=greedy), pytest.warns(RepeatedDrafts, match="Only 1 of the 4 drafts"):
-        result = BestOfK(PlainPredict("source -> output", temperature=0.0), Lengths(), k=4)(source="s")
+        result = BestOfK(PlainPredict("source -> output", temperature=0.0), Length(), k=4)(source="s")
     assert (len(greedy.asked), len(result.steps), result.distinct) == (1, 1, 1)
 
 
-def test_a_run_of_best_of_k_holds_the_results_of_every_smaller_k():
-    scores = {"a": 3.0, "b": float("nan"), "c": 7.0, "d": 5.0}
-
-    class Score(Lengths):
-        def __call__(self, example, output):
-            return Feedback(scores[output], "", status="" if scores[output] == scores[output] else "unreadable")
-
-    texts = iter("abcd")
-
-    class Written(dspy.Module):
-        def forward(self, source):
-            return dspy.Prediction(output=next(texts))
-
-    result = BestOfK(Written(), Score(), k=4)(source="s")
-    assert [step.accepted for step in result.steps] == [True, False, True, False]
-    assert (result.output, result.score) == ("c", 7)
-
-
 def test_a_local_model_without_a_temperature_decodes_greedily(lms):
-    program = BestOfK(PlainPredict("source -> output", max_tokens=4), Lengths(), k=3)
+    program = BestOfK(PlainPredict("source -> output", max_tokens=4), Length(), k=3)
     with dspy.context(lm=lms["llama"].copy(cache=False)), pytest.warns(RepeatedDrafts, match="Only 1 of the 3"):
         assert len(program(source="the cat").steps) == 1
 
@@ -483,14 +409,9 @@ def test_a_vote_without_answers_is_undefined_and_the_next_one_is_new():
 
 
 def test_an_answer_that_is_never_agreed_on_ends_with_the_iterations():
-    program = voting(*boxed(1), *boxed(2), *boxed(3), *boxed(4), paths=1, max_iterations=2)
-    result = program(source="?")
-    assert ([step.output[-2] for step in result.steps], result.stopped) == (["1", "2", "3"], "iterations")
-
-
-def test_a_solution_without_an_answer_is_replaced():
-    result = voting("I give up", *boxed(4, 4), *boxed(4, 4), paths=2)(source="2 + 2")
-    assert [step.score for step in result.steps] == [0, 1]
+    result = voting("I give up", *boxed(2), *boxed(3), *boxed(4), paths=1, max_iterations=2)(source="?")
+    assert [step.output for step in result.steps] == ["I give up", *boxed(2), *boxed(3)]
+    assert ([step.score for step in result.steps], result.stopped) == ([0, 0, 0], "iterations")
 
 
 def test_every_vote_has_paths_of_its_own():
@@ -503,12 +424,18 @@ def test_every_vote_has_paths_of_its_own():
     assert {request.config.temperature for request in lm.asked} == {1.0}
 
 
-def test_greedy_paths_and_bad_numbers_are_refused():
-    with pytest.raises(ValueError, match="The 3 paths would all be the same: draw them at a temperature above 0"):
-        vote(PlainPredict("source -> output", temperature=0.0), "2 + 2", paths=3)
-    with pytest.raises(ValueError, match="max_iterations=-1"):
-        voting("x", max_iterations=-1)
-    with pytest.raises(ValueError, match="paths=0"):
-        voting("x", paths=0)
-    with pytest.raises(ValueError, match="has no 'source'"):
-        voting("x")(question="2 + 2")
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: vote(PlainPredict("source -> output", temperature=0.0), "2 + 2", paths=3), "The 3 paths would all be"),
+        (lambda: voting("x", max_iterations=-1), "max_iterations=-1"),
+        (lambda: voting("x", paths=0), "paths=0"),
+        (lambda: voting("x")(question="2 + 2"), "has no 'source'"),
+        (lambda: loop("a", max_iterations=-1), "max_iterations=-1"),
+        (lambda: loop("a", perfect="anything"), "perfect='anything': give 'best', a number or None"),
+        (lambda: BestOfK(PlainPredict("source -> output"), Score(), k=0), "k=0"),
+    ],
+)
+def test_greedy_paths_and_bad_numbers_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
