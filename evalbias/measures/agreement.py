@@ -15,7 +15,6 @@ from evalbias.measures.arrays import (
     SLACK,
     FloatArray,
     IntArray,
-    checked,
     common_index,
     complete,
     defined,
@@ -36,7 +35,6 @@ from evalbias.measures.resample import (
     chunks,
     estimate,
     estimate_coefficient,
-    interval,
     jackknife_variance,
     with_variance,
 )
@@ -297,12 +295,10 @@ def estimate_kendall(
     if before is not None:
         options: dict[str, Any] = {"before": before, "clusters": clusters, "draws": replace(draws, swaps=0)}
         return estimate_coefficient(counted_kendall, scores, reference, **options)
-    arrays = checked({"scores": scores, "reference": reference}, clusters)
-    (x, y), codes = complete(*arrays, clusters=clusters)
-    found = interval(lambda counts: counted_kendall(counts, x, y), codes, draws=ALONE)
-    found = replace(found, undefined=len(arrays[0]) - len(codes))
+    found = estimate_coefficient(counted_kendall, scores, reference, clusters=clusters, draws=ALONE)
     if found.units < FEWEST_UNITS or np.isnan(found.value) or not draws.resamples:
         return found
+    (x, y), codes = complete(*vectors(scores=scores, reference=reference), clusters=clusters)
     # of a cluster: pairs with any item, twice those within it
     touched, within = sums_by_cluster(_orders(x, y), codes), 2 * _within(x, y, codes)
     left_out = _taus(touched.sum(axis=0) / 2 - touched + within / 2)

@@ -137,14 +137,12 @@ def complete(*columns: FloatArray, clusters: Sequence[object] | None = None) -> 
     return [settled(column[kept].T).T for column in columns], cluster_codes(clusters, kept)
 
 
-def cluster_codes(clusters: Sequence[object] | None, kept: BoolArray) -> IntArray:
+def cluster_codes(clusters: Sequence[object] | None, kept: BoolArray, name: str = "clusters") -> IntArray:
     """Number the clusters of the m kept items (m,) from 0 by first appearance; else each item is its own."""
     if clusters is None:
         return np.arange(int(kept.sum()))
     codes: dict[object, int] = {}
-    return np.array(
-        [codes.setdefault(one, len(codes)) for one in groups_of(clusters, kept, "clusters")], dtype=np.int64
-    )
+    return np.array([codes.setdefault(one, len(codes)) for one in groups_of(clusters, kept, name)], dtype=np.int64)
 
 
 def sums_by_cluster(values: FloatArray, codes: IntArray) -> FloatArray:

@@ -14,10 +14,13 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import (
     BoolArray,
     FloatArray,
+    IntArray,
+    cluster_codes,
     common_index,
     defined,
     groups_of,
     settled,
+    sums_by_cluster,
     vectors,
 )
 from evalbias.measures.resample import ALIKE, DRAWS, SHARE, Draws, Interval, change, estimate_share
@@ -48,23 +51,22 @@ def corrected_mean(
 
         mean(h) + weight (mean_unlabeled(m) - mean_labeled(m))
 
-    The weight minimizes the estimated variance; with independent items it is cov(h, m) / ((1 + n/N) var(m)), with m
-    centered on its mean over both samples: a few unlabeled items do not tell their own variance. The weight is near 0
-    for a judge that does not follow people, whose interval is then that of the labels alone. The scales of judge and
+    The weight minimizes the estimated variance (with independent items, cov(h, m) / ((1 + n/N) var(m)), with m centered
+    on its mean over both samples), so it is near 0 for a judge that does not follow people. The scales of judge and
     people may differ. The interval is Student's t with u - 2 degrees of freedom for u labeled inputs, and its variance
     is multiplied by u / (u - 2), because a mean and a weight were fitted. Two inputs have the mean of the labels alone.
 
     Args:
         labeled_judge: (n,) Score_m of the items that people scored.
         labeled_human: (n,) Score_h of the same items.
-        unlabeled_judge: (N,) Score_m of the other items.
+        unlabeled_judge: (N,) Score_m of the other items. Items with a NaN are left out.
         labeled_clusters: (n,) input of each labeled item; by default every item is its own.
         unlabeled_clusters: (N,) input of each unlabeled item, which may be that of a labeled one.
         draws: Level of the interval; nothing is resampled.
 
     Returns:
-        The interval, in points of the human scores. Items with a NaN are left out. NaN for fewer than two labeled
-            inputs; its ends are NaN where all labels are equal.
+        The interval, in points of the human scores; NaN for fewer than two labeled inputs. Its ends are NaN where all
+            labels are equal.
 
     Raises:
         ValueError: The lengths differ, a score is infinite.
@@ -74,33 +76,30 @@ def corrected_mean(
         >>> round(found.value, 2), round(float(np.mean([1, 2, 3, 4])), 2)
         (3.16, 2.5)
     """
-    common_index(labeled_judge, labeled_human, labeled_clusters)
-    common_index(unlabeled_judge, unlabeled_clusters)
-    judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
-    (rest,) = vectors(unlabeled_judge=unlabeled_judge)
-    kept, usable = defined(judge, human), ~np.isnan(rest)
-    first, second = _names(labeled_clusters, kept, "labeled"), _names(unlabeled_clusters, usable, "unlabeled")
-    judge, human, rest = judge[kept], human[kept], rest[usable]
-    units, n = len(set(first)), len(human) + len(rest)
-    bare = Interval(math.nan, n=n, undefined=len(kept) + len(usable) - n, units=units)
-    if units < MIN_LABELS:
+    arrays = labeled_judge, labeled_human, unlabeled_judge
+    judge, human, rest, codes, bare = _samples(*arrays, labeled_clusters, unlabeled_clusters)
+    if bare.units < MIN_LABELS:
         return bare
     human, judge, rest = map(settled, (human, judge, rest))
-    deviations = _per_cluster((human - human.mean()) / len(human), np.zeros(len(rest)), first, second)
+
+    def by_cluster(labeled: FloatArray, unlabeled: FloatArray) -> FloatArray:  # what it adds to an estimate
+        return sums_by_cluster(np.concatenate([labeled, unlabeled]), codes)
+
+    deviations = by_cluster((human - human.mean()) / len(human), np.zeros(len(rest)))
     everyone = settled(np.concatenate([judge, rest]))
-    if len(rest) and units > 2 and np.ptp(everyone) > 0:  # two inputs cannot tell a mean and a weight
+    if len(rest) and bare.units > 2 and np.ptp(everyone) > 0:  # two inputs cannot tell a mean and a weight
         shift, center = float(rest.mean() - judge.mean()), everyone.mean()
-        moved = _per_cluster((judge - center) / len(judge), (center - rest) / len(rest), first, second)
+        moved = by_cluster((judge - center) / len(judge), (center - rest) / len(rest))
     else:
         shift, moved = 0.0, np.zeros_like(deviations)
     spread = float((moved**2).sum())
     weight = float((deviations * moved).sum()) / spread if spread > 0 else 0.0
     estimate = float(human.mean()) + weight * shift
-    fitted = 2 if weight else 1
-    error = np.sqrt(units / max(units - fitted, 1) * ((deviations - weight * moved) ** 2).sum())
+    df = max(bare.units - (2 if weight else 1), 1)
+    error = np.sqrt(bare.units / df * ((deviations - weight * moved) ** 2).sum())
     if np.ptp(human) == 0 or not error > 0:  # the error of equal labels may be a rounding error of their mean
         return replace(bare, value=estimate, reason=ALIKE)
-    half = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, max(units - fitted, 1)) * error)
+    half = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, df) * error)
     return replace(bare, value=estimate, low=estimate - half, high=estimate + half)
 
 
@@ -121,22 +120,13 @@ def corrected_rate(
         (p + specificity - 1) / (sensitivity + specificity - 1)
 
     The interval is the delta method's over all three rates, each with the pseudo-counts of Agresti and Coull (1998) so
-    that a rate of 0 or 1 in few labels is not taken for certain. What the items of one input add to the three rates
-    counts together, a pseudo-count by itself. The quantile is Student's t with one degree of freedom less than labeled
-    inputs.
-
-    Args:
-        labeled_judge: (n,) verdicts, 1 or 0, of the items that people judged.
-        labeled_human: (n,) people's verdicts of the same items.
-        unlabeled_judge: (N,) verdicts of the other items.
-        labeled_clusters: (n,) input of each labeled item; by default every item is its own.
-        unlabeled_clusters: (N,) input of each unlabeled item, which may be that of a labeled one.
-        draws: Level of the interval; nothing is resampled.
+    that a rate of 0 or 1 in few labels is not taken for certain. The quantile is Student's t with one degree of freedom
+    less than labeled inputs. Arguments as in ``corrected_mean``, with verdicts, 1 or 0, for scores.
 
     Returns:
-        The interval, within [0, 1]. NaN where the labels of either kind are of fewer than two inputs, and for a judge
-            whose sensitivity and specificity do not exceed 1 together: its verdicts tell nothing. Without unlabeled
-            items, the interval of the people's own rate.
+        The interval, within [0, 1]; without unlabeled items, that of the people's own rate. NaN where the labels of
+            either kind are of fewer than two inputs, and for a judge whose sensitivity and specificity do not exceed 1
+            together: its verdicts tell nothing.
 
     Raises:
         ValueError: The lengths differ, a verdict is not 0, 1 or NaN.
@@ -146,40 +136,73 @@ def corrected_rate(
         >>> round(corrected_rate(judge, human, [1] * 60 + [0] * 40).value, 3)  # (.6 + .8 - 1) / .7
         0.571
     """
+    arrays = labeled_judge, labeled_human, unlabeled_judge
+    judge, human, rest, codes, bare = _samples(*arrays, labeled_clusters, unlabeled_clusters, verdicts=True)
+    labels, positive = codes[: len(human)], human == 1
+    if not len(rest):
+        return estimate_share(human, clusters=labels.tolist(), draws=draws)
+    if min(len(set(labels[kind].tolist())) for kind in (positive, ~positive)) < MIN_LABELS:
+        return bare
+    hits, passes = judge[positive], 1 - judge[~positive]
+    if hits.mean() + passes.mean() <= 1:
+        return bare
+    estimate = float((rest.mean() + passes.mean() - 1) / (hits.mean() + passes.mean() - 1))
+    t = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, bare.units - 1))
+    rates = _padded(rest, t**2 / 2), _padded(hits, 1), _padded(passes, 1)
+    (rate, of_rate, _), (sensitivity, of_hits, _), (specificity, of_passes, _) = rates
+    informed = sensitivity + specificity - 1
+    center = (rate + specificity - 1) / informed
+    labeled = np.empty(len(human))  # derivatives of the corrected rate, times informed
+    labeled[positive], labeled[~positive] = -center * of_hits, (1 - center) * of_passes
+    sums = sums_by_cluster(np.concatenate([labeled, of_rate]), codes)  # of an input; a pseudo-count is by itself
+    derivatives = 1.0, center, 1 - center
+    pseudo = sum(d**2 * variance for d, (_, _, variance) in zip(derivatives, rates, strict=True))
+    half = t * float(np.sqrt((sums**2).sum() + pseudo)) / informed
+    low, high, estimate = (float(np.clip(v, 0, 1)) for v in (center - half, center + half, estimate))
+    return replace(bare, value=estimate, low=min(low, estimate), high=max(high, estimate))
+
+
+def _samples(
+    labeled_judge: ArrayLike,
+    labeled_human: ArrayLike,
+    unlabeled_judge: ArrayLike,
+    labeled_clusters: Sequence[object] | None,
+    unlabeled_clusters: Sequence[object] | None,
+    *,
+    verdicts: bool = False,
+) -> tuple[FloatArray, FloatArray, FloatArray, IntArray, Interval]:
+    """Return the three without NaN, the number of each item's cluster, labeled ones first, and an interval's counts."""
     common_index(labeled_judge, labeled_human, labeled_clusters)
     common_index(unlabeled_judge, unlabeled_clusters)
     judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
     (rest,) = vectors(unlabeled_judge=unlabeled_judge)
     for name, values in {"labeled_judge": judge, "labeled_human": human, "unlabeled_judge": rest}.items():
         wrong = np.flatnonzero(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
-        if len(wrong):
+        if verdicts and len(wrong):
             raise ValueError(f"{name}[{wrong[0]}] is {values[wrong[0]]:g}: a verdict is 1, 0, or NaN where undefined.")
     kept, usable = defined(judge, human), ~np.isnan(rest)
-    first, second = _names(labeled_clusters, kept, "labeled"), _names(unlabeled_clusters, usable, "unlabeled")
-    judge, human, rest = judge[kept], human[kept], rest[usable]
-    if not len(rest):
-        return estimate_share(human, clusters=first, draws=draws)
-    units, positive, n = len(set(first)), human == 1, len(human) + len(rest)
-    inputs_of_kind = [{first[int(index)] for index in np.flatnonzero(kind)} for kind in (positive, ~positive)]
-    bare = Interval(math.nan, n=n, undefined=len(kept) + len(usable) - n, units=units, unit=SHARE)
-    if min(map(len, inputs_of_kind)) < MIN_LABELS:
-        return bare
-    hits, passes = judge[positive], 1 - judge[~positive]
-    if hits.mean() + passes.mean() <= 1:
-        return bare
-    estimate = float((rest.mean() + passes.mean() - 1) / (hits.mean() + passes.mean() - 1))
-    quantile = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, units - 1))
-    rate, sensitivity, specificity = (_Padded(rest, quantile**2 / 2), _Padded(hits, 1), _Padded(passes, 1))
-    informed = sensitivity.share + specificity.share - 1
-    center = (rate.share + specificity.share - 1) / informed
-    labeled = np.where(positive, -center, 1 - center)  # derivatives of the corrected rate, times informed
-    labeled[positive] *= sensitivity.deviations
-    labeled[~positive] *= specificity.deviations
-    sums = _per_cluster(labeled, rate.deviations, first, second)
-    pseudo = rate.variance + center**2 * sensitivity.variance + (1 - center) ** 2 * specificity.variance
-    half = quantile * float(np.sqrt((sums**2).sum() + pseudo)) / informed
-    low, high, estimate = (float(np.clip(v, 0, 1)) for v in (center - half, center + half, estimate))
-    return replace(bare, value=estimate, low=min(low, estimate), high=max(high, estimate))
+    names = [*_names(labeled_clusters, kept, "labeled"), *_names(unlabeled_clusters, usable, "unlabeled")]
+    codes, n = cluster_codes(names, np.ones(len(names), dtype=bool)), int(kept.sum())
+    undefined, unit = len(kept) + len(usable) - len(names), SHARE if verdicts else ""
+    bare = Interval(math.nan, n=len(names), undefined=undefined, units=len(set(codes[:n].tolist())), unit=unit)
+    return judge[kept], human[kept], rest[usable], codes, bare
+
+
+def _names(clusters: Sequence[object] | None, kept: BoolArray, kind: str) -> list[object]:
+    """Return the cluster of each kept item; without clusters, a name of each item's own."""
+    if clusters is None:
+        return [(kind, int(index)) for index in np.flatnonzero(kept)]
+    return groups_of(clusters, kept, f"{kind}_clusters")
+
+
+def _padded(values: FloatArray, pseudo: float) -> tuple[float, FloatArray, float]:
+    """Return the rate of (n,) zeros and ones with as many pseudo-counts of either kind.
+
+    Also what each item adds to its error (n,), and the sum of squares of what the pseudo-counts add.
+    """
+    size = len(values) + 2 * pseudo
+    share = float((values.sum() + pseudo) / size)
+    return share, (values - share) / size, pseudo * (share**2 + (1 - share) ** 2) / size**2
 
 
 def estimate_corrected(
@@ -219,35 +242,6 @@ def _counted_corrected(
     return np.array([estimate_corrected(scores[i], known[i], verdicts=verdicts).value for i in items])
 
 
-class _Padded:
-    """A rate of (n,) zeros and ones with as many pseudo-counts of either kind.
-
-    ``deviations`` (n,) are what each item adds to its error, ``variance`` the squares of what the pseudo-counts add.
-    """
-
-    def __init__(self, values: FloatArray, pseudo: float) -> None:
-        size = len(values) + 2 * pseudo
-        self.share = float((values.sum() + pseudo) / size)
-        self.deviations = (values - self.share) / size
-        self.variance = pseudo * (self.share**2 + (1 - self.share) ** 2) / size**2
-
-
-def _names(clusters: Sequence[object] | None, kept: BoolArray, kind: str) -> list[object]:
-    """Return the cluster of each kept item; without clusters, a name of each item's own."""
-    if clusters is None:
-        return [(kind, int(index)) for index in np.flatnonzero(kept)]
-    return groups_of(clusters, kept, f"{kind}_clusters")
-
-
-def _per_cluster(
-    labeled: FloatArray, unlabeled: FloatArray, first: Sequence[object], second: Sequence[object]
-) -> FloatArray:
-    """Sum what each item contributes to an estimate over its cluster; shape (clusters,)."""
-    codes: dict[object, int] = {}
-    numbers = [codes.setdefault(name, len(codes)) for name in (*first, *second)]
-    return np.asarray(np.bincount(numbers, weights=np.concatenate([labeled, unlabeled])), dtype=np.float64)
-
-
 # Likelihood calibration: take the effect of likelihood out of a judge's expected scores.
 #
 # A judge's score follows quality and, with some slope, likelihood. The slope is fitted on items that people rated
@@ -282,8 +276,7 @@ class LikelihoodCalibration:
     def __call__(self, scores: ArrayLike, likelihoods: ArrayLike, *, scale: tuple[float, float]) -> FloatArray:
         """Correct scores (n,): ``score - strength * slope * (LS - center)``, with LS kept within the bounds.
 
-        The corrected scores are clipped to the scale; NaN where the score or LS is NaN. LS (n,) in nats must be by the
-        same ``reduction`` as those it was fitted on.
+        Clipped to the scale. LS (n,) in nats must be by the same ``reduction`` as those it was fitted on.
 
         Examples:
             >>> calibration = LikelihoodCalibration(slope=0.5, center=-10.0)
@@ -301,8 +294,7 @@ def fit_likelihood_calibration(
 ) -> LikelihoodCalibration:
     """Return the correction that takes out a likelihood effect, in standard deviations of score for one of LS.
 
-    LS (n,) are in nats; items with a NaN are left out. Before clipping, ``(1 - strength) * effect`` is left over on the
-    same items, in standard deviations of the uncorrected scores.
+    Of LS (n,) in nats and scores (n,). Before clipping, ``(1 - strength) * effect`` is left over on the same items.
 
     Examples:
         >>> fitted = fit_likelihood_calibration([-30, -20, -10], [1, 3, 5], effect=0.5)

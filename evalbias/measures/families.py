@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import SLACK, FloatArray, checked, complete
-from evalbias.measures.resample import DRAWS, Draws, Statistic, Swapped, counted_swaps, random_swaps
+from evalbias.measures.arrays import SLACK, FloatArray, complete
+from evalbias.measures.resample import DRAWS, Draws, Statistic, Swapped, counted_swaps, numbered, random_swaps
 
 
 def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
@@ -75,8 +75,7 @@ def higher_than_first(
     hardly more than one. Only items that all systems scored count. Returns (m,) adjusted one-sided p-values; NaN where
     a statistic is undefined. Arguments as those of ``change``.
     """
-    arrays = {f"Array {number}": column for number, column in enumerate((*systems, *given))}
-    columns, codes = complete(*checked(arrays, clusters), clusters=clusters)
+    columns, codes = complete(*numbered((*systems, *given), clusters), clusters=clusters)
     (first, *others), rest, one = columns[: len(systems)], columns[len(systems) :], np.ones((1, len(codes)))
     if len(codes) < 2 or not others:
         return np.full(len(others), np.nan)

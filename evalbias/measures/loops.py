@@ -182,13 +182,8 @@ def estimate_skewness(
 class QuantileMap:
     """Monotone map that sends each source score to the target score of the same quantile, of the metric it names only.
 
-    It is linear between the fitted scores. A score outside the fitted range is sent to the nearer end of the target
-    range; ``outside`` counts such scores.
-
-    Attributes:
-        metric: Name of the metric whose scores are mapped, such as ``"chrf"``.
-        source: (m,) distinct source scores, ascending.
-        target: (m,) target score of each source score, ascending.
+    It is linear between the fitted scores (m,), both ascending. A score outside the fitted range is sent to the nearer
+    end of the target range; ``outside`` counts such scores.
 
     Examples:
         >>> to_mqm = QuantileMap.fit([0.0, 0.5, 1.0], [-25, -10, 0], metric="comet wmt22-comet-da")

@@ -1,15 +1,6 @@
-r"""MQM errors: their score (Freitag et al. 2021; Xu et al. 2024, section 4.1), and how lists of them are read.
+"""MQM errors: their score, and how lists of them are read (Freitag et al. 2021; Xu et al. 2024, section 4.1).
 
-Layouts that are read, where SEVERITY is critical, major or minor:
-
-* a list, one error a line: ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error`` (Xu et al. 2024);
-* sections, ``SEVERITY:`` above their errors, ``CATEGORY/SUBCATEGORY - 'span'`` each, or above ``no-error`` (GEMBA-MQM,
-  Kocmi and Federmann 2023);
-* a JSON list of objects, or a Markdown table, with a column ``severity``;
-* reports of InstructScore (Xu et al. 2023), by ``read_instructscore``.
-
-A text is read whole or not at all. Whatever is not an error in one of these layouts, a statement that there are none,
-or a heading makes it unreadable: never perfect, and never an error short. Ask a model that can answer in types for
+A text is read whole or not at all: never perfect, and never an error short. Ask a model that can answer in types for
 ``list[MQMError]`` instead (``MQMFeedback(typed=True)``).
 """
 
@@ -71,7 +62,12 @@ def mqm_score(errors: Iterable[MQMError], *, critical: float = -5.0) -> float:
     return max(-25.0, float(sum(weights[error.severity] for error in errors)))
 
 
-# Lists of errors, read line by line.
+# Lists of errors. What is not an error in one of these layouts, where SEVERITY is critical, major or minor, a statement
+# that there are none, or a heading makes a text unreadable:
+#
+# - one error a line: ``'span' is a SEVERITY CATEGORY/SUBCATEGORY error`` (Xu et al. 2024);
+# - sections, ``SEVERITY:`` above ``CATEGORY/SUBCATEGORY - 'span'`` or ``no-error`` (GEMBA-MQM, Kocmi et al. 2023);
+# - a JSON list of objects, or a Markdown table, with a column ``severity``.
 
 
 _SEVERITY = r"(?P<severity>critical|major|minor)"
@@ -254,7 +250,7 @@ def _of_records(records: list[object]) -> MQMReading:
         if not all(part is None or isinstance(part, str) for part in (span, *kinds)):
             return MQMReading("unreadable")  # a list of spans: of one error or of several?
         errors.append(_error(severity, span or None, "/".join(part for part in kinds if part)))
-    return MQMReading("errors", tuple(errors)) if errors else MQMReading("no errors")
+    return MQMReading("errors" if errors else "no errors", tuple(errors))
 
 
 # Reports of InstructScore: numbered errors, each with a type, a severity and a location (Xu et al. 2023).
@@ -301,4 +297,4 @@ def read_instructscore(text: str | None) -> MQMReading:
     least = _NUMBERS.index(number) if number in _NUMBERS else int(number or 1)
     if len(errors) < least:
         return MQMReading("unreadable")
-    return MQMReading("errors", tuple(errors)) if errors else MQMReading("no errors")
+    return MQMReading("errors" if errors else "no errors", tuple(errors))

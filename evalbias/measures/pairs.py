@@ -24,11 +24,11 @@ from evalbias.measures.arrays import (
     common_index,
     complete,
     defined,
-    groups_of,
     mean_of_defined,
     numbers,
     ratio,
     settled,
+    sums_by_cluster,
     vectors,
 )
 from evalbias.measures.resample import (
@@ -61,10 +61,8 @@ SUM_SLACK = 1e-4
 def win_shares(answers: ArrayLike, *, ties: bool = False, decided: bool = False) -> FloatArray:
     """Return what each candidate wins of every comparison, (..., c): all candidates share a tie equally.
 
-    Args:
-        answers: (..., c + t) probabilities, or other numbers of which the largest decides; NaN where undefined.
-        ties: Whether the last column is the answer "tie".
-        decided: Whether the largest number wins all, and several largest ones share it.
+    The answers (..., c + t) are probabilities, or other numbers, NaN where undefined; with ``ties`` the last column is
+    the answer "tie". ``decided``, the largest number wins all, and several largest ones share it.
 
     Examples:
         >>> win_shares([0.5, 0.25, 0.25], ties=True).tolist()
@@ -94,11 +92,8 @@ def decision_shares(probabilities: ArrayLike) -> FloatArray:
 def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None = None) -> FloatArray:
     """Return (c,) how often each class is the most probable: ``p_{I,j}`` of the paper; NaN if no row is defined.
 
-    Classes that share the largest probability share the decision, so the rates sum to 1.
-
-    Args:
-        probabilities: (n, c).
-        groups: (n,) the group (document) of each row, to average the rates over the groups. Defaults to no groups.
+    Classes that share the largest probability share the decision, so the rates sum to 1. With ``groups`` (n,), such as
+    documents, they are averaged over the groups.
 
     Examples:
         >>> decision_rates([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]).tolist()
@@ -106,27 +101,18 @@ def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None 
     """
     common_index(probabilities, groups)
     shares = decision_shares(probabilities)
-    kept = np.asarray(~np.isnan(shares).any(axis=1))
-    names = None if groups is None else groups_of(groups, kept, "groups")
+    kept = defined(shares)
+    codes = cluster_codes(groups, kept, "groups")
     if not kept.any():
         return np.full(shares.shape[1], np.nan)
-    if names is None:
-        return np.asarray(shares[kept].mean(axis=0))
-    members: dict[object, list[int]] = {}
-    for index, name in zip(np.flatnonzero(kept), names, strict=True):
-        members.setdefault(name, []).append(int(index))
-    return np.asarray(np.stack([shares[rows].mean(axis=0) for rows in members.values()]).mean(axis=0))
+    return np.asarray((sums_by_cluster(shares[kept], codes) / np.bincount(codes)[:, None]).mean(axis=0))
 
 
 def longer_wins(first: ArrayLike, first_lengths: ArrayLike, second_lengths: ArrayLike) -> FloatArray:
     """Return (n,) 1 where the longer candidate wins, 0 where it loses, .5 for a tie; its mean measures verbosity bias.
 
-    It is NaN where a number is undefined and where both are equally long.
-
-    Args:
-        first: (n,) win probability of the first candidate.
-        first_lengths: (n,) length of the first candidate, in any unit.
-        second_lengths: (n,) length of the second candidate.
+    ``first`` (n,) are the win probabilities of the first candidate, and the lengths (n,) of both in any unit. NaN where
+    a number is undefined and where both are equally long.
 
     Examples:
         >>> longer_wins([0.9, 0.2, 0.5], [9, 9, 9], [1, 1, 1]).tolist()
@@ -141,12 +127,9 @@ def longer_wins(first: ArrayLike, first_lengths: ArrayLike, second_lengths: Arra
 def consistent_preferences(forward: ArrayLike, swapped: ArrayLike, *, ties: bool = False) -> FloatArray:
     """Return (n,) 1 where both orders of a comparison prefer the same candidate, else 0; NaN where undefined.
 
-    An undecided comparison is consistent if the same candidates share the other one.
-
-    Args:
-        forward: (n, c) probabilities by position.
-        swapped: (n, c) by position in the reverse order: position j holds what stood at c - 1 - j.
-        ties: Whether the last column is the answer "tie", which has no position.
+    The probabilities (n, c) are by position; the reverse order holds at j what stood at c - 1 - j. With ``ties``, the
+    last column is the answer "tie", which has no position. An undecided comparison is consistent if the same candidates
+    share the other one.
     """
     common_index(forward, swapped)
     a, b = _matrix(forward, "forward"), _matrix(swapped, "swapped")
@@ -227,24 +210,21 @@ def fairness(
 ) -> float:
     """Compute minus the distance of the decision rates from the prior: ``-sum_j |p_S - p_{I,j}|``.
 
-    It is in [-2, 0], and 0 is fair; NaN if no row is defined.
-
-    Args:
-        probabilities: (n, c).
-        prior: (c,) rate at which each class, the tie included, should win. Defaults to the uniform distribution.
-        groups: See ``decision_rates``.
-        ties: Whether the last class is "tie", which has no position: without a prior the positions share the rest.
+    It is in [-2, 0], and 0 is fair; NaN if no row is defined. The prior (c,) is the rate at which each class, the tie
+    included, should win; without one all positions should win alike, and with ``ties`` they share what the last class
+    "tie" wins. With ``groups`` (n,), the rates are averaged over them.
 
     Raises:
         ValueError: A prior of another length, or one that does not sum to 1.
     """
     rates = decision_rates(probabilities, groups=groups)
     if prior is None:
-        return float(counted_fairness(np.ones((1, 1)), win_shares(rates, ties=ties)[None])[0])
+        rates = win_shares(rates, ties=ties)
+        return -float(np.abs(rates - 1 / len(rates)).sum())
     given = numbers(prior, "prior")
     if given.shape != rates.shape or abs(given.sum() - 1) > SUM_SLACK or (given < 0).any():
         raise ValueError(f"prior={given.tolist()} is not a distribution over {len(rates)} classes.")
-    return float(counted_fairness(np.ones((1, 1)), rates[None], given)[0])
+    return -float(np.abs(rates - given).sum())
 
 
 # Estimates of rates of positions.
@@ -269,17 +249,11 @@ def estimate_first_rate(
 ) -> Interval:
     """Estimate the win rate of the first position: a share, or Tango's where each pair is its own control.
 
-    A pair judged in both orders has 1 if the first position won twice, 0 if the second did, and .5 if one candidate won
-    both times. Only pairs that are not .5 tell of the position, and 2 (mean - .5) is the difference of the rates of two
-    paired decisions. Tango's interval (1998) holds the differences that a test with the most likely share of such pairs
-    does not reject, and so has a width where all pairs are .5. Its n and quantile are those of ``estimate_share``.
-
-    Args:
-        wins: (n,) share of its orders in which the first position won; NaN is left out.
-        both_orders: Whether the shares are means over both orders of each pair.
-        before: (n,) those of another judge, whose rate is subtracted.
-        clusters: (n,) cluster of each pair. By default every pair is its own.
-        draws: Level, and swaps of the paired test; nothing is resampled.
+    The wins (n,) are the share of its orders in which the first position won a pair. Judged in ``both_orders``, that is
+    1 if the first position won twice, 0 if the second did, and .5 if one candidate won both times. Only pairs that are
+    not .5 tell of the position, and 2 (mean - .5) is the difference of the rates of two paired decisions. Tango's
+    interval (1998) holds the differences that a test with the most likely share of such pairs does not reject, and so
+    has a width where all pairs are .5. Its n and quantile are those of ``estimate_share``.
 
     Raises:
         ValueError: A value outside [0, 1].
@@ -330,26 +304,16 @@ def estimate_fairness(
     clusters: Sequence[object] | None = None,
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate the fairness of win shares with an interval that holds 0 wherever a fair judge could have them.
+    """Estimate the fairness of win shares (n, c) with an interval that holds 0 wherever a fair judge could have them.
 
     Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. Of two positions, with p the win
-    rate of the first, fairness is -2 |p - prior|, and its interval is that of p. Of more, the interval holds the
-    fairness of all rates no farther from those observed than 95 % of the resamples; it is then too wide for a judge far
-    from fair. Resamples of decisions that all fall alike do not move, so rates count as near that move one class to an
-    end of its own share's interval; what one class gains, the others lose. p is that of the rates: fairness is at its
-    end where they are fair, so its own interval has no distance to 0.
+    rate of the first, fairness is -2 |p - prior|, and its interval is that of p (``estimate_first_rate``). Of more, the
+    interval holds the fairness of all rates no farther from those observed than 95 % of the resamples; it is then too
+    wide for a judge far from fair.
 
     Two judges are equally fair if their rates are equal, or if they lie on opposite sides of even. Near a fair judge
     both hold nearly, and a test that is right in either case rejects seldom: two fair judges differ at 5 % in .5 % of
     samples (``benchmarks/statistical_truth``). Test ``estimate_first_rate`` to learn whether both favor it alike.
-
-    Args:
-        shares: (n, c) what each position wins of every comparison; see ``win_shares``.
-        prior: (c,) rate at which each position should win. Defaults to even rates.
-        both_orders: See ``estimate_first_rate``.
-        before: (n, c) shares of another judge, whose fairness is subtracted.
-        clusters: (n,) cluster of each comparison. By default every comparison is its own.
-        draws: Resamples, swaps, level and seed.
     """
     (values,) = checked({"shares": shares}, clusters)
     fair = np.full(values.shape[1], 1 / values.shape[1]) if prior is None else numbers(prior, "prior")
@@ -368,6 +332,9 @@ def estimate_fairness(
     drawn = np.concatenate([mean(counts, kept) for counts in bootstrapped(codes, draws.resamples, draws.seed)])
     moved = np.abs(drawn - kept.mean(axis=0)).sum(axis=1)
 
+    # Resamples of decisions that all fall alike do not move, so rates count as near that move one class to an end of
+    # its own share's interval; what one class gains, the others lose. The test is that of the rates: fairness is at its
+    # end where they are fair, so its own interval has no distance to 0.
     def radius(level: float) -> float:
         tail = np.array([(1 + level) / 2])
         widened = float(np.quantile(moved, level) * quantiles(tail, units)[0] / scipy.special.ndtri(tail)[0])
@@ -408,11 +375,9 @@ def estimate_balanced_rate(
 ) -> Interval:
     """Estimate a win rate of numbers (n,) in [0, 1] over two classes (n,) of pairs, each counting half.
 
-    A pair's class is 0, 1 or, if neither, NaN. A few items that all agree leave a bootstrap without width, and where
-    people prefer the first output of nearly every pair, the other class has few items. So the distances from each
-    class's mean to the ends of its share's interval are added as standard errors are, with the correlation r of the two
-    means over the clusters (MOVER, Zou and Donner 2008): half = sqrt(a^2 + b^2 + 2 r a b) / 2. Units are those of the
-    class that has fewer; the ends are NaN where it has less than two.
+    A pair's class is 0, 1 or, if neither, NaN. A few items that all agree leave a bootstrap without width, so the
+    distances from each class's mean to the ends of its share's interval are added as standard errors are (MOVER, Zou
+    and Donner 2008). Units are those of the class that has fewer; the ends are NaN where it has less than two.
     """
     values, members = checked({"x": x, "classes": classes}, clusters)
     if before is not None:
@@ -427,7 +392,7 @@ def estimate_balanced_rate(
     bare = Interval(rate, n=n, undefined=len(values) - n, units=min(first.units, second.units), unit=SHARE)
     if np.isnan(first.low + second.low):
         return replace(bare, reason=ONE_SIDED)
-    # 1 the correlation of both means over the clusters
+    # 1 the correlation r of both means over the clusters
     codes = cluster_codes(clusters, kept)
     sums = [
         np.bincount(codes, weights=np.where(of_class, values - one.value, 0.0)[kept])
@@ -437,7 +402,7 @@ def estimate_balanced_rate(
     r = float((sums[0] * sums[1]).sum() / spread) if spread > 0 else 0.0
     if bare.units < FEWEST_UNITS:  # that of two inputs is -1 or 1 by construction, and -1 would leave no width
         r = max(r, 0.0)
-    # 2 the distances to the ends, added as standard errors are
+    # 2 the distances to the ends: sqrt(a^2 + b^2 + 2 r a b) / 2
     below, above = (
         math.sqrt(max(a**2 + b**2 + 2 * r * a * b, 0.0)) / 2
         for a, b in (
@@ -582,14 +547,8 @@ class QuadraticFit:
 def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
     """Fit a parabola, and a straight line to compare it with, by least squares.
 
-    Its numbers are NaN for fewer than four points, fewer than three distinct x, or a constant y.
-
-    Args:
-        x: (n,) any quantity, such as the decision rate of each instruction in [0, 1]; points with a NaN are left out.
-        y: (n,) any quantity, such as the agreement with people in [-1, 1].
-
-    Raises:
-        ValueError: The lengths differ, or a number is infinite.
+    ``x`` (n,) may be the decision rate of each instruction, ``y`` (n,) its agreement with people; points with a NaN are
+    left out. NaN for fewer than four points, fewer than three distinct x, or a constant y.
 
     Examples:
         >>> fit = quadratic_fit([0.0, 0.25, 0.5, 0.75, 1.0], [0.1, 0.4, 0.5, 0.4, 0.1])

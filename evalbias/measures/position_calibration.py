@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import scipy
@@ -22,12 +21,9 @@ from evalbias.measures.arrays import FloatArray, defined, vectors
 Order = tuple[int, ...]
 
 
-class Correction(Protocol):
-    """Function that removes from answers what their positions have regardless of the candidates."""
-
-    def __call__(self, logprobs: FloatArray) -> FloatArray:
-        """Return corrected log-probabilities, shape (n, r, c + t), up to a constant for each row; NaN stays NaN."""
-        ...
+Correction = Callable[[FloatArray], FloatArray]
+"""Takes log-probabilities (n, r, c + t) and returns them, up to a constant for each row, without what answers have by
+their position regardless of the candidates; NaN stays NaN."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +140,7 @@ class PositionMap:
                 raise ValueError(f"{name}={numbers} of a position map must ascend in [0, 1], one value for each share.")
 
     def __call__(self, logprobs: FloatArray) -> FloatArray:
-        """Map log-probabilities of shape (n, r, 2 + t); see ``Correction``."""
+        """Map log-probabilities (n, r, 2 + t)."""
         mapped = np.interp(first_shares(logprobs), self.shares, self.values)  # (n, r)
         both = np.logaddexp(logprobs[..., 0], logprobs[..., 1])
         with np.errstate(divide="ignore"):  # a share of 0 has the log-probability -inf
@@ -176,7 +172,11 @@ def fit_position_map(first: ArrayLike, swapped: ArrayLike, *, spread: float = SP
     pairs = places[: len(a)], places[len(a) :]
     minima = [_descend(start, pairs, spread).round(DIGITS) for start in (knots, _best_threshold(len(knots), pairs))]
     values = min(minima, key=lambda one: _objective(one, pairs, spread))
-    return None if np.ptp(values) == 0 else _corners(knots, values)
+    if np.ptp(values) == 0:
+        return None
+    # knots inside a stretch of equal values do not change the map
+    corner = (values != np.r_[np.nan, values[:-1]]) | (values != np.r_[values[1:], np.nan])
+    return PositionMap(tuple(knots[corner].tolist()), tuple(values[corner].tolist()))
 
 
 def _descend(values: FloatArray, pairs: Pairs, spread: float) -> FloatArray:
@@ -212,13 +212,6 @@ def _objective(values: FloatArray, pairs: Pairs, spread: float) -> float:
     return float(np.mean((u + v - 1) ** 2 - spread * (u - v) ** 2))
 
 
-def _corners(knots: FloatArray, values: FloatArray) -> PositionMap:
-    """Leave out the knots inside a stretch of equal values, which do not change the map."""
-    before, after = np.r_[np.nan, values[:-1]], np.r_[values[1:], np.nan]
-    kept = (values != before) | (values != after)
-    return PositionMap(tuple(knots[kept].tolist()), tuple(values[kept].tolist()))
-
-
 # Offsets of positions in log space: batch calibration, and the prior of PriDe.
 #
 # A model's log-probability for the candidate at a position is taken as that candidate's own plus an offset of the
@@ -234,7 +227,7 @@ class PositionOffsets:
     offsets: tuple[float, ...]
 
     def __call__(self, logprobs: FloatArray) -> FloatArray:
-        """Subtract the offsets; see ``Correction``."""
+        """Subtract the offsets from log-probabilities (n, r, c + t)."""
         return np.asarray(logprobs - np.array(self.offsets))
 
 

@@ -112,19 +112,18 @@ def estimate(
 ) -> Interval:
     """Estimate a statistic with its interval over items, or over clusters: inputs with all of their outputs.
 
-    ``"bca"`` corrects the percentiles for the bias of the resampled statistic and for its skewness (Efron 1987, as in
-    ``scipy.stats.bootstrap``); ``"percentile"`` corrects nothing. ``"normal"`` suits differences of two judges, which
-    are nearly symmetric, and statistics that jump. ``"jackknife"`` and ``"bootstrap"`` are for coefficients; see
-    ``estimate_coefficient``. All have Student's quantiles for u units, times sqrt(u / (u - 1)), because resamples vary
-    too little (Hesterberg 2015). None is right for a statistic whose true value lies at the end of its range, such as
-    the fairness of a fair judge: such a measure has its own interval. Ends are NaN for fewer than ``FEWEST_UNITS``
-    clusters, and where all resamples are alike.
+    ``"bca"`` corrects the percentiles of resamples for bias and skewness (Efron 1987, as in ``scipy.stats.bootstrap``);
+    ``"percentile"`` corrects nothing. ``"normal"`` suits differences of two judges, which are nearly symmetric, and
+    statistics that jump. ``"jackknife"`` and ``"bootstrap"`` are for coefficients; see ``estimate_coefficient``. None
+    is right for a statistic whose true value lies at the end of its range, such as the fairness of a fair judge: such a
+    measure has its own interval. Ends are NaN for fewer than ``FEWEST_UNITS`` clusters, and where all resamples are
+    alike.
 
     Args:
         statistic: Takes counts (k, m) and the columns of the m items without a NaN; returns (k,) values.
         *columns: (n,) or (n, d) each, the judge's scores first.
         before: (n,) or (n, d) scores of another judge, whose statistic is subtracted; see ``change``.
-        clusters: (n,) cluster (input) of each item. By default every item is its own.
+        clusters: (n,) input of each item, drawn with all of its outputs. By default every item is its own.
         method: One of ``METHODS``.
         limits: Least and greatest value of the statistic, where the interval ends.
         exchanged: See ``change``.
@@ -144,7 +143,7 @@ def estimate(
         scores, *given = columns
         options: dict[str, Any] = {"limits": limits, "exchanged": exchanged, "draws": draws}
         return change(statistic, before, scores, *given, clusters=clusters, **options)
-    arrays = _numbered(columns, clusters)
+    arrays = numbered(columns, clusters)
     kept, codes = complete(*arrays, clusters=clusters)
     found = interval(lambda counts: statistic(counts, *kept), codes, method=method, limits=limits, draws=draws)
     return replace(unless_alike(found), undefined=len(arrays[0]) - len(codes))
@@ -193,7 +192,8 @@ def interval(
     return replace(found, low=max(float(ends[0]), limits[0]), high=min(float(ends[1]), limits[1]))
 
 
-def _numbered(columns: Sequence[ArrayLike], clusters: Sequence[object] | None) -> list[FloatArray]:
+def numbered(columns: Sequence[ArrayLike], clusters: Sequence[object] | None) -> list[FloatArray]:
+    """Convert columns, (n,) or (n, d) each, with ``checked``, which names them by their number."""
     return checked({f"Array {number}": column for number, column in enumerate(columns)}, clusters)
 
 
@@ -276,25 +276,17 @@ def change(
 ) -> Interval:
     """Estimate by how much a statistic differs between two judges on the items that both define: after minus before.
 
-    The difference has the paired ``"normal"`` interval and the p of ``permutation_p``.
-
-    Args:
-        statistic: See ``estimate``; its first column is the judge's.
-        before: (n,) or (n, d) scores of the first judge.
-        after: Those of the second.
-        *given: (n,) or (n, d) each: further columns, which are not the judge's.
-        clusters: See ``estimate``; clusters are drawn and swapped whole.
-        exchanged: Takes both judges' complete scores and the given columns and returns what swaps make of them, where
-            scores as they are cannot be exchanged (ranks). By default ``counted_swaps``.
-        limits: Least and greatest value of the statistic.
-        draws: Resamples, swaps, level and seed; no test is made without swaps.
+    The difference has the paired ``"normal"`` interval and the p of ``permutation_p``; without swaps no test is made.
+    The scores of both judges, ``before`` and ``after``, and the ``given`` columns, which are not the judge's, are (n,)
+    or (n, d) each. ``exchanged`` takes both judges' complete scores and those columns and returns what swaps make of
+    them, where scores as they are cannot be exchanged (ranks); by default ``counted_swaps``. See ``estimate``.
 
     Examples:
         >>> found = change(mean, [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 5.0])
         >>> found.value, round(float(found.p_value), 2)  # of 16 equally likely swaps, 2 are as large as the data: .125
         (1.0, 0.13)
     """
-    arrays = _numbered((before, after, *given), clusters)
+    arrays = numbered((before, after, *given), clusters)
     (a, b, *rest), codes = complete(*arrays, clusters=clusters)
     widest = limits[1] - limits[0]
     found = interval(
@@ -404,7 +396,7 @@ def estimate_share(
     clusters: Sequence[object] | None = None,
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate a mean of numbers in [0, 1], such as wins, with Wilson's interval and the effective number of items.
+    """Estimate a mean of (n,) numbers in [0, 1], such as wins, with Wilson's interval and the effective n.
 
     Resamples of 30 decisions that all agree agree too, and their interval has no width. Wilson's interval inverts the
     test of a share and keeps its coverage near 0 and 1. Its n is the number of independent decisions that would vary as
@@ -412,11 +404,7 @@ def estimate_share(
     differ say little about those that would, so n is at most u + 4 m (1 - m) u^2 for the mean m: about as if one more
     unit differed as much as it can. Ends are NaN for fewer than two units.
 
-    Args:
-        x: (n,) numbers in [0, 1]; NaN is left out.
-        before: (n,) the same of another judge, whose share is subtracted: the interval of (1 + x - before) / 2.
-        clusters: (n,) cluster of each item. By default every item is its own.
-        draws: Level of the interval, and swaps of the paired test; nothing is resampled.
+    A change from ``before`` has the interval of (1 + x - before) / 2. Nothing is resampled but the swaps of its test.
 
     Raises:
         ValueError: A value outside [0, 1], or different lengths.

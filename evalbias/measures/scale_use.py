@@ -50,19 +50,12 @@ def quality_slope(
 ) -> Interval:
     """Estimate the points by which the score rises for one point of quality, on the scale of the ratings.
 
-    It is cov(score, mean rating) / cov(rating, other rating), because the mean rating is noisier than the quality; 1
-    for an unbiased judge. Where ratings hardly agree (F of their agreement below 10), the slope has a denominator near
-    0. Its interval is then Fieller's (1954), which tests the numerator less the slope times the denominator, and is
-    undefined where it has no end. The test allows for what the ends of a scale do, and rejects only slopes below
-    ``LEAST``: a slope above 1 is no use of the scale but the mark of another bias. Scores that follow the ratings
+    It is cov(score, mean rating) / cov(rating, other rating) of scores (n,) and single ratings (n, r) on the judge's
+    scale, because the mean rating is noisier than the quality; 1 for an unbiased judge. Items with one rating do not
+    count. Where ratings hardly agree (F below 10), the interval is Fieller's (1954), undefined where it has no end. The
+    test allows for what the ends of a scale do, and rejects only slopes below ``LEAST``: a slope above 1 is no use of
+    the scale but the mark of another bias; a change from ``before`` is tested against 0. Scores that follow the ratings
     exactly, unless they are constant, have no interval: they do not tell how far others would deviate.
-
-    Args:
-        scores: (n,) Score_m.
-        ratings: (n, r) single ratings on the judge's scale, NaN where a rater gave none; items with one do not count.
-        before: (n,) scores of another judge, whose slope is subtracted; the test is then against 0.
-        clusters: (n,) input of each item.
-        draws: Level of the interval; nothing is resampled.
     """
     first, y, ratings = checked(
         {"before": scores if before is None else before, "scores": scores, "ratings": ratings}, clusters
@@ -86,10 +79,8 @@ def quality_slope(
     if not b > TINY:
         return none
     left_out = covariances(sums.sum(axis=0) - sums)  # (G, 2)
-    covariance, error = (
-        (units - 1) * np.cov(left_out.T, bias=True),
-        math.sqrt((units - 1) * np.nanvar(ratio(*left_out.T))),
-    )
+    covariance = (units - 1) * np.cov(left_out.T, bias=True)
+    error = math.sqrt((units - 1) * np.nanvar(ratio(*left_out.T)))
     slope, t = a / b, float(scipy.stats.t.ppf((1 + draws.confidence) / 2, units - 1))
     null = 0.0 if before is not None else LEAST
     low, high, away = slope - t * error, slope + t * error, abs(slope - null)
@@ -218,17 +209,12 @@ def counted_spread(counts: FloatArray, scores: FloatArray, reference: FloatArray
 
 
 def score_uniformity(scores: ArrayLike, *, low: float, high: float) -> float:
-    """Measure how evenly a judge's scores fill the scale, as minus the distance from the uniform distribution.
+    """Measure how evenly scores (n,) fill a scale, as minus the distance from the uniform distribution.
 
-    With x the scores mapped onto [0, 1] and F their empirical distribution function, it is minus the Wasserstein-1
-    distance, ``-integral_0^1 |F(t) - t| dt``: 0 is uniform, -.25 has every score at the middle of the scale, -.5 at one
-    end. NaN if no score is defined. A judge that gives every output the same score does not distinguish them; a uniform
-    distribution is not a guarantee that it orders them well.
-
-    Args:
-        scores: (n,) scores in [low, high]; NaN is left out.
-        low: Lower end of the scale.
-        high: Upper end of the scale.
+    With x the scores mapped onto [0, 1] from ``low`` to ``high``, and F their distribution function, it is minus the
+    Wasserstein-1 distance, ``-integral_0^1 |F(t) - t| dt``: 0 is uniform, -.25 has every score at the middle of the
+    scale, -.5 at one end. NaN if no score is defined. A judge that gives every output the same score does not
+    distinguish them; a uniform distribution is not a guarantee that it orders them well.
 
     Raises:
         ValueError: A score lies outside the scale, or ``low`` is not below ``high``.
