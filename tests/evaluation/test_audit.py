@@ -14,7 +14,6 @@ from planted import compared, rated_once, scored
 
 import evalbias
 from evalbias import data as evalbias_data
-from evalbias.data import world
 from evalbias.evaluation.answers import prepared
 from evalbias.evaluation.audit import Finding, audit_answers, findings_of, paragraphs_of
 from evalbias.evaluation.bias import EffectBias
@@ -24,6 +23,8 @@ from evalbias.measures import likelihood_effect
 from evalbias.options import AuditOptions
 from evalbias.programs.criterion import DEFAULT_TASK
 from evalbias.report.tables import audit_view
+
+QUALITY, POLITE = evalbias.Criterion("quality", "is it good?"), evalbias.Criterion("polite", "is it polite?")
 
 
 def first_places(n, *, first):
@@ -55,37 +56,21 @@ def test_a_taste_for_the_first_position_is_found():
     finding = about(found, "position")
     assert finding.status == "biased"
     assert finding.estimate.value == pytest.approx(0.2)  # wins 70 of 100
-    assert found.verdict.startswith(
-        "The judge is biased (position): the output shown first wins 70 of 100 comparisons instead of 50 (95 % "
-    )
-    helps = "What helps against position: ask in both orders and average, which removes it at twice the prompts."
-    assert helps in found.verdict
+    assert "the output shown first wins 70 of 100 comparisons instead of 50 (95 % " in found.verdict
     assert repr(found) == f"Audit(recorded choices 'winner' on quality, n=200: {found.verdict})"
     answer, table = printed(audit_view(found)).split("recorded choices", maxsplit=1)
     begins = [line for line in answer.splitlines() if line.startswith(("The judge", "What helps", "Not measured"))]
     assert len(begins) == len(found.paragraphs) == 3  # each on lines of its own
     assert table.count("Not measured: ") == 2  # likelihood, self-preference: why; of verbosity, the verdict says it
-    told = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    position = told["biases"]["position"]
+    content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    position = content["biases"]["position"]
     assert position["estimate"] == pytest.approx(0.2)
     assert 0 < position["low"] < 0.2 < position["high"]
     assert (position["null"], position["n"], position["undefined"]) == (0, 200, 0)
-    assert told["verdict"] == found.verdict
-    assert told["n"] == 200
+    assert (content["verdict"], content["n"]) == (found.verdict, 200)
     assert {"position", "agreement"} <= {*found}
-    assert "likelihood" not in found
     with pytest.raises(KeyError, match=r"'likelihood' was not measured: it needs a model"):
         found["likelihood"]
-
-
-def test_a_fair_judge_of_many_pairs_shows_no_sign_and_of_few_too_little():
-    many, few = of_pairs(first_places(400, first=0.0)), of_pairs(first_places(8, first=0.0))
-    assert [f.status for f in many.findings if f.bias == "position"] == ["no sign"]
-    assert "No sign of bias: position (an effect of 10 of 100 comparisons or more is ruled out)." in many.verdict
-    open_ = about(few, "position")
-    assert open_.status == "too few items"
-    assert "No bias was found, but there are too few items" in few.verdict
-    assert f"position (about {open_.items_needed} items would be enough)" in few.verdict
 
 
 def test_no_number_of_items_is_promised_that_is_there_already():
@@ -101,77 +86,15 @@ def test_no_number_of_items_is_promised_that_is_there_already():
     assert "position (about" not in audited.verdict
 
 
-def test_one_order_leaves_position_to_the_quality_unless_people_chose():
-    pairs = first_places(60, first=0.5)
-    unknown = evalbias.audit([{**pair, "better": None} for pair in pairs], winner_field="winner")
-    assert "it needs choices in both orders" in unknown.not_measured["position"]
-    assert unknown["position"]["first_rate"].value == 0.75  # measured, but not called a bias
-    known = evalbias.audit([pair for pair in pairs if pair["better"] == 0 or pair["id"] < 50], winner_field="winner")
-    finding = about(known, "position")
-    # the first output wins all 30 pairs in which it is better, and 15 of the 25 in which it is not
-    assert finding.estimate.value == pytest.approx((1 + 15 / 25) / 2 - 0.5)
-    assert finding.status == "biased"
-
-
-def test_the_verdict_names_every_status():
-    found = [
-        Finding("position", "too few items", None, "", items_needed=400),
-        Finding("verbosity", "too few items", None, "", items_needed=None),
-        Finding("self_preference", "not measured", None, "it needs the writers"),
-    ]
-    assert paragraphs_of(found) == (
-        "No bias was found, but there are too few items to rule one out.",
-        "Too few items to decide: position (about 400 items would be enough), verbosity.",
-        "Not measured: self-preference.",
-    )
-    assert paragraphs_of(found[2:]) == ("No bias could be measured.", "Not measured: self-preference.")
-
-
 def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said():
     biased = [Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons", p_adjusted=0.01)]
     for coverage, shown in ((0.031, "3.1 %"), (1e-7, "less than 0.1 %"), (0.096, "9.6 %")):
         (first,) = paragraphs_of(biased, coverage=coverage)
         assert re.match(
-            rf"Do not rely on this judge: .*\({re.escape(f'median probability {shown}')}\).* The judge is", first
+            rf"Do not rely on this judge: .*\(median probability {re.escape(shown)}\).* The judge is", first
         )
     for coverage in (LOW_COVERAGE, math.nan):
         assert paragraphs_of(biased, coverage=coverage)[0].startswith("The judge is biased (position): the output")
-    found = of_pairs(first_places(60, first=0.4))
-    silent = replace(found.judged, coverage=np.full(60, 0.02))
-    assert audit_answers(silent).verdict.startswith("Do not rely on this judge")
-
-
-def scored_world(n, effect, seed=0):
-    """Items of the synthetic world with two ratings, scored by a judge with a planted taste for likely text."""
-    rng = np.random.default_rng(seed)
-    items = world.examples(n, seed=seed)
-    return [
-        dspy.Example(
-            id=e.id,
-            source=e.source,
-            output=e.output,
-            ratings={"quality": [float(e.scores["quality"] + r) for r in rng.normal(0, 0.7, 2)]},
-            scores={"quality": float(e.scores["quality"])},
-            mine=float(e.scores["quality"] + effect * (len(e.output) % 5) + rng.normal(0, 0.3)),
-        )
-        for e in items
-    ]
-
-
-def test_likelihood_is_measured_with_a_model_and_else_says_what_is_missing():
-    texts = scored_world(150, 0.0)
-    without = evalbias.audit(texts, scores_field="mine")
-    assert "--likelihood-lm" in without.not_measured["likelihood"]
-    lm = evalbias.embedded_judge_lm()
-    found = evalbias.audit(texts, scores_field="mine", likelihood_lm=lm)
-    direct = evalbias.measure(
-        evalbias.BIASES["likelihood"], evalbias.recorded_scores(texts, "mine", likelihood_lm=lm), seed=0
-    )
-    finding = about(found, "likelihood")
-    assert finding.estimate.value == direct["likelihood_effect"].value
-    assert "points at equal quality, where the judge's scores run from" in finding.sentence
-    points = direct["likelihood_effect"].value * np.std(direct.numbers["likelihood_effect"].values)
-    assert f"gets {abs(points):.2f} " in finding.sentence
 
 
 def test_a_bias_that_says_only_its_name_has_a_title_and_a_question():
@@ -205,10 +128,9 @@ def test_a_criterion_that_no_item_is_rated_on_names_those_that_are():
         with pytest.raises(ValueError, match=wrong):
             evalbias.audit(RATED, judge=lambda item: item.mine, criterion=named)
     assert evalbias.audit(RATED, scores_field="mine", criterion="wit")["agreement"].estimates["spearman"].n == 9
-    one_label = [{**{k: v for k, v in row.items() if k != "scores"}, "score": 1 + row["id"] % 3} for row in RATED]
-    assert "agreement" in evalbias.audit(one_label, scores_field="mine", criterion="Wit").measurements
-    listed = [{**{k: v for k, v in row.items() if k != "scores"}, "ratings": [row["id"] % 3, 2]} for row in RATED]
-    assert "agreement" in evalbias.audit(listed, scores_field="mine", criterion="Wit").measurements
+    for label in ({"score": 3}, {"ratings": [3, 2]}):  # of no criterion
+        rows = [{**{k: v for k, v in row.items() if k != "scores"}, **label} for row in RATED]
+        assert "agreement" in evalbias.audit(rows, scores_field="mine", criterion="Wit").measurements
 
 
 def test_a_judge_of_ours_brings_its_criterion_and_scale(tmp_path):
@@ -224,15 +146,11 @@ def test_a_judge_of_ours_brings_its_criterion_and_scale(tmp_path):
 
 
 def test_what_a_judge_of_ours_already_says_may_be_said_again():
-    judge, examples = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?")), rated_texts(30, 2)
+    judge, examples = evalbias.PointwiseJudge(QUALITY), rated_texts(30, 2)
     said = evalbias.audit(examples, judge=judge, lm=FormulaLM(), criterion="quality", scale=(1, 5))
     assert repr(said.to_dict()) == repr(evalbias.audit(examples, judge=judge, lm=FormulaLM()).to_dict())
-
-
-def test_ratings_on_other_criteria_than_the_judges_are_named():
-    judge = evalbias.PointwiseJudge(evalbias.Criterion("polite", "is it polite?"))
-    found = evalbias.audit(rated_texts(30, 2), judge=judge, lm=FormulaLM()).not_measured
-    assert found["verbosity"] == "it needs people's ratings on 'polite' (the items are rated on 'quality')"
+    other = evalbias.audit(examples, judge=evalbias.PointwiseJudge(POLITE), lm=FormulaLM()).not_measured
+    assert other["verbosity"] == "it needs people's ratings on 'polite' (the items are rated on 'quality')"
 
 
 def rated_texts(n, seed):
@@ -246,7 +164,7 @@ def rated_texts(n, seed):
 
 
 def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
-    judge, examples = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?")), rated_texts(200, 1)
+    judge, examples = evalbias.PointwiseJudge(QUALITY), rated_texts(200, 1)
     biased = evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.5))
     found = about(biased, "likelihood")
     assert found.status == "biased"
@@ -261,20 +179,9 @@ def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     assert fair.remedy == ""
 
 
-def test_effects_far_below_a_point_are_not_shown_as_zero():
-    examples = rated_texts(200, 1)
-    for item in examples:
-        quality, likelihood = numbers(item.output)
-        item.mine = 3 + 0.001 * quality + 0.003 * likelihood
-    found = about(evalbias.audit(examples, scores_field="mine", scale=(1, 5), likelihood_lm=FormulaLM()), "likelihood")
-    told = re.search(r"gets 0\.00(\d\d) more points .*95 % interval 0\.00(\d\d) to 0\.00(\d\d)", found.sentence)
-    assert told, found.sentence
-    assert 25 <= int(told[1]) <= 40
-
-
 def test_a_model_without_likelihoods_is_audited_on_the_rest(tmp_path):
     file = tmp_path / "judge.json"
-    evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?")).save(str(file))
+    evalbias.PointwiseJudge(QUALITY).save(str(file))
     examples = rated_texts(30, 2)
     found = evalbias.audit(examples, judge=file, lm=FormulaLM(likelihoods=False))
     assert found.not_measured["likelihood"] == "This server returns no likelihoods: name another model."
@@ -283,30 +190,22 @@ def test_a_model_without_likelihoods_is_audited_on_the_rest(tmp_path):
 
 
 def test_a_judge_that_averages_both_orders_has_no_position_bias_by_construction():
-    judge = evalbias.PairwiseJudge(evalbias.Criterion("quality", "is it good?"), debias="permutation")
+    judge = evalbias.PairwiseJudge(QUALITY, debias="permutation")
     pairs = [{"source": f"s{i}", "outputs": ["q=2 z=0", "q=3 z=0"]} for i in range(4)]
     found = evalbias.audit(pairs, judge=judge, lm=Comparer(lean=1.0), likelihood_lm=FormulaLM())
     assert about(found, "position").status == "no sign"
     assert "position (the judge averages both orders, so none can be preferred)" in found.verdict
-    plain = evalbias.PairwiseJudge(evalbias.Criterion("quality", "is it good?"))
+    plain = evalbias.PairwiseJudge(QUALITY)
     asked = evalbias.audit(pairs, judge=plain, lm=Comparer(lean=1.0), likelihood_lm=FormulaLM())
     assert asked["position"]["first_rate"].value > 0.5
 
 
 def test_a_judge_that_must_be_asked_needs_the_texts():
-    judge = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?"))
+    judge = evalbias.PointwiseJudge(QUALITY)
     with pytest.raises(ValueError, match="'source'"):
         evalbias.audit([{"output": "q=2 z=0", "question": "s"}], judge=judge, lm=FormulaLM())
     with pytest.raises(ValueError, match="'output'"):
         evalbias.audit([{"source": "s", "outputs": ["q=2 z=0", "q=3 z=0"]}], judge=judge, lm=FormulaLM())
-
-
-def test_any_function_is_audited():
-    examples = rated_texts(200, 3)
-    found = evalbias.audit(examples, judge=lambda e: sum(numbers(e.output)), likelihood_lm=FormulaLM())
-    assert found.judged.judge == "the judge <lambda>"
-    assert about(found, "likelihood").status == "biased"
-    assert found.judged.judgments == 200
 
 
 @pytest.mark.slow
@@ -344,11 +243,8 @@ def test_the_kinds_of_evalbiasbench_stand_side_by_side(tmp_path):
     for given in (spec, evalbias_data.read(spec)):
         found = evalbias.audit(given, judge=longer)
         assert {kind: m["accuracy"].value for kind, m in found.groups.items()} == {"length bias": 0, "concreteness": 1}
-    assert list(evalbias.audit(spec, judge=longer, by="id").groups) == [
-        "length-bias/0",
-        "length-bias/1",
-        "concreteness/0",
-    ]
+        assert (found.judged.judge, found.judged.judgments) == ("the judge longer", 6)
+    assert list(evalbias.audit(spec, judge=longer, by="id").groups)[1:] == ["length-bias/1", "concreteness/0"]
 
 
 class Asked(FormulaLM):
@@ -378,7 +274,7 @@ def test_the_task_of_recorded_answers_defines_their_likelihoods():
 
 def test_what_helps_is_open_to_the_judge_that_was_audited():
     texts = rated_texts(200, 1)
-    judge = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?"))
+    judge = evalbias.PointwiseJudge(QUALITY)
     ours = evalbias.audit(texts, judge=judge, lm=FormulaLM(bias=0.5))
     scores = [e.copy(mine=score) for e, score in zip(texts, ours.judged.answers, strict=True)]
     others = evalbias.audit(scores, scores_field="mine", likelihood_lm=FormulaLM(bias=0.5))
@@ -435,42 +331,6 @@ def test_an_audit_that_measures_no_bias_has_no_empty_table():
     assert "Scale use on quality" in shown
 
 
-def test_bounds_that_no_number_of_items_narrows_are_not_called_too_few_items():
-    pairs = first_places(60, first=0.5)
-    for i, pair in enumerate(pairs):
-        pair["outputs"] = ["word " * (1 + i % 5), "word " * (1 + i % 3)]
-    found = about(of_pairs(pairs), "verbosity")
-    assert found.status == "not measured"
-    assert found.estimate.low < 0 < found.estimate.high
-    assert "with one choice for each pair, only bounds are known" in found.sentence
-    assert "(reliability=R, --reliability R)" in found.sentence
-    known = evalbias.audit(pairs, winner_field="winner", swapped_field="winner_swapped", reliability=0.8)
-    assert about(known, "verbosity").status != "not measured"
-
-
-def test_one_rating_gives_bounds_that_are_said_once():
-    judged = scored(np.random.default_rng(0), 200, raters=1)
-    measurement = evalbias.measure(evalbias.BIASES["verbosity"], judged, seed=0)
-    estimate = measurement["length_effect"]
-    assert np.isnan(estimate.value)
-    for low, high, words in ((0.1, 0.5, "more"), (-0.5, -0.1, "fewer"), (-0.2, 0.3, "fewer and")):
-        sentence = Verbosity().sentence(replace(estimate, low=low, high=high), judged)
-        assert f"{words} " in sentence
-        assert sentence.endswith("(95 % interval, if the reliability of one rating is .5 or more)")
-        assert len(re.findall(r"\d\.\d\d", sentence)) == 2
-
-
-def test_the_interval_of_fewer_points_says_how_many_fewer():
-    judged = scored(np.random.default_rng(0), 200)
-    measurement = evalbias.measure(evalbias.BIASES["verbosity"], judged, seed=0)
-    estimate = replace(measurement["length_effect"], value=-0.3, low=-0.5, high=-0.1)
-    sentence = Verbosity().sentence(estimate, judged)
-    value, low, high = map(float, re.findall(r"\d\.\d\d", sentence))
-    assert "fewer points" in sentence
-    assert "-" not in sentence
-    assert low < value < high
-
-
 def test_two_audits_are_compared_by_one_bias():
     rows = (in_points(60), in_points(60, slope=0.5))
     before, after = (evalbias.audit(judged, scores_field="mine", scale=(1, 5)) for judged in rows)
@@ -480,14 +340,13 @@ def test_two_audits_are_compared_by_one_bias():
     assert change.difference.value == pytest.approx(after["scale_use"]["slope"].value - change.before.value)
 
 
-@pytest.mark.parametrize("unlabeled", [1, 7])
-def test_items_to_label_are_named_up_to_five(unlabeled):
+@pytest.mark.parametrize(
+    ("unlabeled", "words"), [(1, r"1 item next: \w+\n"), (7, r"7 items next: (\w+, ){4}\w+ \.\.\. ")]
+)
+def test_items_to_label_are_named_up_to_five(unlabeled, words):
     rows = [row | ({"ratings": [None, None]} if i < unlabeled else {}) for i, row in enumerate(in_points(60))]
     shown = printed(audit_view(evalbias.audit(rows, scores_field="mine", scale=(1, 5))))
-    (line,) = re.findall(r"Label .* next: .*", shown)
-    assert line.startswith(f"Label {unlabeled} item{'s' if unlabeled > 1 else ''} next: ")
-    assert line.count(",") == min(unlabeled, 5) - 1
-    assert ("... (all in result.json)" in shown) is (unlabeled > 5)
+    assert re.search(f"Label {words}", shown)
 
 
 def test_a_slope_that_is_tolerated_is_said_to_be():
@@ -511,22 +370,17 @@ def test_only_verdicts_are_counted_as_wins(verdicts):
         np.mean(sample.values**2)  # each pair counts both ways
     )
     assert finding.status == "biased"
+    percents = 50 + 50 * shifts if verdicts else 100 / (1 + np.exp(-shifts))
+    value, low, high = (f"{percent:.0f}" for percent in percents)
     if verdicts:
-        value, low, high = 50 + 50 * shifts
-        assert finding.sentence == (
-            f"an output that is one standard deviation longer wins {value:.0f} of 100 pairs of equal quality instead "
-            f"of 50 (95 % interval {low:.0f} to {high:.0f})"
-        )
+        assert f"longer wins {value} of 100 pairs of equal quality instead of 50 (95 % interval" in finding.sentence
         assert re.fullmatch(r"an effect of \d+ of 100 pairs or more", finding.margin_in_words)
         bounds = replace(finding.estimate, value=np.nan, low=-9.0, high=9.0)
         assert "wins between 0 and 100 of 100 pairs" in Verbosity().sentence(bounds, judged)
     else:  # log-odds: how many decisions they turn depends on how even the pairs are
-        value, low, high = 100 / (1 + np.exp(-shifts))
-        assert finding.sentence == (
-            "in a pair of equal quality that the judge would otherwise find even, an output that is one standard "
-            f"deviation longer gets a win probability of {value:.0f} % (95 % interval {low:.0f} to {high:.0f})"
-        )
+        assert f"gets a win probability of {value} % (95 % interval" in finding.sentence
         assert re.fullmatch(r"a shift of an even pair from 50 % to \d+ % or more", finding.margin_in_words)
+    assert finding.sentence.endswith(f"interval {low} to {high})")
 
 
 def test_items_with_one_rating_are_said_to_be_left_out():
@@ -548,34 +402,15 @@ def in_points(n, *, slope=1.0, length=None):
     return [{"id": i, "output": "x" * k, "ratings": r, "mine": s} for i, (_, r, s, k) in enumerate(rows)]
 
 
-def test_no_bias_was_found_only_among_those_that_were_measured():
-    found = evalbias.audit(in_points(300, length=9), scores_field="mine", scale=(1, 5))
-    assert [f.bias for f in found.having("no sign")] == ["scale_use"]
-    assert found.verdict.startswith("No bias was found among those measured, and there are enough items to say so.")
-    assert "verbosity (all items have the same length)" in found.verdict
-
-
-@pytest.mark.parametrize("n", [8, 80])
-def test_a_judge_that_repeats_people_is_not_called_unbiased(n):
-    rows = [row | {"mine": row["ratings"][0], "ratings": row["ratings"][:1] * 3} for row in in_points(n)]
+def test_a_judge_that_repeats_people_is_not_called_unbiased():
+    rows = [row | {"mine": row["ratings"][0], "ratings": row["ratings"][:1] * 3} for row in in_points(8)]
     found = evalbias.audit(rows, scores_field="mine", scale=(1, 5))
     assert {f.status for f in found.findings} == {"not measured"}
     assert "verbosity (the scores follow people's ratings exactly" in found.verdict
 
 
-def test_scores_that_do_not_rise_with_the_quality_need_no_map():
-    for rows in (in_points(200, slope=-1.0), [row | {"mine": 3} for row in in_points(200)]):
-        found = evalbias.audit(rows, scores_field="mine", scale=(1, 5))
-        scale_use = about(found, "scale_use")
-        assert scale_use.status == "biased"
-        assert scale_use.remedy.startswith("check that a high score is a good one")
-    crowded = evalbias.audit(in_points(400, slope=0.4), scores_field="mine", scale=(1, 5))
-    scale_use = about(crowded, "scale_use")
-    assert scale_use.remedy.startswith("a map from its scores")
-
-
 def test_a_preference_is_not_read_beside_a_field_of_another_name():
-    judge = evalbias.PairwiseJudge(evalbias.Criterion("quality", "is it good?"))
+    judge = evalbias.PairwiseJudge(QUALITY)
     pairs = [dspy.Example(source="s", candidates=["x", "y"], people="B", preference="shorter")]
     (made,) = prepared(AuditOptions(pairs, judge=judge, better_field="people")).questions
     assert made.better == 1

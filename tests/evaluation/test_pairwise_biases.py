@@ -5,12 +5,22 @@ import math
 import dspy
 import numpy as np
 import pytest
-from fakes import Comparer, numbers, pair, rated
+from fakes import PARTS, Comparer, Wording, numbers, pair, rated
 
 from evalbias import data
-from evalbias.evaluation import BIASES, Judged, compare, judge_examples, measure, measure_ranking
+from evalbias.evaluation import (
+    BIASES,
+    Judged,
+    compare,
+    compare_with_baselines,
+    judge_examples,
+    measure,
+    measure_ranking,
+)
 from evalbias.evaluation.answers import recorded_verdicts
 from evalbias.lm.types import LogLikelihood
+from evalbias.optimizers import GrammarParaphraser
+from evalbias.optimizers.zepo import ZEPO, Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
 
 C = Criterion("quality", "is it good?")
@@ -32,6 +42,11 @@ def test_a_lean_to_the_first_position_by_hand():
     assert (position["fairness"].n, position.undefined) == (3, {})
     assert position["fairness"].low <= position["fairness"].value <= position["fairness"].high
     assert position.cost == {"judgments": 6}
+    averaged = measured(PairwiseJudge(C, debias="permutation"), pairs, lm=Comparer(lean=2.0))["position"]
+    assert (averaged["first_rate"].value, averaged["position_consistency"].value) == (pytest.approx(0.5), 1)
+    assert averaged.coverage == pytest.approx(0.8)
+    with pytest.raises(ValueError, match="The judge on wit scores: only one that compares can prefer a position"):
+        measure(BIASES["position"], Judged(("a", "b"), "wit", np.array([1.0, 2.0])), seed=0)
     assert set(found) == {"position", "verbosity"}
     assert position.ids == ("0", "1", "2")
 
@@ -55,9 +70,9 @@ def test_a_judge_that_prefers_the_likelier_and_the_longer():
     assert likelihood["likelihood_correlation"].value == pytest.approx(1, abs=1e-6)
     assert likelihood["odds_per_nat"].value == pytest.approx(math.exp(0.1), rel=1e-3)
     assert likelihood["odds_of_first"].value == pytest.approx(1, abs=1e-3)
-    leaning = measured(PairwiseJudge(C), leaning_pairs(), lm=Comparer(lean=1.0), likelihood_lm=Model())
-    assert leaning["likelihood"]["odds_of_first"].value == pytest.approx(math.e, rel=1e-3)
-    assert leaning["likelihood"]["odds_per_nat"].value == pytest.approx(math.exp(0.1), rel=1e-3)
+    leaning = measured(PairwiseJudge(C), leaning_pairs(), lm=Comparer(lean=1.0), likelihood_lm=Model())["likelihood"]
+    assert leaning["odds_of_first"].value == pytest.approx(math.e, rel=1e-3)
+    assert leaning["odds_per_nat"].value == pytest.approx(math.exp(0.1), rel=1e-3)
     assert 0.3 < found["verbosity"]["longer_rate"].value < 0.7
 
 
@@ -79,6 +94,9 @@ def test_ties_and_undefined_answers_are_counted():
     tied = measured(PairwiseJudge(C, ties=True), pairs, lm=Comparer(tie=9.0))["position"]
     assert (tied["first_rate"].value, tied["fairness"].value) == pytest.approx((0.5, 0))
     assert tied["position_consistency"].value == 1
+    always = Judged(tuple("abcd"), "quality", np.tile([0.0, 0.0, 0.0, 1.0], (4, 1, 1)), ties=True)  # of three
+    found = measure(BIASES["position"], always, seed=0)
+    assert (found["first_rate"].value, found["fairness"].value) == pytest.approx((1 / 3, 0))
     mute = measured(PairwiseJudge(C), pairs, lm=Comparer(mass=1e-9))["position"]
     assert mute.undefined == {"answers": 2, "answers_swapped": 2}
     assert math.isnan(mute["fairness"].value)
@@ -104,40 +122,6 @@ def test_agreement_by_document():
     assert both.cost["judgments"] == 2 * both.notes["comparisons"]
     with pytest.raises(ValueError, match="'0-0' has no score on 'wit'"):
         measure_ranking(PairwiseRanker(PairwiseJudge(Criterion("wit", "funny?"))), documents, lm=Comparer())
-
-
-def test_permutation_is_fair_by_construction():
-    pairs = [pair(1, 2), pair(1, 4), pair(5, 2)]
-    position = measured(PairwiseJudge(C, debias="permutation"), pairs, lm=Comparer(lean=2.0))["position"]
-    assert position["first_rate"].value == pytest.approx(0.5)
-    assert position["position_consistency"].value == 1
-    assert position.coverage == pytest.approx(0.8)
-
-
-def test_measurements_made_differently_are_not_compared():
-    def by(likelihood_lm, **options):
-        judged = judge_examples(
-            PairwiseJudge(C), leaning_pairs(), lm=Comparer(), likelihood_lm=likelihood_lm, **options
-        )
-        return measure(BIASES["likelihood"], judged, seed=0, n_resamples=9)
-
-    class Other(Comparer):
-        def loglikelihood(self, asked):
-            return [LogLikelihood(np.array([9 * numbers(text)[1]])) for _, text in asked]
-
-    options = {"seed": 0, "n_resamples": 9, "n_intervals": 9}
-    same = compare(by(Model()), by(Model()), **options)
-    assert same["likelihood_correlation"].difference.value == 0
-    with pytest.raises(ValueError, match=r"likelihood_correlation was measured .* different likelihoods"):
-        compare(by(Model()), by(Other()), **options)
-    with pytest.raises(ValueError, match="different reductions of LS"):
-        compare(by(Model()), by(Model(), reduction="mean"), **options)
-
-
-def test_scores_have_no_position():
-    scored = Judged(("a", "b"), "wit", np.array([1.0, 2.0]))
-    with pytest.raises(ValueError, match="The judge on wit scores: only one that compares can prefer a position"):
-        measure(BIASES["position"], scored, seed=0)
 
 
 def test_a_judge_that_gives_ties_is_compared_with_one_that_gives_none():
@@ -167,8 +151,43 @@ def test_each_pair_is_its_own_control():
     assert found["fairness"].low == pytest.approx(2 * (found["first_rate"].low - 0.5))
 
 
-def test_a_judge_of_three_that_always_ties_prefers_no_position():
-    answers = np.tile([0.0, 0.0, 0.0, 1.0], (4, 1, 1))
-    found = measure(BIASES["position"], Judged(tuple("abcd"), "quality", answers, ties=True), seed=0)
-    assert found["first_rate"].value == pytest.approx(1 / 3)
-    assert found["fairness"].value == pytest.approx(0.0)
+# --- a searched judge beside its baselines ---
+
+
+@pytest.fixture(scope="module")
+def searched():
+    train, test = data.split(rated(documents=24), seed=0, by="input", test_fraction=0.5)
+    judge = PairwiseJudge(C)
+    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(3), select=False)
+    compiled = zepo.compile(judge, trainset=data.pairs(train, limit=100, seed=0), lm=Wording(first=6.5))
+    return judge, compiled, test
+
+
+def test_four_rows_with_the_permutation_beside_the_search(searched):
+    judge, compiled, test = searched
+    rows = compare_with_baselines(judge, compiled, test, lm=Wording(first=6.5), limit=80, n_resamples=9999)
+    assert list(rows) == ["initial", "initial + permutation", "searched", "searched + permutation"]
+    initial, best = (rows[name].measurements for name in ("initial", "searched"))
+    assert list(initial) == ["position", "verbosity", "agreement"]
+    assert best["position"]["fairness"].value > initial["position"]["fairness"].value
+    permuted = rows["initial + permutation"].measurements["agreement"]
+    assert permuted.cost["judgments"] == 2 * permuted.notes["comparisons"]
+    assert rows["initial"].comparisons == {}
+    change = rows["searched"].comparisons["agreement"]["spearman"].difference
+    gain = best["agreement"]["spearman"].value - initial["agreement"]["spearman"].value
+    assert change.value == pytest.approx(gain)
+    assert change.low <= gain <= change.high
+    assert (gain > 0, change.n) == (True, 12)
+    assert judge.debias is compiled.debias is None
+
+
+def test_items_that_nobody_rated_have_no_agreement_and_every_bias_that_applies_is_measured(searched, monkeypatch):
+    judge, compiled, test = searched
+    another = type("Copy", (type(BIASES["verbosity"]),), {"name": "another"})
+    monkeypatch.setitem(BIASES, "another", another())
+    bare = [e.copy(scores={}) for e in test]
+    row = compare_with_baselines(judge, compiled, bare, lm=Wording(), limit=20, n_resamples=99)["searched"]
+    assert list(row.measurements) == list(row.comparisons) == ["position", "verbosity", "another"]
+    some = [e if e.input_id != test[0].input_id else e.copy(scores={}) for e in test]
+    agreed = compare_with_baselines(judge, compiled, some, lm=Wording(), limit=20, n_resamples=99)["searched"]
+    assert agreed.measurements["agreement"]["spearman"].undefined == 1
