@@ -1,7 +1,5 @@
 """Judges that are recorded with the items, or are somebody's function: their answers by position, and what is known."""
 
-import re
-
 import dspy
 import numpy as np
 import pytest
@@ -30,6 +28,9 @@ def test_scores_are_read_with_what_is_known_about_the_items():
     np.testing.assert_array_equal(judged.covariate(HUMAN_SCORES), [5, np.nan])
     np.testing.assert_array_equal(judged.covariate(RATINGS), [[5, 4], [np.nan, np.nan]])
     assert LIKELIHOODS not in judged.covariates
+    bare = recorded_scores([dspy.Example(mine=m) for m in (1e-300, 0.9, 2)], "mine")  # columns of numbers are enough
+    assert (bare.answers.tolist(), dict(bare.covariates), bare.writers) == ([1e-300, 0.9, 2], {}, ())
+    assert len(set(bare.inputs)) == 3
 
 
 @pytest.mark.parametrize(("code", "choice"), [("A", 0), ("b", 1), ("1", 1), (0, 0), ("tie", -1), (None, np.nan)])
@@ -40,11 +41,6 @@ def test_people_s_choice_may_stand_in_the_field_preference_in_any_code(code, cho
     assert both.covariate(BETTER).tolist() == [1]
 
 
-def test_a_preference_that_is_no_code_is_refused_with_its_item():
-    with pytest.raises(ValueError, match="The label 'preference' of the item '1' is 'gpt-5': give 0 or 'A'"):
-        recorded_verdicts([pair(winner=0, preference=1), pair(winner=0, preference="gpt-5")], "winner")
-
-
 def test_the_judges_own_answers_are_not_taken_for_peoples():
     pairs = [pair(preference="A", swapped="B"), pair(preference="B", swapped="A")]
     assert BETTER not in recorded_verdicts(pairs, "preference", swapped="swapped").covariates
@@ -52,50 +48,37 @@ def test_the_judges_own_answers_are_not_taken_for_peoples():
     assert BETTER not in recorded_verdicts(pairs, "swapped", better="people").covariates
 
 
-def test_one_field_for_both_orders_is_a_slip_and_no_fair_judge():
-    pairs = [dspy.Example(outputs=["a", "b"], winner=k % 2) for k in range(4)]
-    with pytest.raises(ValueError, match="The field 'winner' is named for both orders"):
-        recorded_verdicts(pairs, "winner", swapped="winner")
-
-
-@pytest.mark.parametrize(("winner", "swapped"), [("better", None), ("winner", "better")])
-def test_one_field_for_judge_and_people_is_a_slip_and_no_agreement(winner, swapped):
+@pytest.mark.parametrize(
+    ("winner", "swapped", "slip"),
+    [
+        ("better", None, "'better' is named for the judge's choices and for people's .* judge_choice=better in"),
+        ("winner", "better", "'better' is named for the judge's choices and for people's .* judge_choice=better in"),
+        ("winner", "winner", "The field 'winner' is named for both orders"),
+    ],
+)
+def test_one_field_for_two_is_a_slip_and_neither_agreement_nor_fairness(winner, swapped, slip):
     pairs = [dspy.Example(outputs=["a", "b"], winner=k % 2, better=k % 2) for k in range(4)]
-    with pytest.raises(
-        ValueError, match=r"'better' is named for the judge's choices and for people's .* judge_choice=better in"
-    ):
+    with pytest.raises(ValueError, match=slip):
         recorded_verdicts(pairs, winner, swapped=swapped)
-    with pytest.raises(ValueError, match="'better' is named for the judge's choices and for people's"):
+    with pytest.raises(ValueError, match=slip):
         audit(pairs, winner_field=winner, swapped_field=swapped)
 
 
 @pytest.mark.parametrize(
-    ("mine", "score", "named"),
-    [(1e-300, 1, "The judge's scores 'mine'"), (1, 1e-300, "People's scores on 'quality'")],
+    ("item", "named"),
+    [
+        ({"mine": 1e-300, "score": 1}, "The judge's scores 'mine' are at most 3e-300"),
+        ({"mine": 1, "score": 1e-300}, "People's scores on 'quality' are at most 3e-300"),
+        ({"mine": 1, "ratings": 1e-12}, "People's ratings on 'quality' are at most 3e-12"),
+    ],
 )
-def test_numbers_too_small_for_the_measures_are_named_as_such(mine, score, named):
-    items = [dspy.Example(mine=mine * k, score=score * k) for k in (1, 2, 3)]
-    with pytest.raises(ValueError, match=rf"{named} are at most 3e-300 in size, .*: multiply them"):
+def test_numbers_too_small_for_the_measures_are_named_as_such(item, named):
+    items = [
+        dspy.Example({name: [k * value] * 2 if name == "ratings" else k * value for name, value in item.items()})
+        for k in (1, 2, 3)
+    ]
+    with pytest.raises(ValueError, match=rf"{named} in size, .*: multiply them"):
         recorded_scores(items, "mine")
-
-
-def test_single_ratings_too_small_for_the_measures_are_named_as_such():
-    items = [dspy.Example(mine=k, ratings=[k * 1e-12, k * 2e-12]) for k in (1, 2, 3)]
-    with pytest.raises(ValueError, match="People's ratings on 'quality' are at most 6e-12 in size"):
-        recorded_scores(items, "mine")
-
-
-def test_a_small_number_among_others_counts():
-    judged = recorded_scores([dspy.Example(mine=m, score=0) for m in (1e-300, 0.9, None)], "mine")
-    assert judged.answers.tolist()[:2] == [1e-300, 0.9]
-
-
-def test_bare_columns_of_numbers_are_enough():
-    judged = recorded_scores([dspy.Example(mine=1), dspy.Example(mine=2)], "mine")
-    assert judged.answers.tolist() == [1, 2]
-    assert not judged.covariates
-    assert not judged.writers
-    assert len(set(judged.inputs)) == 2
 
 
 def test_a_value_that_is_no_score_names_its_item():
@@ -138,6 +121,8 @@ def test_a_choice_of_no_output_names_its_pair():
         recorded_verdicts([pair(w=0), pair(w=2)], "w")
     with pytest.raises(ValueError, match="'better' of the item '0' is 'C'"):
         recorded_verdicts([pair(w=0, better="C")], "w")
+    with pytest.raises(ValueError, match="The label 'preference' of the item '1' is 'gpt-5': give 0 or 'A'"):
+        recorded_verdicts([pair(w=0, preference=1), pair(w=0, preference="gpt-5")], "w")
     with pytest.raises(ValueError, match="'0' does not have two candidates"):
         recorded_verdicts([dspy.Example(outputs=["one"], w=0)], "w")
 
@@ -175,9 +160,9 @@ class Rules(dspy.Module):
         return dspy.Prediction(score=len(source) + len(output))
 
 
-def test_a_dspy_module_is_called_with_the_fields_of_an_item():
-    judged = function_scores([dspy.Example(source="ab", output="c", score=9, other=1)], Rules())
-    assert judged.answers.tolist() == [3]
+class OfPairs(dspy.Module):
+    def forward(self, question, a, b):
+        return dspy.Prediction(winner="A")
 
 
 class QA(dspy.Signature):
@@ -237,7 +222,10 @@ def test_a_module_is_passed_what_it_takes():
         function_scores([pair()], dspy.Predict("source, output -> winner: int"))
     with pytest.raises(ValueError, match=r"The judge Rules is a class: pass an instance, such as Rules\(\)"):
         function_scores(ONE, Rules)
-    judged = function_scores([*ONE, dspy.Example(id="bare", output="c")], Rules())
+    with pytest.raises(ValueError, match=r"first=item\.candidates\[0\], second=item\.candidates\[1\]\)"):
+        function_scores([pair()], OfPairs())
+    judged = function_scores([ONE[0].copy(score=9, other=1), dspy.Example(id="bare", output="c")], Rules())
+    assert judged.answers.tolist()[0] == 5
     assert judged.reasons == {"bare": "ValueError: the item has no 'source', which the judge needs"}
 
 
@@ -246,16 +234,6 @@ def test_the_fields_of_a_prediction_that_are_read_are_named():
         function_scores(ONE, lambda item: dspy.Prediction(rating=3))
     with pytest.raises(ValueError, match="prediction with 'best', of which 'winner' or 'preference' is read"):
         function_scores([pair()], lambda item: dspy.Prediction(best=0))
-
-
-def test_a_module_with_other_fields_for_pairs_is_told_how_to_wrap_it():
-    class Own(dspy.Module):
-        def forward(self, question, a, b):
-            return dspy.Prediction(winner="A")
-
-    told = "judge(question=item.source, first=item.candidates[0], second=item.candidates[1])"
-    with pytest.raises(ValueError, match=re.escape(told)):
-        function_scores([pair()], Own())
 
 
 def test_a_pairwise_judge_of_ours_may_be_wrapped():
@@ -299,29 +277,24 @@ def test_what_a_metric_of_ours_leaves_undefined_is_no_score():
 
 
 def test_a_judge_that_never_answers_is_an_error():
-    with pytest.raises(ValueError, match="answered no item: on the item '0' it raised KeyError"):
-        function_scores([dspy.Example(output="a")], lambda e: e["missing"])
-    with pytest.raises(ValueError, match="on the item '0' it raised ValueError: the judge returned 'good'"):
-        function_scores([dspy.Example(output="a")], lambda e: "good")
-    with pytest.raises(ValueError, match=r"the judge returned 1e\+308: return a number of at most 1e\+30, or"):
-        function_scores([dspy.Example(output="a")], lambda e: 1e308)
-    for verdict in (True, dspy.Prediction(score=True)):
-        with pytest.raises(ValueError, match="the judge returned True: return 1 for true and 0 for false"):
-            function_scores([dspy.Example(output="a")], lambda e, verdict=verdict: verdict)
-    with pytest.raises(ValueError, match="it returned None or NaN every time"):
-        function_scores([dspy.Example(output="a")], lambda e: None)
+    for judge, match in (
+        (lambda e: e["missing"], "answered no item: on the item '0' it raised KeyError"),
+        (lambda e: "good", "on the item '0' it raised ValueError: the judge returned 'good'"),
+        (lambda e: 1e308, r"the judge returned 1e\+308: return a number of at most 1e\+30, or"),
+        (lambda e: True, "the judge returned True: return 1 for true and 0 for false"),
+        (lambda e: dspy.Prediction(score=True), "the judge returned True: return 1 for true and 0 for false"),
+        (lambda e: None, "it returned None or NaN every time"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            function_scores([dspy.Example(output="a")], judge)
 
 
-def test_a_score_outside_the_stated_scale_is_refused():
+def test_a_recorded_score_outside_the_stated_scale_is_refused_and_a_functions_is_undefined():
+    short_and_long = [dspy.Example(output="ab"), dspy.Example(output="abcdefg")]
+    judged = function_scores(short_and_long, lambda e: len(e.output), scale=(1, 5))
+    assert judged.answers == pytest.approx([2.0, np.nan], nan_ok=True)
+    assert list(judged.reasons.values()) == ["ValueError: the judge returned 7, outside the scale from 1 to 5"]
     scored = [dspy.Example(id="a", mine=5.0), dspy.Example(id="b", mine=5.0000001), dspy.Example(id="c", mine=7)]
     assert recorded_scores(scored[:2], "mine", scale=(1, 5)).answers[1] == pytest.approx(5)  # rounding
     with pytest.raises(ValueError, match=r"'mine' of the item 'c' is 7, outside the scale from 1 to 5: correct it"):
         recorded_scores(scored, "mine", scale=(1, 5))
-
-
-def test_a_functions_score_outside_the_scale_is_undefined_and_counted():
-    judged = function_scores(
-        [dspy.Example(output="ab"), dspy.Example(output="abcdefg")], lambda e: len(e.output), scale=(1, 5)
-    )
-    assert judged.answers == pytest.approx([2.0, np.nan], nan_ok=True)
-    assert list(judged.reasons.values()) == ["ValueError: the judge returned 7, outside the scale from 1 to 5"]
