@@ -42,7 +42,7 @@ from evalbias.measures.corrections import LikelihoodCalibration
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import check_item, label_of, read_item
 from evalbias.programs.prompts import Message, demonstrations, item_text, judge_messages, likelihood_messages
-from evalbias.programs.saved import MALFORMED, Predictor, Program, Setting, instance_of, one_of, read_state
+from evalbias.programs.saved import MALFORMED, Instrument, Predictor, Program, Setting, instance_of, one_of, read_state
 from evalbias.values import get_logger
 
 SCORINGS = ("expected", "sampled", "direct")
@@ -74,7 +74,7 @@ class UnlabeledDemos(UserWarning):
     """Demonstrations are not shown to a judge, because they have no answer."""
 
 
-class Judge(Program):
+class Judge(Instrument):
     """A criterion, one prompt, and how its model is asked: the base of judges that score and judges that compare.
 
     A kind of judge declares ``scoring`` and ``label_fields`` (those of a demonstration that may hold its answer), and

@@ -25,7 +25,7 @@ from evalbias.lm.types import MeasuringLM
 from evalbias.programs.items import read_pair
 from evalbias.programs.judges import check_batch_options, load_program
 from evalbias.programs.pairwise import FITTED, PairwiseJudge
-from evalbias.programs.saved import Program, Setting, number_within, one_of
+from evalbias.programs.saved import Instrument, Setting, number_within, one_of
 
 SEARCHES = ("greedy", "beam")
 CALIBRATION_PAIRS = 200
@@ -40,7 +40,7 @@ def most_comparisons(n: int) -> int:
     return n * math.ceil(math.log2(n)) if n > 1 else 0
 
 
-class PairwiseRanker(Program):
+class PairwiseRanker(Instrument):
     """Ranks the candidates of a source by pairwise comparisons (PairS; Liu et al., COLM 2024).
 
     Args:

@@ -303,14 +303,56 @@ class Program(dspy.Module):  # type: ignore[misc]
         except (*MALFORMED, RecursionError) as error:
             raise ValueError(f"{path} is not a saved {self.kind} ({type(error).__name__}: {error}).") from error
 
+    def set_lm(self, lm: Any) -> None:
+        """Give every predictor of the program the model, those of judges in it too."""
+        for parameter in self._parameters().values():
+            if isinstance(parameter, dspy.Predict):
+                parameter.lm = lm
+
     def _parameters(self) -> dict[str, Any]:
-        """Return all parameters by path, also those of parts that were compiled, which DSPy freezes and leaves out."""
-        parts = {path.removeprefix("self."): part for path, part in self.named_sub_modules(dspy.Module)}
-        del parts["self"]
-        frozen = {p: m for p, m in parts.items() if getattr(m, "_compiled", False) and not isinstance(m, Parameter)}
-        return dict(self.named_parameters()) | {
-            f"{path}.{name}": parameter for path, part in frozen.items() for name, parameter in part.named_parameters()
-        }
+        """Return all parameters by path, also those of judges and of compiled parts, which DSPy does not show."""
+        return {path.removeprefix("self."): one for path, one in self.named_sub_modules(Parameter)}
+
+
+class Instrument(Program):
+    """Base of programs that judge. Inside a user's program one is a single parameter, saved and loaded with the rest.
+
+    DSPy's optimizers of the user's program leave it as it is, and that program's ``set_lm`` does not reach it, because
+    a judge that was measured or compiled is so for its own prompt and model. Optimizers that compile the instrument
+    itself see its predictors.
+
+    Attributes:
+        tunable: True opens the instrument to both, as any other part of the program.
+    """
+
+    tunable = False
+
+    def named_parameters(self) -> list[tuple[str, Any]]:
+        """Return what a program around it shows of the instrument: its parts if it is tunable, else one parameter."""
+        return list(self._parameters().items()) if self.tunable else [("instrument", _Whole(self))]
+
+    def named_predictors(self) -> list[tuple[str, dspy.Predict]]:
+        """Return the predictors, which optimizers of the instrument itself compile."""
+        return [(path, one) for path, one in self._parameters().items() if isinstance(one, dspy.Predict)]
+
+    def get_lm(self) -> Any:
+        """Return the instrument's own model, or None if it asks the one that DSPy is configured with."""
+        return self.named_predictors()[0][1].lm
+
+    def reset_copy(self) -> Any:
+        """Return a copy without demonstrations and without what it learned."""
+        copied = self.deepcopy()
+        for parameter in copied._parameters().values():
+            parameter.reset()
+        return copied
+
+
+class _Whole(Parameter):  # type: ignore[misc]
+    def __init__(self, instrument: Instrument) -> None:
+        self.dump_state, self.load_state = instrument.dump_state, instrument.load_state
+
+    def reset(self) -> None:
+        """Leave the instrument as it is; DSPy's optimizers reset every parameter of what they compile."""
 
 
 # Reader for the JSON files that a program's ``save`` writes.

@@ -248,7 +248,7 @@ def test_a_step_of_better_together(real_lm):
     student = dspy.Module()
     student.judge = PointwiseJudge(C)
     student.forward = student.judge
-    student.set_lm(real_lm)
+    student.judge.set_lm(real_lm)
     words = [e.copy(source="the cat", output=f"cat {k}") for k, e in enumerate(items(16, 1))]
     together = dspy.BetterTogether(
         metric=lambda e, p, trace=None: 0.5, d=BiasedDemos(k=2, n_resamples=100, seed=0, select=False)

@@ -208,6 +208,7 @@ def test_a_pipelines_examples_are_no_demonstrations_of_the_judge_in_it(kind):
         def __init__(self):
             super().__init__()
             self.write, self.judge = dspy.Predict("question -> answer"), kind.make(C)
+            self.judge.tunable = True
 
         def forward(self, question):
             return self.judge(**kind.item(4).inputs())

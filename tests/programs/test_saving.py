@@ -223,7 +223,7 @@ def test_a_ranker_of_a_judge_that_was_compiled_before_is_loaded(tmp_path):
 def test_a_model_that_is_set_survives_without_its_weights(way, depth, lms, tmp_path):
     put, take = DEPTHS[depth]
     program, fresh = put(PointwiseJudge(QUALITY)), put(PointwiseJudge(QUALITY))
-    program.set_lm(lms["llama"])
+    take(program).set_lm(lms["llama"])
     expected = take(program)(source="the cat", output="sat").score
     restored = WAYS[way](program, fresh, tmp_path)
     judge = take(restored)
@@ -423,7 +423,7 @@ def test_states_of_other_programs_are_refused_and_change_nothing(tmp_path):
     broken = judge.dump_state()
     broken["settings"]["debias"] = "swap"
     with pytest.raises(ValueError, match="debias='swap' is unknown"):
-        in_list(PairwiseJudge(QUALITY)).load_state({f"held[0].held.{k}": v for k, v in broken.items()})
+        in_list(PairwiseJudge(QUALITY)).load_state({"held[0].held.instrument": broken})
     del broken["settings"]["debias"]
     with pytest.raises(ValueError, match="save it again with this version"):
         PairwiseJudge(QUALITY).load_state(broken)

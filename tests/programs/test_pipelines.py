@@ -1,0 +1,131 @@
+"""A judge inside a user's program: an instrument that DSPy's optimizers leave as it is, or one that they may tune."""
+
+import re
+import warnings
+
+import dspy
+import pytest
+from models_of_text import Scripted, Seeded
+
+from evalbias import Criterion
+from evalbias.measures.corrections import LikelihoodCalibration
+from evalbias.programs import PairwiseJudge, PairwiseRanker, PointwiseJudge
+
+QUALITY = Criterion("quality", "is it good?")
+EXAMPLES = [dspy.Example(question=f"the cat {i}", answer="the cat").with_inputs("question") for i in range(4)]
+FIELDS = re.compile(r"\[\[ ## (\w+) ## \]\]")
+
+
+class Pipeline(dspy.Module):
+    def __init__(self, judge):
+        super().__init__()
+        self.rewrite, self.judge = dspy.Predict("question -> answer"), judge
+
+    def forward(self, question):
+        answer = self.rewrite(question=question).answer
+        return dspy.Prediction(answer=answer, score=self.judge(source=question, output=answer).score)
+
+
+def obliging(request):
+    """Write the fields that a prompt asks for; a prompt that asks for none is a judge's."""
+    asked = "\n".join(message.text for message in request.messages)
+    fields = [name for name in FIELDS.findall(asked[asked.rfind("Respond with") :]) if name != "completed"]
+    return "\n".join(f"[[ ## {name} ## ]]\nthe cat sat" for name in dict.fromkeys(fields)) or "4"
+
+
+def compiled_judge(lm):
+    judge = PointwiseJudge(QUALITY, likelihood_calibration=LikelihoodCalibration(slope=-0.1, center=-20.0))
+    judge.predict.demos = [dspy.Example(source="the cat", output="the cat", score="1")]
+    judge.set_lm(lm)
+    return judge
+
+
+def decisive(judge):
+    """All that decides a judge's answers, and one of them."""
+    item = dspy.Example(source="the cat", output="the cat sat")
+    return judge.messages(item), dict(judge.settings.values), judge(**item).score
+
+
+def reward(example, prediction, trace=None, pred_name=None, pred_trace=None):
+    return prediction.score / 5
+
+
+ONE = {"num_threads": 1}
+FEW = {"max_bootstrapped_demos": 1, "max_labeled_demos": 1}
+slow = pytest.mark.slow
+OPTIMIZERS = [
+    pytest.param(lambda: dspy.LabeledFewShot(k=2), {}, id="LabeledFewShot"),
+    pytest.param(lambda: dspy.BootstrapFewShot(metric=reward, **FEW), {}, id="BootstrapFewShot"),
+    pytest.param(
+        lambda: dspy.BootstrapFewShotWithRandomSearch(metric=reward, num_candidate_programs=1, **FEW, **ONE),
+        {},
+        id="BootstrapFewShotWithRandomSearch",
+        marks=slow,
+    ),
+    pytest.param(lambda: dspy.COPRO(metric=reward, breadth=2, depth=1), {"eval_kwargs": ONE}, id="COPRO"),
+    pytest.param(
+        lambda: dspy.MIPROv2(metric=reward, auto=None, num_candidates=2, **ONE),
+        {"num_trials": 2, "minibatch": False},
+        id="MIPROv2",
+        marks=slow,
+    ),
+    pytest.param(
+        lambda: dspy.SIMBA(metric=reward, bsize=2, num_candidates=2, max_steps=1, max_demos=1, **ONE),
+        {},
+        id="SIMBA",
+        marks=slow,
+    ),
+    pytest.param(
+        lambda: dspy.GEPA(metric=reward, max_metric_calls=8, reflection_lm=Scripted("```\nReworded.\n```"), **ONE),
+        {},
+        id="GEPA",
+    ),
+    pytest.param(lambda: dspy.InferRules(metric=reward, num_candidates=1, num_rules=1, **ONE), {}, id="InferRules"),
+]
+
+
+@pytest.mark.parametrize(("make", "options"), OPTIMIZERS)
+def test_an_optimizer_of_the_pipeline_leaves_the_judge_as_it_is(make, options, lms):
+    judge = compiled_judge(lms["llama"])
+    expected = decisive(judge)
+    pipeline = Pipeline(judge)
+    assert [name for name, _ in pipeline.named_predictors()] == ["rewrite"]
+    with dspy.context(lm=Seeded(obliging, temperature=1.0)):
+        optimized = make().compile(pipeline, trainset=EXAMPLES, **options)
+        assert optimized(question="the cat 0").score == judge(source="the cat 0", output="the cat sat").score
+    assert decisive(optimized.judge) == decisive(judge) == expected
+
+
+@pytest.mark.parametrize(("make", "options"), OPTIMIZERS)
+def test_an_optimizer_of_the_pipeline_tunes_a_judge_that_is_tunable(make, options):
+    pipeline = Pipeline(PointwiseJudge(QUALITY, scoring="direct"))
+    pipeline.judge.tunable = True
+    assert [name for name, _ in pipeline.named_predictors()] == ["rewrite", "judge.predict"]
+    with dspy.context(lm=Seeded(obliging, temperature=1.0)), warnings.catch_warnings(record=True):
+        optimizer = make()
+        optimized = optimizer.compile(pipeline, trainset=EXAMPLES, **options)
+        assert optimized(question="the cat 0").score == 4
+    shows = isinstance(optimizer, dspy.LabeledFewShot | dspy.BootstrapFewShot)  # the examples it was given, or ran
+    assert bool(optimized.judge.predict.demos) == shows
+
+
+@pytest.mark.parametrize("judge", [PointwiseJudge(QUALITY), PairwiseRanker(PairwiseJudge(QUALITY))])
+def test_dspy_sees_an_instrument_as_one_parameter(judge):
+    pipeline = Pipeline(judge)
+    assert [name for name, _ in pipeline.named_parameters()] == ["rewrite", "judge.instrument"]
+    pipeline.set_lm(Scripted("1"))
+    assert judge.get_lm() is None  # the model of the program is not the judge's
+    judge.set_lm(lm := Scripted("2"))
+    assert judge.get_lm() is lm
+    assert pipeline.rewrite.lm is not lm
+    assert len(judge.predictors()) == 1  # what optimizers of the judge itself compile
+
+
+def test_a_pipeline_with_an_optimized_writer_is_saved_with_its_judge(lms, tmp_path):
+    pipeline = Pipeline(compiled_judge(lms["llama"]))
+    optimized = dspy.LabeledFewShot(k=1).compile(pipeline, trainset=EXAMPLES)
+    optimized.save(str(tmp_path / "pipeline.json"))
+    restored = Pipeline(PointwiseJudge(QUALITY))
+    restored.load(str(tmp_path / "pipeline.json"))
+    assert len(restored.rewrite.demos) == 1
+    assert decisive(restored.judge) == decisive(pipeline.judge)
