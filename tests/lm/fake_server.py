@@ -13,7 +13,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import torch
 from fake_decisions import ENDPOINTS
 
+from evalbias import ServerLM
+
 KEY = "a-key"
+TOKENIZED = ("vllm", "sglang", "llama.cpp", "echo")
+"""Kinds of servers whose prompts are tokenized by the client."""
+OWNERS = {"llama.cpp": "llamacpp", "echo": "me", "chat": "system"}
+"""Kind of server -> how it names itself in its listing, if otherwise."""
+
+
+def opened(addresses, local, kind="vllm", **options):
+    """Return the client of servers, with the model's tokenizer where it needs one."""
+    if kind in TOKENIZED:
+        options.setdefault("tokenizer", local.engine.loaded.source.model)
+    return ServerLM("tiny", base_url=addresses, **{"timeout": 60.0, "patience": 60.0, **options})
 
 
 class FakeServer:
@@ -62,12 +75,16 @@ class FakeServer:
     def ids(self, prompt):
         return prompt if isinstance(prompt, list) else self.loaded.tokenizer(prompt)["input_ids"]
 
+    def continued(self, ids, count):
+        """Return tokens with the most probable ones after them, so many, and the log-probabilities of all."""
+        ids = list(ids)
+        for _ in range(count):
+            ids.append(int(self.logprobs(ids)[-1].argmax()))
+        return ids, self.logprobs(ids)
+
     # the servers' paths
 
     def answer(self, path, body):
-        if self.kind in ENDPOINTS:
-            decided, decide = ENDPOINTS[self.kind]
-            return {"/v1/models": self.models, decided: partial(decide, self)}.get(path, lambda _: None)(body)
         routes = {
             "/v1/models": self.models,
             "/version": lambda _: {"version": "9.9"} if self.kind == "vllm" else None,
@@ -77,13 +94,15 @@ class FakeServer:
             "/v1/completions": self.completions if self.kind != "chat" else None,
             "/v1/chat/completions": self.chat,
         }
+        if self.kind in ENDPOINTS:
+            decided, decide = ENDPOINTS[self.kind]
+            routes = {"/v1/models": self.models, decided: partial(decide, self)}
         route = routes.get(path)
         return route and route(body)
 
     def models(self, _):
-        owner = {"llama.cpp": "llamacpp", "echo": "me", "chat": "system"}.get(self.kind, self.kind)
-        details = {"vllm": {"root": self.loaded.source.model, "max_model_len": self.context}}.get(self.kind, {})
-        return {"data": [{"id": self.model, "owned_by": owner, **details}]}
+        details = {"root": self.loaded.source.model, "max_model_len": self.context} if self.kind == "vllm" else {}
+        return {"data": [{"id": self.model, "owned_by": OWNERS.get(self.kind, self.kind), **details}]}
 
     def tokenize(self, body):
         if self.kind in ("echo", "chat"):
@@ -127,52 +146,48 @@ class FakeServer:
 
     def completed(self, ids, body):
         start, choice, logprobs = len(ids), {"finish_reason": "length"}, None
-        while len(ids) < start + body["max_tokens"]:
-            ids = [*ids, int(self.logprobs(ids)[-1].argmax())]
-        values = self.logprobs(ids)
+        ids, values = self.continued(ids, body["max_tokens"])
         if self.kind == "vllm" and "prompt_logprobs" in body:
-            logprob_list = [
-                {str(ids[p]): {"logprob": float(values[p - 1, ids[p]]), "rank": 1}} for p in range(1, start)
-            ]
-            choice["prompt_logprobs"] = [None, *logprob_list]
+            entries = [{str(ids[p]): {"logprob": float(values[p - 1, ids[p]]), "rank": 1}} for p in range(1, start)]
+            choice["prompt_logprobs"] = [None, *entries]
         if self.kind == "vllm" and "logprob_token_ids" in body:
-            top = {f"token_id:{t}": float(values[start - 1, t]) for t in body["logprob_token_ids"]}
-            logprobs = {"top_logprobs": [top]}
-        elif body.get("logprobs") is not None:
-            first = 0 if body.get("echo") else start
-            logprob_list = [
-                None if p == 0 else float(values[p - 1 + self.shift, ids[p]]) for p in range(first, len(ids))
-            ]
-            tops = [values[max(p - 1, 0)].topk(min(body["logprobs"], values.shape[1])) for p in range(first, len(ids))]
             logprobs = {
-                "tokens": [self.text([i]) for i in ids[first:]],
-                "token_logprobs": logprob_list,
-                "top_logprobs": [{self.text([i]): float(v) for v, i in zip(*t, strict=True)} for t in tops],
+                "top_logprobs": [{f"token_id:{t}": float(values[start - 1, t]) for t in body["logprob_token_ids"]}]
+            }
+        elif body.get("logprobs") is not None:
+            places = range(0 if body.get("echo") else start, len(ids))
+            tops = [values[max(p - 1, 0)].topk(min(body["logprobs"], values.shape[1])) for p in places]
+            logprobs = {
+                "tokens": [self.text([ids[p]]) for p in places],
+                "token_logprobs": [None if p == 0 else float(values[p - 1 + self.shift, ids[p]]) for p in places],
+                "top_logprobs": [{self.text([i]): float(v) for v, i in zip(*top, strict=True)} for top in tops],
             }
         return {**choice, "text": self.written(ids[start:]), "logprobs": logprobs}
 
     def chat(self, body):
         if self.unknown & body.keys() or body.get("top_logprobs", 0) > self.most_top:
             return 400
-        limit = body.get("max_completion_tokens", body.get("max_tokens"))
         text = self.loaded.tokenizer.apply_chat_template(body["messages"], tokenize=False, add_generation_prompt=True)
-        ids = self.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
-        start = len(ids)
-        while len(ids) < start + limit:
-            ids = [*ids, int(self.logprobs(ids)[-1].argmax())]
-        values, content = self.logprobs(ids), []
+        prompt = self.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+        start, content = len(prompt), []
+        ids, values = self.continued(prompt, body.get("max_completion_tokens", body.get("max_tokens")))
         for p in range(start, len(ids)):
             top = values[p - 1].topk(body.get("top_logprobs", 0))
             alternatives = [{"token": self.text([i]), "logprob": float(v)} for v, i in zip(*top, strict=True)]
-            content.append(
-                {"token": self.text([ids[p]]), "logprob": float(values[p - 1, ids[p]]), "top_logprobs": alternatives}
-            )
+            token = {"token": self.text([ids[p]]), "logprob": float(values[p - 1, ids[p]])}
+            content.append({**token, "top_logprobs": alternatives})
         choice = {"message": {"content": self.written(ids[start:])}, "finish_reason": "length"}
         usage = {"prompt_tokens": start, "completion_tokens": len(ids) - start}
         return {
             "choices": [{**choice, "logprobs": {"content": content} if body.get("logprobs") else None}],
             "usage": usage,
         }
+
+    def one_token_texts(self, messages, most=20):
+        """Return those of the most probable first tokens that are one token as a text too."""
+        answer = self.chat({"messages": messages, "max_tokens": 1, "top_logprobs": most, "logprobs": True})
+        tops = [entry["token"] for entry in answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]]
+        return [token for token in tops if self.loaded.tokenizer.tokenize(token) == [token]]
 
 
 class Server(ThreadingHTTPServer):
@@ -187,20 +202,50 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Reads requests and sends answers; a subclass writes ``reply``."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.reply({})
+
+    def do_POST(self):
+        self.reply(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def send(self, status, content, **headers):
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(content)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def hang_up(self):
+        self.close_connection = True
+        self.connection.close()
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def listening(handler):
+    """Yield the address at which requests get to a handler."""
+    server = Server(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()  # looks for the end that often
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 @contextmanager
 def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
     """Serve a model on a free port, and yield the address and the ``FakeServer``."""
     fake = FakeServer(lm, kind, faults)
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self):
-            self.reply({})
-
-        def do_POST(self):
-            self.reply(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-
+    class Serving(Handler):
         def reply(self, body):
             with fake.lock:
                 fake.requests.append((self.path, body))
@@ -215,8 +260,7 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
 
         def answered(self, body, fault):
             if fault == "close":
-                self.close_connection = True
-                self.connection.close()
+                self.hang_up()
                 return
             if isinstance(fault, float):
                 time.sleep(fault)
@@ -236,24 +280,13 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
                 status = answer or 404
                 answer = {"error": {"message": f"made to fail with {status}"}}
             sent = fault if isinstance(fault, bytes) else json.dumps({} if fault == "drop" else answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            if status == 429:
-                self.send_header("Retry-After", "0")
-            self.send_header("Content-Length", str(len(sent)))
-            self.end_headers()
-            self.wfile.write(sent[: len(sent) // 2] if fault == "cut" else sent)
+            headers = {"Content-Type": "application/json", **({"Retry-After": "0"} if status == 429 else {})}
             if fault == "cut":
-                self.close_connection = True
-                self.connection.close()
+                headers["Content-Length"] = str(len(sent))
+                self.send(status, sent[: len(sent) // 2], **headers)
+                self.hang_up()
+                return
+            self.send(status, sent, **headers)
 
-        def log_message(self, *_):
-            pass
-
-    server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()  # looks for the end that often
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", fake
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(Serving) as address:
+        yield address, fake

@@ -11,14 +11,14 @@ import dspy
 import numpy as np
 import pytest
 import torch
-from commands import evalbias
+from commands import as_jsonl, evalbias
 from dspy import lm15
 from fake_decisions import asked
-from fake_server import FakeServer, serving
+from fake_server import TOKENIZED, FakeServer, opened, serving
 from fakes import outcome
 from texts import writer
 
-from evalbias import PointwiseJudge, ServerLM
+from evalbias import PointwiseJudge
 from evalbias.cli.run import ModelWatch
 from evalbias.lm import dialect as tokenized
 from evalbias.lm.cache import CachedLM, measuring
@@ -32,17 +32,10 @@ from evalbias.lm.types import ChoiceLogprobs, Choices, Likelihood, ModelChanged,
 from evalbias.programs import Criterion
 from evalbias.runs import RunFolder
 
-TOKENIZED = ("vllm", "sglang", "llama.cpp", "echo")
 ENDPOINTS = {"systemone": "systemone", "decisions": "decisions", "sglang-decisions": "decisions"}
 KINDS = (*TOKENIZED, "chat", *ENDPOINTS)
-LIMITS = {"patience": 60.0, "timeout": 60.0}
 PROMPTS = [[{"role": "user", "content": f"the cat {word}"}] for word in ("sat", "on", "the", "mat", "naïve", "café")]
 CHOICES = ["1", "the", "10", "naïve café"]
-
-
-def opened(address, local, kind):
-    tokenizer = local.engine.loaded.source.model if kind in TOKENIZED else None
-    return ServerLM("tiny", base_url=address, tokenizer=tokenizer, dialect=ENDPOINTS.get(kind, kind), **LIMITS)
 
 
 def truth(local, fake, kind, prompt):
@@ -50,10 +43,7 @@ def truth(local, fake, kind, prompt):
     if kind in TOKENIZED:
         return CHOICES, local.choice_logprobs([prompt], CHOICES).logprobs[0]
     if kind == "chat":  # answers with first tokens: those that are one token as a text too
-        content = fake.chat({"messages": prompt, "max_tokens": 1, "top_logprobs": 20, "logprobs": True})
-        tops = [e["token"] for e in content["choices"][0]["logprobs"]["content"][0]["top_logprobs"]]
-        tokenize = local.engine.loaded.tokenizer.tokenize
-        choices = [token for token in tops if tokenize(token) == [token]][:3]
+        choices = fake.one_token_texts(prompt)[:3]
         return choices, local.choice_logprobs([prompt], choices).logprobs[0]
     message, letters = asked(prompt[0]["content"], QUESTION, CHOICES)
     row = local.choice_logprobs([[{"role": "user", "content": message}]], list(letters)).logprobs[0]
@@ -149,8 +139,17 @@ def test_a_dialect_refuses_what_it_cannot_take_before_anything_is_sent(spoken):
     assert isinstance(fine, Prepared)
     assert isinstance(beyond, Refused) == (kind in TOKENIZED)
     assert kind not in TOKENIZED or (beyond.too_long and "the server's context is 256" in beyond.reason)
-    assert isinstance(control, Refused) == (kind not in ("vllm", "sglang", "llama.cpp"))
-    assert isinstance(control, Prepared) or f"contains '{token}', which" in control.reason
+    if kind in ("vllm", "sglang", "llama.cpp"):  # they take tokens, and so read no control token in a text
+        same: dict = {}
+        local.answer([Choices(spelled, ("1", "2")), Text(spelled, 4, 0.0)], same)
+        row, text = ask(dialect, Choices(spelled, ("1", "2")), Text(spelled, 4, 0.0))
+        np.testing.assert_allclose(row.logprobs, same[0].logprobs, atol=1e-4)
+        assert text.text == same[1].text
+        sent = len(fake.requests)
+    else:
+        others = [Likelihood(PROMPTS[0], token)] * dialect.likelihoods + [Text(spelled, 1)] * (kind not in ENDPOINTS)
+        for refused in (control, *dialect.prepared(others)):
+            assert f"contains '{token}', which" in refused.reason
     for choices in ((), ("1", "1"), ("1", "")):
         with pytest.raises(ValueError, match=r"no choices|repeat|is empty"):
             dialect.prepared([Choices(PROMPTS[0], choices)])
@@ -163,7 +162,7 @@ def test_a_dialect_refuses_what_it_cannot_take_before_anything_is_sent(spoken):
 def test_a_tokenizer_that_would_not_be_used_is_refused(lms, kind):
     local = lms["qwen2-chat"]
     with serving(local, kind) as (address, _), pytest.raises(ValueError, match=f"'{kind}' tokenizes prompts itself"):
-        ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.source.model, dialect=kind, **LIMITS)
+        opened(address, local, kind, dialect=kind, tokenizer=local.engine.loaded.source.model)
 
 
 def test_an_error_without_a_text_is_named_by_its_kind(lms, monkeypatch):
@@ -172,7 +171,7 @@ def test_an_error_without_a_text_is_named_by_its_kind(lms, monkeypatch):
 
     monkeypatch.setattr("evalbias.lm.server.load_tokenizer", broken)
     with serving(lms["qwen2-chat"], "vllm") as (address, _), pytest.raises(ValueError, match=r"tiny: OSError\)"):
-        ServerLM("tiny", base_url=address, **LIMITS)
+        opened(address, lms["qwen2-chat"], tokenizer=None)
 
 
 def test_every_dialect_is_tested():
@@ -197,7 +196,10 @@ def test_other_weights_are_noticed_in_every_dialect(lms, other, kind, tmp_path, 
     local = lms["qwen2-chat"]
     folder = RunFolder(tmp_path / "run", {"command": "judge"})
     with folder, serving(local, kind) as (address, fake):
-        lm, choices = opened(address, local, kind), truth(local, fake, kind, PROMPTS[0])[0]
+        lm, choices = (
+            opened(address, local, kind, dialect=ENDPOINTS.get(kind, kind)),
+            truth(local, fake, kind, PROMPTS[0])[0],
+        )
         watch = ModelWatch(folder, lm, lambda: [folder.journal])
         journal = CachedLM(lm, folder.journal)
         journal.choice_logprobs(PROMPTS[:2], choices)
@@ -209,10 +211,14 @@ def test_other_weights_are_noticed_in_every_dialect(lms, other, kind, tmp_path, 
             watch.check()
         assert folder.journal.read_bytes() == kept
         with pytest.raises(ModelChanged, match=r"answers otherwise than when .*run was begun: is there another model"):
-            ModelWatch(folder, opened(address, local, kind), lambda: [folder.journal]).check()
+            ModelWatch(
+                folder, opened(address, local, kind, dialect=ENDPOINTS.get(kind, kind)), lambda: [folder.journal]
+            ).check()
         assert folder.journal.read_bytes() == kept
         fake.loaded = first
-        watch = ModelWatch(folder, opened(address, local, kind), lambda: [folder.journal])
+        watch = ModelWatch(
+            folder, opened(address, local, kind, dialect=ENDPOINTS.get(kind, kind)), lambda: [folder.journal]
+        )
         asked = len(fake.requests)
         watch.check()
         assert len(fake.requests) > asked
@@ -225,7 +231,7 @@ def test_other_weights_are_noticed_in_every_dialect(lms, other, kind, tmp_path, 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_command_refuses_other_weights_from_some_request_on(lms, other, kind, tmp_path):
     local, rows = lms["qwen2-chat"], [{"id": str(n), "source": "the cat", "output": f"a cat {n}"} for n in range(24)]
-    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    as_jsonl(tmp_path / "items.jsonl", rows)
     command = ["judge", "--criterion", "quality: is it good?", "--data", "items.jsonl", "--lm", "tiny"]
     command += ["--dialect", ENDPOINTS.get(kind, kind), "--in-flight", "2", "--refused", "undefined"]
     command += ["--tokenizer", local.engine.loaded.source.model] if kind in TOKENIZED else []
@@ -255,7 +261,7 @@ def test_a_command_refuses_other_weights_from_some_request_on(lms, other, kind, 
 def test_a_loop_refuses_other_weights_from_some_request_on(lms, other, tmp_path):
     local = lms["qwen2-chat"]
     item = {"source": "Hallo", "reference": "Hello", "source_language": "German", "target_language": "English"}
-    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"id": str(n), **item}) + "\n" for n in range(4)))
+    as_jsonl(tmp_path / "texts.jsonl", [{"id": str(n), **item} for n in range(4)])
     command = ["refine", "--task", "translation", "--data", "texts.jsonl", "--lm", "tiny", "--threads", 1]
     command += ["--tokenizer", local.engine.loaded.source.model, "--max-iterations", 0, "--max-tokens", 4]
     with serving(local) as (address, fake):
@@ -311,7 +317,7 @@ def named(names):
 def test_an_answer_by_another_name_is_refused_and_the_others_are_kept(lms, kind):
     local = lms["qwen2-chat"]
     with serving(local, kind, named(["an alias"])) as (address, fake):  # not the name that is asked for
-        lm = opened(address, local, kind)
+        lm = opened(address, local, kind, dialect=ENDPOINTS.get(kind, kind))
         choices = truth(local, fake, kind, PROMPTS[0])[0] if kind == "chat" else ["1", "2"]  # one request for each item
         lm.choice_logprobs(PROMPTS[:1], choices)
         fake.faults = named(["an alias", "an alias", "\x1bother"])

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from evalbias.lm.reading import first_token_row, first_tokens
@@ -18,3 +19,18 @@ def test_probabilities_that_sum_to_more_than_one_are_none():
     assert max(rounded.values()) <= 0.0
     with pytest.raises(ValueError, match=r"the probabilities of the first token sum to 1\.98"):
         first_tokens([("1", -0.01), ("2", -0.01)])
+
+
+@pytest.mark.parametrize(
+    ("top", "choices", "row"),
+    [
+        ({"2": 0.9, "x": 0.0999, "y": 1e-5}, ["2", "3"], [0.9, 0.0]),
+        ({"2": 0.9, "x": 0.05, "y": 0.04}, ["2", "3"], None),
+        ({"1": 0.9, "2": 0.1}, ["1", "2", "10"], None),  # "10" may begin with "1"
+        ({"1": 0.9, "2": 0.05, "10": 0.05}, ["1", "2", "10"], [0.9, 0.05, 0.05]),
+        ({"x": 0.9, "y": 1e-9}, ["1", "2", "10"], None),  # no choice is reported
+    ],
+)
+def test_unreported_choices_count_as_zero_only_if_negligible(top, choices, row):
+    found = np.exp(first_token_row({token: math.log(p) for token, p in top.items()}, choices))
+    np.testing.assert_allclose(found, [math.nan] * len(choices) if row is None else row)
