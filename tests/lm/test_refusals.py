@@ -4,16 +4,16 @@ import asyncio
 import json
 import logging
 import pickle
+import re
 
 import dspy
 import numpy as np
 import pytest
-from dspy.utils.exceptions import LMInvalidRequestError
-from fake_server import serving
+from fake_server import opened, serving
 from fakes import FormulaLM, outcome
 from texts import writer
 
-from evalbias import Sampling, ServerLM
+from evalbias import Sampling
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.calls import HARMLESS, harmless
 from evalbias.lm.contract import as_measuring
@@ -29,7 +29,7 @@ from evalbias.lm.types import (
     Unanswered,
     Written,
 )
-from evalbias.programs import Criterion, PointwiseJudge, judge_metric
+from evalbias.programs import Criterion, PointwiseJudge
 
 pytestmark = pytest.mark.slow
 
@@ -37,68 +37,22 @@ C = Criterion("quality", "is it good?", (1, 3))
 WORDS = ("cat", "dog", "sat", "poison", "mat", "hat")
 ITEMS = [dspy.Example(id=f"i{i}", source="s", output=f"a {w}").with_inputs("source") for i, w in enumerate(WORDS)]
 
-BODIES = {  # as the servers send them
-    "openai-length": {
-        "error": {
-            "message": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001.",
-            "type": "invalid_request_error",
-            "param": "messages",
-            "code": "context_length_exceeded",
-        }
-    },
-    "openai-policy": {
-        "error": {
-            "message": "Invalid prompt: your prompt was flagged as potentially violating our usage policy.",
-            "type": "invalid_request_error",
-            "param": None,
-            "code": "invalid_prompt",
-        }
-    },
-    "azure-filter": {
-        "error": {
-            "message": "The response was filtered due to the prompt triggering the content management policy.",
-            "type": None,
-            "param": "prompt",
-            "code": "content_filter",
-            "status": 400,
-            "innererror": {"code": "ResponsibleAIPolicyViolation"},
-        }
-    },
-    "vllm": {"error": {"message": "max_tokens must be at least 1, got -186.", "type": "BadRequestError", "code": 400}},
-    "sglang": {
-        "object": "error",
-        "message": "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
-        "type": "BadRequestError",
-        "param": None,
-        "code": 400,
-    },
-    "llama.cpp": {
-        "error": {
-            "code": 400,
-            "message": "the request exceeds the available context size, try increasing it",
-            "type": "exceed_context_size_error",
-            "n_prompt_tokens": 14429,
-            "n_ctx": 8192,
-        }
-    },
-}
-
-
 TOO_LONG = {"error": {"message": "The input (61709 tokens) is longer than the context.", "type": "BadRequestError"}}
-
-
-def words_of(body):
-    """What DSPy's engine passes on of a body; SGLang's has no ``error``."""
-    return body["error"]["message"].rstrip(".") if "error" in body else "status 400, and DSPy passes no reason on"
+LENGTH = {"message": "This model's maximum context length is 8192 tokens.", "code": "context_length_exceeded"}
+FILTER = {"message": "The prompt triggers the policy", "param": "prompt", "innererror": {"code": "ResponsibleAIPolicy"}}
+BODIES = {  # as the servers send them -> the words that DSPy's engine passes on
+    "openai": ({"error": LENGTH}, LENGTH["message"].rstrip(".")),
+    "azure": ({"error": {**FILTER, "code": "content_filter", "type": None, "status": 400}}, FILTER["message"]),
+    "vllm": ({"error": {"message": "max_tokens must be at least 1.", "code": 400}}, "max_tokens must be at least 1"),
+    "sglang": (
+        {"object": "error", "message": "The input (61709 tokens) is too long.", "param": None, "code": 400},
+        "status 400, and DSPy passes no reason on",
+    ),
+}
 
 
 def openai(address, **options):
     return dspy.LM("openai/tiny", api_base=address, api_key="none", cache=False, num_retries=0, **options)
-
-
-def server(address, local, **options):
-    options = {"patience": 5.0, **options}
-    return ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.source.model, **options)
 
 
 def poisoned(fake, body):
@@ -119,7 +73,7 @@ def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_
     local = lms["qwen2-chat"]
     prompts = [[{"role": "user", "content": f"the {word}"}] for word in WORDS]
     with serving(local, kind) as (address, fake):
-        lm = ServerLM("tiny", base_url=address, patience=5.0) if kind == "chat" else server(address, local)
+        lm = opened(address, local, kind)
         lm.choice_logprobs(prompts[:1], ["1", "2"])
         before = len(fake.requests)
         lm.choice_logprobs(prompts[:1], ["1", "2"])
@@ -131,8 +85,9 @@ def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_
         ):
             journal.choice_logprobs(prompts, ["1", "2"])
         sent = [json.dumps(request) for request in fake.requests[start:]]
-        questions = [Choices(prompt, ("1", "2")) for prompt in prompts]
+        questions, before = [Choices(prompt, ("1", "2")) for prompt in prompts], len(fake.requests)
         answers, refused, _ = outcome(CachedLM(lm, tmp_path / "j.jsonl"), questions)
+        assert len(fake.requests) - before <= each_costs + 1  # the refused item alone
     assert len(sent) == len(set(sent)) == 6 * each_costs + 1  # a refusal ends its item; the harmless text is one more
     assert list(refused) == [3]
     assert (journal.asked.total(), list(answers)) == (5, [0, 1, 2, 4, 5])
@@ -145,7 +100,7 @@ def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_
 def test_likelihoods_and_texts_of_the_other_items_are_kept_too(lms):
     local = lms["qwen2"]
     with serving(local, "vllm") as (address, fake):
-        lm = server(address, local)
+        lm = opened(address, local)
         start = refuse_the_poisoned(fake)
         pairs = [("the cat", f" {word}") for word in WORDS]
         answers, refused, _ = outcome(lm, [Likelihood(*pair) for pair in pairs])
@@ -161,7 +116,7 @@ def test_likelihoods_and_texts_of_the_other_items_are_kept_too(lms):
 def test_a_setting_that_a_server_refuses_ends_the_call_at_once(lms):
     local = lms["qwen2"]
     with serving(local, "vllm") as (address, fake):
-        lm = server(address, local, in_flight=2)
+        lm = opened(address, local, in_flight=2)
         start = len(fake.requests)
         fake.faults = lambda *_: (400, {"error": {"message": "top_k is not supported"}})
         with pytest.raises(
@@ -177,34 +132,23 @@ def test_a_setting_that_a_server_refuses_ends_the_call_at_once(lms):
             lm.choice_logprobs(["poison"], ["1", "2"])  # the harmless text tells nothing here
 
 
-@pytest.mark.parametrize("name", BODIES)
-def test_an_ordinary_model_that_refuses_one_item_judges_the_others(lms, caplog, name):
+@pytest.mark.parametrize(("name", "engine"), [*((name, "lm15") for name in BODIES), ("azure", "litellm")])
+def test_an_ordinary_model_that_refuses_one_item_judges_the_others(lms, caplog, name, engine):
+    body, words = BODIES[name]
     with serving(lms["qwen2-chat"], "chat") as (address, fake):
         fake.unknown = set()
-        refuse_the_poisoned(fake, (400, BODIES[name]))
+        refuse_the_poisoned(fake, (400, body))
         with caplog.at_level(logging.WARNING):
-            predictions = PointwiseJudge(C).batch(ITEMS, lm=openai(address))
+            predictions = PointwiseJudge(C).batch(ITEMS, lm=openai(address, engine=engine))
         sent = [json.dumps(body) for _, body in fake.requests]
     assert [i for i, p in enumerate(predictions) if p.get("undefined")] == [3]
-    assert predictions[3].undefined.startswith("The prompt of the item 'i3' is refused by openai/tiny: ")
-    assert words_of(BODIES[name]) in predictions[3].undefined
+    assert re.match(r"The prompt of the item 'i3' is refused by (openai/)?tiny: ", predictions[3].undefined)
+    assert words in predictions[3].undefined
     assert np.isnan(predictions[3].score)
     assert "'i3'" in caplog.text
-    assert len(sent) == len(set(sent))
+    assert engine == "litellm" or len(sent) == len(set(sent))
 
 
-@pytest.mark.slow  # litellm takes seconds to import
-@pytest.mark.parametrize("name", ["openai-length", "azure-filter", "vllm"])
-def test_a_model_behind_litellm_that_refuses_one_item_judges_the_others(lms, name):
-    with serving(lms["qwen2-chat"], "chat") as (address, fake):
-        fake.unknown = set()
-        refuse_the_poisoned(fake, (400, BODIES[name]))
-        predictions = PointwiseJudge(C).batch(ITEMS, lm=openai(address, engine="litellm"))
-    assert [i for i, p in enumerate(predictions) if p.get("undefined")] == [3]
-    assert words_of(BODIES[name]) in predictions[3].undefined
-
-
-@pytest.mark.slow
 def test_one_judgment_of_a_refused_item_raises_its_reason(lms):
     with serving(lms["qwen2-chat"], "chat") as (address, fake):
         fake.unknown = set()
@@ -293,22 +237,6 @@ def test_sampled_and_written_answers_are_not_drawn_again(tmp_path):
     predictions = PointwiseJudge(C, scoring="direct").batch(ITEMS, lm=lm)
     assert [i for i, p in enumerate(predictions) if p.get("undefined")] == [3]
     assert len(seen) == len(set(seen)) == 6 + 1
-
-
-def test_a_metric_counts_a_refused_item_as_undefined():
-    lm, _ = refusing({"3": 1.0})
-    judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=2))
-    judge.predict.lm = lm
-    metric = judge_metric(judge)
-
-    class Program(dspy.Module):
-        def forward(self, source):
-            return dspy.Prediction(output=source)
-
-    devset = [dspy.Example(id=e.id, source=e.output).with_inputs("source") for e in ITEMS]
-    result = dspy.Evaluate(devset=devset, metric=metric, num_threads=2, max_errors=1)(Program())
-    assert result.score == pytest.approx(100 * 5 / 6, abs=0.01)
-    assert metric.undefined_items == ["i3"]
 
 
 class Refusing:
@@ -419,8 +347,3 @@ def test_the_harmless_text_replaces_the_judged_one_only():
     assert harmless(Choices([system, user, shown, user], ("1",))).prompt == [system, user, shown, replaced]
     assert harmless(Likelihood([user, shown], "text")) == Likelihood([replaced, shown], HARMLESS)
     assert harmless(Text([system])).prompt == [{"role": "system", "content": HARMLESS}]
-
-
-def test_dspys_own_error_says_why_a_local_model_refuses_a_prompt(lms):
-    with pytest.raises(LMInvalidRequestError, match=r"The prompt has \d+ tokens, but the model's context is 256"):
-        lms["qwen2-chat"]("the cat sat on the mat " * 60)
