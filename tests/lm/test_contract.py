@@ -9,6 +9,7 @@ import dspy
 import numpy as np
 import pytest
 from fake_server import serving
+from models_of_text import Drawing
 
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.contract import IN_FLIGHT
@@ -56,33 +57,6 @@ def test_a_judge_runs_on_a_server_without_likelihoods(lms):
     assert not math.isnan(prediction.mode)
 
 
-class HangingEngine:
-    """Writes "fine" at once for the first prompts; requests with the others are answered once ``released``."""
-
-    def __init__(self, quick):
-        self.quick, self.calls, self.lock = quick, 0, threading.Lock()
-        self.released = threading.Event()
-
-    def complete(self, request):
-        with self.lock:
-            self.calls += 1
-        if int(request.messages[-1].text.split()[-1]) >= self.quick:
-            self.released.wait()
-        return dspy.lm15.Response(
-            id=None,
-            model=request.model,
-            message=dspy.lm15.Message.assistant("fine"),
-            finish_reason="stop",
-            usage=dspy.lm15.Usage(),
-        )
-
-    def stream(self, request):
-        raise NotImplementedError
-
-    def close(self):
-        pass
-
-
 def interrupt_once(condition):
     """Interrupt this thread as a user does, once something holds."""
 
@@ -96,9 +70,16 @@ def interrupt_once(condition):
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_cancels_queued_requests_and_keeps_the_answers(tmp_path):
-    file, answers = tmp_path / "j", {}
-    engine, prompts = HangingEngine(quick=20), [ask(f"cat {n}") for n in range(256)]
-    lm = dspy.LM("test/hanging", engine=engine, cache=False)
+    file, answers, released = tmp_path / "j", {}, threading.Event()
+    prompts = [ask(f"cat {n}") for n in range(256)]
+
+    def write(request):
+        """Write "fine" at once for the first prompts, and for the others once they are ``released``."""
+        if int(request.messages[-1].text.split()[-1]) >= 20:
+            released.wait()
+        return "fine"
+
+    lm = dspy.LM("test/hanging", engine=Drawing(write), cache=False)
     try:
         interrupt_once(lambda: len(answers) == 20)
         with pytest.raises(KeyboardInterrupt):
@@ -110,8 +91,8 @@ def test_an_interrupt_cancels_queued_requests_and_keeps_the_answers(tmp_path):
         with pytest.raises(KeyboardInterrupt):
             cached.texts(prompts, max_tokens=4)
     finally:
-        engine.released.set()
-    assert engine.calls <= 2 * (20 + IN_FLIGHT)
+        released.set()
+    assert len(lm.engine.asked) <= 2 * (20 + IN_FLIGHT)
     resumed = CachedLM(lm, file)
     resumed.texts(prompts[:20], max_tokens=4)
     assert (resumed.asked.total(), resumed.replayed) == (0, 20)

@@ -8,28 +8,22 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from commands import evalbias
+from commands import as_jsonl, evalbias
 from dspy import lm15
-from fake_server import serving
+from fake_decisions import ENDPOINTS
+from fake_server import TOKENIZED, opened, serving
 from fakes import outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalbias import ServerLM
 from evalbias.lm.dialect import PROBE_TEXT
-from evalbias.lm.dspy_seam import AsyncEngine, judgment_request, read_judgment
+from evalbias.lm.dspy_seam import AsyncEngine, Engine, judgment_request, read_judgment
 from evalbias.lm.transport import HEAVY_IN_FLIGHT
 from evalbias.lm.types import Choices, Likelihood, PromptTooLong, Text, Unanswered
 
 pytestmark = pytest.mark.slow
 
 PROMPTS = ["the cat", "the mat", "a cat sat"]
-GENERATION = lm15.Config(max_tokens=2, temperature=0.0, logprobs=2)
-
-
-def server(address, lm, **options):
-    settings = {"patience": 120.0, "timeout": 60.0, **options}
-    return ServerLM("tiny", base_url=address, tokenizer=lm.engine.loaded.source.model, **settings)
 
 
 def put(value, *path):
@@ -51,39 +45,31 @@ def put(value, *path):
 CHOICES = [Choices(prompt, ("1", "2")) for prompt in PROMPTS]
 LIKELIHOODS = [Likelihood(prompt, " sat") for prompt in PROMPTS]
 TEXTS = [Text(prompt, 2, temperature=0.0) for prompt in PROMPTS]
+REPORTED = [Text(prompt, 2, temperature=0.0, logprobs=2) for prompt in PROMPTS]
 
-TOP = ("completion_probabilities", 0, "top_logprobs")
-META = ("meta_info", "output_token_ids_logprobs")
+CHOICE = ("choices", 0)
+CHAT_TOP = (*CHOICE, "logprobs", "content", 0, "top_logprobs")
 MALFORMED = [
-    ("llama.cpp", CHOICES, put(..., *TOP, 0, "id"), "id is missing"),
-    ("llama.cpp", CHOICES, put("1", *TOP, 0, "id"), "id is a str, but must be a int"),
-    ("llama.cpp", CHOICES, put(None, *TOP, 0), "id is missing"),
-    ("llama.cpp", CHOICES, put(7, *TOP), "top_logprobs is a int, but must be a list"),
+    ("llama.cpp", CHOICES, put(..., "completion_probabilities", 0, "top_logprobs", 0, "id"), "id is missing"),
+    ("llama.cpp", CHOICES, put("1", "completion_probabilities", 0, "top_logprobs", 0, "id"), "id is a str"),
+    ("llama.cpp", CHOICES, put(7, "completion_probabilities", 0, "top_logprobs"), "top_logprobs is a int, .* a list"),
     ("vllm", CHOICES, put(None, "choices"), "choices.0 is missing"),
-    ("vllm", CHOICES, put([1], "choices", 0, "logprobs", "top_logprobs"), "token_id:.* is missing"),
-    ("vllm", CHOICES, lambda _: [1], "choices.0 is missing"),
     ("vllm", CHOICES, lambda _: "fine", "choices.0 is missing"),
-    ("vllm", LIKELIHOODS, put(5, "choices", 0, "prompt_logprobs"), "prompt_logprobs is a int, but must be a list"),
-    ("vllm", LIKELIHOODS, put([3] * 4, "choices", 0, "prompt_logprobs"), "prompt_logprobs for|is missing"),
+    ("vllm", LIKELIHOODS, put([3] * 4, *CHOICE, "prompt_logprobs"), "prompt_logprobs for|is missing"),
     ("vllm", TEXTS, put([1, 2], "usage"), "usage is a list, but must be a dict"),
-    ("vllm", TEXTS, put("many", "usage", "prompt_tokens"), "prompt_tokens is a str, but must be a int"),
     ("vllm", TEXTS, put(True, "usage", "prompt_tokens"), "prompt_tokens is a bool, but must be a int"),
     ("vllm", TEXTS, put(-1, "usage", "prompt_tokens"), "prompt_tokens is -1"),
-    ("vllm", TEXTS, put(3, "choices", 0, "text"), "text is a int, but must be a str"),
-    ("sglang", CHOICES, put([5], *META), "0 is a int, but must be a list|output_token_ids_logprobs.0 is a int"),
-    ("sglang", CHOICES, put([[[-1.0]]], *META), "1 is missing"),
+    ("vllm", TEXTS, put(3, *CHOICE, "text"), "text is a int, but must be a str"),
+    ("vllm", REPORTED, put("x", *CHOICE, "logprobs", "token_logprobs", 0), "'x' is not a log-probability"),
+    ("vllm", REPORTED, put(["a"], *CHOICE, "logprobs", "top_logprobs", 0), "an entry is a list, but must be a dict"),
+    ("vllm", REPORTED, put(7, *CHOICE, "logprobs", "tokens", 0), "an entry is a int, but must be a str"),
+    ("sglang", CHOICES, put([[[-1.0]]], "meta_info", "output_token_ids_logprobs"), "1 is missing"),
     ("sglang", LIKELIHOODS, put({}, "meta_info", "input_token_logprobs"), "input_token_logprobs is a dict"),
     ("echo", LIKELIHOODS, put([], "usage"), "usage.prompt_tokens is missing"),
-    ("echo", LIKELIHOODS, put(1.5, "choices", 0, "logprobs", "token_logprobs"), "token_logprobs is a float"),
-    ("chat", CHOICES, put("no", "choices", 0, "logprobs", "content", 0, "top_logprobs", 0), "token is missing"),
-    (
-        "chat",
-        CHOICES,
-        put(0.0, "choices", 0, "logprobs", "content", 0, "top_logprobs", 1, "logprob"),
-        "the probabilities of the first token sum to",
-    ),
-    ("chat", TEXTS, put([], "choices", 0, "message"), "message is a list, but must be a dict"),
-    ("chat", TEXTS, put(4, "choices", 0, "message", "content"), "an entry is a int, but must be a str"),
+    ("echo", LIKELIHOODS, put(1.5, *CHOICE, "logprobs", "token_logprobs"), "token_logprobs is a float"),
+    ("chat", CHOICES, put("no", *CHAT_TOP, 0), "token is missing"),
+    ("chat", CHOICES, put(0.0, *CHAT_TOP, 1, "logprob"), "the probabilities of the first token sum to"),
+    ("chat", TEXTS, put(4, *CHOICE, "message", "content"), "an entry is a int, but must be a str"),
 ]
 
 
@@ -91,7 +77,7 @@ MALFORMED = [
 def test_a_malformed_answer_is_an_error_of_its_item_only(lms, kind, call, change, message):
     local = lms["qwen2-chat"]
     with serving(local, kind) as (address, fake):
-        lm = ServerLM("tiny", base_url=address, patience=5.0) if kind == "chat" else server(address, local)
+        lm = opened(address, local, kind)
         first = len(fake.requests) + 1
         fake.faults = lambda n, *_: change if n == first else None
         answers, _, ended = outcome(lm, call)
@@ -118,15 +104,11 @@ def mutated(answer, draw):
     return draw(JSON)
 
 
-KINDS = ["vllm", "sglang", "llama.cpp", "echo", "chat", "systemone", "decisions", "sglang-decisions"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*TOKENIZED, "chat", *ENDPOINTS])
 def test_any_answer_gives_probabilities_or_costs_its_own_item_alone(lms, kind):
     local = lms["qwen2-chat"]
-    tokenized = kind in KINDS[:4]
     with serving(local, kind) as (address, fake):
-        lm = server(address, local) if tokenized else ServerLM("tiny", base_url=address, patience=5.0)
+        lm = opened(address, local, kind)
 
         @settings(max_examples=60, deadline=None)
         @given(st.data())
@@ -148,8 +130,8 @@ def test_a_key_that_the_server_repeats_everywhere_is_written_nowhere(lms, tmp_pa
     key, refused = "sk-canary/0123456789", []
     monkeypatch.setenv("EVALBIAS_API_KEY", key)
     longest = len(lms["qwen2"].engine.loaded.tokenizer(PROBE_TEXT)["input_ids"])  # of what a server is tried on
-    lines = [{"id": f"i{n}", "source": "the cat sat " * 20, "output": f"sat {n}"} for n in range(3)]
-    (tmp_path / "items.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = [{"id": f"i{n}", "source": "the cat sat " * 20, "output": f"sat {n}"} for n in range(3)]
+    as_jsonl(tmp_path / "items.jsonl", rows)
 
     def filled(value):
         if isinstance(value, dict):
@@ -176,24 +158,10 @@ def test_a_key_that_the_server_repeats_everywhere_is_written_nowhere(lms, tmp_pa
     assert not any("canary" in text for text in (done.stdout, done.stderr, *written))
 
 
-def test_a_malformed_logprob_of_a_generated_token_is_an_error_of_the_item(lms):
-    request = request_for("the cat")
-    with serving(lms["qwen2-chat"]) as (address, fake):
-        lm = server(address, lms["qwen2-chat"], max_tokens=2)
-        for change, message in [
-            (put("x", "choices", 0, "logprobs", "token_logprobs", 0), "'x' is not a log-probability"),
-            (put(["a"], "choices", 0, "logprobs", "top_logprobs", 0), "an entry is a list, but must be a dict"),
-            (put(7, "choices", 0, "logprobs", "tokens", 0), "an entry is a int, but must be a str"),
-        ]:
-            fake.faults = lambda *_, change=change: change
-            with pytest.raises(Unanswered, match=message):
-                lm.engine.complete(request)
-
-
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_probabilities_are_asked_for_under_neutral_sampling(lms, kind):
     with serving(lms["qwen2"], kind) as (address, fake):
-        lm = server(address, lms["qwen2"])
+        lm = opened(address, lms["qwen2"])
         outcome(lm, CHOICES)
         outcome(lm, LIKELIHOODS)
         bodies = [body for path, body in fake.requests if path.endswith(("completions", "generate"))]
@@ -207,7 +175,7 @@ def test_probabilities_are_asked_for_under_neutral_sampling(lms, kind):
 def test_a_chat_is_asked_with_the_settings_that_it_knows(lms, unknown):
     with serving(lms["qwen2-chat"], "chat") as (address, fake):
         fake.unknown = unknown
-        lm = ServerLM("tiny", base_url=address, patience=5.0)
+        lm = opened(address, lms["qwen2-chat"], "chat")
         outcome(lm, CHOICES)
         _, body = fake.requests[-1]
     assert body["temperature"] == 1.0
@@ -217,7 +185,7 @@ def test_a_chat_is_asked_with_the_settings_that_it_knows(lms, unknown):
 
 def test_few_likelihoods_are_in_flight_at_once(lms):
     with serving(lms["qwen2"]) as (address, fake):
-        lm = server(address, lms["qwen2"], in_flight=32)
+        lm = opened(address, lms["qwen2"], in_flight=32)
         fake.faults = lambda *_: fake.together(HEAVY_IN_FLIGHT)
         lm.loglikelihood([("the cat", f" sat {n}") for n in range(40)])
         assert fake.most_in_flight == HEAVY_IN_FLIGHT
@@ -230,7 +198,7 @@ def test_a_text_that_leaves_no_room_for_an_answer_is_refused_before_it_is_sent(l
     local = lms["qwen2"]
     tokenizer = local.engine.loaded.tokenizer
     with serving(local) as (address, fake):
-        lm = server(address, local)
+        lm = opened(address, local)
         ids = tokenizer("the cat sat on the mat " * 60)["input_ids"]
         texts = (tokenizer.decode(ids[:count]) for count in range(240, 300))
         text = next(text for text in texts if len(tokenizer(text)["input_ids"]) == 256)
@@ -260,7 +228,7 @@ def test_the_servers_word_for_its_model_never_runs_code(lms, tmp_path, monkeypat
     with serving(lms["qwen2"]) as (address, fake):
         fake.loaded = SimpleNamespace(source=SimpleNamespace(model=str(folder)))
         with pytest.raises(ValueError, match=r"No tokenizer can be loaded for tiny"):
-            ServerLM("tiny", base_url=address, patience=5.0)
+            opened(address, lms["qwen2"], tokenizer=None)
     assert not marker.exists()
 
 
@@ -270,60 +238,48 @@ def test_a_listing_with_values_of_other_types_is_read_as_one_without_them(lms):
         return answer
 
     with serving(lms["qwen2"], faults=lambda _, path, __: change if path == "/v1/models" else None) as (address, _):
-        lm = server(address, lms["qwen2"])
+        lm = opened(address, lms["qwen2"])
     assert "root" not in lm.provenance()
 
 
-def request_for(text):
-    return lm15.Request(model="server/tiny", messages=(lm15.Message.user(text),), config=GENERATION)
+def request_for(lm, n):
+    config = lm15.Config(max_tokens=2, temperature=0.0, logprobs=2)
+    return lm15.Request(model=lm.model, messages=(lm15.Message.user(f"the cat {n}"),), config=config)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["vllm", "chat"])
-def test_asynchronous_calls_are_all_in_flight(lms, kind):
-    requests = [request_for(f"the cat {n}") for n in range(40)]
-
-    async def ask(lm):
-        return await asyncio.gather(*(lm.acall(request) for request in requests))
+def test_asynchronous_calls_are_all_in_flight_and_equal_the_others(lms, kind):
+    async def ask(lm, requests):
+        return await asyncio.gather(*map(lm.acall, requests))
 
     with serving(lms["qwen2-chat"], kind) as (address, fake):
-        lm = ServerLM("tiny", base_url=address, in_flight=40, patience=5.0)
+        lm = opened(address, lms["qwen2-chat"], kind, in_flight=40)
+        requests = [request_for(lm, n) for n in range(40)]
         fake.faults = lambda *_: fake.together(11)
-        responses = asyncio.run(ask(lm))
+        responses = asyncio.run(ask(lm, requests))
         assert fake.most_in_flight > 10  # six by Python's own thread pool on two cores
         fake.faults = lambda *_: None
         expected = [lm.engine.complete(request).text for request in requests[:3]]
-    assert [response.text for response in responses[:3]] == expected
-
-
-def test_asynchronous_judgments_equal_the_others(lms):
-    local, prompt = lms["qwen2-chat"], [{"role": "user", "content": "the cat"}]
-    with serving(local) as (address, _):
-        lm = server(address, local)
-        request = judgment_request(lm.model, prompt, ["1", "2"])
-        answer = read_judgment(asyncio.run(lm.acall(request)), ["1", "2"])
-        np.testing.assert_array_equal(answer.logprobs, lm.choice_logprobs([prompt], ["1", "2"]).logprobs)
+        assert [response.text for response in responses[:3]] == expected
+        if kind == "vllm":
+            prompt = [{"role": "user", "content": "the cat"}]
+            (response,) = asyncio.run(ask(lm, [judgment_request(lm.model, prompt, ["1", "2"])]))
+            answer = read_judgment(response, ["1", "2"])
+            np.testing.assert_array_equal(answer.logprobs, lm.choice_logprobs([prompt], ["1", "2"]).logprobs)
 
 
 def test_asynchronous_calls_of_a_local_model_share_batches(lms):
     local = lms["qwen2"].copy(cache=False)
-    together, complete = threading.Barrier(30), local.engine.complete
+    together = threading.Barrier(30)
 
-    class Waiting:
+    class Waiting(Engine):
         def complete(self, request):
             together.wait(60)  # fails unless 30 calls wait here at the same time
-            return complete(request)
-
-        def stream(self, request):
-            raise NotImplementedError
-
-        def close(self):
-            pass
+            return local.engine.complete(request)
 
     engine = AsyncEngine(Waiting())
-    requests = [request_for("the cat") for _ in range(30)]
 
     async def ask():
-        return await asyncio.gather(*map(engine.complete, requests))
+        return await asyncio.gather(*(engine.complete(request_for(local, 1)) for _ in range(30)))
 
     assert len({response.text for response in asyncio.run(ask())}) == 1

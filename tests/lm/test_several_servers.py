@@ -4,29 +4,23 @@ import json
 
 import numpy as np
 import pytest
-from fake_server import serving
+from fake_server import opened, serving
 from fakes import outcome
 
-from evalbias import ServerLM
 from evalbias.lm.types import Choices, Unanswered
 
 pytestmark = pytest.mark.slow
-
-
-def server(addresses, local, **options):
-    folder = local.engine.loaded.source.model
-    return ServerLM("tiny", base_url=addresses, tokenizer=folder, timeout=60.0, patience=120.0, **options)
 
 
 def test_several_servers_give_the_numbers_of_one(lms):
     local, choices = lms["qwen2"], ["1", "2", "10"]
     prompts = [f"Source: {a} the cat sat Output: {b}" for a in ("on", "the mat") for b in "abcdef"]
     with serving(local) as (one, first), serving(local) as (two, second):
-        lm = server([one, two, one], local, in_flight=6)
+        lm = opened([one, two, one], local, in_flight=6)
         assert lm.in_flight == 12
         assert lm.capabilities.startswith("vllm 9.9 on 2 servers: choices and likelihoods")
         assert lm.dump_state()["base_url"] == [one, two]
-        assert lm.provenance() == server(one, local).provenance()
+        assert lm.provenance() == opened(one, local).provenance()
         before = len(first.requests), len(second.requests)
         answer = lm.choice_logprobs(prompts, choices)
         assert len(first.requests) > before[0]
@@ -38,7 +32,7 @@ def test_prompts_that_begin_alike_go_to_one_server(lms):
     local = lms["qwen2"]
     prompts = [f"{document} the cat sat on {output}" for output in "abcde" for document in "0123456789"]
     with serving(local) as (one, first), serving(local) as (two, second):
-        lm = server([one, two], local)
+        lm = opened([one, two], local)
         before = len(first.requests), len(second.requests)
         lm.choice_logprobs(prompts, ["1", "2"])
         sent = [fake.requests[start:] for fake, start in zip((first, second), before, strict=True)]
@@ -52,7 +46,7 @@ def test_a_server_that_fails_leaves_its_share_unanswered_and_the_rest_is_kept(lm
     local = lms["qwen2"]
     questions = [Choices(f"{letter} the cat", ("1", "2")) for letter in "abcdefghij"]
     with serving(local) as (one, _), serving(local) as (two, fake):
-        lm = ServerLM("tiny", base_url=[one, two], tokenizer=local.engine.loaded.source.model, patience=0.5)
+        lm = opened([one, two], local, patience=0.5)
         before = len(fake.requests)
         fake.faults = lambda *_: fault
         answers, refused, ended = outcome(lm, questions)
@@ -69,14 +63,14 @@ def test_servers_of_different_models_or_kinds_are_refused(lms):
     local = lms["qwen2"]
     with serving(local) as (one, _), serving(local, "sglang") as (two, _), serving(local) as (three, fake):
         with pytest.raises(ValueError, match=f"{two} is a sglang server, {one} a vllm server: give the addresses"):
-            server([one, two], local)
+            opened([one, two], local)
         fake.processed = 1.5  # as other weights would
         with pytest.raises(ValueError, match=f"{three} gives a text other probabilities than {one}"):
-            server([one, three], local)
+            opened([one, three], local)
         fake.model = "another"
         with pytest.raises(ValueError, match=f"{three} does not serve 'tiny', only another"):
-            server([one, three], local)
+            opened([one, three], local)
         with pytest.raises(ConnectionError, match=r"tiny at http://127.0.0.1:9/v1 gives no usable answer"):
-            ServerLM("tiny", base_url=[one, "http://127.0.0.1:9/v1"], patience=0.0)
+            opened([one, "http://127.0.0.1:9/v1"], local, patience=0.0)
     with pytest.raises(ValueError, match="at least one server"):
-        ServerLM("tiny", base_url=[])
+        opened([], local)
