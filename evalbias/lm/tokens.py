@@ -6,9 +6,9 @@ import itertools
 import json
 import re
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -234,26 +234,16 @@ class Encoded:
     """A tokenized text."""
 
     text: str
+    special: bool  # whether the tokenizer added its special tokens
     ids: list[int]  # n tokens
     ends: list[int]  # n offsets of the character after each token; 0 for special tokens
     words: list[int]  # first character of each of w words, ascending; empty if the text cannot be split
     tokens: list[int]  # first token of each of w words
 
 
-@dataclass(frozen=True)
-class Tail:
-    """The end of a text that begins with the tokens of a known one."""
-
-    before: int  # number of the known text's tokens that come first
-    encoded: Encoded  # the text from a character on, whose tokens from one on follow
-    offset: int = 0  # that character
-    word: int = 0  # first word in ``encoded`` that follows
-    start: int = 0  # its first token
-
-
-def tails(
-    reader: Reader, known: Sequence[Encoded], upto: Sequence[int], ends: Sequence[Sequence[str]], *, special: bool
-) -> list[list[Tail]]:
+def continued(
+    reader: Reader, known: Sequence[Encoded], upto: Sequence[int], ends: Sequence[Sequence[str]]
+) -> list[list[Encoded]]:
     """Tokenize texts that go on with each of ``ends[i]`` after the first ``upto[i]`` characters of ``known[i]``.
 
     Only the last words of a prefix are tokenized again. Where prefixes end alike, as the prompts of a call often do,
@@ -266,26 +256,24 @@ def tails(
         for text, length, cut in zip(known, upto, cuts, strict=True)
     ]
     texts = [start + end for start, some, cut in zip(begun, ends, cuts, strict=True) if cut is not None for end in some]
-    tokenized = iter(_whole(reader, texts, False))
-    done: list[list[Tail | None]] = [
-        [None if cut is None else _tail(text, cut, next(tokenized)) for _ in some]
-        for text, some, cut in zip(known, ends, cuts, strict=True)
+    parts = iter(_whole(reader, texts, special=False))
+    done = [
+        [None if cut is None else _joined(text, cut, next(parts), text.text[:length] + end) for end in some]
+        for text, length, some, cut in zip(known, upto, ends, cuts, strict=True)
     ]
     # 2. What has no such word is tokenized whole.
-    left = [(row, place) for row, some in enumerate(done) for place, tail in enumerate(some) if tail is None]
+    left = [(row, place) for row, some in enumerate(done) for place, one in enumerate(some) if one is None]
     texts = [known[row].text[: upto[row]] + ends[row][place] for row, place in left]
-    wholes = dict(zip(left, _whole(reader, texts, special), strict=True))
-    return [[tail or Tail(0, wholes[row, place]) for place, tail in enumerate(some)] for row, some in enumerate(done)]
+    wholes = dict(zip(left, _whole(reader, texts, special=known[left[0][0]].special if left else False), strict=True))
+    return [[one or wholes[row, place] for place, one in enumerate(some)] for row, some in enumerate(done)]
 
 
 def _cut(known: Encoded, shared: int, margin: int) -> int | None:
-    """Return the first word to tokenize again in a text that shares so many characters; None if that saves no work.
-
-    An added token that the shared prefix ends in begins at most ``margin`` characters before, or at the blanks before
-    those, which some added tokens take.
-    """
+    """Return the first word to tokenize again in a text that shares so many characters; None if that saves no work."""
     if len(known.words) <= UNCERTAIN + 1:
         return None
+    # An added token that the shared prefix ends in begins at most ``margin`` characters before, or at the blanks before
+    # those, which some added tokens take.
     if margin:
         shared = len(known.text[: max(0, shared - margin)].rstrip())
     within = bisect_right(known.words, shared)  # words that begin in the shared prefix
@@ -293,33 +281,41 @@ def _cut(known: Encoded, shared: int, margin: int) -> int | None:
     return cut if cut >= 2 else None
 
 
-def _tail(known: Encoded, cut: int, encoded: Encoded) -> Tail | None:
-    """Return the tail from a word of the known text on, of a text that begins one word earlier; None if it lacks it."""
-    offset = known.words[cut - 1]
-    if known.words[cut] - offset not in encoded.words:
+def _joined(known: Encoded, cut: int, part: Encoded, text: str) -> Encoded | None:
+    """Return a text's tokens: the known ones before a word, and those of its part that begins one word earlier."""
+    offset, first = known.words[cut - 1], known.tokens[cut]
+    if known.words[cut] - offset not in part.words:
         return None
-    word = encoded.words.index(known.words[cut] - offset)
-    return Tail(known.tokens[cut], encoded, offset, word, encoded.tokens[word])
+    word = part.words.index(known.words[cut] - offset)
+    start = part.tokens[word]
+    return Encoded(
+        text,
+        known.special,
+        known.ids[:first] + part.ids[start:],
+        known.ends[:first] + [end + offset for end in part.ends[start:]],
+        known.words[:cut] + [character + offset for character in part.words[word:]],
+        known.tokens[:cut] + [token + first - start for token in part.tokens[word:]],
+    )
 
 
-def _whole(reader: Reader, texts: Sequence[str], special: bool) -> list[Encoded]:
+def _whole(reader: Reader, texts: Sequence[str], *, special: bool) -> list[Encoded]:
     """Tokenize each text by itself; equal texts, such as the same answer after many prompts, only once."""
     if not texts:
         return []
     unique = list(dict.fromkeys(texts))
     encodings = reader.backend.encode_batch(unique, add_special_tokens=special)
-    done = {text: _encoded(text, encoding) for text, encoding in zip(unique, encodings, strict=True)}
+    done = {text: _encoded(text, special, encoding) for text, encoding in zip(unique, encodings, strict=True)}
     return [done[text] for text in texts]
 
 
-def _encoded(text: str, encoding: Any) -> Encoded:
+def _encoded(text: str, special: bool, encoding: Encoding) -> Encoded:
     offsets = encoding.offsets
     words = [-1 if word is None else word for word in encoding.word_ids]
     tokens = [n for n, (a, b) in enumerate(itertools.pairwise([-1, *words])) if b != a and b >= 0]
     starts = [offsets[n][0] for n in tokens]
     if any(a >= b for a, b in itertools.pairwise(starts)):  # the words are not in the text's order
         starts, tokens = [], []
-    return Encoded(text, encoding.ids, [end for _, end in offsets], starts, tokens)
+    return Encoded(text, special, encoding.ids, [end for _, end in offsets], starts, tokens)
 
 
 def encode(reader: Reader, texts: Sequence[str], *, special: bool, known: Encoded | None = None) -> list[Encoded]:
@@ -328,27 +324,14 @@ def encode(reader: Reader, texts: Sequence[str], *, special: bool, known: Encode
     def after(known: Encoded, texts: Sequence[str]) -> list[Encoded]:
         shared = [common(text, known.text) for text in texts]
         ends = [[text[length:]] for text, length in zip(texts, shared, strict=True)]
-        found = tails(reader, [known] * len(texts), shared, ends, special=special)
-        return [_joined(text, known, tail) for text, (tail,) in zip(texts, found, strict=True)]
+        return [encoded for (encoded,) in continued(reader, [known] * len(texts), shared, ends)]
 
-    (first,) = _whole(reader, texts[:1], special) if known is None else after(known, texts[:1])
+    (first,) = _whole(reader, texts[:1], special=special) if known is None else after(known, texts[:1])
     return [first, *after(first, texts[1:])]
 
 
-def _joined(text: str, known: Encoded, tail: Tail) -> Encoded:
-    """Return a text's tokens: those of the known one, then its own."""
-    own, words = tail.encoded, bisect_left(known.tokens, tail.before)
-    return Encoded(
-        text,
-        known.ids[: tail.before] + own.ids[tail.start :],
-        known.ends[: tail.before] + [end + tail.offset for end in own.ends[tail.start :]],
-        known.words[:words] + [character + tail.offset for character in own.words[tail.word :]],
-        known.tokens[:words] + [token + tail.before - tail.start for token in own.tokens[tail.word :]],
-    )
-
-
-def _batches(reader: Reader, texts: Sequence[Joined]) -> Iterator[tuple[bool, list[int], list[Encoded]]]:
-    """Tokenize texts; yield whether special tokens are added, the texts' numbers, and their tokens."""
+def _batches(reader: Reader, texts: Sequence[Joined]) -> Iterator[tuple[list[int], list[Encoded]]]:
+    """Tokenize texts, which need not all add special tokens; yield the numbers of some and their tokens."""
     for special in (True, False):  # a chat template has written its special tokens already
         numbers = [number for number, text in enumerate(texts) if text.special is special]
         first: Encoded | None = None
@@ -356,7 +339,7 @@ def _batches(reader: Reader, texts: Sequence[Joined]) -> Iterator[tuple[bool, li
             some = numbers[start : start + AT_ONCE]
             batch = encode(reader, [reader.coded(texts[number]) for number in some], special=special, known=first)
             first = batch[0]
-            yield special, some, batch
+            yield some, batch
 
 
 # Joint tokenization: context and continuation are tokenized as one text. A token that contains any character of the
@@ -382,31 +365,31 @@ def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> 
             raise ValueError(f"Continuation {number} is empty: give a text to score.")
     texts = [prompt.before(continuation) for prompt, continuation in pairs]
     done = {
-        number: _scored((), Tail(0, encoded), texts[number].context, texts[number].text, number)
-        for _, numbers, batch in _batches(tokenizer.reader(text.text for text in texts), texts)
+        number: _scored(encoded, texts[number], number)
+        for numbers, batch in _batches(tokenizer.reader(text.text for text in texts), texts)
         for number, encoded in zip(numbers, batch, strict=True)
     }
     return [done[number] for number in range(len(texts))]
 
 
-def _scored(before: Ids, tail: Tail, context: int, text: str, number: int) -> Scored:
-    """Return the sequence of tokens before a tail and its own, scored from the first one after the context on."""
-    ends, limit = tail.encoded.ends, context - tail.offset
+def _scored(encoded: Encoded, text: Joined, number: int) -> Scored:
+    """Return a text's tokens, scored from the first one after the context on."""
+    ends = encoded.ends
     stop = len(ends)
-    while stop > tail.start and ends[stop - 1] <= limit:  # a closing special token does not belong to the continuation
+    while stop and ends[stop - 1] <= text.context:  # a closing special token does not belong to the continuation
         stop -= 1
     start = stop
-    while start > tail.start and ends[start - 1] > limit:
+    while start and ends[start - 1] > text.context:
         start -= 1
-    if stop == tail.start:
-        raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {text[context:]!r:.80}.")
-    if start == tail.start and not tail.before:
+    if not stop:
+        dropped = text.text[text.context :]
+        raise ValueError(f"Continuation {number} has no tokens: the tokenizer drops {dropped!r:.80}.")
+    if not start:
         raise ValueError(
             f"Nothing precedes continuation {number}, so its first token has no probability: "
             "give a context, or a tokenizer that adds a start token."
         )
-    ids = before[: tail.before] + tuple(tail.encoded.ids[tail.start : stop])
-    return Scored(ids, tail.before + start - tail.start, text)
+    return Scored(tuple(encoded.ids[:stop]), start, text.text)
 
 
 def choice_sequences(
@@ -418,14 +401,14 @@ def choice_sequences(
     an answer, so that the choices exclude each other. Two with the same tokens after a prompt are a ValueError.
     """
     check_choices(choices)
-    rows = _choices(tokenizer, prompts, choices, closed=False)
-    unclear = [i for i, row in enumerate(rows) if row.has_prefixes]  # decided per prompt, whatever the batch
+    rows = [_aligned(row) for row in _choices(tokenizer, prompts, choices, closed=False)]
+    unclear = [i for i, row in enumerate(rows) if not row]  # decided per prompt, whatever the batch
     closed = _choices(tokenizer, [prompts[i] for i in unclear], choices, closed=True)
     for number, row in zip(unclear, closed, strict=True):
-        if row.has_prefixes:
+        rows[number] = _aligned(row)
+        if not rows[number]:
             raise ValueError(f"After prompt {number} the choices {list(choices)} have the same tokens: change them.")
-        rows[number] = row
-    return [row.aligned() for row in rows]
+    return rows
 
 
 def check_choices(choices: Sequence[str]) -> None:
@@ -438,48 +421,33 @@ def check_choices(choices: Sequence[str]) -> None:
         raise ValueError(f"One of the choices {list(choices)} is empty: give a text for each.")
 
 
-@dataclass(frozen=True)
-class _Row:
-    """The choices after one prompt, and the number of first tokens that all are known to share."""
-
-    sequences: list[Scored]
-    known: int
-
-    @property
-    def has_prefixes(self) -> bool:
-        """Whether one sequence is a prefix of another."""
-        ordered = sorted(s.ids[self.known :] for s in self.sequences)  # a prefix sorts right before what it begins
-        return any(b[: len(a)] == a for a, b in itertools.pairwise(ordered))
-
-    def aligned(self) -> list[Scored]:
-        """Return the sequences, scored from the first token in which they differ on, or from an earlier start."""
-        ids = [s.ids[self.known :] for s in self.sequences]
-        shared = self.known + common(min(ids), max(ids))  # the first and the last in sorted order share what all do
-        start = max(1, min(shared, *(s.start for s in self.sequences)))
-        return [Scored(s.ids, start, s.text) for s in self.sequences]
-
-
 def _choices(
     tokenizer: PromptTokenizer, prompts: Sequence[Rendered], choices: Sequence[str], *, closed: bool
-) -> list[_Row]:
+) -> list[list[Scored]]:
     """Tokenize all choices after every prompt, possibly closed with the text that would follow them."""
-    first, *others = choices
-    texts = [prompt.before(first, closed=closed) for prompt in prompts]
-    reader = tokenizer.reader(itertools.chain((text.text for text in texts), others))
-    done: dict[int, _Row] = {}
-    for special, numbers, batch in _batches(reader, texts):  # 1. each prompt with its first choice
+    texts = [[prompt.before(choice, closed=closed) for choice in choices] for prompt in prompts]
+    firsts = [row[0] for row in texts]
+    reader = tokenizer.reader(itertools.chain((text.text for text in firsts), choices))
+    done: dict[int, list[Scored]] = {}
+    for numbers, batch in _batches(reader, firsts):  # 1. each prompt with its first choice
         # 2. The others, after the same context.
-        contexts = [texts[i].context for i in numbers]
         follows = [reader.coded(prompts[i].follow) if closed else "" for i in numbers]
-        ends = [[choice + follow for choice in others] for follow in follows]
-        found = tails(reader, batch, contexts, ends, special=special)
-        for i, encoded, context, rest in zip(numbers, batch, contexts, found, strict=True):
-            row = [_scored((), Tail(0, encoded), context, texts[i].text, i)]
-            begun, follow = texts[i].text[:context], prompts[i].follow.text if closed else ""
-            for choice, tail in zip(others, rest, strict=True):
-                row.append(_scored(row[0].ids, tail, context, begun + choice + follow, i))
-            done[i] = _Row(row, min((tail.before for tail in rest), default=0))
+        ends = [[choice + follow for choice in choices[1:]] for follow in follows]
+        more = continued(reader, batch, [firsts[i].context for i in numbers], ends)
+        for i, first, others in zip(numbers, batch, more, strict=True):
+            rows = zip([first, *others], texts[i], strict=True)
+            done[i] = [_scored(encoded, text, i) for encoded, text in rows]
     return [done[i] for i in range(len(prompts))]
+
+
+def _aligned(row: Sequence[Scored]) -> list[Scored]:
+    """Return sequences, scored from the first token in which they differ on; none if one is a prefix of another."""
+    ids = sorted(scored.ids for scored in row)  # a prefix sorts right before what it begins
+    if any(b[: len(a)] == a for a, b in itertools.pairwise(ids)):
+        return []
+    shared = common(ids[0], ids[-1])  # the first and the last share what all do
+    start = max(1, min(shared, *(scored.start for scored in row)))
+    return [replace(scored, start=start) for scored in row]
 
 
 # What a model cannot take.

@@ -167,9 +167,7 @@ def test_choices_have_the_tokens_of_whole_texts_whatever_precedes_them(
 
 def test_equal_choices_after_prompts_that_end_alike_are_tokenized_once(monkeypatch):
     read, encoded = [], shared_tokenization._encoded
-    monkeypatch.setattr(
-        shared_tokenization, "_encoded", lambda text, encoding: read.append(text) or encoded(text, encoding)
-    )
+    monkeypatch.setattr(shared_tokenization, "_encoded", lambda text, *rest: read.append(text) or encoded(text, *rest))
     prompts = [Rendered(f"the cat sat on {n} mats. " * 5 + "Quality of the text:") for n in range(AT_ONCE)]
     choice_sequences(PromptTokenizer(byte_level()), prompts, ["1", "2", "3", "4", "5"])
     assert len(read) == AT_ONCE + 4
