@@ -55,9 +55,9 @@ Result = TypeVar("Result")
 class LocalLM(DecidingLM, SavedLM, MeasuringLM):
     """A causal transformers model on GPU or CPU; of a multimodal model, the part that reads text.
 
-    Logits are those of the model's own code, scaling and capping included; the output layer is computed in float32.
-    Prompts of chat models go through the chat template, those of base models through ``evalbias.lm.render``. DSPy's
-    decision outputs (``Noul``, ``Choice``, ``Score``) are answered with measured probabilities; see ``DecidingLM``.
+    Logits are those of the model's own code; the output layer is computed in float32. Prompts of chat models go through
+    the chat template, those of base models through ``evalbias.lm.render``. DSPy's decision outputs are answered with
+    measured probabilities; see ``DecidingLM``.
 
     Args:
         model: Folder, GGUF file or Hugging Face name. A GGUF file takes the extra ``gguf``; its weights are dequantized
@@ -82,13 +82,12 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
 
     Raises:
         FileNotFoundError: A folder or file does not exist, or contains no model or no adapter.
-        ImportError: An extra that the model, the adapter or another option takes is not installed, or the package of a
-            quantization method.
-        ValueError: The device, dtype or quantization is unknown, the device is missing, options exclude each other, the
-            tokenizer returns no offsets, the chat template lacks an option, the model is not a causal language model, a
-            file is damaged, weights are missing, the GGUF file is of no supported kind, or the adapter does not fit.
+        ImportError: An extra is not installed, or the package of a quantization method.
+        ValueError: Options are unknown or exclude each other, a file is damaged or lacks weights, or the model is not a
+            causal language model, or of a kind that cannot be measured.
     """
 
+    engine: LocalEngine
     draws_by_seed = True
     """A request with a seed gets the same text in any process."""
     default_temperature = 0.0
@@ -116,49 +115,51 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
                 model, device, dtype, revision, trust_remote_code, template_options, adapter, device_map, quantization
             )
         )
-        kind = loaded.model.device.type if loaded.model.device.type in BATCH_TOKENS else "cpu"
-        kept = PREFIX_BYTES[kind] if prefix_bytes is None else prefix_bytes
-        self._memory: dict[str, Any] = {
-            "batch_tokens": batch_tokens or BATCH_TOKENS[kind],
-            "share_prefixes": share_prefixes,
-            "prefix_bytes": kept if share_prefixes else 0,
-        }
-        engine = LocalEngine(loaded, **self._memory)
+        kind = "cuda" if loaded.model.device.type == "cuda" else "cpu"
+        batch_tokens = batch_tokens or BATCH_TOKENS[kind]
+        prefix_bytes = PREFIX_BYTES[kind] if prefix_bytes is None else prefix_bytes
+        kept = prefix_bytes if share_prefixes else 0
+        self._memory = {"batch_tokens": batch_tokens, "share_prefixes": share_prefixes, "prefix_bytes": kept}
+        context = loaded.context_length
+        scorer = Scorer(
+            loaded.model, context=context, batch_tokens=batch_tokens, share=share_prefixes, prefix_bytes=kept
+        )
+        engine = LocalEngine(loaded, scorer)
         # DSPy's cache knows a model by this name alone, so the name says which weights they are.
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
         super().__init__(name, engine=engine, async_engine=AsyncEngine(engine), **kwargs)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions in batches; NaN or infinite logits raise ``FloatingPointError``; see ``MeasuringLM``."""
-        self._local.answer(questions, answers)
+        self.engine.answer(questions, answers)
 
     def forget(self) -> None:
         """Clear the prefix cache, whose reuse may change the last digits of an answer."""
-        self._local.forget()
+        self.engine.forget()
 
     @property
     def context_length(self) -> int:
         """Context length of the model in tokens."""
-        return self._local.loaded.context_length
+        return self.engine.loaded.context_length
 
     @property
     def parameters(self) -> int:
         """Number of the model's parameters."""
-        return int(self._local.loaded.model.num_parameters())
+        return int(self.engine.loaded.model.num_parameters())
 
     @property
     def tokens_run(self) -> int:
         """Number of tokens that went through the model for probabilities so far, padding included."""
-        return self._local.scorer.tokens_run
+        return self.engine.scorer.tokens_run
 
     @property
     def tokens_distinct(self) -> int:
         """Number of distinct tokens of the calls so far: the least that a model without a prefix cache has to run."""
-        return self._local.scorer.tokens_distinct
+        return self.engine.scorer.tokens_distinct
 
     def provenance(self) -> dict[str, str]:
         """Return the settings that decide the numbers: model, fingerprint, dtype, device and versions."""
-        loaded = self._local.loaded
+        loaded = self.engine.loaded
         adapter = loaded.source.adapter
         return {
             "model": self.model,
@@ -172,12 +173,7 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
 
     def saved_arguments(self) -> dict[str, Any]:
         """Return the arguments of ``LocalLM``."""
-        return {**vars(self._local.loaded.source), **self._memory}
-
-    @property
-    def _local(self) -> LocalEngine:
-        engine: LocalEngine = self.engine
-        return engine
+        return {**vars(self.engine.loaded.source), **self._memory}
 
 
 def embedded_judge_lm(*, device: str = "auto") -> LocalLM:
@@ -186,19 +182,12 @@ def embedded_judge_lm(*, device: str = "auto") -> LocalLM:
 
 
 class LocalEngine(Engine):
-    """The engine of ``LocalLM``, which copies of it share; its arguments are named there."""
+    """The engine of ``LocalLM``, which copies of it share."""
 
-    def __init__(self, loaded: Loaded, *, batch_tokens: int, share_prefixes: bool, prefix_bytes: int) -> None:
-        self.loaded = loaded
+    def __init__(self, loaded: Loaded, scorer: Scorer) -> None:
+        self.loaded, self.scorer = loaded, scorer
         self.tokenizer = PromptTokenizer(loaded.tokenizer)
         self.render = Renderer(self.tokenizer, loaded.source.template_options)
-        self.scorer = Scorer(
-            loaded.model,
-            context=loaded.context_length,
-            batch_tokens=batch_tokens,
-            share=share_prefixes,
-            prefix_bytes=prefix_bytes,
-        )
         self._busy = threading.RLock()  # the model runs one batch at a time
         self._batch: Batcher[Question, Any] = Batcher(self._answers)
         self._draws: dict[bytes, int] = {}  # prompt and settings -> number of draws so far, the latest last

@@ -89,3 +89,10 @@ def save(kind: str, folder) -> str:
     build(family, tokenizer).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def load(folder, **options):
+    """Return a model on the CPU in float32, as ``LocalLM``."""
+    from evalbias import LocalLM
+
+    return LocalLM(str(folder), device="cpu", dtype="float32", **options)

@@ -13,7 +13,7 @@ import torch
 from dspy import lm15
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from models import KINDS, byte_level, save
+from models import KINDS, byte_level, load, save
 
 from evalbias import LocalLM, embedded_judge_lm
 from evalbias.lm import score as readout
@@ -27,11 +27,6 @@ CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Ou
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "Output", "Source", "Quality", "naïve", "日本", "1", "2", "10", "\n"]
 
 
-def asked(**settings):
-    """Return a question about a text; its prompt is given as tokens."""
-    return Text("", **settings)
-
-
 def plain(lm, ids, start):
     """Return the log-probabilities of ids[start:] from one unbatched forward pass."""
     with torch.inference_mode():
@@ -42,6 +37,13 @@ def plain(lm, ids, start):
 def text_prompts(n, seed, shared=""):
     rng = random.Random(seed)
     return [shared + " ".join(rng.choices(WORDS, k=rng.randint(1, 12))) + "\nQuality: " for _ in range(n)]
+
+
+def written(lm, prompts, questions):
+    """Continue prompts in one batch; each question has the settings of a text, not its prompt."""
+    loaded = lm.engine.loaded
+    ids = [loaded.tokenizer(prompt)["input_ids"] for prompt in prompts]
+    return generate(loaded.model, loaded.tokenizer, ids, [Text("", **own) for own in questions], context=256)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -95,17 +97,12 @@ def test_an_answer_does_not_depend_on_the_batch(lms, kind, seed, n, shared):
         np.testing.assert_allclose(together, other, atol=1e-5)
 
 
-def test_a_shared_prefix_runs_once(lms):
-    lm = lms["llama"]
-    prompts = text_prompts(20, 1, "the cat sat on a mat " * 8)
-    before = lm.tokens_run
-    lm.choice_logprobs(prompts, ["1", "2"])
-    shared = lm.tokens_run - before
-    lm.engine.scorer.share = False
-    before = lm.tokens_run
-    lm.choice_logprobs(prompts, ["1", "2"])
-    lm.engine.scorer.share = True
-    assert shared < 0.5 * (lm.tokens_run - before)
+@pytest.mark.parametrize("share", [True, False])
+def test_a_shared_prefix_runs_once(folders, share):
+    lm = load(folders["llama"], share_prefixes=share)
+    lm.choice_logprobs(text_prompts(20, 1, "the cat sat on a mat " * 8), ["1", "2"])
+    assert (lm.tokens_run == lm.tokens_distinct) == share
+    assert share or lm.tokens_run > 2 * lm.tokens_distinct
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2"])
@@ -137,14 +134,10 @@ def test_chat_prompts_go_through_the_chat_template(lms):
 
 def test_an_answer_is_closed_by_the_first_token_after_it():
     tokenizer = byte_level()
-    tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|end|>\n{% endfor %}"
-    rendered = Renderer(PromptTokenizer(tokenizer))(CHAT[1:])
-    assert rendered.follow.text == "<|end|>"  # a token of this tokenizer
-    assert rendered.follow.controls == ((0, 7),)
-    tokenizer.chat_template = tokenizer.chat_template.replace("<|end|>", " the end")
-    rendered = Renderer(PromptTokenizer(tokenizer))(CHAT[1:])
-    assert rendered.follow.text == " the"
-    assert rendered.follow.controls == ()
+    for end, follow, controls in (("<|end|>", "<|end|>", ((0, 7),)), (" the end", " the", ())):
+        tokenizer.chat_template = f"{{% for m in messages %}}<{{{{ m.role }}}}>{{{{ m.content }}}}{end}\n{{% endfor %}}"
+        rendered = Renderer(PromptTokenizer(tokenizer))(CHAT[1:])
+        assert (rendered.follow.text, rendered.follow.controls) == (follow, controls)
 
 
 def test_a_choices_probability_is_that_of_its_text(lms):
@@ -191,65 +184,62 @@ def test_a_prompt_over_the_context_is_never_truncated(lms):
 
 
 @pytest.mark.parametrize(
-    ("choices", "match"),
-    [([], "no choices"), (["1", "1"], "repeat"), (["1", ""], "is empty")],
+    ("kind", "call", "match"),
+    [
+        ("llama", lambda lm: lm.choice_logprobs(["a"], []), "no choices"),
+        ("llama", lambda lm: lm.choice_logprobs(["a"], ["1", "1"]), "repeat"),
+        ("llama", lambda lm: lm.choice_logprobs(["a"], ["1", ""]), "is empty"),
+        ("llama", lambda lm: lm.choice_logprobs("ab", ["1", "2"]), "The prompts are the text 'ab': give a list of"),
+        ("llama", lambda lm: lm.loglikelihood([("a", "b"), ("a", "")]), "Continuation 1 is empty"),
+        ("gpt2", lambda lm: lm.loglikelihood([("", "cat")]), "Nothing precedes continuation 0"),
+        ("llama", lambda lm: lm.loglikelihood("ab"), r"Text 0 of the call is 'a': give a pair \(context, continuation"),
+        ("llama", lambda lm: lm.loglikelihood(["ab"]), "Text 0 of the call is 'ab'"),
+        ("llama", lambda lm: lm.loglikelihood([("a", "b"), ("a",)]), r"Text 1 of the call is \('a',\)"),
+        ("llama", lambda lm: lm.loglikelihood([("a", None)]), r"Text 0 of the call is \('a', None\)"),
+        (
+            "llama",
+            lambda lm: lm.loglikelihood([(CHAT[0], "b")]),
+            "is the message .*: give a text or a list of",
+        ),
+        ("llama", lambda lm: lm.loglikelihood([([{"role": "user"}], "b")]), "Message 0 .* has the content None: give"),
+        (
+            "llama",
+            lambda lm: lm.loglikelihood([([{"content": "a"}], "b")]),
+            "has the role None: use system, user or",
+        ),
+    ],
 )
-def test_bad_choices(lms, choices, match):
+def test_questions_that_cannot_be_asked(lms, kind, call, match):
     with pytest.raises(ValueError, match=match):
-        lms["llama"].choice_logprobs(["a"], choices)
+        call(lms[kind])
 
 
-def test_bad_continuations(lms):
-    with pytest.raises(ValueError, match="Continuation 1 is empty"):
-        lms["llama"].loglikelihood([("a", "b"), ("a", "")])
-    with pytest.raises(ValueError, match="Nothing precedes continuation 0"):
-        lms["gpt2"].loglikelihood([("", "cat")])
+def test_no_questions_have_no_answers(lms):
     assert lms["llama"].loglikelihood([]) == []
     assert lms["llama"].choice_logprobs([], ["1"]).logprobs.shape == (0, 1)
 
 
-@pytest.mark.parametrize(
-    ("pairs", "match"),
-    [
-        ("ab", r"Text 0 of the call is 'a': give a pair \(context, continuation\)"),
-        (["ab"], "Text 0 of the call is 'ab'"),
-        ([("a", "b"), ("a",)], r"Text 1 of the call is \('a',\)"),
-        ([("a", None)], r"Text 0 of the call is \('a', None\)"),
-        ([({"role": "user", "content": "a"}, "b")], "is the message .*: give a text or a list of messages"),
-        ([([{"role": "user"}], "b")], "Message 0 of a prompt has the content None: give a text"),
-        ([([{"content": "a"}], "b")], "Message 0 of a prompt has the role None: use system, user or assistant"),
-    ],
-)
-def test_bad_pairs(lms, pairs, match):
-    with pytest.raises(ValueError, match=match):
-        lms["llama"].loglikelihood(pairs)
-
-
-def test_a_text_in_place_of_prompts_is_refused(lms):
-    with pytest.raises(ValueError, match="The prompts are the text 'ab': give a list of prompts"):
-        lms["llama"].choice_logprobs("ab", ["1", "2"])
-
-
-def test_nan_logits_are_an_error(folders, lms):
-    lm = LocalLM(folders["llama"], device="cpu", dtype="float32")
-    with torch.no_grad():
-        lm.engine.loaded.model.get_output_embeddings().weight[3] = math.nan
-    with pytest.raises(FloatingPointError, match="NaN or infinite logits for item 0"):
-        lm.choice_logprobs(["the cat"], ["1"])
-
-
-def test_the_error_of_nan_logits_names_the_item(folders, monkeypatch):
+def test_nan_logits_are_an_error_that_names_the_item(folders, monkeypatch):
     """The item of the call, not one of its token sequences, of which each item has one per choice."""
-    lm = LocalLM(folders["llama"], device="cpu", dtype="float32")
-    read = lm.engine.scorer._logprobs
+    lm = load(folders["llama"])
+    prompts, choices, read = (
+        [f"the cat {word}" for word in "abc"],
+        ["1", "2", "3", "4", "5"],
+        lm.engine.scorer._logprobs,
+    )
 
     def broken(hidden, reads):
         for values, targets in read(hidden, reads):
             yield torch.where(torch.from_numpy(targets) == 2 * 5 + 1, torch.nan, values), targets
 
-    monkeypatch.setattr(lm.engine.scorer, "_logprobs", broken)
-    with pytest.raises(FloatingPointError, match="item 2"):
-        lm.choice_logprobs([f"the cat {word}" for word in "abc"], ["1", "2", "3", "4", "5"])
+    with monkeypatch.context() as patched:
+        patched.setattr(lm.engine.scorer, "_logprobs", broken)
+        with pytest.raises(FloatingPointError, match="item 2"):
+            lm.choice_logprobs(*asked)
+    with torch.no_grad():
+        lm.engine.loaded.model.get_output_embeddings().weight[3] = math.nan  # a token that is not asked about
+    with pytest.raises(FloatingPointError, match="NaN or infinite logits for item 0"):
+        lm.choice_logprobs(*asked)
 
 
 def test_many_logits_are_read_in_parts(lms, monkeypatch):
@@ -261,7 +251,7 @@ def test_many_logits_are_read_in_parts(lms, monkeypatch):
 
 @pytest.mark.parametrize("share", [True, False])
 def test_out_of_memory_halves_the_batch(folders, lms, share):
-    lm = LocalLM(folders["llama"], device="cpu", dtype="float32", share_prefixes=share, batch_tokens=200)
+    lm = load(folders["llama"], share_prefixes=share, batch_tokens=200)
     run, sizes = lm.engine.scorer._decoder, []
 
     def tight(input_ids, **rest):
@@ -278,15 +268,11 @@ def test_out_of_memory_halves_the_batch(folders, lms, share):
     assert lm.engine.scorer.batch_tokens <= 60
 
 
-def test_bad_models_and_devices(tmp_path, folders):
+def test_models_that_are_missing(tmp_path, folders):
     with pytest.raises(FileNotFoundError, match="does not exist"):
-        LocalLM(str(tmp_path / "none"))
+        load(tmp_path / "none")
     with pytest.raises(FileNotFoundError, match=r"has no config\.json"):
-        LocalLM(str(tmp_path))
-    with pytest.raises(ValueError, match="device='abacus' is unknown"):
-        LocalLM(folders["gpt2"], device="abacus")
-    with pytest.raises(ValueError, match="dtype='int8' is unknown"):
-        LocalLM(folders["gpt2"], dtype="int8")
+        load(tmp_path)
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="no CUDA device"):
             LocalLM(folders["gpt2"], device="cuda")
@@ -318,15 +304,21 @@ def batches(batcher, threads):
     return sizes
 
 
-def test_calls_from_threads_are_batched(folders):
-    lm = LocalLM(folders["llama"], device="cpu", dtype="float32", cache=False)
-    sizes = batches(lm.engine._batch, 16)
-    prompts = [[CHAT[0], {"role": "user", "content": f"Output: {w}\nQuality:"}] for w in ["cat", "mat", "sat"] * 10]
-    choices = [["1", "2"], ["1", "2", "3"]] * 15
-    with ThreadPoolExecutor(16) as pool:
-        responses = list(pool.map(lambda a: lm(judgment_request(lm.model, *a)), zip(prompts, choices, strict=True)))
-    assert sum(sizes) == 30
-    assert sum(sizes[:2]) >= 16
+@pytest.mark.parametrize("awaited", [False, True])
+def test_calls_from_threads_and_awaited_ones_are_batched(folders, awaited):
+    lm, threads = load(folders["llama"], cache=False), 24 if awaited else 16
+    sizes = batches(lm.engine._batch, threads)
+    prompts = [[CHAT[0], {"role": "user", "content": f"Output: {w}\nQuality:"}] for w in ["cat", "mat", "sat"] * 8]
+    choices = [["1", "2"], ["1", "2", "3"]] * 12
+    requests = [judgment_request(lm.model, *asked) for asked in zip(prompts, choices, strict=True)]
+
+    async def ask():
+        return await asyncio.gather(*map(lm.acall, requests))
+
+    with ThreadPoolExecutor(threads) as pool:
+        responses = asyncio.run(ask()) if awaited else list(pool.map(lm, requests))
+    assert sum(sizes) == 24
+    assert sum(sizes[:2]) >= threads
     for prompt, options, response in zip(prompts, choices, responses, strict=True):
         expected = lm.choice_logprobs([prompt], options)
         np.testing.assert_allclose(read_judgment(response, options).logprobs, expected.logprobs, atol=1e-5)
@@ -361,144 +353,106 @@ def test_generation_is_seeded_and_reports_the_sampled_tokens_logprob(lms):
     assert all(t.logprob == pytest.approx(t.top[0].logprob) and len(t.top) == 2 for t in greedy.logprobs)
 
 
-def test_generation_stops_at_a_stop_string(lms):
-    lm = lms["qwen2"]
-    whole = lm("the cat", max_tokens=12, temperature=0.0)[0]
-    stop = whole[3:5]
-    assert lm("the cat", max_tokens=12, temperature=0.0, stop=[stop])[0] == whole[: whole.find(stop)]
-
-
 def test_a_repeated_request_without_a_seed_samples_another_text(lms, folders):
     texts = lms["qwen2"]("the cat", n=3, temperature=1.5, max_tokens=6, cache=False)
     assert len(set(texts)) == 3
-    fresh = LocalLM(folders["qwen2"], device="cpu", dtype="float32")
+    fresh = load(folders["qwen2"])
     assert fresh("the cat", n=3, temperature=1.5, max_tokens=6, cache=False) == texts
     assert len(set(fresh("the cat", n=3, temperature=1.5, max_tokens=6, seed=5, cache=False))) == 1
 
 
-def test_best_of_n_sees_different_texts(lms):
-    seen = []
+def test_draws_without_a_seed_differ_and_the_count_of_them_does_not_grow_for_ever(lms, monkeypatch):
+    engine, drawn = lms["qwen2"].engine, Text("the cat", 8, temperature=1.0)
+    monkeypatch.setattr("evalbias.lm.local.MOST_DRAWN", 3)
+    monkeypatch.setattr(engine, "_draws", {})
 
-    class Writer(dspy.Module):
-        def __init__(self):
-            super().__init__()
-            self.predict = dspy.Predict("source -> output")
+    def answered(question):
+        answers = {}
+        engine.answer([question], answers)
+        return answers[0].text
 
-        def forward(self, source):
-            text = lms["qwen2"](source, temperature=1.5, max_tokens=6, cache=False)[0]
-            seen.append(text)
-            return dspy.Prediction(output=text)
-
-    with dspy.context(lm=lms["qwen2"]):
-        dspy.BestOfN(module=Writer(), N=4, reward_fn=lambda *_: 0.0, threshold=1.0)(source="the mat sat")
-    assert len(set(seen)) > 1
+    assert len({answered(drawn) for _ in range(4)}) > 1
+    for n in range(20):
+        answered(Text(f"the cat {n}", 1, temperature=0.0))
+        answered(Text(f"the cat {n}", 1, temperature=1.0, seed=n))
+    assert list(engine._draws.values()) == [4]  # what is greedy, or has a seed, is not counted
+    for n in range(20):
+        answered(Text(f"the cat {n}", 1, temperature=1.0))
+    assert len(engine._draws) == 3
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "gpt2", "gpt-neox"])
 def test_texts_in_a_batch_are_those_of_the_models_own_greedy_search(lms, kind):
-    loaded = lms[kind].engine.loaded
-    prompts = [loaded.tokenizer(t)["input_ids"] for t in text_prompts(6, 7)]
-    batch = generate(loaded.model, loaded.tokenizer, prompts, [asked(max_tokens=9)] * 6, context=256)
-    for prompt, generated in zip(prompts, batch, strict=True):
-        ids = torch.tensor([prompt])
+    loaded, prompts = lms[kind].engine.loaded, text_prompts(6, 7)
+    for prompt, generated in zip(prompts, written(lms[kind], prompts, [{"max_tokens": 9}] * 6), strict=True):
+        ids = torch.tensor([loaded.tokenizer(prompt)["input_ids"]])
         mask = torch.ones_like(ids)
         own = loaded.model.generate(ids, attention_mask=mask, do_sample=False, max_new_tokens=9, pad_token_id=0)
-        assert generated.text == loaded.tokenizer.decode(own[0, len(prompt) :], skip_special_tokens=True)
+        assert generated.text == loaded.tokenizer.decode(own[0, ids.shape[1] :], skip_special_tokens=True)
 
 
 def test_each_request_of_a_batch_keeps_its_own_settings(lms):
-    loaded = lms["qwen2"].engine.loaded
-    prompts = [loaded.tokenizer(t)["input_ids"] for t in text_prompts(5, 8)]
+    lm, prompts = lms["qwen2"], text_prompts(5, 8)
     settings = [
-        asked(max_tokens=3),
-        asked(max_tokens=8, temperature=1.5, seed=4),
-        asked(max_tokens=8, temperature=1.5, top_p=0.5, seed=4, logprobs=2),
-        asked(max_tokens=8, temperature=2.0, top_k=2, seed=4, logprobs=2),
-        asked(max_tokens=12, stop=("a",)),
+        {"max_tokens": 3},
+        {"max_tokens": 8, "temperature": 1.5, "seed": 4},
+        {"max_tokens": 8, "temperature": 1.5, "top_p": 0.5, "seed": 4, "logprobs": 2},
+        {"max_tokens": 8, "temperature": 2.0, "top_k": 2, "seed": 4, "logprobs": 2},
+        {"max_tokens": 12, "stop": ("a",)},
     ]
-    options = {"context": 256}
-    batch = generate(loaded.model, loaded.tokenizer, prompts, settings, **options)
+    batch = written(lm, prompts, settings)
     for prompt, own, generated in zip(prompts, settings, batch, strict=True):
-        (alone,) = generate(loaded.model, loaded.tokenizer, [prompt], [own], **options)
+        (alone,) = written(lm, [prompt], [own])
         assert (generated.text, generated.tokens) == (alone.text, alone.tokens)
         assert [t.token_id for t in generated.logprobs or ()] == [t.token_id for t in alone.logprobs or ()]
-    assert batch[0].tokens == (len(prompts[0]), 3)
+    assert batch[0].tokens == (len(lm.engine.loaded.tokenizer(prompts[0])["input_ids"]), 3)
     assert all(token.token_id in [other.token_id for other in token.top] for token in batch[3].logprobs)
-
-
-def test_texts_from_threads_are_batched(folders):
-    lm = LocalLM(folders["qwen2"], device="cpu", dtype="float32", cache=False)
-    sizes = batches(lm.engine._batch, 16)
-    prompts = text_prompts(24, 5)
-    with ThreadPoolExecutor(16) as pool:
-        texts = list(pool.map(lambda p: lm(p, max_tokens=5, temperature=0.0)[0], prompts))
-    assert sum(sizes) == 24
-    assert sum(sizes[:2]) >= 16
-    assert texts == [lm(p, max_tokens=5, temperature=0.0)[0] for p in prompts]
 
 
 def test_the_folders_generation_settings_do_not_leak_in(tmp_path, lms):
     folder = save("qwen2", tmp_path / "m")
-    model = LocalLM(folder, device="cpu", dtype="float32").engine.loaded.model
+    model = load(folder).engine.loaded.model
     model.load_state_dict(lms["qwen2"].engine.loaded.model.state_dict())
     model.generation_config.repetition_penalty = 5.0
     model.save_pretrained(folder)
     expected = lms["qwen2"]("the cat sat", max_tokens=12, temperature=0.0)
-    assert LocalLM(folder, device="cpu", dtype="float32")("the cat sat", max_tokens=12, temperature=0.0) == expected
+    assert load(folder)("the cat sat", max_tokens=12, temperature=0.0) == expected
 
 
 def test_a_stop_string_also_cuts_the_tokens(lms):
-    loaded = lms["qwen2"].engine.loaded
-    prompt = loaded.tokenizer("the cat")["input_ids"]
-    options = {"context": 256}
-    (whole,) = generate(loaded.model, loaded.tokenizer, [prompt], [asked(max_tokens=12, logprobs=0)], **options)
+    lm, asked = lms["qwen2"], {"max_tokens": 12, "logprobs": 0}
+    (whole,) = written(lm, ["the cat"], [asked])
     stop = whole.logprobs[4].token
-    (cut,) = generate(
-        loaded.model, loaded.tokenizer, [prompt], [asked(max_tokens=12, logprobs=0, stop=(stop,))], **options
-    )
+    (cut,) = written(lm, ["the cat"], [{**asked, "stop": (stop,)}])
     assert cut.text == whole.text[: whole.text.find(stop)]
     assert len("".join(t.token for t in cut.logprobs[:-1])) < len(cut.text)
     assert len(cut.logprobs) == cut.tokens[1] < len(whole.logprobs)
+    assert lm("the cat", max_tokens=12, temperature=0.0, stop=[stop]) == [cut.text]
 
 
 def test_unsupported_features_are_refused(lms):
     lm = lms["gpt2"]
-    config = lm15.Config(frequency_penalty=0.5)
-    request = lm15.Request(model=lm.model, messages=(lm15.Message.user("a"),), config=config)
-    with pytest.raises(dspy.utils.exceptions.LMError, match=r"does not support config\.frequency_penalty"):
-        lm(request)
     two = lm15.judgments(a=lm15.choice("Which?", ["1", "2"]), b=lm15.choice("Why?", ["1", "2"]))
-    config = lm15.Config(response_format=two, probabilities="required")
-    request = lm15.Request(model=lm.model, messages=(lm15.Message.user("a"),), config=config)
-    with pytest.raises(dspy.utils.exceptions.LMError, match="does not support several judgments in a request"):
-        lm(request)
+    for config, match in (
+        (lm15.Config(frequency_penalty=0.5), r"does not support config\.frequency_penalty"),
+        (lm15.Config(response_format=two, probabilities="required"), "does not support several judgments in a request"),
+    ):
+        request = lm15.Request(model=lm.model, messages=(lm15.Message.user("a"),), config=config)
+        with pytest.raises(dspy.utils.exceptions.LMError, match=match):
+            lm(request)
 
 
 def test_the_name_identifies_the_weights(folders, tmp_path, lms):
-    torch.manual_seed(1)
     lm = lms["gpt2"]
     assert lm.model.startswith("local/")
-    assert LocalLM(folders["gpt2"], device="cpu", dtype="float32").model == lm.model
+    assert load(folders["gpt2"]).model == lm.model
     assert LocalLM(folders["gpt2"], device="cpu", dtype="bfloat16").model != lm.model
     other = save("gpt2", tmp_path / lm.model.split("/")[1].split("@")[0])
-    model = LocalLM(other, device="cpu", dtype="float32").engine.loaded.model
+    model = load(other).engine.loaded.model
     with torch.no_grad():
         model.transformer.wte.weight.add_(0.1)
     model.save_pretrained(other)
-    assert LocalLM(other, device="cpu", dtype="float32").model != lm.model
-
-
-def test_a_saved_program_opens_its_model_again(folders, tmp_path):
-    program = dspy.Predict("source -> output")
-    program.lm = LocalLM(folders["llama"], device="cpu", dtype="float32", temperature=0.5)
-    program.save(str(tmp_path / "program.json"))
-    assert "key" not in (tmp_path / "program.json").read_text()
-    again = dspy.Predict("source -> output")
-    again.load(str(tmp_path / "program.json"), allow_unsafe_lm_state=True)
-    assert again.lm.model == program.lm.model
-    assert again.lm.kwargs["temperature"] == 0.5
-    logprobs = again.lm.choice_logprobs([CHAT], ["1", "2"]).logprobs
-    np.testing.assert_allclose(logprobs, program.lm.choice_logprobs([CHAT], ["1", "2"]).logprobs, atol=1e-6)
+    assert load(other).model != lm.model
 
 
 def test_copies_share_the_weights(lms):
@@ -507,36 +461,3 @@ def test_copies_share_the_weights(lms):
     copied = program.deepcopy()
     assert copied.lm.engine.loaded is lms["llama"].engine.loaded
     assert set(lms["llama"].provenance()) == {"model", "revision", "dtype", "device", "torch", "transformers"}
-
-
-def test_awaited_calls_are_batched(folders):
-    lm = LocalLM(folders["llama"], device="cpu", dtype="float32", cache=False)
-    sizes = batches(lm.engine._batch, 24)
-    prompts = [[CHAT[0], {"role": "user", "content": f"Output: {w}\nQuality:"}] for w in ("cat", "mat", "sat") * 8]
-
-    async def ask():
-        return await asyncio.gather(*(lm.acall(judgment_request(lm.model, p, ["1", "2"])) for p in prompts))
-
-    rows = [read_judgment(r, ["1", "2"]).logprobs[0] for r in asyncio.run(ask())]
-    np.testing.assert_allclose(rows, lm.choice_logprobs(prompts, ["1", "2"]).logprobs, atol=1e-5)
-    assert sum(sizes) == sum(sizes[:2]) == 24
-
-
-def test_draws_without_a_seed_differ_and_the_count_of_them_does_not_grow_for_ever(lms, monkeypatch):
-    engine, drawn = lms["qwen2"].engine, Text("the cat", 8, temperature=1.0)
-    monkeypatch.setattr("evalbias.lm.local.MOST_DRAWN", 3)
-    monkeypatch.setattr(engine, "_draws", {})
-
-    def written(question):
-        answers = {}
-        engine.answer([question], answers)
-        return answers[0].text
-
-    assert len({written(drawn) for _ in range(4)}) > 1
-    for n in range(20):
-        written(Text(f"the cat {n}", 1, temperature=0.0))
-        written(Text(f"the cat {n}", 1, temperature=1.0, seed=n))
-    assert list(engine._draws.values()) == [4]  # what is greedy, or has a seed, is not counted
-    for n in range(20):
-        written(Text(f"the cat {n}", 1, temperature=1.0))
-    assert len(engine._draws) == 3
