@@ -4,6 +4,7 @@ import sys
 
 import chat_models
 import pytest
+from models import load
 
 from evalbias import LocalLM
 from evalbias.cli.models import open_lm
@@ -35,7 +36,7 @@ def test_options_without_a_chat_template_are_refused(folders):
     with pytest.raises(ValueError, match=r"No chat template is used here.*\{'enable_thinking': True\}"):
         renderer(chat_models.unigram(), enable_thinking=True)
     with pytest.raises(ValueError, match="No chat template is used here"):
-        LocalLM(folders["gpt2"], template_options={"enable_thinking": True})
+        load(folders["gpt2"], template_options={"enable_thinking": True})
 
 
 def test_the_date_is_the_same_on_every_day():
@@ -51,8 +52,8 @@ def test_the_date_is_the_same_on_every_day():
 
 def test_the_options_are_part_of_a_models_name_and_state(tmp_path):
     folder = chat_models.save(chat_models.llama_3, tmp_path / "m")
-    plain = LocalLM(folder, device="cpu", dtype="float32")
-    dated = LocalLM(folder, device="cpu", dtype="float32", template_options={"date_string": "1 May 2026"})
+    plain = load(folder)
+    dated = load(folder, template_options={"date_string": "1 May 2026"})
     assert plain.model != dated.model
     assert plain.provenance()["model"] != dated.provenance()["model"]
     state = dated.dump_state()
@@ -103,13 +104,6 @@ def test_what_closes_an_answer_is_rendered_only_where_it_is_needed(monkeypatch):
     assert len(calls) == 10
 
 
-def test_a_template_that_leaves_out_answers_is_refused():
-    tokenizer = chat_models.chatml()
-    tokenizer.chat_template = "{% for m in messages if m.role != 'assistant' %}{{ m.content }}{% endfor %}"
-    with pytest.raises(ValueError, match="leaves out the assistant's messages"):
-        renderer(tokenizer)(CHAT)
-
-
 def test_a_template_without_a_system_role_gets_the_system_text_in_the_first_turn():
     folded = [{"role": "user", "content": "Judge.\n\nOutput: a cat."}]
     gemma = renderer(chat_models.gemma())
@@ -131,10 +125,11 @@ def test_a_template_without_a_system_role_gets_the_system_text_in_the_first_turn
 def test_messages_that_a_template_rejects():
     with pytest.raises(ValueError, match=r"rejects messages with the roles \['user', 'user'\]: Roles must alternate"):
         renderer(chat_models.gemma())([CHAT[1], CHAT[1]])
-    tokenizer = chat_models.gemma()
-    tokenizer.chat_template = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
-    with pytest.raises(ValueError, match="leaves out the assistant's messages"):
-        renderer(tokenizer)(CHAT)
+    tokenizer = chat_models.chatml()
+    for condition in ("m.role != 'assistant'", "m.role == 'user'"):
+        tokenizer.chat_template = f"{{% for m in messages if {condition} %}}{{{{ m.content }}}}{{% endfor %}}"
+        with pytest.raises(ValueError, match="leaves out the assistant's messages"):
+            renderer(tokenizer)(CHAT)
 
 
 LOOP = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
@@ -184,7 +179,7 @@ def test_prompts_are_those_of_transformers(make):
 def test_truncation_and_padding_of_a_tokenizer_file_do_not_apply(tmp_path):
     text = "Source: the cat sat on the mat. Output: a cat was sitting on a mat. Quality: 4 the answer is yes or no"
     folder = chat_models.save(chat_models.chatml, tmp_path / "m")
-    plain = LocalLM(folder, device="cpu", dtype="float32")
+    plain = load(folder)
     backend = plain.engine.loaded.tokenizer.backend_tokenizer
     count = len(backend.encode(text).ids)
     expected = plain.loglikelihood([("4\n", text)])[0]
@@ -193,7 +188,7 @@ def test_truncation_and_padding_of_a_tokenizer_file_do_not_apply(tmp_path):
         backend.enable_truncation(**settings)
         backend.enable_padding(length=64)
         backend.save(f"{folder}/tokenizer.json")
-        cut = LocalLM(folder, device="cpu", dtype="float32")
+        cut = load(folder)
         (answer,) = cut.loglikelihood([("4\n", text)])
         assert answer.tokens == expected.tokens == count
         assert answer.total == pytest.approx(expected.total, abs=1e-5)

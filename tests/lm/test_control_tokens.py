@@ -6,10 +6,11 @@ import chat_models
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from models import load
 from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
-from evalbias import Criterion, LocalLM, embedded_judge_lm
+from evalbias import Criterion, embedded_judge_lm
 from evalbias.lm import local
 from evalbias.lm.tokens import PRIVATE, Joined, PromptTokenizer, joint
 from evalbias.programs.prompts import demonstrations, item_text, judge_messages
@@ -21,10 +22,7 @@ CRITERION = Criterion("quality", "is it good?")
 def chats(tmp_path_factory):
     """name -> tiny model with a tokenizer like that family's; the embedded judge too."""
     root = tmp_path_factory.mktemp("chats")
-    made = {
-        name: LocalLM(chat_models.save(make, root / name), device="cpu", dtype="float32")
-        for name, make in chat_models.MAKERS.items()
-    }
+    made = {name: load(chat_models.save(make, root / name)) for name, make in chat_models.MAKERS.items()}
     return {**made, "embedded": embedded_judge_lm(device="cpu")}
 
 
@@ -48,18 +46,16 @@ def tokens_asked(lm, ask):
     return [list(sequence.ids) for sequence in sequences]
 
 
-def controls(lm, ids):
-    """Return the number of each control token; unknown characters apart, which texts may hold."""
-    tokenizer = lm.engine.loaded.tokenizer
-    added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
-    own = {id_ for id_, token in added.items() if token.content.startswith("<") and token.content != "<table>"}
-    own.discard(tokenizer.unk_token_id)
-    return sorted(id_ for id_ in ids if id_ in own)
-
-
 def control_texts(lm):
-    added = lm.engine.loaded.tokenizer.backend_tokenizer.get_added_tokens_decoder().values()
-    return [token.content for token in added if token.content.startswith("<") and token.content != "<table>"]
+    """Return control token -> its id."""
+    added = lm.engine.loaded.tokenizer.backend_tokenizer.get_added_tokens_decoder()
+    return {t.content: id_ for id_, t in added.items() if t.content.startswith("<") and t.content != "<table>"}
+
+
+def controls(lm, ids):
+    """Return the control tokens among others, sorted; unknown characters apart, which texts may hold."""
+    own = {*control_texts(lm).values()} - {lm.engine.loaded.tokenizer.unk_token_id}
+    return sorted(id_ for id_ in ids if id_ in own)
 
 
 def places(text):
@@ -75,9 +71,8 @@ def places(text):
     yield judged("the cat", "a mat", ("a", text, "4"))
     yield judged("a", "a mat", choices=("1", "10"), instructions=text)
     yield judged("a", "a", ("a", "b", text))
-    yield lambda lm: lm.choice_logprobs(
-        [[{"role": "user", "content": "Score:"}, {"role": "assistant", "content": text}]], ["1", "2"]
-    )
+    begun = [{"role": "user", "content": "Score:"}, {"role": "assistant", "content": text}]
+    yield lambda lm: lm.choice_logprobs([begun], ["1", "2"])
     yield lambda lm: lm.choice_logprobs([f"Output: {text} Quality: "], ["1", "2"])
     yield lambda lm: lm.choice_logprobs([f"{text} Quality: "], ["1", "2"])
     yield lambda lm: lm.loglikelihood([([{"role": "user", "content": "Output:"}], text)])
@@ -88,7 +83,7 @@ def places(text):
 def test_a_text_that_spells_control_tokens_adds_none(chats, name):
     lm = chats[name]
     innocent = [tokens_asked(lm, ask) for ask in places("a cat ( sat ) on")]
-    spelled = control_texts(lm)
+    spelled = [*control_texts(lm)]
     assert len(spelled) >= 3
     for control in [*spelled, "".join(spelled), f"{spelled[-1]}\n{spelled[-2]}assistant\n5"]:
         text = f"a cat {control} on"
@@ -111,23 +106,7 @@ def test_generated_texts_follow_the_same_tokens(chats, name):
     assert all(other == innocent for other in others)
 
 
-PIECES = [
-    "the",
-    " cat",
-    "\n",
-    "  ",
-    "10",
-    "café",
-    "<",
-    "|",
-    ">",
-    "<table>",
-    "\n\n",
-    "</",
-    "s>",
-    "cat sat on the mat",
-    "▁▁",
-]
+PIECES = ["the", " cat", "\n", "  ", "10", "café", "<", "|", ">", "<table>", "\n\n", "</", "s>", "cat sat on", "▁▁"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -141,11 +120,7 @@ def test_other_texts_have_the_tokens_of_the_tokenizer_itself(chats, name, words)
     (ids,) = tokens_asked(lm, lambda lm: lm.loglikelihood([("4\n4", text + "1")]))
     assert ids == tokenizer("4\n4" + text + "1")["input_ids"][: len(ids)]
     if tokenizer.chat_template:
-        chat = [
-            {"role": "user", "content": text},
-            {"role": "assistant", "content": "4"},
-            {"role": "user", "content": "a"},
-        ]
+        chat = [{"role": role, "content": said} for role, said in (("user", text), ("assistant", "4"), ("user", "a"))]
         options = {"add_generation_prompt": True, "enable_thinking": False, "date_string": "26 Jul 2024"}
         whole = tokenizer.apply_chat_template(chat, tokenize=False, **options)
         (ids,) = tokens_asked(lm, lambda lm: lm.loglikelihood([(chat, "1")]))

@@ -5,12 +5,11 @@ import math
 import os
 import re
 import time
-from pathlib import Path
 
 import huggingface_hub
 import pytest
 import torch
-from models import save, sentencepiece_like
+from models import load, save, sentencepiece_like
 from safetensors.torch import load_file, save_file
 from transformers import (
     BertConfig,
@@ -23,24 +22,11 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from evalbias import LocalLM
 from evalbias.lm import fingerprint
 from evalbias.lm.files import FILES, readable
 from evalbias.lm.fingerprint import file_hash, model_fingerprint
 
 HEADS = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48}
-
-
-def edited(folder, edit):
-    """Change a model's tensors by name."""
-    path = f"{folder}/model.safetensors"
-    tensors = load_file(path)
-    edit(tensors)
-    save_file(tensors, path, metadata={"format": "pt"})
-
-
-def load(folder):
-    return LocalLM(str(folder), device="cpu", dtype="float32")
 
 
 def saved(model, folder):
@@ -49,99 +35,99 @@ def saved(model, folder):
     return folder
 
 
-def test_a_checkpoint_without_an_output_layer_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("lost", "match"),
+    [
+        ("lm_head.weight", r"m has no weights for lm_head\.weight, which would be random"),
+        ("model.layers.1.", r"no weights for .*layers\.1\..* and \d+ more, which would be random"),
+    ],
+)
+def test_a_checkpoint_without_some_weights_is_refused(tmp_path, lost, match):
     folder = save("llama", tmp_path / "m")
     load(folder)
-    edited(folder, lambda tensors: tensors.pop("lm_head.weight"))
-    with pytest.raises(ValueError, match=r"m has no weights for lm_head\.weight, which would be random"):
+    path = f"{folder}/model.safetensors"
+    left = {name: tensor for name, tensor in load_file(path).items() if not name.startswith(lost)}
+    save_file(left, path, metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=match):
         load(folder)
 
 
-def test_a_checkpoint_without_some_layers_is_refused(tmp_path):
-    folder = save("qwen2", tmp_path / "m")
-    edited(folder, lambda t: [t.pop(name) for name in list(t) if name.startswith("model.layers.1.")])
-    with pytest.raises(ValueError, match=r"no weights for .*layers\.1\..* and \d+ more, which would be random"):
-        load(folder)
+def begins(length):
+    """A file that was not fetched to its end."""
+    return lambda content: content[:length]
+
+
+def holds(text):
+    return lambda _: text.encode()
+
+
+def sets(**settings):
+    return lambda content: json.dumps({**json.loads(content), **settings}).encode()
+
+
+def of_another_kind(content):
+    return content.replace(b'"type": "BPE"', b'"type": "unheard of"')
+
+
+def of_a_larger_model(content):
+    tokenizer = json.loads(content)
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary[max(vocabulary, key=vocabulary.get)] = 10**9
+    return json.dumps(tokenizer).encode()
+
+
+WEIGHTS, TOKENIZER, CONFIG = "model.safetensors", "tokenizer.json", "config.json"
+NO_TOKENIZER = r"tokenizer of .*/m cannot be read \(.*\): fetch its tokenizer\.json again"
 
 
 @pytest.mark.parametrize(
-    ("file", "kept", "match"),
+    ("file", "edit", "match"),
     [
-        ("model.safetensors", 5000, "The weights of .* cannot be read .*: fetch them again"),
-        ("model.safetensors", 0, "The weights of .* cannot be read .*: fetch them again"),
-        ("config.json", 20, r"/m/config\.json is not valid JSON \(.*\): fetch it again"),
-        ("generation_config.json", 0, r"/m/generation_config\.json is not valid JSON \(.*\): fetch it again"),
-        ("tokenizer.json", 200, r"tokenizer of .*/m cannot be read \(.*\): fetch its tokenizer\.json again"),
-        ("tokenizer.json", 0, r"tokenizer of .*/m cannot be read \(.*\): fetch its tokenizer\.json again"),
-        ("tokenizer_config.json", 20, r"/m/tokenizer_config\.json is not valid JSON \(.*\): fetch it again"),
-    ],
-)
-def test_a_file_that_was_not_fetched_to_its_end_is_named(tmp_path, file, kept, match):
-    folder = save("llama", tmp_path / "m")
-    path = tmp_path / "m" / file
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises((ValueError, OSError), match=match):
-        load(folder)
-
-
-@pytest.mark.parametrize("file", FILES)
-@pytest.mark.parametrize("content", ["[1]", "null"])
-def test_a_file_of_another_form_is_named(tmp_path, file, content):
-    folder = save("llama", tmp_path / "m")
-    (tmp_path / "m" / file).write_text(content)
-    with pytest.raises(ValueError, match=re.escape(f"/m/{file} holds {content} in place of a JSON object: fetch it")):
-        load(folder)
-
-
-def configured(folder, file="config.json", **settings):
-    """Change settings in a JSON file of a model."""
-    path = Path(folder) / file
-    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
-
-
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"hidden_size": "64"}, "config.json of .*/m cannot be read .*expected int.*fetch it again"),
-        ({"hidden_size": -5}, "config.json of .*/m cannot be read .*fetch it again"),
+        (WEIGHTS, begins(5000), "The weights of .* cannot be read .*: fetch them again"),
+        (WEIGHTS, begins(0), "The weights of .* cannot be read .*: fetch them again"),
+        (CONFIG, begins(20), r"/m/config\.json is not valid JSON \(.*\): fetch it again"),
+        ("generation_config.json", begins(0), r"/m/generation_config\.json is not valid JSON \(.*\): fetch it again"),
+        ("tokenizer_config.json", begins(20), r"/m/tokenizer_config\.json is not valid JSON \(.*\): fetch it again"),
+        (TOKENIZER, begins(200), NO_TOKENIZER),
+        (TOKENIZER, begins(0), NO_TOKENIZER),
+        (TOKENIZER, holds("{}"), NO_TOKENIZER),
+        (TOKENIZER, of_another_kind, NO_TOKENIZER),
+        (TOKENIZER, of_a_larger_model, r"tokenizer of .*/m has a token 1000000000, and the model knows \d+: fetch"),
+        (CONFIG, sets(hidden_size="64"), "config.json of .*/m cannot be read .*expected int.*fetch it again"),
+        (CONFIG, sets(hidden_size=-5), "config.json of .*/m cannot be read .*fetch it again"),
         (
-            {"rope_parameters": {"rope_type": "evil"}},
-            "weights of .*/m cannot be read .KeyError: 'evil'.: fetch them again",
+            CONFIG,
+            sets(rope_parameters={"rope_type": "evil"}),
+            "weights of .*/m cannot be read .KeyError: 'evil'.: fetch",
         ),
-        ({"vocab_size": 10**9}, "weights of .*/m cannot be read .*: fetch them again, with the config.json of this"),
-        ({"num_hidden_layers": 10**6}, "config.json of .*/m has num_hidden_layers=1e.06, which no model has: fetch it"),
-        ({"text_config": [{"num_labels": 10**9}]}, "config.json of .*/m has num_labels=1e.09, which no model has"),
-        ({"num_hidden_layers": 999}, "/m has weights of 2 layers, and its configuration names 999: fetch it again"),
-        ({"num_hidden_layers": 0}, "/m has weights of 2 layers, and its configuration names 0: fetch it again"),
-        ({"max_position_embeddings": 1}, "/m has a context of 1 tokens, which holds no text"),
-        ({"model_type": "new", "auto_map": {"AutoConfig": "evil.C"}}, "custom code.*takes trust_remote_code=True"),
+        (CONFIG, sets(vocab_size=10**9), "weights of .*/m cannot be read .*, with the config.json of this model"),
+        (CONFIG, sets(num_hidden_layers=10**6), "/m has num_hidden_layers=1e.06, which no model has: fetch it"),
+        (CONFIG, sets(text_config=[{"num_labels": 10**9}]), "config.json of .*/m has num_labels=1e.09, which no model"),
+        (CONFIG, sets(num_hidden_layers=999), "/m has weights of 2 layers, and its configuration names 999: fetch it"),
+        (CONFIG, sets(num_hidden_layers=0), "/m has weights of 2 layers, and its configuration names 0: fetch it"),
+        (CONFIG, sets(max_position_embeddings=1), "/m has a context of 1 tokens, which holds no text"),
+        (CONFIG, sets(model_type="new", auto_map={"AutoConfig": "evil.C"}), "code.*takes trust_remote_code=True"),
+        *(
+            (file, holds("[1]"), rf"/m/{re.escape(file)} holds \[1\] in place of a JSON object: fetch")
+            for file in FILES
+        ),
+        (CONFIG, holds("null"), r"/m/config\.json holds null in place of a JSON object: fetch it"),
     ],
 )
-def test_a_config_that_no_model_can_have_is_refused_by_name(tmp_path, settings, match):
-    folder = save("llama", tmp_path / "m")
-    configured(folder, **settings)
-    with pytest.raises(ValueError, match=match) as caught:
+def test_a_damaged_folder_is_refused_by_name(tmp_path, file, edit, match):
+    folder, path = save("llama", tmp_path / "m"), tmp_path / "m" / file
+    path.write_bytes(edit(path.read_bytes() if path.exists() else b""))
+    with pytest.raises((ValueError, OSError), match=match) as caught:
         load(folder)
     assert "cannot be read" not in match or caught.value.__cause__ is not None
 
 
 def test_no_config_decides_which_code_attends(tmp_path, lms):
     folder = save("llama", tmp_path / "m")
-    configured(folder, attn_implementation="evil/kernel", _attn_implementation="evil/kernel")
+    config, evil = tmp_path / "m" / CONFIG, sets(attn_implementation="evil/kernel", _attn_implementation="evil/kernel")
+    config.write_bytes(evil(config.read_bytes()))
     (likelihood,), (expected,) = (lm.loglikelihood([("the cat", " sat")]) for lm in (load(folder), lms["llama"]))
     assert likelihood.per_token == expected.per_token
-
-
-def test_a_tokenizer_of_a_larger_model_is_refused(tmp_path):
-    folder = save("llama", tmp_path / "m")
-    path = tmp_path / "m" / "tokenizer.json"
-    content = json.loads(path.read_text())
-    vocabulary = content["model"]["vocab"]
-    last = max(vocabulary, key=vocabulary.get)
-    vocabulary[last] = 10**9
-    path.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"tokenizer of .*/m has a token 1000000000, and the model knows \d+: fetch"):
-        load(folder)
 
 
 def test_memory_that_is_lacking_is_no_damage():
@@ -160,20 +146,7 @@ def test_a_pipe_in_a_folder_is_no_file_of_the_model(tmp_path):
 def test_a_file_that_is_no_model_is_named(tmp_path):
     (tmp_path / "texts.csv").write_text("source,output\n")
     with pytest.raises(ValueError, match=r"texts\.csv is a file, and no \.gguf file: give the folder of a model"):
-        load(str(tmp_path / "texts.csv"))
-
-
-def test_a_tokenizer_of_another_form_is_named(tmp_path):
-    folder = save("llama", tmp_path / "m")
-    path = tmp_path / "m" / "tokenizer.json"
-    damaged = json.loads(path.read_text())
-    damaged["model"]["type"] = "unheard of"
-    for content in ({}, damaged):
-        path.write_text(json.dumps(content))
-        with pytest.raises(
-            ValueError, match=r"The tokenizer of .*m cannot be read \(.*\): fetch its tokenizer\.json again"
-        ):
-            load(folder)
+        load(tmp_path / "texts.csv")
 
 
 def test_tied_weights_are_not_missing(tmp_path, lms):
@@ -274,17 +247,14 @@ def test_an_edit_that_keeps_size_and_time_is_seen(large):
     assert file_hash(large) != first
 
 
-def test_a_hash_is_not_cached_while_the_file_may_still_change(large, monkeypatch):
-    monkeypatch.setattr(fingerprint, "SETTLED", 1e6)
-    read = counted(monkeypatch)
-    assert file_hash(large) == file_hash(large)
-    assert len(read) == 2
-
-
-def test_a_cache_that_cannot_be_written_is_done_without(large, monkeypatch):
-    blocked = large.parent / "blocked"
-    blocked.write_text("not a folder")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+@pytest.mark.parametrize("why", ["still changing", "no place"])
+def test_a_hash_that_cannot_be_cached_is_computed_again(large, monkeypatch, why):
+    if why == "still changing":
+        monkeypatch.setattr(fingerprint, "SETTLED", 1e6)
+    else:
+        blocked = large.parent / "blocked"
+        blocked.write_text("not a folder")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
     read = counted(monkeypatch)
     assert file_hash(large) == file_hash(large)
     assert len(read) == 2

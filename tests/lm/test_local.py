@@ -222,11 +222,7 @@ def test_no_questions_have_no_answers(lms):
 def test_nan_logits_are_an_error_that_names_the_item(folders, monkeypatch):
     """The item of the call, not one of its token sequences, of which each item has one per choice."""
     lm = load(folders["llama"])
-    prompts, choices, read = (
-        [f"the cat {word}" for word in "abc"],
-        ["1", "2", "3", "4", "5"],
-        lm.engine.scorer._logprobs,
-    )
+    asked, read = ([f"the cat {word}" for word in "abc"], ["1", "2", "3", "4", "5"]), lm.engine.scorer._logprobs
 
     def broken(hidden, reads):
         for values, targets in read(hidden, reads):

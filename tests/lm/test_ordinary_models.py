@@ -57,45 +57,52 @@ def test_an_openai_model_is_measured_from_its_first_tokens(lms, caplog, most_top
     assert {(body["max_completion_tokens"], body["temperature"]) for body in bodies} == {(1, 1.0)}
 
 
+def pointwise(lm, **options):
+    judge = PointwiseJudge(C, **options)
+    judge.predict.lm = lm
+    return judge
+
+
+def pairwise(lm, **options):
+    judge = PairwiseJudge(C, **options)
+    judge.predict.lm = lm
+    return judge
+
+
+def in_every_form(judge):
+    """Return the predictions of a call, an awaited call and a batch."""
+    given = {"source": "s", "output": "o"}
+    (batched,) = judge.batch([dspy.Example(**given)])
+    return judge(**given), asyncio.run(judge.acall(**given)), batched
+
+
 def test_first_tokens_give_the_same_prediction_in_every_form_of_call():
     lm, engine = writer(lambda *_: {"1": 0.1, "2": 0.2, "3": 0.5, "x": 0.2}, top=4)
-    judge = PointwiseJudge(C)
-    judge.predict.lm = lm
-    example = dspy.Example(source="s", output="o").with_inputs("source", "output")
-    (batched,) = judge.batch([example])
-    for prediction in (judge(source="s", output="o"), asyncio.run(judge.acall(source="s", output="o")), batched):
+    for prediction in in_every_form(pointwise(lm)):
         assert prediction.score == pytest.approx((0.1 * 1 + 0.2 * 2 + 0.5 * 3) / 0.8)
         assert prediction.coverage == pytest.approx(0.8)
         assert prediction.samples is None
-    assert {r.config.logprobs for r in engine.requests} == {20}
-    assert {r.config.max_tokens for r in engine.requests} == {1}
+    assert {(r.config.logprobs, r.config.max_tokens) for r in engine.requests} == {(20, 1)}
 
 
 def test_first_tokens_that_hide_a_label_make_the_judgment_undefined_in_every_form_of_call():
     lm, _ = writer(lambda *_: {"A": 0.5, "1": 0.2, "2": 0.1, "B": 0.1, "3": 0.1}, top=3)  # .2 are hidden
-    judge = PairwiseJudge(C)
-    judge.predict.lm = lm
-    prediction = judge(source="s", candidates=["a", "b"])
+    prediction = pairwise(lm)(source="s", candidates=["a", "b"])
     assert prediction.preference is None
     assert math.isnan(prediction.probability)
-    judge = PointwiseJudge(C)
-    judge.predict.lm = lm
-    (batched,) = judge.batch([dspy.Example(source="s", output="o")])
-    assert all(math.isnan(p.score) for p in (batched, judge(source="s", output="o")))
+    assert all(math.isnan(p.score) for p in in_every_form(pointwise(lm)))
 
 
 def test_a_model_without_probabilities_is_refused_with_both_ways_out():
     lm, engine = writer(lambda *_: {"1": 1.0})
-    judge = PointwiseJudge(C)
-    judge.predict.lm = lm
-    example = dspy.Example(source="s", output="o")
-    for call in (lambda: judge(source="s", output="o"), lambda: judge.batch([example])):
+    judge, pairs = pointwise(lm), pairwise(lm)
+    for call in (
+        lambda: judge(source="s", output="o"),
+        lambda: judge.batch([dspy.Example(source="s", output="o")]),
+        lambda: asyncio.run(pairs.acall(source="s", candidates=["a", "b"])),
+    ):
         with pytest.raises(NoProbabilities, match=rf"its answers carry no log-probabilities\. Either.*{WAYS_OUT}"):
             call()
-    pairwise = PairwiseJudge(C)
-    pairwise.predict.lm = lm
-    with pytest.raises(NoProbabilities, match=WAYS_OUT):
-        asyncio.run(pairwise.acall(source="s", candidates=["a", "b"]))
     assert engine.requests[0].config.logprobs == 20
 
 
@@ -117,13 +124,9 @@ DRAWS = Sampling(samples=400, seed=3)
 
 def test_a_model_that_only_writes_is_asked_k_times():
     lm, engine = writer(lambda *_: MIX)
-    judge = PointwiseJudge(C, scoring="sampled", sampling=DRAWS)
-    judge.predict.lm = lm
-    prediction = judge(source="s", output="o")
-    assert len(engine.requests) == 400
+    prediction = pointwise(lm, scoring="sampled", sampling=DRAWS)(source="s", output="o")
     assert {(r.config.temperature, r.config.max_tokens) for r in engine.requests} == {(1.0, 16)}
-    assert len({r.config.seed for r in engine.requests}) == 400
-    assert prediction.samples == 400
+    assert len({r.config.seed for r in engine.requests}) == len(engine.requests) == prediction.samples == 400
     shares = np.array([0.1, 0.3, 0.4]) / 0.8
     readable = 400 * prediction.coverage
     assert readable == round(readable)
@@ -149,14 +152,12 @@ def test_the_standard_error_is_that_of_repeated_estimates():
 
 def test_draws_are_the_same_for_a_seed_in_every_form_of_call():
     lm, _ = writer(lambda *_: MIX)
-    example = dspy.Example(source="s", output="o").with_inputs("source", "output")
     values = []
     for seed in (3, 4):
-        judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=40, seed=seed))
-        judge.predict.lm = lm
-        one, many = judge(source="s", output="o"), judge.batch([example])[0]
-        assert one.toDict() == many.toDict() == asyncio.run(judge.acall(source="s", output="o")).toDict()
-        assert judge.batch([example], lm=CachedLM(lm))[0].toDict() == one.toDict()
+        judge = pointwise(lm, scoring="sampled", sampling=Sampling(samples=40, seed=seed))
+        (cached,) = judge.batch([dspy.Example(source="s", output="o")], lm=CachedLM(lm))
+        one, *others = in_every_form(judge)
+        assert all(other.toDict() == one.toDict() for other in (*others, cached))
         values.append(one.distribution)
     assert values[0] != values[1]
 
@@ -164,8 +165,7 @@ def test_draws_are_the_same_for_a_seed_in_every_form_of_call():
 @pytest.mark.parametrize("seeds", [True, False])
 def test_dspys_cache_never_stands_in_for_a_draw(seeds):
     lm, engine = writer(lambda *_: MIX, cache=True, seeds=seeds)
-    judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=50))
-    judge.predict.lm = lm
+    judge = pointwise(lm, scoring="sampled", sampling=Sampling(samples=50))
     first = judge(source="s", output="o")
     assert len(engine.requests) == 50
     assert len([p for p in first.distribution.values() if p > 0]) == 3
@@ -180,14 +180,11 @@ def test_dspys_cache_never_stands_in_for_a_draw(seeds):
 
 def test_answers_that_cannot_be_read_make_the_judgment_undefined():
     lm, _ = writer(lambda *_: {"Both are fine.": 1.0})
-    judge = PointwiseJudge(C, scoring="sampled")
-    (p,) = judge.batch([dspy.Example(source="s", output="o")], lm=lm)
+    (p,) = pointwise(lm, scoring="sampled").batch([dspy.Example(source="s", output="o")])
     assert math.isnan(p.score)
     assert math.isnan(p.mode)
     assert (p.coverage, p.samples) == (0.0, 20)
-    pairwise = PairwiseJudge(C, scoring="sampled", debias="permutation")
-    pairwise.predict.lm = lm
-    p = pairwise(source="s", candidates=["a", "b"])
+    p = pairwise(lm, scoring="sampled", debias="permutation")(source="s", candidates=["a", "b"])
     assert p.preference is None
     assert math.isnan(p.win_share)
 
@@ -218,60 +215,24 @@ def test_a_server_and_a_local_model_can_be_sampled_too(lms):
     assert {(body["temperature"], body["max_tokens"]) for body in bodies} == {(0.7, 4)}
 
 
-@pytest.mark.parametrize(
-    ("text", "choices", "choice"),
-    [
-        ("A", "AB", "A"),
-        (" **B**.", "AB", "B"),
-        ("(A)", "AB", "A"),
-        ("Answer: B", "AB", "B"),
-        ("Output A", "AB", "A"),
-        ("B is better than A", "AB", None),
-        ("A\n\nBecause output B says less.", "AB", "A"),
-        ("A better text would be", "AB", None),
-        ("A better text is B", "AB", "B"),
-        ("B better", "AB", None),
-        ("A is better.", "AB", "A"),
-        ("B wins", "AB", "B"),
-        ("A/B", "AB", None),
-        ("Both A and B", "AB", None),
-        ("A over B", "AB", None),
-        ("I like BB", "AB", None),
-        ("", "AB", None),
-        ("tie", ["A", "B", "Tie"], "Tie"),
-        ("It is a TIE.", ["A", "B", "Tie"], "Tie"),
-        ("4", "12345", "4"),
-        ("Quality: 4", "12345", "4"),
-        ("4/5", "12345", "4"),
-        ("4 out of 5", "12345", "4"),
-        ("**Score: 3** (fluent)", "12345", "3"),
-        ("3 because it is fluent", "12345", "3"),
-        ("4.5", "12345", None),
-        ("-1", "12345", None),
-        ("between 3 and 4", "12345", None),
-        ("on a scale from 1 to 5, 4", "12345", None),
-        ("7", "12345", None),
-        ("10", ["1", "10"], "10"),
-        ("A is worse.", "AB", None),
-        ("Not A", "AB", None),
-        ("A is not better", "AB", None),
-        ("Option B is not as good as the other.", "AB", None),
-        ("I can't say A", "AB", None),
-        ("Neither A", "AB", None),
-        ("B. The other one is worse.", "AB", "B"),
-        ("A, not the other", "AB", "A"),
-        ("4-5", "12345", None),
-        ("1-5: good", "12345", None),
-        ("Not 5", "12345", None),
-        ("Definitely not a 5", "12345", None),
-        ("2 points below the maximum", "12345", None),
-        ("Rating (1-5): 4", "12345", "4"),
-        ("4 of 5", "12345", "4"),
-        ("A and B are equal", "AB", None),
-        ("Both B and A were fluent.", "AB", None),
-    ],
-)
-def test_an_answer_is_read_only_if_it_is_clear(text, choices, choice):
+READ = [
+    ("AB", "A", ["A", "(A)", "Output A", "A\n\nBecause output B says less.", "A is better.", "A, not the other"]),
+    ("AB", "B", [" **B**.", "Answer: B", "A better text is B", "B wins", "B. The other one is worse."]),
+    ("AB", None, ["B is better than A", "A better text would be", "B better", "A/B", "Both A and B", "A over B", ""]),
+    ("AB", None, ["I like BB", "A is worse.", "Not A", "A is not better", "Option B is not as good as the other."]),
+    ("AB", None, ["I can't say A", "Neither A", "A and B are equal", "Both B and A were fluent."]),
+    (("A", "B", "Tie"), "Tie", ["tie", "It is a TIE."]),
+    ("12345", "4", ["4", "Quality: 4", "4/5", "4 out of 5", "Rating (1-5): 4", "4 of 5"]),
+    ("12345", "3", ["**Score: 3** (fluent)", "3 because it is fluent"]),
+    ("12345", None, ["4.5", "-1", "between 3 and 4", "on a scale from 1 to 5, 4", "7", "4-5", "1-5: good", "Not 5"]),
+    ("12345", None, ["Definitely not a 5", "2 points below the maximum"]),
+    (("1", "10"), "10", ["10"]),
+]
+"""Choices, the one that is read or None, and texts."""
+
+
+@pytest.mark.parametrize(("choices", "choice", "text"), [(*row[:2], text) for row in READ for text in row[2]])
+def test_an_answer_is_read_only_if_it_is_clear(choices, choice, text):
     assert named_choice(text, list(choices)) == choice
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from models import load
 from transformers import AutoModelForCausalLM
 
 from evalbias import LocalLM
@@ -49,16 +50,16 @@ def test_a_quantizer_gets_its_settings(folders, monkeypatch):
     """Transformers' loading is replaced: its quantizers take packages and mostly a GPU."""
     real, given = AutoModelForCausalLM.from_pretrained, {}
 
-    def load(source, *, device_map, quantization_config, **options):
+    def loading(source, *, device_map, quantization_config, **options):
         given.update(device_map=device_map, settings=quantization_config.to_dict())
         return real(source, **options)
 
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", load)
-    lm = LocalLM(folders["llama"], device="cpu", dtype="float32", quantization=EIGHT_BITS)
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", loading)
+    lm = load(folders["llama"], quantization=EIGHT_BITS)
     assert given["device_map"] == {"": CPU}
     assert given["settings"]["load_in_8bit"] is True
     assert lm.saved_arguments()["quantization"] == EIGHT_BITS
-    other = LocalLM(folders["llama"], device="cpu", dtype="float32", quantization={"quant_method": "fp8"})
+    other = load(folders["llama"], quantization={"quant_method": "fp8"})
     assert given["settings"]["quant_method"] == "fp8"
     assert lm.model != other.model  # DSPy's cache tells them apart
 

@@ -56,17 +56,6 @@ def prompts(n, said=""):
     return [[{"role": "user", "content": f"q={1 + i % 5} z={i / 7:.3f} {said}"}] for i in range(n)]
 
 
-def failing(error, at=0):
-    """A fault: the part of this number raises an error, after all later parts were answered."""
-
-    def fault(number, outcome):
-        if number == at:
-            raise error
-        return outcome
-
-    return fault
-
-
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch):
     monkeypatch.setattr(workers, "PART", 4)
@@ -117,12 +106,15 @@ def test_an_error_of_the_model_names_the_items():
     ("error", "raised"), [(KeyboardInterrupt(), KeyboardInterrupt), (ValueError("different models"), Unanswered)]
 )
 def test_a_call_that_ends_early_keeps_its_answers_in_the_journal(tmp_path, error, raised):
-    pool, asked = Pool(fault=failing(error)), prompts(10)
-    journaled = CachedLM(WorkersLM(pool), tmp_path / "answers.jsonl")
+    def fault(number, outcome):
+        if number == 0:  # after all later parts were answered
+            raise error
+        return outcome
+
+    journal, asked = tmp_path / "answers.jsonl", prompts(10)
     with pytest.raises(raised):
-        journaled.choice_logprobs(asked, CHOICES)
-    pool.fault = lambda number, outcome: outcome
-    again = CachedLM(WorkersLM(pool), tmp_path / "answers.jsonl")
+        CachedLM(WorkersLM(Pool(fault=fault)), journal).choice_logprobs(asked, CHOICES)
+    again = CachedLM(WorkersLM(Pool()), journal)
     answer = again.choice_logprobs(asked, CHOICES)
     assert (again.replayed, again.asked.total()) == (6, 4)
     np.testing.assert_array_equal(answer.logprobs, Model().choice_logprobs(asked, CHOICES).logprobs)
@@ -222,37 +214,35 @@ def test_parts_are_answered_once_each(monkeypatch):
     for _ in range(2):
         answers = dict(found.answers(PARTS, False))
         assert {n: outcome.answers[0] for n, outcome in answers.items()} == {n: f"TEXT {n}" for n in range(5)}
+    next(iter(answers := found.answers(PARTS, False)))
+    answers.close()  # a call that ends early leaves the workers to the next
+    assert len(dict(found.answers(PARTS, False))) == 5
     assert list(found.answers({}, False)) == []
 
 
-def test_an_actor_that_dies_is_replaced_and_its_part_goes_to_another(monkeypatch):
-    found, fake = ray_pool(monkeypatch, dying, good)
+def dying_of_a_part(asked):
+    return dying(asked, on=[PARTS[1]])
+
+
+def broken(asked):
+    if asked is PARTS[1]:
+        raise RayTaskError(RuntimeError("out of memory"))
+    return good(asked)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "actors", "started", "error"),
+    [
+        ([dying, good], 2, 3, None),  # its part goes to another
+        ([dying_of_a_part], 2, 2 + RETRIES + 1, "3 workers died, perhaps of too little memory: the actor died"),
+        ([broken], 1, 1, "RuntimeError: out of memory"),  # in the model's code: the worker goes on
+    ],
+)
+def test_what_ails_a_worker_costs_no_other_part(monkeypatch, kinds, actors, started, error):
+    found, fake = ray_pool(monkeypatch, *kinds, actors=actors)
     answers = dict(found.answers(PARTS, False))
-    assert sorted(answers) == [0, 1, 2, 3, 4]
-    assert all(outcome.error is None for outcome in answers.values())
-    assert fake.started == 3
-
-
-def test_a_part_that_kills_every_worker_is_given_up_and_costs_no_other(monkeypatch):
-    found, fake = ray_pool(monkeypatch, lambda asked: dying(asked, on=[PARTS[1]]))
-    answers = dict(found.answers(PARTS, False))
-    assert answers.pop(1).error == "3 workers died, perhaps of too little memory: the actor died"
-    assert sorted(answers) == [0, 2, 3, 4]
-    assert all(outcome.error is None for outcome in answers.values())
-    assert fake.started == 2 + RETRIES + 1
-
-
-def test_an_error_in_the_models_code_is_told_and_its_worker_goes_on(monkeypatch):
-    def broken(asked):
-        if asked is PARTS[0]:
-            raise RayTaskError(RuntimeError("out of memory"))
-        return good(asked)
-
-    found, fake = ray_pool(monkeypatch, broken, actors=1)
-    answers = dict(found.answers(PARTS, False))
-    assert answers.pop(0).error == "RuntimeError: out of memory"
-    assert len(answers) == 4
-    assert fake.started == 1
+    assert {number: outcome.error for number, outcome in answers.items()} == {**dict.fromkeys(range(5)), 1: error}
+    assert fake.started == started
 
 
 def test_workers_that_die_while_they_open_the_model_are_replaced_a_few_times(monkeypatch):
@@ -275,13 +265,6 @@ def test_a_model_that_cannot_be_opened_is_told_in_its_own_words(monkeypatch):
     found, _ = ray_pool(monkeypatch, lambda asked: About(error="./none does not exist"))
     with pytest.raises(ValueError, match=r"^\./none does not exist$"):
         found.about()
-
-
-def test_a_call_that_ends_early_leaves_the_workers_to_the_next(monkeypatch):
-    found, _ = ray_pool(monkeypatch, good)
-    next(iter(answers := found.answers(PARTS, False)))
-    answers.close()
-    assert len(dict(found.answers(PARTS, False))) == 5
 
 
 @pytest.mark.parametrize(
