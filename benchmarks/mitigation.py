@@ -193,7 +193,7 @@ def compiled(
         "alone": {name: _estimate(e) for name, e in alone["baselines"].items()},
         "against_baselines": alone["against_baselines"],
         "left_out": report.left_out,
-        "inputs": {"train": len(set(map(optimizer.input_of, train))), "test": len(set(map(optimizer.input_of, test)))},
+        "inputs": {"train": len(set(map(input_key, train))), "test": len(set(map(input_key, test)))},
         "items": {"train": len(train), "test": len(test)},
         "cost": report.cost.to_dict(),
     }

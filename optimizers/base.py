@@ -37,7 +37,7 @@ FEWEST_TO_CHOOSE = 16  # fewest inputs of a trainset: a paired test needs 8, and
 
 
 class Options(TypedDict, total=False):
-    """Options that every optimizer takes; see ``JudgeOptimizer``."""
+    """Options of every optimizer; see ``JudgeOptimizer``."""
 
     select: bool
     n_resamples: int
@@ -125,7 +125,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         Args:
             student: Program to compile, or a program that holds it at any depth; it is left as it is.
             trainset: Training examples; see the class for what they must hold.
-            teacher: Not used, and logged: no optimizer of ours learns from another program.
+            teacher: Not used, and logged.
             valset: Other examples, on which the baseline and the compiled program are compared.
             lm: Model for the student. Defaults to its own, else DSPy's.
             part: Path of the module to compile, such as ``"judge"``, where the student holds several.
@@ -270,21 +270,19 @@ def find_part(student: Any, kinds: tuple[type, ...], name: str | None, *, optimi
     parts = _parts(student, kinds) if isinstance(student, dspy.Module) else {}
     if not parts:
         wanted = " or ".join(kind.__name__ for kind in kinds)
-        named = f"this {type(student).__name__}"
+        given = f"this {type(student).__name__}"
         if isinstance(student, type):
-            named = f"the class {student.__name__} (pass an instance)"
-        raise TypeError(f"{optimizer} compiles a {wanted}, or a program that contains one; {named} is neither.")
-    if name is None and len(parts) > 1:
+            given = f"the class {student.__name__} (pass an instance)"
+        raise TypeError(f"{optimizer} compiles a {wanted}, or a program that contains one; {given} is neither.")
+    if name is None and len(parts) == 1:
+        (name,) = parts
+    if name is None or name not in parts:
+        fault = f"part={name!r} is none of the" if name else f"{type(student).__name__} holds several"
         raise ValueError(
-            f"{type(student).__name__} holds several programs that {optimizer} compiles: name one with "
-            f"compile(..., part=NAME), one of {sorted(parts)}."
+            f"{fault} programs that {optimizer} compiles: name one with compile(..., part=NAME), one of "
+            f"{sorted(parts)}."
         )
-    if name is not None and name not in parts:
-        raise ValueError(
-            f"part={name!r} is none of the programs that {optimizer} compiles: choose one of {sorted(parts)}."
-        )
-    path = next(iter(parts)) if name is None else name
-    return path, parts[path]
+    return name, parts[name]
 
 
 def with_part(student: Any, kinds: tuple[type, ...], path: str, compiled: Any) -> Any:
@@ -354,10 +352,7 @@ def check_disjoint(
 
 
 def example_key(example: dspy.Example) -> tuple[Any, ...]:
-    """Return what makes an example the same as another: its id, if any, and texts; the order of a pair does not count.
-
-    Two systems may write the same text, so the texts of two ids are not compared.
-    """
+    """Return what makes examples the same: id, if any, and texts (two systems may write the same), in any order."""
     return (example.get("id"), example.get("source"), example.get("output"), *sorted(example.get("candidates") or []))
 
 

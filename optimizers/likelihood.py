@@ -131,14 +131,10 @@ class LikelihoodOptimizer(JudgeOptimizer):
         return self.k if isinstance(self.k, int) else max(self.k)
 
     def rules(self, problem: Problem) -> list[Rule]:
-        """Less likelihood bias, or else better agreement; held-back items without a human score do not count."""
-        criterion = problem.student.criterion
+        """Less likelihood bias, or else better agreement."""
         name = self.number(problem)
-        held_back = len(rated_items(problem.held_back, criterion))
-        lessens = LikelihoodRule(
-            name, held_back=held_back, max_loss=self.max_loss, n_resamples=self.n_resamples, seed=self.seed
-        )
-        return [lessens, AgreementRule(name, held_back=held_back, n_resamples=self.n_resamples, seed=self.seed)]
+        how: Any = {"held_back": len(problem.held_back), "n_resamples": self.n_resamples, "seed": self.seed}
+        return [LikelihoodRule(name, max_loss=self.max_loss, **how), AgreementRule(name, **how)]
 
     def number(self, problem: Problem) -> str:
         """Return the name of the number that says the bias of all rated items; see ``bias_number``."""
@@ -155,28 +151,23 @@ class LikelihoodOptimizer(JudgeOptimizer):
             progress=self.progress,
         )
 
-    def tested(self, problem: Problem, judge: PointwiseJudge) -> Judged:
-        """Have a judge answer the held-back items that have a human score."""
-        return self.answers(problem, judge, rated_items(problem.held_back, judge.criterion))
-
     def with_random(self, problem: Problem, k: int) -> tuple[PointwiseJudge, list[dspy.Example], list[dspy.Example]]:
-        """Return the judge with k random demonstrations, those, and the other rated items.
+        """Return the judge with k random demonstrations, those, and the other rated items; keep these alone.
 
         A model that reports no likelihoods, or that the prompts do not fit, is refused before a judgment is paid for.
         """
         criterion = problem.student.criterion
         problem.likelihood_lm = problem.lm if self.likelihood_lm is None else CachedLM(self.likelihood_lm)
-        random, pool = draw_demos(rated_items(problem.fit, criterion), k, seed=self.seed)
-        judge = with_demos(problem.student, random, bins=self.bins)
+        problem.fit, problem.held_back = (rated_items(part, criterion) for part in (problem.fit, problem.held_back))
+        random, pool = draw_demos(problem.fit, k, seed=self.seed)
         likelihood_scores(pool[:1], criterion, problem.likelihood_lm, reduction=self.reduction)
-        check_demos_fit(judge, judged_items(problem), problem.lm)
-        return judge, random, pool
+        return self.shown(problem, random), random, pool
 
-
-def judged_items(problem: Problem) -> list[dspy.Example]:
-    """Return all items that are judged: the rated ones of the trainset, and the valset."""
-    criterion = problem.student.criterion
-    return [*rated_items(problem.fit, criterion), *rated_items(problem.held_back, criterion), *problem.valset]
+    def shown(self, problem: Problem, demonstrations: Sequence[dspy.Example]) -> PointwiseJudge:
+        """Return the judge with demonstrations; refuse some with which a prompt exceeds the model's context."""
+        judge = with_demos(problem.student, demonstrations, bins=self.bins)
+        check_demos_fit(judge, [*problem.fit, *problem.held_back, *problem.valset], problem.lm)
+        return judge
 
 
 def check_ratings(trainset: Sequence[dspy.Example], criterion: Criterion, k: int) -> None:
@@ -249,6 +240,7 @@ class BiasedDemos(LikelihoodOptimizer):
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the judge with the demonstrations of highest RS."""
         # 1. k random demonstrations make the paper's baseline, under which all other rated items are judged.
+        items = len(problem.fit)
         problem.baseline, random, pool = self.with_random(problem, self.k)
         train = self.answers(problem, problem.baseline, pool)
         # 2. US = Score_m - Score_h, both normalized (eq 2); RS = |LS* + US*| (eq 6), NaN where one is undefined.
@@ -258,8 +250,7 @@ class BiasedDemos(LikelihoodOptimizer):
         rs = rs_scores(likelihoods, unfairness)
         # 3. The k items of highest RS are shown with their human scores, ascending as in the published code.
         chosen = [pool[i] for i in highest_rs(rs, self.k)]
-        compiled = with_demos(problem.student, chosen, bins=self.bins)
-        check_demos_fit(compiled, judged_items(problem), problem.lm)
+        compiled = self.shown(problem, chosen)
         problem.details = {
             "train": train,
             "unfairness": unfairness,
@@ -268,7 +259,7 @@ class BiasedDemos(LikelihoodOptimizer):
             "demonstration_words": tuple(len(e.output.split()) for e in chosen),
             "mean_words": float(np.mean([len(e.output.split()) for e in pool])),
             "random": tuple(item_name(e) for e in random),
-            "left_out": len(problem.fit) - len(random) - len(pool),
+            "left_out": items - len(problem.fit),
             "undefined": int(np.isnan(rs).sum()),
         }
         return [Candidate(f"the {self.k} demonstrations of highest RS among {len(pool)} items", compiled)]
@@ -376,7 +367,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
 
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the judge with every mitigation that can be made."""
-        student, left_out = problem.student, dict[str, str]()
+        left_out = dict[str, str]()
         name = self.number(problem)
         # 1. Random demonstrations, under which all other rated items are judged.
         judge, _, pool = self.with_random(problem, self.most_demos)
@@ -386,8 +377,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         # 2. Demonstrations that are chosen by RS, by both ends of it, and balanced in likelihood.
         for title, choose in self._demonstrations(problem, judged, pool):
             try:
-                judge = with_demos(student, [pool[i] for i in choose()], bins=self.bins)
-                check_demos_fit(judge, judged_items(problem), problem.lm)
+                judge = self.shown(problem, [pool[i] for i in choose()])
             except UnusableDemosError as error:
                 left_out[title] = str(error)
             else:
@@ -416,12 +406,10 @@ class LikelihoodMitigation(LikelihoodOptimizer):
 
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
         """Also compare what was chosen with likelihood alone and length alone, on the held-back items."""
-        criterion = problem.student.criterion
         assert selection.answers is not None
-        held_back = rated_items(problem.held_back, criterion)
-        compared = last_items(selection.answers, len(held_back))  # calibrated scores answer all items
-        rated = rated_items(problem.fit, criterion)
-        known = baseline_facts(rated, criterion, problem.likelihood_lm, reduction=self.reduction)
+        compared = last_items(selection.answers, len(problem.held_back))  # calibrated scores answer all items
+        criterion, lm = problem.student.criterion, problem.likelihood_lm
+        known = baseline_facts(problem.fit, criterion, lm, reduction=self.reduction)
         beside = against_baselines(compared, known, n_resamples=self.n_resamples, seed=self.seed)
         return {**super().validate(problem, selection), **beside}
 
@@ -448,21 +436,20 @@ class LikelihoodMitigation(LikelihoodOptimizer):
 
     def _calibrated_given(self, problem: Problem, name: str, title: str) -> list[Candidate]:
         """Return the given judge calibrated, with cross-fitted answers to all rated items, the held-back ones last."""
-        criterion = problem.student.criterion
-        held_back = rated_items(problem.held_back, criterion)
-        everything = [*rated_items(problem.fit, criterion), *held_back]
+        everything = [*problem.fit, *problem.held_back]
         bare: PointwiseJudge = problem.student.deepcopy()
         bare.likelihood_calibration = None
         judged = self.answers(problem, bare, everything)
         candidates = self._calibrated(title, name, bare, judged)
-        inputs, some = (len(set(map(input_key, items))) for items in (everything, held_back))
+        inputs, some = (len(set(map(input_key, items))) for items in (everything, problem.held_back))
         where, there = f"all {count(inputs, 'training input')}", count(some, "held-back input")
         if candidates:
             there += f" (calibrations of the given judge: on {where})"
         problem.given = replace(problem.given, answers=self.answers(problem, problem.student, everything), items=there)
         if not candidates:
             return []
-        answers = cross_fitted(name, judged, STRENGTHS, reduction=self.reduction, scale=criterion.scale, seed=self.seed)
+        scale = bare.criterion.scale
+        answers = cross_fitted(name, judged, STRENGTHS, reduction=self.reduction, scale=scale, seed=self.seed)
         return [replace(one, answers=own, items=where) for one, own in zip(candidates, answers, strict=True)]
 
     def _calibrated(self, title: str, name: str, judge: PointwiseJudge, judged: Judged) -> list[Candidate]:

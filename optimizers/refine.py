@@ -136,8 +136,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         until: ``"quality"`` stops where the quality rises no more; ``"quality or bias"`` also before the self-bias
             rises (p < .05 over all rounds) above that of the first outputs, even if the quality would still rise.
         num_threads: Items at a time.
-        budget: Largest number of requests to models in the search. No item is begun once they are spent, including
-            what the loop with demonstrations will likely cost; the last items may exceed it.
+        budget: Largest number of requests to models in the search. No item is begun once they are spent, with what the
+            loop with demonstrations will likely cost; the last items may exceed it.
         log_dir: Folder in which the loops are logged; the same compilation started again continues from there.
         **options: Options of every optimizer; see ``JudgeOptimizer``. Intervals and tests have 2,000 resamples by
             default, and ``progress`` is called with 1 after every item of every loop.
@@ -223,22 +223,16 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             shown = self._record(self._run(problem, taught, rest, "shown"), rest, scorer, chosen.margin)
             iterations, chosen = self._choose([*rivals, (shown, shown.qualities)])
         # 4. Of all loops, the best with the fewest refinements is compiled.
-        margin, demonstrations = chosen.margin, tuple(str(items[n].id) for n in best) if chosen is shown else ()
-        compiled = taught if chosen is shown else with_margin(student, margin)
+        compiled = taught if chosen is shown else with_margin(student, chosen.margin)
         compiled.max_iterations = iterations
-        problem.details = {
-            "own": tuple(own),
-            "external": external,
-            "shown": shown,
-            "items": len(items),
-            "calls": problem.calls,
-        }
+        demonstrations = tuple(str(items[n].id) for n in best) if chosen is shown else ()
+        loops = {"own": tuple(own), "external": external, "shown": shown}
+        problem.details = {**loops, "items": len(items), "calls": problem.calls}
         kept = {"iterations": student.max_iterations, "margin": fraction_of_range(student), "demonstrations": ()}
         problem.given = replace(problem.given, details=kept)
         name = f"{count(iterations, 'refinement')}, {count(len(demonstrations), 'demonstration')}"
-        return [
-            Candidate(name, compiled, {"iterations": iterations, "margin": margin, "demonstrations": demonstrations})
-        ]
+        details = {"iterations": iterations, "margin": chosen.margin, "demonstrations": demonstrations}
+        return [Candidate(name, compiled, details)]
 
     def rules(self, problem: Problem) -> list[Rule]:
         """A loop is better if the quality of its outputs is."""
@@ -343,8 +337,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
 
     def _rise(self, differences: Sequence[FloatArray]) -> int | None:
         """Return the first round whose Bias is significantly above that of the first outputs."""
+        draws = Draws(seed=self.seed, resamples=0, swaps=self.n_resamples)
         for k in range(1, len(differences)):
-            draws = Draws(seed=self.seed, resamples=0, swaps=self.n_resamples)
             found = estimate_mean(differences[k], before=differences[0], draws=draws)
             if found.p_value < RISE_LEVEL / (len(differences) - 1) and found.value > 0:
                 return k
@@ -358,10 +352,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         """
         ends: dict[tuple[int, int], FloatArray] = {}
         for place, (record, quality) in enumerate(rivals):
-            end = len(quality)
-            if self.until == "quality or bias" and record.bias_rises is not None:
-                end = record.bias_rises
-            ends |= {(k, place): quality[k] for k in range(end)}
+            end = record.bias_rises if self.until == "quality or bias" else None
+            ends |= {(k, place): row for k, row in enumerate(quality[:end])}
         undefined = {at: int(np.isnan(row).sum()) for at, row in ends.items()}
         fewest = min(undefined.values())
         rows = {at: row for at, row in ends.items() if undefined[at] == fewest}
