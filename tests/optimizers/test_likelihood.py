@@ -7,7 +7,6 @@ from dataclasses import replace
 import dspy
 import numpy as np
 import pytest
-from dspy import lm15
 from fakes import FormulaLM, items, numbers, of_sources
 from planted import with_effect
 
@@ -15,7 +14,6 @@ from evalbias import BiasedDemos, LikelihoodMitigation
 from evalbias.evaluation import judge_examples, measure
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
-from evalbias.lm.dspy_seam import chat_request
 from evalbias.lm.types import Choices
 from evalbias.measures import bias_score, likelihood_effect, spearman, unfairness_scores
 from evalbias.optimizers import compile_each, count_answers
@@ -44,7 +42,6 @@ from evalbias.optimizers.likelihood_rules import (
 )
 from evalbias.optimizers.selection import CHOICE_LEVEL
 from evalbias.programs import Criterion, PointwiseJudge, labeled, load_judge, score_closeness
-from evalbias.programs.judges import written_score
 from evalbias.values import to_json
 
 C = Criterion("quality", "is it good?")
@@ -175,15 +172,8 @@ def by_score(examples):
     return [e.copy(score=e.scores["quality"]).without("scores") for e in examples]
 
 
-def test_the_label_score_is_read_like_scores():
-    train, val = items(16, 1), items(8, 2)
-    named, plain = (compile_judge(k=3, trainset=change(train), valset=change(val)) for change in (list, by_score))
-    assert plain.predict.demos == named.predict.demos
-    assert to_json(plain.report.comparison) == to_json(named.report.comparison)
-    train = by_score(train)
-    train[3] = train[3].copy(scores={"wit": 2})
-    with pytest.raises(ValueError, match=r"'1-3' has no score on 'quality', only on \['wit'\]; its 'score'"):
-        compile_judge(k=3, trainset=train)
+def test_one_score_is_of_one_criterion():
+    assert len(compile_judge(k=3, trainset=by_score(items(16, 1)), valset=by_score(items(8, 2))).predict.demos) == 3
     judges = [PointwiseJudge(Criterion(name, "is it good?")) for name in NAMES]
     sets = {"trainset": by_score(items(10, 1)), "valset": items(4, 2)}
     with pytest.raises(ValueError, match="'1-0' has one score for 2 criteria"):
@@ -271,17 +261,6 @@ def test_dspys_own_optimizers_run_on_the_same_judge(real_lm):
         found = dspy.Evaluate(devset=trainset, metric=score_closeness(C), num_threads=4)(compiled)
         alone = [score_closeness(C)(e, compiled(**e.inputs())) for e in trainset]
     assert found.score == pytest.approx(100 * np.mean(alone), abs=0.01)
-
-
-def test_direct_scoring_on_a_real_model(real_lm):
-    judge = PointwiseJudge(C, scoring="direct")
-    given = [dspy.Example(source="the cat", output=o).with_inputs("source", "output") for o in ("a cat", "sat 3")]
-    found = judge.batch(given, lm=real_lm)
-    for example, prediction in zip(given, found, strict=True):
-        config = lm15.Config(temperature=0.0, max_tokens=8)
-        text = real_lm(chat_request(real_lm.model, judge.messages(example), config)).text
-        assert written_score(C, text) == pytest.approx(prediction.score, nan_ok=True)
-        assert prediction.distribution is None
 
 
 def test_a_covariate_that_was_not_measured_is_named():

@@ -28,11 +28,9 @@ from evalbias.optimizers.objectives import (
     Objective,
     ObjectiveRule,
     ScoreUniformity,
-    answer_in_order,
     instruct,
 )
 from evalbias.optimizers.proposers import Proposal
-from evalbias.optimizers.selection import count_unanswered
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import Epochs, sensitivity_curve, strict_improvement
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
@@ -126,30 +124,12 @@ def test_the_search_finds_a_fairer_wording():
     assert decision_rates([p.positions[0] for p in rows]) == pytest.approx(best.decision_rates)
 
 
-def test_a_population_is_asked_in_one_call_and_shares_what_stands_before_its_instructions(lms):
-    class Counting:
-        calls: tuple = ()
-
-        def choice_logprobs(self, prompts, choices):
-            self.calls = (*self.calls, len(prompts))
-            return lms["qwen2"].choice_logprobs(prompts, choices)
-
-        def loglikelihood(self, pairs):
-            raise NotImplementedError
-
-    pairs = [
-        pair(a, b, source=f"{d} the cat sat on the mat and the mat sat") for d in range(6) for a, b in [(1, 2), (2, 1)]
-    ]
-    run = {}
-    for place in ("first", "last"):
-        counting, before = Counting(), lms["qwen2"].tokens_run
-        judge = PairwiseJudge(C, instruction_place=place, min_coverage=0.0)
-        found = search(counting, judge=judge, pairs=pairs, stopping=Epochs(2), racing=True)
-        assert counting.calls == (12, 48, 48)
-        assert found.report.judgments == 108
-        assert found.instruction_place == place
-        run[place] = lms["qwen2"].tokens_run - before
-    assert run["last"] < run["first"]
+def test_a_population_is_asked_in_one_call():
+    lm = Wording()
+    found = search(lm, judge=PairwiseJudge(C, instruction_place="last"), pairs=all_pairs(2), stopping=Epochs(2))
+    assert lm.batches == [12, 48, 48]
+    assert found.report.judgments == 108
+    assert found.instruction_place == "last"
 
 
 def test_a_whole_search_through_a_journal_reads_each_text_once(lms, tmp_path):
@@ -483,19 +463,6 @@ def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):
     assert of_many.p_values([better], first_rule([0.2] * 60, many)[1]) == [1 / 2_001]  # no draw swaps none of 60
     monkeypatch.setattr("evalbias.optimizers.objectives.SWAPS", 1)
     assert rule.p_values([other], other) == [(1 + 1) / (1 + 1)]
-
-
-def test_examples_without_an_answer_are_counted_beyond_the_given_judges():
-    _, two = first_rule([math.nan, math.nan, 0.5], list("abc"))
-    _, one = first_rule([0.5, math.nan, 0.5], list("abc"))
-    assert [count_unanswered(judged) for judged in (two, one)] == [2, 1]
-
-
-def test_held_back_pairs_are_judged_without_a_content_free_input():
-    lm = Wording()
-    judged = answer_in_order(PairwiseJudge(C), [pair(1, 2, source=one) for one in "ab"], lm)
-    assert judged.content_free is None
-    assert (len(judged.ids), len(lm.asked)) == (2, 2)
 
 
 # Judges that score, and the curve of agreement against the decision rate.
