@@ -156,12 +156,8 @@ def _checkout(source: Source) -> Rows:
 def _of_triples(triples: Sequence[Sequence[str]], sample: str, output: str) -> dict[str, Any]:
     shown = [[part.replace("_", " ").strip() for part in triple] for triple in triples]  # as the raters saw them
     xml = "".join(f"\n  <triple>{escape(' | '.join(triple))}</triple>" for triple in shown)
-    return {
-        "input_id": sample,
-        "source": f"<entry>{xml}\n</entry>",
-        "output": output.strip(),
-        "triples": shown,
-    }
+    source = f"<entry>{xml}\n</entry>"
+    return {"input_id": sample, "source": source, "output": output.strip(), "triples": shown}
 
 
 def _is_triple(value: object) -> bool:
@@ -198,13 +194,11 @@ def _outputs(source: Source, files: Mapping[str, Path]) -> dict[str, list[str]]:
 def _ratings_by_criterion(raters: object, where: str) -> dict[str, list[float]]:
     if not isinstance(raters, dict) or not all(isinstance(rater, dict) for rater in raters.values()):
         raise DataError(f"{where} holds {raters!r:.80}; it must hold the raters, each with a rating per criterion.")
-    return {
-        criterion: [
-            number(rater.get(name), f"{where}, {who}: {name}", low=0, high=100, required=True)
-            for who, rater in raters.items()
-        ]
-        for criterion, name in _RATED.items()
-    }
+
+    def one(rater: Mapping[str, Any], who: str, name: str) -> float:
+        return number(rater.get(name), f"{where}, {who}: {name}", low=0, high=100, required=True)
+
+    return {criterion: [one(rater, who, name) for who, rater in raters.items()] for criterion, name in _RATED.items()}
 
 
 # TMU-GFM (Yoshimura et al. 2020): corrected sentences rated 0 to 4 on grammar, fluency and meaning.
@@ -370,30 +364,20 @@ def topicalchat(source: Source) -> Rows:
     The source is the dialogue, followed on its own line by the fact that the response should use, if it has one (else
     ``fact`` is None). ``input_id`` is the number of the dialogue; the id adds the place among its responses.
     """
-    names = (
-        ("context", "fact", "response", "system")
-        if source.recorded
-        else ("source", "context", "system_output", "system_id")
-    )
+    names = ("source", "context", "system_output", "system_id")
+    if source.recorded:
+        names = ("context", "fact", "response", "system")
     ours = {"maintains_context": "coherence", "uses_knowledge": "groundedness"}  # as our recording names them
     numbers: dict[tuple[str, str], int] = {}
     seen = Counter[int]()
     for where, record in _one_file(source):
         dialogue, fact, reply, system = (text(record, name, where, blank=name == names[2]).strip() for name in names)
         place = numbers.setdefault((dialogue, fact), len(numbers))
-        stated = None if fact == "_nofact" else fact
-        yield (
-            where,
-            {
-                "id": f"topicalchat-{place:02d}-{seen[place]}",
-                "input_id": f"{place:02d}",
-                "system": system,
-                "fact": stated,
-                "source": dialogue if stated is None else f"{dialogue}\nFact: {stated}",
-                "output": reply,
-                "scores": {ours.get(name, name): score for name, score in scores(record.get("scores"), where).items()},
-            },
-        )
+        row: dict[str, Any] = {"id": f"topicalchat-{place:02d}-{seen[place]}", "input_id": f"{place:02d}"}
+        row |= {"system": system, "fact": None if fact == "_nofact" else fact, "output": reply}
+        row["source"] = dialogue if row["fact"] is None else f"{dialogue}\nFact: {fact}"
+        given = scores(record.get("scores"), where).items()
+        yield where, row | {"scores": {ours.get(name, name): score for name, score in given}}
         seen[place] += 1
 
 
@@ -405,11 +389,9 @@ def llmbar(source: Source) -> Rows:
     """Path: the repository's folder ``Dataset``, or one file of it; or our recording.
 
     Of a folder, every ``dataset.json`` below it is read, without ``CaseStudy``; a file is one of these, or a
-    ``result.json`` of a set's ``evaluators``.
-
-    Items have ``set``, such as ``LLMBar-Natural``; the id is the set and the place in it. Recorded results add the
-    judge's choices ``winner`` and ``winner_swapped`` (0 or 1, None where it gave none). Verdicts in a file of their own
-    are added by ``evalbias.data.join``.
+    ``result.json`` of a set's ``evaluators``. Items have ``set``, such as ``LLMBar-Natural``; the id is the set and the
+    place in it. Recorded results add the judge's choices ``winner`` and ``winner_swapped`` (0 or 1, None where it gave
+    none). Verdicts in a file of their own are added by ``evalbias.data.join``.
     """
     path = source.path
     if source.recorded:
@@ -458,11 +440,8 @@ def evalbiasbench(source: Source) -> Rows:
             raise DataError(f"{source.path}: {bias!r} holds {records!r:.80}; it must hold a list of records.")
         for index, record in enumerate(records):
             where = f"{source.path}: {bias}[{index}]"
-            row: dict[str, Any] = {
-                "id": f"{bias.replace(' ', '-')}/{index}",
-                "bias": bias,
-                "source": text(record, "instruction", where),
-            }
+            row: dict[str, Any] = {"id": f"{bias.replace(' ', '-')}/{index}", "bias": bias}
+            row["source"] = text(record, "instruction", where)
             row["outputs"] = [text(record, f"response{k}", where, blank=True) for k in (1, 2)]
             yield where, row | {"better": _better(record, where)}
 

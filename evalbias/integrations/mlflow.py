@@ -43,25 +43,18 @@ from evalbias.values import get_logger, to_json
 
 __all__ = ["JudgeAlignment", "MeasuredJudge", "autolog"]
 
-# A pointwise judge of evalbias as a judge of MLflow.
-
-
 FIELDS = {"inputs": "What the output was made from.", "outputs": "The output to judge."}  # of a trace
 
 
 class MeasuredJudge(Judge):  # type: ignore[misc]
     """A judge of MLflow that returns expected scores with their probabilities.
 
-    Use it as a scorer, ``mlflow.genai.evaluate(data=..., scorers=[judge])``, or call it with ``inputs=`` and
-    ``outputs=``, or with ``trace=``. Its feedback's value is the expected score on the criterion's scale, its rationale
-    describes the distribution, and its metadata holds ``distribution`` (JSON), ``coverage`` and ``mode``. A judgment
-    that is undefined is feedback with an error. MLflow registers no judges of other packages: keep it with
-    ``judge.program.save("judge.json")``.
-
-    Args:
-        program: Judge with its model, or with the one that DSPy is configured with.
-        name: Name of the assessments. Defaults to the criterion's.
-        yes_no: On a scale of (0, 1), give True or False: whether "1" is at least as probable as "0".
+    Use it as a scorer, ``mlflow.genai.evaluate(data=..., scorers=[judge])``, or call it. Its feedback's value is the
+    expected score on the criterion's scale, its rationale describes the distribution, and its metadata holds
+    ``distribution`` (JSON), ``coverage`` and ``mode``; an undefined judgment is feedback with an error. MLflow
+    registers no judges of other packages: keep it with ``judge.program.save("judge.json")``. ``name`` is that of the
+    assessments, the criterion's by default; ``yes_no`` gives True or False on a scale of (0, 1), as "1" is at least as
+    probable.
     """
 
     _program: PointwiseJudge = PrivateAttr()
@@ -92,20 +85,14 @@ class MeasuredJudge(Judge):  # type: ignore[misc]
         return [JudgeField(name=name, description=text) for name, text in FIELDS.items()]
 
     def __call__(self, *, inputs: Any = None, outputs: Any = None, trace: Trace | None = None) -> Feedback:
-        """Judge one output.
+        """Judge one output: ``outputs`` made from ``inputs``, both read from ``trace`` where they are not given.
 
-        Args:
-            inputs: What the output was made from. A dictionary with one text is that text; messages and other values
-                are read as MLflow's own judges read them.
-            outputs: The output, read in the same way.
-            trace: Trace from which inputs and outputs are read where they are not given.
+        A dictionary with one text is that text; messages and other values are read as MLflow's own judges read them.
         """
         if trace is not None:
             inputs = extract_inputs_from_trace(trace) if inputs is None else inputs
             outputs = extract_outputs_from_trace(trace) if outputs is None else outputs
-        return self._feedback(self._program(source=input_text(inputs), output=output_text(outputs)))
-
-    def _feedback(self, prediction: Any) -> Feedback:
+        prediction = self._program(source=input_text(inputs), output=output_text(outputs))
         model = getattr(resolve_lm(None, self._program.predict), "model", None)
         origin = AssessmentSource(source_type=AssessmentSourceType.LLM_JUDGE, source_id=f"evalbias/{model}")
         rationale = score_feedback(self._program, prediction)
@@ -137,25 +124,17 @@ def _only_text(value: Any) -> str | None:
     return texts[0] if len(texts) == 1 and isinstance(texts[0], str) else None
 
 
-# MLflow's judge alignment by an optimizer of evalbias.
-
-
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
     """Aligns a judge of MLflow with people's feedback by compiling it: ``judge.align(traces, optimizer=...)``.
 
-    The judge's instructions become those of a pointwise judge, which the optimizer compiles on the traces with human
-    feedback of the judge's name. The aligned judge is a ``MeasuredJudge``, whose ``program.report`` says what was
-    chosen, and why; where nothing was significantly better, it is the given judge with measured scores.
-
-    Args:
-        optimizer: Optimizer of pointwise judges, such as ``LikelihoodMitigation()`` or ``BiasedDemos(k=8)``.
-        lm: Model of the aligned judge, which must report token probabilities. Defaults to DSPy's; MLflow's own model
-            string of the judge is not used.
-        scale: Lowest and highest score, where the judge's ``feedback_value_type`` does not say it, as bool and
-            ``Literal[1, 2, 3, 4, 5]`` do.
+    The judge's instructions become those of a pointwise judge, which the optimizer (such as ``LikelihoodMitigation()``)
+    compiles on the traces with human feedback of the judge's name. The aligned judge is a ``MeasuredJudge``, whose
+    ``program.report`` says what was chosen, and why. ``lm`` is its model, which must report token probabilities, DSPy's
+    by default; MLflow's own model string is not used. ``scale`` is the lowest and highest score, where the judge's
+    ``feedback_value_type`` does not say it, as bool and ``Literal[1, 2, 3, 4, 5]`` do.
     """
 
     def __init__(self, optimizer: JudgeOptimizer, *, lm: Any = None, scale: tuple[int, int] | None = None) -> None:
@@ -164,16 +143,10 @@ class JudgeAlignment(AlignmentOptimizer):  # type: ignore[misc]
         self.scale = scale
 
     def align(self, judge: Judge, traces: Sequence[Trace]) -> MeasuredJudge:
-        """Return the compiled judge; the given one is left as it is.
+        """Return the compiled judge; the given one, which must read ``inputs`` and ``outputs`` only, is left as it is.
 
-        Args:
-            judge: Judge with ``inputs`` and ``outputs`` as its only fields.
-            traces: Those without human feedback of the judge's name are left out, and their number is logged. People
-                are told apart by the ``source_id`` of their feedback, so that effects at equal quality can be measured.
-
-        Raises:
-            ValueError: The judge reads other fields, its scale is not known, no trace has human feedback, a rating is
-                not a number on the scale, or the optimizer needs more items.
+        Traces without human feedback of the judge's name are left out, and their number is logged. People are told
+        apart by the ``source_id`` of their feedback, so that effects at equal quality can be measured.
         """
         student = self._student(judge)
         rated = _examples(traces, student.criterion)
@@ -261,27 +234,22 @@ def _number(assessment: Assessment, criterion: Criterion) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        number = float("nan")
-    if not low <= number <= high:
-        raise ValueError(
-            f"The human feedback {assessment.name!r} of the trace {assessment.trace_id} is {value!r}: give a number "
-            f"from {low} to {high}."
-        )
-    return number
-
-
-# MLflow's tracing of judges and optimizers.
+        number = math.nan
+    if low <= number <= high:
+        return number
+    raise ValueError(
+        f"The human feedback {assessment.name!r} of the trace {assessment.trace_id} is {value!r}: give a number from "
+        f"{low} to {high}."
+    )
 
 
 def autolog(**options: Any) -> None:
     """Trace judges, loops and optimizers in MLflow: ``mlflow.dspy.autolog(**options)`` for programs of evalbias.
 
     A judgment is a span with its source and output, score, distribution and coverage; a batch makes one trace for each
-    item. The prompt and the measured answer of the model are spans below it, unless it was part of a batch. With
-    ``log_compiles=True``, an optimizer's ``compile`` is a run with the compiled program and the trainset as artifacts.
-
-    MLflow traces the ``compile`` of optimizers that are imported when tracing starts. This function imports those of
-    evalbias first; otherwise every judgment of a search would be a trace.
+    item. With ``log_compiles=True``, an optimizer's ``compile`` is a run with the compiled program and the trainset as
+    artifacts. MLflow traces the ``compile`` of optimizers that are imported when tracing starts, so this function
+    imports those of evalbias first; otherwise every judgment of a search would be a trace.
     """
     for module in pkgutil.walk_packages(optimizers.__path__, f"{optimizers.__name__}."):
         importlib.import_module(module.name)

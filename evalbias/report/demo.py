@@ -24,17 +24,15 @@ def introduction(criterion: Criterion, examples: Sequence[Any], before: Judged, 
     human = before.covariate(HUMAN_SCORES)
     most = int(np.nanargmax(before.answers - human))
     example = next(e for e in examples if str(e.id) == before.ids[most])
-    lines = [
+    return (
         f"A small language model scores texts from {low} to {high}: {criterion.definition} People, texts and ratings "
         "are invented, so that the truth is known. Is this judge biased, and can compiling mend it? Does it overrate "
         "likely wording, and does it prefer the first or the second of two texts? "
-        f"Of {len(human)} texts, it overrates this one most:",
-        f"  {criterion.source_label}: {example.source}",
-        f"  {criterion.output_label}: {example.output}",
+        f"Of {len(human)} texts, it overrates this one most:\n"
+        f"  {criterion.source_label}: {example.source}\n  {criterion.output_label}: {example.output}\n"
         f"  Score from people {human[most]:.2f}, from the judge {before.answers[most]:.2f}, from the compiled judge "
-        f"{after.answers[most]:.2f}.",
-    ]
-    return "\n".join(lines)
+        f"{after.answers[most]:.2f}."
+    )
 
 
 def conclusion(likelihood: Comparison, rows: Mapping[str, Row]) -> str:
@@ -47,14 +45,13 @@ def conclusion(likelihood: Comparison, rows: Mapping[str, Row]) -> str:
     firsts = [rows[title].measurements["position"]["first_rate"] for title in ("initial", "searched")]
     place = [_lean(first, "biased towards the first", "biased towards the second", "no bias shown") for first in firsts]
     ranking = rows["searched"].comparisons[AGREEMENT]["spearman"]
-    lines = [
+    return (
         f"In short: the given judge {wording[0]} (effect {_with_interval(effect.before)}). The compiled judge "
-        f"{wording[1]} ({_with_interval(effect.after)}), and its agreement with people {_became(performance)}.",
+        f"{wording[1]} ({_with_interval(effect.after)}), and its agreement with people {_became(performance)}.\n"
         f"Asked which of two texts is better, it chooses the first with a win rate of {_with_interval(firsts[0])}: "
         f"{place[0]}. Under the searched question the rate is {_with_interval(firsts[1])}: {place[1]}, and the "
-        f"agreement of its rankings with people {_became(ranking)}.",
-    ]
-    return "\n".join(lines)
+        f"agreement of its rankings with people {_became(ranking)}."
+    )
 
 
 def _with_interval(estimate: Estimate) -> str:

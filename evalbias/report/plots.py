@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from evalbias.evaluation.bias import MOST_DOTS
 from evalbias.evaluation.biases import Likelihood
-from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
+from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import BY_CONSTRUCTION, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.marks import Bars, Dots, Intervals, Label, Lines, Plot, Stack
 from evalbias.evaluation.words import count, percent
@@ -141,23 +141,14 @@ class _Drawing:
     narrow: bool
 
     def mark(self, mark: Intervals | Dots | Bars | Lines | Stack) -> None:
-        match mark:
-            case Intervals():
-                self.intervals(mark)
-            case Dots():
-                self.dots(mark)
-            case Bars():
-                self.bars(mark)
-            case Lines():
-                self.lines(mark)
-            case Stack():
-                self.stack(mark)
+        getattr(self, type(mark).__name__.lower())(mark)
 
     def intervals(self, mark: Intervals) -> None:
         axis, colors = self.axis, self.colors
         every = [estimate for row in mark.rows.values() for estimate in row]
         if mark.percent:
-            self.percentages()
+            axis.set(xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
+            axis.set_xticklabels(["0 %", "25 %", "50 %", "75 %", "100 %"])
         else:
             axis.set_xlim(*_limits(every, mark.null))
             axis.locator_params(axis="x", nbins=4 if self.narrow else 7)
@@ -165,13 +156,8 @@ class _Drawing:
             for k, one in enumerate(row):
                 y = place + 0.34 * (k - (len(row) - 1) / 2)
                 color = colors.accent if k == len(row) - 1 else colors.muted
-                band: dict[str, Any] = {
-                    "linewidth": 5,
-                    "alpha": 0.4,
-                    "solid_capstyle": "round",
-                    "clip_on": False,
-                }  # whole at the edge
-                axis.plot([one.low, one.high], [y, y], color=color, **band)
+                band: dict[str, Any] = {"linewidth": 5, "alpha": 0.4, "solid_capstyle": "round"}
+                axis.plot([one.low, one.high], [y, y], color=color, clip_on=False, **band)  # whole at the edge
                 axis.plot([one.value], [y], "o", color=color, markersize=9, clip_on=False)
         if mark.null is not None:
             self.null(mark.null, mark.null_words)
@@ -188,10 +174,6 @@ class _Drawing:
         low, high = self.axis.get_xlim()
         right = value > low + 0.6 * (high - low)
         self.words(words, (value, -0.75), (-6 if right else 6, 0), ha="right" if right else "left", va="center")
-
-    def percentages(self) -> None:
-        self.axis.set(xlim=(0, 1), xticks=[0, 0.25, 0.5, 0.75, 1])
-        self.axis.set_xticklabels(["0 %", "25 %", "50 %", "75 %", "100 %"])
 
     def dots(self, mark: Dots) -> None:
         axis, colors = self.axis, self.colors
@@ -334,9 +316,10 @@ def by_construction(measurement: Measurement) -> str:
 
 def changes(comparison: Comparison) -> Iterator[Plot]:
     """Yield the headline estimates, before above after, one plot an axis; none where the two are the same judge."""
-    if all(_same(change) for change in comparison.changes.values()):
+    ends = [[(e.value, e.low, e.high) for e in (c.before, c.after)] for c in comparison.changes.values()]
+    if all(np.array_equal(before, after, equal_nan=True) for before, after in ends):
         return
-    names = [name for name in comparison.headlines if name in comparison.changes] or [*comparison.changes]
+    names = [name for name in comparison.headlines if name in comparison] or [*comparison.changes]
     defined = [c for c in map(comparison.__getitem__, names) if not np.isnan([c.before.value, c.after.value]).any()]
     for null, signed in dict.fromkeys((change.after.null, change.after.signed) for change in defined):
         alike = [c for c in defined if (c.after.null, c.after.signed) == (null, signed)]
@@ -344,16 +327,11 @@ def changes(comparison: Comparison) -> Iterator[Plot]:
         title = f"{first.after.words}: {first.before.text()} before, {first.after.text()} after"
         if not np.isnan(first.p_value):  # which stands in the table
             title += " (no significant change)" if first.p_value >= 0.05 else " (significant)"
-        caption = "Above: before. Below, in colour: after. Bars: 95 % intervals."
         words = "" if null is None else f"{null:g} = no bias"
+        caption = "Above: before. Below, in colour: after. Bars: 95 % intervals."
         caption += f" {words}: closer is better." if words else ""
         rows = {change.after.words: [change.before, change.after] for change in alike}
         yield Plot(title, caption, (Intervals(rows, null, words),))
-
-
-def _same(change: Change) -> bool:
-    before, after = ([e.value, e.low, e.high] for e in (change.before, change.after))
-    return np.array_equal(before, after, equal_nan=True)
 
 
 def rounds(loops: Mapping[str, tuple[Sequence[int], Sequence[Measurement]]], *, file: str = "") -> Plot | None:
@@ -389,9 +367,13 @@ def sides(own: FloatArray, quality: FloatArray, step: str) -> Plot | None:
         f"Both in percent of the way from the worst to the best score of their scale, on average over {kept.sum():,} "
         "items that define both. An own score that rises faster than the quality is self-bias."
     )
-    unknown = np.full(len(own), np.nan)
-    series = {name: np.stack([np.arange(len(y)), y, unknown, unknown], axis=1) for name, y in means.items()}
+    series = {name: _line(np.arange(len(y), dtype=np.float64), y) for name, y in means.items()}
     return Plot(title, caption, (Lines(series, f"{step}s", percent=True),))
+
+
+def _line(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return (k, 4) points of a line without a band."""
+    return np.stack([x, y, *[np.full(len(x), np.nan)] * 2], axis=1)
 
 
 def score_differences(sides: Mapping[str, FloatArray], *, file: str = "differences") -> Plot | None:
@@ -444,7 +426,7 @@ def history(report: ZEPOReport, *, file: str = "history") -> Plot:
             points[name] = (np.array([t.epoch for t in group], float), np.array([t.objective for t in group]))
     steps = np.repeat(np.arange(len(report.history) + 1.0), 2)[1:-1]  # 0, 1, 1, 2, 2, ...
     best = np.repeat(np.array(report.history), 2)
-    line = np.stack([steps, best, *[np.full(len(best), np.nan)] * 2], axis=1)[:-1]
+    line = _line(steps, best)[:-1]
     title = f"{report.objective} of {len(report.tried)} instructions in {report.judgments:,} judgments"
     caption = "Each dot is an instruction that was tried; the line is the best one so far."
     dots = Dots(points, line, "epoch", report.objective)
@@ -459,7 +441,7 @@ def curve(curves: Mapping[str, Sequence[CurvePoint]], *, file: str = "curve") ->
         fit, line = quadratic_fit(rates, agreed), None
         if not np.isnan(fit.curvature):
             x = np.linspace(rates.min(), rates.max(), 100)
-            line = np.stack([x, fit(x), *[np.full(100, np.nan)] * 2], axis=1)
+            line = _line(x, fit(x))
             top = "" if np.isnan(fit.top) else f", top at {fit.top:.2f}"
             said.append(f"{name}: {fit.n} instructions, R² {fit.r_squared:.2f}{top}")
         marks.append(Dots({"": (rates, agreed)}, line, "win rate of the first position", f"Spearman, {name}", "", 0.5))

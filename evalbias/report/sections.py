@@ -39,21 +39,12 @@ class Quote:
 
 
 @dataclass(frozen=True)
-class Passage:
-    """A text of an item, as it stands in the data."""
-
-    label: str  # what the text is, such as "input"
-    text: str
-    cut: int = 0  # number of characters that were cut from its end
-
-
-@dataclass(frozen=True)
 class ShownItem:
     """One item with its texts."""
 
     name: str
     reason: str  # why it is shown, with its numbers
-    passages: Sequence[Passage] = ()  # empty where they are not known
+    passages: Sequence[tuple[str, str]] = ()  # what a text is, such as "input", and the text; empty if not known
 
 
 Block = str | Quote | Table | Plot | Mapping[str, str] | list[ShownItem]
@@ -241,7 +232,6 @@ def _sentence(text: str) -> str:
 # --- the items on which a judge looks worst, with their texts ---------------------------------------------------------
 
 WORST = 10  # largest number of items that are listed
-LONGEST = {"input": 400, "output": 900}  # characters of a text that are shown
 
 
 def several_criteria(result: Any) -> bool:
@@ -359,18 +349,12 @@ def _first_place(answers: FloatArray) -> FloatArray:
     return np.asarray(answers[:, 0] + (answers[:, 2] / 2 if answers.shape[1] == 3 else 0))
 
 
-def passages_of(example: Mapping[str, Any]) -> tuple[Passage, ...]:
+def passages_of(example: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the texts of an item: its input, and its output or its two."""
     outputs = example.get("candidates") or example.get("outputs")
     named = [(f"output {n}", text) for n, text in enumerate(outputs, start=1)] if outputs else []
     passages = [("input", example.get("source")), *(named or [("output", example.get("output"))])]
-    return tuple(passage(label, str(text)) for label, text in passages if text not in (None, ""))
-
-
-def passage(label: str, text: str) -> Passage:
-    """Return a text as a passage, cut where it is long."""
-    longest = LONGEST.get(label, LONGEST["output"])
-    return Passage(label, text[:longest], max(0, len(text) - longest))
+    return [(label, str(text)) for label, text in passages if text not in (None, "")]
 
 
 # --- texts and scores: what a judge scored, how it ranked, what a loop wrote ------------------------------------------
@@ -402,7 +386,7 @@ def ranked_section(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[
     for row, group in list(zip(rows, groups, strict=True))[:WORST]:
         outputs = {str(e.get("id")): str(e.output) for e in group}
         source = passages_of({"source": group[0].get("source")})
-        ranked = [passage(f"{place}. {name}", outputs[name]) for place, name in enumerate(row["order"], start=1)]
+        ranked = [(f"{place}. {name}", outputs[name]) for place, name in enumerate(row["order"], start=1)]
         unranked = len(row.get("unranked", ()))
         said = f"{len(ranked)} outputs ranked" + (f", {unranked} not" if unranked else "")
         items.append(ShownItem(str(row["input_id"]), said, [*source, *ranked]))
@@ -437,9 +421,9 @@ def loop_sections(
     for i in (int(i) for i in order if gap[i] > 0):
         steps = run.loops[i].steps
         last = run.loops[i].at(steps[-1].iteration) if steps else None
-        texts = [passage("first output", steps[0].output)]
+        texts = [("first output", steps[0].output)]
         if last is not None and last.output != steps[0].output:
-            texts.append(passage("last output", last.output))
+            texts.append(("last output", last.output))
         said = f"own score {own[-1, i] * 100:.0f} %, quality {good[-1, i] * 100:.0f} % of the way from worst to best"
         items.append(ShownItem(run.ids[i], said, [*passages_of({"source": examples[i].get("source")}), *texts]))
     if items:

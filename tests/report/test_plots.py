@@ -153,7 +153,7 @@ def test_a_loop_is_drawn_on_one_range_and_its_worst_items_flatter_themselves():
     (item,) = worst.blocks[1]
     assert item.name == "a"
     assert item.reason == "own score 100 %, quality 0 % of the way from worst to best"
-    assert [p.text for p in item.passages] == ["s", "a0", "a1"]
+    assert [text for _, text in item.passages] == ["s", "a0", "a1"]
 
 
 def test_scores_are_drawn_and_the_lowest_listed():
