@@ -112,20 +112,15 @@ def test_batch_calibration_refuses_a_small_batch():
         PairwiseJudge(C, calibration="batch").batch([pair(1, 2)] * 9, lm=Comparer(lean=2.0))
 
 
-def test_a_single_call_needs_a_fitted_calibration_and_says_so_before_it_asks():
+def test_a_fitted_calibration_serves_other_items_and_a_call_without_one_asks_nothing():
     judge, lm = PairwiseJudge(C, calibration="batch"), Comparer(lean=2.0)
     judge.calibrate([pair(1, 2), pair(2, 1)], lm=lm)
+    (prediction,) = judge.batch([pair(1, 3)], lm=lm)
+    assert prediction.probability == pytest.approx(sigmoid(-2))
     lm.prompts.clear()
     with dspy.context(lm=lm), pytest.raises(ValueError, match="on examples of 3 candidates"):
         judge(source="s", candidates=["a", "b", "c"])
     assert lm.prompts == []
-
-
-def test_a_fitted_calibration_serves_other_items():
-    judge = PairwiseJudge(C, calibration="batch")
-    judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=2.0))
-    (prediction,) = judge.batch([pair(1, 3)], lm=Comparer(lean=2.0))
-    assert prediction.probability == pytest.approx(sigmoid(-2))
 
 
 def test_listwise_choice_and_ties():
@@ -155,11 +150,8 @@ def test_the_instruction_may_follow_the_candidates():
     assert moved[:2] == others[:2]
     head, answer_line = others[2]["content"].rsplit("\n", 1)
     assert moved[2]["content"] == f"{head}\n\n{system['content']}\n{answer_line}"
-
-
-def test_an_instruction_of_ones_own():
-    judge = PairwiseJudge(C, instruction="Mind the quality.")
-    assert judge.messages(pair(1, 2))[0]["content"] == "Mind the quality.\nAnswer with A or B."
+    own = PairwiseJudge(C, instruction="Mind the quality.")
+    assert own.messages(pair(1, 2))[0]["content"] == "Mind the quality.\nAnswer with A or B."
 
 
 @pytest.mark.parametrize("debias", [None, "permutation"])

@@ -15,28 +15,24 @@ def item(quality, rarity, **more):
     return dspy.Example(source="s", output=f"q={quality} z={rarity}", **more).with_inputs("source", "output")
 
 
-def test_the_expected_score_is_equation_7_worked_by_hand():
-    shares = np.array([[0.1, 0.0, 0.2, 0.0, 0.1]])
+def row_of(shares, **options):
     with np.errstate(divide="ignore"):
-        row = PointwiseJudge(C)._row(ChoiceLogprobs(C.labels, np.log(shares)))
+        return PointwiseJudge(C)._row(ChoiceLogprobs(C.labels, np.log([shares]), **options))
+
+
+def test_the_expected_score_is_equation_7_worked_by_hand():
+    row = row_of([0.1, 0.0, 0.2, 0.0, 0.1])
     # (1 * .1 + 3 * .2 + 5 * .1) / .4 = 1.2 / .4
     assert row["score"] == pytest.approx(3.0)
     assert row["coverage"] == pytest.approx(0.4)
     assert row["distribution"] == pytest.approx({"1": 0.25, "2": 0, "3": 0.5, "4": 0, "5": 0.25})
     assert row["mode"] == 3
-
-
-def test_labels_without_probability_are_undefined():
-    row = PointwiseJudge(C)._row(ChoiceLogprobs(C.labels, np.full((1, 5), -np.inf)))
-    assert math.isnan(row["score"])
-    assert math.isnan(row["mode"])
-    assert row["coverage"] == 0
-
-
-def test_renormalized_answers_have_no_coverage():
-    row = PointwiseJudge(C)._row(ChoiceLogprobs(C.labels, np.log(np.full((1, 5), 0.2)), renormalized=True))
-    assert row["score"] == pytest.approx(3.0)
-    assert math.isnan(row["coverage"])
+    undefined = row_of([0.0] * 5)
+    assert np.isnan([undefined["score"], undefined["mode"]]).all()
+    assert undefined["coverage"] == 0
+    renormalized = row_of([0.2] * 5, renormalized=True)
+    assert renormalized["score"] == pytest.approx(3.0)
+    assert math.isnan(renormalized["coverage"])
 
 
 @pytest.mark.parametrize(
@@ -52,15 +48,11 @@ def test_direct_scoring_reads_the_one_score_that_is_named(text, score):
     assert math.isnan(parsed) if score is None else parsed == score
 
 
-def test_demonstrations_show_the_nearest_label():
+def test_demonstrations_show_the_nearest_label_and_need_a_score():
     judge = PointwiseJudge(C)
     judge.predict.demos = [item(2, 0, score=3.75, extra="kept out of the prompt")]
     roles = [(m["role"], m["content"]) for m in judge.messages(item(1, 0))[1:]]
     assert roles[:2] == [("user", "Source: s\nOutput: q=2 z=0\nQuality:"), ("assistant", "4")]
-
-
-def test_a_demonstration_without_a_score_is_refused():
-    judge = PointwiseJudge(C)
     judge.predict.demos = [item(2, 0, scores={"quality": 3.2})]
     with pytest.raises(ValueError, match="has no score: label the training set"):
         judge.messages(item(1, 0))

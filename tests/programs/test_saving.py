@@ -55,19 +55,14 @@ def loop(judge, **options):
     return SelfRefine(write, JudgeFeedback(judge), rewrite, **{"field": "text", **options})
 
 
-def taught(program):
-    program.generate.predict.demos = [dspy.Example(data="d", text="t")]
-    return program
-
-
-def taught_solver(program):
-    program.generate.predict.demos = [dspy.Example(source="1 + 1", output="2")]
+def taught(program, **example):
+    program.generate.predict.demos = [dspy.Example(example or {"data": "d", "text": "t"})]
     return program
 
 
 def translation(feedback, **options):
     refine = PlainPredict("source, draft, feedback -> output")
-    return taught_solver(SelfRefine(PlainPredict("source -> output"), feedback, refine, **options))
+    return taught(SelfRefine(PlainPredict("source -> output"), feedback, refine, **options), source="1 + 1", output="2")
 
 
 PROGRAMS = {
@@ -91,8 +86,8 @@ PROGRAMS = {
         lambda: BestOfK(PlainPredict("data -> text"), JudgeFeedback(PointwiseJudge(QUALITY))),
     ),
     "self-consistency": (
-        lambda: taught_solver(
-            SelfConsistencyRefine(PlainPredict("source -> output"), paths=3, max_iterations=2, seed=5)
+        lambda: taught(
+            SelfConsistencyRefine(PlainPredict("source -> output"), paths=3, max_iterations=2, seed=5), source="1"
         ),
         lambda: SelfConsistencyRefine(PlainPredict("source -> output")),
     ),
@@ -116,6 +111,22 @@ class Held(dspy.Module):
 
 def in_list(program):
     return Held([Held(program)])
+
+
+def with_model(lm):
+    judge = PointwiseJudge(QUALITY)
+    judge.predict.lm = lm
+    return judge
+
+
+def edited(program, folder, edit):
+    """Save a program, edit the state in its file, and return the file."""
+    file = folder / "judge.json"
+    program.save(str(file))
+    state = json.loads(file.read_text())
+    edit(state)
+    file.write_text(json.dumps(state))
+    return file
 
 
 def json_state(program, fresh, folder, **options):
@@ -236,8 +247,7 @@ def test_a_model_that_is_set_survives_without_its_weights(way, depth, lms, tmp_p
 
 @pytest.mark.slow
 def test_a_saved_judge_answers_alike_in_another_process(lms, tmp_path):
-    judge = PointwiseJudge(QUALITY)
-    judge.predict.lm = lms["llama"]
+    judge = with_model(lms["llama"])
     judge.save(str(tmp_path / "judge.json"))
     judge.save(str(tmp_path / "program"), save_program=True)
     code = (
@@ -251,8 +261,7 @@ def test_a_saved_judge_answers_alike_in_another_process(lms, tmp_path):
 
 
 def test_a_saved_model_that_is_gone_is_missed_only_when_it_is_asked(lms, tmp_path):
-    judge = PointwiseJudge(QUALITY)
-    judge.predict.lm = lms["llama"]
+    judge = with_model(lms["llama"])
     judge.save(str(tmp_path / "judge.json"))
     file = tmp_path / "judge.json"
     file.write_text(file.read_text().replace(lms["llama"].dump_state()["model"], str(tmp_path / "gone")))
@@ -266,8 +275,7 @@ def test_a_saved_model_that_is_gone_is_missed_only_when_it_is_asked(lms, tmp_pat
 
 
 def test_code_of_a_saved_model_runs_only_from_a_trusted_file(lms, tmp_path):
-    judge = PointwiseJudge(QUALITY)
-    judge.predict.lm = lms["llama"]
+    judge = with_model(lms["llama"])
     file = tmp_path / "judge.json"
     judge.save(str(file))
     assert '"trust_remote_code": false' in file.read_text()
@@ -280,10 +288,10 @@ def test_code_of_a_saved_model_runs_only_from_a_trusted_file(lms, tmp_path):
 
 def test_a_servers_address_is_trusted_only_on_demand_and_its_key_is_never_written(lms, tmp_path, monkeypatch):
     monkeypatch.delenv("EVALBIAS_API_KEY", raising=False)
-    judge, example = PointwiseJudge(QUALITY), {"source": "the cat", "output": "sat"}
+    example = {"source": "the cat", "output": "sat"}
     with serving(lms["llama"], key=KEY) as (address, _):
         folder = lms["llama"].dump_state()["model"]
-        judge.predict.lm = ServerLM("tiny", base_url=address, tokenizer=folder, api_key=KEY)
+        judge = with_model(ServerLM("tiny", base_url=address, tokenizer=folder, api_key=KEY))
         expected = judge(**example).score
         for number, way in enumerate(WAYS.values()):
             (tmp_path / str(number)).mkdir()
@@ -306,14 +314,13 @@ def test_a_servers_address_is_trusted_only_on_demand_and_its_key_is_never_writte
 
 
 def test_only_settings_that_shape_answers_are_written(tmp_path, caplog):
-    judge = PointwiseJudge(QUALITY)
     secrets = {
         **dict.fromkeys(("api_key", "aws_secret_access_key", "vertex_credentials", "hf_token", "password"), KEY),
         **{name: {"Authorization": f"Bearer {KEY}"} for name in ("headers", "extra_headers", "extra_query")},
         "extra_body": {"api_key": KEY, "top_k": 5},
         "api_base": f"http://user:{KEY}@localhost:1/v1",
     }
-    judge.predict.lm = dspy.LM("openai/x", temperature=0.5, **secrets)
+    judge = with_model(dspy.LM("openai/x", temperature=0.5, **secrets))
     judge.save(str(tmp_path / "judge.json"))
     text = (tmp_path / "judge.json").read_text()
     assert KEY not in text
@@ -349,20 +356,16 @@ def test_a_saved_loop_holds_what_was_written_and_nothing_else(part, written, mes
     made = loop(PointwiseJudge(QUALITY))
     if plain:
         made.generate = dspy.Predict("data -> text")
-    made.save(str(tmp_path / "loop.json"))
-    state = json.loads((tmp_path / "loop.json").read_text())
-    name = next(name for name in state if name.startswith("generate")) if written else "settings"
-    state[name] = {**state[name], **part}
-    (tmp_path / "loop.json").write_text(json.dumps(state))
     before = made.dump_state()
+    name = next(name for name in before if name.startswith("generate")) if written else "settings"
+    file = edited(made, tmp_path, lambda state: state[name].update(part))
     with pytest.raises(ValueError, match=message) as refusal:
-        made.load(str(tmp_path / "loop.json"))
+        made.load(str(file))
     assert not written or f"'{name}' of the saved program" in str(refusal.value)
     assert made.dump_state() == before
-    state[name], state[f"{name}.lm"] = before[name], {"api_base": STRANGE}
-    (tmp_path / "loop.json").write_text(json.dumps(state))
+    file = edited(made, tmp_path, lambda state: state.update({f"{name}.lm": {"api_base": STRANGE}}))
     with pytest.raises(ValueError, match=r"holds '.*\.lm', which it has not"):
-        made.load(str(tmp_path / "loop.json"))
+        made.load(str(file))
 
 
 @given(data=st.data())
@@ -476,11 +479,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_judge_is_refused_with_the_reason(damage, tmp_path):
-    file = tmp_path / "judge.json"
-    PairwiseJudge(QUALITY).save(str(file))
-    state = json.loads(file.read_text())
-    DAMAGES[damage](state)
-    file.write_text(json.dumps(state))
+    file = edited(PairwiseJudge(QUALITY), tmp_path, DAMAGES[damage])
     with pytest.raises(ValueError, match=r"damaged|not a saved|min_coverage="):
         load_any_judge(file)
 
@@ -517,11 +516,7 @@ DAMAGED_COMPARISONS = [
     ],
 )
 def test_a_hand_edited_prompt_is_refused_with_file_field_and_remedy(program, damage, problem, tmp_path):
-    file = tmp_path / "judge.json"
-    program.save(str(file))
-    state = json.loads(file.read_text())
-    state["predict"] |= damage
-    file.write_text(json.dumps(state))
+    file = edited(program, tmp_path, lambda state: state["predict"].update(damage))
     with pytest.raises(ValueError, match=rf"judge\.json: .*{problem}"):
         load_any_judge(file)
 
@@ -544,3 +539,5 @@ def test_a_setting_outside_its_range_is_refused_whenever_it_is_set(value):
     ranker = PairwiseRanker(judge)
     with pytest.raises(ValueError, match=r"beam_size=1\.5: give a whole number of at least 1"):
         ranker.beam_size = 1.5
+    with pytest.raises(ValueError, match="scoring='direct' is unknown"):
+        judge.scoring = "direct"

@@ -64,3 +64,6 @@ def test_the_messages_of_a_judge():
         "Data: src\nText A: x\nText B: y\nBetter quality:",
     ]
     assert [m["content"] for m in likelihood_messages(C, "src")] == ["Say the data.", "Data: src\nText:"]
+    roles = [[m["role"] for m in messages] for messages in (compared, likelihood_messages(C, "src"))]
+    assert roles == [["system", "user", "assistant", "user"], ["system", "user"]]
+    assert item_text(criteria.WEBNLG[4], "s", "o").endswith("\nData coverage:")
