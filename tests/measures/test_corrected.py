@@ -83,19 +83,7 @@ def test_outputs_of_one_input_count_together():
         corrected_mean(JUDGE, HUMAN, REST, labeled_clusters=list("abc"))
 
 
-def test_a_mean_is_corrected_with_its_stated_certainty():
-    rng, held, widths = np.random.default_rng(0), 0, []
-    for _ in range(1000):
-        quality = rng.normal(size=300)
-        human, judge = quality + 0.5 * rng.normal(size=300), np.minimum(quality + 0.6, 2) + 0.5 * rng.normal(size=300)
-        found = corrected_mean(judge[:30], human[:30], judge[30:])
-        held += found.low <= 0 <= found.high
-        widths.append((found.high - found.low) / (2 * stats.t.ppf(0.975, 29) * stats.sem(human[:30])))
-    assert 930 <= held <= 970
-    assert np.mean(widths) < 0.8  # 300 judgments are worth more than half again as many labels
-
-
-@pytest.mark.parametrize(("n", "rest"), [(3, 1000), (5, 1000), (10, 1), (30, 1), (30, 2), (200, 1)])
+@pytest.mark.parametrize(("n", "rest"), [(3, 1000), (30, 2)])
 def test_few_labels_or_few_other_items_do_not_make_a_mean_too_certain(n, rest):
     held = []
     for seed in range(600):
@@ -192,50 +180,10 @@ def test_a_rate_of_pairs_that_share_inputs_holds_the_truth():
     assert alone < 330
 
 
-@pytest.mark.parametrize("rate", [0.3, 0.5, 0.9])
-def test_a_rate_is_corrected_with_its_stated_certainty(rate):
-    rng, held, naive = np.random.default_rng(1), 0, 0
-    for _ in range(500):
-        human = (rng.random(500) < rate).astype(float)
-        judge = np.where(human == 1, rng.random(500) < 0.85, rng.random(500) > 0.75).astype(float)
-        found = corrected_rate(judge[:100], human[:100], judge[100:])
-        held += found.low <= rate <= found.high
-        raw = estimate_share(judge)
-        naive += raw.low <= rate <= raw.high
-    assert held >= 465
-    assert naive < 400  # the judge's own rate is .85 r + .25 (1 - r), which is r at .625 only
-
-
-@pytest.mark.parametrize("units", [2, 3])
-def test_few_inputs_hold_the_truth(units):
-    rng, held = np.random.default_rng(0), 0
-    clusters = np.repeat(np.arange(units), 10)
-    for _ in range(300):  # the outputs of an input share much of their quality, whose mean is 0
-        human = rng.normal(size=units)[clusters] + rng.normal(size=units * 10)
-        judge, labeled = human + rng.normal(size=units * 10), np.arange(units * 10) % 10 < 4
-        found = corrected_mean(
-            judge[labeled],
-            human[labeled],
-            judge[~labeled],
-            labeled_clusters=clusters[labeled].tolist(),
-            unlabeled_clusters=clusters[~labeled].tolist(),
-        )
-        held += found.low <= 0 <= found.high
-    assert held >= 277
-
-
-def test_equal_labels_do_not_tell_how_much_others_differ():
-    found = corrected_mean([1.0, 2.0, 3.0, 4.0], [3.0] * 4, [2.0, 5.0])
-    assert (found.value, found.reason, found.n, found.undefined) == (3.0, ALIKE, 6, 0)
-    assert math.isnan(found.low)
-    assert math.isnan(found.high)
-
-
 def test_equal_labels_whose_mean_is_rounded_are_no_certainty():
     found = corrected_mean([1, 2, 3], [0.1, 0.1, 0.1], [1, 2, 3])  # numpy's mean of three .1 is not .1
-    assert math.isnan(found.low)
-    assert math.isnan(found.high)
-    assert found.reason == ALIKE
+    assert np.isnan([found.low, found.high]).all()
+    assert (found.reason, found.n, found.undefined) == (ALIKE, 6, 0)
 
 
 @pytest.mark.parametrize("estimator", [corrected_mean, corrected_rate])

@@ -81,10 +81,3 @@ def test_choices_that_people_made_alike_hold_the_quality_fixed():
     assert first.value == pytest.approx(found.value)
     with_constant = effect_at_equal_quality(side[:, 0] * length, side[:, 0] * score, taken, reliability=0.6)
     assert with_constant.reason == "all items have the same rating"
-
-
-def test_deviations_of_pairs_are_from_0():
-    length, score, ratings = pairs(50)
-    both, single = (effect_at_equal_quality(length, score, ratings, mirrored=one) for one in (True, False))
-    assert both.score_sd == pytest.approx(np.sqrt(np.mean(score**2)))
-    assert single.score_sd == pytest.approx(score.std())

@@ -192,74 +192,13 @@ def test_estimate_error_and_interval_are_those_of_linearmodels(raters, missing, 
     assert ours.first_stage_f == pytest.approx(first, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("n", "outputs", "draws"),
-    [
-        (30, 1, 400),
-        *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in ((120, 1, 1500), (568, 1, 800), (960, 16, 500))),
-    ],
-)
-def test_an_unbiased_judge_is_rejected_in_about_one_case_of_twenty(n, outputs, draws):
-    rejected, shared = 0, 0.3 if outputs > 1 else 0.0
+def test_an_unbiased_judge_is_rejected_in_about_one_case_of_twenty():
+    rejected, draws = 0, 300
     for seed in range(draws):
-        ls, scores, ratings = simulate(n, seed=[n, seed], outputs=outputs, shared=shared)
-        found = likelihood_effect(ls, scores, ratings, clusters=list(np.arange(n) // outputs))
+        found = likelihood_effect(*simulate(30, seed=[30, seed]))
         rejected += found.p_value < 0.05
         assert (found.p_value < 0.05) == (found.low > 0 or found.high < 0) or np.isnan(found.p_value)
     assert rejected / draws == pytest.approx(0.05, abs=0.02)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("effect", [-0.3, -0.1, 0.3])
-def test_a_planted_effect_is_recovered_and_covered(effect):
-    estimates, covered = [], 0
-    for seed in range(200):
-        found = likelihood_effect(*simulate(3000, effect, seed=seed))
-        estimates.append(found.value)
-        covered += found.low <= effect <= found.high
-    assert np.mean(estimates) == pytest.approx(effect, abs=0.01)
-    assert 0.91 <= covered / 200 <= 0.985
-
-
-def test_regression_on_the_mean_rating_would_call_the_unbiased_judge_biased():
-    """The fault of the simpler estimate, which this one mends."""
-    ls, scores, ratings = simulate(3000, seed=0)
-    naive = np.linalg.lstsq(np.column_stack([np.ones(3000), ratings.mean(1), zscore(ls)]), scores, rcond=None)[0][2]
-    assert naive > 0.06
-    assert abs(likelihood_effect(ls, scores, ratings).value) < 0.04
-
-
-def test_many_outputs_of_one_document_widen_the_interval():
-    ls, scores, ratings = simulate(960, 0.2, seed=3, outputs=16, shared=0.5)
-    alone = likelihood_effect(ls, scores, ratings)
-    together = likelihood_effect(ls, scores, ratings, clusters=[f"d{i // 16}" for i in range(960)])
-    assert together.value == pytest.approx(alone.value, rel=1e-9)
-    assert together.standard_error > 1.3 * alone.standard_error
-    assert (alone.units, together.units) == (960, 60)
-
-
-def test_scales_and_directions():
-    base = likelihood_effect(LS, SCORES, RATINGS)
-    rescaled = likelihood_effect(np.array(LS) * 3 + 7, np.array(SCORES) * 20 - 5, np.array(RATINGS) * 25.0 + 4)
-    assert rescaled.value == pytest.approx(base.value, rel=1e-9)
-    assert rescaled.score_sd == pytest.approx(20 * base.score_sd, rel=1e-9)
-    small = likelihood_effect(LS, SCORES, np.array(RATINGS) * 1e-3)
-    assert (small.value, small.first_stage_f) == pytest.approx((base.value, base.first_stage_f), rel=1e-9)
-    turned = likelihood_effect(-np.array(LS), SCORES, RATINGS)
-    assert (turned.value, turned.low, turned.high) == pytest.approx((-base.value, -base.high, -base.low), rel=1e-9)
-    assert turned.quality == pytest.approx(base.quality, rel=1e-9)
-    harsh = likelihood_effect(LS, -np.array(SCORES), RATINGS)
-    assert harsh.value == pytest.approx(-base.value, rel=1e-9)
-    assert harsh.quality == pytest.approx(-base.quality, rel=1e-9)
-    swapped = likelihood_effect(LS, SCORES, np.array(RATINGS)[:, ::-1])
-    assert swapped.value == pytest.approx(base.value, rel=1e-9)
-
-
-def test_a_stricter_rater_changes_nothing():
-    strict = np.array(RATINGS, dtype=float)
-    strict[:, 1] -= 2.0
-    ours, base = likelihood_effect(LS, SCORES, strict), likelihood_effect(LS, SCORES, RATINGS)
-    assert (ours.value, ours.low, ours.first_stage_f) == pytest.approx((base.value, base.low, base.first_stage_f))
 
 
 def test_pooled_ratings_by_hand():
@@ -273,6 +212,10 @@ def test_pooled_ratings_by_hand():
     assert uneven.mean.tolist() == pytest.approx([0, 0])
     assert uneven.product.tolist() == pytest.approx([-1, -1])
     assert uneven.square.tolist() == pytest.approx([1, 1])
+    single = with_reliability(np.array([1.0, 3.0]), 0.6)
+    assert single.mean.tolist() == [-1, 1]
+    assert single.product.tolist() == pytest.approx([0.6, 0.6])
+    assert single.reliability == pytest.approx(0.6)
 
 
 def test_one_rating_of_known_reliability_by_hand():
@@ -315,22 +258,6 @@ def test_scores_that_differ_in_one_input_alone_do_not_tell_their_error(level, se
     found = likelihood_effect(rng.normal(size=n), scores, ratings, clusters=[i // 4 for i in range(n)])
     assert np.isnan([found.low, found.high, found.p_value]).all()
     assert found.reason.startswith("without the items of one input")
-
-
-@pytest.mark.slow
-def test_a_known_reliability_recovers_the_effect_and_its_test_holds_its_level():
-    rejected, effects = 0, []
-    for seed in range(500):
-        rng = np.random.default_rng(seed)
-        quality = rng.normal(size=300)
-        ls = 0.5 * quality + np.sqrt(0.75) * rng.normal(size=300)
-        rating = quality + rng.normal(size=300)  # reliability 1/2
-        null, biased = (0.5 * quality + e * ls + 0.7 * rng.normal(size=300) for e in (0.0, 0.3))
-        rejected += likelihood_effect(ls, null, rating[:, None], reliability=0.5).p_value < 0.05
-        found = likelihood_effect(ls, biased, rating[:, None], reliability=0.5)
-        effects.append(found.value * found.score_sd / np.std(ls))
-    assert 0.03 <= rejected / 500 <= 0.07
-    assert np.mean(effects) == pytest.approx(0.3, abs=0.02)
 
 
 def test_one_rating_of_unknown_reliability_has_bounds():
@@ -403,33 +330,18 @@ def test_the_change_is_the_difference_of_both_effects():
     assert "score alike" in same.reason
 
 
-def test_the_joint_model_tells_likelihood_from_length():
-    """A judge that likes long text, in a world where likely text is long, has no likelihood effect at equal length."""
-    rng = np.random.default_rng(90)
-    ls, _, ratings = simulate(3000, seed=9)
-    length = 0.8 * zscore(ls) + 0.6 * rng.normal(size=3000)
-    scores = 0.5 * zscore(length) + rng.normal(size=3000)
-    alone = likelihood_effect(ls, scores, ratings)
-    model = EqualQuality(scores, ratings, {"likelihood": ls, "length": length})
-    joint = {name: model.effect(name) for name in ("likelihood", "length")}
-    assert alone.value == pytest.approx(0.4 / np.sqrt(1.25), abs=0.06)
-    assert abs(joint["likelihood"].value) < 0.06
-    assert joint["length"].value == pytest.approx(0.5 / np.sqrt(1.25), abs=0.06)
-    assert joint["length"].low > 0.3
-
-
 def test_weak_ratings_get_the_interval_that_holds_for_them():
     covered = defined = weak = 0
-    for seed in range(200):
+    for seed in range(80):
         ls, scores, ratings = simulate(120, 0.3, seed=seed, noise=2.0)
         found = likelihood_effect(ls, scores, ratings)
         weak += found.weak
         defined += not found.reason
         covered += bool(found.reason) or found.low <= 0.3 <= found.high
         assert found.weak == (found.first_stage_f < 10)
-    assert weak > 150
-    assert defined < 150  # many of these data sets say nothing, and say so
-    assert covered / 200 > 0.92
+    assert weak > 60
+    assert defined < 60  # many of these data sets say nothing, and say so
+    assert covered / 80 > 0.9
 
 
 def test_the_weak_interval_is_the_set_that_the_test_accepts():
@@ -459,17 +371,6 @@ def test_the_weak_interval_is_the_set_that_the_test_accepts():
         assert weak_test(y, x, 1, rated, groups, null=end + outward)[2] < 0.05
 
 
-def test_where_the_ratings_are_strong_both_intervals_nearly_agree():
-    ls, scores, ratings = simulate(3000, 0.2, seed=12)
-    found = likelihood_effect(ls, scores, ratings)
-    low, high, p_value = weak_test(
-        zscore(scores), np.column_stack([np.ones(3000), zscore(ls)]), 1, pool(ratings), np.arange(3000)
-    )
-    assert (low, high) == pytest.approx((found.low, found.high), abs=0.01)
-    assert p_value < 1e-6
-    assert not found.weak
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -481,6 +382,7 @@ def test_where_the_ratings_are_strong_both_intervals_nearly_agree():
         ({"ratings": [[3, 4]] + [[np.nan, np.nan]] * 7}, "(1 item from 1 input): at least 5 items from 5 inputs"),
         ({"covariates": {"length": [5] * 8}}, "constant or determine each other"),
         ({"covariates": {"copy": LS}}, "constant or determine each other"),
+        ({"ratings": [[v + 0.1 * s] for v, s in zip(LS, SCORES, strict=True)], "reliability": 0.5}, "agrees no more"),
         ({"ratings": [[1, 5], [5, 1], [1, 5], [5, 1], [2, 4], [4, 2], [1, 4], [4, 1]]}, "agrees no more than"),
     ],
 )
@@ -488,12 +390,6 @@ def test_an_effect_that_cannot_be_told_is_undefined_with_the_reason(change, reas
     found = likelihood_effect(**{"likelihoods": LS, "model_scores": SCORES, "ratings": RATINGS, **change})
     assert np.isnan([found.value, found.low, found.high, found.p_value, *found.bounds]).all()
     assert reason in found.reason
-
-
-def test_a_rating_cannot_follow_likelihood_more_than_its_reliability():
-    found = likelihood_effect(LS, SCORES, [[v + 0.1 * s] for v, s in zip(LS, SCORES, strict=True)], reliability=0.5)
-    assert np.isnan(found.value)
-    assert "agrees no more than" in found.reason
 
 
 @pytest.mark.parametrize(
@@ -513,27 +409,6 @@ def test_a_rating_cannot_follow_likelihood_more_than_its_reliability():
 def test_wrong_arguments_are_named(change, message):
     with pytest.raises(ValueError, match=message):
         likelihood_effect(**{"likelihoods": LS, "model_scores": SCORES, "ratings": RATINGS, **change})
-
-
-def test_comparisons_are_measured_by_their_log_odds():
-    """The log-odds of a comparing judge rise by .4 for a candidate that is one standard deviation likelier."""
-    rng = np.random.default_rng(13)
-    quality, noise = rng.normal(size=(2000, 2)), rng.normal(size=(2000, 2))
-    ls = 0.5 * quality + noise
-    ratings = quality[:, :, None] + 0.7 * rng.normal(size=(2000, 2, 3))
-    difference = ls[:, 0] - ls[:, 1]
-    log_odds = 0.2 + quality[:, 0] - quality[:, 1] + 0.4 * zscore(difference) + rng.normal(size=2000)
-    found = likelihood_effect(difference, log_odds, ratings[:, 0] - ratings[:, 1])
-    assert found.value * found.score_sd == pytest.approx(0.4, abs=0.1)
-    preferences = np.sign(ratings[:, 0] - ratings[:, 1])  # single annotators' choices
-    assert likelihood_effect(difference, log_odds, preferences).low > 0
-
-
-def test_reliability_of_a_single_rating():
-    rated = with_reliability(np.array([1.0, 3.0]), 0.6)
-    assert rated.mean.tolist() == [-1, 1]
-    assert rated.product.tolist() == pytest.approx([0.6, 0.6])
-    assert rated.reliability == pytest.approx(0.6)
 
 
 def test_ratings_that_say_nothing_leave_every_effect_possible():

@@ -84,13 +84,6 @@ def test_shares_and_entropies_of_rows_by_hand():
     assert confidence([[1.0, 0.0], [0.5, 0.5], [NAN, 0.5]]) == pytest.approx(-math.log(2) / 2)
 
 
-def test_odds_are_the_planted_ones():
-    rng = np.random.default_rng(0)
-    difference = rng.normal(-40, 10, size=500) - rng.normal(-40, 10, size=500)
-    p = expit(0.05 * difference + 0.3)
-    assert odds(difference, p) == pytest.approx((math.exp(0.05), math.exp(0.3)), rel=1e-6)
-
-
 def odds(x, wins):
     """The factor on the odds for a unit of x, and the odds at 0."""
     ones = np.ones((1, len(x)))

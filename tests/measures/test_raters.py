@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from evalbias.measures import likelihood_effect
 from evalbias.measures.ratings import deviations, pool, scale_correction
 
 
@@ -58,12 +57,6 @@ def test_the_scales_are_those_of_greatest_posterior_density():
     assert np.ptp(scales) > 0.5
 
 
-def test_few_ratings_leave_the_scales_nearly_equal():
-    found = [correction(panel((1, 1, 1), 20, seed=seed, noise=1.5)[1]) for seed in range(50)]
-    assert np.mean(found) < 1.05
-    assert max(found) < 1.3
-
-
 def test_two_raters_and_raters_without_agreement_are_not_corrected():
     assert correction(panel((0.6, 1.4), 500, seed=0)[1]) == pytest.approx(1.0, abs=1e-12)
     assert correction(panel((1, -1, 0), 500, seed=0)[1]) == 1.0
@@ -87,13 +80,3 @@ def test_the_product_is_the_square_of_the_mean_rating_without_noise():
     assert rated.product.mean() == pytest.approx(quality.var(), rel=0.03)
     assert rated.reliability == pytest.approx(1 / (1 + 0.49 / 3), rel=0.02)
     assert rated.mean.mean() == pytest.approx(0.0, abs=1e-12)
-
-
-def test_an_unbiased_judge_is_not_called_biased_whatever_the_scales():
-    rejected = 0
-    for seed in range(200):
-        quality, ratings = panel((0.5, 1, 1.5), 600, seed=seed)
-        ls, own = np.random.default_rng([seed, 1]).normal(size=(2, 600))
-        found = likelihood_effect(0.6 * quality + 0.8 * ls, 0.9 * quality + 0.43 * own, ratings)
-        rejected += found.p_value <= 0.05
-    assert rejected <= 20  # of 200; 113 without the correction

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import tracemalloc
 from dataclasses import astuple, replace
 from functools import partial
 
@@ -46,7 +45,7 @@ from evalbias.measures.agreement import (
     estimate_kendall,
     exchanged_ranks,
 )
-from evalbias.measures.arrays import cluster_codes, sums_by_cluster
+from evalbias.measures.arrays import checked, cluster_codes, defined, mean_of_defined, sums_by_cluster, vectors
 from evalbias.measures.corrections import estimate_corrected
 from evalbias.measures.equal_quality import estimate_effect
 from evalbias.measures.likelihood import _exchanged_us, _ranked_mixtures, counted_bias_score
@@ -241,8 +240,7 @@ def world_of_many(seed):
     [
         (partial(estimate, counted_spread), (0, 2)),
         (estimate_spearman, (0, 2)),
-        (partial(estimate_bias_score, normalization="mean-range"), (0, 1, 2)),
-        (partial(estimate_bias_score, normalization="z-score"), (0, 1, 2)),
+        (estimate_bias_score, (0, 1, 2)),
         (partial(estimate, mean, method="normal"), (2,)),
     ],
 )
@@ -256,29 +254,16 @@ def test_groups_of_many_units_tell_the_error_that_resamples_tell(estimator, colu
     assert groups.high + groups.low == pytest.approx(drawn.high + drawn.low, abs=0.3 * (drawn.high - drawn.low))
 
 
-@pytest.mark.slow
-def test_the_interval_of_many_units_covers_as_often_as_it_says():
-    covered = 0
-    for seed in range(400):
-        x = np.random.default_rng(seed).exponential(size=6000)
-        found = estimate(mean, x)
-        covered += found.low <= 1 <= found.high
-    assert stats.binomtest(covered, 400, 0.95).pvalue > 0.01
-
-
 def test_groups_of_many_inputs_are_of_whole_inputs():
     rng = np.random.default_rng(0)
     of_input = rng.normal(size=6000)
     found = estimate(mean, np.repeat(of_input, 3), clusters=np.repeat(np.arange(6000), 3).tolist())
     assert (found.n, found.units) == (18000, 6000)
     assert found.high - found.low == pytest.approx(2 * 1.96 / np.sqrt(6000), rel=0.15)
-    alike = estimate(mean, np.ones(6000))
-    assert (alike.value, np.isnan(alike.low)) == (1.0, True)
 
 
-@pytest.mark.parametrize("levels", [2, 5, 20])
-def test_many_even_levels_are_as_often_even_as_the_interval_says(levels):
-    rng, held = np.random.default_rng(levels), 0
+def test_many_even_levels_are_as_often_even_as_the_interval_says():
+    rng, held, levels = np.random.default_rng(5), 0, 5
     for _ in range(100):
         held += estimate_entropy(rng.integers(0, levels, 5001).astype(float), levels=levels).high == 1
     assert stats.binomtest(held, 100, 0.95, alternative="less").pvalue > 0.01
@@ -392,13 +377,6 @@ def test_swapped_means_are_those_of_counts():
     (a, b), swap = rng.random((2, 9, 3)), rng.random((20, 9)) < 0.5
     quick = swapped_means(lambda means: -np.abs(means - 1 / 3).sum(axis=1))(a, b)(swap)
     np.testing.assert_allclose(quick, counted_swaps(counted_fairness)(a, b)(swap))
-
-
-def test_swaps_by_hand():
-    a, b = np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([[0.2, 0.8], [0.5, 0.5]])
-    of_a, of_b = counted_swaps(counted_fairness)(a, b)(np.array([[False, False], [True, False], [True, True]]))
-    np.testing.assert_allclose(of_a, [-0.5, -0.2, -0.3])  # rates of A .75, .4, .35
-    np.testing.assert_allclose(of_b, [-0.3, -0.4, -0.5])  # .35, .7, .75
 
 
 # Paired tests.
@@ -520,16 +498,7 @@ def test_few_decisions_are_tested_as_mcnemars_mid_p_does():
     assert rejected == pytest.approx(0.0654, abs=1e-4)
 
 
-def test_scipy_agrees():
-    ls, human, a, b = systems(40, seed=2)
-    value = correlated("performance", ls, human)
-    ours = compared("performance", ls, human, a, b, swaps(20_000))
-    ranks, rng = [exchanged("performance", human, x) for x in (a, b)], np.random.default_rng(0)
-    theirs = stats.permutation_test(
-        ranks, lambda x, y: value(x) - value(y), permutation_type="samples", n_resamples=600, rng=rng
-    )
-    assert ours.value == pytest.approx(theirs.statistic)
-    assert ours.p_value == pytest.approx(theirs.pvalue, abs=0.05)
+def test_the_test_of_means_is_scipys():
     a, b = np.random.default_rng(3).normal([[0.3], [0.0]], 1, size=(2, 14))
     a[3] = NAN
     kept = ~np.isnan(a)
@@ -571,6 +540,13 @@ def test_what_is_undefined_is_left_out_and_counted():
 @pytest.mark.parametrize(
     ("call", "match"),
     [
+        (lambda: vectors(x=[1.0, np.inf, -np.inf]), r"^x\[1\] is infinite"),
+        (lambda: checked({"x": [[1.0, -np.inf]]}), r"^x\[0, 1\] is infinite"),
+        (lambda: vectors(x=[[1.0]]), r"^x has the shape \(1, 1\)"),
+        (lambda: checked({"x": 1.0}), r"^x has the shape \(\)"),
+        (lambda: estimate_share([0, 2, 3, 4, 5]), r"\[2.0, 3.0, 4.0\] do not"),
+        (lambda: estimate_share([0.5, -0.5]), r"\[-0.5\] do not"),
+        (lambda: estimate_first_rate([0, 1.5], both_orders=True), r"\[1.5\] do not"),
         (lambda: estimate_spearman([1, 2], [1, 2, 3]), "different lengths: Array 0 2, Array 1 3"),
         (lambda: estimate(mean, [1.0], method="basic"), "method='basic'"),
         (lambda: estimate(mean), "0 arrays"),
@@ -584,15 +560,6 @@ def test_what_is_undefined_is_left_out_and_counted():
 def test_bad_input(call, match):
     with pytest.raises(ValueError, match=match):
         call()
-
-
-def test_the_null_hypothesis_is_rejected_as_often_as_the_level_says():
-    rng, rejected = np.random.default_rng(0), 0
-    for trial in range(200):
-        human = rng.normal(size=40)
-        a, b = human + rng.normal(size=(2, 40))
-        rejected += estimate_spearman(a, human, before=b, draws=swaps(199, trial)).p_value < 0.1
-    assert 8 <= rejected <= 34  # 20 expected; 3.3 standard deviations
 
 
 def test_documents_are_swapped_whole():
@@ -630,20 +597,6 @@ def test_judges_that_differ_in_their_scale_alone_are_equal(name):
         assert ranked.p_value == compared(name, ls, human, a, b, swaps(500)).p_value
 
 
-@pytest.mark.parametrize("name", ["performance", "mean-range"])
-def test_a_judge_that_scores_higher_throughout_is_tested_at_the_level(name):
-    """Where the scores themselves are swapped, 0 % of equal judges are said to differ, and 20 % of better ones."""
-    rng, seen = np.random.default_rng(0), np.zeros(2)
-    for seed in range(200):
-        human, ls, shared, *own = rng.normal(size=(6, 60))
-        taste = human if name == "performance" else ls
-        first, equal, other = np.outer([0.3, 0.3, 0.8], taste) + 0.5 * shared + 0.75 * np.stack(own)
-        for i, second in enumerate((equal, other)):
-            seen[i] += compared(name, ls, human, first, 3 + second, swaps(99, seed)).p_value <= 0.05
-    assert 0.02 <= seen[0] / 200 <= 0.09
-    assert seen[1] / 200 > 0.4
-
-
 @settings(max_examples=60)
 @given(n=st.integers(2, 12), values=st.integers(1, 4), seed=st.integers(0, 999))
 def test_a_mixture_is_spearmans_rho_whatever_the_ties(n, values, seed):
@@ -663,18 +616,6 @@ def test_large_mixtures_stay_exact():
     reference = np.arange(1.0, n + 1)
     found, _ = _ranked_mixtures(np.zeros(n), np.ones(n), reference)(np.tile(reference > n / 2, (4, 1)))
     assert found == pytest.approx(math.sqrt(0.75 / (1 - 1 / n**2)), abs=1e-14)  # of two halves
-
-
-@pytest.mark.slow
-def test_the_papers_resamples_fit_into_memory():
-    ls, human, a, b = np.random.default_rng(0).normal(size=(4, 568))
-    tracemalloc.start()  # numpy tells it what it allocates
-    try:
-        compared("mean-range", ls, human, a, b, swaps(100_000))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 4e8  # bytes; all swaps at once are 4.5e8 an array
 
 
 def test_every_unit_is_swapped_however_many_there_are():
@@ -762,13 +703,10 @@ def test_clusters_of_one_item_are_items_and_larger_ones_are_as_wide_as_their_mea
         assert estimate_share([1.0, 0.0, 1.0, 1.0, 0.0, 0.0], clusters=series) == by_place
 
 
-def test_the_bootstrap_covers_and_is_seeded():
-    x, y = np.random.default_rng(0).multivariate_normal([0, 0], [[1, 0.6], [0.6, 1]], size=400).T
-    found = estimate(counted_spearman, x, y)
-    assert found.low < 0.58 < found.high
-    assert found.value == pytest.approx(stats.spearmanr(x, y).statistic)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * 0.65 / math.sqrt(400), rel=0.25)
-    assert estimate(counted_spearman, x, y) == found != estimate(counted_spearman, x, y, draws=Draws(seed=1))
+def test_the_bootstrap_is_seeded():
+    x, y = np.random.default_rng(0).normal(size=(2, 40))
+    assert estimate(counted_spearman, x, y) == estimate(counted_spearman, x, y)
+    assert estimate(counted_spearman, x, y) != estimate(counted_spearman, x, y, draws=Draws(seed=1))
 
 
 def test_the_change_of_two_judges_is_resampled_in_pairs():
@@ -816,24 +754,11 @@ def test_the_comparison_of_measured_judges_uses_the_same_numbers():
         assert found.value == pytest.approx(bias_score(ls, unfairness_scores(a, human, normalization=name)))
 
 
-def test_equal_differences_do_not_tell_that_a_judge_is_biased():
-    rng, called = np.random.default_rng(0), 0
-    for seed in range(200):  # the mean is 0, and all 10 are 1 in 39 % of samples
-        found = estimate_mean(rng.choice([-10.0, 1.0], 10, p=[1 / 11, 10 / 11]), draws=few(seed, 99))
-        called += found.low > 0
-    assert called <= 10
-    alike = estimate_mean(np.full(10, 0.1))
-    assert (alike.value, alike.reason) == (pytest.approx(0.1), ALIKE)
-    assert np.isnan([alike.low, alike.high]).all()
-
-
-def test_random_rankers_of_few_documents_are_rarely_called_good():
-    rng, called = np.random.default_rng(1), []
-    for units in (2, 3, 4, 6, 8):
-        found = [estimate_mean(rng.choice([-1.0, 1.0], units), draws=few(resamples=99)) for _ in range(300)]
-        called.append(np.mean([one.low > 0 or one.high < 0 for one in found]))
-    assert max(called) < 0.1
-    assert max(called[:3]) == 0
+def test_equal_items_do_not_tell_how_much_others_differ():
+    for n in (10, 6_000):
+        alike = estimate_mean(np.full(n, 0.1))
+        assert (alike.value, alike.reason) == (pytest.approx(0.1), ALIKE)
+        assert np.isnan([alike.low, alike.high]).all()
 
 
 # Intervals that draw nothing.
@@ -873,20 +798,17 @@ def test_the_interval_of_a_share_does_not_jump(value, units):
         assert abs(end - value) == pytest.approx(t * math.sqrt(end * (1 - end) / n))
 
 
-def test_sure_and_right_judgments_leave_room_for_a_wrong_one():
-    rng, held = np.random.default_rng(0), 0
-    for _ in range(400):  # probabilities of the truth: .999, but in 5 of 100 draws 0
-        found = estimate_share(np.where(rng.random(10) < 0.05, 0, 0.999 - 1e-4 * rng.random(10)))
-        held += found.low <= 0.95 * 0.99895 <= found.high
-    assert held >= 380
+def test_undefined_values_are_left_out():
+    assert mean_of_defined([1.0, NAN, 3.0]) == 2.0
+    assert math.isnan(mean_of_defined([NAN]))
+    assert math.isnan(mean_of_defined([]))
+    assert defined(np.array([1.0, NAN, 2.0]), np.array([NAN, 1.0, 2.0])).tolist() == [False, False, True]
 
 
 def test_shares_that_cannot_be_estimated():
     assert math.isnan(estimate_share([NAN, 1.0]).low)
     assert estimate_share([NAN, 1.0]).value == 1
     assert math.isnan(estimate_share([]).value)
-    with pytest.raises(ValueError, match=r"\[2.0\] do not"):
-        estimate_share([2.0, 1.0])
 
 
 def test_the_difference_of_two_shares_has_a_width_where_all_pairs_agree():
@@ -902,12 +824,7 @@ def test_the_difference_of_two_shares_has_a_width_where_all_pairs_agree():
     assert moved.high - moved.low == pytest.approx(2 * stats.t.ppf(0.975, 119) * deviation, rel=0.03)
 
 
-def test_documents_that_all_rank_perfectly_leave_room_for_one_that_does_not():
-    rng, held = np.random.default_rng(0), 0
-    for _ in range(300):  # one ranking in ten is reversed, so the mean is .8
-        found = estimate_mean_coefficient(rng.choice([-1.0, 1.0], 10, p=[0.1, 0.9]))
-        held += found.low <= 0.8 <= found.high
-    assert held >= 275
+def test_coefficients_that_are_all_1_have_the_interval_of_a_share():
     perfect = estimate_mean_coefficient(np.ones(10))
     assert (perfect.low, perfect.high) == (pytest.approx(2 * estimate_share(np.ones(10)).low - 1), 1)
 
