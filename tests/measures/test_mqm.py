@@ -81,32 +81,20 @@ Critical:\nno-error
 Critical: 0\nMajor: 2\nMinor: 1
 ## Major errors\n'cat' is mistranslated
 Major (2):\n- accuracy/omission - 'cat'\n- accuracy/omission - 'dog'
-Major (3):\n- accuracy/omission - 'cat'\n- accuracy/omission - 'dog'
 Minor: 'a', 'the'
 Major:\nSee above.
-Major: accuracy/mistranslation - "a", fluency/grammar - "b"
 Major: accuracy/mistranslation - "a", "b"
-Major: omission of 'a', 'b'
 Major: accuracy, mistranslation
 Major: fluency, style
 Major: accuracy/mistranslation fluency/grammar
 Major: accuracy/mistranslation, fluency/grammar - 'a'
 Major: 'a', accuracy/mistranslation, 'b', fluency/grammar
 Major: 'a' accuracy/mistranslation 'b' fluency/grammar
-Major:\n1. 'a' 2. 'b'
-Major errors: 1. 'a' 3. 'b'
 Major errors: 7. 'a' 8. 'b'
-Major: #1 'a' #2 'b'
-Major: 'a' 'b'
 Major: 'a', 'b' 'c'
-Major: 'a'; the rest is odd
-Major: 'a' / 'b'
-Major: 'a' or 'b'
 Major: 'a' since it is plural / 'b' since it is past
-Major: 'a' and 'b' are mistranslated
 Major: 'a' is mistranslated, 'b' too
 Major: two omissions
-Major: 'a' 2x
 Major: 'a' (2)
 Major: 2 errors: 'a'
 Major: accuracy/mistranslation -> 'a', 'b'
@@ -123,8 +111,6 @@ Major:\nIt should be 'b'.
 There are 2 major errors.
 There are 3 major errors:\n'cat' is a major accuracy error\n'dog' is a major accuracy error
 The translation contains several major errors.
-The translation contains at least two major errors.
-There are two or three minor errors.
 There are minor errors in the translation.
 no-error. The translation is fine except a major mistranslation of 'cat'.
 There are no major errors except a major mistranslation of 'cat'.
@@ -132,7 +118,6 @@ There is a mistranslation of 'cat'. The error is minor.
 The change in meaning is major.
 'cat' is wrong, and 'dog' is a minor style error.
 There is a major error in 'a' and another one in 'b'.
-There is a major error at the beginning and another at the end.
 There is a major error in 'a' and a minor one in 'b'.
 There is a major mistranslation and a serious omission.
 There is a major mistranslation and omission.
@@ -145,18 +130,14 @@ There are two major errors: 'a', 'b' and 'c'.
 'a' is a major accuracy error, 'b' is mistranslated
 'a' is a major accuracy error and 'b' too.
 'a' is a major accuracy error\n'b' too
-'a' is a major accuracy error. So is 'b'.
-'a' is a major accuracy error. The same holds for 'b'.
 'a' - major/accuracy, 'b', 'c' - minor/fluency
 No errors found. Improved translation: 'cat'
-No other errors.
 No errors in the first sentence.
 Almost no errors.
 Are there no errors?
 Where there is nothing to find, write no-error.
 The categories are accuracy, fluency, style, terminology, non-translation, other, or no-error.
 No significant errors.
-There are no grammatical errors.
 No errors in grammar.
 No errors. However, 'cat' should be 'dog'.
 There are no errors except for the word 'cat'.
@@ -164,7 +145,6 @@ I am not sure that there are no errors.
 The translation is not free of errors.
 The translation is not accurate.
 The translation is mostly correct.
-The translation is not correct.
 No errors. The second sentence is missing.
 'cat' - major/accuracy, 'dog' - minor/fluency, 'cow' - minor/style
 """.replace("\n\n", "\n")

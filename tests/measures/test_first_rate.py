@@ -1,12 +1,86 @@
-"""The balanced win rate of the first position, of pairs that were judged in one order."""
+"""The win rate of the first position: each pair its own control, or both classes of pairs counting half."""
 
 import math
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
+from scipy.stats import t
 
-from evalbias.measures import estimate_share
+from evalbias.measures import estimate_first_rate, estimate_share
 from evalbias.measures.pairs import ONE_SIDED, estimate_balanced_rate
+
+both_orders = partial(estimate_first_rate, both_orders=True)
+
+
+def pairs(first, second, n):
+    """Pairs of which the first position won so many twice, and the second position so many."""
+    return np.array([1.0] * first + [0.0] * second + [0.5] * (n - first - second))
+
+
+# Pairs in both orders.
+
+
+@pytest.mark.parametrize("n", [3, 30, 80])
+def test_pairs_that_agree_leave_a_width_that_shrinks_with_their_number(n):
+    found = both_orders(pairs(0, 0, n))
+    squared = t.ppf(0.975, n - 1) ** 2
+    end = squared / (n + squared)  # Tango's interval of 0 of n discordant pairs
+    assert (found.low, found.high) == pytest.approx(((1 - end) / 2, (1 + end) / 2))
+    assert found.value == 0.5
+
+
+def z_by_definition(first, second, n, difference):
+    """Test statistic with the share of pairs won by the second position that a direct search finds most likely."""
+
+    def surprise(lost):
+        won = lost + difference
+        cells = [(first, won), (second, lost), (n - first - second, 1 - won - lost)]
+        return -sum(count * np.log(max(share, 1e-300)) for count, share in cells if count)
+
+    bounds = (max(0.0, -difference) + 1e-12, (1 - difference) / 2 - 1e-12)
+    lost = minimize_scalar(surprise, bounds=bounds, method="bounded", options={"xatol": 1e-12}).x
+    variance = 2 * lost + difference - difference**2
+    return ((first - second) / n - difference) / np.sqrt(variance / n)
+
+
+@pytest.mark.parametrize(("first", "second", "n"), [(1, 0, 30), (9, 2, 40), (3, 12, 25), (6, 6, 12)])
+def test_the_ends_are_where_the_test_statistic_is_the_quantile(first, second, n):
+    found = both_orders(pairs(first, second, n))
+    size = n * (n - 1) / n  # the variance of a sample counts n - 1
+    quantile = t.ppf(0.975, n - 1) * np.sqrt(n / size)
+    for end, sign in ((found.low, 1), (found.high, -1)):
+        assert z_by_definition(first, second, n, 2 * end - 1) == pytest.approx(sign * quantile, rel=1e-4)
+
+
+def test_a_position_and_its_mirror_image():
+    ours, theirs = both_orders(pairs(7, 1, 40)), both_orders(pairs(1, 7, 40))
+    assert (ours.low, ours.high) == pytest.approx((1 - theirs.high, 1 - theirs.low))
+    assert both_orders(pairs(12, 0, 12)).high == 1.0
+    assert both_orders(pairs(0, 12, 12)).low == 0.0
+
+
+def test_pairs_of_a_document_that_move_together_count_once():
+    documents = np.repeat(np.arange(12), 10)
+    alone = both_orders(pairs(3, 1, 12))
+    together = both_orders(np.repeat(pairs(3, 1, 12), 10), clusters=documents)
+    assert (together.low, together.high, together.units) == pytest.approx((alone.low, alone.high, 12))
+
+
+def test_undefined_pairs_are_left_out_and_others_refused():
+    with_gaps = np.concatenate([pairs(5, 1, 20), [np.nan] * 7])
+    found = both_orders(with_gaps)
+    assert found == replace(both_orders(pairs(5, 1, 20)), undefined=7)
+    single = both_orders([0.5])
+    assert single.value == 0.5
+    assert np.isnan([single.low, single.high]).all()
+    with pytest.raises(ValueError, match=r"between 0 and 1; \[1\.5\] do not"):
+        both_orders([0.5, 1.5])
+
+
+# Pairs in one order.
 
 
 def test_each_class_counts_half():
@@ -32,7 +106,8 @@ def test_means_that_move_together_over_the_inputs_widen_the_interval():
     together = estimate_balanced_rate(wins, classes, clusters=documents)
     one = estimate_share(wins[::2])
     assert (together.low, together.high) == pytest.approx((one.low, one.high))  # r = 1: as one class
-    assert together.high - together.low > 1.3 * np.ptp([getattr(_apart(wins, classes), e) for e in ("low", "high")])
+    apart = estimate_balanced_rate(wins, classes)
+    assert together.high - together.low > 1.3 * (apart.high - apart.low)
 
 
 def test_the_correlation_of_the_means_by_hand():
@@ -49,10 +124,6 @@ def test_the_correlation_of_the_means_by_hand():
     assert 0 < found.low < found.high < 1
 
 
-def _apart(wins, classes):
-    return estimate_balanced_rate(wins, classes)
-
-
 def test_two_inputs_that_differ_in_opposite_ways_leave_a_width():
     # the classes' means err by the same amount with opposite signs: r = -1, which two inputs always have, or 1
     wins, classes = np.array([1.0, 1, 0, 0, 0, 0, 1, 1]), np.tile([0.0, 0, 1, 1], 2)
@@ -60,16 +131,9 @@ def test_two_inputs_that_differ_in_opposite_ways_leave_a_width():
     assert found.low < 0.3 < 0.7 < found.high
 
 
-def test_a_few_pairs_that_agree_leave_a_width():
-    found = estimate_balanced_rate(np.ones(6), np.repeat([0.0, 1.0], 3))
-    assert found.low < 0.6
-    assert found.high == 1.0
-
-
-@pytest.mark.parametrize(("n", "share"), [(30, 0.2), (100, 0.05), (100, 0.5)])
-def test_an_accurate_judge_without_a_lean_is_rarely_called_biased(n, share):
-    rng, rejected = np.random.default_rng(0), []
-    for _ in range(500):
+def test_an_accurate_judge_without_a_lean_is_rarely_called_biased():
+    rng, rejected, n, share = np.random.default_rng(0), [], 100, 0.05
+    for _ in range(300):
         better = (rng.random(n) < share).astype(float)  # people mostly prefer the first output
         wins = np.where(rng.random(n) < 0.9, 1 - better, better)
         found = estimate_balanced_rate(wins, better)
