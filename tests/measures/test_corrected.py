@@ -164,22 +164,6 @@ def test_pairs_of_one_input_count_together_in_a_rate():
     assert grouped == estimate_share(human, clusters=labeled)
 
 
-def test_a_rate_of_pairs_that_share_inputs_holds_the_truth():
-    rng, held, alone, size = np.random.default_rng(0), 0, 0, 10
-    for _ in range(400):  # 60 inputs of 10 pairs, 15 labeled; verdicts of an input correlate with .4
-        wins, hits, passes = (np.repeat(rng.beta(1.5 * m, 1.5 * (1 - m), 60), size) for m in (0.5, 0.85, 0.75))
-        human = (rng.random(600) < wins).astype(float)
-        judge = np.where(human == 1, rng.random(600) < hits, rng.random(600) > passes).astype(float)
-        inputs = (np.arange(600) // size).tolist()
-        arrays = judge[:150], human[:150], judge[150:]
-        found = corrected_rate(*arrays, labeled_clusters=inputs[:150], unlabeled_clusters=inputs[150:])
-        held += found.low <= 0.5 <= found.high
-        wrong = corrected_rate(*arrays)
-        alone += wrong.low <= 0.5 <= wrong.high
-    assert held >= 375
-    assert alone < 330
-
-
 def test_equal_labels_whose_mean_is_rounded_are_no_certainty():
     found = corrected_mean([1, 2, 3], [0.1, 0.1, 0.1], [1, 2, 3])  # numpy's mean of three .1 is not .1
     assert np.isnan([found.low, found.high]).all()

@@ -233,21 +233,6 @@ def test_one_rating_of_known_reliability_by_hand():
     assert perfect.value == pytest.approx(least_squares[0], rel=1e-9)
 
 
-@pytest.mark.parametrize("covariates", [0, 1, 2])
-def test_three_items_more_than_regressors_are_enough(covariates):
-    rng = np.random.default_rng(0)
-    given = {f"c{k}": rng.normal(size=9) for k in range(covariates)}
-    ls, scores, ratings = simulate(9, seed=1)
-
-    def reason(n):
-        part = {name: list(values[:n]) for name, values in given.items()}
-        return likelihood_effect(ls[:n], scores[:n], ratings[:n], covariates=part).reason
-
-    fewest = 5 + covariates  # a constant, the likelihood and the covariates
-    assert f"at least {fewest} items from 5 inputs are needed" in reason(fewest - 1)
-    assert "too few items" not in reason(fewest)
-
-
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("level", [3.0, 3.1, 0.7])
 def test_scores_that_differ_in_one_input_alone_do_not_tell_their_error(level, seed):
@@ -378,6 +363,10 @@ def test_the_weak_interval_is_the_set_that_the_test_accepts():
         ({"model_scores": [3.0] * 8}, "all items have the same score"),
         ({"ratings": [[3, 3]] * 8}, "all items have the same rating"),
         ({"ratings": [[np.nan, np.nan]] * 8}, "(0 items from 0 inputs): at least 5 items from 5 inputs are needed"),
+        (
+            {"covariates": {f"c{k}": [None, *LS[k:], *LS[1:k]] for k in (2, 3, 4)}},
+            "(7 items from 7 inputs): at least 8",
+        ),
         ({"clusters": [1, 1, 1, 1, 2, 2, 3, 4]}, "(8 items from 4 inputs): at least 5 items from 5"),
         ({"ratings": [[3, 4]] + [[np.nan, np.nan]] * 7}, "(1 item from 1 input): at least 5 items from 5 inputs"),
         ({"covariates": {"length": [5] * 8}}, "constant or determine each other"),

@@ -4,7 +4,6 @@ import math
 import numpy as np
 import pandas
 import pytest
-import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
@@ -21,7 +20,6 @@ from evalbias.measures import (
     negative_entropies,
     win_shares,
 )
-from evalbias.measures import pairs as comparisons
 from evalbias.measures.pairs import counted_odds
 
 NAN = math.nan
@@ -102,17 +100,6 @@ def test_odds_by_hand():
         steep = odds([-1.0, 1.0], [least, 1 - least])[0]
         assert np.isfinite(steep) == defined
         assert log_odds != 8 or steep == pytest.approx(math.exp(8), rel=1e-5)
-
-
-def test_a_fit_that_has_converged_takes_no_further_steps(monkeypatch):
-    x, wins = np.repeat([0.0, 1.0], [40, 30]), np.tile([1.0, 0.0, 0.0, 1.0, 0.0], 14)
-    counts = np.random.default_rng(0).multinomial(70, np.full(70, 1 / 70), size=20).astype(float)
-    expit, rows = scipy.special.expit, []
-    monkeypatch.setattr(scipy.special, "expit", lambda z: rows.append(len(z)) or expit(z))
-    assert np.isfinite(comparisons._logistic(x, wins, counts)).all()
-    assert len(rows) < 10  # Newton's method doubles the digits with every step
-    assert rows == sorted(rows, reverse=True)
-    assert 0 < rows[-1] < rows[0] == 20
 
 
 def test_a_resample_of_few_distant_items_is_separated_too():
