@@ -80,11 +80,6 @@ class Browser:
         """Move the mouse."""
         self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def picture(self, file, *, whole=True):
-        """Write a PNG of the page, or of what the window shows."""
-        answer = self.send("Page.captureScreenshot", captureBeyondViewport=whole)
-        Path(file).write_bytes(base64.b64decode(answer["data"]))
-
     def pdf(self, file):
         """Print the page."""
         answer = self.send("Page.printToPDF", preferCSSPageSize=True, printBackground=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import dspy
 from dspy import lm15
+from models_of_text import response
 
 from evalbias.lm.dspy_seam import Engine
 from evalbias.lm.saved import record
@@ -58,10 +59,5 @@ class _FixedAnswer(Engine):
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer with the text."""
-        return lm15.Response(
-            id=None,
-            model=request.model,
-            message=lm15.Message.assistant(self.text or " "),
-            finish_reason="stop",
-            usage=lm15.Usage(),
-        )
+        answer: lm15.Response = response(request, self.text or " ", lm15.Usage())
+        return answer

@@ -6,22 +6,25 @@ import dspy
 from dspy import lm15
 
 
+def response(request, text, usage=None):
+    """Return a text as a provider's answer to a request."""
+    usage = usage or lm15.Usage(input_tokens=7, output_tokens=3, total_tokens=10)
+    message = lm15.Message.assistant(text)
+    return lm15.Response(id=None, model=request.model, message=message, finish_reason="stop", usage=usage)
+
+
 class Engine:
-    def __init__(self, texts):
-        self.texts, self.asked = list(texts), []
+    """Writes by ``write(request, number)``, the number of requests before, and keeps every request."""
+
+    def __init__(self, write):
+        self.write, self.asked = write, []
 
     def complete(self, request):
-        self.asked.append("\n".join(m.text or "" for m in request.messages))
-        text = self.texts[(len(self.asked) - 1) % len(self.texts)]
+        self.asked.append(request)
+        text = self.write(request, len(self.asked) - 1)
         if isinstance(text, Exception):
             raise text
-        return lm15.Response(
-            id=None,
-            model=request.model,
-            message=lm15.Message.assistant(text),
-            finish_reason="stop",
-            usage=lm15.Usage(input_tokens=7, output_tokens=3, total_tokens=10),
-        )
+        return response(request, text)
 
     def __deepcopy__(self, memo):
         return self  # a copied program asks the same model
@@ -34,31 +37,12 @@ class Scripted(dspy.LM):
     """Writes the texts in turn, again and again; ``asked`` holds the prompts."""
 
     def __init__(self, *texts):
-        super().__init__("fake/scripted", engine=Engine(texts), cache=False)
+        engine = Engine(lambda request, number: texts[number % len(texts)])
+        super().__init__("fake/scripted", engine=engine, cache=False)
 
     @property
     def asked(self):
-        return self.engine.asked
-
-
-class Drawing:
-    """Writes by ``answer(request)`` and keeps every request."""
-
-    def __init__(self, answer):
-        self.answer, self.asked = answer, []
-
-    def complete(self, request):
-        self.asked.append(request)
-        return lm15.Response(
-            id=None,
-            model=request.model,
-            message=lm15.Message.assistant(self.answer(request)),
-            finish_reason="stop",
-            usage=lm15.Usage(input_tokens=7, output_tokens=3, total_tokens=10),
-        )
-
-    def __deepcopy__(self, memo):
-        return self
+        return ["\n".join(m.text or "" for m in request.messages) for request in self.engine.asked]
 
 
 class Seeded(dspy.LM):
@@ -67,7 +51,7 @@ class Seeded(dspy.LM):
     draws_by_seed = True
 
     def __init__(self, answer=lambda request: f"a dog {drawn(request)}", **kwargs):
-        super().__init__("fake/seeded", engine=Drawing(answer), cache=False, **kwargs)
+        super().__init__("fake/seeded", engine=Engine(lambda request, _: answer(request)), cache=False, **kwargs)
 
     @property
     def asked(self):

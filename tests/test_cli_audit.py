@@ -1,6 +1,5 @@
 """evalbias audit, as a user runs it: recorded answers, saved judges, and conditions that fail a build."""
 
-import csv
 import json
 import os
 import shlex
@@ -123,23 +122,6 @@ def test_a_condition_names_a_bias_or_any_estimate(text, conditions):
     assert [(c.bias, c.estimate, c.operator, c.limit) for c in found] == conditions
     with pytest.raises(ValueError, match="name the estimate of the agreement"):
         parse_conditions(["agreement<0.3"])
-
-
-def test_recorded_scores_in_a_table_with_other_names(tmp_path):
-    with (tmp_path / "replies.csv").open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["question", "reply", "stars", "my_score"])
-        for i, e in enumerate(world.examples(60, seed=1)):
-            rows.writerow([e.source, e.output, e.scores["quality"], 3 + (len(e.output) + i) % 3])
-    names = ["--map", "source=question,output=reply,score=stars"]
-    options = ["audit", "--data", "replies.csv", *names, "--scores-field", "my_score", "--lm", "embedded"]
-    exact, bounds = (
-        answered(*options, *more, cwd=tmp_path)["biases"]["likelihood"] for more in (["--reliability", 0.8], [])
-    )
-    assert exact["n"] == 60
-    assert exact["low"] < exact["estimate"]
-    assert bounds["estimate"] is None
-    assert bounds["low"] < bounds["high"]
 
 
 NEW = [

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import chat_models
 import pytest
-from commands import answered, as_jsonl, evalbias, records
+from commands import as_jsonl, evalbias, records
 from fake_server import serving
 
 from evalbias import PointwiseJudge
@@ -81,12 +81,6 @@ def test_a_judges_answers_are_drawn_with_the_seed_of_the_command(closed, tmp_pat
         assert json.loads((tmp_path / f"run{seed}/run.json").read_text())["sampling"]["seed"] == seed
     assert [len(seeds) for seeds in drawn] == [8, 8]
     assert not drawn[0] & drawn[1]
-
-
-def test_an_audit_of_a_closed_model_measures_all_but_likelihood(closed, tmp_path):
-    found = answered("audit", *closed.judge, "--samples", 2, cwd=tmp_path)
-    assert found["n"] == 4
-    assert found["not_measured"]["likelihood"].count("--likelihood-lm") == 1
 
 
 def test_a_model_that_writes_needs_no_probabilities(closed, tmp_path):

@@ -68,17 +68,13 @@ def test_a_command_that_ends_by_itself_keeps_its_exit_code(code):
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_later_signal_interrupts_again(monkeypatch, number):
+def test_a_later_signal_interrupts_again_and_an_ignored_one_stays_so(monkeypatch, number):
     monkeypatch.setattr("evalbias.cli.app.REPEATED", -1.0)
     with stopped_by_signals():
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 send(number)
     assert handlers() == USUAL
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_stays_ignored_where_it_was(number):
     signal.signal(number, signal.SIG_IGN)  # as SIGHUP under nohup
     with stopped_by_signals():
         send(number)

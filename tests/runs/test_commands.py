@@ -99,13 +99,10 @@ def test_what_cannot_be_read_is_named_and_does_not_hide_the_others(folder):
         assert "damaged" in (told := evalbias("runs", *command, cwd=folder)).stdout + told.stderr
 
 
-@pytest.mark.parametrize("criteria", [5, None, "wit", [5], [{}], {"name": 1}])
-def test_a_run_without_readable_criteria_is_named_by_its_command(criteria):
-    assert title_of_run({"command": "judge", "criteria": criteria}) == "Judge"
-
-
-def test_the_task_of_a_prompt_is_not_that_of_a_loop():
-    lm = {"model": "local/tiny"}
+def test_the_title_of_a_run_is_of_its_criterion_or_command():
+    for criteria in (5, None, "wit", [5], [{}], {"name": 1}):
+        assert title_of_run({"command": "judge", "criteria": criteria}) == "Judge"
+    lm = {"model": "local/tiny"}  # the task of a prompt is not that of a loop
     audited = {"command": "audit", "criteria": [{"name": "wit"}], "task": "Write a joke.", "lm": lm}
     assert title_of_run(audited) == "Wit, judged by tiny"
     assert title_of_run({"command": "refine", "task": "translation", "lm": lm}).startswith("Translation, written and")

@@ -23,7 +23,6 @@ from evalbias.runs import (
     check_settings,
     default_path,
     delete_run,
-    flatten,
     holder,
     list_runs,
     read_run,
@@ -100,15 +99,6 @@ def test_only_the_parts_of_a_setting_that_differ_are_shown(tmp_path):
     assert "limit: None there, [1, 2] now" in shown
     assert "name" not in shown
     assert len(shown) < 500
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe{}", b"[" * 100_000])
-def test_a_damaged_run_file_is_named(tmp_path, content):
-    (tmp_path / "run.json").write_bytes(content)
-    with pytest.raises(
-        ValueError, match=r"run\.json (is not valid JSON|holds \[\]).*: delete its folder to start over"
-    ):
-        RunFolder(tmp_path, {})
 
 
 OPENS = """
@@ -247,15 +237,6 @@ def test_a_folder_that_cannot_be_read_is_listed_as_damaged(tmp_path):
     assert found == {
         "good": ("stopped", False),
         **dict.fromkeys(("pipe", "looped", "folder", "loop"), ("damaged", True)),
-    }
-
-
-def test_odd_names_in_a_result_are_shown():
-    assert flatten({"a": [{"name": [1], "x": 2}, {"name": None, "x": 3}]}) == {
-        "a.[1].name": [1],
-        "a.[1].x": 2,
-        "a.None.name": None,
-        "a.None.x": 3,
     }
 
 
