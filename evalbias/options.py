@@ -246,12 +246,13 @@ class Choosing:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(Seeded, Reliable, Likely, Coded, Items):
-    """Measure every bias of a judge and its agreement with people; say whether it is biased, and what helps.
+    """Say whether a judge is biased, by how much, and what helps.
 
-    Say which judge: `lm` with `criterion` or `judge`, `scores_field`, or `winner_field`.
+    Measures every bias and the agreement with people. Say which judge: `lm` with `criterion` or `judge`,
+    `scores_field`, or `winner_field`.
 
-    Exit codes: 0 done; 1 a `fail_on` condition is met; 2 an error that you can correct (the message says how);
-    70 a defect of evalbias, please report it.
+    Exit codes: 0 done; 1 a `fail_on` condition is met; 2 an error that you can correct (the message says how); 70 a
+    defect of evalbias, please report it.
 
     Attributes:
         lm: Model of the judge: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with
@@ -308,10 +309,11 @@ class AuditOptions(Seeded, Reliable, Likely, Coded, Items):
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions(Seeded, Judging, Items):
-    """Score every item of a data set with a judge, saved or new.
+    """Score every item of a data set.
 
-    Writes scores.jsonl to the run's folder, one line for each item. With `workers`, the data must be a .jsonl file. It
-    is read in parts, so it may be larger than memory, and duplicate ids are found only within a part.
+    Writes scores.jsonl to the run's folder, one line for each item. The judge is saved or new. With `workers`, the data
+    must be a .jsonl file. It is read in parts, so it may be larger than memory, and duplicate ids are found only within
+    a part.
 
     Attributes:
         criterion: 'name: definition', or the name of a criterion of the data set.
@@ -354,12 +356,17 @@ class ScoringOptions(Seeded, Likely, Judging, Items):
 
 @dataclass(frozen=True, kw_only=True)
 class LikelihoodBiasOptions(Reliable, ScoringOptions):
-    """Measure the likelihood bias of a judge with k random demonstrations, on a fifth of the rated items."""
+    """Measure the likelihood bias of a judge that scores.
+
+    The judge has k random demonstrations, and is measured on a fifth of the rated items.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompileOptions(Choosing, ScoringOptions):
-    """Compile a judge with less likelihood bias per criterion; compare before and after on a fifth of the items.
+    """Compile a judge with less likelihood bias.
+
+    Compiles one judge per criterion, and compares before and after on a fifth of the items.
 
     Attributes:
         judge: JSON file of the judge to compile, instead of a new one for `criteria`.
@@ -416,9 +423,9 @@ class ComparingOptions(Seeded, Compared):
 
 @dataclass(frozen=True, kw_only=True)
 class PreferenceOptions(Coded, ComparingOptions):
-    """Measure the position, verbosity and likelihood bias of a pairwise judge.
+    """Measure the biases of a judge that compares.
 
-    Asks about every pair in both orders. Needs no labels.
+    Measures position, verbosity and likelihood bias. Asks about every pair in both orders. Needs no labels.
 
     Attributes:
         pairs: Maximum number of pairs, drawn with the seed, or 'all'.
@@ -433,9 +440,9 @@ class PreferenceOptions(Coded, ComparingOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RankOptions(ComparingOptions):
-    """Rank the outputs of each document by comparing them in pairs (PairS).
+    """Rank the outputs of each document by comparing them.
 
-    Writes rankings.jsonl to the run's folder, one line for each document.
+    Compares them in pairs (PairS). Writes rankings.jsonl to the run's folder, one line for each document.
 
     Attributes:
         search: Search that turns comparisons into a ranking.
@@ -452,10 +459,11 @@ class RankOptions(ComparingOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizeOptions(Choosing, Seeded, Coded, Compared):
-    """Search for a fair instruction for one criterion from unlabeled outputs (ZEPO), and test it on other documents.
+    """Search for a wording without position bias, without labels.
 
-    The data must hold a source and an output per item, with several outputs for each source; or pairs of outputs. If
-    people rated the outputs, agreement with them is reported too.
+    Searches with ZEPO on some documents, for one criterion, and tests what is found on the others. The data must hold a
+    source and an output per item, with several outputs for each source; or pairs of outputs. If people rated the
+    outputs, agreement with them is reported too.
 
     Attributes:
         criterion: 'name: definition', or the name of a criterion of the data set.
@@ -495,9 +503,9 @@ class OptimizeOptions(Choosing, Seeded, Coded, Compared):
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions(Seeded):
-    """Measure and mitigate two biases of the embedded judge: RS demonstrations and a fairness search.
+    """Measure and mitigate two biases of the embedded judge, offline.
 
-    Runs on a synthetic world and needs no network, key or GPU.
+    Chooses RS demonstrations and searches a fair wording. Runs on a synthetic world and needs no network, key or GPU.
     """
 
 
@@ -518,9 +526,10 @@ class Mapped:
 
 @dataclass(frozen=True, kw_only=True)
 class SelfOptions(Seeded, Mapped):
-    """Measure the Bias and distance skewness of recorded loops, round by round, with intervals. Runs no model.
+    """Measure the self-bias of refine loops.
 
-    Several loops, such as those of several models, are shown side by side.
+    Measures Bias and distance skewness of recorded loops, round by round, with intervals. Runs no model. Several loops,
+    such as those of several models, are shown side by side.
 
     Attributes:
         loops: File of recorded loops, or a run folder of evalbias refine. Repeatable.
@@ -645,7 +654,9 @@ class RefineOptions(FeedbackOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CompileRefineOptions(Choosing, FeedbackOptions):
-    """Compile a loop under external feedback: when to stop, and demonstrations from accepted refinements.
+    """Compile a refine loop with less self-bias.
+
+    External feedback decides when to stop, and which refinements become demonstrations.
 
     Attributes:
         k: Maximum number of demonstrations.

@@ -43,23 +43,14 @@ _VARIES = re.compile(r"runs/[\w./-]+|\d+(\.\d+)? (s|seconds)\b|[─━│┃┏�
 
 @dataclass(frozen=True)
 class Example:
-    """One block of a page.
+    """One block of a page."""
 
-    Attributes:
-        line: Line of the page on which the block's text begins.
-        language: ``python`` or ``shell``.
-        text: What runs.
-        mark: What the comment above says, or an empty text.
-        output: The output that the page shows, if any.
-        span: Where in the page the output stands.
-    """
-
-    line: int
-    language: str
+    line: int  # of the page, on which the block's text begins
+    language: str  # ``python`` or ``shell``
     text: str
-    mark: str
-    output: str | None
-    span: tuple[int, int]
+    mark: str  # what the comment above says, or an empty text
+    output: str | None  # that the page shows, if any
+    span: tuple[int, int]  # where in the page the output stands
 
     def runs(self, available: Collection[str]) -> bool:
         """Whether all that the mark asks for is available."""
@@ -78,25 +69,15 @@ class Example:
 
 def examples_of(page: str) -> list[Example]:
     """Return the blocks of a page's text."""
-    return [
-        Example(
-            page.count("\n", 0, found.start("text")) + 1,
-            found["language"],
-            found["text"],
-            found["mark"] or "",
-            found["output"],
-            found.span("output"),
-        )
-        for found in _BLOCK.finditer(page)
-    ]
+    examples = []
+    for found in _BLOCK.finditer(page):
+        line, mark = page.count("\n", 0, found.start("text")) + 1, found["mark"] or ""
+        examples.append(Example(line, found["language"], found["text"], mark, found["output"], found.span("output")))
+    return examples
 
 
 def run_page(page: Path, folder: Path, available: Collection[str] = ()) -> list[tuple[Example, str]]:
-    """Run the examples of a page for which everything is available.
-
-    Returns:
-        Each example that ran, with what it printed.
-    """
+    """Run the examples of a page for which everything is available; returns each with what it printed."""
     (folder / "docs").symlink_to(ROOT / "docs")
     if MODELS.is_dir() and not (folder / ".models").exists():
         (folder / ".models").symlink_to(MODELS.resolve())
@@ -144,21 +125,17 @@ def same(shown: str, printed: str) -> bool:
 
     A line ``...`` stands for any lines. Names of run folders and seconds may differ.
     """
-    pattern = [_plain(part) for part in re.split(r"^\.\.\.$", shown, flags=re.MULTILINE)]
-    words = _plain(printed)
-    if len(pattern) == 1:
-        return _equal(pattern[0], words)
-    first, *middle, last = pattern
-    if not _equal(first, words[: len(first)]) or not _equal(last, words[len(words) - len(last) :]):
-        return False
-    at, end = len(first), len(words) - len(last)
-    for part in middle:
-        while at + len(part) <= end and not _equal(part, words[at : at + len(part)]):
-            at += 1
-        at += len(part)
-        if at > end:
-            return False
-    return at <= end
+    parts = [_plain(part) for part in re.split(r"^\.\.\.$", shown, flags=re.MULTILINE)]
+    return _follow(parts, _plain(printed))
+
+
+def _follow(parts: list[list[str]], words: list[str]) -> bool:
+    """Whether the words are the parts in their order, with any words between two of them."""
+    (part, *later), length = parts, len(parts[0])
+    if not later:
+        return _equal(part, words)
+    ends = range(length, len(words) + 1)
+    return _equal(part, words[:length]) and any(_follow(later, words[end:]) for end in ends)
 
 
 def _plain(text: str) -> list[str]:

@@ -24,7 +24,7 @@ from evalbias.cli.judge import summary, told
 from evalbias.data import world
 from evalbias.evaluation.biases import Likelihood
 from evalbias.optimizers.demonstrations import draw_demos, with_demos
-from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
+from evalbias.programs import SYNTHETIC, PointwiseJudge, load_judge, load_pairwise_judge
 from evalbias.programs.criterion import PRESETS
 from evalbias.runs import Journal
 
@@ -345,18 +345,6 @@ def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_b
     assert result["pairs"]["search"] == result["pairs"]["all"] == search["tried"][0]["examples"] > 20
     judge = load_pairwise_judge(tmp_path / "run/judge.json")
     assert judge.predict.signature.instructions == search["chosen"]
-
-
-@pytest.mark.slow
-def test_optimize_on_a_hugging_face_folder_that_rewords_itself(outputs, tmp_path):
-    folder = save("llama", tmp_path / "model")
-    options = ["wit: is it funny?", "--data", outputs, "--lm", folder, "--proposer-lm", folder, *SMALL, "--out", "run"]
-    found = answered("optimize", *options, cwd=tmp_path)
-    assert found["instruction"] == PairwiseJudge(Criterion("wit", "is it funny?")).predict.signature.instructions
-    search = json.loads((tmp_path / "run/result.json").read_text())["search"]
-    assert search["stopped"].startswith("the proposer has nothing new (12 wordings turned down")  # of random weights
-    assert len(search["rejected"]) == 12
-    assert "answers asked 0" in evalbias("optimize", *options, cwd=tmp_path).stdout
 
 
 @pytest.mark.slow

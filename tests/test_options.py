@@ -82,7 +82,7 @@ def test_keywords_or_the_object_itself():
 
 
 def test_every_option_has_help_and_one_spelling():
-    for _, asked, _ in COMMANDS.values():
+    for _, asked in COMMANDS.values():
         for group in (asked, *asked.beside):
             for field in fields(group):
                 assert field.name in options.PYTHON_ONLY or parameter(group, field).annotation

@@ -88,11 +88,9 @@ REFUSED = {
         ("--data empty.jsonl --lm embedded --judge scores.json", "holds no items: there is nothing to judge"),
         (f"{STARS} --judge scores.json --workers ray", "cannot be read in chunks; give an uncompressed"),
         (f"{ITEMS} --workers dask", "write ray, or ray:N"),
-        (f"{ITEMS} --workers ray:0", "write ray, or ray:N"),
         (f"{ITEMS} --workers ray --api-base http://h/v1", "--api-base: embedded is the model that ships"),
     ],
     "optimize": [
-        (f"wit {OUTPUTS}", "write it as 'name: definition'"),
         (f"{WORLD} --data one.jsonl --lm embedded", "1 documents with two different outputs"),
         (f"{WORLD} {OUTPUTS}", "needs 16 or more. Give more, or select=False (--bare)"),
         (f"{WORLD} --data many.jsonl --lm embedded --pairs 10", "--pairs 10 draws pairs of 9 of the 20 documents"),
@@ -103,11 +101,9 @@ REFUSED = {
     ],
     "rank": [
         (OUTPUTS, "give either --criterion"),
-        (f"{OUTPUTS} --judge outputs.jsonl", "is not a saved"),
         (f"{OUTPUTS} --judge compares.json --ties", "a saved judge has its own labels and answers"),
         (f"--data pairs.jsonl --lm embedded --criterion {WORLD}", "holds pairs, and a ranking orders all outputs"),
     ],
-    "measure preference": [(f"{OUTPUTS} --criterion wit", "write it as 'name: definition'")],
     "audit": [
         ("--data pairs.jsonl --winner-field verdict --scores-field x", "Name one judge: a model (--lm) with a"),
         ("--data pairs.jsonl --swapped-field x", "Name one judge"),

@@ -163,8 +163,11 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
     )
 
 
-def add(app: typer.Typer, name: str, place: str, asked: type[Any], short: str) -> None:
-    """Add a command: the function at ``MODULE:NAME``, imported when it runs, takes its options and those beside."""
+def add(app: typer.Typer, name: str, place: str, asked: type[Any]) -> None:
+    """Add a command: the function at ``MODULE:NAME``, imported when it runs, takes its options and those beside.
+
+    Its help is the docstring of its options, whose first line stands in the list of commands.
+    """
     groups = (asked, *asked.beside)
 
     def run(context: typer.Context, **typed: Any) -> None:
@@ -182,7 +185,7 @@ def add(app: typer.Typer, name: str, place: str, asked: type[Any], short: str) -
     run.__signature__ = inspect.Signature([context, *listed])  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in (context, *listed)}
     run.__doc__ = as_typed(inspect.cleandoc(asked.__doc__ or "").partition("Attributes:")[0])
-    app.command(name, cls=Sectioned, short_help=short)(run)
+    app.command(name, cls=Sectioned, short_help=run.__doc__.partition("\n")[0])(run)
 
 
 # Signals that stop a command do what Ctrl-C does: SIGTERM of schedulers, and SIGHUP of a connection that is lost.
@@ -232,23 +235,19 @@ def stopped_by_signals() -> Iterator[None]:
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")  # behind a command's name too, where most people write them
 DEFECT = 70  # exit code of a command that failed by a fault of evalbias, as in ``sysexits.h``
 
-COMMANDS: dict[str, tuple[str, type[Any], str]] = {  # -> module of NAME_command, options, line in the list
-    "demo": ("demo", options.DemoOptions, "Measure and mitigate two biases of the embedded judge, offline."),
-    "audit": ("audit", options.AuditOptions, "Say whether a judge is biased, by how much, and what helps."),
-    "measure likelihood": (
-        "likelihood",
-        options.LikelihoodBiasOptions,
-        "Measure the likelihood bias of a judge that scores.",
-    ),
-    "measure preference": ("compare", options.PreferenceOptions, "Measure the biases of a judge that compares."),
-    "measure self": ("loops", options.SelfOptions, "Measure the self-bias of refine loops."),
-    "measure style": ("loops", options.StyleOptions, "Measure a model's preference for its own style."),
-    "compile likelihood": ("likelihood", options.CompileOptions, "Compile a judge with less likelihood bias."),
-    "compile refine": ("loops", options.CompileRefineOptions, "Compile a refine loop with less self-bias."),
-    "optimize": ("compare", options.OptimizeOptions, "Search for a wording without position bias, without labels."),
-    "judge": ("judge", options.JudgeOptions, "Score every item of a data set."),
-    "rank": ("compare", options.RankOptions, "Rank the outputs of each document by comparing them."),
-    "refine": ("loops", options.RefineOptions, "Run a refine loop, or best of k, on every item."),
+COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, options
+    "demo": ("demo", options.DemoOptions),
+    "audit": ("audit", options.AuditOptions),
+    "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
+    "measure preference": ("compare", options.PreferenceOptions),
+    "measure self": ("loops", options.SelfOptions),
+    "measure style": ("loops", options.StyleOptions),
+    "compile likelihood": ("likelihood", options.CompileOptions),
+    "compile refine": ("loops", options.CompileRefineOptions),
+    "optimize": ("compare", options.OptimizeOptions),
+    "judge": ("judge", options.JudgeOptions),
+    "rank": ("compare", options.RankOptions),
+    "refine": ("loops", options.RefineOptions),
 }
 LISTED = [*dict.fromkeys(name.split()[0] for name in COMMANDS), "runs"]  # as a newcomer meets them
 
@@ -284,9 +283,9 @@ PARTS = {
 }
 for part, inner in list(PARTS.items())[1:]:
     app.add_typer(inner, name=part)
-for command, (module, asked, short) in COMMANDS.items():
+for command, (module, asked) in COMMANDS.items():
     part, _, leaf = command.rpartition(" ")
-    add(PARTS[part], leaf, f"{module}:{command.replace(' ', '_')}_command", asked, short)
+    add(PARTS[part], leaf, f"{module}:{command.replace(' ', '_')}_command", asked)
 
 
 def _version(asked: bool) -> None:

@@ -228,11 +228,10 @@ def _open_models(asked: Any, given: MeasuringModels, *, writes: bool) -> dict[st
             opened[name] = opened["lm"]
             continue
         options: Models = given
-        address = {"proposer_lm": "proposer_api_base", "aspects_lm": "aspects_api_base"}.get(name, "")
         if name == "proposer_lm" and named == asked.lm and asked.proposer_api_base is None:
             options = replace(given, workers=None)  # it writes here where workers judge
         elif name != "lm":
-            options = given.of_another(getattr(asked, address, None))
+            options = given.of_another(getattr(asked, f"{name.removesuffix('lm')}api_base", None))
         key = (named, MeasuringModels(**vars(options)))
         if key not in shared:
             shared[key] = open_lm(named, options, writes=writes or name in ("proposer_lm", "instructscore"))
