@@ -125,7 +125,7 @@ class Journal:
             raise ValueError(f"{place} is not JSON ({error}): delete the file to start over.") from error
         if not isinstance(record, dict):
             raise ValueError(f"{place} is not a JSON object: delete the file to start over.")
-        if (found := _CRC.search(line)) and zlib.crc32(line[: found.start()] + b"}") != int(record.pop("crc"), 16):
+        if (crc := _CRC.search(line)) and zlib.crc32(line[: crc.start()] + b"}") != int(record.pop("crc"), 16):
             raise ValueError(f"{place} is damaged (its checksum differs): delete the line.")
         if missing := [name for name in required if name not in record]:
             raise ValueError(f"{place} is no record of this log, it lacks {missing}: delete the file.")

@@ -20,7 +20,7 @@ from lm.models import save
 
 from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
 from evalbias.cli import app as cli
-from evalbias.cli.judge import summary, told
+from evalbias.cli.judge import in_words, summary
 from evalbias.data import world
 from evalbias.evaluation.biases import Likelihood
 from evalbias.optimizers.demonstrations import draw_demos, with_demos
@@ -569,6 +569,6 @@ def test_items_that_the_model_did_not_answer_are_told_from_those_that_it_cannot_
     file = as_jsonl(tmp_path / "scores.jsonl", rows)
     brief = summary(file)[0]
     assert (brief["n"], brief["undefined"], brief["refused"], brief["unanswered"]) == (1, 3, ["b"], 2)
-    assert "1 item scored, 3 undefined (the model cannot take item b)" in told(brief, file)
-    assert "2 items have no score although the model answered" in told(brief, file)
-    assert "although the model answered" not in told(summary(as_jsonl(file, rows[:2]))[0], file)
+    assert "1 item scored, 3 undefined (the model cannot take item b)" in in_words(brief, file)
+    assert "2 items have no score although the model answered" in in_words(brief, file)
+    assert "although the model answered" not in in_words(summary(as_jsonl(file, rows[:2]))[0], file)

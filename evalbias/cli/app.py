@@ -117,7 +117,7 @@ def spelled(name: str) -> str:
 
 def as_typed(text: str) -> str:
     """Write the options that a docstring or an error names in backticks as they are typed."""
-    return re.sub(r"`+(\w+)`+", lambda found: spelled(found[1]) if found[1] in NAMES else found[0], text)
+    return re.sub(r"`+(\w+)`+", lambda name: spelled(name[1]) if name[1] in NAMES else name[0], text)
 
 
 class Sectioned(TyperCommand):

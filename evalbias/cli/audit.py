@@ -38,19 +38,19 @@ def audit_command(asked: AuditOptions, models: MeasuringModels, out: AuditOut) -
     with Run("audit", ready, models, out, more=_settings(asked, ready)) as run:
         has_model = run.likelihood_lm is not None
         with run.progress(_answers_needed(ready)) if has_model else nullcontext():
-            found = audit(run.asked)
-        content, judged = found.to_dict(), found.judged
+            audited = audit(run.asked)
+        content, judged = audited.to_dict(), audited.judged
         run.leave(
             RunOutcome(
-                {"audit": content, "measurements": found.measurements},
+                {"audit": content, "measurements": audited.measurements},
                 content,
-                [audit_view(found)],
+                [audit_view(audited)],
                 {judged.criterion: judged.coverage} if len(judged.coverage) else {},
-                page=found,
-                verdict=found.paragraphs[0],
+                page=audited,
+                verdict=audited.paragraphs[0],
             )
         )
-    if met := [reason for condition in conditions if (reason := condition.reason(found))]:
+    if met := [reason for condition in conditions if (reason := condition.reason(audited))]:
         for reason in met:
             typer.echo(message(f"failed: {reason}"), err=True)
         raise typer.Exit(1)
@@ -141,8 +141,8 @@ class Condition:
         """Return the estimate and the number to compare; NaN where there is none."""
         measurement = audit.measurements.get(self.bias)
         if self.estimate is None:
-            found = next((f.estimate for f in audit.findings if f.bias == self.bias), None)
-            return found, math.nan if found is None else abs(found.value)
+            headline = next((f.estimate for f in audit.findings if f.bias == self.bias), None)
+            return headline, math.nan if headline is None else abs(headline.value)
         if measurement is None:
             return None, math.nan
         estimate = measurement.estimates.get(self.estimate)

@@ -20,16 +20,8 @@ from evalbias.evaluation.answers import criteria_of
 from evalbias.evaluation.audit import findings_of, paragraphs_of
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking, with_scores
-from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
+from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser, objectives
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE
-from evalbias.optimizers.objectives import (
-    BiasObjective,
-    CalibrationGap,
-    Confidence,
-    ContextFreeConfidence,
-    Fairness,
-    Objective,
-)
 from evalbias.optimizers.zepo import Epochs, sensitivity_curve
 from evalbias.options import MeasuringModels, OptimizeOptions, Out, PreferenceOptions, RankOptions
 from evalbias.programs import PairwiseJudge, PairwiseRanker
@@ -131,11 +123,11 @@ def _first(rows: Sequence[dict[str, Any]]) -> str:
 # Search an instruction on some documents; baselines, plots and the judge on the others.
 
 
-OBJECTIVES: dict[str, Callable[[], Objective]] = {
-    "fairness": Fairness,
-    "confidence": Confidence,
-    "context-free": ContextFreeConfidence,
-    "calibration": CalibrationGap,
+OBJECTIVES: dict[str, Callable[[], objectives.Objective]] = {
+    "fairness": objectives.Fairness,
+    "confidence": objectives.Confidence,
+    "context-free": objectives.ContextFreeConfidence,
+    "calibration": objectives.CalibrationGap,
 }
 
 
@@ -150,12 +142,12 @@ def optimize_command(asked: OptimizeOptions, models: MeasuringModels, out: Out) 
         run.leave(search(run, run.asked, split, world.GENERAL)[0])
 
 
-def objective_of(name: str) -> Objective:
+def objective_of(name: str) -> objectives.Objective:
     """Return an objective by name: one of ``OBJECTIVES``, or a registered bias that has one."""
     if name in OBJECTIVES:
         return OBJECTIVES[name]()
     if name in BIASES and BIASES[name].objective:
-        return BiasObjective(BIASES[name])
+        return objectives.BiasObjective(BIASES[name])
     known = [*OBJECTIVES, *(bias.name for bias in BIASES.values() if bias.objective)]
     raise ValueError(f"`objective` {name} is unknown: choose one of {', '.join(known)}.")
 

@@ -110,10 +110,10 @@ def _leave(run: Run, program: PointwiseJudge, file: Path, counts: Mapping[str, A
     brief, scores, coverage = summary(file)
     brief |= counts
     covered = {program.criterion.name: coverage}
-    run.leave(RunOutcome(brief, brief, [told(brief, file)], covered, more=[scored_section(scores), *more]))
+    run.leave(RunOutcome(brief, brief, [in_words(brief, file)], covered, more=[scored_section(scores), *more]))
 
 
-def told(brief: Mapping[str, Any], file: Path) -> str:
+def in_words(brief: Mapping[str, Any], file: Path) -> str:
     """Say how many items have a score, which have none and why, and what to do next."""
     scored, refused = brief["n"], brief["refused"]
     items = f"item{'s' * (len(refused) != 1)} {', '.join(map(str, refused[:5]))}{', ...' * (len(refused) > 5)}"

@@ -49,8 +49,7 @@ def measure_likelihood_command(asked: LikelihoodBiasOptions, models: MeasuringMo
         measurements = {name: measure(bias, one, seed=asked.seed) for name, one in judged.items()}
         more = [scatter_section({"": one}, run.folder.file("scatter", name, "").name) for name, one in judged.items()]
         effects = {name: bias.fit(one) for name, one in judged.items()}
-        found = {name: m[bias.effect_name] for name, m in measurements.items()}
-        sentences = {name: bias.conclusion(estimate, judged[name]) for name, estimate in found.items()}
+        sentences = {name: bias.conclusion(m[bias.effect_name], judged[name]) for name, m in measurements.items()}
         lines = [f"{name}: {text} {bias.caution(judged[name])}".rstrip() for name, text in sentences.items()]
         brief = {
             "likelihood": {name: m.to_dict(items=False) for name, m in measurements.items()},
@@ -92,15 +91,15 @@ def compile_judges(
     """Compile every judge; plots, and judges that are better, go into the run's folder."""
     items = {"trainset": list(split.train), "valset": list(split.test)}
     with run.progress(count_answers(optimizer, split.criteria, **items)):
-        found = compile_each(optimizer, judges, **items, lm=asked.lm)
-    comparisons, reports = found.comparisons, found.reports
+        compiled = compile_each(optimizer, judges, **items, lm=asked.lm)
+    comparisons, reports = compiled.comparisons, compiled.reports
     written = {}
-    for name, judge in found.judges.items():
+    for name, judge in compiled.judges.items():
         path = run.folder.file("judge", name, ".json")
         written[name] = keep(judge, reports[name], path, compared=reports[name].comparison, keep_worse=asked.keep_worse)
     plots = []
     for name in comparisons:
-        sides = {"before": found.before[name], "after": found.after[name]}
+        sides = {"before": compiled.before[name], "after": compiled.after[name]}
         plots.append(scatter_section(sides, run.folder.file("scatter", name, "").name))
     # The judges side by side, then what was chosen and why.
     mitigated = {name: r for name, r in reports.items() if isinstance(r, MitigationReport)}
@@ -114,11 +113,11 @@ def compile_judges(
         remarks = [report.decision, getattr(report, "against_baselines", ""), written[name]]
         shown.append(f"{name}: {' '.join(filter(None, remarks))}")
     decisions = {name: report.decision for name, report in reports.items()}
-    return found, RunOutcome(
+    return compiled, RunOutcome(
         {"likelihood": comparisons, "reports": reports},
         {"likelihood": comparisons, "decisions": decisions, "written": written},
         [Group(*shown)],
-        {name: found.after[name].coverage for name in found.judges},
+        {name: compiled.after[name].coverage for name in compiled.judges},
         page={**comparisons, **reports},  # a report holds its criterion's comparison; the total has none
         more=plots,
     )

@@ -58,18 +58,9 @@ from evalbias.programs.judges import PointwiseJudge
 from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
 from evalbias.programs.saved import read_state
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items, read_examples
-from evalbias.report import plots
+from evalbias.report import plots, tables
 from evalbias.report.plots import write_png
 from evalbias.report.sections import loop_sections
-from evalbias.report.tables import (
-    aspects_table,
-    loop_table,
-    loops_table,
-    pairs_table,
-    refine_table,
-    self_bias_table,
-    style_table,
-)
 from evalbias.runs import RESULT, SETTINGS, write_jsonl
 from evalbias.values import digest, file_digest, message, read_json
 
@@ -118,9 +109,11 @@ def measure_self_command(asked: SelfOptions, out: Out) -> None:
                     f"lie outside the map's {to_mqm.source[0]:g} to {to_mqm.source[-1]:g} and take its nearest MQM "
                     "score."
                 )
-        shown: list[Any] = [self_bias_table(summaries[0], rounds=by) if alone else loops_table(summaries, rounds=by)]
+        shown: list[Any] = [
+            tables.self_bias_table(summaries[0], rounds=by) if alone else tables.loops_table(summaries, rounds=by)
+        ]
         if pairs:
-            shown.append(pairs_table(pairs, rounds=by))
+            shown.append(tables.pairs_table(pairs, rounds=by))
         elif not alone:
             shown.append("The loops are not compared: no two have an item and a round in common.")
         run.leave(RunOutcome(result, result, [*shown, *conclusions], examples=loops[0].texts))
@@ -309,11 +302,11 @@ def refine_command(asked: RefineOptions, models: Models, out: Out) -> None:
             "failed": failed,
             "conclusion": conclusion,
         }
-        shown: list[Any] = [loop_table(outcome, quality, source.name, best_of=best_of)]
+        shown: list[Any] = [tables.loop_table(outcome, quality, source.name, best_of=best_of)]
         if aspects:
             same = model_identity(run.asked.aspects_lm) == model_identity(run.asked.lm)
             judge = "the model that wrote the texts" if same else str(run.asked.aspects_lm.model)
-            shown.append(aspects_table(aspects, judge=judge))
+            shown.append(tables.aspects_table(aspects, judge=judge))
         shown += filter(None, [conclusion])
         step = "refinement" if best_of is None else "draw"
         sections = loop_sections(outcome, quality, items, limits=(source.low, source.high), step=step)
@@ -363,7 +356,7 @@ def compile_refine_command(asked: CompileRefineOptions, models: Models, out: Out
         loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
         failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
         result = {"report": report, "written": written}
-        shown = list(filter(None, [refine_table(report), report.decision, written]))
+        shown = list(filter(None, [tables.refine_table(report), report.decision, written]))
         _leave(run, task, failed, RunOutcome(result, result, shown))
 
 
@@ -391,5 +384,5 @@ def measure_style_command(asked: StyleOptions, models: Models, out: Out) -> None
         if drawn := plots.score_differences({name: side.numbers["bias"].values for name, side in sides}):
             write_png(drawn, run.folder.path / "differences.png")
         conclusion = conclude_style(report.change)
-        result, shown = {"report": report, "conclusion": conclusion}, [style_table(report), conclusion]
+        result, shown = {"report": report, "conclusion": conclusion}, [tables.style_table(report), conclusion]
         _leave(run, task, report.failed, RunOutcome(result, result, shown, examples=items))

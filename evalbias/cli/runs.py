@@ -95,10 +95,10 @@ def compare_command(
     for record in records:
         if record.status != "finished":
             say(f"{record.path} is {record.status}. {record.damage}".rstrip())
-    found, console = run_differences(*records), PlainConsole()
-    console.print(found.sentence)
-    for title, rows in found.tables:
-        console.print(_side_by_side(title, found.names, rows))
+    differences, console = run_differences(*records), PlainConsole()
+    console.print(differences.sentence)
+    for title, rows in differences.tables:
+        console.print(_side_by_side(title, differences.names, rows))
     if html is not None:
         typer.echo(f"page: {html}")
 
