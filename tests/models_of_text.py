@@ -14,14 +14,14 @@ def response(request, text, usage=None):
 
 
 class Engine:
-    """Writes by ``write(request, number)``, the number of requests before, and keeps every request."""
+    """Writes by ``write(request)`` and keeps every request."""
 
     def __init__(self, write):
         self.write, self.asked = write, []
 
     def complete(self, request):
         self.asked.append(request)
-        text = self.write(request, len(self.asked) - 1)
+        text = self.write(request)
         if isinstance(text, Exception):
             raise text
         return response(request, text)
@@ -37,7 +37,7 @@ class Scripted(dspy.LM):
     """Writes the texts in turn, again and again; ``asked`` holds the prompts."""
 
     def __init__(self, *texts):
-        engine = Engine(lambda request, number: texts[number % len(texts)])
+        engine = Engine(lambda _: texts[(len(engine.asked) - 1) % len(texts)])
         super().__init__("fake/scripted", engine=engine, cache=False)
 
     @property
@@ -51,7 +51,7 @@ class Seeded(dspy.LM):
     draws_by_seed = True
 
     def __init__(self, answer=lambda request: f"a dog {drawn(request)}", **kwargs):
-        super().__init__("fake/seeded", engine=Engine(lambda request, _: answer(request)), cache=False, **kwargs)
+        super().__init__("fake/seeded", engine=Engine(answer), cache=False, **kwargs)
 
     @property
     def asked(self):

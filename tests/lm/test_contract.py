@@ -9,7 +9,7 @@ import dspy
 import numpy as np
 import pytest
 from fake_server import serving
-from models_of_text import Drawing
+from models_of_text import Engine
 
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.contract import IN_FLIGHT
@@ -79,7 +79,7 @@ def test_an_interrupt_cancels_queued_requests_and_keeps_the_answers(tmp_path):
             released.wait()
         return "fine"
 
-    lm = dspy.LM("test/hanging", engine=Drawing(write), cache=False)
+    lm = dspy.LM("test/hanging", engine=Engine(write), cache=False)
     try:
         interrupt_once(lambda: len(answers) == 20)
         with pytest.raises(KeyboardInterrupt):
