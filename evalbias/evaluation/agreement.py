@@ -74,22 +74,23 @@ class PeopleAgreement(Bias):
         """Return the judge's agreement, the ceiling and the floors."""
         return [*(_of_choices(judged) if judged.pairwise else _of_scores(judged)), *_floors(judged)]
 
-    def caution(self, found: Measurement, *, seed: int) -> str:
+    def caution(self, measurement: Measurement, *, seed: int) -> str:
         """Say which floors a judge is not shown to surpass; empty where it surpasses all, or none can be compared."""
-        name = next(name for name in self.headlines if name in found.numbers)
-        own, swapped = found.numbers[name], found.numbers.get(f"{name}_swapped")
+        name = next(name for name in self.headlines if name in measurement.numbers)
+        own, swapped = measurement.numbers[name], measurement.numbers.get(f"{name}_swapped")
         if swapped is not None:
             own = replace(own, values=(own.values + swapped.values) / 2)
         value, level = own.value(), dict[str, Estimate]()
-        for floor in (found[name] for name in FLOORS if name in found):
-            values = found.numbers[floor.name].values
-            if not np.isnan([value, floor.value]).any() and not surpasses(own, values, found.clusters, seed=seed):
+        for floor in (measurement[name] for name in FLOORS if name in measurement):
+            values = measurement.numbers[floor.name].values
+            if not np.isnan([value, floor.value]).any() and not surpasses(own, values, measurement.clusters, seed=seed):
                 level[PREFERRED[floor.label.removesuffix(" alone")]] = floor
         if not level:
             return ""
+        shown, floors = measurement[name].text(value), joined([e.text() for e in level.values()])
         return (
             f"The judge is not shown to agree with people better than always preferring the {' or the '.join(level)} "
-            f"output would: {own.label} {found[name].text(value)} against {joined([e.text() for e in level.values()])}."
+            f"output would: {own.label} {shown} against {floors}."
         )
 
 
@@ -97,8 +98,8 @@ def surpasses(
     agreement: Number, floor: FloatArray, clusters: Sequence[object] | None, *, n_resamples: int = SWAPS, seed: int
 ) -> bool:
     """Return whether a judge's agreement with people is significantly above a floor's (n,) (paired, one-sided, 5 %)."""
-    found = agreement.change(floor, clusters, seed=seed, n_resamples=0, swaps=n_resamples)
-    return bool(found.value > 0 and found.p_value / 2 < LEVEL)
+    above = agreement.change(floor, clusters, seed=seed, n_resamples=0, swaps=n_resamples)
+    return bool(above.value > 0 and above.p_value / 2 < LEVEL)
 
 
 def _of_scores(judged: Judged) -> list[Number]:
@@ -163,14 +164,14 @@ def _of_choices(judged: Judged) -> list[Number]:
 
 def _floors(judged: Judged) -> list[Number]:
     """Return the floors, each on the side that agrees better with people on these items."""
-    found = []
+    floors = []
     for name, (covariate, *labels) in FLOORS.items():
         if covariate in judged.covariates:
             values = judged.covariate(covariate)
             sides = zip((values, -values), labels, strict=True)
             more, less = (_floor(judged, name, side, label) for side, label in sides)
-            found.append(less if less.value() > more.value() else more)  # NaN is not above
-    return found
+            floors.append(less if less.value() > more.value() else more)  # NaN is not above
+    return floors
 
 
 def _floor(judged: Judged, name: str, values: FloatArray, label: str) -> Number:

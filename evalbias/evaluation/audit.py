@@ -88,10 +88,9 @@ class Finding:
 def headline(measurement: Measurement) -> Estimate | None:
     """Return the first headline estimate that has a null and that quality cannot explain, less its null; else None."""
     for name in measurement.headlines:
-        found = measurement.estimates.get(name)
-        if found is not None and found.null is not None and not found.confounded:
-            value, low, high = (end - found.null for end in (found.value, found.low, found.high))
-            return replace(found, value=value, low=low, high=high, null=0.0)
+        e = measurement.estimates.get(name)
+        if e is not None and e.null is not None and not e.confounded:
+            return replace(e, value=e.value - e.null, low=e.low - e.null, high=e.high - e.null, null=0.0)
     return None
 
 
@@ -119,10 +118,10 @@ def findings_of(
         if name in settled:
             findings.append(Finding(name, "no sign", deciding[name], settled[name]))
             continue
-        found = _finding(measurement, deciding[name], judged, adjusted.get(name, math.nan), max(len(tested), 1))
+        finding = _finding(measurement, deciding[name], judged, adjusted.get(name, math.nan), max(len(tested), 1))
         if joint is not None and isinstance(bias := measurement.bias, EffectBias):
-            found = replace(found, joint=joint.estimates.get(bias.joint_name or bias.feature_name))
-        findings.append(found)
+            finding = replace(finding, joint=joint.estimates.get(bias.joint_name or bias.feature_name))
+        findings.append(finding)
     return (*findings, *(Finding(name, "not measured", None, why) for name, why in not_measured.items()))
 
 
@@ -148,7 +147,7 @@ def _finding(
     if needed is not None and status == "too few items" and needed <= estimate.n:
         needed = None  # as many are there: the effect lies near the margin, and no count of items can be promised
     measured = measurement[estimate.name]
-    found = Finding(
+    finding = Finding(
         bias.name,
         status,
         estimate,
@@ -160,10 +159,10 @@ def _finding(
         rated_twice=estimate.unit in RATED and judged.rated_once > 0,
         remedy=bias.remedy(measured, judged) if status == "biased" else "",
     )
-    if not found.tolerated:
-        return found
-    least = (measured.null or 0.0) - found.tolerated
-    return replace(found, sentence=f"{found.sentence}, where {least:g} and more is unbiased")
+    if finding.tolerated:
+        least = (measured.null or 0.0) - finding.tolerated
+        finding = replace(finding, sentence=f"{finding.sentence}, where {least:g} and more is unbiased")
+    return finding
 
 
 def _open_within_bounds(judged: Judged) -> str:
@@ -300,7 +299,7 @@ class Audit(ByName[Measurement]):
         ``biases`` holds headline estimates, of which 0 is no bias; ``agreement`` numbers by name; ``further`` what is
         measured besides, such as the joint model.
         """
-        found = {finding.bias: finding for finding in self.findings if finding.bias in self.measurements}
+        findings = {finding.bias: finding for finding in self.findings if finding.bias in self.measurements}
         estimates = {name: measurement.estimates for name, measurement in self.measurements.items()}
         agreement, shown = estimates.pop(AGREEMENT, {}), ("low", "high", "n", "undefined")
         content = {
@@ -308,8 +307,8 @@ class Audit(ByName[Measurement]):
             "judge": self.judged.judge,
             "criterion": self.judged.criterion,
             "n": len(self.judged.ids),
-            "biases": {name: {**f.to_dict(), "estimates": estimates[name]} for name, f in found.items()},
-            "further": {name: those for name, those in estimates.items() if name not in found},
+            "biases": {name: {**f.to_dict(), "estimates": estimates[name]} for name, f in findings.items()},
+            "further": {name: those for name, those in estimates.items() if name not in findings},
             AGREEMENT: {name: e.value for name, e in agreement.items()},
             "agreement_intervals": {name: {one: getattr(e, one) for one in shown} for name, e in agreement.items()},
             "groups": {name: m.estimates for name, m in self.groups.items()},
@@ -332,13 +331,11 @@ class Audit(ByName[Measurement]):
 def audit(asked: AuditOptions) -> Audit:
     """Measure every bias of a judge that the items allow, and its agreement with people.
 
-    Name the judge in one of three ways: ``judge`` (or ``lm`` and ``criterion``), ``scores_field`` or ``winner_field``.
-
     Args:
         asked: The options, each as a keyword; see ``evalbias.options.AuditOptions``. ``data`` are a file, ``NAME:PATH``
-            of a known data set, or a list of examples or dicts, as for ``data.read``; ``judge`` is a judge of evalbias,
-            the JSON file of one, a DSPy module or metric, or a function, as for ``function_scores``; ``lm`` defaults to
-            the judge's own model, else DSPy's.
+            of a known data set, or a list of examples or dicts. The judge is ``judge`` (of evalbias, the JSON file of
+            one, a DSPy module or metric, or a function), or ``lm`` and ``criterion``, ``scores_field`` or
+            ``winner_field``.
 
     Raises:
         ValueError: Not exactly one judge is named, the items lack what is asked for (an item is named), or a judge of
@@ -363,7 +360,7 @@ def audit_answers(
     settings = {"own": own_system, "reliability": reliability}
     biases = [bias.configured(**settings) for bias in BIASES.values()]
     measurements = {bias.name: measure(bias, judged, seed=seed) for bias in biases if bias.applies(judged)}
-    # 2 what was found, what could not be, and what follows
+    # 2 the findings, what could not be measured, and what follows
     not_measured = {**_lacking(biases, measurements, judged), **judged.unmeasurable}
     missing = {name: why for name, why in not_measured.items() if name != AGREEMENT}
     findings = findings_of(measurements, judged, missing)

@@ -120,9 +120,9 @@ class Bias:
         ours = self.helps.get("pairs" if judged.pairwise else "scores", "")
         return ours if judged.compilable else self.helps.get("others", ours)
 
-    def plot(self, found: Measurement) -> Plot | None:
+    def plot(self, measurement: Measurement) -> Plot | None:
         """Return what a report draws: the first headline that is defined, and what can share its axis."""
-        defined = [e for e in found.estimates.values() if not math.isnan(e.value)]
+        defined = [e for e in measurement.estimates.values() if not math.isnan(e.value)]
         headlines = [e for e in defined if e.name in self.headlines]
         if not defined:
             return None
@@ -269,13 +269,13 @@ class EffectBias(Bias):
             return f"an effect of {100 * (share - 0.5):.0f} of 100 pairs or more"
         return f"a shift of an even pair from 50 % to {100 * share:.0f} % or more"
 
-    def plot(self, found: Measurement) -> Plot | None:
+    def plot(self, measurement: Measurement) -> Plot | None:
         """Return the score beyond quality over the property, with the line of the effect."""
-        judged, recipe = found.judged, found.numbers.get(self.effect_name)
-        if judged is None or recipe is None or not self.standardized or math.isnan(found[self.effect_name].low):
-            return super().plot(found)
+        judged, recipe = measurement.judged, measurement.numbers.get(self.effect_name)
+        if judged is None or recipe is None or not self.standardized or math.isnan(measurement[self.effect_name].low):
+            return super().plot(measurement)
         # 1 dots: the property in standard deviations, and the score less what the quality explains
-        fit = _fit(recipe, found.clusters)
+        fit = _fit(recipe, measurement.clusters)
         x, y = beyond_quality(recipe, fit, mirrored=judged.both_orders)
         # 2 the line of the effect, in points, log-odds or verdicts
         value, low, high = (end * fit.score_sd for end in (fit.value, fit.low, fit.high))
@@ -309,9 +309,9 @@ class EffectBias(Bias):
 
 
 def _fit(recipe: Number, clusters: Sequence[object] | None) -> Effect:
-    found = recipe.estimator(recipe.values, *recipe.given, clusters=clusters)
-    assert isinstance(found, Effect)
-    return found
+    effect = recipe.estimator(recipe.values, *recipe.given, clusters=clusters)
+    assert isinstance(effect, Effect)
+    return effect
 
 
 def beyond_quality(recipe: Number, fit: Effect, *, mirrored: bool) -> tuple[FloatArray, FloatArray]:

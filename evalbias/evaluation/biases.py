@@ -201,12 +201,12 @@ class Position(Bias):
             )
         return [*numbers, Number("confidence", "confidence", entropies, estimate_mean)]
 
-    def plot(self, found: Measurement) -> Plot | None:
+    def plot(self, measurement: Measurement) -> Plot | None:
         """Return the win rate of the first position above what becomes of a pair in the other order."""
-        outcomes = {} if found.judged is None else order_outcomes(found.judged)
+        outcomes = {} if measurement.judged is None else order_outcomes(measurement.judged)
         if not outcomes:
-            return super().plot(found)
-        first = found["first_rate"]
+            return super().plot(measurement)
+        first = measurement["first_rate"]
         low, high = percent(first.low), percent(first.high)
         title = f"The output shown first wins {percent(first.value)} of the time (95 % interval {low} to {high})"
         caption = (
@@ -295,11 +295,11 @@ class Verbosity(EffectBias):
             numbers.append(Number("accuracy_gap", "accuracy gap", correct, estimate_gap, **gap, **unsure))
         return numbers
 
-    def plot(self, found: Measurement) -> Plot | None:
+    def plot(self, measurement: Measurement) -> Plot | None:
         """Return the line of the effect; of pairs that nobody rated, how often the longer output wins."""
-        if self.effect_name in found.estimates or "longer_rate" not in found.numbers:
-            return super().plot(found)
-        wins, lengths = found.numbers["longer_rate"].values, found.columns[LENGTHS]
+        if self.effect_name in measurement.estimates or "longer_rate" not in measurement.numbers:
+            return super().plot(measurement)
+        wins, lengths = measurement.numbers["longer_rate"].values, measurement.columns[LENGTHS]
         kept = ~np.isnan(wins)
         if not kept.any():
             return None
@@ -309,14 +309,14 @@ class Verbosity(EffectBias):
         order = np.argsort(ratios, kind="stable")
         groups = np.array_split(order, 4 if len(order) >= 40 else 1)
         # 2 the win rate of each, over the inputs
-        clusters = np.arange(len(wins)) if found.clusters is None else np.asarray(found.clusters)
+        clusters = np.arange(len(wins)) if measurement.clusters is None else np.asarray(measurement.clusters)
         rows = dict[str, list[Estimate]]()
         for one in groups:
             name = f"{_times(ratios[one].min())} to {_times(ratios[one].max())} times"
             rate = share_number(name, name, wins[kept][one]).estimate(clusters[kept][one].tolist(), seed=0)
             rows[name if name not in rows else name + "\u200b" * len(rows)] = [rate]  # rows of one name stay apart
         # 3 in words
-        whole = found["longer_rate"]
+        whole = measurement["longer_rate"]
         low, high = percent(whole.low), percent(whole.high)
         title = f"The longer output wins {percent(whole.value)} of the time (95 % interval {low} to {high})"
         caption = (
@@ -364,10 +364,10 @@ class SelfBias(Bias):
             numbers.append(Number("quality", "quality", judged.covariate(QUALITY), estimate_mean))
         return numbers
 
-    def plot(self, found: Measurement) -> Plot | None:
+    def plot(self, measurement: Measurement) -> Plot | None:
         """Return a histogram of the differences."""
-        values = found.numbers["bias"].values
-        values, mean_of = values[~np.isnan(values)], found["bias"]
+        values = measurement.numbers["bias"].values
+        values, mean_of = values[~np.isnan(values)], measurement["bias"]
         if not len(values):
             return None
         direction = "above" if mean_of.value >= 0 else "below"
@@ -546,12 +546,12 @@ class ScaleUse(Bias):
         """Say what helps; a judge whose scores do not rise with the quality at all needs no map."""
         return self.helps["reversed"] if estimate.high <= 0 else super().remedy(estimate, judged)
 
-    def plot(self, found: Measurement) -> Plot | None:
+    def plot(self, measurement: Measurement) -> Plot | None:
         """Return which scores the judge gives, beside those that people give."""
-        columns = {"judge": found.columns["scores"], "people": found.columns.get(HUMAN_SCORES, np.empty(0))}
+        columns = {"judge": measurement.columns["scores"], "people": measurement.columns.get(HUMAN_SCORES, np.empty(0))}
         defined = {name: values[~np.isnan(values)] for name, values in columns.items()}
         defined = {name: values for name, values in defined.items() if len(values)}
-        return score_bars(defined) if "judge" in defined else super().plot(found)
+        return score_bars(defined) if "judge" in defined else super().plot(measurement)
 
 
 MAX_LEVELS = 20  # most levels of a scale whose single levels are counted

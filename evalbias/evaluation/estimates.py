@@ -94,22 +94,16 @@ class Number(Named):
     ) -> Estimate:
         """Compute it with its 95 % bootstrap interval over inputs (``Judged.clusters``), and its p against the null."""
         draws = Draws(seed=seed, resamples=n_resamples, swaps=0)
-        found = self.estimator(self.values, *self.given, clusters=clusters, draws=draws)
-        p_value = math.nan if self.null is None else found.p_value
+        interval = self.estimator(self.values, *self.given, clusters=clusters, draws=draws)
+        p_value = math.nan if self.null is None else interval.p_value
         if self.null is not None and math.isnan(p_value):  # the interval has no test of its own
-            p_value = p_of_interval(found.value, found.low, found.high, null=self.null, units=found.units)
+            p_value = p_of_interval(interval.value, interval.low, interval.high, null=self.null, units=interval.units)
         return Estimate(
             **{one.name: getattr(self, one.name) for one in fields(Named)},
-            value=found.value,
-            low=found.low,
-            high=found.high,
-            n=found.n,
-            undefined=len(self.values) - found.n - self.excluded,
-            units=found.units,
+            **{name: getattr(interval, name) for name in ("value", "low", "high", "n", "units", "unit", "reason")},
+            undefined=len(self.values) - interval.n - self.excluded,
             p_value=p_value,
-            unit=found.unit,
-            points=found.score_sd if isinstance(found, Effect) else math.nan,
-            reason=found.reason,
+            points=interval.score_sd if isinstance(interval, Effect) else math.nan,
         )
 
     def change(
@@ -233,7 +227,7 @@ class Measurement(ByName[Estimate]):
     judged: Judged | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        """Return the bias and its estimates; ``table`` shows them in rows, ``items`` the numbers by item."""
+        """Return the bias and its estimates; ``table`` shows them in rows, ``columns`` the numbers by item."""
         estimates = "; ".join(f"{e.label} {e.text()} ({e.interval})" for e in self.estimates.values())
         return f"Measurement({self.bias.title} on {self.criterion}, n={len(self.ids)}: {estimates})"
 
@@ -247,11 +241,6 @@ class Measurement(ByName[Estimate]):
         """Column -> number of items in which it is undefined; columns without any are left out."""
         counts = {name: int((~defined(column)).sum()) for name, column in self.columns.items()}
         return {name: amount for name, amount in counts.items() if amount}
-
-    def items(self) -> list[dict[str, Any]]:
-        """Return one record per item: its id and every column."""
-        columns = {name: column.tolist() for name, column in self.columns.items()}
-        return [{"id": one, **{n: c[i] for n, c in columns.items()}} for i, one in enumerate(self.ids)]
 
     def to_dict(self, *, items: bool = True) -> dict[str, Any]:
         """Return everything but the numbers, and the columns only with ``items``, as JSON data; NaN becomes None."""
@@ -339,16 +328,16 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON data; ``test`` and ``itemwise_test`` are None where nothing is swapped."""
-        found = self.difference
-        counts = {"n": found.n, "undefined": found.undefined, "units": found.units}
+        change = self.difference
+        counts = {"n": change.n, "undefined": change.undefined, "units": change.units}
         swapped = self.p_itemwise is not None
         return {
             "before": self.before,
             "after": self.after,
-            "difference": {"estimate": found.value, "low": found.low, "high": found.high, "reason": found.reason}
-            | {"p_value": found.p_value, **counts},
-            "test": {"p_value": found.p_value, **counts} if swapped else None,
-            "itemwise_test": {"p_value": self.p_itemwise, **counts, "units": found.n} if swapped else None,
+            "difference": {"estimate": change.value, "low": change.low, "high": change.high, "reason": change.reason}
+            | {"p_value": change.p_value, **counts},
+            "test": {"p_value": change.p_value, **counts} if swapped else None,
+            "itemwise_test": {"p_value": self.p_itemwise, **counts, "units": change.n} if swapped else None,
         }
 
 
@@ -382,11 +371,6 @@ class Comparison(ByName[Change]):
     def n(self) -> int:
         """Largest number of items that an estimate counts."""
         return max((change.after.n for change in self.changes.values()), default=0)
-
-    @property
-    def undefined(self) -> int:
-        """Largest number of items that an estimate leaves out."""
-        return max((change.after.undefined for change in self.changes.values()), default=0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON data, in which undefined numbers are None."""

@@ -22,7 +22,6 @@ from evalbias.evaluation.estimates import (
     LEVEL,
     N_RESAMPLES,
     Comparison,
-    Estimate,
     Measurement,
     Number,
     compare,
@@ -31,7 +30,7 @@ from evalbias.evaluation.estimates import (
 from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
 from evalbias.evaluation.words import conclude, count, signed
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.resample import Draws, estimate_mean
+from evalbias.measures.resample import Draws, Interval, estimate_mean
 from evalbias.programs.feedback import Feedback, FeedbackSource, expected_scores, validated
 from evalbias.programs.loops import Step, count_usage, take_step
 from evalbias.programs.writing import PlainPredict
@@ -489,8 +488,9 @@ def measure_style(
 def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
     """Say whether a model overrates its own outputs in the last round of a loop, and what refining changed."""
     last, first, change = summary.rounds[-1]["bias"], summary.rounds[0]["bias"], summary.change["bias"]
-    end, points = f"at {rounds} {summary.numbers[-1]}", f"{last.text()} points ({_interval(last)})"
-    found = conclude(
+    interval = f"95 % interval {last.interval}, {count(last.n, 'item')}"
+    end, points = f"at {rounds} {summary.numbers[-1]}", f"{last.text()} points ({interval})"
+    verdict = conclude(
         last.low,
         last.high,
         above=f"the model overrates its own outputs {end} by {points}",
@@ -498,7 +498,7 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
         neither=f"no self-bias is shown {end}: {points}",
         undefined="",
     )
-    if not found:
+    if not verdict:
         why = last.reason or "too few items have both scores"
         return f"{summary.name}: whether the model overrates its outputs is undefined: {why}."
     moved = change.difference.value
@@ -506,17 +506,17 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
     if change.p_value < LEVEL:
         more = "more" if moved > 0 else "less"
         tested = f"{abs(moved):.2f} {more} than at {summary.numbers[0]}, a significant change"
-    return f"{summary.name}: {found}; {tested}. External feedback decides better: 'evalbias compile refine'."
+    return f"{summary.name}: {verdict}; {tested}. External feedback decides better: 'evalbias compile refine'."
 
 
 def conclude_style(change: Comparison) -> str:
     """Say whether a model overrates its own paraphrases."""
-    found = change["bias"].difference
-    shown = f"{signed(found.value)} points (95 % interval {signed(found.low)} to {signed(found.high)})"
+    gain = change["bias"].difference
+    shown = _points(gain)
     own = "paraphrased by itself, an output"
     return conclude(
-        found.low,
-        found.high,
+        gain.low,
+        gain.high,
         above=f"The model prefers its own style: {own} gains {shown} of undue score.",
         below=f"The model does not prefer its own style: {own} loses {shown}.",
         neither=f"No preference for the own style is shown: paraphrasing changes the undue score by {shown}.",
@@ -530,12 +530,11 @@ def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
     values = np.asarray(quality, dtype=np.float64)
     if len(values) < 2:
         return ""
-    found = estimate_mean(values[-1] - values[0], draws=Draws(seed=seed, resamples=10_000))
-    shown = f"{signed(found.value)} points of {source} (95 % interval {signed(found.low)} to {signed(found.high)})"
-    why = found.reason or f"{source} scores too few of them"
+    gain = estimate_mean(values[-1] - values[0], draws=Draws(seed=seed, resamples=10_000))
+    shown, why = _points(gain, f" of {source}"), gain.reason or f"{source} scores too few of them"
     return conclude(
-        found.low,
-        found.high,
+        gain.low,
+        gain.high,
         above=f"The loop improves its outputs by {shown}.",
         below=f"The loop makes its outputs worse by {shown}: do without it, or compile it ('evalbias compile refine').",
         neither=f"The loop is not shown to improve its outputs: {shown}.",
@@ -543,5 +542,5 @@ def conclude_quality(quality: ArrayLike, source: str, *, seed: int) -> str:
     )
 
 
-def _interval(estimate: Estimate) -> str:
-    return f"95 % interval {estimate.interval}, {count(estimate.n, 'item')}"
+def _points(gain: Interval, of: str = "") -> str:
+    return f"{signed(gain.value)} points{of} (95 % interval {signed(gain.low)} to {signed(gain.high)})"

@@ -116,11 +116,11 @@ def conclude_ranking(agreement: Measurement | None, documents: int) -> str:
             f"Nobody rated the outputs, so it is unknown whether these {count(documents, 'ranking')} are right; "
             "'evalbias measure preference' tells whether the judge prefers a position or longer outputs."
         )
-    found = agreement["spearman"]
-    shown = f"Spearman {found.text()} (95 % interval {found.interval}, {count(found.n, 'document')})"
+    rho = agreement["spearman"]
+    shown = f"Spearman {rho.text()} (95 % interval {rho.interval}, {count(rho.n, 'document')})"
     return conclude(
-        found.low,
-        found.high,
+        rho.low,
+        rho.high,
         above=f"The rankings agree with people better than chance does: {shown}.",
         below=f"The rankings contradict people: {shown}. Do not use this judge.",
         neither=f"The rankings are not shown to agree with people better than chance does: {shown}. Rate more "

@@ -27,12 +27,7 @@ STATUSES: Mapping[Status, str] = {
 
 
 def signed(value: float) -> str:
-    """Format with two decimals and a sign.
-
-    Examples:
-        >>> signed(0.314), signed(-0.001), signed(float("nan"))
-        ('+0.31', '+0.00', 'undefined')
-    """
+    """Format with two decimals and a sign."""
     return UNDEFINED if math.isnan(value) else f"{round(value, 2) + 0.0:+.2f}"  # no minus before a zero
 
 
@@ -42,53 +37,28 @@ def unsigned(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share as a percentage.
-
-    Examples:
-        >>> percent(0.666)
-        '67 %'
-    """
+    """Format a share as a percentage."""
     return f"{share * 100:.0f} %"
 
 
 def decimals(*values: float) -> int:
-    """Return how many decimals show the values: two, or more where two would show hardly anything but zeros.
-
-    Examples:
-        >>> decimals(0.21, 0.003), decimals(0.0042, 0.0006, 0.0078)
-        (2, 4)
-    """
+    """Return how many decimals show the values: two, or more where two would show hardly anything but zeros."""
     largest = max((abs(value) for value in values if not math.isnan(value)), default=0.0)
     return 2 if largest >= 0.02 or largest == 0 else 1 - math.floor(math.log10(largest))
 
 
 def ends(low: str, high: str) -> str:
-    """Format an interval by its formatted ends.
-
-    Examples:
-        >>> ends("+0.10", "+0.30"), ends("undefined", "undefined"), ends("undefined", "+0.30")
-        ('+0.10 to +0.30', 'undefined', 'undefined to +0.30')
-    """
+    """Format an interval by its formatted ends."""
     return low if low == high == UNDEFINED else f"{low} to {high}"
 
 
 def p_text(p_value: float) -> str:
-    """Format a p-value with five decimals; empty where there is none.
-
-    Examples:
-        >>> p_text(0.0314), p_text(1e-9), p_text(float("nan"))
-        ('0.03140', '< 0.00001', '')
-    """
+    """Format a p-value with five decimals; empty where there is none."""
     return "" if math.isnan(p_value) else "< 0.00001" if p_value < 5e-6 else f"{p_value:.5f}"
 
 
 def p_equals(p_value: float) -> str:
-    """Format a p-value for a sentence, with four decimals.
-
-    Examples:
-        >>> p_equals(0.0314), p_equals(1e-9), p_equals(float("nan"))
-        ('p = 0.0314', 'p < 0.0001', 'p undefined')
-    """
+    """Format a p-value for a sentence, with four decimals."""
     if math.isnan(p_value):
         return f"p {UNDEFINED}"
     return "p < 0.0001" if p_value < 5e-5 else f"p = {p_value:.4f}"
@@ -103,14 +73,7 @@ def mark(p_value: float) -> str:
 
 
 def amount(value: float, low: float, high: float, digits: int = 2) -> str:
-    """Return by how much, and "between ... and ..." where only bounds are known.
-
-    Examples:
-        >>> amount(0.21, 0.1, 0.3), amount(-0.21, -0.3, -0.1), amount(math.nan, 0.07, 0.55)
-        ('0.21 more', '0.21 fewer', 'between 0.07 and 0.55 more')
-        >>> amount(math.nan, 0.0, 0.5), amount(math.nan, -0.1, 0.5)
-        ('between 0.00 and 0.50 more', 'between 0.10 fewer and 0.50 more')
-    """
+    """Return by how much, and "between ... and ..." where only bounds are known."""
     if not math.isnan(value):
         return _signed(value, digits)
     nearer, farther = sorted((low, high), key=abs)
@@ -123,10 +86,6 @@ def interval_words(value: float, low: float, high: float, digits: int = 2, *, le
     """Return the 95 % interval of what ``amount`` says; of bounds, from which reliability of one rating they hold.
 
     Of something that gets fewer, it is the interval of how many fewer.
-
-    Examples:
-        >>> interval_words(0.21, 0.1, 0.3), interval_words(-0.21, -0.3, -0.1)
-        ('95 % interval 0.10 to 0.30', '95 % interval 0.10 to 0.30')
     """
     if math.isnan(value):
         return f"95 % interval, if the reliability of one rating is {least} or more"
@@ -154,12 +113,7 @@ def joined(names: Sequence[str]) -> str:
 
 
 def model_title(name: str) -> str:
-    """Return a model's name for people; that of a local one is ``local/NAME@FINGERPRINT``.
-
-    Examples:
-        >>> model_title("local/model.gguf@e9785dfff1a0"), model_title("openai/gpt-4o-mini")
-        ('model.gguf', 'openai/gpt-4o-mini')
-    """
+    """Return a model's name for people; that of a local one is ``local/NAME@FINGERPRINT``."""
     return name.removeprefix("local/").partition("@")[0] if name.startswith("local/") else name
 
 
@@ -167,13 +121,7 @@ def model_title(name: str) -> str:
 
 
 def conclude(low: float, high: float, *, above: str, below: str, neither: str, undefined: str) -> str:
-    """Return the sentence that an interval allows: it lies above 0, below 0, holds 0, or is undefined.
-
-    Examples:
-        >>> said = {"above": "better", "below": "worse", "neither": "no change shown", "undefined": "too few items"}
-        >>> conclude(0.1, 0.3, **said), conclude(-0.1, 0.3, **said), conclude(math.nan, math.nan, **said)
-        ('better', 'no change shown', 'too few items')
-    """
+    """Return the sentence that an interval allows: it lies above 0, below 0, holds 0, or is undefined."""
     if math.isnan(low):
         return undefined
     return above if low > 0 else below if high < 0 else neither
@@ -187,14 +135,7 @@ def median_coverage(coverage: ArrayLike) -> float:
 
 
 def coverage_warning(coverage: Mapping[str, ArrayLike]) -> str:
-    """Return a warning where answers are hardly ever labels, by criterion -> (n,) probabilities or NaN; else "".
-
-    Examples:
-        >>> coverage_warning({"wit": [0.048, 0.02, 0.3]})[:69]
-        'Do not rely on this judge: its model hardly ever answers with a label'
-        >>> coverage_warning({"wit": [0.9, 0.8], "style": []})
-        ''
-    """
+    """Return a warning where answers are hardly ever labels, by criterion -> (n,) probabilities or NaN; else ""."""
     medians = {name: median_coverage(values) for name, values in coverage.items()}
     low = {name: median for name, median in medians.items() if median < LOW_COVERAGE}  # NaN is not below
     if not low:

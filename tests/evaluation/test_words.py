@@ -13,9 +13,39 @@ from evalbias.evaluation.estimates import Estimate, Number, measured, worsened
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.rankings import RankingAgreement, conclude_ranking
-from evalbias.evaluation.words import coverage_warning
+from evalbias.evaluation.words import (
+    amount,
+    coverage_warning,
+    decimals,
+    ends,
+    model_title,
+    p_equals,
+    p_text,
+    percent,
+    signed,
+)
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.resample import estimate_mean_coefficient
+
+NAN = float("nan")
+FORMATTED = [
+    (signed, [0.314, -0.001, NAN], ["+0.31", "+0.00", "undefined"]),
+    (percent, [0.666], ["67 %"]),
+    (p_text, [0.0314, 1e-9, NAN], ["0.03140", "< 0.00001", ""]),
+    (p_equals, [0.0314, 1e-9, NAN], ["p = 0.0314", "p < 0.0001", "p undefined"]),
+    (lambda low: ends(low, "+0.30"), ["+0.10", "undefined"], ["+0.10 to +0.30", "undefined to +0.30"]),
+    (lambda low: ends(low, "undefined"), ["undefined"], ["undefined"]),
+    (lambda values: decimals(*values), [(0.21, 0.003), (0.0042, 0.0006, 0.0078)], [2, 4]),
+    (lambda values: amount(*values), [(0.21, 0.1, 0.3), (-0.21, -0.3, -0.1)], ["0.21 more", "0.21 fewer"]),
+    (lambda high: amount(NAN, 0.07, high), [0.55], ["between 0.07 and 0.55 more"]),
+    (lambda low: amount(NAN, low, 0.5), [0.0], ["between 0.00 and 0.50 more"]),
+    (model_title, ["local/model.gguf@e9785dfff1a0", "openai/gpt-4o-mini"], ["model.gguf", "openai/gpt-4o-mini"]),
+]
+
+
+@pytest.mark.parametrize(("form", "given", "words"), FORMATTED)
+def test_formats(form, given, words):
+    assert [form(one) for one in given] == words
 
 
 def without(judged, *names):
@@ -160,7 +190,7 @@ def conclusions():
         told[f"style: {name}"] = conclude_style(summary.change)
         told[f"quality: {name}"] = conclude_quality(own - expected[0], "BLEU", seed=0)
     shown, passed = replace(judge(scored, 9), scale=(1, 5)), {HUMAN_SCORES: np.array([0.0, 1.0] * 4 + [1.0])}
-    for name, ends in {
+    for name, interval in {
         "more": (0.42, 0.24, 0.6),
         "fewer": (-0.42, -0.6, -0.24),
         "open": (0.1, -0.1, 0.3),
@@ -169,7 +199,7 @@ def conclusions():
         "bounds around 0": (np.nan, -0.2, 0.3),
         "undefined": (np.nan, np.nan, np.nan),
     }.items():
-        effect = Estimate("likelihood_effect", "effect of likelihood", *ends, 9, 0, unit=SCORE_SD, points=0.5)
+        effect = Estimate("likelihood_effect", "effect of likelihood", *interval, 9, 0, unit=SCORE_SD, points=0.5)
         told[f"effect: {name}"] = BIASES["likelihood"].conclusion(effect, shown)
         if name == "bounds":
             of_choices = having(without(shown, RATINGS), **passed)
