@@ -16,7 +16,7 @@ from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
 from evalbias.evaluation.biases import BIASES, Joint, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
-from evalbias.evaluation.words import Status, count, coverage_warning, joined
+from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
 from evalbias.measures.scale_use import SLOPE
@@ -187,11 +187,8 @@ def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caut
     ``coverage``); which biases may be another; what the agreement is not shown to surpass (``caution``); what helps;
     and the biases ruled out, undecided, and not measured.
     """
-    having: dict[Status, list[Finding]] = {}
-    for finding in findings:
-        having.setdefault(finding.status, []).append(finding)
-    biased = sorted(having.get("biased", []), key=lambda finding: finding.p_adjusted)
-    clear, open_, missing = (having.get(status, []) for status in ("no sign", "too few items", "not measured"))
+    biased, open_, clear, missing = ([f for f in findings if f.status == status] for status in STATUSES)
+    biased = sorted(biased, key=lambda finding: finding.p_adjusted)
     if biased:
         first = f"The judge is biased ({_titles(biased)}): {'; '.join(f.sentence for f in biased)}."
     elif open_:

@@ -1,7 +1,7 @@
 """What a bias is: its question, what it needs, its numbers, its sentence, what helps, and its plot.
 
-A bias is one class: ``Bias``, or ``EffectBias`` for the effect of a property of the text at equal quality. What a class
-does not say has a default here, so that tables, pages, JSON, audits and searches know a new bias by its class alone.
+A bias is one class: ``Bias``, or ``EffectBias`` for the effect of a property of the text at equal quality. Tables,
+pages, JSON, audits and searches know a new bias by its class alone.
 """
 
 from __future__ import annotations
@@ -60,12 +60,6 @@ class Bias:
     headlines: ClassVar[tuple[str, ...]] = ()
     objective: ClassVar[str | None] = None  # name of the number that a search may bring to its null
     helps: ClassVar[Mapping[str, str]] = {}  # "pairs", "scores", "others" (not of evalbias) -> what helps, at what cost
-
-    def __init_subclass__(cls) -> None:
-        """Give a bias that says none a title and a question, from its name."""
-        if "name" in vars(cls):
-            cls.title = vars(cls).get("title", cls.name.replace("_", " "))
-            cls.question = vars(cls).get("question", f"How strong is the bias {cls.title!r}?")
 
     def applies(self, judged: Judged) -> bool:
         """Return whether anything of it can be measured."""

@@ -146,12 +146,10 @@ def _of_pairs(judged: Judged, difference: FloatArray) -> list[Number]:
 class Position(Bias):
     """How a comparison is ordered decides which candidate wins (Zhou et al., EMNLP 2024).
 
-    Numbers: ``first_rate`` (win rate of the first position, in [0, 1]; all positions share a tie), ``fairness`` (in
-    [-2, 0], 0 is fair), ``position_consistency`` (share of pairs with the same winner in both orders) and
-    ``confidence`` (mean negative entropy, in [-log c, 0]). In both orders each pair is its own control; one that lacks
-    an answer in either is undefined. In one order the better outputs may stand first; ``first_rate_balanced`` is then
-    the win rate of the first position, pairs whose first candidate people prefer counting as much as those whose second
-    they prefer.
+    Numbers: ``first_rate`` (win rate of the first position; all positions share a tie), ``fairness`` (in [-2, 0], 0 is
+    fair), ``position_consistency`` (share of pairs with the same winner in both orders) and ``confidence`` (mean
+    negative entropy, in [-log c, 0]). In both orders each pair is its own control. In one order the better outputs may
+    stand first; ``first_rate_balanced`` then counts pairs whose first candidate people prefer as much as the others.
     """
 
     name = title = "position"
@@ -207,8 +205,7 @@ class Position(Bias):
         if not outcomes:
             return super().plot(measurement)
         first = measurement["first_rate"]
-        low, high = percent(first.low), percent(first.high)
-        title = f"The output shown first wins {percent(first.value)} of the time (95 % interval {low} to {high})"
+        title = _wins("The output shown first", first)
         caption = (
             "Every pair was judged twice, with the outputs in both orders. Above: how often the first position wins; "
             "50 % = no bias. Below: whether the same output wins in both orders, as it should."
@@ -218,8 +215,13 @@ class Position(Bias):
         return Plot(title, caption, [rate, Stack(outcomes)])
 
 
+def _wins(which: str, rate: Estimate) -> str:
+    interval = f"95 % interval {percent(rate.low)} to {percent(rate.high)}"
+    return f"{which} wins {percent(rate.value)} of the time ({interval})"
+
+
 def order_outcomes(judged: Judged) -> dict[str, float]:
-    """Return the shares of the defined pairs by what happens when the two candidates change places.
+    """Return the shares of the pairs by what happens in the other order; empty without both, or a defined pair.
 
     A decision that several classes share belongs to the position with the larger part of it, as in the numbers.
     """
@@ -241,11 +243,11 @@ def order_outcomes(judged: Judged) -> dict[str, float]:
 class Verbosity(EffectBias):
     """Longer text is preferred, whatever its quality.
 
-    Numbers: ``length_effect`` (of the log length, see ``EffectBias``) and, for pairs of different lengths, both orders
-    averaged and a tie counting half, ``longer_rate`` (win rate of the longer candidate, in [0, 1]) and ``accuracy_gap``
-    (share of pairs in which the judge chooses as people do where that is the longer candidate, less the same where it
-    is the shorter). Where longer text is better text, an unbiased judge prefers the longer candidate too and is more
-    often right where people do, because their difference is larger then: only ``length_effect`` tells these apart.
+    Numbers besides the effect of the log length: of pairs of different lengths, both orders averaged and a tie counting
+    half, ``longer_rate`` (win rate of the longer candidate, in [0, 1]) and ``accuracy_gap`` (share of pairs in which
+    the judge chooses as people do where that is the longer candidate, less the same where it is the shorter). Where
+    longer text is better text, an unbiased judge prefers the longer candidate too and is more often right where people
+    do, because their difference is larger then: only ``length_effect`` tells these apart.
     """
 
     name = title = "verbosity"
@@ -316,9 +318,7 @@ class Verbosity(EffectBias):
             rate = share_number(name, name, wins[kept][one]).estimate(clusters[kept][one].tolist(), seed=0)
             rows[name if name not in rows else name + "\u200b" * len(rows)] = [rate]  # rows of one name stay apart
         # 3 in words
-        whole = measurement["longer_rate"]
-        low, high = percent(whole.low), percent(whole.high)
-        title = f"The longer output wins {percent(whole.value)} of the time (95 % interval {low} to {high})"
+        title = _wins("The longer output", measurement["longer_rate"])
         caption = (
             "Pairs are cut into groups by how many times as long the longer output is. 50 % = no preference for "
             "length. People may prefer longer outputs too: this alone does not show that the judge is wrong."
@@ -475,9 +475,8 @@ class ScaleUse(Bias):
     Numbers, for a stated scale: ``slope`` (points of score for one point of quality, with people's ratings on the same
     scale, two or more an item; below 1 the judge crowds its scores together, above 1 it may prefer what goes with
     quality, so only slopes below 1 are of this bias), ``spread_ratio`` (standard deviation of the scores by that of the
-    human scores, noise included) and, where the scale has at most 20 levels, of those nearest to the scores
-    ``top_two_share`` (share of the two most frequent), ``entropy`` (theirs by that of uniform scores, in [0, 1]) and
-    ``ends_share`` (share of the lowest and highest).
+    human scores) and, of up to 20 levels, ``top_two_share`` (share of the two most frequent), ``entropy`` (theirs by
+    that of uniform scores, in [0, 1]) and ``ends_share`` (share of the lowest and highest).
     """
 
     name, title = "scale_use", "scale use"
@@ -610,11 +609,10 @@ class Joint(Bias):
     """Every effect of a property of the text that is known, in one model, with the others and quality held fixed.
 
     Likely text is often short, and a system's own outputs are likely under it, so that one bias looks like another
-    (Wataoka et al. 2024; Dubois et al. 2026). Numbers, of two or more known properties: ``likelihood``, ``length`` (for
-    one standard deviation each) and ``own_system`` (for an output of the system ``own`` instead of another), in
-    standard deviations of the score; for pairs judged in both orders ``position`` too, the mean advantage of the first
-    position in log-odds, or in shares of verdicts, which is the same without the properties: those of a pair change
-    sign with its order. It has no headline: it explains what the single biases find, and is not one more of them.
+    (Wataoka et al. 2024; Dubois et al. 2026). Numbers, of two or more known properties: ``likelihood``, ``length`` and
+    ``own_system``; for pairs judged in both orders ``position`` too, the mean advantage of the first position in
+    log-odds, or in shares of verdicts, which is the same without the properties: those of a pair change sign with its
+    order. It has no headline: it explains what the single biases find, and is not one more of them.
     """
 
     own: str | None = None
@@ -663,12 +661,7 @@ BIASES: dict[str, Bias] = {
 
 
 def title_of(name: str) -> str:
-    """Return the name of a bias, or of what else is measured, in words.
-
-    Examples:
-        >>> title_of("scale_use"), title_of("self_preference"), title_of("agreement")
-        ('scale use', 'self-preference', 'agreement with people')
-    """
+    """Return the name of a bias, or of what else is measured, in words."""
     return BIASES[name].title if name in BIASES else name.replace("_", " ")
 
 

@@ -401,12 +401,7 @@ def compare(
 ) -> Comparison:
     """Compare two judges, measured for the same bias on the same items, on those that both define.
 
-    Args:
-        before: Measurement of the first judge.
-        after: Measurement of the second judge.
-        n_resamples: Swaps of each permutation test.
-        n_intervals: Bootstrap resamples of each interval.
-        seed: Seed for the tests and intervals.
+    Each permutation test makes ``n_resamples`` swaps, each interval ``n_intervals`` bootstrap resamples, with ``seed``.
 
     Raises:
         TypeError: One is no measurement of a bias, but an audit.
@@ -492,12 +487,6 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = 0.8, tests
     Returns:
         Items, also where they are fewer than n. None where no number would do: the interval is undefined, or the
         estimate is (one rating of unknown reliability: its interval does not shrink to a point).
-
-    Examples:
-        >>> from evalbias.evaluation import Estimate
-        >>> found = Estimate("effect", "effect", 0.1, -0.1, 0.3, n=100, undefined=0, null=0.0, units=100)
-        >>> items_needed(found, 0.2)  # standard error .2 / 1.984: 100 (2.815 * .1008 / .2)^2
-        202
     """
     if not wanted > 0 or not 0 < power < 1 or tests < 1:
         raise ValueError(

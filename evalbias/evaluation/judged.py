@@ -328,14 +328,11 @@ def judge_examples(
         judge: Judge to measure, with its debiasing and calibration. Pairs are compared in both orders; with
             ``debias="permutation"`` both orders get the average, so the judge is fair and consistent by construction.
         examples: Items with ``source``, ``output`` and, where people rated them, ``scores`` (criterion -> number) or
-            ``score``; or pairs with ``source`` and two ``candidates``.
+            ``score``; or pairs with ``source`` and two ``candidates``. ValueError names one that lacks any.
         lm: Model to ask. Defaults to the judge's own, else DSPy's.
         likelihood_lm: Model whose likelihood defines LS; ``"own"`` for the judge's model, None to measure no LS.
         reduction: Reduction of token log-probabilities to LS: ``"sum"`` (Ohi et al. 2024, eq 1) or ``"mean"``.
         progress: Called with the number of judgments done.
-
-    Raises:
-        ValueError: No examples, or one that lacks a text, a second candidate or the criterion's score.
     """
     if not examples:
         raise ValueError("There are no examples to judge: give at least one.")

@@ -291,12 +291,7 @@ class LoopSummary:
 
 
 def doublings(k: int) -> tuple[int, ...]:
-    """Return 1, 2, 4, ... and k itself: the sizes at which a run of best of k is shown.
-
-    Examples:
-        >>> doublings(6), doublings(8), doublings(1)
-        ((1, 2, 4, 6), (1, 2, 4, 8), (1,))
-    """
+    """Return 1, 2, 4, ... and k itself: the sizes at which a run of best of k is shown."""
     return (*(2**n for n in range(k.bit_length()) if 2**n < k), k)
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from evalbias.data.pairing import by_input, hold_pairs, human_score, input_key, is_rated, pairs
 from evalbias.evaluation.agreement import PeopleAgreement
-from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.estimates import N_RESAMPLES, Comparison, Measurement, Number, compare, measured
 from evalbias.evaluation.judged import judge_examples
@@ -21,15 +20,6 @@ from evalbias.measures import kendall, pairwise_accuracy, spearman
 from evalbias.measures.resample import estimate_mean_coefficient, estimate_share
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.ranking import PairwiseRanker
-
-
-class RankingAgreement(Bias):
-    """Agreement of rankings with people, one document an item."""
-
-    name, title, kind = PeopleAgreement.name, PeopleAgreement.title, "validity"
-    question = PeopleAgreement.question
-    headlines = ("spearman",)
-
 
 MEASURES = {
     "spearman": (spearman, estimate_mean_coefficient, "Spearman"),
@@ -50,21 +40,13 @@ def measure_ranking(
 ) -> Measurement:
     """Rank the outputs of every document and correlate the rankings with the human scores.
 
-    Args:
-        ranker: Ranker to measure, on its judge's criterion.
-        documents: Rated outputs of each document (``evalbias.data.by_input`` groups them), with NaN where nobody rated.
-            Documents without two different outputs are left out.
-        lm: Model to ask. Defaults to the judge's own, else DSPy's.
-        progress: Called with the number of judgments done.
-        n_resamples: Bootstrap resamples of documents.
-        seed: Seed for the bootstrap.
+    ``documents`` are the rated outputs of each (``evalbias.data.by_input`` groups them), NaN where nobody rated; those
+    without two different outputs are left out. ``lm`` defaults to the judge's own, else DSPy's; ``progress`` is called
+    with the number of judgments done. ValueError where an item lacks a score on the criterion.
 
     Returns:
         Estimates ``spearman``, ``kendall`` and ``pairwise_accuracy``, means over the documents, which are its items.
         ``notes`` counts comparisons, ties, undefined comparisons, contradictions and unranked outputs.
-
-    Raises:
-        ValueError: An item lacks a score on the criterion.
     """
     name = ranker.judge.criterion.name
     for example in (e for document in documents for e in document):
@@ -100,7 +82,7 @@ def ranking_agreement(
         numbers,
         seed=seed,
         n_resamples=n_resamples,
-        bias=RankingAgreement(),
+        bias=PeopleAgreement(),
         criterion=criterion,
         ids=tuple(input_key(document[0]) for document in documents),
         columns={number.name: number.values for number in numbers},
@@ -161,10 +143,8 @@ def compare_with_baselines(
     """Measure four judges: initial, initial + permutation, searched, searched + permutation.
 
     ``items`` are outputs of documents that took no part in the search, or pairs, which are not ranked. Where people
-    rated some (``scores``), the agreement is measured; unrated ones are undefined in it. The biases are measured on at
-    most ``limit`` pairs, that of likelihood only with a ``likelihood_lm``; ``search`` is that of the ranking,
-    ``"greedy"`` or ``"beam"``, ``n_resamples`` the swaps of each permutation test, and ``lm`` defaults to the judges'
-    own, else DSPy's.
+    rated some (``scores``), the agreement is measured. The biases are measured on at most ``limit`` pairs, that of
+    likelihood only with a ``likelihood_lm``; ``search`` is that of the ranking, ``"greedy"`` or ``"beam"``.
     """
     name = initial.criterion.name
     rated = not hold_pairs(items) and any(is_rated(e, name) for e in items)
@@ -179,7 +159,7 @@ def compare_with_baselines(
         if rated:
             ranker = PairwiseRanker(one, search=search, seed=seed)
             agreement = measure_ranking(ranker, documents, lm=lm, progress=progress, seed=seed)
-            measurements[RankingAgreement.name] = agreement
+            measurements[PeopleAgreement.name] = agreement
         first, how = rows["initial"].measurements if rows else {}, {"n_resamples": n_resamples, "seed": seed}
         comparisons = {bias: compare(first[bias], m, **how) for bias, m in measurements.items() if bias in first}
         rows[title] = Row(measurements, comparisons)

@@ -16,8 +16,7 @@ import evalbias
 from evalbias import data as evalbias_data
 from evalbias.evaluation.answers import prepared
 from evalbias.evaluation.audit import Finding, audit_answers, findings_of, paragraphs_of
-from evalbias.evaluation.bias import EffectBias
-from evalbias.evaluation.biases import Verbosity, title_of
+from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.words import LOW_COVERAGE
 from evalbias.measures import likelihood_effect
 from evalbias.options import AuditOptions
@@ -95,15 +94,6 @@ def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said():
         )
     for coverage in (LOW_COVERAGE, math.nan):
         assert paragraphs_of(biased, coverage=coverage)[0].startswith("The judge is biased (position): the output")
-
-
-def test_a_bias_that_says_only_its_name_has_a_title_and_a_question():
-    class Taste(EffectBias):
-        name = "good_taste"
-
-    assert (Taste().title, Taste().question) == ("good taste", "How strong is the bias 'good taste'?")
-    assert Taste(reliability=0.5).configured(own="mine", reliability=0.7) == Taste(reliability=0.7)
-    assert title_of("good_taste") == "good taste"
 
 
 def test_one_judge_and_one_of_several_criteria_are_named():

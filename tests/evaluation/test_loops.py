@@ -12,6 +12,7 @@ from evalbias.evaluation import (
     LoopScores,
     Paraphrased,
     compare_loops,
+    doublings,
     measure_aspects,
     measure_rounds,
     measure_style,
@@ -305,4 +306,5 @@ def test_each_round_by_hand():
     for own, expected in (([1, 2], [1, 2]), (np.ones((2, 3)), np.ones((3, 3)))):
         with pytest.raises(ValueError, match=r"The scores have the shapes .*: give \(rounds, items\) each time"):
             measure_rounds(own, expected, seed=0)
+    assert [doublings(k) for k in (6, 8, 1)] == [(1, 2, 4, 6), (1, 2, 4, 8), (1,)]
     assert conclude_quality([[1.0, 2.0]], "chrF", seed=0) == ""  # nothing follows from a loop of one step

@@ -12,7 +12,7 @@ from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate, Number, measured, worsened
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
-from evalbias.evaluation.rankings import RankingAgreement, conclude_ranking
+from evalbias.evaluation.rankings import conclude_ranking
 from evalbias.evaluation.words import (
     amount,
     coverage_warning,
@@ -169,7 +169,7 @@ def rounds(shift, n=40):
 def ranking(values):
     number = Number("spearman", "Spearman", np.array(values), estimate_mean_coefficient)
     ids = tuple(map(str, range(len(values))))
-    return measured([number], seed=0, bias=RankingAgreement(), criterion="wit", ids=ids, columns={})
+    return measured([number], seed=0, bias=BIASES["agreement"], criterion="wit", ids=ids, columns={})
 
 
 def conclusions():
