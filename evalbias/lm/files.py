@@ -221,7 +221,10 @@ def _unpack(file: Path, folder: Path) -> None:
     with readable(_DAMAGED.format(file), _REMEDY):
         tensors = {str(tensor.name) for tensor in reader.tensors}
         facts = {name: field.contents() for name, field in reader.fields.items()}
-    _check_tensors(tensors, file)
+    if unread := sorted(tensors.intersection(UNREAD)):
+        raise ValueError(
+            f"{file} scales its positions by {unread[0]}, which would be ignored here: use the model's original folder."
+        )
     check_depth(facts.get(f"{facts.get('general.architecture')}.block_count"), tensors, str(file))
     splitting = check_splitting(facts.get("tokenizer.ggml.model"), facts.get("tokenizer.ggml.pre"), file)
     logger.warning("Unpacking %s into %s, once.", file, folder.with_suffix(""))
@@ -265,13 +268,6 @@ def _reader(file: Path) -> Any:
 
     with readable(f"{file} is not a whole GGUF file", "fetch it again"):
         return Reader(file)
-
-
-def _check_tensors(names: set[str], file: Path) -> None:
-    if found := sorted(names.intersection(UNREAD)):
-        raise ValueError(
-            f"{file} scales its positions by {found[0]}, which would be ignored here: use the model's original folder."
-        )
 
 
 def _plain(tokenizer: Any) -> PreTrainedTokenizerFast:

@@ -1,11 +1,7 @@
 """By what a model is known: the hash of its files; behind a server, what it answers and under which name.
 
-Hashing gigabytes takes seconds: the hash of a large file is kept in the user's cache directory, and reused while its
-path, size, times and inode stay the same.
-
-Any weights may be served under one name. A server's model is known by the probabilities that it gives to a fixed text,
-its *sample*, and by the name that its answers carry. Weights that differ by no more than 16-bit rounding, and models
-that prefer the same answers, are not told apart.
+Any weights may be served under one name: a server's model is known by the probabilities that it gives to a fixed text,
+its *sample*. Models that differ by no more than 16-bit rounding, or prefer the same answers, are not told apart.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from dspy import lm15
+from torch.nn.functional import pad
 from transformers import Cache
 from transformers.cache_utils import DynamicLayer
 
@@ -33,11 +34,6 @@ class _Row:
     tokens: list[lm15.TokenLogprob] = field(default_factory=list)
     cut: int | None = None  # length of the text before a stop string
     finished: bool = False  # whether the text ended by itself or at a stop string
-
-    @property
-    def over(self) -> bool:
-        """True if the text is complete."""
-        return self.finished or len(self.ids) >= self.room
 
 
 def generate(
@@ -60,7 +56,8 @@ def generate(
     width = max(len(row.prompt) for row in rows)
     ids = torch.tensor([[0] * (width - len(r.prompt)) + [*r.prompt] for r in rows], device=model.device)  # (b, T)
     mask = torch.tensor([[0] * (width - len(r.prompt)) + [1] * len(r.prompt) for r in rows], device=model.device)
-    running, cache, ends = rows, None, _ends(model)
+    running, cache, end = rows, None, model.generation_config.eos_token_id
+    ends = {end} if isinstance(end, int) else set(end or ())
     body, head = decoder(model), Head(model, float32=False)
     with torch.inference_mode():
         while running:
@@ -79,7 +76,7 @@ def generate(
             for row, row_logits in zip(running, logits, strict=True):
                 _extend(row, row_logits, ends, tokenizer)
             # 3. Complete rows leave the batch and the KV cache.
-            indices = [i for i, row in enumerate(running) if not row.over]
+            indices = [i for i, row in enumerate(running) if not row.finished and len(row.ids) < row.room]
             if indices and len(indices) < len(running):
                 kept = torch.tensor(indices)  # on the CPU: layers of a spread model index it from several devices
                 cache.batch_select_indices(kept)
@@ -97,11 +94,6 @@ def generate(
         )
         for row in rows
     ]
-
-
-def _ends(model: Any) -> set[int]:
-    end = model.generation_config.eos_token_id
-    return set() if end is None else {end} if isinstance(end, int) else set(end)
 
 
 def _text(row: _Row, tokenizer: Any) -> str:
@@ -232,7 +224,8 @@ class GrowingLayer(DynamicLayer):  # type: ignore[misc]
         start = self.keys.shape[2]
         end = start + key_states.shape[2]
         if self._buffers is None or self._buffers[0].shape[2] < end:
-            self._buffers = _roomy(self.keys, end + ROOM), _roomy(self.values, end + ROOM)
+            room = (0, 0, 0, end + ROOM - start)
+            self._buffers = pad(self.keys, room), pad(self.values, room)
         for buffer, states in zip(self._buffers, (key_states, value_states), strict=True):
             buffer[:, :, start:end] = states
         self.keys, self.values = (buffer[:, :, :end] for buffer in self._buffers)
@@ -248,10 +241,3 @@ def make_growing(cache: Any) -> None:
     """Replace a cache's layers of full attention in place; sliding windows and recurrent states stay as they are."""
     if isinstance(cache, Cache):
         cache.layers = [GrowingLayer(layer) if type(layer) is DynamicLayer else layer for layer in cache.layers]
-
-
-def _roomy(states: torch.Tensor, tokens: int) -> torch.Tensor:
-    """Return a copy with room for ``tokens`` tokens, of which the first are set."""
-    room = states.new_empty(*states.shape[:2], tokens, states.shape[3])
-    room[:, :, : states.shape[2]] = states
-    return room

@@ -1,10 +1,6 @@
 """The two halves of a causal model: its decoder, and what turns the decoder's hidden states into logits.
 
-The engine runs the decoder on many tokens and needs the logits of few. What follows the decoder is not always one
-matrix product: some families scale its input (MiniCPM3) or its output (Granite, Cohere 2), others cap the logits
-(Gemma 2, NanoChat). ``Head`` therefore runs the model's own code with the decoder replaced by given hidden states.
-
-Logits to be measured are computed in float32 from weights of any dtype. Rounded to bfloat16, logits near 25 are
+Logits to be measured are computed in float32 from weights of any dtype: rounded to bfloat16, logits near 25 are
 multiples of 1/8, so that different answers often get exactly the same probability.
 """
 
@@ -30,7 +26,9 @@ def decoder(model: Any) -> Any:
 class Head:
     """Everything that a causal model does after its decoder; 16-bit weights are multiplied in ``float32`` or not.
 
-    Sampling does without: it needs few logits at a time, and the conversion would take as long as the product.
+    That is not always one matrix product: some families scale its input (MiniCPM3) or its output (Granite, Cohere 2),
+    others cap the logits (Gemma 2, NanoChat). So the model's own code runs, with its decoder replaced by given states.
+    Sampling does without float32: it needs few logits at a time, and the conversion would take as long as the product.
     """
 
     def __init__(self, model: Any, *, float32: bool = True) -> None:

@@ -42,9 +42,14 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PROBE = [0, 1, 2, 1, 0, 2, 1, 2]
 """Tokens on which a model is tried; every vocabulary has them."""
 
-ROUNDING = {torch.float32: 1e-3, torch.float64: 1e-3}
-ROUNDING_16_BIT = 2e-2
+ROUNDING, ROUNDING_16_BIT = 1e-3, 2e-2
 """Largest difference of logits due to rounding, as a share of the largest logit."""
+
+
+NOWHERE = (
+    "{!r} is neither a folder nor a model on Hugging Face's hub or in the local cache: check the name and the network. "
+    "For a model behind a server give its address (--api-base)."
+)
 
 
 @dataclass(frozen=True)
@@ -205,7 +210,7 @@ def _config(model: str, options: dict[str, Any]) -> Any:
     except OSError as error:
         if Path(model).is_dir():
             raise
-        raise _unknown(model) from error
+        raise FileNotFoundError(NOWHERE.format(model)) from error
 
 
 def _readable_weights(model: str) -> AbstractContextManager[None]:
@@ -221,13 +226,6 @@ def _tensors(folder: Path, model: str) -> set[str]:
                 with safe_open(file, framework="pt") as stored:
                     names.update(stored.keys())
     return names
-
-
-def _unknown(model: str) -> FileNotFoundError:
-    return FileNotFoundError(
-        f"{model!r} is neither a folder nor a model on Hugging Face's hub or in the local cache: check the name and "
-        "the network. For a model behind a server give its address (--api-base)."
-    )
 
 
 def hide_progress() -> None:
@@ -261,7 +259,7 @@ def _check_hub(model: str, revision: str | None) -> None:
     except HfHubHTTPError:
         pass  # the hub answers: transformers says what is missing, or who may read it
     except (TransportError, OfflineModeIsEnabled, HFValidationError) as error:
-        raise _unknown(model) from error
+        raise FileNotFoundError(NOWHERE.format(model)) from error
 
 
 # LoRA adapters: small changes of a model's weights, merged into them when the model is loaded.
@@ -330,7 +328,7 @@ def check_model(model: Any, name: str) -> None:
             f"{name} is too large for its devices: its output layer was offloaded, which is not supported. Use more "
             "GPUs, a quantization, or a device_map that keeps the output layer on a device."
         )
-    limit = ROUNDING.get(model.dtype, ROUNDING_16_BIT)
+    limit = ROUNDING if model.dtype.itemsize >= 4 else ROUNDING_16_BIT
     probe = torch.tensor([PROBE], device=model.device)
     other = torch.tensor([[*PROBE[:-1], 0]], device=model.device)
     with torch.inference_mode():

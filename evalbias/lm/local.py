@@ -270,15 +270,12 @@ class LocalEngine(Engine):
 # Batching of calls from many threads.
 #
 # A caller queues its item. If no batch runs, it answers everything queued by then; else it waits for the batch to end.
-# Threads that just got an answer come back one after another, a few milliseconds apart: the next batch waits for them,
-# so that it holds an item of every busy thread. A lone thread never waits.
+# Threads that just got an answer come back one after another: the next batch waits for them, a lone thread never waits.
 
 
-PATIENCE = 0.1
-"""Longest pause between two arrivals that a batch waits for, as a share of the time that the last batch took."""
-
-LEAST_PATIENCE = 0.01
-"""Shortest such pause in seconds: what a thread spends in DSPy between two calls, with others busy too."""
+PATIENCE, LEAST_PATIENCE = 0.1, 0.01
+"""Longest pause between two arrivals that a batch waits for, as a share of the time that the last batch took, and at
+least in seconds: what a thread spends in DSPy between two calls, with others busy too."""
 
 
 class Batcher(Generic[Item, Result]):

@@ -52,19 +52,37 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None) -> None:
         self._tokenizer = tokenizer
-        self._name = tokenizer.name_or_path or "the tokenizer"
-        self._source = _dated(_source(tokenizer, self._name))
-        self._template = _compiled(self._source, self._name)
+        self._name = name = tokenizer.name_or_path or "the tokenizer"
+        # 1. The source, with ``DATE`` for today's date.
+        source = tokenizer.get_chat_template()
+        if not isinstance(source, str):
+            raise ValueError(
+                f"The chat template of {name} is {source!r:.80} in place of a text: fetch its tokenizer_config.json "
+                "again."
+            )
+        self._source = source = _TODAY.sub(lambda call: json.dumps(DATE.strftime(call[2])), source)
+        if "strftime_now(" in source:
+            raise ValueError(
+                "The model's chat template writes today's date in a format that it computes, so a prompt would change "
+                "from day to day: replace strftime_now(...) in the template by a date."
+            )
+        # 2. The template in transformers' sandbox, with ``LARGEST``.
+        environment = _compile_jinja_template("").environment.overlay()
+        environment.intercepted_binops = frozenset(("*", "/", "//", "%", "**"))
+        environment.call_binop = _small
+        with readable(f"The chat template of {name} cannot be read", "use another model"):
+            self._template: Template = environment.from_string(source)
+        # 3. The values of its variables.
         given = dict(options or {})
         reserved = {"messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
-        for name in given:
-            if name in reserved or re.search(rf"\b{re.escape(name)}\b", self._source) is None:
+        for option in given:
+            if option in reserved or re.search(rf"\b{re.escape(option)}\b", source) is None:
                 raise ValueError(
-                    f"The model's chat template has no option {name!r}: template_options may set the variables that "
+                    f"The model's chat template has no option {option!r}: template_options may set the variables that "
                     "the template reads, such as 'enable_thinking' or 'date_string' where it has them."
                 )
-        self._options = {THINKING: False, **given} if THINKING in self._source else given
-        self.key = f"{self._source} {json.dumps(self._options, sort_keys=True)}"
+        self._options = {THINKING: False, **given} if THINKING in source else given
+        self.key = f"{source} {json.dumps(self._options, sort_keys=True)}"
         self._folds = self._lacks_system_role()
 
     def __call__(self, messages: Sequence[Message], *, answer: bool) -> str:
@@ -140,40 +158,10 @@ def _counted(name: str) -> Iterator[None]:
         sys.settrace(before)
 
 
-def _source(tokenizer: Any, name: str) -> str:
-    source = tokenizer.get_chat_template()
-    if not isinstance(source, str):
-        raise ValueError(
-            f"The chat template of {name} is {source!r:.80} in place of a text: fetch its tokenizer_config.json again."
-        )
-    return source
-
-
-def _compiled(source: str, name: str) -> Template:
-    """Return a template in transformers' sandbox, with ``LARGEST``."""
-    environment = _compile_jinja_template("").environment.overlay()
-    environment.intercepted_binops = frozenset(("*", "/", "//", "%", "**"))
-    environment.call_binop = _small
-    with readable(f"The chat template of {name} cannot be read", "use another model"):
-        template: Template = environment.from_string(source)
-    return template
-
-
 def _small(context: Any, operator: str, left: Any, right: Any) -> Any:
     if any(isinstance(value, int) and abs(value) > LARGEST for value in (left, right)):
         raise SecurityError(f"{operator} of a number above {LARGEST:,}")
     return SandboxedEnvironment.default_binop_table[operator](left, right)
-
-
-def _dated(source: str) -> str:
-    """Return a template's source with ``DATE`` for today's date; ValueError if its format is not a literal."""
-    fixed = _TODAY.sub(lambda call: json.dumps(DATE.strftime(call[2])), source)
-    if "strftime_now(" in fixed:
-        raise ValueError(
-            "The model's chat template writes today's date in a format that it computes, so a prompt would change "
-            "from day to day: replace strftime_now(...) in the template by a date."
-        )
-    return fixed
 
 
 def _folded(messages: Sequence[Message]) -> list[Message]:
@@ -233,11 +221,10 @@ def dialogue(messages: Sequence[Message]) -> str:
 
 
 class Renderer:
-    """Renders the prompts of one model.
+    """Renders the prompts of one model; options that its chat template lacks are a ValueError.
 
     The contents of messages are hidden from the template while it renders: characters that begin or end a control
-    token are replaced by unused ones. Control tokens in the rendered text are then the template's own. Options that
-    the chat template lacks, or without a template, are a ValueError.
+    token are replaced by unused ones. Control tokens in the rendered text are then the template's own.
     """
 
     def __init__(self, tokenizer: PromptTokenizer, options: Mapping[str, Any] | None = None) -> None:
@@ -265,8 +252,7 @@ class Renderer:
             controls=self._tokenizer.spans(before),
             closing=partial(self._closing, self._template, messages, mark),
         )
-        if not self._shows_answers:
-            self._shows_answers = bool(rendered.follow.text)
+        self._shows_answers = self._shows_answers or bool(rendered.follow.text)
         return rendered
 
     def _closing(self, template: ChatTemplate, messages: Sequence[Message], mark: str) -> Joined:

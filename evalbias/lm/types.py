@@ -74,14 +74,7 @@ class LogLikelihood:
 class ChoiceLogprobs:
     """Log-probabilities of the same c choices after each of n prompts, in nats, not renormalized.
 
-    Attributes:
-        choices: The choices in the caller's order.
-        logprobs: (n, c) log-probability of each choice's whole token sequence.
-        renormalized: Whether the model returned only shares that sum to 1; the coverage is NaN then.
-        samples: Number of answers from which each row is estimated; None if it is measured.
-
-    Raises:
-        ValueError: The probabilities of a row sum to more than ``MOST``: the choices exclude each other.
+    ValueError if the probabilities of a row sum to more than ``MOST``: the choices exclude each other.
 
     Example:
         >>> answer = ChoiceLogprobs(("yes", "no"), np.log([[0.3, 0.1]]))
@@ -89,10 +82,10 @@ class ChoiceLogprobs:
         (array([0.4]), array([[0.75, 0.25]]))
     """
 
-    choices: tuple[str, ...]
-    logprobs: FloatArray
-    renormalized: bool = False
-    samples: int | None = None
+    choices: tuple[str, ...]  # in the caller's order
+    logprobs: FloatArray  # (n, c), each of a choice's whole token sequence
+    renormalized: bool = False  # whether the model returned only shares that sum to 1; the coverage is NaN then
+    samples: int | None = None  # number of answers from which each row is estimated; None if it is measured
 
     def __post_init__(self) -> None:
         with np.errstate(over="ignore"):
@@ -229,18 +222,12 @@ class MeasuringLM:
     The last digits of a local model's answer depend on its batch, so its answers are kept together."""
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions; an answer does not depend on the other questions, up to rounding.
+        """Set ``answers``, place of a question -> its answer, as they come, so that whatever ends the call costs none.
 
-        Args:
-            questions: Questions of any kind.
-            answers: Place of a question -> its answer, set as it comes, so that whatever ends the call costs none.
-                ``Refused`` answers one that the model cannot take. Unless the call raises, every question is answered.
-
-        Raises:
-            NotImplementedError: The model does not answer questions of this kind.
-            RequestRefused: The model refuses the settings, and so every question.
-            Unanswered: A question has no answer.
-            ValueError: A question cannot be asked, such as one about no choices.
+        An answer does not depend on the other questions, up to rounding; ``Refused`` answers one that the model cannot
+        take. Unless the call raises, every question is answered. Raises NotImplementedError for a kind that the model
+        does not answer, ``RequestRefused`` where it refuses the settings, and so every question, ``Unanswered`` if a
+        question has no answer, and ValueError if one cannot be asked, such as one about no choices.
         """
         raise NotImplementedError
 
@@ -250,12 +237,8 @@ class MeasuringLM:
     def choice_logprobs(self, prompts: Sequence[Prompt], choices: Sequence[str]) -> ChoiceLogprobs:
         """Return the log-probability in nats of every choice after every prompt.
 
-        Raises:
-            ValueError: The prompts are a single text, or there are no choices, or one is empty or repeated.
-            PromptRefused: The model cannot take a prompt; ``PromptTooLong`` if it is too long.
-            RequestRefused: The model refuses the settings, and so every prompt.
-            Unanswered: A prompt has no answer.
-            FloatingPointError: The model returned NaN or infinite logits.
+        Raises ``PromptRefused`` (``PromptTooLong``) if the model cannot take a prompt, FloatingPointError if it returns
+        NaN or infinite logits, and what ``answer`` raises.
         """
         if isinstance(prompts, str):
             raise ValueError(f"The prompts are the text {prompts!r:.80}: give a list of prompts.")
@@ -265,9 +248,7 @@ class MeasuringLM:
     def loglikelihood(self, pairs: Sequence[tuple[Prompt, str]]) -> list[LogLikelihood]:
         """Return the log-probability in nats of each continuation after its context; errors as of ``choice_logprobs``.
 
-        Raises:
-            NotImplementedError: The model returns no likelihoods.
-            ValueError: An item is no pair of context and continuation, a continuation is empty, or nothing precedes it.
+        ValueError also if a continuation is empty or nothing precedes it; NotImplementedError without likelihoods.
         """
         for place, pair in enumerate(pairs):
             if isinstance(pair, str) or len(pair) != 2 or not isinstance(pair[1], str):

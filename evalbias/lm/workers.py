@@ -1,7 +1,7 @@
 """One model in several processes: Ray actors, each with a copy, which answer the parts of a call side by side.
 
-Parts have the same questions however many workers there are. Workers keep their prefix caches from part to part, so the
-last digits of an answer depend on which parts its worker had before, unless ``forget`` was called.
+Workers keep their prefix caches from part to part, so the last digits of an answer depend on which parts its worker had
+before, unless ``forget`` was called.
 """
 
 from __future__ import annotations
@@ -137,11 +137,10 @@ def allotted(nodes: Sequence[tuple[int, int]], actors: int | None) -> tuple[int,
 
 
 class RayPool:
-    """Actors with copies of the same model, as many as ``share`` says.
+    """Actors with copies of the same model, of which ``opening`` and ``identity``, those of ``Worker``, are pickled.
 
     Work begins with whichever has opened the model first. An actor that dies is replaced, and its part goes to another;
-    one that dies while it opens the model is replaced too, ``RETRIES`` times in all. ``opening`` and ``identity`` are
-    those of ``Worker``, and pickled: ``opening`` must not hold the model itself.
+    one that dies while it opens the model is replaced too, ``RETRIES`` times in all.
     """
 
     def __init__(
