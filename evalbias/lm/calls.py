@@ -1,10 +1,4 @@
-"""Many questions at once: several in flight, each answer noted as it comes, refusals told from failures.
-
-A server answers "400 Bad Request" to a prompt that is too long or against its policy, and also to a setting that it
-does not know. Codes and wordings differ between servers and versions, so they are not read. The first refusal of a call
-is settled by the same question about a harmless text: if that is answered, refusals are about the items, which are left
-out; if it is refused too, so would be every item, and the call ends with an error.
-"""
+"""Many questions at once: several in flight, each answer noted as it comes, refusals told from failures."""
 
 from __future__ import annotations
 
@@ -39,6 +33,10 @@ def _harmless_prompt(prompt: Prompt) -> Prompt:
 
 class Call:
     """One call of a model.
+
+    A server answers "400 Bad Request" to a prompt that is too long or against its policy, and also to a setting that it
+    does not know; codes and wordings differ. The first refusal of a call is therefore settled by the same question
+    about a harmless text: if that is refused too, so would be every item, and the call ends with an error.
 
     ``ask`` answers the question at a place, and ``control`` the same about a harmless text; ``refusal`` tells how the
     prompt may be to blame for an error, and ``fatal`` whether the questions after a place would fail in the same way.

@@ -1,8 +1,4 @@
-"""DSPy's decision outputs (``Noul``, ``Choice``, ``Score``), answered with measured probabilities.
-
-A predictor whose outputs are all decisions sends its fields as data (``state``) with one question for each output. Each
-question is asked on its own, as one prompt after which the probabilities of the options are measured.
-"""
+"""DSPy's decision outputs (``Noul``, ``Choice``, ``Score``): each is one prompt after which options are measured."""
 
 from __future__ import annotations
 
@@ -27,13 +23,9 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
     """A ``dspy.LM`` whose engine measures judgments, and which therefore answers decision requests.
 
     A decision's ``probabilities`` are the options' measured probabilities, normalized over the options, and its
-    ``confidence`` is the largest of them. Decisions of one signature are measured independently of each other. If a
-    signature has other outputs beside them, the model writes all of them, as any other model does, and the
-    probabilities that it writes are not measured: keep decisions in a signature of their own.
-
-    An item that the model cannot take, such as one that is too long, raises DSPy's own error
-    (``dspy.ContextWindowExceededError``, otherwise ``LMInvalidRequestError``), which names the item.
-    ``dspy.Evaluate`` counts it as one failure (``failure_score``) and goes on, up to its ``max_errors``.
+    ``confidence`` is the largest of them. Keep decisions in a signature of their own: beside other outputs the model
+    writes all of them, and the probabilities that it writes are not measured. An item that the model cannot take raises
+    DSPy's own error, which names the item; ``dspy.Evaluate`` counts it as one failure.
     """
 
     @property
@@ -71,13 +63,8 @@ def decision_messages(state: Mapping[str, Any], name: str, question: Mapping[str
     ``question`` its ``instructions``, ``type`` and ``criteria``.
     """
     options = options_of(question)
-    lines = [
-        str(state["instructions"]),
-        "",
-        str(state["input_fields"]),
-        "",
-        f"{name}: {_text(question['instructions'])}",
-    ]
+    lines = [str(state["instructions"]), "", str(state["input_fields"]), ""]
+    lines.append(f"{name}: {_text(question['instructions'])}")
     lines += [f"- {label}" if meaning is None else f"- {label}: {_text(meaning)}" for label, meaning in options.items()]
     lines.append(f"Answer with {' or '.join(options)}.")
     messages: list[Message] = [{"role": "system", "content": "\n".join(lines)}]

@@ -1,4 +1,4 @@
-"""What a dialect of servers is: how it is recognized, prepares questions and asks them; bases of the dialects."""
+"""What a dialect of servers is, and the bases of the dialects."""
 
 from __future__ import annotations
 
@@ -95,10 +95,7 @@ class Dialect(ABC):
 
     @abstractmethod
     async def probe(self) -> None:
-        """Try the dialect on a short text; ValueError if the answer lacks values or contradicts itself.
-
-        After ``WrongTokenizer`` no other dialect need be tried.
-        """
+        """Try the dialect on a short text; ValueError if the answer lacks values or contradicts itself."""
 
     @abstractmethod
     async def sample(self) -> FloatArray:
@@ -175,7 +172,7 @@ class MessageDialect(Dialect):
 
 
 class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """The server tokenizes a text differently from the given tokenizer."""
+    """The server tokenizes a text differently from the given tokenizer; no other dialect need be tried."""
 
 
 class TokenizedDialect(Dialect):

@@ -31,11 +31,8 @@ _DOUBT = re.compile(
 def named_choice(text: str, choices: Sequence[str]) -> str | None:
     """Return the choice that a written answer names; None if it names none, or several.
 
-    The first line counts if it names exactly one choice, else the whole text. A choice must stand as a word of its own.
-    A letter may be the article instead, as in "A better text is B": no choice counts as named where a lowercase word
-    follows, except words such as "is" and "and". The end of a scale is not an answer, as the 5 in "4/5" and "4 of 5",
-    nor are those of a range, as in "4-5". Choices of several letters match in upper and lower case. A text that denies,
-    compares downward or abstains ("A is worse", "not a 5") names none.
+    The first line counts if it names exactly one choice, else the whole text. A choice must stand as a word of its own,
+    in any case if it has several letters. A text that denies, compares downward or abstains ("A is worse") names none.
 
     Examples:
         >>> named_choice("**B** is better.", ["A", "B"]), named_choice("4 out of 5", ["4", "5"])
@@ -66,6 +63,8 @@ def _doubtful(text: str, name: str) -> bool:
 @cache
 def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
     """Return the pattern of a choice that stands as a name; the longest of several that match is taken."""
+    # "A" may be the article, as in "A better text is B": no lowercase word may follow, except _AFTER_NAMES. The end of
+    # a scale is not an answer, as the 5 in "4/5" and "4 of 5", nor are those of a range, as in "4-5".
     words = sorted(choices, key=len, reverse=True)
     names = "|".join(re.escape(c) if len(c) == 1 else f"(?i:{re.escape(c)})" for c in words)
     number = all(re.fullmatch(r"-?\d+", c) for c in choices)
@@ -99,9 +98,8 @@ def logprob_of(value: Any) -> float:
 def first_tokens(reported: Iterable[tuple[str, Any]]) -> dict[str, float]:
     """Return the most probable first tokens of an answer, text -> log-probability in nats.
 
-    Servers write several tokens as the same text, such as a digit with and without the mark of a word's beginning.
-    Their probabilities are added: the answer begins with that text after each. ValueError: a value is not a
-    log-probability, or the probabilities sum to more than 1 by more than rounding.
+    Probabilities of tokens that are written alike are added, such as a digit with and without the mark of a word's
+    beginning. ValueError: a value is not a log-probability, or the probabilities sum to more than 1 beyond rounding.
 
     Example:
         >>> first_tokens([("4", math.log(0.5)), ("4", math.log(0.25))])
@@ -122,10 +120,8 @@ def first_token_row(
 ) -> FloatArray:
     """Return the log-probability in nats that an answer begins with each choice as one token, shape (c,).
 
-    A choice that is not among the reported tokens is at most as probable as the least probable reported one, and all
-    such choices together at most as probable as the reported tokens leave room for. If that bound is at most
-    ``tolerance`` times the probability of the reported choices, unreported choices count as 0. Otherwise, and if a
-    reported token is a prefix of an unreported choice, the row is undefined: NaN.
+    Unreported choices count as 0 if together they have at most ``tolerance`` times the probability of the reported
+    choices. Otherwise, and if a reported token is a prefix of an unreported choice, the row is undefined: NaN.
 
     Example:
         >>> first_token_row({"A": math.log(0.75), "B": math.log(0.25)}, ["A", "B"]).round(3)
@@ -137,6 +133,7 @@ def first_token_row(
         return row
     if any(choice.startswith(token) for choice in unreported for token in top if token):
         return np.full(len(choices), np.nan)
+    # Each is at most as probable as the least probable reported token, all of them as what these leave of 1.
     shares = np.exp(list(top.values()))
     bound = min(max(0.0, 1.0 - float(shares.sum())), len(unreported) * float(shares.min()))
     reported = float(np.exp(row).sum())

@@ -1,8 +1,4 @@
-"""Models that a file stands for: those that saved programs name, and recordings of answers.
-
-A saved program names a model and its settings, never weights, connections or keys, and the model is loaded at its first
-use. So a program can be loaded, shown and given another model on a machine that lacks the saved one.
-"""
+"""Models that a file stands for: those that saved programs name, and recordings of answers."""
 
 from __future__ import annotations
 
@@ -50,7 +46,10 @@ logger = get_logger(__name__)
 
 
 class SavedLM(dspy.LM):  # type: ignore[misc]
-    """Base of our models: saved and pickled as the arguments that make them, loaded again at the first use."""
+    """Base of our models: saved and pickled as the arguments that make them, loaded again at the first use.
+
+    So a program can be loaded, shown and given another model on a machine that lacks the saved one.
+    """
 
     shared_when_loaded = True
     """A loaded model takes the weights or the connection of one in memory that has the same state."""

@@ -51,9 +51,8 @@ Result = TypeVar("Result")
 class ServerLM(DecidingLM, SavedLM, MeasuringLM):
     """A model behind a server: vLLM, SGLang, llama.cpp, any server that echoes log-probabilities, or OpenAI.
 
-    The server's dialect is found out once, when the object is made; ``capabilities``, ``provenance`` and the log name
-    it. With the model's tokenizer, prompts are rendered and tokenized here exactly as by ``LocalLM``, so both return
-    the same numbers. Without one only the first token of a chat answer has probabilities (``dialect="chat"``), or the
+    With the model's tokenizer, prompts are rendered and tokenized here exactly as by ``LocalLM``, so both return the
+    same numbers. Without one only the first token of a chat answer has probabilities (``dialect="chat"``), or the
     server words closed questions itself and answers with probabilities (``"systemone"``, ``"decisions"``). DSPy's
     decision outputs (``Noul``, ``Choice``, ``Score``) get measured probabilities; see ``DecidingLM``.
 
@@ -65,20 +64,16 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         base_url: Address of the server, ending in ``/v1``, or addresses of several servers of the same model.
         tokenizer: Folder or Hugging Face name of the model's tokenizer. None uses the name that the server lists.
         dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"echo"``, ``"chat"``, ``"systemone"`` or ``"decisions"``;
-            ``"auto"`` finds out.
+            ``"auto"`` finds out once, when the object is made, and ``capabilities`` names it.
         api_key: None reads ``EVALBIAS_API_KEY``, and ``OPENAI_API_KEY`` for OpenAI's own address. Over plain http the
             key is sent to this machine only. It is never written to a file.
-        in_flight: Number of simultaneous requests to each server.
+        in_flight: Number of simultaneous requests to each server; the attribute counts all servers together.
         timeout: Time limit of one attempt in seconds.
         patience: Time in seconds for which a failing request is retried with backoff; at most 10 for the first one.
         tolerance: For chats, which report only the 20 most probable tokens: the largest probability share, in [0, 1],
             that unreported choices may have and count as 0. Above it the row is NaN.
-        template_options: Values of the chat template's variables, as for ``LocalLM``; not for ``dialect="chat"`` and
-            decision endpoints, whose server renders the messages.
+        template_options: Values of the chat template's variables, as for ``LocalLM``, where prompts are rendered here.
         **kwargs: Options of ``dspy.LM``: ``temperature``, ``max_tokens`` and others.
-
-    Attributes:
-        in_flight: Number of simultaneous requests to all servers together.
 
     Raises:
         ConnectionError: The server does not answer, answers with a web page, or rejects the key.
@@ -148,8 +143,8 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
     @property
     def capabilities(self) -> str:
         """Description of what the server returns, such as ``"vllm 0.29: choices and likelihoods, ..."``."""
-        dialect, count = self._engine.dialects[0], len(self._engine.dialects)
-        servers = f" on {count} servers" if count > 1 else ""
+        dialect, *others = self._engine.dialects
+        servers = f" on {1 + len(others)} servers" if others else ""
         return f"{dialect.name} {self._version}".strip() + f"{servers}: {dialect.capabilities}"
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
@@ -159,11 +154,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
     def samples(self) -> list[FloatArray]:
         """Return log-probabilities of a fixed text from each server, which reveal other weights under the same name.
 
-        Of several servers, those that fail are left out.
-
-        Raises:
-            ConnectionError: No server answers.
-            ModelChanged: An answer names another model than earlier ones.
+        Servers that fail are left out; ConnectionError if none answers, ModelChanged if an answer names another model.
         """
         engine, samples = self._engine, []
         for dialect in engine.dialects:

@@ -29,11 +29,22 @@ def test_nothing_is_asked_twice_and_the_numbers_are_the_same(tmp_path):
     assert np.array_equal(replay.logprobs, answer.logprobs[[2, 1, 0]])
 
 
-def test_likelihoods_are_kept_too(tmp_path):
-    first = CachedLM(FormulaLM(), tmp_path / "j").loglikelihood([("c", "q=1 z=-2")])
-    again = CachedLM(FormulaLM(), tmp_path / "j")
-    assert again.loglikelihood([("c", "q=1 z=-2")])[0].total == first[0].total == -23.0
-    assert again.asked.total() == 0
+def test_likelihoods_texts_and_impossible_choices_are_kept_too(tmp_path):
+    class Writes(FormulaLM):
+        def _row(self, prompt, choices):
+            return [-np.inf for _ in choices]
+
+        def write(self, question):
+            self.calls += 1
+            return f"{question.prompt[-1]['content']} {question.max_tokens}"
+
+    lm = Writes()
+    for _ in range(2):
+        cached = CachedLM(lm, tmp_path / "j")
+        assert cached.loglikelihood([("c", "q=1 z=-2")])[0].total == -23.0
+        assert cached.texts([prompt(1), prompt(2)], max_tokens=8) == ["q=1 z=0 8", "q=2 z=0 8"]
+        assert np.array_equal(cached.choice_logprobs([prompt(1)], CHOICES).logprobs, [[-np.inf, -np.inf]])
+    assert lm.calls == 4
 
 
 def test_another_model_or_other_choices_are_asked(tmp_path):
@@ -77,44 +88,6 @@ def test_a_damaged_answer_is_named(tmp_path, damage):
         CachedLM(FormulaLM(), tmp_path / "j").choice_logprobs([prompt(1)], CHOICES)
 
 
-def test_impossible_choices_survive(tmp_path):
-    class Never(FormulaLM):
-        def _row(self, prompt, choices):
-            return [-np.inf for _ in choices]
-
-    CachedLM(Never(), tmp_path / "j").choice_logprobs([prompt(1)], CHOICES)
-    again = CachedLM(Never(), tmp_path / "j").choice_logprobs([prompt(1)], CHOICES)
-    assert np.array_equal(again.logprobs, [[-np.inf, -np.inf]])
-
-
-def test_a_failed_call_keeps_what_was_answered_before(tmp_path):
-    class Fails(FormulaLM):
-        def choice_logprobs(self, prompts, choices):
-            if self.calls == 2:
-                raise ConnectionError("no answer")
-            return super().choice_logprobs(prompts, choices)
-
-    prompts = [prompt(i) for i in range(6)]
-    with pytest.raises(ConnectionError, match="no answer"):
-        CachedLM(Fails(), tmp_path / "j", chunk=2).choice_logprobs(prompts, CHOICES)
-    again = CachedLM(FormulaLM(), tmp_path / "j", chunk=2)
-    again.choice_logprobs(prompts, CHOICES)
-    assert (again.asked.total(), again.replayed) == (2, 4)
-
-
-def test_written_answers_are_kept_too(tmp_path):
-    class Writes(FormulaLM):
-        def write(self, question):
-            self.calls += 1
-            return f"{question.prompt[-1]['content']} {question.max_tokens}"
-
-    lm = Writes()
-    for _ in range(2):
-        found = CachedLM(lm, tmp_path / "j").texts([prompt(1), prompt(2)], max_tokens=8)
-        assert found == ["q=1 z=0 8", "q=2 z=0 8"]
-    assert lm.calls == 2
-
-
 class Clocked(FormulaLM):
     """Takes so many seconds a prompt, on a clock of its own."""
 
@@ -137,28 +110,24 @@ def many(count):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "sizes"),
+    ("seconds", "in_flight", "exact", "sizes", "forgotten"),
     [
-        (0.001, [16, 64, 256, 256, 108]),
-        (0.1, [16, 64, 64, 64]),  # 256 would take 25.6 s
-        (1.0, [16, 4, 4, 4]),  # 16 s were too long
-        (60.0, [16, 4, 1, 1]),
+        (0.001, 0, False, [16, 64, 256, 256, 8], []),
+        (0.1, 0, False, [16, 64, 64, 64], []),  # 256 would take 25.6 s
+        (1.0, 0, False, [16, 4, 4, 4], []),  # 16 s were too long
+        (60.0, 0, False, [16, 4, 1, 1], []),
+        (1.0, 50, False, [50, 50, 50], []),  # a model that serves many at once gets no fewer
+        (0.001, 0, True, [256, 256, 88], [0, 1, 2]),  # a resume that is exact needs one size, on machines of any speed
+        (5.0, 0, True, [256, 256, 88], [0, 1, 2]),
     ],
 )
-def test_a_slow_model_gets_chunks_of_ten_seconds(tmp_path, monkeypatch, seconds, sizes):
+def test_a_slow_model_gets_chunks_of_ten_seconds(tmp_path, monkeypatch, seconds, in_flight, exact, sizes, forgotten):
     lm = Clocked(seconds, monkeypatch)
-    CachedLM(lm, tmp_path / "j").choice_logprobs(many(700), CHOICES)
+    lm.in_flight = in_flight
+    CachedLM(lm, tmp_path / "j", exact=exact).choice_logprobs(many(600), CHOICES)
     assert lm.sizes[: len(sizes)] == sizes
-    assert sum(lm.sizes) == 700
-    assert lm.forgotten == []
-
-
-@pytest.mark.parametrize("seconds", [0.001, 5.0])
-def test_a_resume_that_is_exact_needs_chunks_of_one_size_without_earlier_prefixes(tmp_path, monkeypatch, seconds):
-    lm = Clocked(seconds, monkeypatch)  # on machines of any speed
-    CachedLM(lm, tmp_path / "j", exact=True).choice_logprobs(many(600), CHOICES)
-    assert lm.sizes == [256, 256, 88]
-    assert lm.forgotten == [0, 1, 2]
+    assert sum(lm.sizes) == 600
+    assert lm.forgotten == forgotten
 
 
 @pytest.mark.parametrize(("exact", "kept"), [(True, 0), (False, 2)])
@@ -176,14 +145,7 @@ def test_a_chunk_that_is_interrupted_is_asked_again_as_a_whole_where_digits_coun
     assert resumed.replayed == kept
 
 
-def test_a_model_that_serves_many_at_once_gets_no_fewer(tmp_path, monkeypatch):
-    lm = Clocked(1.0, monkeypatch)
-    lm.in_flight = 50
-    CachedLM(lm, tmp_path / "j").choice_logprobs(many(120), CHOICES)
-    assert lm.sizes == [50, 50, 20]
-
-
-@pytest.mark.parametrize("chunks", [1, 2, 3])
+@pytest.mark.parametrize("chunks", [1, 3])
 def test_a_resumed_run_asks_in_the_chunks_of_the_one_that_was_killed(tmp_path, monkeypatch, chunks):
     prompts = many(300)
     whole = Clocked(0.03, monkeypatch)

@@ -10,9 +10,9 @@ import pytest
 from dspy.adapters.decision import record_evidence
 from dspy.experimental import Choice, Noul, ReAnchor, Score
 from dspy.utils.exceptions import LMInvalidRequestError
-from fake_server import serving
+from fake_server import opened, serving
 
-from evalbias import LocalLM, PointwiseJudge, ServerLM
+from evalbias import LocalLM, PointwiseJudge
 from evalbias.lm.decisions import decision_messages
 from evalbias.programs import Criterion
 
@@ -91,13 +91,6 @@ def test_a_plain_predictor_gets_measured_decisions(lms, kind):
     check(asyncio.run(predict.acall(text="the cat sat")), lm, demo=True)
 
 
-def test_a_server_answers_decisions_with_the_models_probabilities(lms):
-    local = lms["qwen2-chat"]
-    with serving(local, "vllm") as (address, _):
-        lm = ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.source.model)
-        check(on(lm)(text="the cat sat"), local)
-
-
 def test_native_types_and_the_evidence_with_its_coverage(lms):
     class Native(dspy.Signature):
         """Sort a message."""
@@ -138,9 +131,6 @@ def test_only_predictors_with_nothing_but_decisions_are_measured(lms):
             assert lm.supports_decision_requests is measured
     assert lm.supports_decision_requests  # outside of a predictor, lm(state=..., questions=...)
     assert isinstance(lm("the cat")[0], str)
-    judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 3)))
-    judge.predict.lm = lm
-    assert 1 <= judge(source="a", output="b").score <= 3
 
 
 def test_a_demonstration_with_another_label_is_named(lms):
@@ -160,27 +150,15 @@ def test_a_decision_that_dspy_returned_is_a_demonstration():
     assert 'good: {"ask": "how good"}' in messages[0]["content"]
 
 
-class One(dspy.Signature):
-    """Sort a message."""
-
-    text: str = dspy.InputField(desc="what somebody wrote")
-    topic: Topic = dspy.OutputField(desc="What is it about?")
-
-
-class Other(dspy.Signature):
-    """Sort a message."""
-
-    text: str = dspy.InputField(desc="what somebody wrote")
-    late: Late = dspy.OutputField(desc="Is it late?")
-
-
 TEXTS = [f"{a} {b}" for a in ("the cat", "a mat", "10 9", "yes") for b in ("sat", "is good", "was 3", "or no", "on B")]
 
 
-@pytest.mark.parametrize("signature", [Other, One])
-def test_dspys_own_optimizer_anchors_measured_decisions(folders, signature):
+@pytest.mark.parametrize("name", ["late", "topic"])
+def test_dspys_own_optimizer_anchors_measured_decisions(folders, name):
     lm = LocalLM(folders["qwen2-chat"], device="cpu", dtype="float32")
-    name = next(iter(signature.output_fields))
+    signature = Triage
+    for other in {*PROMPTS} - {name}:
+        signature = signature.delete(other)
     p = np.array([shares(lm, name, text=text) for text in TEXTS])  # (n, c)
     if name == "late":  # late is what the model finds likelier than half of the texts
         middle = np.sort(p[:, 0])[9:11]
@@ -229,7 +207,7 @@ def test_a_server_that_refuses_an_item_is_asked_for_the_others(lms):
         return 400 if isinstance(prompt, list) and "poison" in fake.text(prompt) else None
 
     with serving(local, "vllm") as (address, fake):
-        lm = ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.source.model, patience=5.0)
+        lm = opened(address, local)
         fake.faults = refuse
         predict = on(lm)
         message = r"No decision about the item text='poison': The prompt is refused by tiny: status 400, made to fail"

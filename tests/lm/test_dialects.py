@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from commands import as_jsonl, evalbias
-from dspy import lm15
 from fake_decisions import asked
 from fake_server import TOKENIZED, FakeServer, opened, serving
 from fakes import outcome
@@ -24,7 +23,7 @@ from evalbias.lm import dialect as tokenized
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.dialect import Endpoint, Prepared
 from evalbias.lm.dialects import CONTROL, DIALECTS, QUESTION
-from evalbias.lm.dspy_seam import LOGPROBS, judgment_request, read_judgment
+from evalbias.lm.dspy_seam import LOGPROBS, Engine, judgment_request, read_judgment
 from evalbias.lm.fingerprint import same_sample
 from evalbias.lm.server import Served, find_dialect
 from evalbias.lm.transport import StatusError
@@ -35,6 +34,7 @@ from evalbias.runs import RunFolder
 ENDPOINTS = {"systemone": "systemone", "decisions": "decisions", "sglang-decisions": "decisions"}
 KINDS = (*TOKENIZED, "chat", *ENDPOINTS)
 PROMPTS = [[{"role": "user", "content": f"the cat {word}"}] for word in ("sat", "on", "the", "mat", "naïve", "café")]
+QUESTIONS = [Choices(prompt, ("1", "2")) for prompt in PROMPTS]
 CHOICES = ["1", "the", "10", "naïve café"]
 
 
@@ -154,7 +154,7 @@ def test_a_dialect_refuses_what_it_cannot_take_before_anything_is_sent(spoken):
         with pytest.raises(ValueError, match=r"no choices|repeat|is empty"):
             dialect.prepared([Choices(PROMPTS[0], choices)])
     assert len(fake.requests) == sent
-    keys = [one.key for one in dialect.prepared([Choices(prompt, ("1", "2")) for prompt in PROMPTS])]
+    keys = [one.key for one in dialect.prepared(QUESTIONS)]
     assert len(set(keys)) == len(keys)
 
 
@@ -419,32 +419,20 @@ def test_impossible_probabilities_cost_only_their_own_item(lms, tmp_path):
         lm = opened(address, local, "vllm")
         start = len(fake.requests)
         fake.faults = lambda n, *_: believe if n == start + 2 else None
-        answers, _, ended = outcome(lm, [Choices(prompt, ("1", "2")) for prompt in PROMPTS])
+        answers, _, ended = outcome(lm, QUESTIONS)
     assert re.search(r"5 answered, 1 failed.*of the next token sum to 1.06", str(ended))
     assert len(answers) == 5
 
-    request = judgment_request("m", PROMPTS[0], ["1", "2"])
-    shares = {"score": {"1": 0.5, "2": 0.5}}
-    part = lm15.DataPart(value={"score": "1"}, probabilities=shares, method="candidate_sequence_likelihood")
+    request = judgment_request(local.model, PROMPTS[0], ["1", "2"])
+    response = local.engine.complete(request)
 
-    class Believing:
-        calls = 0
-
-        def complete(self, asked):
-            self.calls += 1
-            row = {"1": -1.0, "2": 5.0 if asked.messages[-1].text == "the cat on" else -1.0}
-            return lm15.Response(
-                id=None,
-                model="m",
-                message=lm15.Message.assistant([part]),
-                finish_reason="stop",
-                usage=lm15.Usage(input_tokens=None, output_tokens=0, total_tokens=None),
-                provider_data={LOGPROBS: {"score": row}},
-            )
+    class Believing(Engine):
+        def complete(self, request):
+            row = {"1": -1.0, "2": 5.0 if request.messages[-1].text == "the cat on" else -1.0}
+            return dataclasses.replace(response, provider_data={LOGPROBS: {"score": row}})
 
     assert read_judgment(Believing().complete(request), ["1", "2"]).coverage == pytest.approx(2 * math.exp(-1))
-    lm = dspy.LM("test/believing", engine=Believing(), cache=False)
-    answers, refused, _ = outcome(measuring(lm), [Choices(prompt, ("1", "2")) for prompt in PROMPTS])
+    answers, refused, _ = outcome(measuring(dspy.LM("test/believing", engine=Believing(), cache=False)), QUESTIONS)
     assert list(refused) == [1]
     assert re.search("answer that cannot be used: the probabilities .* sum to", refused[1])
     assert list(answers) == [0, 2, 3, 4, 5]
