@@ -45,10 +45,8 @@ from evalbias.optimizers.proposers import Proposer
 from evalbias.optimizers.zepo import CurvePoint, ZEPOReport, sensitivity_curve
 from evalbias.options import MeasuringModels
 from evalbias.programs import (
-    NEWSROOM,
-    SUMMEVAL,
+    PRESETS,
     SYNTHETIC,
-    TOPICALCHAT,
     Criterion,
     PairwiseJudge,
     PairwiseRanker,
@@ -551,12 +549,7 @@ FILES = {
     "summeval": "summeval.jsonl.gz",
     "topicalchat": "upstream/topical_chat.json",
 }
-CRITERIA: dict[str, tuple[Criterion, ...]] = {
-    "synthetic": (SYNTHETIC,),
-    "newsroom": NEWSROOM,
-    "summeval": SUMMEVAL,
-    "topicalchat": TOPICALCHAT,
-}
+CRITERIA: dict[str, tuple[Criterion, ...]] = {"synthetic": (SYNTHETIC,)} | {name: PRESETS[name] for name in FILES}
 
 DOCUMENTS = {"synthetic": (20, 40), "newsroom": (20, 40), "summeval": (10, 40), "topicalchat": (30, 30)}
 """Data set -> number of documents for the search and for the ranking."""

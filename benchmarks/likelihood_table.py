@@ -22,7 +22,6 @@ import numpy as np
 
 from benchmarks.harness import argument_parser, data_folder, finish, markdown
 from evalbias.evaluation.words import mark
-from evalbias.programs.criterion import INTRINSIC
 from evalbias.programs.judges import REDUCTIONS
 from evalbias.values import json_number
 
@@ -110,6 +109,10 @@ def _p_value(change: Mapping[str, Any]) -> float:
 
 def _p_text(p_value: float) -> str:
     return "<.0001" if p_value < 1e-4 else f"{p_value:.4f}"
+
+
+INTRINSIC = frozenset({"fluency", "text_structure", "grammar"})
+"""Names of the criteria that need the output alone; Ohi et al. (2024) find them less prone to likelihood bias."""
 
 
 def intrinsic(run: Finished) -> list[list[str]]:

@@ -14,7 +14,7 @@ from evalbias import data
 from evalbias.data import pairs as make_pairs
 from evalbias.data.world import GENERAL
 from evalbias.lm.types import Prompt
-from evalbias.programs.criterion import NEWSROOM, WEBNLG, Criterion
+from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.programs.prompts import (
     comparison_messages,
     demonstrations,
@@ -46,7 +46,7 @@ class Workload:
 def pointwise(folder: Path, n: int) -> Workload:
     """Return n WebNLG items as prompts, with eight rated items before each."""
     items = data.read(f"webnlg2020:{folder / 'upstream/webnlg-challenge-2020'}")
-    criterion = next(c for c in WEBNLG if c.name == "fluency")
+    criterion = next(c for c in PRESETS["webnlg2020"] if c.name == "fluency")
     rated = enumerate(items[:SHOTS])
     shown = demonstrations((item_text(criterion, e.source, e.output), str(1 + k % 5)) for k, e in rated)
     judged = items[SHOTS : SHOTS + n]
@@ -57,7 +57,7 @@ def pointwise(folder: Path, n: int) -> Workload:
 def population(folder: Path, n: int, *, last: bool = True) -> Workload:
     """Return n prompts: Newsroom pairs under each instruction of a population, pair by pair as in ZEPO."""
     items = data.read(f"newsroom:{folder / 'upstream/newsroom.json'}")
-    criterion = NEWSROOM[0]
+    criterion = PRESETS["newsroom"][0]
     wordings = [" ".join(parts) for parts in itertools.islice(itertools.product(*GENERAL), 0, None, 7)][:INSTRUCTIONS]
     names = {"source": "article", "output": "summary", "name": criterion.title, "definition": criterion.definition}
     pairs = make_pairs(items, inputs=max(1, n // 100), limit=-(-n // INSTRUCTIONS), seed=0)
@@ -85,7 +85,7 @@ def paper_order(folder: Path, n: int) -> Workload:
 def likelihood(folder: Path, n: int) -> Workload:
     """Return n WebNLG outputs, whose tokens are all measured after their sources."""
     items = data.read(f"webnlg2020:{folder / 'upstream/webnlg-challenge-2020'}")[:n]
-    criterion = WEBNLG[0]
+    criterion = PRESETS["webnlg2020"][0]
     prompts: list[Prompt] = [likelihood_messages(criterion, e.source) for e in items]
     return Workload("continuation likelihood, WebNLG", prompts, [(e.output,) for e in items])
 

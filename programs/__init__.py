@@ -1,16 +1,6 @@
 """Judges, rankers and refine loops as DSPy programs."""
 
-from evalbias.programs.criterion import (
-    INTRINSIC,
-    NEWSROOM,
-    SUMMEVAL,
-    SYNTHETIC,
-    TMU_GFM,
-    TOPICALCHAT,
-    WEBNLG,
-    WEBNLG_BINS,
-    Criterion,
-)
+from evalbias.programs.criterion import BINS, PRESETS, SYNTHETIC, Criterion
 from evalbias.programs.items import label_of
 from evalbias.programs.judges import PointwiseJudge, load_judge
 from evalbias.programs.metrics import (
@@ -25,14 +15,9 @@ from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
 from evalbias.programs.ranking import PairwiseRanker, load_ranker
 
 __all__ = [
-    "INTRINSIC",
-    "NEWSROOM",
-    "SUMMEVAL",
+    "BINS",
+    "PRESETS",
     "SYNTHETIC",
-    "TMU_GFM",
-    "TOPICALCHAT",
-    "WEBNLG",
-    "WEBNLG_BINS",
     "Criterion",
     "PairwiseJudge",
     "PairwiseRanker",

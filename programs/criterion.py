@@ -116,17 +116,10 @@ PRESETS = {name: _preset(known) for name, known in SETS.items() if known.criteri
 BINS = {name: known.bins for name, known in SETS.items() if known.bins}
 """Edges that cut human scores into labels, for data sets whose scores are on another scale than the labels."""
 
-WEBNLG, TMU_GFM, NEWSROOM = PRESETS["webnlg2020"], PRESETS["tmu-gfm"], PRESETS["newsroom"]
-SUMMEVAL, TOPICALCHAT = PRESETS["summeval"], PRESETS["topicalchat"]
-WEBNLG_BINS = BINS["webnlg2020"]
-
 _writing = partial(Criterion, task="Write the text.", output_label="Text")
 FLUENCY = _writing("fluency", "does the text read as if a good writer had written it?")
 UNDERSTANDABILITY = _writing("understandability", "can a reader who knows nothing else follow what the text says?")
 """Fluency and understandability of a refined text (Xu et al. 2024, section 5.3), from 1 to 5."""
-
-INTRINSIC = frozenset({"fluency", "text_structure", "grammar"})
-"""Names of the criteria that need the output alone; Ohi et al. (2024) find them less prone to likelihood bias."""
 
 SYNTHETIC = Criterion(world.NAME, world.DEFINITION, world.SCALE, world.TASK, world.SOURCE_LABEL, world.OUTPUT_LABEL)
 """Quality of a text of the synthetic world, the criterion that the embedded judge was trained on."""

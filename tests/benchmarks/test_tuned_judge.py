@@ -25,7 +25,7 @@ from benchmarks.tuned_judge.questions import (
 from benchmarks.tuned_judge.report import report
 from benchmarks.tuned_judge.train import PEAK, rate
 from evalbias import Criterion, LocalLM, PairwiseJudge, PointwiseJudge
-from evalbias.programs import TMU_GFM
+from evalbias.programs import PRESETS
 
 QUALITY = Criterion("quality", "is it good?", scale=(0, 3))
 
@@ -154,7 +154,7 @@ def test_the_adapter_that_ships_is_the_recorded_one():
 
 @pytest.mark.slow
 def test_the_adapter_teaches_the_model_to_answer_with_labels(models_dir):
-    judge = PointwiseJudge(TMU_GFM[0])
+    judge = PointwiseJudge(PRESETS["tmu-gfm"][0])
     example = dspy.Example(source="He go to school .", output="He goes to school .")
     for adapter, low, high in ((None, 0.0, 0.1), (str(ADAPTER), 0.9, 1.0)):
         lm = LocalLM(str(models_dir / SMOLLM2), adapter=adapter)

@@ -28,7 +28,7 @@ from evalbias.lm.local import FOLDER
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import fairness
 from evalbias.optimizers import GrammarParaphraser
-from evalbias.programs import NEWSROOM, SYNTHETIC, PairwiseJudge
+from evalbias.programs import PRESETS, SYNTHETIC, PairwiseJudge
 
 GRAMMAR = GrammarParaphraser(wordings.PARTS)
 
@@ -99,7 +99,7 @@ def test_direct_scoring_is_the_most_probable_label_and_gptscore_asks_for_the_asp
     lm, rated = Scorer(), [dspy.Example(source="s", output="q=1 z=2")]
     assert command.direct(SYNTHETIC, rated, lm).tolist() == [4.0]
     assert command.g_eval(SYNTHETIC, rated, lm).tolist() == pytest.approx([3.55])
-    (other,) = (c for c in NEWSROOM if c.name == "fluency")
+    (other,) = (c for c in PRESETS["newsroom"] if c.name == "fluency")
     for criterion in (SYNTHETIC, other):
         assert command.gpt_score(criterion, rated, lm).tolist() == [(2 - 20 - 1) / 2]
         assert criterion.title in lm.tasks[0]

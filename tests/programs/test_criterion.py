@@ -2,8 +2,9 @@ import dspy
 import pytest
 
 from evalbias.optimizers.demonstrations import with_demos
-from evalbias.programs import WEBNLG, WEBNLG_BINS, Criterion, PairwiseJudge, PointwiseJudge, label_of, labeled
+from evalbias.programs import BINS, PRESETS, Criterion, PairwiseJudge, PointwiseJudge, label_of, labeled
 
+WEBNLG = PRESETS["webnlg2020"][0]
 POLITE = Criterion("politeness", "is the reply polite?")
 
 
@@ -47,7 +48,7 @@ NEAREST = [(1.0, "1"), (3.75, "4"), (2.5, "3"), (2.49, "2"), (5, "5")]
 
 
 def test_the_papers_bins_and_the_nearest_label():
-    assert [(score, label_of(score, WEBNLG[0], bins=WEBNLG_BINS)) for score, _ in BINNED] == BINNED
+    assert [(score, label_of(score, WEBNLG, bins=BINS["webnlg2020"])) for score, _ in BINNED] == BINNED
     assert [(score, label_of(score, POLITE)) for score, _ in NEAREST] == NEAREST
 
 

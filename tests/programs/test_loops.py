@@ -9,13 +9,11 @@ import pytest
 from models_of_text import Scripted, Seeded, drawn
 
 from evalbias import ExternalFeedbackRefine
-from evalbias.evaluation import run_loops
 from evalbias.lm.types import RequestRefused
-from evalbias.measures import QuantileMap, distance_skewness, measure_self_bias
+from evalbias.measures import QuantileMap
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.concepts import ConceptsFeedback
 from evalbias.programs.feedback import (
-    ExactAnswer,
     Feedback,
     InstructScore,
     JudgeFeedback,
@@ -234,16 +232,6 @@ def test_the_generators_own_parameters_are_its_inputs():
     assert result.output == "q h 3"
 
 
-def test_samples_of_a_local_model_do_not_depend_on_their_order(lms):
-    lm = lms["llama"].copy(temperature=1.0, max_tokens=8, cache=False)
-    program = BestOfK(PlainPredict("source -> output"), Length(), k=3)
-    with dspy.context(lm=lm):
-        first, other = program(source="the cat"), program(source="the dog")
-        assert [s.output for s in program(source="the cat").steps] == [s.output for s in first.steps]
-    assert len({s.output for s in first.steps}) == 3
-    assert [s.output for s in first.steps] != [s.output for s in other.steps]
-
-
 def test_the_trace_names_the_program_and_not_its_copies():
     program, _ = loop("a 3", "b 5", "c 7", max_iterations=2)
     program.set_lm(Cached(temperature=1.0, cache=False))
@@ -387,16 +375,6 @@ def test_the_vote_replaces_the_answer_unconditionally_until_it_agrees():
     assert result.steps[1].output == r"path 0: \boxed{4}"  # the first path of the majority, a whole solution
     assert [step.calls for step in result.steps] == [4, 3, 3]
     assert (result.iterations, result.stopped, result.score) == (2, "perfect", 1)
-
-
-def test_bias_of_a_loop_that_leaves_the_right_answer():
-    program = voting(*boxed(4), *boxed(5, 5), *boxed(5, 5), paths=2)
-    run = run_loops(program, [dspy.Example(id="a", source="2 + 2", answer="4")])
-    own, quality = run.own(), run.quality([{"id": "a", "answer": "4"}], ExactAnswer())
-    assert own.tolist() == [[0], [1]]  # it first doubts the right answer, then believes the wrong one
-    assert quality.tolist() == [[1], [0]]
-    assert [measure_self_bias(o, q).bias for o, q in zip(own, quality, strict=True)] == [-1, 1]
-    assert distance_skewness(own[1] - quality[1]) == 1
 
 
 def test_a_vote_without_answers_is_undefined_and_the_next_one_is_new():

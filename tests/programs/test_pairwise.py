@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fakes import Comparer, pair
 
-from evalbias.measures.position_calibration import batch_offsets, by_candidate, calibrate_comparisons, rotations
+from evalbias.measures.position_calibration import batch_offsets, calibrate_comparisons
 from evalbias.programs import Criterion, PairwiseJudge, load_pairwise_judge
 
 C = Criterion("quality", "is it good?")
@@ -174,15 +174,6 @@ def test_other_tasks_go_on_while_an_awaited_judge_asks_about_the_content_free_in
     judge = Loops(C, calibration="contextual", min_coverage=0.0)
     judge.predict.lm = lms["qwen2-chat"]
     assert asyncio.run(judge.acall(source="the cat", candidates=["a cat", "the mat sat"])).preference is not None
-
-
-def test_rotations_put_every_candidate_everywhere():
-    assert rotations(2, every=True) == [(0, 1), (1, 0)]
-    for count in (2, 3, 5):
-        orders = np.array(rotations(count, every=True))
-        assert all(sorted(column) == list(range(count)) for column in orders.T)
-    positions = np.array([[[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]])
-    assert by_candidate(positions, [(0, 1, 2), (1, 2, 0)])[0, 1].tolist() == [0.6, 0.1, 0.3]
 
 
 def test_batch_offsets_leave_out_answers_without_probability():

@@ -66,4 +66,4 @@ def test_the_messages_of_a_judge():
     assert [m["content"] for m in likelihood_messages(C, "src")] == ["Say the data.", "Data: src\nText:"]
     roles = [[m["role"] for m in messages] for messages in (compared, likelihood_messages(C, "src"))]
     assert roles == [["system", "user", "assistant", "user"], ["system", "user"]]
-    assert item_text(criteria.WEBNLG[4], "s", "o").endswith("\nData coverage:")
+    assert item_text(criteria.PRESETS["webnlg2020"][4], "s", "o").endswith("\nData coverage:")
