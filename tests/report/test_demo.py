@@ -2,6 +2,7 @@
 
 import dspy
 import numpy as np
+import pytest
 from planted import compared, scored
 
 from evalbias.evaluation import Judged, compare, measure
@@ -13,8 +14,32 @@ from evalbias.programs import Criterion
 from evalbias.report.demo import conclusion, introduction
 
 
-def concluded(likelihood, first):
-    """Return the conclusion about judges with planted biases, (before, after) each."""
+@pytest.mark.parametrize(
+    ("likelihood", "first", "words"),
+    [
+        (
+            (2.0, 0.0),
+            (1.5, 0.0),
+            "given judge overrates likely wording (effect {0}). The compiled judge shows no likelihood bias ({1}), and "
+            "its agreement with people rose significantly, from {2} to {3}.|: biased towards the first. Under the "
+            "searched question|: no bias shown, and the agreement of its rankings",
+        ),
+        (
+            (0.0, -1.0),
+            (0.0, -1.5),
+            "judge shows no likelihood bias (effect {0}). The compiled judge underrates likely wording ({1}), and "
+            "its agreement with people fell significantly, from {2} to {3}.|: no bias shown. Under the searched|"
+            ": biased towards the second, and",
+        ),
+        (
+            (1.0, 1.0),
+            (1.5, 1.5),
+            "compiled judge overrates likely wording ({1}), and its agreement with people did not change significantly "
+            "({2}, then {3}).",
+        ),
+    ],
+)
+def test_the_conclusion_says_what_became_of_planted_biases(likelihood, first, words):
     judged = [scored(np.random.default_rng(0), 300, likelihood=one) for one in likelihood]
     change = compare(*(measure(Likelihood(), one, seed=0) for one in judged), n_resamples=999, seed=0)
     places = [compared(np.random.default_rng(1), 200, first=one) for one in first]
@@ -22,37 +47,11 @@ def concluded(likelihood, first):
         title: Row({"position": measure(Position(), one, seed=0)}, {AGREEMENT: {"spearman": change["performance"]}})
         for title, one in zip(("initial", "searched"), places, strict=True)
     }
-    return conclusion(change, rows), change
-
-
-def test_a_bias_that_is_compiled_away():
-    text, change = concluded(likelihood=(2.0, 0.0), first=(1.5, 0.0))
     effect, performance = change["likelihood_effect"], change["performance"]
-    wording, place = text.split("\n")
-    assert wording == (
-        f"In short: the given judge overrates likely wording (effect {effect.before.text()}, 95 % interval "
-        f"{effect.before.interval}). The compiled judge shows no likelihood bias ({effect.after.text()}, 95 % interval "
-        f"{effect.after.interval}), and its agreement with people rose significantly, from {performance.before.text()} "
-        f"to {performance.after.text()}."
-    )
-    assert ": biased towards the first. Under the searched question" in place
-    assert ": no bias shown, and the agreement of its rankings" in place
-
-
-def test_a_bias_that_compiling_brings_in():
-    text, _ = concluded(likelihood=(0.0, -1.0), first=(0.0, -1.5))
-    assert "the given judge shows no likelihood bias" in text
-    assert "The compiled judge underrates likely wording" in text
-    assert "with people fell significantly, from" in text
-    assert ": no bias shown. Under the searched question" in text
-    assert ": biased towards the second, and" in text
-
-
-def test_a_judge_that_stays_as_it_was():
-    text, change = concluded(likelihood=(1.0, 1.0), first=(1.5, 1.5))
-    shown = change["performance"].before.text()
-    assert text.count("overrates likely wording") == 2
-    assert f"with people did not change significantly ({shown}, then {shown})" in text
+    effects = [f"{e.text()}, 95 % interval {e.interval}" for e in (effect.before, effect.after)]
+    text = conclusion(change, rows)
+    for part in words.format(*effects, performance.before.text(), performance.after.text()).split("|"):
+        assert part in text
 
 
 def test_the_example_is_the_text_that_the_judge_overrates_most():

@@ -11,11 +11,12 @@ import dspy
 import numpy as np
 import pytest
 from fakes import Comparer, pair
+from planted import compared, with_effect
 
 import evalbias
-from evalbias.evaluation import BIASES, Judged, Row, compare, judge_examples, measure
+from evalbias.evaluation import BIASES, Row, compare, judge_examples, measure
 from evalbias.evaluation.audit import audit_answers
-from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.evaluation.judged import LIKELIHOODS
 from evalbias.evaluation.loops import measure_rounds
 from evalbias.evaluation.marks import Plot
 from evalbias.evaluation.words import Table
@@ -54,32 +55,18 @@ class Reader(html.parser.HTMLParser):
         self.text.append(data)
 
 
-def scored(n=120, effect=0.3, seed=0):
-    rng = np.random.default_rng(seed)
-    quality = rng.normal(size=n)
-    likelihoods = 0.5 * quality + rng.normal(size=n)
-    ratings = 3 + quality[:, None] + 0.7 * rng.normal(size=(n, 2))
-    scores = 3 + quality + effect * likelihoods + 0.3 * rng.normal(size=n)
-    covariates = {LIKELIHOODS: likelihoods, HUMAN_SCORES: ratings.mean(axis=1), RATINGS: ratings}
-    return Judged(tuple(f"i{k}" for k in range(n)), "wit", scores, covariates)
+def scored(n=120, effect=0.3):
+    return with_effect(effect, n=n)
 
 
 def pairs(n=60, seed=0):
-    rng = np.random.default_rng(seed)
-    first = rng.uniform(0.2, 0.95, size=(n, 2))
-    answers = np.stack([first, 1 - first], axis=2)
-    return Judged(tuple(map(str, range(n))), "wit", answers, {LENGTHS: rng.integers(20, 90, size=(n, 2)).astype(float)})
+    return compared(np.random.default_rng(seed), n)
 
 
 @pytest.fixture(scope="module")
 def measured():
-    likelihood = measure(BIASES["likelihood"], scored(), seed=0, n_resamples=50)
-    judged = pairs()
-    return {
-        "likelihood": likelihood,
-        "position": measure(BIASES["position"], judged, seed=0, n_resamples=50),
-        "verbosity": measure(BIASES["verbosity"], judged, seed=0, n_resamples=50),
-    }
+    judged = {"likelihood": scored(), "position": pairs(), "verbosity": pairs()}
+    return {name: measure(BIASES[name], one, seed=0, n_resamples=50) for name, one in judged.items()}
 
 
 @pytest.fixture(scope="module")
@@ -132,16 +119,12 @@ def test_colours_are_the_themes():
     assert "var(--accent)" in wide
 
 
-def test_plots_of_one_page_share_no_names(measured):
-    found = [*sections(measured)]
-    svgs = [svg for s in found for b in s.blocks if isinstance(b, Plot) for svg in draw(b)]
-    names = [name for svg in svgs for name in re.findall(r' id="([^"]+)"', svg)]
-    assert len(names) == len(set(names))
-
-
-def test_the_same_result_gives_the_same_page(measured):
+def test_plots_of_one_page_share_no_names_and_a_page_is_the_same_each_time(measured):
     first, second = (Page("t", "c", [*sections(measured)]).html() for _ in range(2))
     assert first == second
+    svgs = [svg for s in sections(measured) for b in s.blocks if isinstance(b, Plot) for svg in draw(b)]
+    names = [name for svg in svgs for name in re.findall(r' id="([^"]+)"', svg)]
+    assert len(names) == len(set(names))
 
 
 def test_a_notebook_shows_plot_and_numbers_and_leads_nowhere(measured):
@@ -176,12 +159,6 @@ def test_terms_stand_in_the_projects_glossary():
     assert [forms for forms in known if not any(form in glossary for form in forms)] == []
 
 
-def test_titles_of_runs():
-    assert title_of_run({"command": "measure self"}) == "Self-bias of recorded loops"
-    model = {"model": "local/SmolLM2@abc"}
-    assert title_of_run({"command": "judge", "criteria": [{"name": "wit"}], "lm": model}) == "Wit, judged by SmolLM2"
-
-
 def test_every_round_of_a_loop_is_drawn_and_undefined_ones_are_left_out():
     own, expected = np.array([[1.0, 2, 4], [2.0, 3, 5], [np.nan] * 3]), np.ones((3, 3))
     rounds = measure_rounds(own, expected, n_resamples=20, seed=0)
@@ -197,21 +174,13 @@ def test_a_result_without_measurements_leaves_settings_and_glossary(tmp_path):
         write_report(run.path, {"n": 3, "refused": ["a"]})
     text = (tmp_path / "run/report.html").read_text(encoding="utf-8")
     assert "What was run" in text
+    assert title_of_run({"command": "measure self"}) == "Self-bias of recorded loops"
     assert json.loads((tmp_path / "run/run.json").read_text())["versions"]["numpy"] in text
 
 
 def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
-    rows = [
-        {
-            "id": f"p{k}",
-            "source": HOSTILE,
-            "outputs": [HOSTILE, "no, because"],
-            "better": k % 2,
-            "winner": 0,
-            "winner_swapped": 1,
-        }
-        for k in range(60)
-    ]
+    same = {"source": HOSTILE, "outputs": [HOSTILE, "no, because"], "winner": 0, "winner_swapped": 1}
+    rows = [{"id": f"p{k}", **same, "better": k % 2} for k in range(60)]
     found = evalbias.audit(rows, winner_field="winner", swapped_field="winner_swapped")
     with RunFolder(tmp_path / "run", {"command": "audit", "seed": 0}) as run:
         write_report(run.path, found, verdict=found.paragraphs[0])
@@ -249,7 +218,7 @@ def test_an_audit_shows_what_the_terminal_shows_of_groups_and_of_items_to_label(
 
 def test_the_worst_items_of_one_of_several_criteria_name_it(measured):
     other = replace(measured["likelihood"], criterion="tact")
-    assert worst_of([measured["likelihood"], other]).title == "The 10 items to look at first: wit"
+    assert worst_of([measured["likelihood"], other]).title == "The 10 items to look at first: quality"
     assert worst_of(measured["likelihood"]).title == "The 10 items to look at first"
 
 
