@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
@@ -31,7 +31,7 @@ import numpy as np
 from dspy import lm15
 from dspy.utils.callback import BaseCallback
 
-from benchmarks.harness import argument_parser, data_folder, finish, markdown
+from benchmarks.harness import argument_parser, data_folder, finish, judge_of, markdown, shown
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import by_input, pairs, world
@@ -136,12 +136,6 @@ class BERTScore:
         return f1.numpy().astype(np.float64)
 
 
-CANDIDATES, TRIALS = 10, 15
-"""Settings of MIPROv2: proposed instructions, and trials."""
-
-Compile = Callable[[PairwiseJudge, list[dspy.Example], list[dspy.Example]], PairwiseJudge]
-
-
 class Counter(BaseCallback):
     """Counter of the calls of one model."""
 
@@ -150,54 +144,45 @@ class Counter(BaseCallback):
         self.calls = 0
 
     def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
-        """See ``BaseCallback``."""
+        """Count a call."""
         self.calls += instance is self._lm
 
 
-def miprov2(*, lm: Any, writer: Any, seed: int) -> Compile:
-    """Return MIPROv2: instructions by the writer, chosen by accuracy on the validation pairs."""
-
-    def compile_(judge: PairwiseJudge, train: list[dspy.Example], val: list[dspy.Example]) -> PairwiseJudge:
-        optimizer = dspy.MIPROv2(
-            preference_accuracy,
-            prompt_model=writer,
-            task_model=lm,
-            auto=None,
-            num_candidates=CANDIDATES,
-            num_threads=1,
-            seed=seed,
-        )
-        counts = {"num_trials": TRIALS, "max_bootstrapped_demos": 0, "max_labeled_demos": 0}
-        better: PairwiseJudge = optimizer.compile(judge, trainset=train, valset=val, minibatch=False, **counts)
-        return better
-
-    return compile_
+CANDIDATES, TRIALS = 10, 15  # of MIPROv2: proposed instructions, and trials
+LABELED = {"MIPROv2 (labels)": dspy.MIPROv2, "GEPA (labels)": dspy.GEPA}
 
 
-def gepa(*, lm: Any, writer: Any, seed: int, budget: int) -> Compile:
-    """Return GEPA: instructions by reflection, chosen by accuracy on the validation pairs, within a budget."""
+def compiled(
+    name: str,
+    judge: PairwiseJudge,
+    train: list[dspy.Example],
+    val: list[dspy.Example],
+    *,
+    lm: Any,
+    writer: Any,
+    seed: int,
+    budget: int,
+) -> tuple[PairwiseJudge, int]:
+    """Compile a judge by one of ``LABELED``; return it and the number of judgments.
+
+    The writer proposes instructions, which are chosen by accuracy on the validation pairs; GEPA has a budget.
+    """
+    counter, sets = Counter(lm), {"trainset": list(train), "valset": list(val)}
 
     def metric(example: Any, prediction: Any, *_: Any) -> Any:
         score = preference_accuracy(example, prediction)
         return dspy.Prediction(score=score, feedback=f"People prefer {example.preference}: the answer scores {score}.")
 
-    def compile_(judge: PairwiseJudge, train: list[dspy.Example], val: list[dspy.Example]) -> PairwiseJudge:
-        optimizer = dspy.GEPA(
-            metric, max_metric_calls=budget, reflection_lm=writer, num_threads=1, use_merge=False, seed=seed
-        )
-        better: PairwiseJudge = optimizer.compile(judge, trainset=train, valset=val)
-        return better
-
-    return compile_
-
-
-def compiled(
-    optimize: Compile, judge: PairwiseJudge, train: Sequence[dspy.Example], val: Sequence[dspy.Example], *, lm: Any
-) -> tuple[PairwiseJudge, int]:
-    """Compile a judge with labels, and count the judgments."""
-    counter = Counter(lm)
     with dspy.context(lm=lm, callbacks=[counter]), redirect_stdout(sys.stderr):  # stdout is for results, not progress
-        better = optimize(judge.deepcopy(), list(train), list(val))
+        better: PairwiseJudge
+        if LABELED[name] is dspy.MIPROv2:
+            models = {"prompt_model": writer, "task_model": lm, "num_candidates": CANDIDATES, "num_threads": 1}
+            optimizer = dspy.MIPROv2(preference_accuracy, auto=None, seed=seed, **models)
+            counts = {"num_trials": TRIALS, "max_bootstrapped_demos": 0, "max_labeled_demos": 0}
+            better = optimizer.compile(judge.deepcopy(), **sets, minibatch=False, **counts)
+        else:
+            options = {"reflection_lm": writer, "num_threads": 1, "use_merge": False, "seed": seed}
+            better = dspy.GEPA(metric, max_metric_calls=budget, **options).compile(judge.deepcopy(), **sets)
     return better, counter.calls
 
 
@@ -257,82 +242,48 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of all methods.
+    """Settings of all methods."""
 
-    Attributes:
-        proposer: Source of ZEPO's wordings.
-        writer: LM that proposes instructions in DSPy's optimizers; None leaves these out.
-        bert_score: BERTScore baseline; None leaves it out.
-        pairs: Largest number of pairs in a search and in a measurement; None takes all.
-        curve: Number of tried wordings to rank with, for the curve; None takes all.
-        seed: Seed for everything.
-    """
-
-    proposer: Proposer
-    writer: Any
-    bert_score: Callable[..., Any] | None
-    pairs: int | None
-    curve: int | None
+    proposer: Proposer  # of ZEPO's wordings
+    writer: Any  # LM that proposes instructions in DSPy's optimizers; None leaves these out
+    bert_score: Callable[..., Any] | None  # None leaves this baseline out
+    pairs: int | None  # largest number of pairs in a search and in a measurement; None takes all
+    curve: int | None  # number of tried wordings to rank with, for the curve; None takes all
     seed: int
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one method on the test documents.
+    """One method on the test documents."""
 
-    Attributes:
-        spearman: Spearman's rho with people, mean over the documents where it is defined.
-        documents: Number of these documents.
-        undefined: Number of documents where it is not defined.
-        decision_rate: Win rate of the first position; None where the method does not compare.
-        p_value: P of the test against pairwise + PairS; None where the method was not tested against it.
-    """
-
-    spearman: float
-    documents: int
-    undefined: int
-    decision_rate: float | None = None
-    p_value: float | None = None
+    spearman: float  # Spearman's rho with people, mean over the documents where it is defined
+    documents: int  # number of these
+    undefined: int  # number of the others
+    decision_rate: float | None = None  # win rate of the first position; None where the method does not compare
+    p_value: float | None = None  # of the test against pairwise + PairS; None where there was none
 
 
 @dataclass
 class Cost:
-    """Cost of a search.
+    """Cost of a search."""
 
-    Attributes:
-        judgments: Prompts that the judge answered.
-        tokens: Tokens that the model processed, including padding; 0 where the model does not report them.
-        seconds: Wall-clock time.
-    """
-
-    judgments: int = 0
-    tokens: int = 0
+    judgments: int = 0  # prompts that the judge answered
+    tokens: int = 0  # that the model processed, with padding; 0 where it does not report them
     seconds: float = 0.0
 
 
 @dataclass(frozen=True)
 class CriterionResult:
-    """Results of all methods on one criterion.
+    """All methods on one criterion."""
 
-    Attributes:
-        outcomes: Method -> result on the test documents.
-        costs: Search -> cost.
-        search: Report of the full search.
-        racing: Report of the search with racing.
-        points: Wordings of the full search, measured on the test documents.
-        debiased: The same wordings after permutation debiasing.
-        pairs: Number of ordered pairs that the searches used.
-        documents: Number of documents in the search and in the ranking.
-    """
-
-    outcomes: dict[str, Outcome]
-    costs: dict[str, Cost]
-    search: ZEPOReport
+    outcomes: dict[str, Outcome]  # by method
+    costs: dict[str, Cost]  # by search
+    search: ZEPOReport  # without racing
     racing: ZEPOReport
-    points: list[CurvePoint] = field(default_factory=list)
-    debiased: list[CurvePoint] = field(default_factory=list)
-    pairs: int = 0
-    documents: tuple[int, int] = (0, 0)
+    points: list[CurvePoint]  # wordings of the search without racing, measured on the test documents
+    debiased: list[CurvePoint]  # the same after permutation debiasing
+    pairs: int  # ordered pairs of the searches
+    documents: tuple[int, int]  # of the search, and of the ranking
 
 
 def run(
@@ -359,55 +310,32 @@ def run(
         p_value = row.comparisons["agreement"]["spearman"].p_value if row.comparisons else None
         outcomes[TITLES[name]] = _outcome(row.measurements["agreement"], rate, p_value)
     if settings.writer is not None:
-        _labeled(criterion, train, test, lm, settings, outcomes, costs)
+        sides = _labeled_pairs(criterion, train, settings)
+        for name in LABELED:
+            with _spent(lm) as costs[name]:
+                better, costs[name].judgments = compiled(
+                    name, judge, *sides, lm=lm, writer=settings.writer, seed=seed, budget=costs["ZEPO"].judgments
+                )
+            ranker = PairwiseRanker(better, seed=seed)
+            outcomes[name] = _outcome(measure_ranking(ranker, list(by_input(test).values()), lm=lm))
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
     points, debiased = (
         sensitivity_curve(one, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
         for one in (judge, PairwiseJudge(criterion, debias="permutation"))
     )
-    return CriterionResult(
-        outcomes,
-        costs,
-        whole.report,
-        part.report,
-        points,
-        debiased,
-        len(drawn),
-        (len(by_input(train)), len(by_input(test))),
-    )
+    sizes = len(by_input(train)), len(by_input(test))
+    return CriterionResult(outcomes, costs, whole.report, part.report, points, debiased, len(drawn), sizes)
 
 
-def _labeled(
-    criterion: Criterion,
-    train: Sequence[dspy.Example],
-    test: Sequence[dspy.Example],
-    lm: Any,
-    settings: Settings,
-    outcomes: dict[str, Outcome],
-    costs: dict[str, Cost],
-) -> None:
-    """Run DSPy's optimizers on the documents of the search; one half of them is the validation set."""
+def _labeled_pairs(
+    criterion: Criterion, train: Sequence[dspy.Example], settings: Settings
+) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Return labeled pairs of the documents of the search; one half of them is the validation set."""
     documents = list(by_input(train).values())
-    half = len(documents) // 2
-    sides = [
-        pairs(
-            [e for d in part for e in d],
-            limit=settings.pairs and settings.pairs // 2,
-            criterion=criterion.name,
-            seed=settings.seed,
-        )
-        for part in (documents[:half], documents[half:])
-    ]
-    common = {"lm": lm, "writer": settings.writer, "seed": settings.seed}
-    for name, optimize in (
-        ("MIPROv2 (labels)", miprov2(**common)),
-        ("GEPA (labels)", gepa(**common, budget=costs["ZEPO"].judgments)),
-    ):
-        with _spent(lm) as costs[name]:
-            judge, calls = compiled(optimize, PairwiseJudge(criterion), *sides, lm=lm)
-        costs[name].judgments = calls
-        ranker = PairwiseRanker(judge, seed=settings.seed)
-        outcomes[name] = _outcome(measure_ranking(ranker, list(by_input(test).values()), lm=lm))
+    half, limit = len(documents) // 2, settings.pairs and settings.pairs // 2
+    sides = ([e for d in part for e in d] for part in (documents[:half], documents[half:]))
+    first, second = (pairs(side, limit=limit, criterion=criterion.name, seed=settings.seed) for side in sides)
+    return first, second
 
 
 def _outcome(agreement: Measurement, decision_rate: float | None = None, p_value: float | None = None) -> Outcome:
@@ -443,7 +371,7 @@ def agreement_table(dataset: str, results: Mapping[str, CriterionResult]) -> str
         outcomes = [result.outcomes[name] for result in results.values()]
         values = [o.spearman for o in outcomes]
         defined = [v for v in values if not math.isnan(v)]
-        average = _number(float(np.mean(defined))) if defined else "undefined"
+        average = shown(float(np.mean(defined))) if defined else "undefined"
         missing = f" (of {len(defined)})" if defined and len(defined) < len(values) else ""
         body.append([name, *(_outcome_cell(o) for o in outcomes), average + missing])
     published = SPEARMAN.get(dataset, {})
@@ -462,7 +390,7 @@ def _outcome_cell(outcome: Outcome) -> str:
     sign = mark(outcome.p_value) if outcome.p_value is not None else ""
     rate = f" ({outcome.decision_rate:.2f})" if outcome.decision_rate is not None else ""
     undefined = f", {count(outcome.undefined, 'document')} undefined" if outcome.undefined else ""
-    return f"{_number(outcome.spearman)}{sign}{rate}{undefined}"
+    return f"{shown(outcome.spearman)}{sign}{rate}{undefined}"
 
 
 def cost_table(results: Mapping[str, CriterionResult]) -> str:
@@ -470,18 +398,9 @@ def cost_table(results: Mapping[str, CriterionResult]) -> str:
     body = []
     for name in next(iter(results.values())).costs:
         costs = [result.costs[name] for result in results.values()]
-        judgments = float(np.mean([c.judgments for c in costs]))
-        tokens = float(np.mean([c.tokens for c in costs]))
-        seconds = float(np.mean([c.seconds for c in costs]))
-        body.append(
-            [
-                name,
-                f"{judgments:.0f}",
-                f"{judgments / PROMPTS:.2f}",
-                f"{tokens:.3g}" if tokens else "-",
-                f"{seconds:.0f}",
-            ]
-        )
+        judgments, tokens, seconds = np.mean([(c.judgments, c.tokens, c.seconds) for c in costs], axis=0)
+        processed = f"{tokens:.3g}" if tokens else "-"
+        body.append([name, f"{judgments:.0f}", f"{judgments / PROMPTS:.2f}", processed, f"{seconds:.0f}"])
     body.append([f"published code, SummEval: {PROMPTS} prompts", str(PROMPTS), "1.00", "-", "-"])
     headings = ["search, mean over criteria", "judgments", "relative to published code", "tokens processed", "seconds"]
     return markdown(headings, body)
@@ -494,15 +413,9 @@ def search_table(results: Mapping[str, CriterionResult]) -> str:
         whole, part = (r.tried[r.best] for r in (result.search, result.racing))
         saved = 1 - result.racing.judgments / result.search.judgments
         same = "the same" if whole.instruction == part.instruction else f"another ({_signed(part.objective)})"
-        body.append(
-            [
-                name,
-                f"{_signed(result.search.tried[0].objective)} -> {_signed(whole.objective)}",
-                f"{same}, {saved:.0%} fewer judgments",
-                str(len(result.search.rejected)),
-                whole.instruction.replace("|", "\\|"),
-            ]
-        )
+        change = f"{_signed(result.search.tried[0].objective)} -> {_signed(whole.objective)}"
+        rejected, instruction = len(result.search.rejected), whole.instruction.replace("|", "\\|")
+        body.append([name, change, f"{same}, {saved:.0%} fewer judgments", rejected, instruction])
     return markdown(["criterion", "fairness", "winner with racing", "wordings rejected", "instruction"], body)
 
 
@@ -513,7 +426,7 @@ def objective_table(results: Mapping[str, CriterionResult]) -> str:
         cells = []
         for result in results.values():
             values = [p.objectives[objective.name] for p in result.points]
-            cells.append(_number(spearman(values, [p.agreement for p in result.points]).value))
+            cells.append(shown(spearman(values, [p.agreement for p in result.points]).value))
         body.append([objective.name, *cells, PUBLISHED_OBJECTIVES.get(objective.name, "-")])
     for suffix, curves, published in (
         ("", [result.points for result in results.values()], ("-", "near quadratic, .5")),
@@ -533,15 +446,11 @@ def _ranges(curve: Sequence[CurvePoint]) -> str:
 
 def _fit(curve: Sequence[CurvePoint]) -> str:
     fit = quadratic_fit([p.decision_rate for p in curve], [p.agreement for p in curve])
-    return f"{_number(fit.r_squared)}, {_number(fit.top)}"
-
-
-def _number(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.2f}"
+    return f"{shown(fit.r_squared)}, {shown(fit.top)}"
 
 
 def _signed(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:+.2f}"
+    return shown(value, "+.2f")
 
 
 FILES = {
@@ -558,14 +467,7 @@ DOCUMENTS = {"synthetic": (20, 40), "newsroom": (20, 40), "summeval": (10, 40), 
 def documents(
     dataset: str, search: int, test: int, *, longest: int | None, seed: int
 ) -> tuple[list[dspy.Example], list[dspy.Example]]:
-    """Return the outputs of different documents for the search and for the ranking.
-
-    Args:
-        dataset: Name of the data set.
-        search: Number of documents for the search.
-        test: Number of documents for the ranking.
-        longest: Largest number of characters of a document; None sets no limit.
-        seed: Seed for the draw.
+    """Return the outputs of so many documents for the search and for the ranking, of at most ``longest`` characters.
 
     Raises:
         SystemExit: The data set has too few such documents.
@@ -639,10 +541,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     lm = open_lm(args.lm, MeasuringModels(dtype=args.dtype))
     bert_score = BERTScore(args.encoder, args.layers) if args.encoder else None
-    judge = ", ".join(f"{k} {v}" for k, v in model_identity(lm).items())
     settings = (
-        f"Judge: {judge}. Wordings: {args.proposer_lm}; 5 epochs of 5. Different documents for the search and for the "
-        f"ranking; {f'at most {args.pairs}' if args.pairs else 'all'} pairs; seed {args.seed}."
+        f"Judge: {judge_of(model_identity(lm))}. Wordings: {args.proposer_lm}; 5 epochs of 5. Different documents for "
+        f"the search and for the ranking; {f'at most {args.pairs}' if args.pairs else 'all'} pairs; seed {args.seed}."
     )
     if args.longest_source:
         settings += f" Documents of more than {args.longest_source} characters are left out."

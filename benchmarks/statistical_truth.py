@@ -58,21 +58,13 @@ Draw = Callable[[np.random.Generator, int, int], dict[str, "Judges"]]
 
 @dataclass(frozen=True)
 class Judges:
-    """What a statistic needs of two judges.
+    """What a statistic needs of two judges."""
 
-    Attributes:
-        estimator: Function of the values that gives the interval and, with ``before``, the paired test.
-        counted: The statistic that it estimates.
-        first: (n,) or (n, d) of the first judge.
-        second: The same of the second.
-        given: Further columns of the items.
-    """
-
-    estimator: Callable[..., Interval]
-    counted: Statistic
-    first: FloatArray
-    second: FloatArray
-    given: tuple[FloatArray, ...] = ()
+    estimator: Callable[..., Interval]  # of the values; gives the interval and, with ``before``, the paired test
+    counted: Statistic  # that it estimates
+    first: FloatArray  # (n,) or (n, d) of the first judge
+    second: FloatArray  # the same of the second
+    given: tuple[FloatArray, ...] = ()  # further columns of the items
 
 
 def normal(rng: np.random.Generator, n: int, outputs: int, *shape: int) -> FloatArray:
@@ -92,9 +84,7 @@ def likert(x: FloatArray) -> FloatArray:
 def scoring(effect: float, other: float | None = None) -> Draw:
     """Judges that score: ``effect`` standard deviations for one of LS, with quality held fixed; LS is correlated .5.
 
-    Args:
-        effect: Likelihood effect of the first judge before its scores are rounded.
-        other: That of the second; the first's by default.
+    The effects are those of both judges before their scores are rounded; by default they are equal, as in all worlds.
     """
     effects = (effect, effect if other is None else other)
 
@@ -123,12 +113,7 @@ def scoring(effect: float, other: float | None = None) -> Draw:
 
 
 def comparing(lean: float, other: float | None = None) -> Draw:
-    """Judges that compare in both orders.
-
-    Args:
-        lean: Pull of the first position on the first judge, in standard deviations of quality.
-        other: That on the second; the first's by default.
-    """
+    """Judges that compare in both orders, with the pull of the first position in standard deviations of quality."""
     leans = (lean, lean if other is None else other)
 
     def draw(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
@@ -152,12 +137,7 @@ def comparing(lean: float, other: float | None = None) -> Draw:
 
 
 def self_scoring(shift: float, other: float | None = None) -> Draw:
-    """Own minus expected scores in whole points: symmetric with heavy tails around a shift.
-
-    Args:
-        shift: Points of the first judge.
-        other: Points of the second; the first's by default.
-    """
+    """Own minus expected scores in whole points: symmetric with heavy tails around a shift."""
     shifts = np.array([[shift], [shift if other is None else other]])
 
     def draw(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
@@ -172,7 +152,7 @@ def self_scoring(shift: float, other: float | None = None) -> Draw:
 
 
 def consistent(share: float, other: float | None = None) -> Draw:
-    """Judges that prefer the same candidate in both orders in these shares of the pairs; equal ones by default."""
+    """Judges that prefer the same candidate in both orders in these shares of the pairs."""
     shares = (share, share if other is None else other)
 
     def draw(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
@@ -184,11 +164,9 @@ def consistent(share: float, other: float | None = None) -> Draw:
 
 
 def ranking(noise: float, other: float | None = None) -> Draw:
-    """Rankers of five outputs a document: Spearman's rho with the mean rating, document by document.
+    """Rankers of five outputs a document, by the standard deviation of their errors, where quality has 1.
 
-    Args:
-        noise: Standard deviation of the first ranker's errors, where quality has 1.
-        other: That of the second's; the first's by default.
+    Their statistic is Spearman's rho with the mean rating, document by document.
     """
     noises = (noise, noise if other is None else other)
 
@@ -217,6 +195,8 @@ WORLDS: Mapping[str, Draw] = {
 
 
 LEVEL = 0.05
+REJECTED, COVERED = (0.04, 0.06), (0.93, 0.97)
+"""Goals: shares between which tests at 5 % reject, and 95 % intervals cover."""
 POPULATION = 200_000
 """Items that stand for a population."""
 OWN_EXPECTATION = ("BiasScore",)
@@ -228,37 +208,21 @@ SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Check:
-    """One statistic in one world at one n. Shares are in [0, 1], NaN where not checked.
-
-    Attributes:
-        world: Name of the world.
-        statistic: Name of the statistic.
-        n: Items of a data set.
-        outputs: Outputs of a document.
-        sets: Data sets.
-        truth: Value in the population; for a statistic that changes with n, its mean over the data sets.
-        mean: Mean over the data sets.
-        rejected: Share of the data sets in which the test of two equal judges rejects at 5 %.
-        itemwise: The same for the test that swaps items whatever documents they share, on ``part`` data sets.
-        covered: Share of the 95 % intervals that hold the truth.
-        part: Data sets of ``itemwise`` and the next two columns.
-        percentile: Share of the percentile bootstrap intervals that hold the truth.
-        difference: Share of the intervals of the difference of two equal judges that hold 0.
-    """
+    """One statistic in one world at one n. Shares are in [0, 1], NaN where not checked."""
 
     world: str
     statistic: str
-    n: int
-    outputs: int
-    sets: int
-    truth: float
-    mean: float
-    rejected: float
-    itemwise: float
-    covered: float
-    part: int
-    percentile: float
-    difference: float
+    n: int  # items of a data set
+    outputs: int  # of a document
+    sets: int  # data sets
+    truth: float  # value in the population; for a statistic that changes with n, its mean over the data sets
+    mean: float  # over the data sets
+    rejected: float  # share of the data sets in which the test of two equal judges rejects at 5 %
+    itemwise: float  # the same for the test that swaps items whatever documents they share, on ``part`` data sets
+    covered: float  # share of the 95 % intervals that hold the truth
+    part: int  # data sets of ``itemwise`` and the next two columns
+    percentile: float  # share of the percentile bootstrap intervals that hold the truth
+    difference: float  # share of the intervals of the difference of two equal judges that hold 0
 
 
 def check(
@@ -272,17 +236,10 @@ def check(
     n_swaps: int = 99,
     seed: int,
 ) -> list[Check]:
-    """Check every statistic of a world.
+    """Check every statistic of a world on data sets of n items, of which the outputs of a document are drawn together.
 
-    Args:
-        world: Name of the world.
-        draw: Draws the judges' data.
-        n: Items of a data set.
-        outputs: Outputs of a document, which are resampled and swapped together.
-        sets: Data sets. Percentile intervals, differences and item-wise tests are computed for a fifth of them.
-        n_resamples: Resamples of an interval.
-        n_swaps: Swaps of a test; (n_swaps + 1) / 20 should be whole, so that the level is exactly 5 %.
-        seed: Seed of everything.
+    Percentile intervals, differences and item-wise tests are computed for a fifth of the data sets. The level of a test
+    is exactly 5 % if (n_swaps + 1) / 20 is whole.
     """
     clusters = None if outputs == 1 else (np.arange(n) // outputs).tolist()
     codes = np.arange(n) // outputs
@@ -407,36 +364,16 @@ def check_effect(effect: float, *, n: int, outputs: int, sets: int, seed: int) -
 
 def effect_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the Markdown table; figures that miss their goal are bold."""
-    head = [
-        "planted",
-        "truth",
-        "n",
-        "documents",
-        "sets",
-        "mean",
-        "undefined",
-        "interval covers",
-        "p <= .05",
-        "two equal judges differ",
-    ]
+    head = ["planted", "truth", "n", "documents", "sets", "mean", "undefined", "interval covers", "p <= .05"]
     body = []
     for row in sorted(rows, key=lambda r: (r["effect"], r["outputs"], r["n"])):
-        documents = "own" if row["outputs"] == 1 else f"{row['n'] // row['outputs']} of {row['outputs']}"
         mean = f"{row['mean']:+.3f}"
         if row["n"] == LARGE and abs(row["mean"] - row["truth"]) > CLOSE:
             mean = f"**{mean}**"
-        level = row["effect"] == 0
-        cells = [_share(row["covered"], 0.93, 0.97), _share(row["found"], *((0.04, 0.06) if level else (0.0, 1.0)))]
-        figures = [f"{row['effect']:+.1f}", f"{row['truth']:+.3f}", str(row["n"]), documents, str(row["sets"])]
-        body.append(
-            [
-                *figures,
-                mean,
-                f"{100 * row['undefined'] / row['sets']:.1f} %",
-                *cells,
-                _share(row["changed"], 0.04, 0.06),
-            ]
-        )
+        figures = [f"{row['effect']:+.1f}", f"{row['truth']:+.3f}", row["n"], _documents(row["n"], row["outputs"])]
+        found = _share(row["found"], *((0.0, 1.0) if row["effect"] else REJECTED))
+        shares = [_share(row["covered"], *COVERED), found, _share(row["changed"], *REJECTED)]
+        body.append([*figures, row["sets"], mean, f"{100 * row['undefined'] / row['sets']:.1f} %", *shares])
     power = {row["effect"]: row["found"] for row in rows if (row["n"], row["outputs"]) == (120, 1)}
     said = ", ".join(f"of {effect:+.1f} in {100 * power[effect]:.0f} %" for effect in sorted(power) if effect)
     text = (
@@ -445,7 +382,11 @@ def effect_table(rows: Sequence[Mapping[str, Any]]) -> str:
         "in 4 to 6 %; at "
         f"n = {LARGE} the mean lies within {CLOSE} of the truth. With 120 items, an effect is found: {said}."
     )
-    return f"{text}\n\n{markdown(head, body)}"
+    return f"{text}\n\n{markdown([*head, 'two equal judges differ'], body)}"
+
+
+def _documents(n: int, outputs: int) -> str:
+    return "own" if outputs == 1 else f"{n // outputs} of {outputs}"
 
 
 def _share(share: float, low: float, high: float) -> str:
@@ -473,16 +414,8 @@ def check_scales(n: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
             likelihood_effect(*rated_on_scales(np.random.default_rng([seed, i]), scales, n)) for i in range(sets)
         ]
         values, p_values = np.array([(one.value, one.p_value) for one in effects]).T
-        rows.append(
-            {
-                "scales": list(scales),
-                "n": n,
-                "sets": sets,
-                "mean": float(np.nanmean(values)),
-                "found": float((p_values <= 0.05).mean()),
-                "undefined": int(np.isnan(p_values).sum()),
-            }
-        )
+        shares = {"found": float((p_values <= 0.05).mean()), "undefined": int(np.isnan(p_values).sum())}
+        rows.append({"scales": list(scales), "n": n, "sets": sets, "mean": float(np.nanmean(values)), **shares})
     return rows
 
 
@@ -491,18 +424,9 @@ def scales_table(rows: Sequence[Mapping[str, Any]]) -> str:
     head = ["points for one of quality", "n", "sets", "mean effect", "undefined", "p <= .05"]
     body = []
     for row in sorted(rows, key=lambda r: (-len(r["scales"]), PANELS.index(tuple(r["scales"])), r["n"])):
-        share = f"{100 * row['found']:.1f} %"
-        undefined = f"{100 * row['undefined'] / row['sets']:.1f} %"
-        body.append(
-            [
-                ", ".join(f"{scale:g}" for scale in row["scales"]),
-                str(row["n"]),
-                str(row["sets"]),
-                f"{row['mean']:+.3f}",
-                undefined,
-                share if row["found"] <= 0.06 else f"**{share}**",
-            ]
-        )
+        scales, undefined = ", ".join(f"{scale:g}" for scale in row["scales"]), row["undefined"] / row["sets"]
+        figures = [row["n"], row["sets"], f"{row['mean']:+.3f}", f"{100 * undefined:.1f} %"]
+        body.append([scales, *figures, _share(row["found"], 0.0, 0.06)])
     text = (
         "The judge has no effect, scores the quality nearly without error, and LS is correlated .6 with quality, which "
         "is where the scales matter most. Goal: p <= .05 in at most 6 %. The scales of two raters cannot be told apart."
@@ -596,8 +520,6 @@ def drift_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{text}\n\n{markdown(head, body)}"
 
 
-REJECTED, COVERED = (0.04, 0.06), (0.93, 0.97)
-"""Goals: shares between which tests at 5 % reject, and 95 % intervals cover."""
 NOTES = """\
 Ratings and scores are tied Likert scores. Two judges are drawn alike, so the paired test should reject in 5 % (goal 4
 to 6 %), and 95 % intervals should cover in 93 to 97 %. **Bold** figures miss their goal by more than two standard
@@ -609,14 +531,8 @@ not measured. 399 resamples an interval, 99 swaps a test.
 """
 
 
-def report(
-    checks: Sequence[Check],
-    effects: Sequence[Mapping[str, Any]],
-    scales: Sequence[Mapping[str, Any]],
-    power: Sequence[Mapping[str, Any]],
-    moved: Sequence[Mapping[str, Any]],
-) -> str:
-    """Return the section."""
+def report(checks: Sequence[Check], others: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Return the section; ``others`` are the records of the parts besides the worlds."""
     columns = [
         ("test rejects", "rejected", REJECTED, "sets"),
         ("item-wise", "itemwise", REJECTED, "part"),
@@ -628,22 +544,12 @@ def report(
     body = []
     for c in checks:
         cells = [_cell(getattr(c, field), goal, getattr(c, size)) for _, field, goal, size in columns]
-        documents = "own" if c.outputs == 1 else f"{c.n // c.outputs} of {c.outputs}"
-        figures = [f"{c.truth:.3f}", f"{c.mean:.3f}"]
-        body.append([c.world, c.statistic, str(c.n), documents, f"{c.sets} / {c.part}", *figures, *cells])
-    parts = [
-        "## Statistical truth: tests and intervals on simulated judges",
-        NOTES,
-        markdown(head, body),
-    ]
-    if effects:
-        parts += ["### Likelihood effect", effect_table(effects)]
-    if scales:
-        parts += ["### Raters who use the scale differently", scales_table(scales)]
-    if moved:
-        parts += ["### BiasScore by the number of items", drift_table(moved)]
-    if power:
-        parts += ["### Power of the paired tests", power_table(power)]
+        figures = [_documents(c.n, c.outputs), f"{c.sets} / {c.part}", f"{c.truth:.3f}", f"{c.mean:.3f}"]
+        body.append([c.world, c.statistic, c.n, *figures, *cells])
+    parts = ["## Statistical truth: tests and intervals on simulated judges", NOTES, markdown(head, body)]
+    for name, (title, table) in OTHERS.items():
+        if rows := others.get(name):
+            parts += [f"### {title}", table(rows)]
     return "\n\n".join(parts)
 
 
@@ -660,7 +566,13 @@ def _cell(share: float, goal: tuple[float, float], sets: int) -> str:
 
 
 OUTPUTS = (1, 4)
-OTHERS = ("effect", "scales", "power", "drift")
+OTHERS: dict[str, tuple[str, Callable[[Sequence[Mapping[str, Any]]], str]]] = {
+    "effect": ("Likelihood effect", effect_table),
+    "scales": ("Raters who use the scale differently", scales_table),
+    "drift": ("BiasScore by the number of items", drift_table),
+    "power": ("Power of the paired tests", power_table),
+}
+"""Part besides the worlds -> its heading and its table."""
 
 
 def checked(world: str, n: int, outputs: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
@@ -696,11 +608,10 @@ def main() -> None:
                 print(f"{path.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
     records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(args.out.glob("*.json"))}
     parts = {name: [row for stem, rows in records.items() if stem.startswith(name) for row in rows] for name in OTHERS}
-    checks = [Check(**row) for stem, rows in records.items() if not stem.startswith(OTHERS) for row in rows]
+    checks = [Check(**row) for stem, rows in records.items() if not stem.startswith(tuple(OTHERS)) for row in rows]
     order = [*WORLDS]
     checks.sort(key=lambda c: (order.index(c.world), c.statistic, c.outputs, c.n))
-    text = report(checks, parts["effect"], parts["scales"], parts["power"], parts["drift"])
-    finish(args, "statistical_truth", text)
+    finish(args, "statistical_truth", report(checks, parts))
 
 
 if __name__ == "__main__":

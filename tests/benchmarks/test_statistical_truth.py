@@ -141,7 +141,7 @@ def test_the_table_marks_what_misses_its_goal():
     two = Check("fair", "fairness", 120, 4, 2000, 0.0, -0.1, 0.02, 0.12, 0.95, 400, 0.94, 0.95)
     moved = [{"effect": 0.3, "n": n, "mean-range": m, "z-score": 0.17} for n, m in ((30, 0.1), (568, -0.09))]
     strength = {"statistic": "BiasScore", "judges": "effect .2 and 0", "n": 120, "sets": 400, "found": 0.41}
-    text = report([one, two], [], [], [strength], moved)
+    text = report([one, two], {"power": [strength], "drift": moved})
     lines = text.splitlines()
     assert (
         "| fair | fairness | 30 | own | 2000 / 400 | 0.000 | -0.100 | 5.0 % |  | **60.0 %** | 97.2 % ? | 95.0 % |"

@@ -14,9 +14,7 @@ from benchmarks.fairness_search import (
     Settings,
     agreement_table,
     compiled,
-    gepa,
     grammar_writer,
-    miprov2,
     report,
     run,
 )
@@ -108,14 +106,12 @@ def test_direct_scoring_is_the_most_probable_label_and_gptscore_asks_for_the_asp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["miprov2", "gepa"])
-def test_optimizers_with_labels_compile_the_same_judge(lm, optimizer):
+@pytest.mark.parametrize("name", command.LABELED)
+def test_optimizers_with_labels_compile_the_same_judge(lm, name):
     train = pairs(world.documents(8, 4, seed=21), limit=20, criterion="quality", seed=0)
     val = pairs(world.documents(8, 4, seed=22), limit=30, criterion="quality", seed=0)
-    options = {"lm": lm, "writer": grammar_writer(GRAMMAR, SYNTHETIC), "seed": 0}
-    optimize = miprov2(**options) if optimizer == "miprov2" else gepa(**options, budget=300)
-    judge = PairwiseJudge(SYNTHETIC)
-    better, judgments = compiled(optimize, judge, train, val, lm=lm)
+    judge, writer = PairwiseJudge(SYNTHETIC), grammar_writer(GRAMMAR, SYNTHETIC)
+    better, judgments = compiled(name, judge, train, val, lm=lm, writer=writer, seed=0, budget=300)
     assert better.predict.signature.instructions != judge.predict.signature.instructions
     assert judgments >= 100
     before, after = (fairness([p.positions[0] for p in j.batch(val, lm=lm)]) for j in (judge, better))
