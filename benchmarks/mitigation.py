@@ -29,7 +29,6 @@ from evalbias.data.pairing import by_input, input_key
 from evalbias.evaluation.judged import RATINGS, Judged
 from evalbias.evaluation.words import p_equals
 from evalbias.optimizers.base import Problem
-from evalbias.optimizers.demonstrations import rated_items
 from evalbias.optimizers.likelihood import against_baselines, baseline_facts
 from evalbias.optimizers.likelihood_rules import BIAS_LABELS, AgreementRule, LikelihoodRule, bias_number
 from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, Selection, choose, count_unanswered
@@ -68,8 +67,7 @@ def criterion_of(data_set: str, name: str) -> Criterion:
 def usable(data_set: str, criterion: str, *, tuned: bool) -> list[dspy.Example]:
     """Return the rated items of a data set; for the tuned judge, those of inputs that it was not trained on.
 
-    The data are read from EVALBIAS_DATA. Items without the single ratings are left out where
-    others have them.
+    Items without the single ratings are left out where others have them.
     """
     if data_set in questions.FILES:
         rated = questions.rated(data_set)
@@ -83,10 +81,7 @@ def usable(data_set: str, criterion: str, *, tuned: bool) -> list[dspy.Example]:
 
 
 def drawn(items: Sequence[dspy.Example], train: int, test: int, seed: int) -> tuple[list[Any], list[Any]]:
-    """Draw a training set and a test set that share no input.
-
-    A share of the inputs goes to each. Of each input, as many outputs are taken as reach the wanted number evenly.
-    """
+    """Draw a training set and a test set that share no input, with outputs taken evenly from the inputs."""
     inputs = list(by_input(items).values())
     rng = random.Random(seed)
     rng.shuffle(inputs)
@@ -128,16 +123,9 @@ class KeptSearch(LikelihoodMitigation):
         """Choose once more where a loss of performance is allowed; the model keeps its answers (``CachedLM``)."""
         lenient = copy(self)
         lenient.max_loss = max_loss
-        inputs = len(set(map(self.input_of, self.problem.held_back)))
-        rules = lenient.rules(self.problem)
-        return choose(
-            self.problem.given,
-            self.found,
-            rules,
-            test=lambda program: self.tested(self.problem, program),
-            spent=Cost,
-            inputs=inputs,
-        )
+        inputs = len(set(map(input_key, self.problem.held_back)))
+        how: Any = {"test": lambda program: self.tested(self.problem, program), "spent": Cost, "inputs": inputs}
+        return choose(self.problem.given, self.found, lenient.rules(self.problem), **how)
 
     def on_test_items(self, names: Collection[str]) -> dict[str, Judged]:
         """Return the answers on the valset of the given judge, the paper's method, the calibrated judges and others."""
@@ -160,13 +148,7 @@ def compiled(
     seed: int,
     n_resamples: int,
 ) -> dict[str, Any]:
-    """Compile, and return what was chosen and every candidate's estimates on the test items.
-
-    Returns:
-        ``decision``; ``chosen``, ``chosen_with_loss`` (what is chosen where ``MAX_LOSS`` is allowed) and ``paper``,
-        names of candidates; ``objective``; ``tried``: name -> estimates on the test items, with the loss of performance
-        and the p-values against the given judge; ``alone``: the baselines; ``cost``.
-    """
+    """Compile, and return what was chosen, with ``MAX_LOSS`` too, and every candidate's estimates on the test items."""
     optimizer = KeptSearch((k,), bins=bins, seed=seed, n_resamples=n_resamples)
     report = optimizer.compile(PointwiseJudge(criterion), trainset=train, valset=test, lm=lm).report
     chosen = next(one.name for one in report.candidates if one.chosen)
@@ -175,12 +157,11 @@ def compiled(
     tried = optimizer.on_test_items((chosen, lenient))
     given = tried[GIVEN]
     number = bias_number(given.covariates.get(RATINGS))
-    rule = LikelihoodRule(number, n_resamples=n_resamples, seed=seed)
-    agreement = AgreementRule(number, n_resamples=n_resamples, seed=seed)
+    how: Any = {"n_resamples": n_resamples, "seed": seed}
+    rule, agreement = LikelihoodRule(number, **how), AgreementRule(number, **how)
     problem = optimizer.problem
-    rated = rated_items(problem.fit, criterion)
-    facts = baseline_facts(rated, criterion, problem.likelihood_lm, reduction=optimizer.reduction)
-    alone = against_baselines(tried[chosen], facts, n_resamples=n_resamples, seed=seed)
+    facts = baseline_facts(problem.fit, criterion, problem.likelihood_lm, reduction=optimizer.reduction)
+    alone = against_baselines(tried[chosen], facts, **how)
     return {
         "decision": report.decision,
         "chosen": chosen,
@@ -214,21 +195,7 @@ def _estimate(estimate: Any) -> Mapping[str, float]:
 
 
 Row = Mapping[str, Any]
-HEADINGS = (
-    "judge",
-    "data set, criterion",
-    "form",
-    "likelihood bias",
-    "BiasScore",
-    "performance",
-    "against the given one",
-)
-
-
-def read_rows(folder: Path) -> list[Row]:
-    """Read every finished row of a folder, in the order of their names."""
-    files = sorted(folder.glob("*.json"))
-    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+HEADINGS = ("judge", "data set, criterion", "form", "likelihood bias", "BiasScore", "performance")
 
 
 def report(rows: Sequence[Row]) -> str:
@@ -245,7 +212,7 @@ def report(rows: Sequence[Row]) -> str:
             "a single rating, it is the z-scored BiasScore (z), which confounds noise in the ratings with bias. "
             "*Likelihood alone* and *length alone* rank by more or by less of it, whichever people prefer in the "
             f"training items. {'; '.join(settings)}.",
-            markdown(HEADINGS, [line for row in done for line in lines(row)]),
+            markdown([*HEADINGS, "against the given one"], [line for row in done for line in lines(row)]),
             *(f"{row['judge']} on {row['set']} was not run: {row['why_not']}." for row in rows if "why_not" in row),
             summary(done),
         ]
@@ -376,14 +343,8 @@ def main() -> None:
                 continue
             items = usable(data_set, name, tuned=judge == TUNED)
             train, test = drawn(items, args.train, args.test, args.seed)
-            row = {
-                "judge": judge,
-                "set": data_set,
-                "criterion": name,
-                "k": args.k,
-                "seed": args.seed,
-                "lm": lm.provenance(),
-            }
+            row = {"judge": judge, "set": data_set, "criterion": name, "k": args.k, "seed": args.seed}
+            row["lm"] = lm.provenance()
             inputs = len(set(map(input_key, items)))
             if inputs < FEWEST:
                 row["why_not"] = f"only {inputs} inputs are left that the judge was not trained on"
@@ -392,13 +353,11 @@ def main() -> None:
                 settings = {"k": args.k, "bins": BINS.get(data_set), "seed": args.seed, "n_resamples": args.resamples}
                 row |= compiled(criterion_of(data_set, name), train, test, journal, **settings)
                 row["seconds"] = round(time.monotonic() - started)
-                print(
-                    f"{judge}, {data_set}, {name}: {row['seconds']} s. {row['decision']}", file=sys.stderr, flush=True
-                )
+                print(f"{judge}, {data_set}, {name}: {row['seconds']} s. {row['decision']}", file=sys.stderr)
             file = args.folder / f"{slug}.{data_set}.{name}.{args.seed}.json"
             file.write_text(json.dumps(to_json(row), indent=1) + "\n", encoding="utf-8")
-    text = report(read_rows(args.folder))
-    finish(args, "mitigation", text)
+    rows = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(args.folder.glob("*.json"))]
+    finish(args, "mitigation", report(rows))
 
 
 if __name__ == "__main__":

@@ -61,21 +61,13 @@ LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault in one place.
+    """A fault in one place."""
 
-    Attributes:
-        module: Module below evalbias.
-        line: Line of the place, from 1.
-        fault: Name of the fault.
-        code: The module's code with the fault.
-        change: The lines that differ.
-    """
-
-    module: str
-    line: int
-    fault: str
-    code: str
-    change: str
+    module: str  # below evalbias
+    line: int  # of the place, from 1
+    fault: str  # name of the fault
+    code: str  # of the module with the fault
+    change: str  # the lines that differ
 
     @property
     def title(self) -> str:
@@ -150,11 +142,13 @@ def meaning(code: str) -> str:
 
 def drawn(modules: Sequence[str], sample: int, seed: int) -> list[Mutant]:
     """Draw mutants: places in random order, and one fault of each."""
-    everywhere = [
-        (_lot(seed, module, name), module, line, faults)
-        for module in modules
-        for name, line, faults in _named_places(module)
-    ]
+    everywhere = []
+    for module in modules:
+        found = sorted(places(module).items())
+        names = names_of([place for place, _ in found], path_of(module).read_text(encoding="utf-8"))
+        for name, ((line, _), faults) in zip(names, found, strict=True):
+            lot = hashlib.sha256(f"{seed} {module} {name}".encode()).hexdigest()  # depends on nothing else
+            everywhere.append((lot, module, line, faults))
     chosen: list[Mutant] = []
     for lot, module, line, faults in sorted(everywhere):
         made = mutant(module, line, *random.Random(lot).choice(faults))
@@ -163,13 +157,6 @@ def drawn(modules: Sequence[str], sample: int, seed: int) -> list[Mutant]:
         if len(chosen) == sample:
             break
     return chosen
-
-
-def _named_places(module: str) -> list[tuple[str, int, list[tuple[str, int]]]]:
-    """Return name, line and faults of every place."""
-    found = sorted(places(module).items())
-    names = names_of([place for place, _ in found], path_of(module).read_text(encoding="utf-8"))
-    return [(name, line, faults) for name, ((line, _), faults) in zip(names, found, strict=True)]
 
 
 def names_of(positions: Sequence[tuple[int, int]], code: str) -> list[str]:
@@ -183,22 +170,15 @@ def names_of(positions: Sequence[tuple[int, int]], code: str) -> list[str]:
     return names
 
 
-def _lot(seed: int, module: str, name: str) -> str:
-    """Return a random string that depends on nothing else."""
-    return hashlib.sha256(f"{seed} {module} {name}".encode()).hexdigest()
-
-
 SECONDS = 60
 """CPU time after which a mutant that does not end counts as noticed."""
 OPTIONS = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly"]
 
 
 class Trial:
-    """A plugin for pytest that runs the collected tests on every mutant.
+    """A plugin for pytest that runs the collected tests on mutants of one module, whose faults lie within functions.
 
-    Args:
-        mutants: Mutants of one module whose faults lie within functions.
-        tell: Called with each mutant and whether a test noticed it.
+    ``tell`` is called with each mutant and whether a test noticed it.
     """
 
     def __init__(self, mutants: Sequence[Mutant], tell: Callable[[Mutant, bool], None]) -> None:
@@ -287,12 +267,7 @@ def _functions(value: Any) -> list[types.FunctionType]:
 
 
 class Replaced(importlib.abc.MetaPathFinder):
-    """Import one module from another file.
-
-    Args:
-        name: Full name of the module.
-        file: File with its code.
-    """
+    """Import one module, by its full name, from another file."""
 
     def __init__(self, name: str, file: Path) -> None:
         self._name, self._file = name, file
@@ -316,13 +291,9 @@ def imported(mutant: Mutant, files: Sequence[str]) -> bool:
 
 
 def try_all(mutants: Sequence[Mutant], inside: Sequence[bool], files: Sequence[str], journal: Path) -> None:
-    """Try the mutants of one module and append one record each to a journal: fault and whether a test noticed it.
+    """Try the mutants of one module; append to a journal (JSON lines) each fault and whether a test noticed it.
 
-    Args:
-        mutants: Mutants of one module.
-        inside: Whether the fault of each lies within a function.
-        files: Test files below tests/.
-        journal: JSON lines.
+    ``inside`` says of each whether the fault lies within a function; ``files`` are test files below tests/.
     """
 
     def tell(mutant: Mutant, noticed: bool) -> None:
@@ -438,8 +409,7 @@ def main() -> None:
         ]
         if open_ones and time.monotonic() - started < 60 * args.minutes:
             try_all(open_ones, [within_function(one) for one in open_ones], files_of(module), journal)
-    text = section(chosen, tried(journal), equivalents, args.seed)
-    finish(args, "mutants", text)
+    finish(args, "mutants", section(chosen, tried(journal), equivalents, args.seed))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import dspy
 import numpy as np
 
 import evalbias
-from benchmarks.harness import argument_parser, data_folder, finish
+from benchmarks.harness import argument_parser, data_folder, finish, markdown
 from evalbias.data import world
 from evalbias.data.loops import RecordedLoop, recorded_loop
 from evalbias.evaluation import LoopSummary, summarize_loop
@@ -93,11 +93,8 @@ def _parsed(record: Mapping[str, Any]) -> float:
 
 
 def _changes(loop: LoopSummary) -> list[str]:
-    cells = []
-    for name in ("bias", "skewness", "expected"):
-        sign = "" if name == "expected" else mark(loop.change[name].p_value)
-        cells.append(first_to_last(loop, name) + sign)
-    return cells
+    tested = [first_to_last(loop, name) + mark(loop.change[name].p_value) for name in ("bias", "skewness")]
+    return [*tested, first_to_last(loop, "expected")]
 
 
 def _best_of_k(folder: Path) -> str:
@@ -175,10 +172,9 @@ def first_to_last(loop: LoopSummary, name: str, form: str = ".2f") -> str:
     return " -> ".join(UNDEFINED if math.isnan(value) else f"{value:{form}}" for value in (first, last))
 
 
-def table(title: str, headings: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+def table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table under a title."""
-    lines = [headings, ["---"] * len(headings), *([str(cell) for cell in row] for row in rows)]
-    return "\n".join([title, "", *("| " + " | ".join(line) + " |" for line in lines)])
+    return f"{title}\n\n{markdown(headings, rows)}"
 
 
 ITEMS = 200
@@ -188,13 +184,7 @@ RATED = 400
 
 
 class TrueQuality:
-    """Feedback source that scores a text with its true quality in the synthetic world.
-
-    Attributes:
-        name: Name in reports.
-        low: Lowest quality, 1.
-        high: Highest quality, 5.
-    """
+    """Feedback source that scores a text with its true quality in the synthetic world, from 1 to 5."""
 
     name = "true quality"
     low, high = (float(end) for end in world.SCALE)
@@ -206,23 +196,14 @@ class TrueQuality:
 
 @dataclass(frozen=True)
 class Arm:
-    """The loops of all items under one kind of feedback.
+    """The loops of all items under one kind of feedback."""
 
-    Attributes:
-        name: Name of the feedback.
-        run: The loops.
-        quality: (t + 1, n) true quality of the outputs.
-        commonness: (t + 1,) mean commonness of the phrasings.
-        own: Self-bias of the loop's own feedback.
-        judged: Self-bias of the plain judge on the same outputs.
-    """
-
-    name: str
+    name: str  # of the feedback
     run: LoopRun
-    quality: FloatArray
-    commonness: FloatArray
-    own: LoopSummary
-    judged: LoopSummary
+    quality: FloatArray  # (t + 1, n) true quality of the outputs
+    commonness: FloatArray  # (t + 1,) mean commonness of the phrasings
+    own: LoopSummary  # self-bias of the loop's own feedback
+    judged: LoopSummary  # self-bias of the plain judge on the same outputs
 
 
 class WriteAgain(dspy.Module):
@@ -254,9 +235,8 @@ def arms(*, seed: int, out: Path | None, threads: int) -> list[Arm]:
     lm = fresh_lm()
     rated = world.examples(RATED, seed=seed)
     plain = plain_judge(rated)
-    compiled = evalbias.BiasedDemos(k=8, seed=seed, select=False).compile(
-        PointwiseJudge(SYNTHETIC), trainset=rated, lm=lm
-    )
+    optimizer = evalbias.BiasedDemos(k=8, seed=seed, select=False)
+    compiled = optimizer.compile(PointwiseJudge(SYNTHETIC), trainset=rated, lm=lm)
     for judge in (plain, compiled):
         judge.predict.lm = lm
     judges = {"own judge": JudgeFeedback(plain), "own judge, RS demonstrations": JudgeFeedback(compiled)}
@@ -275,13 +255,7 @@ def arms(*, seed: int, out: Path | None, threads: int) -> list[Arm]:
 
 
 class Commonness:
-    """Feedback source that scores how common a text's phrasings are; undefined where the text leaves out a fact.
-
-    Attributes:
-        name: Name in reports.
-        low: Commonness of the rarest phrasings.
-        high: Commonness of the most common phrasings.
-    """
+    """Feedback source that scores how common a text's phrasings are; undefined where the text leaves out a fact."""
 
     name, low, high = "commonness", -4.0, 4.0
 

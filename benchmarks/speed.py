@@ -65,17 +65,9 @@ TITLES = {
 SLOW = (PUBLISHED, GENERATE, HARNESS)
 """Methods that compute every prompt by itself, without a shared prefix."""
 HARNESS_BATCH = 8
-HEADINGS = [
-    "workload",
-    "prompts",
-    "method",
-    "weights",
-    "seconds (range)",
-    "prompts/s",
-    "time / evalbias",
-    "deviation in nats",
-]
-HEADINGS += ["peak memory", "processed / distinct tokens", "time / floor", "GFLOP/s of a matrix product"]
+HEADINGS = ["workload", "prompts", "method", "weights", "seconds (range)", "prompts/s", "time / evalbias"]
+HEADINGS += ["deviation in nats", "peak memory", "processed / distinct tokens", "time / floor"]
+HEADINGS += ["GFLOP/s of a matrix product"]
 
 Answers = list[list[float]]
 """Log-probability of every choice after every prompt."""
@@ -110,15 +102,8 @@ def generate_scores(lm: LocalLM, work: Workload) -> Answers:
     with torch.inference_mode():
         for row in sequences(lm, work):
             ids = torch.tensor([row[0].ids[: row[0].start]], device=model.device)
-            output = model.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                max_new_tokens=1,
-                do_sample=False,
-                output_scores=True,
-                return_dict_in_generate=True,
-                pad_token_id=0,
-            )
+            how = {"max_new_tokens": 1, "do_sample": False, "output_scores": True, "return_dict_in_generate": True}
+            output = model.generate(ids, attention_mask=torch.ones_like(ids), pad_token_id=0, **how)
             logprobs = output.scores[0][0].float().log_softmax(-1)
             answers.append([float(logprobs[s.ids[s.start]]) for s in row])
     return answers
@@ -165,18 +150,12 @@ METHODS: dict[str, Method] = {PUBLISHED: published_style, GENERATE: generate_sco
 class ServerMethod:
     """A real vLLM server with the same model, queried by ``ServerLM``; it is stopped while other methods run.
 
-    Args:
-        address: Address of the server.
-        process: Process of the server, the leader of its group.
-        tokenizer: Folder of the model's tokenizer, if the server is to be given tokens.
-
-    Attributes:
-        group: Id of the group of its processes.
+    With the folder of the model's tokenizer, the server is given tokens.
     """
 
-    def __init__(self, address: str, process: subprocess.Popen[bytes], *, tokenizer: str | None = None) -> None:
+    def __init__(self, address: str, process: subprocess.Popen[bytes], *, tokenizer: str) -> None:
         self._address = address.removesuffix("/v1")
-        self.group = process.pid
+        self.group = process.pid  # the process leads its group
         self._lm = ServerLM("tiny", base_url=address, tokenizer=tokenizer)
         os.killpg(self.group, signal.SIGSTOP)
 
@@ -234,38 +213,23 @@ def _processes(method: Any) -> list[int]:
 
 @dataclass(frozen=True)
 class Contender:
-    """A method with its weights.
+    """A method with its weights."""
 
-    Attributes:
-        title: What the table calls it.
-        weights: Format of the weights it computes with.
-        run: The method.
-        exact: Whether its answers must agree with evalbias in 32 bits.
-        size: Number of prompts that it answers; fewer for methods that share no prefix.
-    """
-
-    title: str
-    weights: str
+    title: str  # in the table
+    weights: str  # format of the weights it computes with
     run: Method
-    exact: bool
-    size: int
+    exact: bool  # whether its answers must agree with evalbias in 32 bits
+    size: int  # number of prompts that it answers; fewer for methods that share no prefix
 
 
 @dataclass
 class Measured:
-    """Measurements of one contender.
+    """Measurements of one contender."""
 
-    Attributes:
-        seconds: Time of every repeat.
-        memory: Peak memory in bytes.
-        rates: GFLOP/s of a matrix product before every repeat.
-        deviation: Largest difference of a log-probability from evalbias in 32 bits, in nats.
-    """
-
-    seconds: list[float] = field(default_factory=list)
-    memory: int = 0
-    rates: list[float] = field(default_factory=list)
-    deviation: float = 0.0
+    seconds: list[float] = field(default_factory=list)  # of every repeat
+    memory: int = 0  # peak in bytes
+    rates: list[float] = field(default_factory=list)  # GFLOP/s of a matrix product before every repeat
+    deviation: float = 0.0  # largest difference of a log-probability from evalbias in 32 bits, in nats
 
 
 def measured(lm: LocalLM, work: Workload, contenders: Mapping[str, Contender], repeats: int) -> dict[str, Measured]:
@@ -333,25 +297,15 @@ def rows(
     body = []
     for name, result in results.items():
         median, rate = statistics.median(result.seconds), statistics.median(result.rates)
-        floor = f"{median * rate / gflop:.2f} ({median * rate / (gflop + attention):.2f})"
-        body.append(
-            [
-                work.name,
-                str(len(work.prompts)),
-                contenders[name].title,
-                contenders[name].weights,
-                f"{median:.2f} ({min(result.seconds):.2f} to {max(result.seconds):.2f})",
-                f"{len(work.prompts) / median:.1f}",
-                f"{median / own:.2f}x",
-                "" if name == OURS else f"{result.deviation:.1e}",
-                f"{result.memory / 2**20:.0f} MB",
-                *(
-                    (f"{run / distinct:.3f}", floor, f"{(gflop + attention) / median:.0f} of {rate:.0f}")
-                    if name == OURS
-                    else ("", "", "")
-                ),
-            ]
-        )
+        seconds = f"{median:.2f} ({min(result.seconds):.2f} to {max(result.seconds):.2f})"
+        speeds = [seconds, f"{len(work.prompts) / median:.1f}", f"{median / own:.2f}x"]
+        deviation, ours_alone = f"{result.deviation:.1e}", ["", "", ""]
+        if name == OURS:
+            floor = f"{median * rate / gflop:.2f} ({median * rate / (gflop + attention):.2f})"
+            ours_alone = [f"{run / distinct:.3f}", floor, f"{(gflop + attention) / median:.0f} of {rate:.0f}"]
+            deviation = ""
+        one = [work.name, str(len(work.prompts)), contenders[name].title, contenders[name].weights]
+        body.append([*one, *speeds, deviation, f"{result.memory / 2**20:.0f} MB", *ours_alone])
     return body
 
 
