@@ -47,30 +47,19 @@ CONSTANT = 1e-14
 
 
 def counted_ranks(counts: FloatArray, x: FloatArray) -> FloatArray:
-    """Rank values within each resample, from 1; equal values share the mean of their ranks.
+    """Rank values (n,) without NaN within each of k resamples, from 1; equal values share the mean of their ranks.
 
-    Takes counts (k, n) and values without NaN, (n,) or (k, n); the rank of a value that a resample lacks means nothing.
+    The rank of a value that a resample lacks means nothing.
 
     Examples:
         >>> counted_ranks(np.array([[1, 1, 1], [2, 1, 0]]), np.array([30.0, 10.0, 20.0]))[:, :2].tolist()
         [[3.0, 1.0], [2.5, 1.0]]
     """
-    k, n = counts.shape
-    if x.ndim == 1:  # one order for all resamples: no row is sorted
-        codes = np.unique(x, return_inverse=True)[1]
-        order = np.argsort(codes, kind="stable")
-        starts = np.flatnonzero(np.diff(codes[order], prepend=np.nan))
-        totals = np.add.reduceat(counts[:, order], starts, axis=1)  # (k, different values)
-        return np.asarray((np.cumsum(totals, axis=1) - 0.5 * (totals - 1))[:, codes], dtype=np.float64)
-    order = np.argsort(x, axis=1)
-    values = np.take_along_axis(x, order, axis=1)
-    starts = np.zeros((k, n), dtype=np.int64)
-    starts[:, 1:] = values[:, 1:] != values[:, :-1]
-    codes = np.empty((k, n), dtype=np.int64)
-    np.put_along_axis(codes, order, np.cumsum(starts, axis=1) + (np.arange(k) * n)[:, None], axis=1)
-    totals = np.bincount(codes.ravel(), weights=counts.ravel(), minlength=k * n).reshape(k, n)
-    ranks = np.cumsum(totals, axis=1) - 0.5 * (totals - 1)
-    return np.asarray(ranks.ravel()[codes], dtype=np.float64)
+    codes = np.unique(x, return_inverse=True)[1]
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=np.nan))
+    totals = np.add.reduceat(counts[:, order], starts, axis=1)  # (k, different values)
+    return np.asarray((np.cumsum(totals, axis=1) - 0.5 * (totals - 1))[:, codes], dtype=np.float64)
 
 
 def counted_pearson(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
@@ -243,22 +232,14 @@ def _agreement(
 # Estimates of the same, with their intervals, of a judge's scores and a reference (n,).
 
 
-def estimate_spearman(
-    scores: ArrayLike,
-    reference: ArrayLike,
-    *,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
-) -> Interval:
+def estimate_spearman(scores: ArrayLike, reference: ArrayLike, **options: Any) -> Interval:
     """Estimate Spearman's rho of a judge's scores (n,) with a reference (n,), such as the human scores (performance).
 
     Swaps exchange z-scores of each judge's ranks, and a mixture is not ranked again, which would order equal scores by
     the judge who gave them. Scores themselves are exchangeable only between judges that use the scale alike: where one
     scores a standard deviation higher throughout, a mixture has a lower rho than either, and a test at 5 % rejects 0 to
-    2 % of equal judges.
+    2 % of equal judges. Options as those of ``estimate``.
     """
-    options: dict[str, Any] = {"before": before, "clusters": clusters, "draws": draws}
     return estimate_coefficient(counted_spearman, scores, reference, exchanged=exchanged_ranks, **options)
 
 
@@ -340,10 +321,10 @@ def brier_scores(probabilities: ArrayLike, outcomes: ArrayLike) -> FloatArray:
     return np.asarray((p - y) ** 2)
 
 
-def calibration_error(probabilities: ArrayLike, outcomes: ArrayLike, *, bins: int = BINS) -> float:
+def calibration_error(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
     """Compute the expected calibration error in [0, 1]: how far probabilities are from the frequencies of outcomes.
 
-    Forecasts are put in bins of equal width; the error is the mean over the forecasts of the distance between the mean
+    Forecasts are put in ten bins; the error is the mean over the forecasts of the distance between the mean
     probability and the frequency of outcome 1 in their bin (Naeini et al. 2015); NaN without a forecast. Chance alone
     makes it positive, the more so the fewer forecasts a bin has: it compares judges on the same items and is no test.
     Arguments and errors as in ``brier_scores``.
@@ -352,22 +333,20 @@ def calibration_error(probabilities: ArrayLike, outcomes: ArrayLike, *, bins: in
         >>> round(calibration_error([0.85, 0.85, 0.35, 0.35], [1, 1, 1, 0]), 2)  # (.15 + .15 + .15 + .15) / 4
         0.15
     """
-    if bins < 1:
-        raise ValueError(f"bins={bins}: give at least one.")
     p, y = _checked(probabilities, outcomes)
     kept = defined(p, y)
-    return _of_all(partial(counted_calibration_error, bins=bins), p[kept], y[kept]) if kept.any() else float("nan")
+    return _of_all(counted_calibration_error, p[kept], y[kept]) if kept.any() else float("nan")
 
 
-def counted_calibration_error(counts: FloatArray, p: FloatArray, y: FloatArray, *, bins: int = BINS) -> FloatArray:
+def counted_calibration_error(counts: FloatArray, p: FloatArray, y: FloatArray) -> FloatArray:
     """Compute the calibration error of probabilities p of outcomes y, (n,) each, in resamples (k, n)."""
-    gaps = (p - y)[:, None] * _members(p, bins)  # (n, bins)
+    gaps = (p - y)[:, None] * _members(p)  # (n, bins)
     return np.asarray(np.abs(counts @ gaps).sum(axis=1) / counts.sum(axis=1))
 
 
-def _members(p: FloatArray, bins: int) -> FloatArray:
-    places = np.minimum((p * bins).astype(np.int64), bins - 1)
-    return np.asarray(places[:, None] == np.arange(bins), dtype=np.float64)
+def _members(p: FloatArray) -> FloatArray:
+    places = np.minimum((p * BINS).astype(np.int64), BINS - 1)  # the last bin holds 1 too
+    return np.asarray(places[:, None] == np.arange(BINS), dtype=np.float64)
 
 
 def estimate_calibration_error(
@@ -393,7 +372,7 @@ def estimate_calibration_error(
 
 def calibration_errors_by_chance(probabilities: FloatArray, *, draws: int, seed: int) -> FloatArray:
     """Draw (draws,) calibration errors of (n,) probabilities that are right: outcomes are drawn as they say."""
-    members, rng = _members(probabilities, BINS), np.random.default_rng(seed)  # (n, bins)
+    members, rng = _members(probabilities), np.random.default_rng(seed)  # (n, bins)
     errors = [
         np.abs((probabilities - (rng.random((k, len(probabilities))) < probabilities)) @ members)
         for k in map(len, chunks(draws, len(probabilities)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -11,8 +10,8 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.agreement import counted_ranks, spearman
-from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, defined, ratio, settled, vectors
-from evalbias.measures.resample import DRAWS, Draws, Interval, Swapped, counted_swaps, estimate_coefficient
+from evalbias.measures.arrays import BoolArray, FloatArray, defined, ratio, settled, vectors
+from evalbias.measures.resample import Interval, Swapped, counted_swaps, estimate_coefficient
 
 # Likelihood bias: the tendency of a judge to overrate likely text (Ohi et al., Findings of ACL 2024).
 #
@@ -136,22 +135,15 @@ def counted_bias_score(
     # 2 rows with the same scales have the same US: a common shift of US moves no rank, and a small US rounds less
     pairs = pairs - pairs.mean(axis=0)
     scales = np.stack([_scales(held, x, normalization) for x in pairs.T], axis=1)  # (k, 2)
-    found, usable = np.full(len(counts), np.nan), (scales > 0).all(axis=1)
-
-    def correlate(us: FloatArray, rows: IntArray) -> None:
-        ranks = counted_ranks(held[rows], np.round(us, DECIMALS)) - middle[rows]
-        total = (held[rows] * ranks**2).sum(axis=1) * spread[rows]
-        found[rows] = np.clip(ratio((sums[rows] * ranks).sum(axis=1), np.sqrt(total)), -1.0, 1.0)
-
-    few, inverse = np.unique(scales, axis=0, return_inverse=True)
-    if len(few) > len(counts) / 10:
-        rows = np.flatnonzero(usable)
-        correlate(pairs[:, 0] / scales[rows, :1] - pairs[:, 1] / scales[rows, 1:], rows)
-        return found
-    for index, (model, people) in enumerate(few):
-        rows = np.flatnonzero(usable & (inverse.ravel() == index))
-        if len(rows):
-            correlate(pairs[:, 0] / model - pairs[:, 1] / people, rows)
+    found = np.full(len(counts), np.nan)
+    different, kinds = np.unique(scales, axis=0, return_inverse=True)
+    alike = np.split(np.argsort(kinds.ravel(), kind="stable"), np.cumsum(np.bincount(kinds.ravel()))[:-1])
+    for (model, people), rows in zip(different, alike, strict=True):
+        if model > 0 and people > 0:
+            us = np.round(pairs[:, 0] / model - pairs[:, 1] / people, DECIMALS)
+            ranks = counted_ranks(held[rows], us) - middle[rows]
+            total = (held[rows] * ranks**2).sum(axis=1) * spread[rows]
+            found[rows] = np.clip(ratio((sums[rows] * ranks).sum(axis=1), np.sqrt(total)), -1.0, 1.0)
     return found
 
 
@@ -174,20 +166,17 @@ def estimate_bias_score(
     human: ArrayLike,
     *,
     normalization: str = "mean-range",
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    **options: Any,
 ) -> Interval:
     """Estimate BiasScore of a judge's scores (n,), of LS (n,) in nats and human scores (n,).
 
     US of tied scores jumps, so its variance is the bootstrap's: leaving one item out tells nothing. Swaps exchange
     z-scores of the judges' scores, or their US where that is of z-scores: scores themselves are exchangeable only
-    between judges that use the scale alike. See ``unfairness_scores`` and ``estimate_coefficient``.
+    between judges that use the scale alike. Options as those of ``estimate``.
     """
     _check(normalization)
     statistic = partial(counted_bias_score, normalization=normalization)
     exchanged = partial(_exchanged_us, normalization=normalization)
-    options: dict[str, Any] = {"before": before, "clusters": clusters, "draws": draws}
     return estimate_coefficient(
         statistic, scores, likelihoods, human, method="bootstrap", exchanged=exchanged, **options
     )

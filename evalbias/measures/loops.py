@@ -39,16 +39,12 @@ class SelfBiasScores:
     Attributes:
         bias: Mean of own minus expected score (eq 1), in points; positive if the model overrates its outputs.
         skewness: Distance skewness of the differences around 0 (eq 2), in [0, 1].
-        own: Mean of the model's own scores, in points.
-        expected: Mean of the expected scores, in points.
         n: Items used.
         undefined: Items left out because a score is NaN.
     """
 
     bias: float
     skewness: float
-    own: float
-    expected: float
     n: int
     undefined: int
 
@@ -64,15 +60,12 @@ def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBiasScores:
 
     Examples:
         >>> measure_self_bias([-5, -1, -2], [-10, -4, float("nan")])
-        SelfBiasScores(bias=4.0, skewness=0.875, own=-3.0, expected=-7.0, n=2, undefined=1)
+        SelfBiasScores(bias=4.0, skewness=0.875, n=2, undefined=1)
     """
     theta, truth = vectors(own=own, expected=expected)
     kept = defined(theta, truth)
-    theta, truth = theta[kept], truth[kept]
-    difference = differences(theta, truth)
-    bias, own_mean, expected_mean = (mean_of_defined(values) for values in (difference, theta, truth))
-    skewness = distance_skewness(difference)
-    return SelfBiasScores(bias, skewness, own_mean, expected_mean, len(theta), int((~kept).sum()))
+    moved = differences(theta[kept], truth[kept])
+    return SelfBiasScores(mean_of_defined(moved), distance_skewness(moved), len(moved), int((~kept).sum()))
 
 
 def differences(own: FloatArray, expected: FloatArray) -> FloatArray:

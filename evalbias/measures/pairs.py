@@ -84,9 +84,7 @@ def decision_shares(probabilities: ArrayLike) -> FloatArray:
         >>> decision_shares([[0.9, 0.1], [0.5, 0.5]]).tolist()
         [[1.0, 0.0], [0.5, 0.5]]
     """
-    rows = _matrix(probabilities, "probabilities")
-    _check_sums(rows[defined(rows)])
-    return win_shares(rows, decided=True)
+    return win_shares(_distributions(probabilities, "probabilities"), decided=True)
 
 
 def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None = None) -> FloatArray:
@@ -132,16 +130,13 @@ def consistent_preferences(forward: ArrayLike, swapped: ArrayLike, *, ties: bool
     share the other one.
     """
     common_index(forward, swapped)
-    a, b = _matrix(forward, "forward"), _matrix(swapped, "swapped")
+    a, b = _distributions(forward, "forward"), _distributions(swapped, "swapped")
     if a.shape != b.shape:
         raise ValueError(f"forward has the shape {a.shape}, swapped {b.shape}: give the same comparisons twice.")
-    kept = ~np.isnan(a + b).any(axis=1)
     places = a.shape[1] - int(ties)
     order = [*reversed(range(places)), *range(places, a.shape[1])]
-    values = np.full(len(a), np.nan)
-    a, b = _check_sums(a[kept]), _check_sums(b[kept])[:, order]
-    values[kept] = ((win_shares(a, decided=True) > 0) == (win_shares(b, decided=True) > 0)).all(axis=1)
-    return values
+    winners = (win_shares(rows, decided=True) > 0 for rows in (a, b[:, order]))
+    return np.where(defined(a, b), np.equal(*winners).all(axis=1), np.nan)
 
 
 def count_undefined(probabilities: ArrayLike) -> int:
@@ -156,10 +151,13 @@ def _matrix(values: ArrayLike, name: str) -> FloatArray:
     return rows
 
 
-def _check_sums(rows: FloatArray) -> FloatArray:
-    wrong = np.flatnonzero((rows < 0).any(axis=1) | (np.abs(rows.sum(axis=1) - 1) > SUM_SLACK))
+def _distributions(values: ArrayLike, name: str) -> FloatArray:
+    """Check that each row without a NaN sums up to 1."""
+    rows = _matrix(values, name)
+    known = rows[defined(rows)]
+    wrong = np.flatnonzero((known < 0).any(axis=1) | (np.abs(known.sum(axis=1) - 1) > SUM_SLACK))
     if wrong.size:
-        row = rows[wrong[0]].tolist()
+        row = known[wrong[0]].tolist()
         raise ValueError(f"The probabilities {row} are not a distribution: normalize over the classes first.")
     return rows
 
@@ -169,8 +167,7 @@ def _check_sums(rows: FloatArray) -> FloatArray:
 
 def negative_entropies(probabilities: ArrayLike) -> FloatArray:
     """Return (n,) ``sum_j p_j log p_j`` of each row, in [-log c, 0]; 0 is certain, NaN undefined."""
-    rows = _matrix(probabilities, "probabilities")
-    _check_sums(rows[~np.isnan(rows).any(axis=1)])
+    rows = _distributions(probabilities, "probabilities")
     logs = np.log(np.where(rows > 0, rows, 1.0))
     return np.asarray(np.where(np.isnan(rows), np.nan, rows * logs).sum(axis=1))
 
@@ -517,17 +514,10 @@ def _logistic(
 
 @dataclass(frozen=True)
 class QuadraticFit:
-    """Least-squares parabola ``y = curvature x^2 + slope x + constant``.
+    """Least-squares parabola ``y = curvature x^2 + slope x + constant`` of n points.
 
-    Attributes:
-        curvature: Quadratic coefficient; negative where the curve has a maximum.
-        slope: Linear coefficient.
-        constant: Value at x = 0.
-        top: x at which the curve is highest; NaN unless the curvature is negative.
-        r_squared: Share of the variance of y that the parabola explains, in [0, 1].
-        linear_r_squared: Share that a straight line explains.
-        n: Points used.
-        undefined: Points left out because x or y is NaN.
+    ``top`` is the x at which the curve is highest, NaN unless the curvature is negative; ``r_squared``, in [0, 1], is
+    the share of the variance of y that the parabola explains.
     """
 
     curvature: float
@@ -535,9 +525,7 @@ class QuadraticFit:
     constant: float
     top: float
     r_squared: float
-    linear_r_squared: float
     n: int
-    undefined: int
 
     def __call__(self, x: ArrayLike) -> np.ndarray:
         """Evaluate the parabola at x."""
@@ -545,7 +533,7 @@ class QuadraticFit:
 
 
 def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
-    """Fit a parabola, and a straight line to compare it with, by least squares.
+    """Fit a parabola by least squares.
 
     ``x`` (n,) may be the decision rate of each instruction, ``y`` (n,) its agreement with people; points with a NaN are
     left out. NaN for fewer than four points, fewer than three distinct x, or a constant y.
@@ -558,15 +546,11 @@ def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
     a, b = vectors(x=x, y=y)
     kept = defined(a, b)
     a, b = settled(a[kept]), settled(b[kept])
-    n, undefined = len(a), int((~kept).sum())
-    if n < 4 or len(np.unique(a)) < 3 or b.min() == b.max():
-        nan = float("nan")
-        return QuadraticFit(nan, nan, nan, nan, nan, nan, n, undefined)
+    if len(a) < 4 or len(np.unique(a)) < 3 or b.min() == b.max():
+        nan = math.nan
+        return QuadraticFit(nan, nan, nan, nan, nan, len(a))
     curvature, slope, constant = (float(w) for w in np.polyfit(a, b, 2))
-    total = ((b - b.mean()) ** 2).sum()
-    r_squared, linear_r_squared = (
-        float(1 - ((b - np.polyval(w, a)) ** 2).sum() / total)
-        for w in ([curvature, slope, constant], np.polyfit(a, b, 1))
-    )
-    top = -slope / (2 * curvature) if curvature < 0 else float("nan")
-    return QuadraticFit(curvature, slope, constant, top, r_squared, linear_r_squared, n, undefined)
+    rest = b - np.polyval([curvature, slope, constant], a)
+    r_squared = float(1 - (rest**2).sum() / ((b - b.mean()) ** 2).sum())
+    top = -slope / (2 * curvature) if curvature < 0 else math.nan
+    return QuadraticFit(curvature, slope, constant, top, r_squared, len(a))

@@ -378,15 +378,9 @@ def mean(counts: FloatArray, x: FloatArray) -> FloatArray:
         return np.asarray(counts @ x / counts.sum(axis=1).reshape(-1, *(1,) * (x.ndim - 1)))
 
 
-def estimate_mean(
-    x: ArrayLike,
-    *,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
-) -> Interval:
-    """Estimate the mean of (n,) numbers, such as scores; see ``estimate``."""
-    return estimate(mean, x, before=before, clusters=clusters, draws=draws)
+def estimate_mean(x: ArrayLike, **options: Any) -> Interval:
+    """Estimate the mean of (n,) numbers, such as scores; options as those of ``estimate``."""
+    return estimate(mean, x, **options)
 
 
 def estimate_share(

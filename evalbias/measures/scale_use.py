@@ -24,7 +24,7 @@ from evalbias.measures.arrays import (
     sums_by_cluster,
     vectors,
 )
-from evalbias.measures.equal_quality import EXACT, ROUNDING, STRONG
+from evalbias.measures.equal_quality import EXACT, MIN_CLUSTERS, ROUNDING, STRONG
 from evalbias.measures.ratings import pool
 from evalbias.measures.resample import DRAWS, MANY, Draws, Interval, estimate, estimate_share
 
@@ -36,7 +36,6 @@ SLOPE = "points per point of quality"
 LEAST = 0.9
 """Least slope of an unbiased judge: a scale ends, and scores that are noisier than the ratings are cut off more often.
 In simulations of scales of five levels with noise from 0 to 1 point it was .94 to 1.06."""
-MIN_CLUSTERS = 5
 TOO_WEAK = "the ratings agree too little to tell the slope: rate more items, or each more often"
 
 
