@@ -58,7 +58,7 @@ def audit_command(asked: AuditOptions, models: MeasuringModels, out: AuditOut) -
 
 def _settings(asked: AuditOptions, ready: PreparedAudit) -> dict[str, Any]:
     """Return what decides the numbers besides the options."""
-    split = Split(str(asked.data), ready.dataset, (ready.criterion,), ready.questions)
+    split = Split(ready.dataset, (ready.criterion,), ready.questions)
     settings = {**split.settings(), "criterion": ready.criterion.name, "judge": None}
     if ready.judge is not None:
         settings["judge"] = f"new {ready.judge.kind}" if asked.judge is None else file_digest(asked.judge)

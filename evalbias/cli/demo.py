@@ -28,8 +28,8 @@ def demo_command(asked: DemoOptions, out: Out) -> None:
     )
     name = "synthetic world"
     made = Dataset(test, name=name, path=Path(), sha256="generated", left_out={})
-    items = Split(name, made, (criterion,), test, train)
-    documents = Split(name, made, (criterion,), tested, searched)
+    items = Split(made, (criterion,), test, train)
+    documents = Split(made, (criterion,), tested, searched)
     # 20 documents are few to choose on.
     chosen = OptimizeOptions(name, lm="embedded", criterion=criterion.name, pairs=100, bare=True, seed=seed)
     given = CompileOptions(name, lm="embedded", seed=seed)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,21 +62,17 @@ def comparing_judge(asked: ComparingOptions, debias: str | None = None) -> Pairw
 class Split:
     """Items on two sides of a split, and the criteria that they are judged on."""
 
-    spec: str  # the data as the user named them
     dataset: data.Dataset  # what was read: its hash, and what was left out
     criteria: tuple[Criterion, ...]  # at least one
     test: Sequence[Any]  # a judge is measured on them
     train: Sequence[Any] = ()  # for demonstrations, or for a search
     bins: Sequence[float] | None = None  # edges that cut human scores into labels; see ``label_of``
-    split: Mapping[str, Any] = field(default_factory=dict)  # settings of the split
 
     def settings(self) -> dict[str, Any]:
-        """Return what decides the numbers, for run.json: the items and criteria themselves, not only their names."""
+        """Return what decides the numbers besides the options: the items and criteria themselves, not their names."""
         return {
-            "data": self.spec,
             "data_sha256": self.dataset.sha256,
             "left_out": {reason: len(ids) for reason, ids in self.dataset.left_out.items()},
-            "split": dict(self.split),
             "train": _fingerprint(self.train),
             "test": _fingerprint(self.test),
             "criteria": [asdict(c) for c in self.criteria],
@@ -119,8 +115,7 @@ def scored(asked: ScoringOptions, criteria: tuple[Criterion, ...]) -> Split:
     _check_rated(items, criteria, spec)
     if bins is None:
         _check_scale(items, criteria)
-    split = {"by": asked.split_by, "seed": asked.seed, "limit": asked.limit}
-    return Split(spec, dataset, criteria, test, train, bins, split)
+    return Split(dataset, criteria, test, train, bins)
 
 
 def compared(
@@ -154,8 +149,7 @@ def compared(
     names = {n for e in items for n in (e.get("scores") or {})}
     if names and not any(data.is_rated(e, criterion.name) for e in items):
         say(f"Nobody rated on {criterion.name!r}, only on {sorted(names)!s:.500}: no agreement can be measured.")
-    split = {"by": "input", "seed": asked.seed, "documents": asked.documents, "test_fraction": test_fraction}
-    return Split(spec, dataset, (criterion,), test, train, split=split)
+    return Split(dataset, (criterion,), test, train)
 
 
 def _is_comparable(items: Sequence[Any]) -> bool:

@@ -42,7 +42,7 @@ def judge_items(asked: JudgeOptions, models: MeasuringModels, out: Out, program:
     items = load_items(asked)
     if not items and not items.left_out:
         raise DataError(f"{asked.data} holds no items: there is nothing to judge.")
-    more = Split(str(asked.data), items, (program.criterion,), items).settings()
+    more = Split(items, (program.criterion,), items).settings()
     with Run("judge", asked, models, out, more=more) as run:
         with run.progress(len(items)):
             rows = rows_of(items, program.batch(items, lm=run.asked.lm, refused=asked.refused))
@@ -62,7 +62,7 @@ def judge_corpus(asked: JudgeOptions, models: MeasuringModels, out: Out, program
     name, place = data.parse_spec(str(asked.data))
     file = Path(place if name == "jsonl" else asked.data)
     parts, sha256 = file_chunks(file, CHUNK)
-    more = {"data": str(asked.data), "data_sha256": sha256, "criteria": [asdict(program.criterion)]}
+    more = {"data_sha256": sha256, "criteria": [asdict(program.criterion)]}
     with Run("judge", asked, models, out, more=more, by_parts=True) as run:
         scores, log = run.folder.path / "scores.jsonl", Journal(run.folder.path / "chunks.jsonl")
         done = _written(log, scores, [part.line for part in parts])

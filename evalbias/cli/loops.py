@@ -199,7 +199,7 @@ def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
 def task_of(asked: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]]:
     """Return the task of a loop, its items, and what decides the numbers besides the options, for run.json."""
     config: dict[str, Any] = {} if asked.max_tokens is None else {"max_tokens": asked.max_tokens}
-    more: dict[str, Any] = {"data": str(asked.data), "temperature": TEMPERATURE, "metric": {}}
+    more: dict[str, Any] = {"temperature": TEMPERATURE, "metric": {}}
     if asked.task == "translation":
         metric, to_mqm = ReferenceFeedback(asked.metric), asked.quantile_map
         config |= {"metric": metric, "to_mqm": None if to_mqm is None else quantile_map(to_mqm)[0]}

@@ -71,8 +71,7 @@ class Run(Closable):
         writes: bool = False,
         by_parts: bool = False,
     ) -> None:
-        more = more or {}
-        known = {"command": command, **more, **recorded(asked), **more}  # what is known better replaces an option
+        known = {"command": command, **recorded(asked), **(more or {})}  # what is known better replaces an option
         # 1. Nobody waits for a model to be told that the folder is taken.
         if out.out is not None:
             check_free(out.out, known)

@@ -153,15 +153,11 @@ def by_position(choices: FloatArray) -> FloatArray:
 
     A choice is 0, 1, -1 for a tie or NaN. c is 3 if there is a tie, else 2.
     """
-    orders, n = choices.shape
-    answers = np.zeros((n, orders, 3 if (choices == TIE).any() else 2))
-    for order, row in enumerate(choices):
-        answers[np.isnan(row), order] = math.nan
-        for candidate in (0, 1):
-            answers[row == candidate, order, candidate if order == 0 else 1 - candidate] = 1.0
-        if answers.shape[2] == 3:
-            answers[row == TIE, order, 2] = 1.0
-    return answers
+    positions = ((0, 1, TIE), (1, 0, TIE))  # order -> the candidates by position
+    chosen = [choices[order, :, None] == positions[order] for order in range(len(choices))]
+    answers = np.stack(chosen, axis=1).astype(np.float64)  # (n, r, 3)
+    answers[np.isnan(choices.T)] = math.nan
+    return answers if (choices == TIE).any() else answers[..., :2]
 
 
 def as_criterion(criterion: str | Criterion) -> Criterion:
