@@ -120,17 +120,6 @@ def test_an_independent_judge_of_fluency_and_the_model_itself_only_where_asked(r
     assert run(*options)["aspects"] == []
 
 
-def test_a_killed_loop_goes_on(run, tmp_path):
-    rows = [{"source": f"{n} + {n}", "answer": str(2 * n)} for n in range(1, 5)]
-    options = ["refine", "mathematics", "--max-iterations", 1, "--max-tokens", 16, "--out"]
-    whole = run(*options, "whole", rows=rows)
-    log = tmp_path / "killed/steps.jsonl"
-    done = run(*options, "killed", rows=rows, ask=lambda *words, cwd: kill_once(log, *words, cwd=cwd))
-    assert 1 <= done.count("\n") < 4
-    assert run(*options, "killed", rows=rows) == whole
-    assert log.read_text().startswith(done)
-
-
 def test_a_killed_compilation_goes_on_and_its_loop_is_run(run, tmp_path):
     rows = [{**ITEMS["constrained-generation"], "id": f"i{n}"} for n in range(4)]
     options = ["compile refine", "constrained-generation", "--max-iterations", 1, "--max-tokens", 16]

@@ -51,16 +51,10 @@ def recorded_scores(
 ) -> Judged:
     """Gather a judge's recorded scores and what is known about the items.
 
-    Args:
-        examples: Items, with ``source``, ``output``, ``scores`` or ``score``, ``ratings``, ``system`` and ``input_id``
-            where they are known.
-        field: Field of the judge's score: a number, or None where it gave none.
-        criterion: Criterion of the human scores; its task defines LS.
-        scale: Lowest and highest score that the judge can give, if known.
-        likelihood_lm: Model whose likelihood defines LS; None measures none.
-
-    Raises:
-        ValueError: No item has the field, or a value is no number on the scale (the item is named).
+    ``examples`` have the score, a number or None, in ``field``; where known, also ``source``, ``output``, ``scores`` or
+    ``score``, ``ratings``, ``system`` and ``input_id``. ``criterion`` is that of the human scores; its task defines LS,
+    which ``likelihood_lm`` measures. ``scale`` are the lowest and the highest score that the judge can give, if known.
+    A field that no item has, or a value that is no number on the scale, is a ValueError that names it.
 
     Examples:
         >>> recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine").answers.tolist()
@@ -92,21 +86,12 @@ def recorded_verdicts(
 ) -> Judged:
     """Gather a judge's recorded choices between two outputs, in one order or in both.
 
-    Args:
-        examples: Pairs with ``candidates`` or ``outputs``; ``source``, ``ratings``, ``systems`` and ``input_id`` where
-            they are known.
-        winner: Field of the choice between the outputs as they stand: 0 or ``"A"`` for the first, 1 or ``"B"`` for the
-            second; -1 or ``"tie"`` for a tie; None for no answer.
-        swapped: Field of the choice in the other order, also of an output as they stand; None if that was not asked.
-        better: Field of people's choice; a tie or None means that they prefer none.
-        criterion: Criterion of the ratings; its task defines LS.
-        likelihood_lm: Model whose likelihood defines LS; None measures none.
-
-    Returns:
-        Answers (n, orders, 2) by position, 1 for the chosen one, with a third class where a tie occurs.
-
-    Raises:
-        ValueError: No item has a field, one is no pair or no choice (it is named), or one field is named twice.
+    ``examples`` are pairs with ``candidates`` or ``outputs``; where known, also ``source``, ``ratings``, ``systems``
+    and ``input_id``. ``winner`` is the field of the judge's choice between the outputs as they stand: 0 or ``"A"`` for
+    the first, 1 or ``"B"`` for the second, -1 or ``"tie"`` for a tie, None for no answer; ``swapped`` is that of its
+    choice in the other order, also of an output as they stand, and ``better`` that of people's. ``criterion`` is that
+    of the ratings; its task defines LS, which ``likelihood_lm`` measures. Answers are (n, orders, 2) by position, with
+    a third class where a tie occurs. What is no pair or no choice is a ValueError that names the item.
 
     Examples:
         >>> pair = dspy.Example(outputs=["yes", "no"], winner=0, winner_swapped=1)
@@ -207,24 +192,12 @@ def function_scores(
 ) -> Judged:
     """Have a function or DSPy module score items, or choose between the two outputs of pairs in both orders.
 
-    Args:
-        examples: Items with ``source`` and ``output``, or pairs with ``source`` and ``candidates`` or ``outputs``.
-        judge: A function of one example, a DSPy module that takes ``source`` and ``output`` (or ``candidates``), or a
-            DSPy metric of an example and a prediction with ``output``. It returns a number or a prediction with
-            ``score``; of a pair, 0 or 1 for the better output, -1 or ``"tie"``, None for no answer, or a prediction
-            with ``winner`` or ``preference``.
-        criterion: Criterion of the human scores; its task defines LS.
-        scale: Lowest and highest score that the judge can give, if known.
-        better: Field of people's choice between the candidates of a pair.
-        likelihood_lm: Model whose likelihood defines LS; None measures none.
-        num_threads: Calls at the same time; the function must allow it.
-        progress: Called with 1 after every call.
-
-    Returns:
-        The answers; undefined, with the error in ``reasons``, where the judge raises one or leaves ``scale``.
-
-    Raises:
-        ValueError: There are no items, the judge takes other inputs, or it answered none of them.
+    ``judge`` is a function of one example, a DSPy module that takes ``source`` and ``output`` (or ``candidates``), or a
+    DSPy metric of an example and a prediction with ``output``. It returns a number or a prediction with ``score``; of a
+    pair, a choice as in ``recorded_verdicts``, or a prediction with ``winner`` or ``preference``. Where it raises an
+    error or leaves ``scale``, the answer is undefined, with the error in ``reasons``; a judge that takes other inputs
+    or answers no item is a ValueError. ``num_threads`` calls run at the same time, ``progress`` is called with 1 after
+    each, and the other arguments are those for recorded answers.
 
     Examples:
         >>> judged = function_scores([dspy.Example(output="a"), dspy.Example(output="abc")], lambda e: len(e.output))
