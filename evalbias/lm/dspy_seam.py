@@ -107,6 +107,11 @@ class Engine:
         """Answer one request."""
         raise NotImplementedError
 
+    async def complete_async(self, request: lm15.Request) -> lm15.Response:
+        """Answer one request of many simultaneous ones; by default in a thread, where requests are batched."""
+        run = functools.partial(contextvars.copy_context().run, self.complete, request)
+        return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), run)
+
     def stream(self, request: lm15.Request) -> Iterator[Any]:
         """Return the whole answer as one stream of events."""
         return iter(lm15.response_to_events(self.complete(request)))
@@ -119,7 +124,7 @@ class Engine:
 
 
 class AsyncEngine:
-    """The async form of an engine: by its ``complete_async``, else in threads, where requests are batched."""
+    """The async form of an engine, by its ``complete_async``."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -129,11 +134,7 @@ class AsyncEngine:
 
     async def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request."""
-        if hasattr(self._engine, "complete_async"):
-            response: lm15.Response = await self._engine.complete_async(request)
-            return response
-        run = functools.partial(contextvars.copy_context().run, self._engine.complete, request)
-        return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), run)
+        return await self._engine.complete_async(request)
 
     async def stream(self, request: lm15.Request) -> AsyncIterator[Any]:
         """Yield the whole answer as one stream of events."""

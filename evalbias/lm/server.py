@@ -202,10 +202,6 @@ class ServerEngine(Engine):
         """Answer questions, as many at a time as the servers take; see ``MeasuringLM``."""
         self.pool.run(self._begun(questions, answers))
 
-    async def aanswer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions from a coroutine on any event loop."""
-        await asyncio.wrap_future(self.pool.submit(self._begun(questions, answers)))
-
     def _begun(self, questions: Sequence[Question], answers: Answers) -> Coroutine[Any, Any, None]:
         """Return what is to be run on the event loop; the questions are prepared in this thread."""
         # 1. Questions that the model cannot take are answered before anything is sent.
@@ -279,9 +275,9 @@ class ServerEngine(Engine):
         return response_of(request, answers[0])
 
     async def complete_async(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request without a thread of its own; see ``AsyncEngine``."""
+        """Answer one request from a coroutine on any event loop."""
         answers: dict[int, Any] = {}
-        await self.aanswer([question_of(request, "ServerLM")], answers)
+        await asyncio.wrap_future(self.pool.submit(self._begun([question_of(request, "ServerLM")], answers)))
         return response_of(request, answers[0])
 
 

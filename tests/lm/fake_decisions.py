@@ -1,7 +1,6 @@
 """Decision endpoints over a ``LocalLM``'s model, in the forms of vLLM 0.32, OpenAI (2026-10) and SGLang 0.5.21.
 
-Each endpoint takes exactly the fields of the real one, words the question as vLLM and SGLang do, and returns every
-field that the real one returns.
+Each takes exactly the fields of the real one, words the question as vLLM and SGLang do, and returns its fields.
 """
 
 from __future__ import annotations
@@ -44,13 +43,9 @@ def systemone(fake, body):
         return 400
     names = list(question["criteria"])
     shares, mass, length = read(fake, body["state"], question["instructions"], names)
-    best = max(range(len(names)), key=shares.__getitem__)
-    answer = {
-        "type": "choice",
-        "choice": names[best],
-        "probabilities": dict(zip(names, shares, strict=True)),
-        "confidence": shares[best] * mass,
-    }
+    probabilities = dict(zip(names, shares, strict=True))
+    best = max(probabilities, key=probabilities.get)
+    answer = {"type": "choice", "choice": best, "probabilities": probabilities, "confidence": max(shares) * mass}
     return {
         "id": "decision-1",
         "object": "structured_decision",
@@ -73,24 +68,13 @@ def openai(fake, body):
         return 400
     names = [choice["value"] for choice in question["choices"]]
     shares, _, length = read(fake, body["input"], question["instructions"], names)
-    best = max(range(len(names)), key=shares.__getitem__)
-    answer = {
-        "type": "choice",
-        "name": question.get("name"),
-        "choice": names[best],
-        "confidence": shares[best],
-        "probabilities": [{"value": n, "probability": p} for n, p in zip(names, shares, strict=True)],
-    }
+    probabilities = [{"value": n, "probability": p} for n, p in zip(names, shares, strict=True)]
+    best = max(probabilities, key=lambda entry: entry["probability"])["value"]
+    answer = {"type": "choice", "name": question.get("name"), "choice": best, "confidence": max(shares)}
+    answer["probabilities"] = probabilities
     if REFUSED in body["input"]:
         answer = {"type": "refusal", "name": question.get("name")}
-    usage = {
-        "input_tokens": length,
-        "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
-        "output_tokens": 0,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": length,
-    }
-    return {"answers": [answer], "model": body["model"], "usage": usage}
+    return {"answers": [answer], "model": body["model"], "usage": {"input_tokens": length, "total_tokens": length}}
 
 
 def sglang(fake, body):
@@ -105,18 +89,11 @@ def sglang(fake, body):
     if len({name.strip().casefold() for name in names}) < len(names):
         return 400
     shares, mass, length = read(fake, body["input"], question["question"], names)
-    answer = {
-        "type": "choice",
-        "choice": names[max(range(len(names)), key=shares.__getitem__)],
-        "probabilities": dict(zip(names, shares, strict=True)),
-        "label_mass": mass,
-    }
-    return {
-        "model": body["model"],
-        "prompt_format_version": 1,
-        "answers": {question["id"]: answer},
-        "usage": {"prompt_tokens": length, "total_tokens": length, "completion_tokens": 0},
-    }
+    probabilities = dict(zip(names, shares, strict=True))
+    best = max(probabilities, key=probabilities.get)
+    answer = {"type": "choice", "choice": best, "probabilities": probabilities, "label_mass": mass}
+    usage = {"prompt_tokens": length, "total_tokens": length, "completion_tokens": 0}
+    return {"model": body["model"], "prompt_format_version": 1, "answers": {question["id"]: answer}, "usage": usage}
 
 
 ENDPOINTS = {

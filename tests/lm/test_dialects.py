@@ -196,10 +196,7 @@ def test_other_weights_are_noticed_in_every_dialect(lms, other, kind, tmp_path, 
     local = lms["qwen2-chat"]
     folder = RunFolder(tmp_path / "run", {"command": "judge"})
     with folder, serving(local, kind) as (address, fake):
-        lm, choices = (
-            opened(address, local, kind, dialect=ENDPOINTS.get(kind, kind)),
-            truth(local, fake, kind, PROMPTS[0])[0],
-        )
+        lm, choices = opened(address, local, kind), truth(local, fake, kind, PROMPTS[0])[0]
         watch = ModelWatch(folder, lm, lambda: [folder.journal])
         journal = CachedLM(lm, folder.journal)
         journal.choice_logprobs(PROMPTS[:2], choices)
@@ -211,14 +208,10 @@ def test_other_weights_are_noticed_in_every_dialect(lms, other, kind, tmp_path, 
             watch.check()
         assert folder.journal.read_bytes() == kept
         with pytest.raises(ModelChanged, match=r"answers otherwise than when .*run was begun: is there another model"):
-            ModelWatch(
-                folder, opened(address, local, kind, dialect=ENDPOINTS.get(kind, kind)), lambda: [folder.journal]
-            ).check()
+            ModelWatch(folder, opened(address, local, kind), lambda: [folder.journal]).check()
         assert folder.journal.read_bytes() == kept
         fake.loaded = first
-        watch = ModelWatch(
-            folder, opened(address, local, kind, dialect=ENDPOINTS.get(kind, kind)), lambda: [folder.journal]
-        )
+        watch = ModelWatch(folder, opened(address, local, kind), lambda: [folder.journal])
         asked = len(fake.requests)
         watch.check()
         assert len(fake.requests) > asked
@@ -317,7 +310,7 @@ def named(names):
 def test_an_answer_by_another_name_is_refused_and_the_others_are_kept(lms, kind):
     local = lms["qwen2-chat"]
     with serving(local, kind, named(["an alias"])) as (address, fake):  # not the name that is asked for
-        lm = opened(address, local, kind, dialect=ENDPOINTS.get(kind, kind))
+        lm = opened(address, local, kind)
         choices = truth(local, fake, kind, PROMPTS[0])[0] if kind == "chat" else ["1", "2"]  # one request for each item
         lm.choice_logprobs(PROMPTS[:1], choices)
         fake.faults = named(["an alias", "an alias", "\x1bother"])

@@ -1,7 +1,6 @@
 """``ServerLM``: how a server is found out and asked, and no answer lost when it fails."""
 
 import json
-import signal
 import threading
 
 import chat_models
@@ -136,28 +135,6 @@ def test_a_dead_server_is_given_up_and_its_answers_are_kept(lms):
     assert "Check that the server runs" in str(ended)
     assert len(answers) == 3
     assert distinct <= 7  # the others were not sent
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_answers_are_kept_after_an_interrupt(lms, tmp_path):
-    local, interrupted = lms["qwen2"], threading.Event()
-
-    def interrupt(answer):
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-        interrupted.wait(60)
-        return answer
-
-    with serving(local) as (address, fake):
-        lm = opened(address, local, in_flight=1)
-        start = len(fake.requests)
-        fake.faults = lambda n, *_: interrupt if n - start == 4 else None
-        with pytest.raises(KeyboardInterrupt):
-            CachedLM(lm, tmp_path / "j.jsonl").choice_logprobs(PROMPTS, CHOICES)
-        interrupted.set()
-        fake.faults = lambda *_: None
-        again = CachedLM(lm, tmp_path / "j.jsonl")
-        again.choice_logprobs(PROMPTS, CHOICES)
-    assert (again.replayed, again.asked.total()) == (3, 7)
 
 
 def test_calls_are_large_enough_for_the_requests_in_flight(lms):
