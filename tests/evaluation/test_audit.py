@@ -45,6 +45,10 @@ def of_pairs(pairs):
     return evalbias.audit(pairs, winner_field="winner", swapped_field="winner_swapped")
 
 
+def of_scores(rows, **options):
+    return evalbias.audit(rows, scores_field="mine", scale=(1, 5), **options)
+
+
 def about(audit, bias):
     (finding,) = [f for f in audit.findings if f.bias == bias]
     return finding
@@ -96,43 +100,43 @@ def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said():
         assert paragraphs_of(biased, coverage=coverage)[0].startswith("The judge is biased (position): the output")
 
 
-def test_one_judge_and_one_of_several_criteria_are_named():
-    for named in ({}, {"winner_field": "winner", "scores_field": "mine"}):
-        with pytest.raises(ValueError, match="Name one judge"):
-            evalbias.audit(first_places(4, first=0), **named)
-    texts = [{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}]
-    with pytest.raises(ValueError, match=r"People rated several criteria, a, b: name one as `criterion`"):
-        evalbias.audit(texts, scores_field="mine")
-
-
 RATED = [
     {"id": i, "source": f"s{i}", "output": "o" * (i + 1), "mine": i % 5, "scores": {"wit": i % 4}} for i in range(9)
 ]
+WIT, MINE, LM = evalbias.Criterion("wit", "is it witty?"), {"scores_field": "mine"}, {"lm": FormulaLM()}
+UNRATED = r"No item is rated on 'Wit'; the items are rated on 'wit': name one of these as `criterion`\."
+OURS = [evalbias.PointwiseJudge(WIT), evalbias.PairwiseJudge(WIT)]
 
 
-def test_a_criterion_that_no_item_is_rated_on_names_those_that_are():
-    wrong = r"No item is rated on 'Wit'; the items are rated on 'wit': name one of these as `criterion`\."
-    for named in ("Wit", "Wit: is it witty?", evalbias.Criterion("Wit", "is it witty?")):
-        with pytest.raises(ValueError, match=wrong):
-            evalbias.audit(RATED, scores_field="mine", criterion=named)
-        with pytest.raises(ValueError, match=wrong):
-            evalbias.audit(RATED, judge=lambda item: item.mine, criterion=named)
-    assert evalbias.audit(RATED, scores_field="mine", criterion="wit")["agreement"].estimates["spearman"].n == 9
-    for label in ({"score": 3}, {"ratings": [3, 2]}):  # of no criterion
+@pytest.mark.parametrize(
+    ("rows", "options", "match"),
+    [
+        (RATED, {}, "Name one judge"),
+        (RATED, {"winner_field": "winner", **MINE}, "Name one judge"),
+        (
+            [{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}],
+            MINE,
+            "several criteria, a, b: name one as `criterion`",
+        ),
+        *((RATED, {**MINE, "criterion": one}, UNRATED) for one in ("Wit", "Wit: is it?", replace(WIT, name="Wit"))),
+        (RATED, {"judge": lambda item: item.mine, "criterion": "Wit"}, UNRATED),
+        *((RATED, {"judge": one, **LM, "criterion": "tone: is it?"}, "tone': this judge judges 'wit'") for one in OURS),
+        *((RATED, {"judge": one, **LM, "scale": (0, 100)}, "has a scale of its own, 1 to 5. Leave it") for one in OURS),
+        (RATED, {"judge": OURS[0], **LM, "task": "Say it."}, "this judge has a task of its own, .*, and labels"),
+        ([{"output": "q=2 z=0", "question": "s"}], {"judge": OURS[0], **LM}, "'source'"),
+        ([{"source": "s", "outputs": ["q=2 z=0", "q=3 z=0"]}], {"judge": OURS[0], **LM}, "'output'"),
+    ],
+)
+def test_what_cannot_be_audited(rows, options, match):
+    with pytest.raises(ValueError, match=match):
+        evalbias.audit(rows, **options)
+
+
+def test_ratings_of_no_criterion_are_of_any():
+    assert evalbias.audit(RATED, **MINE, criterion="wit")["agreement"]["spearman"].n == 9
+    for label in ({"score": 3}, {"ratings": [3, 2]}):
         rows = [{**{k: v for k, v in row.items() if k != "scores"}, **label} for row in RATED]
-        assert "agreement" in evalbias.audit(rows, scores_field="mine", criterion="Wit").measurements
-
-
-def test_a_judge_of_ours_brings_its_criterion_and_scale(tmp_path):
-    wit, other = evalbias.Criterion("wit", "is it witty?"), "criterion='tone': this judge judges 'wit', and is compared"
-    evalbias.PointwiseJudge(wit).save(str(tmp_path / "judge.json"))
-    for judge in (evalbias.PointwiseJudge(wit), evalbias.PairwiseJudge(wit), tmp_path / "judge.json"):
-        with pytest.raises(ValueError, match=other):
-            evalbias.audit(RATED, judge=judge, lm=FormulaLM(), criterion="tone: is it kind?")
-        with pytest.raises(
-            ValueError, match=r"scale=\(0, 100\): this judge has a scale of its own, 1 to 5\. Leave it out"
-        ):
-            evalbias.audit(RATED, judge=judge, lm=FormulaLM(), scale=(0, 100))
+        assert "agreement" in evalbias.audit(rows, **MINE, criterion="Wit").measurements
 
 
 def test_what_a_judge_of_ours_already_says_may_be_said_again():
@@ -163,7 +167,11 @@ def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     points = found.estimate.value * judged.answers.std()  # one standard deviation of z is about one
     assert f"an output that is one standard deviation likelier gets {points:.2f} more points" in found.sentence
     assert "on the scale of 1 to 5 (95 % " in found.sentence
-    assert "'evalbias compile likelihood --lm MODEL --data FILE'" in biased.verdict
+    assert found.remedy.startswith("'evalbias compile likelihood --lm MODEL --data FILE' tries")
+    recorded = [e.copy(mine=score) for e, score in zip(examples, biased.judged.answers, strict=True)]
+    others = about(evalbias.audit(recorded, **MINE, likelihood_lm=FormulaLM(bias=0.5)), "likelihood")
+    assert others.remedy.startswith("correct the scores by the outputs' likelihoods, one for each")
+    assert others.estimate == found.estimate
     fair = about(evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.0)), "likelihood")
     assert fair.status == "no sign"
     assert fair.remedy == ""
@@ -188,14 +196,6 @@ def test_a_judge_that_averages_both_orders_has_no_position_bias_by_construction(
     plain = evalbias.PairwiseJudge(QUALITY)
     asked = evalbias.audit(pairs, judge=plain, lm=Comparer(lean=1.0), likelihood_lm=FormulaLM())
     assert asked["position"]["first_rate"].value > 0.5
-
-
-def test_a_judge_that_must_be_asked_needs_the_texts():
-    judge = evalbias.PointwiseJudge(QUALITY)
-    with pytest.raises(ValueError, match="'source'"):
-        evalbias.audit([{"output": "q=2 z=0", "question": "s"}], judge=judge, lm=FormulaLM())
-    with pytest.raises(ValueError, match="'output'"):
-        evalbias.audit([{"source": "s", "outputs": ["q=2 z=0", "q=3 z=0"]}], judge=judge, lm=FormulaLM())
 
 
 @pytest.mark.slow
@@ -257,20 +257,6 @@ def test_the_task_of_recorded_answers_defines_their_likelihoods():
     general = evalbias.audit(texts, scores_field="mine", likelihood_lm=lm)
     assert lm.tasks == {general.provenance["task"]} == {DEFAULT_TASK}
     assert "task" not in evalbias.audit(texts, scores_field="mine").provenance
-    judge = evalbias.PointwiseJudge(evalbias.Criterion("quality", "is it good?", task="Say it."))
-    with pytest.raises(ValueError, match=r"this judge has a task of its own, 'Say it\.', and labels"):
-        evalbias.audit(texts, judge=judge, lm=lm, task="Summarise the article.")
-
-
-def test_what_helps_is_open_to_the_judge_that_was_audited():
-    texts = rated_texts(200, 1)
-    judge = evalbias.PointwiseJudge(QUALITY)
-    ours = evalbias.audit(texts, judge=judge, lm=FormulaLM(bias=0.5))
-    scores = [e.copy(mine=score) for e, score in zip(texts, ours.judged.answers, strict=True)]
-    others = evalbias.audit(scores, scores_field="mine", likelihood_lm=FormulaLM(bias=0.5))
-    assert about(ours, "likelihood").remedy.startswith("'evalbias compile likelihood --lm MODEL --data FILE' tries")
-    assert about(others, "likelihood").remedy.startswith("correct the scores by the outputs' likelihoods, one for each")
-    assert about(others, "likelihood").estimate == about(ours, "likelihood").estimate
 
 
 def bare_scores(n, **fields):
@@ -279,9 +265,9 @@ def bare_scores(n, **fields):
 
 def test_one_rating_off_the_scale_is_named_where_it_prevents_a_test():
     rated = [{**e, "ratings": [1 + i % 5, 1 + (i + (i % 11 == 0)) % 5]} for i, e in enumerate(bare_scores(30))]
-    assert "scale_use" not in evalbias.audit(rated, scores_field="mine", scale=(1, 5)).not_measured
+    assert "scale_use" not in of_scores(rated).not_measured
     rated[7]["ratings"] = [3, 11]
-    found = evalbias.audit(rated, scores_field="mine", scale=(1, 5)).not_measured
+    found = of_scores(rated).not_measured
     assert found["scale_use"] == (
         "a test needs people's ratings on the judge's scale (scale, --scale); outside 1 to 5 are "
         "the ratings of 1 item, such as '7' with 11"
@@ -289,7 +275,11 @@ def test_one_rating_off_the_scale_is_named_where_it_prevents_a_test():
 
 
 def test_only_what_is_missing_is_asked_for():
-    found = evalbias.audit(bare_scores(30), scores_field="mine", scale=(1, 5)).not_measured
+    audited = of_scores(bare_scores(30))
+    assert audited.verdict.startswith("No bias could be measured. Not measured: likelihood, verbosity, self-pref")
+    shown, found = printed(audit_view(audited)), audited.not_measured
+    assert "0 is no bias" not in shown  # no empty table
+    assert "Scale use on quality" in shown
     mapped = "columns rating_1, rating_2, ...; name yours in mapping, or by --map rating_1=COLUMN,rating_2=COLUMN"
     people = f"people's ratings ({mapped}) or scores (column score)"
     assert found["verbosity"] == f"it needs {people}"
@@ -298,11 +288,11 @@ def test_only_what_is_missing_is_asked_for():
     assert found["scale_use"] == f"a test needs two or more ratings of each item ({mapped})"
     assert "position" not in found  # a judge that scores has no positions
     rated = bare_scores(30, source="s", ratings=[3, 4], system="gpt")
-    found = evalbias.audit(rated, scores_field="mine", scale=(1, 5), own_system="gpt").not_measured
+    found = of_scores(rated, own_system="gpt").not_measured
     assert found["likelihood"] == model
     assert found["self_preference"] == "it needs outputs of several writers (gpt wrote all of these)"
     rated[0]["system"] = "claude"
-    found = evalbias.audit(rated, scores_field="mine", scale=(1, 5), own_system="GPT").not_measured
+    found = of_scores(rated, own_system="GPT").not_measured
     assert found["self_preference"] == "it needs outputs of 'GPT' (the writers are claude, gpt)"
     pairs = [{k: v for k, v in p.items() if k != "better"} for p in first_places(20, first=0.5)]
     found = evalbias.audit(pairs, winner_field="winner").not_measured
@@ -312,18 +302,9 @@ def test_only_what_is_missing_is_asked_for():
     )
 
 
-def test_an_audit_that_measures_no_bias_has_no_empty_table():
-    found = evalbias.audit(bare_scores(30), scores_field="mine", scale=(1, 5))
-    assert found.verdict.startswith("No bias could be measured. Not measured: ")
-    assert "scale use" in found.verdict
-    shown = printed(audit_view(found))
-    assert "0 is no bias" not in shown
-    assert "Scale use on quality" in shown
-
-
 def test_two_audits_are_compared_by_one_bias():
     rows = (in_points(60), in_points(60, slope=0.5))
-    before, after = (evalbias.audit(judged, scores_field="mine", scale=(1, 5)) for judged in rows)
+    before, after = (of_scores(judged) for judged in rows)
     with pytest.raises(TypeError, match=r"one is of type Audit: .* such as compare\(before\['verbosity'\], after"):
         evalbias.compare(before, after, seed=0)
     change = evalbias.compare(before["scale_use"], after["scale_use"], n_resamples=99, seed=0)["slope"]
@@ -335,19 +316,18 @@ def test_two_audits_are_compared_by_one_bias():
 )
 def test_items_to_label_are_named_up_to_five(unlabeled, words):
     rows = [row | ({"ratings": [None, None]} if i < unlabeled else {}) for i, row in enumerate(in_points(60))]
-    shown = printed(audit_view(evalbias.audit(rows, scores_field="mine", scale=(1, 5))))
+    shown = printed(audit_view(of_scores(rows)))
     assert re.search(f"Label {words}", shown)
 
 
 def test_a_slope_that_is_tolerated_is_said_to_be():
-    found = evalbias.audit(in_points(800, slope=0.92), scores_field="mine", scale=(1, 5))
+    found = of_scores(in_points(800, slope=0.92))
     finding = about(found, "scale_use")
     assert finding.status == "no sign"
     assert finding.estimate.high < 0
     assert finding.sentence.endswith(", where 0.9 and more is unbiased")
     assert "points per point of quality (-0.1 and more is no bias)" in " ".join(printed(audit_view(found)).split())
-    unbiased = evalbias.audit(in_points(800), scores_field="mine", scale=(1, 5))
-    assert "is no bias)" not in printed(audit_view(unbiased))
+    assert "is no bias)" not in printed(audit_view(of_scores(in_points(800))))
 
 
 @pytest.mark.parametrize("verdicts", [False, True])
@@ -381,12 +361,12 @@ def test_items_with_one_rating_are_said_to_be_left_out():
     assert "leave out 18 items with one rating" in " ".join(printed(audit_view(found)).split())
 
 
-def in_points(n, *, slope=1.0, length=None):
+def in_points(n, *, slope=1.0):
     """Scores on the raters' scale that rise by ``slope`` for one point of quality."""
     rng = np.random.default_rng(5)
     quality = rng.integers(1, 6, size=n)
     ratings = np.clip(quality[:, None] + rng.integers(-1, 2, size=(n, 2)), 1, 5).tolist()
-    lengths = rng.integers(5, 40, size=n) if length is None else np.full(n, length)
+    lengths = rng.integers(5, 40, size=n)
     scores = np.clip(3 + slope * (quality - 3) + rng.integers(-1, 2, size=n), 1, 5).tolist()
     rows = zip(quality, ratings, scores, lengths, strict=True)
     return [{"id": i, "output": "x" * k, "ratings": r, "mine": s} for i, (_, r, s, k) in enumerate(rows)]
@@ -394,7 +374,7 @@ def in_points(n, *, slope=1.0, length=None):
 
 def test_a_judge_that_repeats_people_is_not_called_unbiased():
     rows = [row | {"mine": row["ratings"][0], "ratings": row["ratings"][:1] * 3} for row in in_points(8)]
-    found = evalbias.audit(rows, scores_field="mine", scale=(1, 5))
+    found = of_scores(rows)
     assert {f.status for f in found.findings} == {"not measured"}
     assert "verbosity (the scores follow people's ratings exactly" in found.verdict
 
