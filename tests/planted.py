@@ -65,6 +65,14 @@ def compared(rng, n, *, length=0.0, likelihood=0.0, own=0.0, first=0.0, raters=2
     return Judged(ids(n), "quality", np.stack([wins, 1 - wins], axis=2), covariates, writers=writers)
 
 
+def having(judged, **covariates):
+    return replace(judged, covariates={**judged.covariates, **covariates})
+
+
+def without(judged, *names):
+    return replace(judged, covariates={n: c for n, c in judged.covariates.items() if n not in names})
+
+
 def partly(judged, known):
     """Only the first items have a human score, and nothing else is known of them."""
     human = judged.covariates[HUMAN_SCORES].copy()
@@ -76,14 +84,14 @@ def rated_once(judged, n):
     """The first items have one rating, where the others have two."""
     ratings = judged.covariates[RATINGS].copy()
     ratings[:n, 1] = np.nan
-    return replace(judged, covariates={**judged.covariates, RATINGS: ratings})
+    return having(judged, **{RATINGS: ratings})
 
 
 def entangled(rng, draw, **planted):
     """A judge on items whose length goes with LS beyond what quality explains."""
     judged = draw(rng, 400, **planted)
     ls = judged.covariates[LIKELIHOODS] + 0.8 * np.log(judged.covariates[LENGTHS])
-    return replace(judged, covariates={**judged.covariates, LIKELIHOODS: ls})
+    return having(judged, **{LIKELIHOODS: ls})
 
 
 def taste(*headlines):

@@ -113,11 +113,7 @@ OURS = [evalbias.PointwiseJudge(WIT), evalbias.PairwiseJudge(WIT)]
     [
         (RATED, {}, "Name one judge"),
         (RATED, {"winner_field": "winner", **MINE}, "Name one judge"),
-        (
-            [{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}],
-            MINE,
-            "several criteria, a, b: name one as `criterion`",
-        ),
+        ([{"output": "o", "mine": 1, "scores": {"a": 1, "b": 2}}], MINE, "several criteria, a, b: name one as"),
         *((RATED, {**MINE, "criterion": one}, UNRATED) for one in ("Wit", "Wit: is it?", replace(WIT, name="Wit"))),
         (RATED, {"judge": lambda item: item.mine, "criterion": "Wit"}, UNRATED),
         *((RATED, {"judge": one, **LM, "criterion": "tone: is it?"}, "tone': this judge judges 'wit'") for one in OURS),

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, entangled, numbers, scored
+from planted import compared, entangled, having, numbers, scored, without
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.evaluation.audit import audit_answers
@@ -92,7 +92,7 @@ def test_two_judges_are_compared_by_the_paired_effect():
 
 def test_a_mean_without_ratings_is_one_rating_of_unknown_reliability():
     judged = simulated()
-    bare = replace(judged, covariates={k: v for k, v in judged.covariates.items() if k != RATINGS})
+    bare = without(judged, RATINGS)
     found = measure(Likelihood(), bare, seed=0, n_resamples=50)["likelihood_effect"]
     assert math.isnan(found.value)
     known = Likelihood(reliability=0.86)  # of a mean of three: 1 / (1 + .49 / 3)
@@ -268,8 +268,8 @@ def test_an_audit_says_which_bias_may_look_like_another():
     found = audit_answers(plain)
     assert all(finding.alone for finding in found.having("biased"))
     assert "held fixed" not in found.verdict
-    same = {**plain.covariates, LIKELIHOODS: -2 * np.log(plain.covariates[LENGTHS])}  # one property under two names
-    found = audit_answers(replace(plain, covariates=same))
+    same = -2 * np.log(plain.covariates[LENGTHS])  # one property under two names
+    found = audit_answers(having(plain, **{LIKELIHOODS: same}))
     likelihood, verbosity = (f for f in found.findings if f.bias in ("likelihood", "verbosity"))
     assert (likelihood.status, verbosity.status) == ("biased", "biased")
     assert likelihood.estimate.value == pytest.approx(-verbosity.estimate.value)

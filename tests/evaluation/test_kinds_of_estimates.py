@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, numbers, partly, scored
+from planted import compared, having, numbers, partly, scored, without
 
 from evalbias.evaluation import BIASES, Judged
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
@@ -53,11 +53,12 @@ NOT_OF_A_BIAS = {
 def kinds():
     rng = np.random.default_rng(0)
     scores, both = scored(rng, 60, raters=3), compared(rng, 60, raters=3)
-    scores = replace(scores, covariates={**scores.covariates, EXPECTED: scores.covariates[HUMAN_SCORES]})
-    choices = {**both.covariates, BETTER: (both.covariates[RATINGS].mean(axis=1) < 0).astype(float)}
-    return {"scores": scores, "both orders": both, "one order": replace(both, answers=both.answers[:, :1])} | {
-        "choices": replace(both, answers=both.answers[:, :1], covariates=choices)
-    }
+    scores, one = (
+        having(scores, **{EXPECTED: scores.covariates[HUMAN_SCORES]}),
+        replace(both, answers=both.answers[:, :1]),
+    )
+    choices = having(one, **{BETTER: (both.covariates[RATINGS].mean(axis=1) < 0).astype(float)})
+    return {"scores": scores, "both orders": both, "one order": one, "choices": choices}
 
 
 @pytest.mark.parametrize("kind", ["scores", "both orders", "one order", "choices"])
@@ -90,24 +91,22 @@ def test_what_a_bias_needs():
     def alone(**covariates):
         return Judged(("a",), "quality", one, covariates)
 
-    def without(*names):
-        return replace(judged, covariates={k: v for k, v in judged.covariates.items() if k not in names})
-
+    unknown, unrated = without(judged, LIKELIHOODS), without(judged, RATINGS, HUMAN_SCORES)
     for bias, items, applies in (
         (mine, judged, True),
         (SelfPreference(own="absent"), judged, False),
         (mine, replace(judged, writers=["mine"] * 20), False),
         (mine, replace(judged, writers=()), False),
-        (mine, without(RATINGS, HUMAN_SCORES), False),
+        (mine, unrated, False),
         (mine, turned, True),
         (mine, first, False),  # position explains its wins as well
         (Verbosity(), alone(**{LENGTHS: one}), False),
         (Verbosity(), alone(**{LENGTHS: one, HUMAN_SCORES: one}), True),
         (Verbosity(), replace(pairs, covariates={LENGTHS: np.ones((20, 2))}), True),
-        (Joint(), without(LIKELIHOODS), False),  # one property
-        (Joint(own="mine"), without(LIKELIHOODS), True),
-        (Joint(own="absent"), without(LIKELIHOODS), False),
-        (Joint(), without(RATINGS, HUMAN_SCORES), False),
+        (Joint(), unknown, False),  # one property
+        (Joint(own="mine"), unknown, True),
+        (Joint(own="absent"), unknown, False),
+        (Joint(), unrated, False),
         (PeopleAgreement(), alone(), False),
         (PeopleAgreement(), alone(**{HUMAN_SCORES: one}), True),
         (PeopleAgreement(), replace(pairs, covariates={}), False),

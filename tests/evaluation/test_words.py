@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, rated_once, scored
+from planted import compared, having, rated_once, scored, without
 
 from evalbias.evaluation import compare, measure, summarize_loop
 from evalbias.evaluation.audit import audit_answers
@@ -46,14 +46,6 @@ FORMATTED = [
 @pytest.mark.parametrize(("form", "given", "words"), FORMATTED)
 def test_formats(form, given, words):
     assert [form(one) for one in given] == words
-
-
-def without(judged, *names):
-    return replace(judged, covariates={n: c for n, c in judged.covariates.items() if n not in names})
-
-
-def having(judged, **covariates):
-    return replace(judged, covariates={**judged.covariates, **covariates})
 
 
 def with_choices(judged, *, ties=0, unlabeled=0):
