@@ -64,33 +64,6 @@ def test_one_field_for_two_is_a_slip_and_neither_agreement_nor_fairness(winner, 
         audit(pairs, winner_field=winner, swapped_field=swapped)
 
 
-@pytest.mark.parametrize(
-    ("item", "named"),
-    [
-        ({"mine": 1e-300, "score": 1}, "The judge's scores 'mine' are at most 3e-300"),
-        ({"mine": 1, "score": 1e-300}, "People's scores on 'quality' are at most 3e-300"),
-        ({"mine": 1, "ratings": 1e-12}, "People's ratings on 'quality' are at most 3e-12"),
-    ],
-)
-def test_numbers_too_small_for_the_measures_are_named_as_such(item, named):
-    items = [
-        dspy.Example({name: [k * value] * 2 if name == "ratings" else k * value for name, value in item.items()})
-        for k in (1, 2, 3)
-    ]
-    with pytest.raises(ValueError, match=rf"{named} in size, .*: multiply them"):
-        recorded_scores(items, "mine")
-
-
-def test_a_value_that_is_no_score_names_its_item():
-    items = [dspy.Example(id="a", mine=1), dspy.Example(id="b", mine="good")]
-    with pytest.raises(ValueError, match="'mine' of the item 'b' is 'good': give a number"):
-        recorded_scores(items, "mine")
-    with pytest.raises(ValueError, match=r"No item has a field 'mien'; the fields are id, mine. Did you mean 'mine'\?"):
-        recorded_scores(items, "mien")
-    with pytest.raises(ValueError, match="There are no items"):
-        recorded_scores([], "mine")
-
-
 def test_verdicts_become_answers_by_position():
     pairs = [
         pair(winner=0, winner_swapped=0, better=0),  # the first output, wherever it stands
@@ -114,17 +87,6 @@ def test_a_tie_is_a_third_class():
     assert judged.ties
     assert BETTER not in judged.covariates
     np.testing.assert_array_equal(recorded_verdicts(pairs, "w").answers, [[[0, 0, 1]], [[0, 1, 0]]])
-
-
-def test_a_choice_of_no_output_names_its_pair():
-    with pytest.raises(ValueError, match="'w' of the item '1' is 2: give 0 or 'A' for the first output, 1 or 'B'"):
-        recorded_verdicts([pair(w=0), pair(w=2)], "w")
-    with pytest.raises(ValueError, match="'better' of the item '0' is 'C'"):
-        recorded_verdicts([pair(w=0, better="C")], "w")
-    with pytest.raises(ValueError, match="The label 'preference' of the item '1' is 'gpt-5': give 0 or 'A'"):
-        recorded_verdicts([pair(w=0, preference=1), pair(w=0, preference="gpt-5")], "w")
-    with pytest.raises(ValueError, match="'0' does not have two candidates"):
-        recorded_verdicts([dspy.Example(outputs=["one"], w=0)], "w")
 
 
 def test_a_function_that_scores():
@@ -216,24 +178,9 @@ def test_a_module_is_passed_what_it_takes():
     with dspy.context(lm=DummyLM([{"score": "4"}] * 2)):
         assert function_scores(ONE, AsksAnything()).answers.tolist() == [4]
         assert function_scores(ONE, dspy.Predict("source, output -> score: float")).answers.tolist() == [4]
-    with pytest.raises(ValueError, match="takes 'source', but an audit passes 'source' and 'output'"):
-        function_scores(ONE, dspy.Predict("source -> score: float"))
-    with pytest.raises(ValueError, match="takes 'output', but an audit passes 'source' and 'candidates'"):
-        function_scores([pair()], dspy.Predict("source, output -> winner: int"))
-    with pytest.raises(ValueError, match=r"The judge Rules is a class: pass an instance, such as Rules\(\)"):
-        function_scores(ONE, Rules)
-    with pytest.raises(ValueError, match=r"first=item\.candidates\[0\], second=item\.candidates\[1\]\)"):
-        function_scores([pair()], OfPairs())
     judged = function_scores([ONE[0].copy(score=9, other=1), dspy.Example(id="bare", output="c")], Rules())
     assert judged.answers.tolist()[0] == 5
     assert judged.reasons == {"bare": "ValueError: the item has no 'source', which the judge needs"}
-
-
-def test_the_fields_of_a_prediction_that_are_read_are_named():
-    with pytest.raises(ValueError, match="returned a prediction with 'rating', of which 'score' is read"):
-        function_scores(ONE, lambda item: dspy.Prediction(rating=3))
-    with pytest.raises(ValueError, match="prediction with 'best', of which 'winner' or 'preference' is read"):
-        function_scores([pair()], lambda item: dspy.Prediction(best=0))
 
 
 def test_a_pairwise_judge_of_ours_may_be_wrapped():
@@ -247,21 +194,18 @@ def test_a_pairwise_judge_of_ours_may_be_wrapped():
     np.testing.assert_array_equal(judged.answers, [[[0, 1, 0], [1, 0, 0]], [[0, 0, 1], [np.nan] * 3]])
 
 
+def metric(example, pred, trace=None):
+    return len(example.source) + len(pred.output)
+
+
+def of_gepa(gold, pred, trace, pred_name, pred_trace):
+    return 0
+
+
 def test_a_dspy_metric_is_given_the_output_as_a_prediction():
-    def metric(example, pred, trace=None):
-        return len(example.source) + len(pred.output)
-
-    def of_gepa(gold, pred, trace, pred_name, pred_trace):
-        return 0
-
     assert function_scores(ONE, metric).answers.tolist() == [5]
     assert function_scores(ONE, lambda gold, prediction: len(prediction.output)).answers.tolist() == [3]
     assert function_scores(ONE, lambda item, factor=2: factor).answers.tolist() == [2]
-    for judge, told in ((lambda source, output: 1, r"\(source, output\)"), (of_gepa, r"of_gepa\(gold, pred, trace")):
-        with pytest.raises(ValueError, match=told + ".* cannot be called with one item: wrap it in a function"):
-            function_scores(ONE, judge)
-    with pytest.raises(ValueError, match=r"`lambda item: judge\(item\.source, item\.candidates\)`"):
-        function_scores([pair()], metric)
 
 
 def test_what_a_metric_of_ours_leaves_undefined_is_no_score():
@@ -276,19 +220,6 @@ def test_what_a_metric_of_ours_leaves_undefined_is_no_score():
     assert (metric.undefined, metric.undefined_items) == (0, [])
 
 
-def test_a_judge_that_never_answers_is_an_error():
-    for judge, match in (
-        (lambda e: e["missing"], "answered no item: on the item '0' it raised KeyError"),
-        (lambda e: "good", "on the item '0' it raised ValueError: the judge returned 'good'"),
-        (lambda e: 1e308, r"the judge returned 1e\+308: return a number of at most 1e\+30, or"),
-        (lambda e: True, "the judge returned True: return 1 for true and 0 for false"),
-        (lambda e: dspy.Prediction(score=True), "the judge returned True: return 1 for true and 0 for false"),
-        (lambda e: None, "it returned None or NaN every time"),
-    ):
-        with pytest.raises(ValueError, match=match):
-            function_scores([dspy.Example(output="a")], judge)
-
-
 def test_a_recorded_score_outside_the_stated_scale_is_refused_and_a_functions_is_undefined():
     short_and_long = [dspy.Example(output="ab"), dspy.Example(output="abcdefg")]
     judged = function_scores(short_and_long, lambda e: len(e.output), scale=(1, 5))
@@ -298,3 +229,47 @@ def test_a_recorded_score_outside_the_stated_scale_is_refused_and_a_functions_is
     assert recorded_scores(scored[:2], "mine", scale=(1, 5)).answers[1] == pytest.approx(5)  # rounding
     with pytest.raises(ValueError, match=r"'mine' of the item 'c' is 7, outside the scale from 1 to 5: correct it"):
         recorded_scores(scored, "mine", scale=(1, 5))
+
+
+def counted(**fields):
+    """Three items whose numbers are one, two and three times those given."""
+    return [{name: (np.array(value) * k).tolist() for name, value in fields.items()} for k in (1, 2, 3)]
+
+
+GOOD, TRUE = [{"id": "a", "mine": 1}, {"id": "b", "mine": "good"}], "the judge returned True: return 1 for true and 0"
+WRAP = ".* cannot be called with one item: wrap it in a function"
+
+
+@pytest.mark.parametrize(
+    ("read", "items", "how", "match"),
+    [
+        (recorded_scores, GOOD, "mine", "'mine' of the item 'b' is 'good': give a number"),
+        (recorded_scores, GOOD, "mien", r"No item has a field 'mien'; the fields are id, mine. Did you mean 'mine'\?"),
+        (recorded_scores, [], "mine", "There are no items"),
+        (recorded_scores, counted(mine=1e-300, score=1), "mine", "The judge's scores 'mine' are at most 3e-300 in"),
+        (recorded_scores, counted(mine=1, score=1e-300), "mine", "People's scores on 'quality' are at most 3e-300 in"),
+        (recorded_scores, counted(mine=1, ratings=[1e-12] * 2), "mine", "People's ratings on 'quality' are at most 3e"),
+        (recorded_verdicts, [pair(w=0), pair(w=2)], "w", "'w' of the item '1' is 2: give 0 or 'A' for the first"),
+        (recorded_verdicts, [pair(w=0, better="C")], "w", "'better' of the item '0' is 'C'"),
+        (recorded_verdicts, [pair(w=0, preference="gpt-5")], "w", "The label 'preference' of the item '0' is 'gpt-5'"),
+        (recorded_verdicts, [{"outputs": ["one"], "w": 0}], "w", "'0' does not have two candidates"),
+        (function_scores, ONE, lambda e: e["missing"], "answered no item: on the item '0' it raised KeyError"),
+        (function_scores, ONE, lambda e: "good", "on the item '0' it raised ValueError: the judge returned 'good'"),
+        (function_scores, ONE, lambda e: 1e308, r"the judge returned 1e\+308: return a number of at most 1e\+30, or"),
+        (function_scores, ONE, lambda e: True, TRUE),
+        (function_scores, ONE, lambda e: dspy.Prediction(score=True), TRUE),
+        (function_scores, ONE, lambda e: None, "it returned None or NaN every time"),
+        (function_scores, ONE, lambda e: dspy.Prediction(rating=3), "'rating', of which 'score' is read"),
+        (function_scores, [pair()], lambda e: dspy.Prediction(best=0), "'best', of which 'winner' or 'preference' is"),
+        (function_scores, ONE, lambda source, output: 1, rf"\(source, output\){WRAP}"),
+        (function_scores, ONE, of_gepa, rf"of_gepa\(gold, pred, trace{WRAP}"),
+        (function_scores, [pair()], metric, r"`lambda item: judge\(item\.source, item\.candidates\)`"),
+        (function_scores, ONE, dspy.Predict("source -> score: float"), "takes 'source', but an audit passes 'source'"),
+        (function_scores, [pair()], dspy.Predict("source, output -> winner"), "'output', but an audit .* 'candidates'"),
+        (function_scores, ONE, Rules, r"The judge Rules is a class: pass an instance, such as Rules\(\)"),
+        (function_scores, [pair()], OfPairs(), r"first=item\.candidates\[0\], second=item\.candidates\[1\]\)"),
+    ],
+)
+def test_what_cannot_be_read_or_asked(read, items, how, match):
+    with pytest.raises(ValueError, match=match):
+        read([dspy.Example(one) for one in items], how)
