@@ -560,8 +560,8 @@ class LoopOptions(Seeded, Mapped, Judging):
     """A loop: its task, items and model.
 
     Attributes:
-        task: Task of the loop. In mathematics, votes replace the answer, as in the paper. In mathematics-refiner, a
-            refiner is told the vote, and its solution is accepted if its score is better.
+        task: Task of the loop. In mathematics, a vote replaces the answer in every iteration, as in the paper. In
+            mathematics-refiner, a refiner is told the vote, and its solution is accepted if its score is better.
         data: Items with the fields of the task: a file of the same formats as for judge, or hf:NAME.
         mapping: Names of your columns, such as source=german,reference=english. Repeatable.
         limit: Process only this many items, from the start.

@@ -28,7 +28,7 @@ from evalbias.programs.feedback import (
     validated,
     vote,
 )
-from evalbias.programs.saved import Program, Setting, number_within
+from evalbias.programs.saved import Program, Setting, number_within, one_of
 from evalbias.programs.writing import draws, module_inputs, sample, temperatures
 from evalbias.values import get_logger
 
@@ -320,20 +320,31 @@ class SelfConsistencyRefine(Program):
     """Solves a problem and refines the answer by self-consistency (Xu et al. 2024, section 4.1).
 
     Every iteration votes on ``paths`` new solutions of ``generate``, which draws ``output`` for a ``source`` at a
-    temperature above 0. If the vote agrees with the current answer, the score is 1 and the loop stops (``"perfect"``).
-    If not, the score is 0, and a solution that reaches the vote's answer replaces the current one, whether or not the
-    score improves. A vote without any answer is undefined (NaN), and the solution stays. In ``SelfRefine`` with
-    ``ConsistencyFeedback`` a refiner is told the vote instead. The published code draws 20 paths once and votes on
-    overlapping tens of them; here, as in the paper's text, every vote has paths of its own.
+    temperature above 0. If the vote agrees with the current answer, the score is 1; if not, it is 0, and a solution
+    that reaches the vote's answer replaces the current one, whether or not the score improves. A vote without any
+    answer is undefined (NaN), and the solution stays. In ``SelfRefine`` with ``ConsistencyFeedback`` a refiner is told
+    the vote instead. The published code draws 20 paths once and votes on overlapping tens of them; here, as in the
+    paper's text, every vote has paths of its own.
+
+    Args:
+        generate: DSPy module from ``source`` to ``output``.
+        paths: Solutions of each vote; 10 in the paper.
+        max_iterations: Number of votes after the first, which every item gets, as in the paper.
+        stop: Whether an item ends with the first vote that agrees (``"perfect"``). It saves calls and keeps the answer,
+            but its last own score is then 1 by construction, so that Bias grows with the iterations for any model.
+        seed: Seed of the draws.
     """
 
     field = "output"
     kind = "self-consistency loop"
     max_iterations = Setting[int](number_within(0, 1000, whole=True))
+    stop = Setting[bool](one_of(False, True))
     seed = Setting[int](number_within(0, whole=True))
 
-    def __init__(self, generate: dspy.Module, *, paths: int = 10, max_iterations: int = 10, seed: int = 0) -> None:
-        super().__init__(max_iterations=max_iterations, seed=seed)
+    def __init__(
+        self, generate: dspy.Module, *, paths: int = 10, max_iterations: int = 10, stop: bool = False, seed: int = 0
+    ) -> None:
+        super().__init__(max_iterations=max_iterations, stop=stop, seed=seed)
         self.generate = generate
         self.feedback = ConsistencyFeedback(generate, paths=paths, seed=seed)
 
@@ -351,11 +362,12 @@ class SelfConsistencyRefine(Program):
             verdict = self.feedback.read(ballot, solution)
             outcome = (verdict.score, verdict.text, True, verdict.status)
             steps.append(Step(number, solution, *outcome, used.tokens, used.calls))
-            if verdict.score == self.feedback.high:
+            agreed = verdict.score == self.feedback.high
+            if agreed and self.stop:
                 stopped = "perfect"
                 break
-            # 2. The solution that reaches the vote's answer replaces it.
-            solution = ballot.solution or solution
+            # 2. A solution that reaches the vote's answer replaces one that does not.
+            solution = solution if agreed else ballot.solution or solution
         last = steps[-1]
         fields = {self.field: last.output, "score": last.score, "steps": steps}
         return dspy.Prediction(**fields, iterations=len(steps) - 1, stopped=stopped)

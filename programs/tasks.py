@@ -266,14 +266,22 @@ def constrained_generation(
 
 
 def mathematics(
-    *, max_iterations: int = 10, paths: int = 10, examples: Examples = NO_EXAMPLES, seed: int = 0, **config: Any
+    *,
+    max_iterations: int = 10,
+    paths: int = 10,
+    stop: bool = False,
+    examples: Examples = NO_EXAMPLES,
+    seed: int = 0,
+    **config: Any,
 ) -> RefineTask:
-    """Make the paper's mathematics task: votes on ``paths`` new solutions replace the answer until they agree.
+    """Make the paper's mathematics task: a vote on ``paths`` new solutions replaces the answer in every iteration.
 
-    The correct answer is the external source. The paper shows no examples; those for ``generate`` are solutions with
-    ``source`` and ``output``. The other arguments are those of ``translation``.
+    ``stop`` ends an item with the first vote that agrees, see ``SelfConsistencyRefine``. The correct answer is the
+    external source. The paper shows no examples; those for ``generate`` are solutions with ``source`` and ``output``.
+    The other arguments are those of ``translation``.
     """
-    loop = SelfConsistencyRefine(_writer(Solve, 800, config), paths=paths, max_iterations=max_iterations, seed=seed)
+    solve = _writer(Solve, 800, config)
+    loop = SelfConsistencyRefine(solve, paths=paths, max_iterations=max_iterations, stop=stop, seed=seed)
     show_examples(loop, examples)
     return RefineTask("mathematics", loop, ExactAnswer(), ("source", "answer"))
 

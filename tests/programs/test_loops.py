@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import random
 import warnings
 
 import dspy
@@ -9,8 +10,9 @@ import pytest
 from models_of_text import Scripted, Seeded, drawn
 
 from evalbias import ExternalFeedbackRefine
+from evalbias.evaluation import run_loops
 from evalbias.lm.types import RequestRefused
-from evalbias.measures import QuantileMap
+from evalbias.measures import QuantileMap, measure_self_bias
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.concepts import ConceptsFeedback
 from evalbias.programs.feedback import (
@@ -352,7 +354,7 @@ def test_a_local_model_without_a_temperature_decodes_greedily(lms):
         assert len(program(source="the cat").steps) == 1
 
 
-# Mathematics as in the paper: a vote of new paths in every iteration, which replaces the answer until both agree.
+# Mathematics as in the paper: in every iteration a vote of new paths scores the answer, and replaces it.
 
 
 def boxed(*answers):
@@ -365,31 +367,42 @@ def voting(*texts, **options):
     return program
 
 
-def test_the_vote_replaces_the_answer_unconditionally_until_it_agrees():
-    votes = [*boxed(4, 4, 5), *boxed(6, 5, 6), *boxed(5, 6.0, 6)]  # the majorities are 4, 6 and 6
-    program = voting(*boxed(5), *votes, paths=3)
-    result = program(source="2 + 2", answer="4")
-    assert [step.score for step in result.steps] == [0, 0, 1]
+def test_the_vote_replaces_the_answer_in_every_iteration():
+    votes = [*boxed(4, 4, 5), *boxed(6, 5, 6), *boxed(5, 6.0, 6), *boxed(7, 7, 6)]  # the majorities are 4, 6, 6 and 7
+    result = voting(*boxed(5), *votes, paths=3, max_iterations=3)(source="2 + 2", answer="4")
+    assert [step.score for step in result.steps] == [0, 0, 1, 0]
     assert all(step.accepted for step in result.steps)
-    assert [step.output[-2] for step in result.steps] == ["5", "4", "6"]
+    assert [step.output[-2] for step in result.steps] == ["5", "4", "6", "6"]
     assert result.steps[1].output == r"path 0: \boxed{4}"  # the first path of the majority, a whole solution
-    assert [step.calls for step in result.steps] == [4, 3, 3]
-    assert (result.iterations, result.stopped, result.score) == (2, "perfect", 1)
+    assert [step.calls for step in result.steps] == [4, 3, 3, 3]
+    assert (result.iterations, result.stopped, result.score) == (3, "iterations", 0)
+    stopped = voting(*boxed(5), *votes, paths=3, max_iterations=3, stop=True)(source="2 + 2", answer="4")
+    assert [step.score for step in stopped.steps] == [0, 0, 1]
+    assert (stopped.iterations, stopped.stopped, stopped.score) == (2, "perfect", 1)
+
+
+def test_only_the_early_stop_raises_own_scores_by_construction():
+    lm = Seeded(lambda request: rf"\boxed{{{random.Random(drawn(request)).randrange(4)}}}")  # answers at random
+    items = [dspy.Example(id=str(n), source=f"problem {n}", answer="0") for n in range(120)]
+    bias = {}
+    for stop in (False, True):
+        task = mathematics(paths=3, max_iterations=10, stop=stop)
+        task.loop.set_lm(lm)
+        run = run_loops(task.loop, items)
+        quality = run.quality(items, task.external)
+        assert run.own().shape == (11, 120)
+        bias[stop] = [measure_self_bias(o, q).bias for o, q in zip(run.own(), quality, strict=True)]
+    assert bias[False] == pytest.approx([0] * 11, abs=0.15)  # neither the answers nor the votes know anything
+    assert bias[True][0] == bias[False][0]
+    assert bias[True][-1] > 0.6
 
 
 def test_a_vote_without_answers_is_undefined_and_the_next_one_is_new():
-    program = voting(*boxed(4), "no idea", "none", *boxed(4, 4), paths=2)
-    result = program(source="2 + 2")
+    result = voting(*boxed(4), "no idea", "none", *boxed(4, 4), paths=2, max_iterations=1)(source="2 + 2")
     assert math.isnan(result.steps[0].score)
     assert result.steps[0].status == "unreadable"
+    assert result.steps[1].score == 1
     assert [step.output for step in result.steps] == boxed(4) * 2
-    assert result.stopped == "perfect"
-
-
-def test_an_answer_that_is_never_agreed_on_ends_with_the_iterations():
-    result = voting("I give up", *boxed(2), *boxed(3), *boxed(4), paths=1, max_iterations=2)(source="?")
-    assert [step.output for step in result.steps] == ["I give up", *boxed(2), *boxed(3)]
-    assert ([step.score for step in result.steps], result.stopped) == ([0, 0, 0], "iterations")
 
 
 def test_every_vote_has_paths_of_its_own():
