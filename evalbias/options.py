@@ -24,17 +24,8 @@ MODELS = ("lm", "likelihood_lm", "proposer_lm", "aspects_lm", "instructscore")
 """Options that name a model; a run keeps the identity of the model in their place."""
 PYTHON_ONLY = ("num_threads", "progress", "given")
 """Fields that are no options of a command."""
-UNRECORDED = {
-    *MODELS,
-    *PYTHON_ONLY,
-    "dataset",
-    "questions",
-    "threads",
-    "keep_worse",
-    "loops",
-    "proposer_api_base",
-    "aspects_api_base",
-}
+ADDRESSES = ("proposer_api_base", "aspects_api_base")
+UNRECORDED = {*MODELS, *ADDRESSES, *PYTHON_ONLY, "dataset", "questions", "threads", "keep_worse", "loops"}
 """Options that decide no number, or that a run keeps in another form."""
 
 

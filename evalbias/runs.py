@@ -8,13 +8,13 @@ import platform
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 from reprlib import Repr
-from typing import Any, TypeVar
+from typing import Any
 
 from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
@@ -284,8 +284,6 @@ _DIGEST = re.compile(r"[0-9a-f]{16,}")
 _SHORT = Repr()
 _SHORT.maxstring = 120
 
-Opened = TypeVar("Opened", bound="Closable")
-
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that make the numbers."""
@@ -308,21 +306,7 @@ def check_free(path: Path, settings: Mapping[str, Any]) -> None:
             _check_same(path, {name: kept.get(name) for name in given}, given)
 
 
-class Closable:
-    """An object with a ``close`` that ``with`` calls."""
-
-    def __enter__(self: Opened) -> Opened:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Release what is held."""
-        raise NotImplementedError
-
-
-class RunFolder(Closable):
+class RunFolder(AbstractContextManager["RunFolder"]):
     """One run's folder, locked until it is closed; a run with the same settings continues in it.
 
     ``settings`` are all that decides the numbers, and are kept in run.json. A missing folder is made; one that is in
@@ -361,6 +345,9 @@ class RunFolder(Closable):
     def close(self) -> None:
         """Release the lock."""
         self._lock.close()
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
 
 def _check_files(path: Path, settings: str) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
 import re
 from collections.abc import Callable, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from operator import ge, gt, le, lt
 from typing import Any
 
 import typer
@@ -104,12 +104,7 @@ def refuse_unused(given: Set[str]) -> None:
 # Conditions under which an audit fails a build, such as ``likelihood>0.2``.
 
 
-OPERATORS: dict[str, Callable[[float, float], bool]] = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
+OPERATORS: dict[str, Callable[[float, float], bool]] = {">=": ge, "<=": le, ">": gt, "<": lt}
 _FORM = re.compile(r"\s*([a-z][a-z_ -]*?)(?:\.([^<>]*[^<>\s]))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*")
 
 

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,7 @@ from evalbias.options import MODELS, MeasuringModels, Models, Out, recorded
 from evalbias.report.page import FILE, write_report
 from evalbias.report.sections import Section
 from evalbias.report.tables import coverage_note
-from evalbias.runs import Closable, RunFolder, check_free, write_whole
+from evalbias.runs import RunFolder, check_free, write_whole
 from evalbias.values import read_json, to_json
 
 FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk or a quota that is full
@@ -52,7 +52,7 @@ class RunOutcome:
     verdict: str = ""  # first sentence of the report; empty leaves it to the findings
 
 
-class Run(Closable):
+class Run(AbstractContextManager["Run"]):
     """An open run; use it in a ``with``, which releases its folder. After Ctrl-C it says how to go on.
 
     ``asked`` holds the options, with opened models in the place of their names; those that judge are journaled.
@@ -114,13 +114,9 @@ class Run(Closable):
             raise
         self.asked = replace(asked, **opened)
 
-    def close(self) -> None:
-        """Release the run's folder."""
+    def __exit__(self, kind: object, error: object, *rest: object) -> None:
+        """Release the folder; after Ctrl-C and on a full disk, say what is kept and how to go on."""
         self.folder.close()
-
-    def __exit__(self, kind: object = None, error: object = None, *rest: object) -> None:
-        """Close the run; after Ctrl-C and on a full disk, say what is kept and how to go on."""
-        self.close()
         if isinstance(error, OSError) and error.errno in FULL:
             raise OSError(
                 f"{error.strerror}: {error.filename or self.folder.path}. Answers that could be written are kept in "
