@@ -292,43 +292,40 @@ def test_outputs_that_the_model_cannot_take_are_unranked_by_name(tmp_path):
 
 
 @pytest.mark.slow
-def test_optimize_for_a_new_criterion_without_labels(outputs, tmp_path):
-    as_jsonl(tmp_path / "bare.jsonl", [{k: v for k, v in row.items() if k != "scores"} for row in records(outputs)])
-    data = ["--data", "bare.jsonl", "--lm", "embedded"]
-    options = ["optimize", "politeness: is the text polite?", *data, *SMALL, "--out", "run"]
+def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
+    options = [
+        "optimize",
+        CRITERION,
+        "--data",
+        outputs,
+        "--lm",
+        "embedded",
+        *WORLDLY,
+        *SMALL,
+        "--curve",
+        "--out",
+        "run",
+    ]
     found = answered(*options, cwd=tmp_path)
     assert list(found["rows"]) == ["initial", "initial + permutation", "searched", "searched + permutation"]
-    assert found["judgments"] == 7 * 30
-    assert "politeness" in found["instruction"]
-    assert all(row.keys() == {"position", "verbosity"} for row in found["rows"].values())
-    written = {"run.json", "judgments.jsonl", "result.json", "report.html", "judge.json", "history.png", "search"}
-    assert {f.name for f in (tmp_path / "run").iterdir()} == written
-    judge = load_pairwise_judge(tmp_path / "run/judge.json")
-    assert judge.predict.signature.instructions == found["instruction"]
-    run = json.loads((tmp_path / "run/run.json").read_text())
-    assert (run["train"]["items"], run["test"]["items"]) == (32, 32)
-    shown = evalbias(*options, cwd=tmp_path).stdout
-    assert "answers asked 0" in shown
-    assert "permutation" in shown
-    found = answered("rank", *data, "--judge", "run/judge.json", cwd=tmp_path)
-    assert found["documents"] == 16
-    assert "agreement" not in found
-
-
-@pytest.mark.slow
-def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
-    options = [CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL, "--curve", "--out", "run"]
-    found = answered("optimize", *options, cwd=tmp_path)
+    assert (found["judgments"], found["pairs"]["search"]) == (7 * 30, 30)
     initial, searched = found["rows"]["initial"], found["rows"]["searched"]
     for bias, name in (("position", "fairness"), ("agreement", "spearman")):
         assert searched[bias]["estimates"][name]["value"] > initial[bias]["estimates"][name]["value"]
-    result = json.loads((tmp_path / "run/result.json").read_text())
+    plots = {"history.png", "curve.png"}
+    written = {"run.json", "judgments.jsonl", "result.json", "report.html", "judge.json", "search", *plots}
+    assert {f.name for f in (tmp_path / "run").iterdir()} == written
+    judge = load_pairwise_judge(tmp_path / "run/judge.json")
+    assert judge.predict.signature.instructions == found["instruction"]
+    run, result = (json.loads((tmp_path / f"run/{name}.json").read_text()) for name in ("run", "result"))
+    assert (run["train"]["items"], run["test"]["items"]) == (32, 32)
     change = result["rows"]["searched"]["comparisons"]["agreement"]["changes"]["spearman"]
     assert 0 < change["test"]["p_value"] < 1
     for curve in (result["curves"]["initial"], result["curves"]["after permutation"]):
         assert [p["instruction"] for p in curve] == [t["instruction"] for t in result["search"]["tried"]]
-    assert found["pairs"]["search"] == 30 < found["pairs"]["all"]
-    assert (tmp_path / "run/curve.png").exists()
+    shown = evalbias(*options, cwd=tmp_path).stdout
+    assert "answers asked 0" in shown
+    assert "permutation" in shown
 
 
 @pytest.mark.slow
@@ -340,6 +337,7 @@ def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_b
     assert "The grammar cannot reword this instruction" in finished.stderr
     result = json.loads((tmp_path / "run/result.json").read_text())
     search = result["search"]
+    assert all(row["measurements"].keys() == {"position", "verbosity"} for row in result["rows"].values())  # unrated
     assert search["objective"] == "verbosity"
     assert search["tried"][0]["instruction"] == own
     assert result["pairs"]["search"] == result["pairs"]["all"] == search["tried"][0]["examples"] > 20

@@ -150,14 +150,6 @@ def test_a_new_judge_of_a_criterion_is_the_saved_one(kind, tmp_path):
     assert saved["n"] == saved["biases"][bias]["n"] == 30
 
 
-def test_single_outputs_are_compared_in_pairs(tmp_path):
-    PairwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
-    rows = [{k: e[k] for k in ("id", "source", "output", "scores")} for e in world.documents(8, 3, seed=4)]
-    options = ["--data", as_jsonl(tmp_path / "items.jsonl", rows), "--judge", "judge.json", "--lm", "embedded"]
-    found = answered("audit", *options, "--pairs", 20, cwd=tmp_path)
-    assert found["n"] == found["biases"]["position"]["n"] == 20
-
-
 def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_path):
     rows = [row | {"set": ("[/b]", "\x1b[31mred [red]hot")[k % 2]} for k, row in enumerate(pairs(60, first=0.5))]
     file = as_jsonl(tmp_path / "pairs.jsonl", rows)
