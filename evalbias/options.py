@@ -44,9 +44,9 @@ def keywords(options: Callable[P, Asked]) -> Callable[[Callable[[Asked], Result]
     return decorate
 
 
-def recorded(asked: Any) -> dict[str, Any]:
+def recorded(options: Any) -> dict[str, Any]:
     """Return the options that are given and decide a run's numbers, for run.json; a file counts by its SHA-256."""
-    values = {f.name: getattr(asked, f.name) for f in fields(asked) if f.name not in UNRECORDED}
+    values = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in UNRECORDED}
     given = {name: value for name, value in values.items() if value is not None and value != ()}
     return {name: file_digest(value) if isinstance(value, Path) else value for name, value in given.items()}
 

@@ -217,7 +217,7 @@ def test_a_proposer_is_opened_here_where_workers_judge(tmp_path, monkeypatch):
         with Run("optimize", asked, replace(given, workers=workers), Out(out=tmp_path / str(workers))) as run:
             assert [name for name, _ in opened] == names
             assert opened[-1][1] == given  # the judge's own options, without workers
-            assert run.asked.proposer_lm is not run.asked.lm  # the judge's answers are journaled
+            assert run.options.proposer_lm is not run.options.lm  # the judge's answers are journaled
 
 
 def test_a_folder_that_is_taken_is_told_before_a_model_is_opened(tmp_path, monkeypatch):

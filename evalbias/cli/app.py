@@ -163,12 +163,12 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
     )
 
 
-def add(app: typer.Typer, name: str, place: str, asked: type[Any]) -> None:
+def add(app: typer.Typer, name: str, place: str, taken: type[Any]) -> None:
     """Add a command: the function at ``MODULE:NAME``, imported when it runs, takes its options and those beside.
 
     Its help is the docstring of its options, whose first line stands in the list of commands.
     """
-    groups = (asked, *asked.beside)
+    groups = (taken, *taken.beside)
 
     def run(context: typer.Context, **typed: Any) -> None:
         values = {n: FLAGS.get(n, Flag()).read(v) for n, v in typed.items() if v is not None and v != []}
@@ -184,7 +184,7 @@ def add(app: typer.Typer, name: str, place: str, asked: type[Any]) -> None:
     context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     run.__signature__ = inspect.Signature([context, *listed])  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in (context, *listed)}
-    run.__doc__ = as_typed(inspect.cleandoc(asked.__doc__ or "").partition("Attributes:")[0])
+    run.__doc__ = as_typed(inspect.cleandoc(taken.__doc__ or "").partition("Attributes:")[0])
     app.command(name, cls=Sectioned, short_help=run.__doc__.partition("\n")[0])(run)
 
 
@@ -283,13 +283,13 @@ PARTS = {
 }
 for part, inner in list(PARTS.items())[1:]:
     app.add_typer(inner, name=part)
-for command, (module, asked) in COMMANDS.items():
+for command, (module, taken) in COMMANDS.items():
     part, _, leaf = command.rpartition(" ")
-    add(PARTS[part], leaf, f"{module}:{command.replace(' ', '_')}_command", asked)
+    add(PARTS[part], leaf, f"{module}:{command.replace(' ', '_')}_command", taken)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"evalbias {__version__}")
         raise typer.Exit
 

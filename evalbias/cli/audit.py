@@ -25,20 +25,20 @@ from evalbias.report.tables import audit_view
 from evalbias.values import file_digest, message
 
 
-def audit_command(asked: AuditOptions, models: MeasuringModels, out: AuditOut) -> None:
+def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut) -> None:
     """Audit the judge; exit with 1 if a condition is met."""
     conditions = parse_conditions(out.fail_on)
-    if asked.judge is not None and asked.lm is None:
+    if options.judge is not None and options.lm is None:
         raise ValueError("`judge` answers with a model: name it with `lm`.")
-    if asked.is_recorded:
+    if options.is_recorded:
         refuse_unused(out.given)
-    ready = prepared(asked)  # all that can be wrong is told before a model is opened
+    ready = prepared(options)  # all that can be wrong is told before a model is opened
     if ready.dataset.left_out:
         say(ready.dataset.summary())
-    with Run("audit", ready, models, out, more=_settings(asked, ready)) as run:
+    with Run("audit", ready, models, out, more=_settings(options, ready)) as run:
         has_model = run.likelihood_lm is not None
         with run.progress(_answers_needed(ready)) if has_model else nullcontext():
-            audited = audit(run.asked)
+            audited = audit(run.options)
         content, judged = audited.to_dict(), audited.judged
         run.leave(
             RunOutcome(
@@ -56,22 +56,22 @@ def audit_command(asked: AuditOptions, models: MeasuringModels, out: AuditOut) -
         raise typer.Exit(1)
 
 
-def _settings(asked: AuditOptions, ready: PreparedAudit) -> dict[str, Any]:
+def _settings(options: AuditOptions, ready: PreparedAudit) -> dict[str, Any]:
     """Return what decides the numbers besides the options."""
     split = Split(ready.dataset, (ready.criterion,), ready.questions)
     settings = {**split.settings(), "criterion": ready.criterion.name, "judge": None}
     if ready.judge is not None:
-        settings["judge"] = f"new {ready.judge.kind}" if asked.judge is None else file_digest(asked.judge)
+        settings["judge"] = f"new {ready.judge.kind}" if options.judge is None else file_digest(options.judge)
     else:  # a criterion's own scale is of prompts, and none is made
         settings["criteria"] = [{name: value for name, value in asdict(ready.criterion).items() if name != "scale"}]
     return settings
 
 
-def _answers_needed(asked: PreparedAudit) -> int:
+def _answers_needed(options: PreparedAudit) -> int:
     """Return about how many answers of models are needed: judgments, and likelihoods of every text."""
-    if asked.judge is None:
-        return len(asked.questions)
-    return (4 if isinstance(asked.judge, PairwiseJudge) else 2) * len(asked.questions)
+    if options.judge is None:
+        return len(options.questions)
+    return (4 if isinstance(options.judge, PairwiseJudge) else 2) * len(options.questions)
 
 
 OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect", "workers"}  # of ``lm`` alone
@@ -96,8 +96,8 @@ def refuse_unused(given: Set[str]) -> None:
         (both, {"lm"}, "recorded answers take one model, that of the likelihood"),
         ("lm" not in given, OF_LM, "for the model of `lm`; name the model of the likelihood there"),
     ]
-    for applies, options, reason in unused:
-        if applies and (named := sorted(given & options)):
+    for applies, names, reason in unused:
+        if applies and (named := sorted(given & names)):
             raise ValueError(f"Leave out {', '.join(f'`{name}`' for name in named)}: {reason}.")
 
 

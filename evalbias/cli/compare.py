@@ -33,19 +33,19 @@ from evalbias.runs import write_jsonl
 # Measure the biases of a pairwise judge.
 
 
-def measure_preference_command(asked: PreferenceOptions, models: MeasuringModels, out: Out) -> None:
+def measure_preference_command(options: PreferenceOptions, models: MeasuringModels, out: Out) -> None:
     """Ask about every pair in both orders, and measure every bias that needs no more."""
-    program = comparing_judge(asked)
-    split = compared(asked, program.criterion)
-    likelihood = asked.likelihood or asked.likelihood_lm is not None
+    program = comparing_judge(options)
+    split = compared(options, program.criterion)
+    likelihood = options.likelihood or options.likelihood_lm is not None
     more = {**split.settings(), **_settings(program), "likelihood": likelihood}
-    with Run("measure preference", asked, models, out, more=more) as run:
-        drawn = pairs(split.test, limit=asked.pairs, ordered=False, seed=asked.seed)
+    with Run("measure preference", options, models, out, more=more) as run:
+        drawn = pairs(split.test, limit=options.pairs, ordered=False, seed=options.seed)
         say(f"measured on {len(drawn)} of {count_pairs(split.test, ordered=False)} pairs")
         with run.progress(2 * len(drawn) * (2 if likelihood else 1)):
             scorer = run.likelihood_lm if likelihood else None
-            judged = judge_examples(program, drawn, lm=run.asked.lm, likelihood_lm=scorer)
-        measurements, name = measure_all(judged, seed=asked.seed), program.criterion.name
+            judged = judge_examples(program, drawn, lm=run.options.lm, likelihood_lm=scorer)
+        measurements, name = measure_all(judged, seed=options.seed), program.criterion.name
         verdict = " ".join(paragraphs_of(findings_of(measurements, judged, {})))
         brief = {"preference": {b: m.to_dict(items=False) for b, m in measurements.items()}, "verdict": verdict}
         shown: list[Any] = [*(m.table() for m in measurements.values()), verdict]
@@ -65,22 +65,24 @@ def _settings(judge: PairwiseJudge) -> dict[str, Any]:
 SHOWN = 5  # number of documents whose ranking is printed; all are in rankings.jsonl
 
 
-def rank_command(asked: RankOptions, models: MeasuringModels, out: Out) -> None:
+def rank_command(options: RankOptions, models: MeasuringModels, out: Out) -> None:
     """Rank the outputs of every document; leave rankings.jsonl in the run's folder."""
-    judge = comparing_judge(asked, asked.debias)
-    split = compared(asked, judge.criterion, pairs=False)
-    with Run("rank", asked, models, out, more={**split.settings(), **_settings(judge)}) as run:
-        ranker = PairwiseRanker(judge, search=asked.search, beam_size=asked.beam_size, gap=asked.gap, seed=asked.seed)
+    judge = comparing_judge(options, options.debias)
+    split = compared(options, judge.criterion, pairs=False)
+    with Run("rank", options, models, out, more={**split.settings(), **_settings(judge)}) as run:
+        ranker = PairwiseRanker(
+            judge, search=options.search, beam_size=options.beam_size, gap=options.gap, seed=options.seed
+        )
         groups = by_input(split.test)
         documents = [dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in groups.values()]
         with run.progress(sum(most_comparisons(len(e.candidates)) for e in documents)):
-            rankings = ranker.batch(documents, lm=run.asked.lm)
+            rankings = ranker.batch(documents, lm=run.options.lm)
         rows = [_ranked(key, group, r) for (key, group), r in zip(groups.items(), rankings, strict=True)]
         brief: dict[str, Any] = {"documents": len(rows), **{f: sum(row[f] for row in rows) for f in COUNTS}}
         brief["unranked"] = sum(len(row["unranked"]) for row in rows)
         text, agreement, name = ", ".join(f"{value} {n}" for n, value in brief.items()), None, judge.criterion.name
         if any(is_rated(e, name) for e in split.test):
-            agreement = ranking_agreement(rankings, list(groups.values()), name, seed=asked.seed)
+            agreement = ranking_agreement(rankings, list(groups.values()), name, seed=options.seed)
             brief["agreement"] = agreement.to_dict(items=False)
             text += f"\nagreement with people on {name}, mean over {agreement['spearman'].n} documents: " + ", ".join(
                 f"{estimate.label} {estimate.text()} ({estimate.interval})" for estimate in agreement.estimates.values()
@@ -131,15 +133,15 @@ OBJECTIVES: dict[str, Callable[[], objectives.Objective]] = {
 }
 
 
-def optimize_command(asked: OptimizeOptions, models: MeasuringModels, out: Out) -> None:
+def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out) -> None:
     """Search on some documents, and test what is found on the others."""
-    objective_of(asked.objective)
-    (criterion,) = criteria_of(asked, [asked.criterion])
-    split = compared(asked, criterion, test_fraction=asked.test_fraction)
-    if asked.curve and (hold_pairs(split.test) or not any(is_rated(e, criterion.name) for e in split.test)):
+    objective_of(options.objective)
+    (criterion,) = criteria_of(options, [options.criterion])
+    split = compared(options, criterion, test_fraction=options.test_fraction)
+    if options.curve and (hold_pairs(split.test) or not any(is_rated(e, criterion.name) for e in split.test)):
         raise typer.BadParameter("--curve needs outputs that people rated on the criterion: leave it out.")
-    with Run("optimize", asked, models, out, more=split.settings()) as run:
-        run.leave(search(run, run.asked, split, world.GENERAL)[0])
+    with Run("optimize", options, models, out, more=split.settings()) as run:
+        run.leave(search(run, run.options, split, world.GENERAL)[0])
 
 
 def objective_of(name: str) -> objectives.Objective:
@@ -153,16 +155,16 @@ def objective_of(name: str) -> objectives.Objective:
 
 
 def search(
-    run: Run, asked: OptimizeOptions, split: Split, grammar: Iterable[Iterable[str]]
+    run: Run, options: OptimizeOptions, split: Split, grammar: Iterable[Iterable[str]]
 ) -> tuple[RunOutcome, Mapping[str, Row]]:
     """Search on pairs of training documents, and measure judge -> its row on the others; leave plots and a judge."""
-    (criterion,), train, test, limit = split.criteria, split.train, split.test, asked.pairs
+    (criterion,), train, test, limit = split.criteria, split.train, split.test, options.pairs
     judge = PairwiseJudge(
-        criterion, ties=asked.ties, instruction=asked.instruction, instruction_place=asked.instruction_place
+        criterion, ties=options.ties, instruction=options.instruction, instruction_place=options.instruction_place
     )
     proposer: Any = GrammarParaphraser(grammar)
-    if asked.proposer_lm != "grammar":
-        proposer = LMParaphraser(asked.proposer_lm)
+    if options.proposer_lm != "grammar":
+        proposer = LMParaphraser(options.proposer_lm)
     elif not proposer.makes(criterion, judge.predict.signature.instructions):
         say(
             "The grammar cannot reword this instruction: its own wordings compete with it. To reword it, name a model "
@@ -170,44 +172,44 @@ def search(
         )
     zepo = ZEPO(
         proposer,
-        population=asked.population,
-        objective=objective_of(asked.objective),
-        stopping=Epochs(asked.epochs),
-        racing=not asked.exact,
-        select=not asked.bare,
-        budget=asked.budget,
-        seed=asked.seed,
+        population=options.population,
+        objective=objective_of(options.objective),
+        stopping=Epochs(options.epochs),
+        racing=not options.exact,
+        select=not options.bare,
+        budget=options.budget,
+        seed=options.seed,
         log_dir=run.folder.path / "search",
     )
-    drawn, all_pairs = pairs(train, limit=limit, seed=asked.seed), count_pairs(train)
+    drawn, all_pairs = pairs(train, limit=limit, seed=options.seed), count_pairs(train)
     few, documents = len(by_input(drawn)), len(by_input(train))
-    if not asked.bare and few < FEWEST_TO_CHOOSE <= documents:
+    if not options.bare and few < FEWEST_TO_CHOOSE <= documents:
         raise ValueError(
             f"`pairs` {limit} draws pairs of {few} of the {documents} documents to search on, and choosing needs "
             f"{FEWEST_TO_CHOOSE}: raise `pairs`, or take the result unchecked (`bare`)."
         )
-    with run.progress((1 + asked.population * asked.epochs) * len(drawn)):
-        compiled = zepo.compile(judge, trainset=drawn, lm=asked.lm)
+    with run.progress((1 + options.population * options.epochs) * len(drawn)):
+        compiled = zepo.compile(judge, trainset=drawn, lm=options.lm)
     tested = count_pairs(test) if limit is None else min(count_pairs(test), limit)
     # Comparisons of ranking every document once, by the greedy search; pairs are not ranked.
     ranked = 0 if hold_pairs(test) else sum(most_comparisons(len(group)) for group in by_input(test).values())
     with run.progress(8 * tested + sum(PROMPTS.values()) * ranked):
         rows = compare_with_baselines(
-            judge, compiled, test, lm=asked.lm, search=asked.search, limit=limit, seed=asked.seed
+            judge, compiled, test, lm=options.lm, search=options.search, limit=limit, seed=options.seed
         )
     report, path = compiled.report, run.folder.path
     better = rows["searched"].comparisons
-    written = keep(compiled, report, path / "judge.json", compared=better, keep_worse=asked.keep_worse)
+    written = keep(compiled, report, path / "judge.json", compared=better, keep_worse=options.keep_worse)
     drawn_curves: list[Section] = []
     counts = {"search": len(drawn), "all": all_pairs}
     result: dict[str, Any] = {"search": report, "rows": rows, "pairs": counts}
     run.folder.write_result(result)
-    if asked.curve:
+    if options.curve:
         rated, tried, curves = with_scores(test, criterion.name), [t.instruction for t in report.tried], {}
         for title, debias, orders in (("initial", None, 1), ("after permutation", "permutation", 2)):
             judge.debias = debias
             with run.progress(orders * len(tried) * (1 + tested + ranked)):
-                curves[title] = sensitivity_curve(judge, tried, rated, lm=asked.lm, limit=limit, seed=asked.seed)
+                curves[title] = sensitivity_curve(judge, tried, rated, lm=options.lm, limit=limit, seed=options.seed)
         drawn_curves.append(curve_section(curves))
         result["curves"] = curves
     brief = {

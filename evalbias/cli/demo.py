@@ -18,9 +18,9 @@ from evalbias.programs import SYNTHETIC, PointwiseJudge
 from evalbias.report.demo import NEXT, conclusion, introduction
 
 
-def demo_command(asked: DemoOptions, out: Out) -> None:
+def demo_command(options: DemoOptions, out: Out) -> None:
     """Compile and search on fresh items of the synthetic world, none of which the embedded judge has seen."""
-    seed, criterion = asked.seed, SYNTHETIC
+    seed, criterion = options.seed, SYNTHETIC
     train, test = world.examples(400, seed=2 * seed + 1_000_001), world.examples(300, seed=2 * seed + 1_000_002)
     searched, tested = (
         world.documents(20, 6, seed=2 * seed + 1_100_001),
@@ -36,9 +36,9 @@ def demo_command(asked: DemoOptions, out: Out) -> None:
     more = {**items.settings(), "likelihood": {"k": given.k, "method": "RS demonstrations, chosen"}}
     more["search"] = recorded(chosen)
     with Run("demo", given, MeasuringModels(yes=True), out, more=more) as run:
-        lm = run.asked.lm
+        lm = run.options.lm
         judges, optimizer = [PointwiseJudge(criterion)], BiasedDemos(given.k, seed=seed)
-        compiled, likelihood = compile_judges(run, run.asked, items, judges, optimizer)
+        compiled, likelihood = compile_judges(run, run.options, items, judges, optimizer)
         searching, rows = search(run, replace(chosen, lm=lm), documents, world.PARTS)
         before, after = (side[criterion.name] for side in (compiled.before, compiled.after))
         comparison = compiled.comparisons[criterion.name]

@@ -25,12 +25,12 @@ from evalbias.values import digest
 
 
 def scoring_judges(
-    asked: JudgeOptions | ScoringOptions, names: Sequence[str], judge: Path | None
+    options: JudgeOptions | ScoringOptions, names: Sequence[str], judge: Path | None
 ) -> list[PointwiseJudge]:
     """Open a saved judge, which has its own criterion, or make a new one for each criterion."""
     if judge is None:
-        return [PointwiseJudge(criterion) for criterion in criteria_of(asked, names)]
-    defining = {"criterion": names or None, **{n: getattr(asked, n, None) for n in ("scale", *PROMPT)}}
+        return [PointwiseJudge(criterion) for criterion in criteria_of(options, names)]
+    defining = {"criterion": names or None, **{n: getattr(options, n, None) for n in ("scale", *PROMPT)}}
     if given := [f"--{name.replace('_', '-')}" for name, value in defining.items() if value is not None]:
         raise typer.BadParameter(
             f"--judge: a saved judge has its own criterion, scale, task and labels. Leave out {', '.join(given)}."
@@ -38,19 +38,19 @@ def scoring_judges(
     return [load_judge(judge)]
 
 
-def comparing_judge(asked: ComparingOptions, debias: str | None = None) -> PairwiseJudge:
+def comparing_judge(options: ComparingOptions, debias: str | None = None) -> PairwiseJudge:
     """Open a saved judge, whose debiasing and calibration may be replaced, or make a new one for the criterion."""
-    if (asked.judge is None) == (asked.criterion is None):
+    if (options.judge is None) == (options.criterion is None):
         raise typer.BadParameter("give either --criterion 'name: definition' or --judge FILE.")
-    given = {"debias": debias, "calibration": asked.calibration}
-    options: dict[str, Any] = {n: None if value == "none" else value for n, value in given.items() if value is not None}
-    if asked.criterion is not None:
-        (criterion,) = criteria_of(asked, [asked.criterion])
-        return PairwiseJudge(criterion, ties=asked.ties, **options)
-    if asked.ties or asked.source_label is not None or asked.output_label is not None:
+    given = [("debias", debias), ("calibration", options.calibration)]
+    replaced: dict[str, Any] = {name: None if value == "none" else value for name, value in given if value is not None}
+    if options.criterion is not None:
+        (criterion,) = criteria_of(options, [options.criterion])
+        return PairwiseJudge(criterion, ties=options.ties, **replaced)
+    if options.ties or options.source_label is not None or options.output_label is not None:
         raise typer.BadParameter("a saved judge has its own labels and answers: leave those options out.")
-    judge = load_pairwise_judge(asked.judge or "")
-    for name, value in options.items():
+    judge = load_pairwise_judge(options.judge or "")
+    for name, value in replaced.items():
         setattr(judge, name, value)
     return judge
 
@@ -84,31 +84,31 @@ def _fingerprint(items: Sequence[Any]) -> dict[str, Any]:
     return {"items": len(items), "ids": digest([str(e.get("id", i)) for i, e in enumerate(items)])}
 
 
-def load_items(asked: Any, *, pairs: bool = False) -> data.Dataset:
+def load_items(options: Any, *, pairs: bool = False) -> data.Dataset:
     """Load outputs that a model can be asked about, or also pairs of them; say on stderr which were left out."""
-    items = data.read(asked.data, mapping=asked.mapping, choices={"better": tuple(getattr(asked, "labels", ()))})
+    items = data.read(options.data, mapping=options.mapping, choices={"better": tuple(getattr(options, "labels", ()))})
     if items.left_out:
         say(items.summary())
     if not pairs and any("candidates" in e for e in items):
         raise data.DataError(
-            f"{asked.data} holds pairs, and this command takes one output a row. Use evalbias audit, measure "
+            f"{options.data} holds pairs, and this command takes one output a row. Use evalbias audit, measure "
             "preference or optimize."
         )
-    check_field(items, "source", asked.data)
+    check_field(items, "source", options.data)
     return items
 
 
-def scored(asked: ScoringOptions, criteria: tuple[Criterion, ...]) -> Split:
+def scored(options: ScoringOptions, criteria: tuple[Criterion, ...]) -> Split:
     """Split rated items into those that demonstrations are taken from and those that are measured."""
-    spec, dataset = str(asked.data), load_items(asked)
+    spec, dataset = str(options.data), load_items(options)
     items = list(dataset)
     if not items:
         raise ValueError(f"{spec} holds no items: give a file with rated outputs.")
-    if asked.limit is not None and asked.limit < len(items):
-        items = random.Random(asked.seed).sample(items, asked.limit)
-    train, test = data.split(items, seed=asked.seed, by=asked.split_by)
-    if asked.candidates is not None:
-        train = _only(train, asked.candidates)
+    if options.limit is not None and options.limit < len(items):
+        items = random.Random(options.seed).sample(items, options.limit)
+    train, test = data.split(items, seed=options.seed, by=options.split_by)
+    if options.candidates is not None:
+        train = _only(train, options.candidates)
     bins = BINS.get(data.parse_spec(spec)[0])
     if bins is not None and any(len(c.values) != len(bins) + 1 for c in criteria):
         bins = None  # a scale of the user's own: the edges are of the data set's
@@ -119,33 +119,33 @@ def scored(asked: ScoringOptions, criteria: tuple[Criterion, ...]) -> Split:
 
 
 def compared(
-    asked: ComparingOptions | OptimizeOptions,
+    options: ComparingOptions | OptimizeOptions,
     criterion: Criterion,
     *,
     test_fraction: float | None = None,
     pairs: bool = True,
 ) -> Split:
     """Split outputs, rated or not, or ``pairs`` too, by document; without a fraction, all are on the test side."""
-    spec, dataset = str(asked.data), load_items(asked, pairs=True)
+    spec, dataset = str(options.data), load_items(options, pairs=True)
     if not pairs and data.hold_pairs(dataset):
         raise data.DataError(
             f"{spec} holds pairs, and a ranking orders all outputs of a document: give one output a row, or ask about "
             "the pairs with 'evalbias measure preference'."
         )
     groups = {key: group for key, group in data.by_input(dataset).items() if _is_comparable(group)}
-    needed = max(1 if test_fraction is None else 2, asked.documents or 0)
+    needed = max(1 if test_fraction is None else 2, options.documents or 0)
     if len(groups) < needed:
         raise ValueError(
             f"{spec} has {len(groups)} documents with two different outputs or more: a comparison needs at least "
             f"{needed}. Outputs of one document have the same source or the same input_id."
         )
     keys = sorted(groups)
-    if asked.documents is not None:
-        keys = sorted(random.Random(asked.seed).sample(keys, asked.documents))
+    if options.documents is not None:
+        keys = sorted(random.Random(options.seed).sample(keys, options.documents))
     items, train = [e for key in keys for e in groups[key]], list[Any]()
     test = items
     if test_fraction is not None:
-        train, test = data.split(items, seed=asked.seed, by="input", test_fraction=test_fraction)
+        train, test = data.split(items, seed=options.seed, by="input", test_fraction=test_fraction)
     names = {n for e in items for n in (e.get("scores") or {})}
     if names and not any(data.is_rated(e, criterion.name) for e in items):
         say(f"Nobody rated on {criterion.name!r}, only on {sorted(names)!s:.500}: no agreement can be measured.")

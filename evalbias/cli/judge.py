@@ -28,51 +28,51 @@ from evalbias.runs import Journal, write_jsonl
 from evalbias.values import json_number, json_object
 
 
-def judge_command(asked: JudgeOptions, models: MeasuringModels, out: Out) -> None:
+def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> None:
     """Score every item; leave scores.jsonl in the run's folder."""
-    if asked.judge is None and asked.criterion is None:
+    if options.judge is None and options.criterion is None:
         raise typer.BadParameter("say which judge: --criterion 'name: definition' for a new one, or --judge FILE.")
-    (program,) = scoring_judges(asked, [] if asked.criterion is None else [asked.criterion], asked.judge)
+    (program,) = scoring_judges(options, [] if options.criterion is None else [options.criterion], options.judge)
     judge = judge_items if models.workers is None else judge_corpus
-    judge(asked, models, out, program)
+    judge(options, models, out, program)
 
 
-def judge_items(asked: JudgeOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
+def judge_items(options: JudgeOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
     """Score items that fit in memory."""
-    items = load_items(asked)
+    items = load_items(options)
     if not items and not items.left_out:
-        raise DataError(f"{asked.data} holds no items: there is nothing to judge.")
+        raise DataError(f"{options.data} holds no items: there is nothing to judge.")
     more = Split(items, (program.criterion,), items).settings()
-    with Run("judge", asked, models, out, more=more) as run:
+    with Run("judge", options, models, out, more=more) as run:
         with run.progress(len(items)):
-            rows = rows_of(items, program.batch(items, lm=run.asked.lm, refused=asked.refused))
+            rows = rows_of(items, program.batch(items, lm=run.options.lm, refused=options.refused))
         file = run.folder.path / "scores.jsonl"
         write_jsonl(file, rows)
         scores = [row["score"] for row in rows]
         _leave(run, program, file, {}, [lowest_section(scores, items, [row["id"] for row in rows])])
 
 
-def judge_corpus(asked: JudgeOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
+def judge_corpus(options: JudgeOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
     """Score a JSONL file of any size, one call of the model at a time.
 
     Scores are written in the order of the file after each call; a stopped run continues after the last of them. Answers
     of the call that is under way are journaled as far as they are there when it is interrupted or fails. Ids are
     compared within a call only, because remembering all would grow with the corpus. A change of the file stops it.
     """
-    name, place = data.parse_spec(str(asked.data))
-    file = Path(place if name == "jsonl" else asked.data)
+    name, place = data.parse_spec(str(options.data))
+    file = Path(place if name == "jsonl" else options.data)
     parts, sha256 = file_chunks(file, CHUNK)
     more = {"data_sha256": sha256, "criteria": [asdict(program.criterion)]}
-    with Run("judge", asked, models, out, more=more, by_parts=True) as run:
+    with Run("judge", options, models, out, more=more, by_parts=True) as run:
         scores, log = run.folder.path / "scores.jsonl", Journal(run.folder.path / "chunks.jsonl")
         done = _written(log, scores, [part.line for part in parts])
-        size = chunk_of(run.asked.lm) // CHUNK
+        size = chunk_of(run.options.lm) // CHUNK
         with run.progress(sum(part.lines for part in parts)) as advance:
             advance(sum(record["lines"] for record in done))
             for first in range(sum(record["chunks"] for record in done), len(parts), size):
                 part = parts[first : first + size]
-                items = read_chunks(file, part, asked.mapping)
-                rows = rows_of(items, program.batch(items, lm=run.asked.lm, refused=asked.refused))
+                items = read_chunks(file, part, options.mapping)
+                rows = rows_of(items, program.batch(items, lm=run.options.lm, refused=options.refused))
                 Journal(scores).append_lines(rows)
                 left_out = {reason: len(places) for reason, places in items.left_out.items()}
                 lines = sum(chunk.lines for chunk in part)

@@ -30,23 +30,23 @@ from evalbias.report.sections import scatter_section
 from evalbias.report.tables import headlines_table, mitigation_table, words_note
 
 
-def measure_likelihood_command(asked: LikelihoodBiasOptions, models: MeasuringModels, out: Out) -> None:
+def measure_likelihood_command(options: LikelihoodBiasOptions, models: MeasuringModels, out: Out) -> None:
     """Measure each criterion's judge with random demonstrations."""
-    split = scored(asked, criteria_of(asked, asked.criteria))
-    with Run("measure likelihood", asked, models, out, more=split.settings()) as run:
+    split = scored(options, criteria_of(options, options.criteria))
+    with Run("measure likelihood", options, models, out, more=split.settings()) as run:
         judged, scorer = {}, CachedLM(run.likelihood_lm)
         with run.progress(len(split.test) * (1 + len(split.criteria))):
             for c in split.criteria:
-                demos, _ = draw_demos(rated_items(split.train, c), asked.k, seed=asked.seed)
+                demos, _ = draw_demos(rated_items(split.train, c), options.k, seed=options.seed)
                 judge = with_demos(PointwiseJudge(c), demos, bins=split.bins)
                 judged[c.name] = judge_examples(
-                    judge, split.test, lm=run.asked.lm, likelihood_lm=scorer, reduction=asked.reduction
+                    judge, split.test, lm=run.options.lm, likelihood_lm=scorer, reduction=options.reduction
                 )
         coverage = {name: one.coverage for name, one in judged.items()}
         if len(judged) > 1:
             judged["total"] = total(list(judged.values()))
-        bias = Likelihood(asked.reliability)
-        measurements = {name: measure(bias, one, seed=asked.seed) for name, one in judged.items()}
+        bias = Likelihood(options.reliability)
+        measurements = {name: measure(bias, one, seed=options.seed) for name, one in judged.items()}
         more = [scatter_section({"": one}, run.folder.file("scatter", name, "").name) for name, one in judged.items()]
         effects = {name: bias.fit(one) for name, one in judged.items()}
         sentences = {name: bias.conclusion(m[bias.effect_name], judged[name]) for name, m in measurements.items()}
@@ -61,42 +61,42 @@ def measure_likelihood_command(asked: LikelihoodBiasOptions, models: MeasuringMo
         run.leave(RunOutcome(result, brief, shown, coverage, examples=split.test, more=more))
 
 
-def compile_likelihood_command(asked: CompileOptions, models: MeasuringModels, out: Out) -> None:
+def compile_likelihood_command(options: CompileOptions, models: MeasuringModels, out: Out) -> None:
     """Compile a saved judge, or a new one for each criterion."""
-    judges = scoring_judges(asked, asked.criteria, asked.judge)
-    split = scored(asked, tuple(judge.criterion for judge in judges))
-    with Run("compile likelihood", asked, models, out, more=split.settings()) as run:
-        _, outcome = compile_judges(run, run.asked, split, judges, _optimizer(run.asked, split))
+    judges = scoring_judges(options, options.criteria, options.judge)
+    split = scored(options, tuple(judge.criterion for judge in judges))
+    with Run("compile likelihood", options, models, out, more=split.settings()) as run:
+        _, outcome = compile_judges(run, run.options, split, judges, _optimizer(run.options, split))
         run.leave(outcome)
 
 
-def _optimizer(asked: CompileOptions, split: Split) -> LikelihoodOptimizer:
+def _optimizer(options: CompileOptions, split: Split) -> LikelihoodOptimizer:
     shared: dict[str, Any] = {
-        "likelihood_lm": asked.likelihood_lm,
+        "likelihood_lm": options.likelihood_lm,
         "bins": split.bins,
-        "reduction": asked.reduction,
-        "normalization": asked.normalization,
-        "n_resamples": asked.resamples,
-        "seed": asked.seed,
+        "reduction": options.reduction,
+        "normalization": options.normalization,
+        "n_resamples": options.resamples,
+        "seed": options.seed,
     }
-    if asked.bare:
-        return BiasedDemos(asked.k, **shared, select=False)
-    sizes = sorted({size for size in (2, asked.k // 2, asked.k) if 2 <= size <= asked.k})
-    return LikelihoodMitigation(sizes, max_loss=asked.max_loss, **shared)
+    if options.bare:
+        return BiasedDemos(options.k, **shared, select=False)
+    sizes = sorted({size for size in (2, options.k // 2, options.k) if 2 <= size <= options.k})
+    return LikelihoodMitigation(sizes, max_loss=options.max_loss, **shared)
 
 
 def compile_judges(
-    run: Run, asked: CompileOptions, split: Split, judges: Sequence[PointwiseJudge], optimizer: LikelihoodOptimizer
+    run: Run, options: CompileOptions, split: Split, judges: Sequence[PointwiseJudge], optimizer: LikelihoodOptimizer
 ) -> tuple[CompiledCriteria, RunOutcome]:
     """Compile every judge; plots, and judges that are better, go into the run's folder."""
     items = {"trainset": list(split.train), "valset": list(split.test)}
     with run.progress(count_answers(optimizer, split.criteria, **items)):
-        compiled = compile_each(optimizer, judges, **items, lm=asked.lm)
+        compiled = compile_each(optimizer, judges, **items, lm=options.lm)
     comparisons, reports = compiled.comparisons, compiled.reports
     written = {}
     for name, judge in compiled.judges.items():
-        path = run.folder.file("judge", name, ".json")
-        written[name] = keep(judge, reports[name], path, compared=reports[name].comparison, keep_worse=asked.keep_worse)
+        report, path = reports[name], run.folder.file("judge", name, ".json")
+        written[name] = keep(judge, report, path, compared=report.comparison, keep_worse=options.keep_worse)
     plots = []
     for name in comparisons:
         sides = {"before": compiled.before[name], "after": compiled.after[name]}
@@ -104,7 +104,7 @@ def compile_judges(
     # The judges side by side, then what was chosen and why.
     mitigated = {name: r for name, r in reports.items() if isinstance(r, MitigationReport)}
     demonstrated = {name: r for name, r in reports.items() if isinstance(r, BiasedDemosReport)}
-    shown: list[Any] = [mitigation_table(mitigated, seed=asked.seed)] if mitigated else []
+    shown: list[Any] = [mitigation_table(mitigated, seed=options.seed)] if mitigated else []
     if demonstrated or len(reports) > 1:
         shown.append(headlines_table(comparisons))
     if demonstrated:

@@ -80,15 +80,15 @@ class Recorded(LoopScores):
     texts: Sequence[dspy.Example] = ()  # (n,) input and last output of each item, where they were recorded
 
 
-def measure_self_command(asked: SelfOptions, out: Out) -> None:
+def measure_self_command(options: SelfOptions, out: Out) -> None:
     """Measure recorded loops."""
-    to_mqm = None if asked.quantile_map is None else quantile_map(asked.quantile_map)[0]
-    loops = _recorded_loops(asked, to_mqm)
+    to_mqm = None if options.quantile_map is None else quantile_map(options.quantile_map)[0]
+    loops = _recorded_loops(options, to_mqm)
     by, alone = loops[0].by, len(loops) == 1
-    paths = [str(path) for path in asked.loops]
+    paths = [str(path) for path in options.loops]
     more = {"data": paths, "data_sha256": [loop.sha256 for loop in loops], "by": by}
-    with Run("measure self", asked, None, out, more=more) as run:
-        how: dict[str, Any] = {"n_resamples": asked.resamples, "seed": asked.seed}
+    with Run("measure self", options, None, out, more=more) as run:
+        how: dict[str, Any] = {"n_resamples": options.resamples, "seed": options.seed}
         summaries = [summarize_loop(x.name, x.own, x.expected, numbers=x.numbers, **how) for x in loops]
         if trajectory := plots.rounds({one.name: (one.numbers, one.rounds) for one in summaries}):
             write_png(trajectory, run.folder.path / "trajectory.png")
@@ -119,16 +119,16 @@ def measure_self_command(asked: SelfOptions, out: Out) -> None:
         run.leave(RunOutcome(result, result, [*shown, *conclusions], examples=loops[0].texts))
 
 
-def _recorded_loops(asked: SelfOptions, to_mqm: QuantileMap | None) -> list[Recorded]:
-    folders = [path for path in asked.loops if path.is_dir()]
-    if folders and len(folders) < len(asked.loops):
+def _recorded_loops(options: SelfOptions, to_mqm: QuantileMap | None) -> list[Recorded]:
+    folders = [path for path in options.loops if path.is_dir()]
+    if folders and len(folders) < len(options.loops):
         raise ValueError("Run folders and files of recorded loops are measured one kind at a time.")
-    if folders and (asked.own, asked.expected, asked.by) != (SelfOptions.own, SelfOptions.expected, SelfOptions.by):
+    if folders and any(getattr(options, name) != getattr(SelfOptions, name) for name in ("own", "expected", "by")):
         raise ValueError(f"{folders[0]} is a run folder: --own, --expected and --by are for recorded loops.")
-    loops = [_from_run(path, to_mqm) if path.is_dir() else _from_file(path, asked, to_mqm) for path in asked.loops]
+    loops = [_from_run(path, to_mqm) if path.is_dir() else _from_file(path, options, to_mqm) for path in options.loops]
     if len({loop.by for loop in loops}) > 1:
         raise ValueError("Some of the runs refine and some draw the best of k: measure them one kind at a time.")
-    for path, loop in zip(asked.loops, loops, strict=True):
+    for path, loop in zip(options.loops, loops, strict=True):
         if np.isnan(loop.own - loop.expected).all():
             raise ValueError(f"{path} has no output with both an own and an expected score.")
     names = [loop.name for loop in loops]
@@ -138,11 +138,11 @@ def _recorded_loops(asked: SelfOptions, to_mqm: QuantileMap | None) -> list[Reco
     ]
 
 
-def _from_file(path: Path, asked: SelfOptions, to_mqm: QuantileMap | None) -> Recorded:
+def _from_file(path: Path, options: SelfOptions, to_mqm: QuantileMap | None) -> Recorded:
     """Read a recorded loop; a map is applied to its expected scores."""
-    loop = recorded_loop(path, by=asked.by, mapping=asked.mapping)
+    loop = recorded_loop(path, by=options.by, mapping=options.mapping)
     fields = {name for items in loop.records.values() for record in items.values() for name in record}
-    for name in (asked.own, asked.expected):
+    for name in (options.own, options.expected):
         if name not in fields:
             raise ValueError(
                 f"{path} has no field {name!r}, only {sorted(fields)!s:.500}: choose with --own and --expected."
@@ -151,9 +151,9 @@ def _from_file(path: Path, asked: SelfOptions, to_mqm: QuantileMap | None) -> Re
     firsts = [next(records[item] for records in loop.records.values() if item in records) for item in loop.ids]
     items = tuple(digest([item, *map(first.get, INPUTS)]) for item, first in zip(loop.ids, firsts, strict=True))
     texts = [dspy.Example({**first, **last.get(item, {})}) for item, first in zip(loop.ids, firsts, strict=True)]
-    scores, outside = _mapped(loop.scores(asked.expected), to_mqm, asked.expected)
-    own = loop.scores(asked.own)
-    return Recorded(loop.name, loop.numbers, items, own, scores, loop.sha256, asked.by, outside, texts)
+    scores, outside = _mapped(loop.scores(options.expected), to_mqm, options.expected)
+    own = loop.scores(options.own)
+    return Recorded(loop.name, loop.numbers, items, own, scores, loop.sha256, options.by, outside, texts)
 
 
 def _mapped(scores: FloatArray, to_mqm: QuantileMap | None, metric: str) -> tuple[FloatArray, int]:
@@ -196,25 +196,25 @@ def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
 # The task of a loop, its items and its sources of feedback.
 
 
-def task_of(asked: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]]:
+def task_of(options: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]]:
     """Return the task of a loop, its items, and what decides the numbers besides the options, for run.json."""
-    config: dict[str, Any] = {} if asked.max_tokens is None else {"max_tokens": asked.max_tokens}
+    config: dict[str, Any] = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
     more: dict[str, Any] = {"temperature": TEMPERATURE, "metric": {}}
-    if asked.task == "translation":
-        metric, to_mqm = ReferenceFeedback(asked.metric), asked.quantile_map
+    if options.task == "translation":
+        metric, to_mqm = ReferenceFeedback(options.metric), options.quantile_map
         config |= {"metric": metric, "to_mqm": None if to_mqm is None else quantile_map(to_mqm)[0]}
         more["metric"] = {"name": metric.name, "signature": metric.signature}
-    if asked.examples is not None:
-        config["examples"] = read_examples(asked.examples)
-    if isinstance(asked, FeedbackOptions) and asked.max_iterations is not None:
-        config["max_iterations"] = asked.max_iterations
-    task = TASKS[asked.task](seed=asked.seed, **config)
-    if isinstance(asked, FeedbackOptions) and asked.instructscore is not None and "reference" not in task.fields:
+    if options.examples is not None:
+        config["examples"] = read_examples(options.examples)
+    if isinstance(options, FeedbackOptions) and options.max_iterations is not None:
+        config["max_iterations"] = options.max_iterations
+    task = TASKS[options.task](seed=options.seed, **config)
+    if isinstance(options, FeedbackOptions) and options.instructscore is not None and "reference" not in task.fields:
         raise ValueError(f"`instructscore` compares with a reference: the task {task.name} has none.")
-    if isinstance(asked, RefineOptions) and asked.program is not None:
-        _load(with_refiner(task), asked.program, asked.seed)
-    items, more["data_sha256"] = loop_items(asked.data, mapping=asked.mapping)
-    items = items[: asked.limit]
+    if isinstance(options, RefineOptions) and options.program is not None:
+        _load(with_refiner(task), options.program, options.seed)
+    items, more["data_sha256"] = loop_items(options.data, mapping=options.mapping)
+    items = items[: options.limit]
     check_items(task, items)
     return task, items, more
 
@@ -238,12 +238,12 @@ def _load(loop: SelfRefine, file: Path, seed: int) -> None:
         loop.feedback.seed = seed
 
 
-def external_of(asked: FeedbackOptions, task: RefineTask) -> FeedbackSource:
+def external_of(options: FeedbackOptions, task: RefineTask) -> FeedbackSource:
     """Return the external feedback: InstructScore where its model is opened, else the task's own."""
-    if asked.instructscore is None:
+    if options.instructscore is None:
         return task.external
-    file = asked.instructscore_prompt
-    return InstructScore(asked.instructscore, prompt=PROMPT if file is None else decoded(file.read_bytes(), file))
+    file = options.instructscore_prompt
+    return InstructScore(options.instructscore, prompt=PROMPT if file is None else decoded(file.read_bytes(), file))
 
 
 def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOutcome) -> None:
@@ -264,31 +264,31 @@ def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOu
 # Run a refine loop, compile it, or measure the model's preference for its own style.
 
 
-def refine_command(asked: RefineOptions, models: Models, out: Out) -> None:
+def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
     """Run the loop; report its outputs and their quality by the task's external source."""
-    task, items, more = task_of(asked)
-    loop = with_refiner(task) if asked.feedback == "external" else task.loop
-    with Run("refine", asked, models, out, more=more, writes=True) as run:
-        folder, source, best_of = run.folder.path, task.external, asked.best_of
-        if asked.feedback == "external":
-            loop.feedback = external_of(run.asked, task)
+    task, items, more = task_of(options)
+    loop = with_refiner(task) if options.feedback == "external" else task.loop
+    with Run("refine", options, models, out, more=more, writes=True) as run:
+        folder, source, best_of = run.folder.path, task.external, options.best_of
+        if options.feedback == "external":
+            loop.feedback = external_of(run.options, task)
             if isinstance(loop.accept, Improvement):
                 loop.accept = Improvement()  # a compiled margin is in points of the model's own feedback
         program = loop
         if best_of is not None:
-            program = BestOfK(loop.generate, loop.feedback, k=best_of, seed=asked.seed, field=loop.field)
+            program = BestOfK(loop.generate, loop.feedback, k=best_of, seed=options.seed, field=loop.field)
         scorer, judges = CachedScorer(source, folder / "quality.jsonl"), _aspects(run, task)
         with run.progress(len(items), "refining") as advance:
             outcome = run_loops(
-                program, items, lm=run.asked.lm, log_dir=folder, num_threads=asked.threads, progress=advance
+                program, items, lm=run.options.lm, log_dir=folder, num_threads=options.threads, progress=advance
             )
         if len(outcome.failed) == len(outcome.loops):
             raise ValueError(f"No item came through the loop: {next(iter(outcome.failed.values()))}")
         quality, rows = outcome.quality(items, scorer), [_output(one) for one in outcome.loops]
         write_jsonl(folder / "outputs.jsonl", rows)
-        aspects = measure_aspects(outcome, items, judges, seed=asked.seed)
+        aspects = measure_aspects(outcome, items, judges, seed=options.seed)
         failed = {name: error for one in (*judges, scorer) for name, error in one.failed.items()} | outcome.failed
-        conclusion = conclude_quality(quality, source.name, seed=asked.seed)
+        conclusion = conclude_quality(quality, source.name, seed=options.seed)
         result = {
             "loops": rows,
             "ranges": {"own": [outcome.low, outcome.high], "quality": [source.low, source.high]},
@@ -304,8 +304,8 @@ def refine_command(asked: RefineOptions, models: Models, out: Out) -> None:
         }
         shown: list[Any] = [tables.loop_table(outcome, quality, source.name, best_of=best_of)]
         if aspects:
-            same = model_identity(run.asked.aspects_lm) == model_identity(run.asked.lm)
-            judge = "the model that wrote the texts" if same else str(run.asked.aspects_lm.model)
+            same = model_identity(run.options.aspects_lm) == model_identity(run.options.lm)
+            judge = "the model that wrote the texts" if same else str(run.options.aspects_lm.model)
             shown.append(tables.aspects_table(aspects, judge=judge))
         shown += filter(None, [conclusion])
         step = "refinement" if best_of is None else "draw"
@@ -316,10 +316,10 @@ def refine_command(asked: RefineOptions, models: Models, out: Out) -> None:
 def _aspects(run: Run, task: RefineTask) -> list[CachedScorer]:
     """Return judges of fluency and understandability, each with a log; none where no model is named for them."""
     scorers: list[CachedScorer] = []
-    for criterion in (FLUENCY, UNDERSTANDABILITY) if run.asked.aspects_lm is not None else ():
-        measuring(run.asked.aspects_lm)
+    for criterion in (FLUENCY, UNDERSTANDABILITY) if run.options.aspects_lm is not None else ():
+        measuring(run.options.aspects_lm)
         judge = PointwiseJudge(criterion)
-        judge.predict.lm = run.asked.aspects_lm
+        judge.predict.lm = run.options.aspects_lm
         source = JudgeFeedback(judge, source=task.fields[0])
         scorers.append(CachedScorer(source, run.folder.path / f"{criterion.name}.jsonl"))
     return scorers
@@ -331,28 +331,28 @@ def _output(one: Loop) -> dict[str, Any]:
     return {"id": one.id, **output, "stopped": one.stopped, "error": one.error, "steps": one.steps}
 
 
-def compile_refine_command(asked: CompileRefineOptions, models: Models, out: Out) -> None:
+def compile_refine_command(options: CompileRefineOptions, models: Models, out: Out) -> None:
     """Compile the loop; report own and external feedback side by side. A loop that is not better is not written."""
-    task, items, more = task_of(asked)
+    task, items, more = task_of(options)
     student = with_refiner(task)
-    train, test = data.split(items, seed=asked.seed, test_fraction=asked.test_fraction, by="input")
-    with Run("compile refine", asked, models, out, more=more, writes=True) as run:
+    train, test = data.split(items, seed=options.seed, test_fraction=options.test_fraction, by="input")
+    with Run("compile refine", options, models, out, more=more, writes=True) as run:
         optimizer = ExternalFeedbackRefine(
-            external_of(run.asked, task),
+            external_of(run.options, task),
             quality=task.external,
-            k=asked.k,
-            until=asked.until,
-            select=not asked.bare,
-            budget=asked.budget,
-            num_threads=asked.threads,
-            seed=asked.seed,
+            k=options.k,
+            until=options.until,
+            select=not options.bare,
+            budget=options.budget,
+            num_threads=options.threads,
+            seed=options.seed,
             log_dir=run.folder.path / "loops",
         )
         count = (len(optimizer.margins) + 2) * len(train) + 2 * len(test)
         with run.progress(count, "refining") as optimizer.progress:
-            compiled = optimizer.compile(student, trainset=train, valset=test, lm=run.asked.lm)
+            compiled = optimizer.compile(student, trainset=train, valset=test, lm=run.options.lm)
         report, path = compiled.report, run.folder.path / "program.json"
-        written = keep(compiled, report, path, compared=report.comparison, keep_worse=asked.keep_worse, kind="loop")
+        written = keep(compiled, report, path, compared=report.comparison, keep_worse=options.keep_worse, kind="loop")
         loops = [loop for loop in (*report.own, report.external, report.shown) if loop is not None]
         failed = {name: error for loop in loops for name, error in loop.failed.items()} | report.failed
         result = {"report": report, "written": written}
@@ -360,25 +360,25 @@ def compile_refine_command(asked: CompileRefineOptions, models: Models, out: Out
         _leave(run, task, failed, RunOutcome(result, result, shown))
 
 
-def measure_style_command(asked: StyleOptions, models: Models, out: Out) -> None:
+def measure_style_command(options: StyleOptions, models: Models, out: Out) -> None:
     """Paraphrase the items' outputs; report the model's own scores before and after beside the quality."""
-    task, items, more = task_of(asked)
+    task, items, more = task_of(options)
     for item in items:
         if not str(item.get("output") or "").strip():
             raise ValueError(f"The item {item.id!r:.80} has no 'output': give an output of another author.")
-    config: dict[str, Any] = {} if asked.max_tokens is None else {"max_tokens": asked.max_tokens}
-    with Run("measure style", asked, models, out, more=more, writes=True) as run:
+    config: dict[str, Any] = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
+    with Run("measure style", options, models, out, more=more, writes=True) as run:
         program = Paraphrased(task.loop.feedback, **config)
         with run.progress(len(items), "refining") as advance:
             report = measure_style(
                 program,
                 items,
                 task.external,
-                lm=run.asked.lm,
+                lm=run.options.lm,
                 log_dir=run.folder.path,
-                num_threads=asked.threads,
+                num_threads=options.threads,
                 progress=advance,
-                seed=asked.seed,
+                seed=options.seed,
             )
         sides = (("given output", report.before), ("own paraphrase", report.after))
         if drawn := plots.score_differences({name: side.numbers["bias"].values for name, side in sides}):

@@ -55,7 +55,7 @@ class RunOutcome:
 class Run(AbstractContextManager["Run"]):
     """An open run; use it in a ``with``, which releases its folder. After Ctrl-C it says how to go on.
 
-    ``asked`` holds the options, with opened models in the place of their names; those that judge are journaled.
+    ``options`` holds the options, with opened models in the place of their names; those that judge are journaled.
     ``more`` are further settings that decide the numbers. If the models write (``writes``), the loops keep their
     answers; of a run ``by_parts``, the answers of a part are kept only until its scores are written.
     """
@@ -63,7 +63,7 @@ class Run(AbstractContextManager["Run"]):
     def __init__(
         self,
         command: str,
-        asked: Any,
+        options: Any,
         models: Models | None,
         out: Out,
         *,
@@ -71,24 +71,25 @@ class Run(AbstractContextManager["Run"]):
         writes: bool = False,
         by_parts: bool = False,
     ) -> None:
-        known = {"command": command, **recorded(asked), **(more or {})}  # what is known better replaces an option
+        known = {"command": command, **recorded(options), **(more or {})}  # what is known better replaces an option
         # 1. Nobody waits for a model to be told that the folder is taken.
         if out.out is not None:
             check_free(out.out, known)
         # 2. Each model is opened once.
         given = MeasuringModels(**vars(models or Models()))
-        opened = _open_models(asked, given, writes=writes)
-        self._sampling = sampling_of(given, seed=asked.seed)
+        opened = _open_models(options, given, writes=writes)
+        self._sampling = sampling_of(given, seed=options.seed)
         # 3. The folder is of these settings.
         settings = {**known, **{name: model_identity(lm) for name, lm in opened.items()}}
-        if hasattr(asked, "likelihood_lm") and "lm" in settings:
+        if hasattr(options, "likelihood_lm") and "lm" in settings:
             settings.setdefault("likelihood_lm", settings["lm"])
         if self._sampling is not None:
             settings["sampling"] = asdict(self._sampling)
         self.folder = RunFolder(out.out, settings)
         self._shown: Progress | None = None
         self._as_json, self._left, self._planned, self._verified = out.as_json, 0, False, 0
-        self._given, self._name = given, str(getattr(asked, "lm", None) or getattr(asked, "likelihood_lm", None) or "")
+        self._given = given
+        self._name = str(getattr(options, "lm", None) or getattr(options, "likelihood_lm", None) or "")
         self._models: list[CachedLM] = []
         try:
             lm: Any = opened.get("lm")
@@ -112,7 +113,7 @@ class Run(AbstractContextManager["Run"]):
         except BaseException:
             self.folder.close()
             raise
-        self.asked = replace(asked, **opened)
+        self.options = replace(options, **opened)
 
     def __exit__(self, kind: object, error: object, *rest: object) -> None:
         """Release the folder; after Ctrl-C and on a full disk, say what is kept and how to go on."""
@@ -143,10 +144,10 @@ class Run(AbstractContextManager["Run"]):
 
     def check_model(self) -> None:
         """Compare the model with the first one, if it answered since that was done."""
-        asked = self._asked()
-        if asked > self._verified or not self._models:
+        answers = self._asked()
+        if answers > self._verified or not self._models:
             self._watch.check()
-            self._verified = asked
+            self._verified = answers
 
     def forget(self) -> None:
         """Delete the answers of a part, once all that is made of them is written."""
@@ -211,25 +212,25 @@ class Run(AbstractContextManager["Run"]):
             self._shown.advance(count)
 
 
-def _open_models(asked: Any, given: MeasuringModels, *, writes: bool) -> dict[str, Any]:
+def _open_models(options: Any, given: MeasuringModels, *, writes: bool) -> dict[str, Any]:
     """Open the models that options name; one that is named twice with the same options is shared."""
     opened: dict[str, Any] = {}
     shared: dict[tuple[str, MeasuringModels], Any] = {}
     for name in MODELS:
-        named = getattr(asked, name, None)
+        named = getattr(options, name, None)
         if named is None or named == NO_MODEL:
             continue
         if named == SAME:
             opened[name] = opened["lm"]
             continue
-        options: Models = given
-        if name == "proposer_lm" and named == asked.lm and asked.proposer_api_base is None:
-            options = replace(given, workers=None)  # it writes here where workers judge
+        opening: Models = given
+        if name == "proposer_lm" and named == options.lm and options.proposer_api_base is None:
+            opening = replace(given, workers=None)  # it writes here where workers judge
         elif name != "lm":
-            options = given.of_another(getattr(asked, f"{name.removesuffix('lm')}api_base", None))
-        key = (named, MeasuringModels(**vars(options)))
+            opening = given.of_another(getattr(options, f"{name.removesuffix('lm')}api_base", None))
+        key = (named, MeasuringModels(**vars(opening)))
         if key not in shared:
-            shared[key] = open_lm(named, options, writes=writes or name in ("proposer_lm", "instructscore"))
+            shared[key] = open_lm(named, opening, writes=writes or name in ("proposer_lm", "instructscore"))
         opened[name] = shared[key]
     return opened
 

@@ -208,8 +208,8 @@ def function_scores(
         raise ValueError("There are no items: give at least one.")
     pairwise = all(candidates_of(e) for e in examples)
     ask = call_of(judge, pairwise=pairwise)
-    options: dict[str, Any] = {"scorer": likelihood_lm, "better": better, "required": False}
-    known = gather(examples, as_criterion(criterion), pairwise=pairwise, **options)
+    how: dict[str, Any] = {"scorer": likelihood_lm, "better": better, "required": False}
+    known = gather(examples, as_criterion(criterion), pairwise=pairwise, **how)
     questions = _pairs(examples) if pairwise else list(examples)
     reasons: dict[str, str] = {}
 
@@ -395,55 +395,55 @@ class PreparedAudit(AuditOptions):
     questions: Sequence[dspy.Example]  # the items that are judged: those, or pairs drawn of them
 
 
-def prepared(asked: AuditOptions) -> PreparedAudit:
+def prepared(options: AuditOptions) -> PreparedAudit:
     """Read the data, load or make the judge, and find the criterion; what is prepared already is returned as it is."""
-    if isinstance(asked, PreparedAudit):
-        return asked
+    if isinstance(options, PreparedAudit):
+        return options
     # 1. The data; malformed answers and choices are named by file and line.
-    choices = [name for name in (asked.winner_field, asked.swapped_field, asked.better_field) if name is not None]
-    if asked.winner_field is not None:
-        check_fields(asked.winner_field, asked.swapped_field, asked.better_field)
+    choices = [name for name in (options.winner_field, options.swapped_field, options.better_field) if name is not None]
+    if options.winner_field is not None:
+        check_fields(options.winner_field, options.swapped_field, options.better_field)
     items = data_sets.read(
-        asked.data,
-        mapping=asked.mapping,
-        choices=dict.fromkeys(choices, asked.labels),
-        numbers=[] if asked.scores_field is None else [asked.scores_field],
+        options.data,
+        mapping=options.mapping,
+        choices=dict.fromkeys(choices, options.labels),
+        numbers=[] if options.scores_field is None else [options.scores_field],
     )
     if not items:
         raise ValueError(f"{items.path} holds no items to judge: give at least one row with an output.")
     # 2. The judge: a file of one, a function or program, a new one of the criterion, or none with recorded answers.
-    judge = load_any_judge(asked.judge) if isinstance(asked.judge, str | os.PathLike) else asked.judge
+    judge = load_any_judge(options.judge) if isinstance(options.judge, str | os.PathLike) else options.judge
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
-        criterion = _own_criterion(judge, asked)
-    elif judge is None and not asked.is_recorded:
-        criterion, *others = criteria_of(asked, [] if asked.criterion is None else [asked.criterion])
+        criterion = _own_criterion(judge, options)
+    elif judge is None and not options.is_recorded:
+        criterion, *others = criteria_of(options, [] if options.criterion is None else [options.criterion])
         if others:
             names = ", ".join(one.name for one in (criterion, *others))
             raise ValueError(f"Say what a new judge judges: give `criterion` 'name: definition', or one of {names}.")
         judge = (PairwiseJudge if any(candidates_of(item) for item in items) else PointwiseJudge)(criterion)
     else:
-        criterion = _rated_criterion(asked, items)
+        criterion = _rated_criterion(options, items)
     # 3. The items that it judges.
     examples = list(items)
     if isinstance(judge, PairwiseJudge):
-        examples = _pairs_to_judge(asked, items, criterion.name)
-    known = SETS.get(asked.data.name if isinstance(asked.data, data_sets.Dataset) else items.name)
-    by = asked.by if asked.by is not None or known is None else known.groups
-    given = {f.name: getattr(asked, f.name) for f in fields(asked)}
+        examples = _pairs_to_judge(options, items, criterion.name)
+    known = SETS.get(options.data.name if isinstance(options.data, data_sets.Dataset) else items.name)
+    by = options.by if options.by is not None or known is None else known.groups
+    given = {f.name: getattr(options, f.name) for f in fields(options)}
     given |= {"judge": judge, "criterion": criterion, "by": by}
     return PreparedAudit(**given, dataset=items, questions=examples)
 
 
-def answers_of(asked: PreparedAudit) -> Judged:
+def answers_of(options: PreparedAudit) -> Judged:
     """Gather a judge's answers on items; ValueError where they lack what is asked for, or it answered none.
 
     A judge of ours has its own model define LS if that tells likelihoods and no other is named.
     """
-    judge, examples, likelihood_lm = asked.judge, asked.questions, asked.likelihood_lm
+    judge, examples, likelihood_lm = options.judge, options.questions, options.likelihood_lm
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         for name in ("source", "candidates" if isinstance(judge, PairwiseJudge) else "output"):
             check_field(examples, name, "the data")
-        asking: dict[str, Any] = {"lm": asked.lm, "progress": asked.progress}
+        asking: dict[str, Any] = {"lm": options.lm, "progress": options.progress}
         own: Any = "own" if likelihood_lm is None else likelihood_lm
         try:
             return judge_examples(judge, examples, likelihood_lm=own, **asking)
@@ -451,14 +451,14 @@ def answers_of(asked: PreparedAudit) -> Judged:
             if likelihood_lm is not None:
                 raise
             return replace(judge_examples(judge, examples, **asking), unmeasurable={"likelihood": str(error)})
-    known = {"criterion": asked.criterion, "likelihood_lm": asked.lm if likelihood_lm is None else likelihood_lm}
+    known = {"criterion": options.criterion, "likelihood_lm": options.lm if likelihood_lm is None else likelihood_lm}
     if judge is not None:
-        known |= {"scale": asked.scale, "better": asked.better_field}
-        return function_scores(examples, judge, num_threads=asked.num_threads, progress=asked.progress, **known)
-    if asked.scores_field is not None:
-        return recorded_scores(examples, asked.scores_field, scale=asked.scale, **known)
-    known |= {"swapped": asked.swapped_field, "better": asked.better_field}
-    return recorded_verdicts(examples, str(asked.winner_field), **known)
+        known |= {"scale": options.scale, "better": options.better_field}
+        return function_scores(examples, judge, num_threads=options.num_threads, progress=options.progress, **known)
+    if options.scores_field is not None:
+        return recorded_scores(examples, options.scores_field, scale=options.scale, **known)
+    known |= {"swapped": options.swapped_field, "better": options.better_field}
+    return recorded_verdicts(examples, str(options.winner_field), **known)
 
 
 def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJudge:
@@ -470,14 +470,14 @@ def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJud
     return load_pairwise_judge(path) if kind == PairwiseJudge.kind else load_judge(path)
 
 
-def _pairs_to_judge(asked: AuditOptions, items: Sequence[dspy.Example], criterion: str) -> list[dspy.Example]:
+def _pairs_to_judge(options: AuditOptions, items: Sequence[dspy.Example], criterion: str) -> list[dspy.Example]:
     """Return the pairs of the data, or pairs drawn of single outputs, and where known what people prefer in each."""
-    better = asked.better_field
+    better = options.better_field
     if any(candidates_of(e) for e in items):
         read = items if better == BETTER else [e.without("preference") for e in items]
         return [e.copy(candidates=list(candidates_of(e)), better=e.get(better)) for e in read]
     scores = {(input_key(e), e.output): human_score(e, criterion, required=False) for e in reversed(items)}
-    drawn = data_sets.pairs(items, limit=asked.pairs, ordered=False, seed=asked.seed)
+    drawn = data_sets.pairs(items, limit=options.pairs, ordered=False, seed=options.seed)
     return [pair.copy(better=_better(*(scores[pair.input_id, text] for text in pair.candidates))) for pair in drawn]
 
 
@@ -492,9 +492,9 @@ def _better(first: float, second: float) -> float:
 PROMPT = ("task", "source_label", "output_label")  # options that stand in the place of a criterion's own words
 
 
-def _own_criterion(judge: PointwiseJudge | PairwiseJudge, asked: AuditOptions) -> Criterion:
+def _own_criterion(judge: PointwiseJudge | PairwiseJudge, options: AuditOptions) -> Criterion:
     """Return the criterion of a judge of evalbias; refuse another criterion, scale, task or label than its own."""
-    own, words, named = judge.criterion, _words(asked), asked.criterion
+    own, words, named = judge.criterion, _words(options), options.criterion
     if words:
         raise ValueError(
             f"{words}: this judge has a task of its own, {own.task!r:.80}, and labels; they define LS. Leave these out."
@@ -504,20 +504,20 @@ def _own_criterion(judge: PointwiseJudge | PairwiseJudge, asked: AuditOptions) -
             f"criterion={name!r}: this judge judges {own.name!r:.80}, and is compared with people's ratings of that. "
             f"Leave the criterion out, or audit a judge of {name!r}."
         )
-    if asked.scale is not None and tuple(asked.scale) != tuple(own.scale):
+    if options.scale is not None and tuple(options.scale) != tuple(own.scale):
         low, high = own.scale
         raise ValueError(
-            f"scale={tuple(asked.scale)}: this judge has a scale of its own, {low:g} to {high:g}. Leave it out."
+            f"scale={tuple(options.scale)}: this judge has a scale of its own, {low:g} to {high:g}. Leave it out."
         )
     return own
 
 
-def criteria_of(asked: Any, names: Sequence[str | Criterion]) -> tuple[Criterion, ...]:
+def criteria_of(options: Any, names: Sequence[str | Criterion]) -> tuple[Criterion, ...]:
     """Return the criteria of new judges: by definition, or the data set's own by name; all of its own if none is named.
 
     Options such as `task` stand in the place of a criterion's own words.
     """
-    presets, scale = _presets(asked), getattr(asked, "scale", None)
+    presets, scale = _presets(options), getattr(options, "scale", None)
     chosen = [presets.get(name, name) if isinstance(name, str) else name for name in names or presets]
     if not chosen:
         raise ValueError("The data have no criteria of their own: give `criterion` 'name: definition'.")
@@ -528,12 +528,12 @@ def criteria_of(asked: Any, names: Sequence[str | Criterion]) -> tuple[Criterion
         raise ValueError(f"`scale` is {low:g}-{high:g}: a judge answers with whole numbers, such as 1-5.")
     ends = (int(low), int(high))
     made = (one if isinstance(one, Criterion) else Criterion.parse(one, scale=ends) for one in chosen)
-    return tuple(replace(criterion, **_words(asked)) for criterion in made)
+    return tuple(replace(criterion, **_words(options)) for criterion in made)
 
 
-def _rated_criterion(asked: AuditOptions, items: Sequence[dspy.Example]) -> Criterion:
+def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Criterion:
     """Return the criterion that is named, with the data set's own task where it has one, or the only one rated."""
-    criterion, rated = asked.criterion, rated_criteria(items)
+    criterion, rated = options.criterion, rated_criteria(items)
     if criterion is not None and rated:
         name = _name(criterion)
         if not any(is_rated(e, name) or single_ratings(e, name) for e in items):
@@ -545,17 +545,17 @@ def _rated_criterion(asked: AuditOptions, items: Sequence[dspy.Example]) -> Crit
         raise ValueError(f"People rated several criteria, {', '.join(rated)}: name one as `criterion`.")
     if not isinstance(criterion, Criterion):
         name = criterion or (rated[0] if rated else QUALITY)
-        criterion = Criterion.parse(name) if ":" in name else _presets(asked).get(name) or as_criterion(name)
-    return replace(criterion, **_words(asked))
+        criterion = Criterion.parse(name) if ":" in name else _presets(options).get(name) or as_criterion(name)
+    return replace(criterion, **_words(options))
 
 
-def _words(asked: Any) -> dict[str, Any]:
-    words = {name: getattr(asked, name, None) for name in PROMPT}
+def _words(options: Any) -> dict[str, Any]:
+    words = {name: getattr(options, name, None) for name in PROMPT}
     return {name: text for name, text in words.items() if text is not None}
 
 
-def _presets(asked: Any) -> dict[str, Criterion]:
-    name = asked.data.partition(":")[0] if isinstance(asked.data, str) else ""
+def _presets(options: Any) -> dict[str, Criterion]:
+    name = options.data.partition(":")[0] if isinstance(options.data, str) else ""
     return {c.name: c for c in PRESETS.get(name, ())}
 
 
