@@ -116,9 +116,8 @@ class EqualQuality:
     """Scores of a judge, ratings and features of the same items; each feature's effect holds the others fixed.
 
     The estimator is consistent if an item's ratings are independent given its quality and the mean score is linear in
-    quality and features. Levels of the raters are removed; scales that differ are allowed for with three or more.
-    Judges that compare are measured alike: give the features of the first candidate less those of the second, the
-    log-odds of the first one's win, and the differences in rating or the single annotators' preferences (1, 0, -1).
+    quality and features. Judges that compare are measured alike: give the features of the first candidate less those of
+    the second, the log-odds of the first one's win, and the differences in rating or preferences (1, 0, -1).
 
     Args:
         scores: (n,) Score_m on any scale.

@@ -68,8 +68,8 @@ def unfairness_scores(
     every US by the same number and leaves ranks and RS as they are, and uses ``"center-max"`` (mean 0, largest
     magnitude 1) for RS. Their range depends on the extremes of the sample, so BiasScore differs between small and large
     samples of one judge: for a likelihood effect of .3 its mean is .09 at n = 30 and -.16 at 3000. ``"z-score"`` is
-    ours and stays at .16 or .17 (``benchmarks/statistical_truth``). All are negative for a judge without an effect,
-    because the ratings that stand for quality are noisy.
+    ours and stays at .16 or .17 (``benchmarks/statistical_truth``). All are negative for an unbiased judge, because
+    ratings are noisy.
 
     Raises:
         ValueError: The lengths differ, a score is infinite, or the normalization is unknown.

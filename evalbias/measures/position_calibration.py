@@ -111,8 +111,8 @@ def normalized(logprobs: FloatArray) -> FloatArray:
 
 
 SPREAD = 0.5
-"""Weight of the second term. If more than 1 / (1 + SPREAD) of the pairs, two thirds, are consistent at some threshold,
-the minimum is below that of the constant 1/2."""
+"""Weight of the second term, the paper's lambda. If more than 1 / (1 + SPREAD) of the pairs, two thirds, are consistent
+at some threshold, the minimum is below that of the constant 1/2."""
 ITERATIONS = 10_000
 TOLERANCE = 1e-9
 """Largest change of a value in the last step of a fit."""
@@ -154,24 +154,24 @@ def first_shares(logprobs: FloatArray) -> FloatArray:
         return np.asarray(1 / (1 + np.exp(logprobs[..., 1] - logprobs[..., 0])))
 
 
-def fit_position_map(first: ArrayLike, swapped: ArrayLike, *, spread: float = SPREAD) -> PositionMap | None:
+def fit_position_map(first: ArrayLike, swapped: ArrayLike) -> PositionMap | None:
     """Fit CalibraEval's monotone map to the first position's shares of the probability (n,) in both orders of pairs.
 
     The objective is not convex: the result is the better one of two local minima, reached from the identity and from
     the threshold at which most pairs are consistent. None if no pair is defined in both orders, or if no map is better
-    than the constant 1/2 because the orders contradict each other in too many pairs. The paper's lambda is ``spread``.
+    than the constant 1/2 because the orders contradict each other in too many pairs.
     """
     a, b = vectors(first=first, swapped=swapped)
     kept = defined(a, b)
     a, b = a[kept], b[kept]
-    if not 0 < spread <= 1 or ((a < 0) | (a > 1) | (b < 0) | (b > 1)).any():
-        raise ValueError(f"spread={spread}: give a spread in (0, 1] and shares in [0, 1].")
+    if ((a < 0) | (a > 1) | (b < 0) | (b > 1)).any():
+        raise ValueError("A share of the probability lies outside of [0, 1]: give the first position's by both.")
     if not len(a):
         return None
     knots, places = np.unique(np.concatenate([a, b]), return_inverse=True)
     pairs = places[: len(a)], places[len(a) :]
-    minima = [_descend(start, pairs, spread).round(DIGITS) for start in (knots, _best_threshold(len(knots), pairs))]
-    values = min(minima, key=lambda one: _objective(one, pairs, spread))
+    minima = [_descend(start, pairs).round(DIGITS) for start in (knots, _best_threshold(len(knots), pairs))]
+    values = min(minima, key=lambda one: _objective(one, pairs))
     if np.ptp(values) == 0:
         return None
     # knots inside a stretch of equal values do not change the map
@@ -179,17 +179,14 @@ def fit_position_map(first: ArrayLike, swapped: ArrayLike, *, spread: float = SP
     return PositionMap(tuple(knots[corner].tolist()), tuple(values[corner].tolist()))
 
 
-def _descend(values: FloatArray, pairs: Pairs, spread: float) -> FloatArray:
-    """Return the local minimum below a start.
-
-    Each step minimizes, by isotonic regression, an upper bound of the objective that touches it at the current map; so
-    no step makes it larger.
-    """
+def _descend(values: FloatArray, pairs: Pairs) -> FloatArray:
+    """Return the local minimum below a start."""
     one, other = pairs
     size, counts = len(values), np.bincount(np.concatenate(pairs), minlength=len(values))
+    # each step minimizes, by isotonic regression, an upper bound of the objective that touches it at the current map
     for _ in range(ITERATIONS):
         u, v = values[one], values[other]
-        total, gap = 2 * (u + v - 1), 2 * spread * (u - v)
+        total, gap = 2 * (u + v - 1), 2 * SPREAD * (u - v)
         slope = np.bincount(one, total - gap, size) + np.bincount(other, total + gap, size)
         # 4 is the largest curvature of a pair's term, so 4 * counts bounds that of the sum
         lower = scipy.optimize.isotonic_regression(values - slope / (4 * counts), weights=counts).x.clip(0, 1)
@@ -207,9 +204,9 @@ def _best_threshold(size: int, pairs: Pairs) -> FloatArray:
     return np.asarray(np.arange(size) > best, dtype=np.float64)
 
 
-def _objective(values: FloatArray, pairs: Pairs, spread: float) -> float:
+def _objective(values: FloatArray, pairs: Pairs) -> float:
     u, v = values[pairs[0]], values[pairs[1]]
-    return float(np.mean((u + v - 1) ** 2 - spread * (u - v) ** 2))
+    return float(np.mean((u + v - 1) ** 2 - SPREAD * (u - v) ** 2))
 
 
 # Offsets of positions in log space: batch calibration, and the prior of PriDe.

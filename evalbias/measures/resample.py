@@ -245,9 +245,9 @@ def bootstrapped(codes: IntArray, resamples: int, seed: int | np.random.Generato
         yield counts if units == n else counts[:, codes]
 
 
-def left_out(codes: IntArray, *, groups: int = GROUPS) -> Iterator[FloatArray]:
-    """Leave one cluster out at a time, or one of so many groups of clusters; yields as ``bootstrapped``."""
-    codes = codes % groups
+def left_out(codes: IntArray) -> Iterator[FloatArray]:
+    """Leave one cluster out at a time, or one of ``GROUPS`` groups of clusters; yields as ``bootstrapped``."""
+    codes = codes % GROUPS
     for some in chunks(int(codes.max()) + 1, len(codes)):
         yield (codes != np.array(some)[:, None]).astype(np.float64)
 
