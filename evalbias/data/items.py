@@ -230,7 +230,7 @@ def _item(
     record: dict[str, Any], where: str, choices: Mapping[str, Sequence[object]], required: Sequence[str]
 ) -> dict[str, Any]:
     """Return an item's fields; criteria that are ``required`` need a score."""
-    fields: dict[str, Any] = {"id": _id(record, where)}
+    fields: dict[str, Any] = {"id": item_id(record, where)}
     if record.get("source") is None:
         record.pop("source", None)
     else:
@@ -275,18 +275,14 @@ def _from_json(value: Any, name: str, where: str) -> Any:
     return content
 
 
-def _id(record: Mapping[str, Any], where: str) -> str:
+def item_id(record: Mapping[str, Any], where: str) -> str:
+    """Return the id of a record; without one, the number of the line or row in which its place ends."""
     name = record.get("id")
     if name is None:
-        return default_id(where)
+        return str(re.findall(r"\d+", where)[-1])
     if isinstance(name, bool) or not isinstance(name, str | int):
         raise DataError(f"{where}: 'id' is {name!r:.80}; it must be a string or an integer.")
     return str(name)
-
-
-def default_id(where: str) -> str:
-    """Return the id of an item without one: the number of the line or row in which its place ends."""
-    return str(re.findall(r"\d+", where)[-1])
 
 
 def _pair(record: dict[str, Any], outputs: Any, where: str, choices: Mapping[str, Sequence[object]]) -> dict[str, Any]:

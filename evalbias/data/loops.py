@@ -12,7 +12,7 @@ import numpy as np
 
 from evalbias.data.cells import DataError, number
 from evalbias.data.files import Source
-from evalbias.data.items import default_id, table_of
+from evalbias.data.items import item_id, table_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.loops import QuantileMap
 
@@ -76,7 +76,7 @@ def loop_items(given: str | Path, *, mapping: Mapping[str, str] | None = None) -
     table = table_of(given, mapping)
     items: dict[str, dspy.Example] = {}
     for where, record in table.rows:
-        name = default_id(where) if record.get("id") is None else str(record["id"])
+        name = item_id(record, where)
         if name in items:
             raise DataError(f"{where}: a second item with the id {name!r:.80}; give each item its own id.")
         items[name] = dspy.Example({**record, "id": name})

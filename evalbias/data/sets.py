@@ -386,12 +386,10 @@ def topicalchat(source: Source) -> Rows:
 
 @data_set("llmbar")
 def llmbar(source: Source) -> Rows:
-    """Path: the repository's folder ``Dataset``, or one file of it; or our recording.
+    """Path: the repository's folder ``Dataset``, or a ``dataset.json`` in it; or our recording.
 
-    Of a folder, every ``dataset.json`` below it is read, without ``CaseStudy``; a file is one of these, or a
-    ``result.json`` of a set's ``evaluators``. Items have ``set``, such as ``LLMBar-Natural``; the id is the set and the
-    place in it. Recorded results add the judge's choices ``winner`` and ``winner_swapped`` (0 or 1, None where it gave
-    none). Verdicts in a file of their own are added by ``evalbias.data.join``.
+    Of a folder, every ``dataset.json`` below it is read, without ``CaseStudy``. Items have ``set``, such as
+    ``LLMBar-Natural``; the id is the set and the place in it. Recorded verdicts are added by ``evalbias.data.join``.
     """
     path = source.path
     if source.recorded:
@@ -401,25 +399,13 @@ def llmbar(source: Source) -> Rows:
     if path.is_dir() and not files:
         raise DataError(f"{path} holds no dataset.json; give the folder 'Dataset' of LLMBar's repository.")
     for file in files if path.is_dir() else [path]:
-        parts = file.resolve().parent.parts  # .../Dataset/LLMBar/Natural, and in it evaluators/JUDGE/PROMPT of results
-        if file.name != "dataset.json" and parts[-3:-2] == ("evaluators",):
-            parts = parts[:-3]
+        parts = file.resolve().parent.parts  # .../Dataset/LLMBar/Natural
         depth = parts[-2::-1].index("Dataset") + 1 if "Dataset" in parts[:-1] else 1
         name = "-".join(parts[-depth:])
         for index, (where, record) in enumerate(source.json_list(file)):
             row: dict[str, Any] = {"id": f"{name}/{index}", "set": name, "source": text(record, "input", where)}
             row["outputs"] = [text(record, f"output_{k}", where, blank=True) for k in (1, 2)]
-            row["better"] = _better(record, where)
-            yield where, row | (_winners(record["results"], where) if "results" in record else {})
-
-
-def _winners(results: Any, where: str) -> dict[str, int | None]:
-    """Return the recorded choices in both orders; they stand last, after the reference and metrics of some prompts."""
-    try:
-        first, swapped = (results[-1][f"swap = {order}"]["winner"] for order in (False, True))
-    except (LookupError, TypeError) as error:
-        raise DataError(f"{where}: 'results' holds no winners in both orders; give verdicts of pairs.") from error
-    return {"winner": _meaning(first, {"1": 0, "2": 1}), "winner_swapped": _meaning(swapped, {"1": 0, "2": 1})}
+            yield where, row | {"better": _better(record, where)}
 
 
 # EvalBiasBench (Park et al. 2024): 80 pairs in which a bias of one of six kinds favors the worse output.

@@ -140,8 +140,7 @@ class Item:
 
 def item(rng: random.Random) -> Item:
     """Draw one item."""
-    (drawn,) = siblings(rng, 1)
-    return drawn
+    return siblings(rng, 1)[0]
 
 
 def siblings(rng: random.Random, count: int) -> list[Item]:
@@ -191,20 +190,19 @@ def true_quality(source: str, output: str) -> float:
     Only the first sentence about a fact counts: 1 if it states the correct value in one of the world's phrasings, 1/2
     if in the wrong word order, 0 otherwise, and without a sentence.
     """
-    parsed = _parse(output)
-    points = 0.0
+    sentences, points = _parse(output), 0.0
     for relation, value in facts(source).items():
-        form, stated, _ = parsed.get(relation, ("", "", 0))
+        form, stated, _ = sentences.get(relation, ("", "", 0))
         points += {"stated": 1.0, "broken": 0.5}.get(form, 0.0) * (stated == value)
     return 1 + 4 * points / len(VALUES)
 
 
 def true_commonness(output: str) -> float:
     """Measure how common a text's phrasings are, as in ``Item.commonness``; NaN if a relation is not mentioned."""
-    parsed = _parse(output)
-    if len(parsed) < len(VALUES):
+    levels = [level for _, _, level in _parse(output).values()]
+    if len(levels) < len(VALUES):
         return math.nan
-    return sum((math.log(FREQUENCIES[level]) - _MEAN) / _SD for _, _, level in parsed.values()) / math.sqrt(len(VALUES))
+    return sum((math.log(FREQUENCIES[level]) - _MEAN) / _SD for level in levels) / math.sqrt(len(VALUES))
 
 
 def _pattern(phrasing: str) -> re.Pattern[str]:
@@ -224,8 +222,7 @@ def _parse(output: str) -> dict[str, tuple[str, str, int]]:
     parsed: dict[str, tuple[str, str, int]] = {}
     for sentence in re.findall(r"[^.]+\.", output):
         for pattern, relation, form, level in _PATTERNS:
-            match = pattern.fullmatch(" ".join(sentence.split()))
-            if match:
+            if match := pattern.fullmatch(" ".join(sentence.split())):
                 parsed.setdefault(relation, (form, match[1], level))
     return parsed
 
@@ -264,11 +261,7 @@ def examples(n: int, *, seed: int) -> list[dspy.Example]:
     The score is the mean of ``ANNOTATORS`` fair raters, in [1, 5]; the single ``ratings`` are not cut off at its ends.
     """
     rng = random.Random(seed)
-    drawn_examples = []
-    for number in range(n):
-        drawn = item(rng)
-        drawn_examples.append(_example(rng, drawn, f"world-{seed}-{number}"))
-    return drawn_examples
+    return [_example(rng, item(rng), f"world-{seed}-{number}") for number in range(n)]
 
 
 def documents(n: int, outputs: int, *, seed: int) -> list[dspy.Example]:

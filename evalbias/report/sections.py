@@ -274,9 +274,7 @@ Ranked = tuple[FloatArray, Callable[[int], str], str]
 """(n,) how bad each item is, NaN where undefined; why item i is listed; and what is listed, as a sentence."""
 
 
-def worst_items(
-    measurement: Measurement, examples: Sequence[dspy.Example] = (), *, count: int = WORST
-) -> Section | None:
+def worst_items(measurement: Measurement, examples: Sequence[dspy.Example] = ()) -> Section | None:
     """List the items that a reader should look at first; None where nothing says which these are.
 
     The (n,) examples are in the measurement's order; of another number, items show their ids only.
@@ -292,7 +290,7 @@ def worst_items(
         return None
     badness, reason, rule = ranked
     order = np.argsort(-np.nan_to_num(badness, nan=-np.inf), kind="stable")
-    chosen = [int(i) for i in order[:count] if badness[i] > 0]
+    chosen = [int(i) for i in order[:WORST] if badness[i] > 0]
     known = len(examples) == len(measurement.ids)
     items = [ShownItem(measurement.ids[i], reason(i), passages_of(examples[i]) if known else ()) for i in chosen]
     return Section(f"The {len(items)} items to look at first", [rule, items]) if items else None

@@ -424,14 +424,8 @@ def test_llmbar_as_its_owners_publish_it(tmp_path):
     names = ["LLMBar-Adversarial-Neighbor", "LLMBar-Natural", "Processed-LLMEval^2"]
     assert [e.id for e in items] == [f"{name}/0" for name in names]
     assert (items[0].source, items[0].candidates, items[0].better, items[0].preference) == ("q", ["a", "b"], 1, "B")
-    choices = {"swap = False": {"completion": [], "winner": "1"}, "swap = True": {"completion": [], "winner": None}}
-    verdicts = tmp_path / "Dataset/LLMBar/Natural/evaluators/ChatGPT/Metrics_Reference"
-    put(verdicts / "result.json", [{**ROW_OF_LLMBAR, "results": [["metrics", "stop"], ["reference", "stop"], choices]}])
-    (item,) = data.read(f"llmbar:{verdicts / 'result.json'}")
-    assert (item.id, item.set, item.winner, item.winner_swapped) == ("LLMBar-Natural/0", "LLMBar-Natural", 0, None)
-    put(verdicts / "result.json", [{**ROW_OF_LLMBAR, "results": [{"rating": 3}]}])
-    refused(f"llmbar:{verdicts / 'result.json'}", r"result\.json\[0\]: 'results' holds no winners in both orders")
-    refused(f"llmbar:{verdicts}", r"holds no dataset\.json; give the folder 'Dataset'")
+    (tmp_path / "empty").mkdir()
+    refused(f"llmbar:{tmp_path / 'empty'}", r"holds no dataset\.json; give the folder 'Dataset'")
     put(tmp_path / "list/dataset.json", [ROW_OF_LLMBAR | {"label": [1]}])
     refused(f"llmbar:{tmp_path / 'list'}", r"dataset\.json\[0\]: 'label' is \[1\]; it must be 1 or 2")
 
