@@ -163,10 +163,7 @@ class Echo(TokenizedDialect):
         for text in texts:
             for start, stop in self._tokenizer.spans(text.text):
                 if (start, stop) not in text.controls:
-                    return Refused(
-                        f"contains {text.text[start:stop]!r}, which the server would read as a control token: change "
-                        "the text, or use vLLM, SGLang or llama.cpp's own server, which take tokens."
-                    )
+                    return spells_control(text.text[start:stop])
         return None
 
     async def sample(self) -> FloatArray:
@@ -224,15 +221,18 @@ CONTROL = re.compile(
 """Control tokens of common models: a best effort, because the tokenizer of such a server is not known here."""
 
 
+def spells_control(token: str) -> Refused:
+    """Return the refusal of a text in which a server may read a control token, such as the end of the message."""
+    return Refused(
+        f"contains {token!r}, which the server may read as a control token: change the text, or use vLLM, SGLang or "
+        "llama.cpp's own server with --tokenizer, which take tokens."
+    )
+
+
 def spelling_refused(texts: Iterable[str]) -> Refused | None:
-    """Return which control token texts spell, which the server may read as such."""
-    for text in texts:
-        if found := CONTROL.search(text):
-            return Refused(
-                f"contains {found[0]!r}, which a chat server may read as a control token, such as the end of the "
-                "message: change the text, or use vLLM, SGLang or llama.cpp with --tokenizer, which take tokens."
-            )
-    return None
+    """Return which control token texts spell, if any, by ``CONTROL``."""
+    matches = (CONTROL.search(text) for text in texts)
+    return next((spells_control(match[0]) for match in matches if match), None)
 
 
 BINS = 16
@@ -295,8 +295,8 @@ class Chat(MessageDialect):
                 token_logprob(*_pair(entry), map(_pair, part(entry, "top_logprobs", kind=list)))
                 for entry in part(choice, "logprobs", "content", kind=list)
             )
-        said = part(choice, "message", kind=dict).get("content")
-        return written(answer, "" if said is None else part(said, kind=str), logprobs)  # null: the model refused
+        text = part(choice, "message", kind=dict).get("content")
+        return written(answer, "" if text is None else part(text, kind=str), logprobs)  # null: the model refused
 
     async def _top(self, messages: Sequence[Message]) -> dict[str, float]:
         body = {"model": self._model, "messages": [dict(message) for message in messages], self._limit: 1}

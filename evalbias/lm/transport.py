@@ -65,15 +65,12 @@ class Pool:
         self._timeout = timeout
         self._opening = threading.Lock()
         self._opened: _Opened | None = None
-        if hasattr(os, "register_at_fork"):
-            forget = weakref.WeakMethod(self._forget)
-            os.register_at_fork(after_in_child=lambda: (method := forget()) and method())
 
     @property
     def opened(self) -> _Opened:
         """What this process has open."""
         with self._opening:
-            if self._opened is None:
+            if self._opened is None or self._opened.process != os.getpid():
                 self._opened = _Opened()
             return self._opened
 
@@ -89,13 +86,6 @@ class Pool:
         except KeyboardInterrupt:
             future.cancel()
             raise
-
-    def _forget(self) -> None:
-        """Give up, in a forked process, the event loop and the connections that belong to its parent."""
-        self._opening = threading.Lock()  # another thread may have held it
-        if self._opened is not None:
-            self._opened.abandon()
-            self._opened = None
 
     def slots(self, base_url: str, *, heavy: bool = False) -> asyncio.Semaphore:
         """Return the limit of simultaneous requests to a server, or of those that take much of its memory."""
@@ -166,10 +156,11 @@ class _Opened:
         self.slots: dict[tuple[str, bool], asyncio.Semaphore] = {}  # by address, and whether of heavy requests
         self.held = 0  # bytes of all answers in flight
         self.growing = asyncio.Lock()  # of the one answer that may grow beyond the limit
+        self.process = os.getpid()
         self._sessions: list[aiohttp.ClientSession] = []  # at most one, opened by the first request
         self.thread = threading.Thread(target=_run, args=(self.loop,), name="evalbias-server", daemon=True)
         self.thread.start()
-        self._stop = weakref.finalize(self, _stop, self.loop, self.thread, self._sessions)
+        weakref.finalize(self, _stop, self.loop, self.thread, self._sessions, self.process)
 
     def session(self, headers: dict[str, str], timeout: float) -> aiohttp.ClientSession:
         """Return the session, opened on the event loop, where it belongs."""
@@ -183,18 +174,18 @@ class _Opened:
             self._sessions.append(session)
         return self._sessions[0]
 
-    def abandon(self) -> None:
-        """Leave the event loop and the connections to the parent process."""
-        self._stop.detach()
-        self.loop.set_exception_handler(lambda *_: None)  # the parent closes what is reported as unclosed here
-
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
     loop.close()
 
 
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, sessions: list[aiohttp.ClientSession]) -> None:
+def _stop(
+    loop: asyncio.AbstractEventLoop, thread: threading.Thread, sessions: list[aiohttp.ClientSession], process: int
+) -> None:
+    if os.getpid() != process:  # in a forked process: the parent closes what would be reported as unclosed here
+        loop.set_exception_handler(lambda *_: None)
+        return
 
     async def close() -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
