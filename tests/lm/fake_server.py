@@ -290,3 +290,10 @@ def serving(lm, kind="vllm", faults=lambda *_: None, key=None):
 
     with listening(Serving) as address:
         yield address, fake
+
+
+@contextmanager
+def served(lm, kind="vllm", **options):
+    """Serve a model, and yield its ``ServerLM`` and the ``FakeServer``."""
+    with serving(lm, kind) as (address, fake):
+        yield opened(address, lm, kind, **options), fake

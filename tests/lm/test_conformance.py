@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import dspy
 import numpy as np
 import pytest
-from fake_server import serving
+from fake_server import served
 from fakes import outcome
 
-from evalbias import RecordedLM, ServerLM
+from evalbias import RecordedLM
 from evalbias.lm.cache import CachedLM, model_identity
 from evalbias.lm.contract import as_measuring
 from evalbias.lm.saved import record
@@ -81,8 +81,8 @@ def lm(kind, local, tmp_path_factory):
     if kind != "server":
         yield as_measuring(KINDS[kind](local, tmp_path_factory.mktemp("model")))
         return
-    with serving(local) as (address, _):
-        yield ServerLM("tiny", base_url=address, tokenizer=local.engine.loaded.source.model, patience=5.0)
+    with served(local) as (server, _):
+        yield server
 
 
 LIKELIHOODS = {"local", "workers", "cached", "cached, in memory", "two methods", "server"}

@@ -8,7 +8,7 @@ import pytest
 from dspy import lm15
 from dspy.utils.exceptions import LMError
 from fake_decisions import REFUSED
-from fake_server import opened, serving
+from fake_server import opened, served, serving
 
 from evalbias import PointwiseJudge
 from evalbias.lm.cache import CachedLM
@@ -36,8 +36,7 @@ def local(lms):
 
 @pytest.mark.parametrize("kind", DIALECTS)
 def test_a_decision_endpoint_is_found_out_and_asked_about_one_text(local, kind, tmp_path):
-    with serving(local, kind) as (address, fake):
-        lm = opened(address, local, kind)
+    with served(local, kind) as (lm, fake):
         assert lm.capabilities.startswith(f"{DIALECTS[kind]}: choices as options of a closed question")
         answer = CachedLM(lm, tmp_path / "j.jsonl").choice_logprobs([CHAT, "the cat"], CHOICES)
         sent = [body for _, body in fake.requests[-2:]]  # in either order: they were under way together
@@ -54,8 +53,7 @@ def test_a_decision_endpoint_is_found_out_and_asked_about_one_text(local, kind, 
 
 def test_a_declined_question_costs_its_own_item_alone(local):
     items = [dspy.Example(source="the cat", output=text).with_inputs("source", "output") for text in ("a cat", REFUSED)]
-    with serving(local, "decisions") as (address, fake):
-        lm = opened(address, local, "decisions")
+    with served(local, "decisions") as (lm, fake):
         before = len(fake.requests)
         plain, declined = JUDGE.batch(items, lm=lm)
         assert len(fake.requests) - before == 2  # no trial with a harmless text: the server names the reason
@@ -104,8 +102,7 @@ def test_contradictions_and_servers_that_cannot_answer_are_refused(local, kind, 
 
 
 def test_a_probability_of_zero_stays_zero(local):
-    with serving(local, "systemone") as (address, fake):
-        lm = opened(address, local, "systemone")
+    with served(local, "systemone") as (lm, fake):
         fake.faults = replaced({"1": 0.0, "2": 1.0})
         answer = lm.choice_logprobs([CHAT], ["1", "2"])
     assert answer.logprobs[0, 0] == -math.inf
@@ -113,7 +110,5 @@ def test_a_probability_of_zero_stays_zero(local):
 
 
 def test_texts_are_not_to_be_had(local):
-    with serving(local, "systemone") as (address, _):
-        lm = opened(address, local, "systemone")
-        with pytest.raises(LMError, match=r"writes no texts.*dialect='chat'"):
-            lm(lm15.Request(model=lm.model, messages=(lm15.Message.user("a"),)))
+    with served(local, "systemone") as (lm, _), pytest.raises(LMError, match=r"writes no texts.*dialect='chat'"):
+        lm(lm15.Request(model=lm.model, messages=(lm15.Message.user("a"),)))

@@ -10,7 +10,7 @@ import pytest
 from dspy.adapters.decision import record_evidence
 from dspy.experimental import Choice, Noul, ReAnchor, Score
 from dspy.utils.exceptions import LMInvalidRequestError
-from fake_server import opened, serving
+from fake_server import served
 
 from evalbias import LocalLM, PointwiseJudge
 from evalbias.lm.decisions import decision_messages
@@ -206,8 +206,7 @@ def test_a_server_that_refuses_an_item_is_asked_for_the_others(lms):
         prompt = body.get("prompt")
         return 400 if isinstance(prompt, list) and "poison" in fake.text(prompt) else None
 
-    with serving(local, "vllm") as (address, fake):
-        lm = opened(address, local)
+    with served(local) as (lm, fake):
         fake.faults = refuse
         predict = on(lm)
         message = r"No decision about the item text='poison': The prompt is refused by tiny: status 400, made to fail"

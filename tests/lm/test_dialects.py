@@ -13,7 +13,7 @@ import pytest
 import torch
 from commands import as_jsonl, evalbias
 from fake_decisions import asked
-from fake_server import TOKENIZED, FakeServer, opened, serving
+from fake_server import TOKENIZED, FakeServer, opened, served, serving
 from fakes import outcome
 from texts import writer
 
@@ -408,8 +408,7 @@ def test_impossible_probabilities_cost_only_their_own_item(lms, tmp_path):
         tops[0] = dict.fromkeys(tops[0], math.log(0.53))
         return answer
 
-    with serving(local) as (address, fake):
-        lm = opened(address, local, "vllm")
+    with served(local, "vllm") as (lm, fake):
         start = len(fake.requests)
         fake.faults = lambda n, *_: believe if n == start + 2 else None
         answers, _, ended = outcome(lm, QUESTIONS)

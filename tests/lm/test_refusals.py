@@ -5,11 +5,12 @@ import json
 import logging
 import pickle
 import re
+from functools import partial
 
 import dspy
 import numpy as np
 import pytest
-from fake_server import opened, serving
+from fake_server import opened, served, serving
 from fakes import FormulaLM, outcome
 from texts import writer
 
@@ -51,8 +52,12 @@ BODIES = {  # as the servers send them -> the words that DSPy's engine passes on
 }
 
 
-def openai(address, **options):
-    return dspy.LM("openai/tiny", api_base=address, api_key="none", cache=False, num_retries=0, **options)
+@pytest.fixture
+def openai(lms):
+    """A model of OpenAI's protocol as DSPy reaches it, and its server."""
+    with serving(lms["qwen2-chat"], "chat") as (address, fake):
+        fake.unknown = set()
+        yield partial(dspy.LM, "openai/tiny", api_base=address, api_key="none", cache=False, num_retries=0), fake
 
 
 def poisoned(fake, body):
@@ -72,8 +77,7 @@ def refuse_the_poisoned(fake, answer=(400, TOO_LONG)):
 def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_twice(lms, tmp_path, kind):
     local = lms["qwen2-chat"]
     prompts = [[{"role": "user", "content": f"the {word}"}] for word in WORDS]
-    with serving(local, kind) as (address, fake):
-        lm = opened(address, local, kind)
+    with served(local, kind) as (lm, fake):
         lm.choice_logprobs(prompts[:1], ["1", "2"])
         before = len(fake.requests)
         lm.choice_logprobs(prompts[:1], ["1", "2"])
@@ -99,8 +103,7 @@ def test_a_server_that_refuses_one_item_answers_the_others_and_is_asked_nothing_
 
 def test_likelihoods_and_texts_of_the_other_items_are_kept_too(lms):
     local = lms["qwen2"]
-    with serving(local, "vllm") as (address, fake):
-        lm = opened(address, local)
+    with served(local) as (lm, fake):
         start = refuse_the_poisoned(fake)
         pairs = [("the cat", f" {word}") for word in WORDS]
         answers, refused, _ = outcome(lm, [Likelihood(*pair) for pair in pairs])
@@ -119,9 +122,7 @@ def test_a_setting_that_a_server_refuses_ends_the_call_at_once(lms):
         lm = opened(address, local, in_flight=2)
         start = len(fake.requests)
         fake.faults = lambda *_: (400, {"error": {"message": "top_k is not supported"}})
-        with pytest.raises(
-            RequestRefused, match=r"item 0 of 40 .*top_k is not supported\. A harmless text .* is refused"
-        ):
+        with pytest.raises(RequestRefused, match=r"item 0 of 40 .*top_k is not supported\. A harmless .* is refused"):
             lm.choice_logprobs([f"the cat {n}" for n in range(40)], ["1", "2"])
         assert len(fake.requests) - start <= 4
         fake.faults = lambda n, *_: 404 if n > start else None
@@ -133,14 +134,12 @@ def test_a_setting_that_a_server_refuses_ends_the_call_at_once(lms):
 
 
 @pytest.mark.parametrize(("name", "engine"), [*((name, "lm15") for name in BODIES), ("azure", "litellm")])
-def test_an_ordinary_model_that_refuses_one_item_judges_the_others(lms, caplog, name, engine):
-    body, words = BODIES[name]
-    with serving(lms["qwen2-chat"], "chat") as (address, fake):
-        fake.unknown = set()
-        refuse_the_poisoned(fake, (400, body))
-        with caplog.at_level(logging.WARNING):
-            predictions = PointwiseJudge(C).batch(ITEMS, lm=openai(address, engine=engine))
-        sent = [json.dumps(body) for _, body in fake.requests]
+def test_an_ordinary_model_that_refuses_one_item_judges_the_others(openai, caplog, name, engine):
+    (make, fake), (body, words) = openai, BODIES[name]
+    refuse_the_poisoned(fake, (400, body))
+    with caplog.at_level(logging.WARNING):
+        predictions = PointwiseJudge(C).batch(ITEMS, lm=make(engine=engine))
+    sent = [json.dumps(body) for _, body in fake.requests]
     assert [i for i, p in enumerate(predictions) if p.get("undefined")] == [3]
     assert re.match(r"The prompt of the item 'i3' is refused by (openai/)?tiny: ", predictions[3].undefined)
     assert words in predictions[3].undefined
@@ -149,64 +148,57 @@ def test_an_ordinary_model_that_refuses_one_item_judges_the_others(lms, caplog, 
     assert engine == "litellm" or len(sent) == len(set(sent))
 
 
-def test_one_judgment_of_a_refused_item_raises_its_reason(lms):
-    with serving(lms["qwen2-chat"], "chat") as (address, fake):
-        fake.unknown = set()
-        refuse_the_poisoned(fake)
-        for scoring in ("expected", "sampled", "direct"):
-            judge = PointwiseJudge(C, scoring=scoring)
-            judge.predict.lm = openai(address)
-            for call in (judge, lambda judge=judge, **inputs: asyncio.run(judge.acall(**inputs))):
-                with pytest.raises(
-                    PromptRefused, match=r"^The prompt is refused by .*tiny: The input \(61709 tokens\)"
-                ):
-                    call(source="s", output="a poison")
+@pytest.mark.parametrize("scoring", ["expected", "sampled", "direct"])
+def test_one_judgment_of_a_refused_item_raises_its_reason(openai, scoring):
+    make, fake = openai
+    refuse_the_poisoned(fake)
+    judge = PointwiseJudge(C, scoring=scoring)
+    judge.predict.lm = make()
+    for call in (judge, lambda **inputs: asyncio.run(judge.acall(**inputs))):
+        with pytest.raises(PromptRefused, match=r"^The prompt is refused by .*tiny: The input \(61709 tokens\)"):
+            call(source="s", output="a poison")
 
 
 @pytest.mark.parametrize(
-    ("fault", "error", "message"),
+    ("status", "body", "error", "message"),
     [
-        ((400, {"error": {"message": "Unsupported parameter: 'top_p'", "code": "unsupported_parameter"}}),
+        (400, {"message": "Unsupported parameter: 'top_p'", "code": "unsupported_parameter"},
          RequestRefused, r"Unsupported parameter: 'top_p'.*\. A harmless text with the same settings is refused too"),
-        ((400, {"error": {"message": "The model `tiny` does not exist", "code": "model_not_found"}}),
-         ConnectionError, "does not exist"),
-        ((404, {"error": {"message": "The model `tiny` does not exist"}}), ConnectionError, "does not exist"),
-        ((401, {"error": {"message": "Incorrect API key"}}), ConnectionError, "Incorrect API key"),
+        (400, {"message": "`tiny` does not exist", "code": "model_not_found"}, ConnectionError, "does not exist"),
+        (404, {"message": "`tiny` does not exist"}, ConnectionError, "does not exist"),
+        (401, {"message": "Incorrect API key"}, ConnectionError, "Incorrect API key"),
     ],
 )  # fmt: skip
-def test_a_wrong_setting_of_an_ordinary_model_ends_the_run(lms, fault, error, message):
-    with serving(lms["qwen2-chat"], "chat") as (address, fake):
-        fake.unknown = set()
-        fake.faults = lambda *_: fault
-        for scoring in ("expected", "direct", "sampled"):
-            with pytest.raises(error, match=message) as raised:
-                PointwiseJudge(C, scoring=scoring).batch(ITEMS[:2], lm=openai(address))
-            assert not isinstance(raised.value, PromptRefused)
+def test_a_wrong_setting_of_an_ordinary_model_ends_the_run(openai, status, body, error, message):
+    make, fake = openai
+    fake.faults = lambda *_: (status, {"error": body})
+    for scoring in ("expected", "direct", "sampled"):
+        with pytest.raises(error, match=message) as raised:
+            PointwiseJudge(C, scoring=scoring).batch(ITEMS[:2], lm=make())
+        assert not isinstance(raised.value, PromptRefused)
 
 
-def test_demonstrations_that_do_not_fit_are_no_fault_of_the_items(lms):
+def test_demonstrations_that_do_not_fit_are_no_fault_of_the_items(openai):
+    make, fake = openai
     judge = PointwiseJudge(C)
     judge.predict.demos = [dspy.Example(source="s", output="poison", score=2)]
-    with serving(lms["qwen2-chat"], "chat") as (address, fake):
-        fake.unknown = set()
-        refuse_the_poisoned(fake)
-        with pytest.raises(RequestRefused, match="longer than the context"):
-            judge.batch(ITEMS[:2], lm=openai(address))
+    refuse_the_poisoned(fake)
+    with pytest.raises(RequestRefused, match="longer than the context"):
+        judge.batch(ITEMS[:2], lm=make())
 
 
-def test_an_answer_without_log_probabilities_is_its_items_alone(lms):
+def test_an_answer_without_log_probabilities_is_its_items_alone(openai):
     def without(answer):
         return {**answer, "choices": [{**answer["choices"][0], "logprobs": None}]}
 
-    with serving(lms["qwen2-chat"], "chat") as (address, fake):
-        fake.unknown = set()
-        refuse_the_poisoned(fake, without)
-        predictions = PointwiseJudge(C).batch(ITEMS, lm=openai(address))
-        assert [i for i, p in enumerate(predictions) if p.get("undefined")] == [3]
-        assert "tiny without token probabilities" in predictions[3].undefined
-        fake.faults = lambda *_: without
-        with pytest.raises(NoProbabilities, match="scoring='sampled'"):
-            PointwiseJudge(C).batch(ITEMS, lm=openai(address))
+    make, fake = openai
+    refuse_the_poisoned(fake, without)
+    predictions = PointwiseJudge(C).batch(ITEMS, lm=make())
+    assert [i for i, p in enumerate(predictions) if p.get("undefined")] == [3]
+    assert "tiny without token probabilities" in predictions[3].undefined
+    fake.faults = lambda *_: without
+    with pytest.raises(NoProbabilities, match="scoring='sampled'"):
+        PointwiseJudge(C).batch(ITEMS, lm=make())
 
 
 def refusing(texts):

@@ -11,7 +11,7 @@ import pytest
 from commands import as_jsonl, evalbias
 from dspy import lm15
 from fake_decisions import ENDPOINTS
-from fake_server import TOKENIZED, opened, serving
+from fake_server import TOKENIZED, opened, served, serving
 from fakes import outcome
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -76,8 +76,7 @@ MALFORMED = [
 @pytest.mark.parametrize(("kind", "call", "change", "message"), MALFORMED)
 def test_a_malformed_answer_is_an_error_of_its_item_only(lms, kind, call, change, message):
     local = lms["qwen2-chat"]
-    with serving(local, kind) as (address, fake):
-        lm = opened(address, local, kind)
+    with served(local, kind) as (lm, fake):
         first = len(fake.requests) + 1
         fake.faults = lambda n, *_: change if n == first else None
         answers, _, ended = outcome(lm, call)
@@ -107,8 +106,7 @@ def mutated(answer, draw):
 @pytest.mark.parametrize("kind", [*TOKENIZED, "chat", *ENDPOINTS])
 def test_any_answer_gives_probabilities_or_costs_its_own_item_alone(lms, kind):
     local = lms["qwen2-chat"]
-    with serving(local, kind) as (address, fake):
-        lm = opened(address, local, kind)
+    with served(local, kind) as (lm, fake):
 
         @settings(max_examples=60, deadline=None)
         @given(st.data())
@@ -160,8 +158,7 @@ def test_a_key_that_the_server_repeats_everywhere_is_written_nowhere(lms, tmp_pa
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_probabilities_are_asked_for_under_neutral_sampling(lms, kind):
-    with serving(lms["qwen2"], kind) as (address, fake):
-        lm = opened(address, lms["qwen2"])
+    with served(lms["qwen2"]) as (lm, fake):
         outcome(lm, CHOICES)
         outcome(lm, LIKELIHOODS)
         bodies = [body for path, body in fake.requests if path.endswith(("completions", "generate"))]
@@ -184,8 +181,7 @@ def test_a_chat_is_asked_with_the_settings_that_it_knows(lms, unknown):
 
 
 def test_few_likelihoods_are_in_flight_at_once(lms):
-    with serving(lms["qwen2"]) as (address, fake):
-        lm = opened(address, lms["qwen2"], in_flight=32)
+    with served(lms["qwen2"], in_flight=32) as (lm, fake):
         fake.faults = lambda *_: fake.together(HEAVY_IN_FLIGHT)
         lm.loglikelihood([("the cat", f" sat {n}") for n in range(40)])
         assert fake.most_in_flight == HEAVY_IN_FLIGHT
@@ -197,8 +193,7 @@ def test_few_likelihoods_are_in_flight_at_once(lms):
 def test_a_text_that_leaves_no_room_for_an_answer_is_refused_before_it_is_sent(lms):
     local = lms["qwen2"]
     tokenizer = local.engine.loaded.tokenizer
-    with serving(local) as (address, fake):
-        lm = opened(address, local)
+    with served(local) as (lm, fake):
         ids = tokenizer("the cat sat on the mat " * 60)["input_ids"]
         texts = (tokenizer.decode(ids[:count]) for count in range(240, 300))
         text = next(text for text in texts if len(tokenizer(text)["input_ids"]) == 256)
@@ -252,8 +247,7 @@ def test_asynchronous_calls_are_all_in_flight_and_equal_the_others(lms, kind):
     async def ask(lm, requests):
         return await asyncio.gather(*map(lm.acall, requests))
 
-    with serving(lms["qwen2-chat"], kind) as (address, fake):
-        lm = opened(address, lms["qwen2-chat"], kind, in_flight=40)
+    with served(lms["qwen2-chat"], kind, in_flight=40) as (lm, fake):
         requests = [request_for(lm, n) for n in range(40)]
         fake.faults = lambda *_: fake.together(11)
         responses = asyncio.run(ask(lm, requests))

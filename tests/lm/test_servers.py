@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from commands import as_jsonl, evalbias, records
 from dspy import lm15
-from fake_server import KEY, opened, serving
+from fake_server import KEY, opened, served, serving
 from fakes import outcome
 
 from evalbias import LocalLM, PointwiseJudge, ServerLM
@@ -42,8 +42,7 @@ def test_template_options_reach_a_servers_prompts(tmp_path):
 def test_prompts_are_sent_in_order_of_their_prefixes_one_request_each(lms):
     local = lms["qwen2"]
     prompts = [f"{a}: the cat sat {b}" for b in ("on", "the", "mat") for a in ("Source", "Output")]
-    with serving(local) as (address, fake):
-        lm = opened(address, local, in_flight=1)
+    with served(local, in_flight=1) as (lm, fake):
         before = len(fake.requests)
         answer = lm.choice_logprobs(prompts, ["1", "2", "3"])
         bodies = [body for _, body in fake.requests[before:]]
@@ -66,8 +65,7 @@ def test_many_choices_are_split_into_requests(lms):
 
 def test_chats_return_first_tokens_only(lms):
     local, choices = lms["qwen2-chat"], ["1", "2", "3"]
-    with serving(local, "chat") as (address, fake):
-        lm = opened(address, local, "chat")
+    with served(local, "chat") as (lm, fake):
         assert lm.provenance() == {"model": "server/tiny", "server": "chat"}
         assert "no likelihoods" in lm.capabilities
         with pytest.raises(ValueError, match="which a chat server cannot continue"):
@@ -80,8 +78,7 @@ def test_chats_return_first_tokens_only(lms):
 @pytest.mark.parametrize("fault", [500, 503, 429, 408, "close", "cut", b"<html>", 10.0])
 def test_transient_failures_are_retried(lms, fault):
     local = lms["qwen2"]
-    with serving(local) as (address, fake):
-        lm = opened(address, local, **({"timeout": 1.0} if fault == 10.0 else {}))
+    with served(local, **({"timeout": 1.0} if fault == 10.0 else {})) as (lm, fake):
         start = len(fake.requests)
         fake.faults = lambda n, *_: fault if (n - start) % 3 == 1 and n - start < 10 else None
         answer = lm.choice_logprobs(PROMPTS, CHOICES)
@@ -113,8 +110,7 @@ def test_a_page_that_repeats_the_key_is_shown_without_it(lms):
 @pytest.mark.parametrize(("status", "code"), [(429, "insufficient_quota"), (402, 402)])
 def test_an_account_without_credit_is_not_asked_again(lms, status, code):
     local = lms["qwen2"]
-    with serving(local) as (address, fake):
-        lm = opened(address, local, in_flight=1)
+    with served(local, in_flight=1) as (lm, fake):
         start = len(fake.requests)
         spent = (status, {"error": {"message": "You exceeded your quota.", "code": code}})
         fake.faults = lambda n, *_: None if n - start <= 2 else spent
@@ -126,8 +122,7 @@ def test_an_account_without_credit_is_not_asked_again(lms, status, code):
 
 def test_a_dead_server_is_given_up_and_its_answers_are_kept(lms):
     local = lms["qwen2"]
-    with serving(local) as (address, fake):
-        lm = opened(address, local, in_flight=2, patience=1.0)
+    with served(local, in_flight=2, patience=1.0) as (lm, fake):
         start = len(fake.requests)
         fake.faults = lambda n, *_: "close" if n - start > 3 else None
         answers, _, ended = outcome(lm, QUESTIONS)
@@ -139,15 +134,13 @@ def test_a_dead_server_is_given_up_and_its_answers_are_kept(lms):
 
 def test_calls_are_large_enough_for_the_requests_in_flight(lms):
     local = lms["qwen2"]
-    with serving(local) as (address, _):
-        lm = opened(address, local, in_flight=1000)
+    with served(local, in_flight=1000) as (lm, _):
         assert [chunk_of(one) for one in (lm, CachedLM(lm, "unused.jsonl"), local)] == [8000, 8000, 256]
 
 
 def test_no_more_requests_are_in_flight_than_allowed(lms):
     local = lms["qwen2"]
-    with serving(local) as (address, fake):
-        lm = opened(address, local, in_flight=3)
+    with served(local, in_flight=3) as (lm, fake):
         fake.faults = lambda *_: fake.together(3)
         threads = [
             threading.Thread(target=lm.choice_logprobs, args=([f"the {w} {i}" for w in "abcd"], CHOICES))
