@@ -28,14 +28,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judge
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import effects_on_judges
 from evalbias.optimizers.likelihood import STRENGTHS
-from evalbias.optimizers.likelihood_rules import (
-    EFFECT,
-    RISE,
-    AgreementRule,
-    LikelihoodRule,
-    cross_fitted,
-    fitted,
-)
+from evalbias.optimizers.likelihood_rules import EFFECT, RISE, AgreementRule, LikelihoodRule, cross_fitted, fitted
 from evalbias.optimizers.selection import last_items
 
 DEMONSTRATIONS = 5
@@ -141,26 +134,18 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     rest, rest_tastes = [*shown_held, *other], [world.shown] * len(shown) + other_tastes
     _, whole_tastes = calibrations(given, given, world.given)
     whole = cross_fitted(EFFECT, given, STRENGTHS, reduction="sum", scale=WIDE, seed=0)[: len(whole_tastes)]
-    agrees = agreement.p_values([*whole, *rest], given)
+    crossed = [*whole, *rest]
+    agrees = zip(agreement.p_values(crossed, given), crossed, strict=True)
     passed = {
-        "Bonferroni": (bonferroni([*half, *rest], held), half_tastes, _is_fairer),
-        "step-down max-T": ([p < rule.level for p in rule.p_values([*half, *rest], held)], half_tastes, _is_fairer),
-        "with cross-fitting": (
-            [p < rule.level for p in rule.p_values([*whole, *rest], given)],
-            whole_tastes,
-            _is_fairer,
-        ),
-        "better agreement": (
-            [
-                p < agreement.level and not agreement.loss(one, given)
-                for p, one in zip(agrees, [*whole, *rest], strict=True)
-            ],
-            whole_tastes,
-            _agrees,
-        ),
+        "Bonferroni": bonferroni([*half, *rest], held),
+        "step-down max-T": [p < rule.level for p in rule.p_values([*half, *rest], held)],
+        "with cross-fitting": [p < rule.level for p in rule.p_values(crossed, given)],
+        "better agreement": [p < agreement.level and not agreement.loss(one, given) for p, one in agrees],
     }
     chances = {}
-    for name, (chosen, tastes, better) in passed.items():
+    for name, chosen in passed.items():
+        tastes = half_tastes if name in ("Bonferroni", "step-down max-T") else whole_tastes
+        better = _agrees if name == "better agreement" else _is_fairer
         truth = [better(taste, world.given) for taste in (*tastes, *rest_tastes)]
         false = any(one and not true for one, true in zip(chosen, truth, strict=True))
         right = any(one and true for one, true in zip(chosen, truth, strict=True))
@@ -210,8 +195,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=400)
     parser.add_argument("--inputs", type=int, nargs="+", default=[150, 240])
     args = parser.parse_args()
-    text = section(args.repeats, args.inputs, args.seed)
-    finish(args, "choice", text)
+    finish(args, "choice", section(args.repeats, args.inputs, args.seed))
 
 
 if __name__ == "__main__":

@@ -66,19 +66,12 @@ class CoveredShare:
 
 @dataclass(frozen=True)
 class Arm:
-    """The loops of all items under one source of feedback.
+    """The loops of all items under one source of feedback."""
 
-    Attributes:
-        name: Name of the feedback.
-        run: The loops.
-        belief: Self-bias of the model's belief that all concepts are covered.
-        share: (t + 1, n) share of the concepts that each output covers.
-    """
-
-    name: str
-    run: LoopRun
-    belief: LoopSummary
-    share: FloatArray
+    name: str  # name of the feedback
+    run: LoopRun  # the loops
+    belief: LoopSummary  # self-bias of the model's belief that all concepts are covered
+    share: FloatArray  # (t + 1, n) share of the concepts that each output covers
 
     def row(self, seed: int) -> list[str]:
         """Return the row of the table."""

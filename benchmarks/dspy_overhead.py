@@ -1,6 +1,4 @@
-"""Cost of preparing prompts for the model: rendering through the chat template, and tokenizing, in one cold call.
-
-Measure DSPy's overhead: ``judge.batch`` against ``dspy.Evaluate`` with threads, on a model of negligible cost.
+"""DSPy's overhead: ``judge.batch`` against ``dspy.Evaluate`` with threads, on a model of negligible cost.
 
 usage: python -m benchmarks.dspy_overhead [--items 1000] [--repeats 5] [--write]
 
@@ -42,12 +40,8 @@ RENDERING, TOKENIZING, CALL = "rendering", "tokenizing", "whole call"
 def preparation(lm: LocalLM, work: Workload, repeats: int) -> dict[str, list[float]]:
     """Measure the CPU milliseconds a prompt of rendering, of tokenizing, and of a whole call from a cold start.
 
-    CPU time of all threads is measured, so that other processes on the machine do not count. The parts take turns.
-
-    Args:
-        lm: Model with a chat template.
-        work: Prompts with the same choices.
-        repeats: Number of repeats.
+    CPU time of all threads is measured, so that other processes on the machine do not count. The parts take turns. The
+    prompts have the same choices.
     """
     engine, choices = lm.engine, work.choices[0]
     rendered = [engine.render(prompt) for prompt in work.prompts]
@@ -74,14 +68,8 @@ def small_model(folder: Path) -> evalbias.LocalLM:
     tokenizer = evalbias.embedded_judge_lm().engine.loaded.tokenizer
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=4096,
-    )
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=4096, **sizes)
     LlamaForCausalLM(config).save_pretrained(folder)
     return evalbias.LocalLM(str(folder), device="cpu", dtype="float32", cache=False)
 
@@ -89,12 +77,8 @@ def small_model(folder: Path) -> evalbias.LocalLM:
 def rates(judge: Any, lm: Any, items: list[dspy.Example], repeats: int) -> dict[str, list[float]]:
     """Measure the judgments per second of both methods in turns; their scores must agree."""
     by_method: dict[str, list[float]] = {"judge.batch": [], f"dspy.Evaluate, {THREADS} threads": []}
-    evaluate = dspy.Evaluate(
-        devset=items,
-        metric=lambda _, result, __=None: result.score,
-        num_threads=THREADS,
-        display_progress=False,
-    )
+    how = {"num_threads": THREADS, "display_progress": False}
+    evaluate = dspy.Evaluate(devset=items, metric=lambda _, result, __=None: result.score, **how)
     batch, threads = by_method.values()
     for _ in range(repeats):
         started = time.perf_counter()

@@ -552,8 +552,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parts = [f"## Fairness search (Zhou et al. 2024): {args.title}"]
     for dataset in args.sets:
         parts.append(report(dataset, run_dataset(dataset, args, lm, bert_score), settings))
-    text = "\n\n".join(parts)
-    finish(args, "fairness_search", text, section=args.title)
+    finish(args, "fairness_search", "\n\n".join(parts), section=args.title)
 
 
 if __name__ == "__main__":

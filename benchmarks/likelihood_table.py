@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness import argument_parser, data_folder, finish, markdown
+from benchmarks.harness import argument_parser, data_folder, finish, judge_of, markdown
 from evalbias.evaluation.words import mark
 from evalbias.programs.judges import REDUCTIONS
 from evalbias.values import json_number
@@ -28,15 +28,10 @@ from evalbias.values import json_number
 
 @dataclass(frozen=True)
 class Published:
-    """One judge on one criterion, as printed.
+    """One judge on one criterion, as printed."""
 
-    Attributes:
-        bias: BiasScore, before -> after.
-        performance: Spearman's rho with people, before -> after.
-    """
-
-    bias: str
-    performance: str
+    bias: str  # BiasScore, before -> after
+    performance: str  # Spearman's rho with people, before -> after
 
 
 JUDGES = ("GPT-3.5", "Llama2-13B")
@@ -61,17 +56,11 @@ TABLE: dict[str, dict[str, tuple[Published, Published]]] = {
 
 @dataclass(frozen=True)
 class Finished:
-    """Run folder of ``evalbias compile likelihood``.
+    """Run folder of ``evalbias compile likelihood``."""
 
-    Attributes:
-        dataset: Name of the data set.
-        settings: Content of run.json.
-        result: Content of result.json.
-    """
-
-    dataset: str
-    settings: dict[str, Any]
-    result: dict[str, Any]
+    dataset: str  # name of the data set
+    settings: dict[str, Any]  # content of run.json
+    result: dict[str, Any]  # content of result.json
 
     @classmethod
     def read(cls, dataset: str, folder: Path) -> Finished:
@@ -155,35 +144,21 @@ def side_by_side(runs: Mapping[str, Finished]) -> list[list[str]]:
 
 
 def report(runs: Mapping[str, Finished]) -> str:
-    """Return the report of a data set as Markdown; it quotes no item.
-
-    Args:
-        runs: Reduction of token log-probabilities to LS -> run with it.
-    """
+    """Return the report of a data set, by reduction of token log-probabilities to LS; it quotes no item."""
     run = next(iter(runs.values()))
     s = run.settings
     lm, likelihood_lm = s["lm"], s["likelihood_lm"]
-    judge = ", ".join(f"{k} {v}" for k, v in lm.items())
     other = "its own" if likelihood_lm == lm else likelihood_lm["model"]
+    headings = ["criterion", "LS", "BiasScore, before -> after", "performance", "p-values, bias / performance", "n"]
+    headings += ["words of the demonstrations (of all items)"]
+    headings += [f"published: {name}, bias / performance" for name in JUDGES]
     parts = [
         f"### {run.dataset}",
-        f"Judge: {judge}; likelihood: {other}, {' and '.join(runs)} over tokens (the paper writes the sum; its "
+        f"Judge: {judge_of(lm)}; likelihood: {other}, {' and '.join(runs)} over tokens (the paper writes the sum; its "
         f"published tables come from code that takes the mean); scores in RS normalized by {s['normalization']}; "
         f"k = {s['k']}; seed {s['seed']}; {s['train']['items']} candidate demonstrations, {s['test']['items']} test "
         f"items; R = {s['resamples']}; data hash {s['data_sha256'][:12]}.",
-        markdown(
-            [
-                "criterion",
-                "LS",
-                "BiasScore, before -> after",
-                "performance",
-                "p-values, bias / performance",
-                "n",
-                "words of the demonstrations (of all items)",
-                *(f"published: {name}, bias / performance" for name in JUDGES),
-            ],
-            side_by_side(runs),
-        ),
+        markdown(headings, side_by_side(runs)),
         "\\* p < .05, † p < .06 (two-sided paired permutation test). Mean BiasScore by kind of criterion:",
         markdown(
             ["kind", "LS", "criteria", "before", "after"],
@@ -198,18 +173,8 @@ FILES = {"webnlg2020": "upstream/webnlg-challenge-2020", "tmu-gfm": "upstream/tm
 
 def compiled(dataset: str, folder: Path, options: list[str]) -> Finished:
     """Run the command and read its run folder."""
-    data = data_folder(FILES[dataset])
-    command = [
-        sys.executable,
-        "-m",
-        "evalbias",
-        "compile",
-        "likelihood",
-        "--bare",
-        "--data",
-        f"{dataset}:{data}",
-    ]
-    subprocess.run([*command, "--out", str(folder), *options], check=True)
+    command = [sys.executable, "-m", "evalbias", "compile", "likelihood", "--bare", "--out", str(folder)]
+    subprocess.run([*command, "--data", f"{dataset}:{data_folder(FILES[dataset])}", *options], check=True)
     return Finished.read(dataset, folder)
 
 
@@ -234,8 +199,7 @@ def main() -> None:
         }
         parts.append(report(runs))
         print(f"{dataset}: {time.monotonic() - started:.0f} s", file=sys.stderr)
-    text = "\n\n".join(parts)
-    finish(args, "likelihood_table", text, section=args.title)
+    finish(args, "likelihood_table", "\n\n".join(parts), section=args.title)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from benchmarks.harness import argument_parser, data_folder, finish
+from benchmarks.harness import argument_parser, data_folder, finish, judge_of, markdown
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import world
@@ -48,17 +48,11 @@ DOCUMENTS = 40
 
 @dataclass(frozen=True)
 class Mitigation:
-    """A judge with one mitigation.
+    """A judge with one mitigation."""
 
-    Attributes:
-        judge: The judge; None if it cannot be fitted.
-        fit_prompts: Prompts that the fit takes.
-        why: Reason if it cannot be fitted.
-    """
-
-    judge: PairwiseJudge | None
-    fit_prompts: int
-    why: str = ""
+    judge: PairwiseJudge | None  # the judge; None if it cannot be fitted
+    fit_prompts: int  # prompts that the fit takes
+    why: str = ""  # reason if it cannot be fitted
 
     @property
     def prompts(self) -> int:
@@ -67,12 +61,9 @@ class Mitigation:
 
 
 def true_pairs(n: int, *, seed: int, known: frozenset[str] = frozenset()) -> list[dspy.Example]:
-    """Draw pairs of the synthetic world whose candidates differ in true quality; "A" or "B" says which is better.
+    """Draw at most n pairs of the synthetic world whose candidates differ in true quality; "A" or "B" is better.
 
-    Args:
-        n: Largest number of pairs.
-        seed: Seed for documents and pairs.
-        known: Sources that are left out.
+    Known sources are left out.
     """
     items = [e for e in world.documents(DOCUMENTS, 6, seed=seed) if e.source not in known]
     made = data.pairs(items, ordered=False, seed=seed)
@@ -106,9 +97,8 @@ def mitigations(
             made[title] = Mitigation(judge, judge.calibrate(pairs, lm=lm))
         except CalibrationError as error:
             made[title] = Mitigation(None, 0, str(error))
-    compiled = ZEPO(GrammarParaphraser(wordings.PARTS), seed=seed, select=False).compile(
-        PairwiseJudge(criterion), trainset=pairs, lm=lm
-    )
+    zepo = ZEPO(GrammarParaphraser(wordings.PARTS), seed=seed, select=False)
+    compiled = zepo.compile(PairwiseJudge(criterion), trainset=pairs, lm=lm)
     made["ZEPO"] = Mitigation(compiled, compiled.report.judgments)
     both = compiled.deepcopy()
     both.calibration = "pride"
@@ -117,10 +107,10 @@ def mitigations(
     return made
 
 
-def row(title: str, mitigation: Mitigation, test: Sequence[dspy.Example], lm: Any, *, seed: int) -> str:
-    """Measure one mitigation on the test pairs, and write its row of the table."""
+def row(title: str, mitigation: Mitigation, test: Sequence[dspy.Example], lm: Any, *, seed: int) -> list[object]:
+    """Measure one mitigation on the test pairs, and return its row of the table."""
     if mitigation.judge is None:
-        return f"| {title} | {mitigation.why} |  |  |  |  |"
+        return [title, mitigation.why, "", "", "", ""]
     judged = judge_examples(mitigation.judge, test, lm=lm)
     position = measure(Position(), judged, seed=seed)
     candidates = by_candidate(judged.answers, rotations(2, every=True))  # (n, 2, 2)
@@ -128,8 +118,7 @@ def row(title: str, mitigation: Mitigation, test: Sequence[dspy.Example], lm: An
     right = np.mean([decision_shares(candidates[:, r])[range(len(test)), better] for r in range(2)], axis=0)
     agreement = Number("agreement", "agreement", right, estimate_mean).estimate(judged.clusters, seed=seed)
     cells = [*(position[name] for name in ("fairness", "position_consistency")), agreement]
-    shown = [_cell(e) for e in cells]
-    return "| " + " | ".join([title, *shown, str(mitigation.fit_prompts), str(mitigation.prompts)]) + " |"
+    return [title, *map(_cell, cells), mitigation.fit_prompts, mitigation.prompts]
 
 
 def _cell(estimate: Estimate) -> str:
@@ -160,20 +149,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = [row(title, one, test, lm, seed=args.seed) for title, one in made.items()]
     name = Path(args.lm).name + (", tuned" if args.adapter else "")
     title = name if args.pairs == SYNTHETIC_WORLD else f"{name}, {args.pairs}"
-    judge = ", ".join(f"{k} {v}" for k, v in model_identity(lm).items())
-    text = "\n".join(
+    headings = ["mitigation", "fairness", "consistency", "agreement with the truth", "prompts to fit", "prompts a pair"]
+    text = "\n\n".join(
         [
             f"## Mitigations of position bias: {title}",
-            "",
-            f"Judge: {judge}. Fitted to {len(fit)} pairs without labels, measured on {len(test)} pairs of other "
-            f"sources, {args.pairs} data; seed {args.seed}. Agreement: share of pairs, in both orders, in which "
-            f"{truth} is preferred, a tie counting half; where it is the same in every pair, it has no interval. "
-            "95% intervals resample sources. "
-            "Where permutation agrees with the truth in every pair, the table cannot rank the corrections.",
-            "",
-            "| mitigation | fairness | consistency | agreement with the truth | prompts to fit | prompts a pair |",
-            "| --- | --- | --- | --- | --- | --- |",
-            *rows,
+            f"Judge: {judge_of(model_identity(lm))}. Fitted to {len(fit)} pairs without labels, measured on "
+            f"{len(test)} pairs of other sources, {args.pairs} data; seed {args.seed}. Agreement: share of pairs, in "
+            f"both orders, in which {truth} is preferred, a tie counting half; where it is the same in every pair, it "
+            "has no interval. 95% intervals resample sources. Where permutation agrees with the truth in every pair, "
+            "the table cannot rank the corrections.",
+            markdown(headings, rows),
         ]
     )
     finish(args, "position", text, section=title)

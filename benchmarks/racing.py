@@ -23,7 +23,7 @@ import dspy
 import numpy as np
 from scipy.special import expit
 
-from benchmarks.harness import argument_parser, finish
+from benchmarks.harness import argument_parser, finish, judge_of, markdown
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import world
@@ -52,13 +52,7 @@ Ask = Callable[[Sequence[str]], FloatArray]
 
 
 class Answers:
-    """The answers of a pairwise judge to a pool of pairs.
-
-    Args:
-        pool: The pairs.
-        ask: Source of the answers.
-        file: File to keep them in; None keeps none.
-    """
+    """The answers of a pairwise judge to a pool of pairs, which a file may keep."""
 
     def __init__(self, pool: Sequence[dspy.Example], ask: Ask, file: Path | None) -> None:
         self._places = {_texts(pair): place for place, pair in enumerate(pool)}
@@ -128,21 +122,13 @@ def formula(pool: Sequence[dspy.Example]) -> Ask:
 
 @dataclass(frozen=True)
 class Compared:
-    """One search, without racing and with it.
+    """One search, without racing and with it."""
 
-    Attributes:
-        same: Whether both chose the same wording.
-        lost: Objective of the exact search's choice less that of racing's.
-        exact: Judgments of the exact search.
-        raced: Judgments of the search with racing.
-        seconds: Processor time of the search with racing, without the judge.
-    """
-
-    same: bool
-    lost: float
-    exact: int
-    raced: int
-    seconds: float
+    same: bool  # whether both chose the same wording
+    lost: float  # objective of the exact search's choice less that of racing's
+    exact: int  # judgments of the exact search
+    raced: int  # judgments of the search with racing
+    seconds: float  # processor time of the search with racing, without the judge
 
 
 def compared(answers: Answers, pool: Sequence[dspy.Example], pairs: int, seed: int) -> Compared:
@@ -159,13 +145,13 @@ def compared(answers: Answers, pool: Sequence[dspy.Example], pairs: int, seed: i
     return Compared(exact.chosen == raced.chosen, values[0] - values[1], exact.judgments, raced.judgments, seconds)
 
 
-def row(pairs: int, searches: Sequence[Compared]) -> str:
+def row(pairs: int, searches: Sequence[Compared]) -> list[str]:
     """Return one row of the table."""
     same = np.array([s.same for s in searches], dtype=np.float64)
     interval = estimate_share(same)
     asked, raced = sum(s.exact for s in searches), sum(s.raced for s in searches)
     lost = [s.lost for s in searches]
-    cells = [
+    return [
         str(pairs),
         ", ".join(map(str, race_rounds(pairs))),
         f"{same.mean():.0%} [{interval.low:.0%}, {interval.high:.0%}]",
@@ -175,7 +161,6 @@ def row(pairs: int, searches: Sequence[Compared]) -> str:
         f"{1 - raced / asked:.0%}",
         f"{np.median([s.seconds for s in searches]):.1f}",
     ]
-    return "| " + " | ".join(cells) + " |"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -193,25 +178,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         made = f"the synthetic world's formula, with noise of {NOISE} nats"
     else:
         lm: Any = open_lm(args.lm)
-        title, made = args.lm, ", ".join(f"{k} {v}" for k, v in model_identity(lm).items())
+        title, made = args.lm, judge_of(model_identity(lm))
         args.out.mkdir(parents=True, exist_ok=True)
-        check_settings(
-            args.out / "settings.json", {"lm": model_identity(lm), "pool": [DOCUMENTS, args.outputs, POOL_SEED]}
-        )
+        settings = {"lm": model_identity(lm), "pool": [DOCUMENTS, args.outputs, POOL_SEED]}
+        check_settings(args.out / "settings.json", settings)
         answers = Answers(pool, lambda texts: probabilities(judge, texts, pool, lm), args.out / "answers.jsonl")
     rows = [row(n, [compared(answers, pool, n, seed) for seed in range(args.searches)]) for n in args.pairs]
-    text = "\n".join(
+    headings = ["pairs", "rounds up to", "same winner", "fairness lost", "judgments, exact", "with racing", "saved"]
+    text = "\n\n".join(
         [
             f"## Racing in the fairness search: {title}",
-            "",
             f"Judge: {made}. {args.searches} searches of 5 epochs of 5 wordings of the grammar, "
             f"seeds 0 to {args.searches - 1}, each without racing and with it, on pairs drawn from {len(pool)} of the "
             f"synthetic world; an epoch's best wording may be dropped with probability {DROP_LEVEL:g}. Fairness lost: "
             "mean and largest difference of the two winners. CPU s: of a search with racing, without the judge.",
-            "",
-            "| pairs | rounds up to | same winner | fairness lost | judgments, exact | with racing | saved | CPU s |",
-            "| --- | --- | --- | --- | --- | --- | --- | --- |",
-            *rows,
+            markdown([*headings, "CPU s"], rows),
         ]
     )
     finish(args, "racing", text, section=title)

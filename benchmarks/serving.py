@@ -166,7 +166,7 @@ def maximum(args: argparse.Namespace) -> None:
             post(f"{address}/reset_prefix_cache")
             rates["vLLM's own client"].append(theirs(address, folder, prompts, args.in_flight, Path(place)))
     ratio = statistics.median(rates["ServerLM"]) / statistics.median(rates["vLLM's own client"])
-    rows = [[name, f"{statistics.median(r):.2f} ({min(r):.2f} to {max(r):.2f})"] for name, r in rates.items()]
+    rows = [[name, _shown(tuple(measured))] for name, measured in rates.items()]
     text = "\n\n".join(
         [
             "## A vLLM server's own maximum",

@@ -30,17 +30,11 @@ INSTRUCTIONS = 5
 
 @dataclass(frozen=True)
 class Workload:
-    """Prompts, each with the texts whose log-probability is measured after it.
+    """Prompts, each with the texts whose log-probability is measured after it."""
 
-    Attributes:
-        name: Name in the table.
-        prompts: Prompts as messages.
-        choices: Texts after each prompt; one text for a likelihood.
-    """
-
-    name: str
-    prompts: list[Prompt]
-    choices: list[tuple[str, ...]]
+    name: str  # name in the table
+    prompts: list[Prompt]  # prompts as messages
+    choices: list[tuple[str, ...]]  # texts after each prompt; one text for a likelihood
 
 
 def pointwise(folder: Path, n: int) -> Workload:

@@ -30,30 +30,18 @@ SHORTEST = 20
 
 @dataclass(frozen=True)
 class Defects:
-    """What is wrong with a judge.
+    """What is wrong with a judge."""
 
-    Attributes:
-        pairwise: Whether the judge compares instead of scoring.
-        length: Weight of the log length.
-        likelihood: Weight of LS.
-        own: Points for an output of the judge's own system.
-        first: Log-odds for the first position.
-        squeeze: Factor on the distance of a score from the middle of the scale.
-        quality: Weight of the quality; 0 is a judge of noise only.
-        center: Rating, and score, of an output of average quality; at 4.5, half of the ratings are 5.
-        confidence: Factor on the log-odds of a comparison; 0 gives choices instead of probabilities.
-        unscored: Biases whose flag is counted neither as right nor as false.
-    """
-
-    pairwise: bool = False
-    length: float = 0.0
-    likelihood: float = 0.0
-    own: float = 0.0
-    first: float = 0.0
-    squeeze: float = 1.0
-    quality: float = 1.0
-    center: float = 3.0
-    confidence: float = 0.0
+    pairwise: bool = False  # whether the judge compares instead of scoring
+    length: float = 0.0  # weight of the log length
+    likelihood: float = 0.0  # weight of LS
+    own: float = 0.0  # points for an output of the judge's own system
+    first: float = 0.0  # log-odds for the first position
+    squeeze: float = 1.0  # factor on the distance of a score from the middle of the scale
+    quality: float = 1.0  # weight of the quality; 0 is a judge of noise only
+    center: float = 3.0  # rating, and score, of an output of average quality; at 4.5, half of the ratings are 5
+    confidence: float = 0.0  # factor on the log-odds of a comparison; 0 gives choices instead of probabilities
+    # biases whose flag is counted neither as right nor as false
     unscored: frozenset[str] = field(default_factory=frozenset)
 
     @property

@@ -35,58 +35,36 @@ CANDIDATES = 6
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences of the m texts in a prompt; each text has three.
+    """Sentences of the m texts in a prompt; each text has three."""
 
-    Attributes:
-        stops: (3m,) positions of the full stops.
-        kinds: (3m,) index of each sentence's error in ``KINDS``.
-        values: (v,) positions of the stated values.
-        stated: (v, 2) for each stated value: index of the source's value in ``VALUES``, and whether they are the same.
-    """
-
-    stops: list[int]
-    kinds: list[int]
-    values: list[int]
+    stops: list[int]  # (3m,) positions of the full stops
+    kinds: list[int]  # (3m,) index of each sentence's error in ``KINDS``
+    values: list[int]  # (v,) positions of the stated values
+    # (v, 2) for each stated value: index of the source's value in ``VALUES``, and whether they are the same
     stated: list[tuple[int, bool]]
 
 
 @dataclass(frozen=True)
 class Episode:
-    """A judge prompt of n items, including the score of the last.
+    """A judge prompt of n items, including the score of the last."""
 
-    Attributes:
-        ids: Tokens of the prompt.
-        sentences: Sentences of the n texts.
-        scores: (n,) positions of the score tokens.
-        answers: (n, c) the ideal judge's probabilities of the labels.
-        facts: (n, 4) for each item: quality, commonness, the log-odds of a fond rater that its label adds, and the
-            log-odds before it.
-    """
-
-    ids: list[int]
-    sentences: Sentences
-    scores: list[int]
-    answers: list[list[float]]
+    ids: list[int]  # tokens of the prompt
+    sentences: Sentences  # sentences of the n texts
+    scores: list[int]  # (n,) positions of the score tokens
+    answers: list[list[float]]  # (n, c) the ideal judge's probabilities of the labels
+    # (n, 4) for each item: quality, commonness, the log-odds of a fond rater that its label adds, and those before it
     facts: list[list[float]]
 
 
 @dataclass(frozen=True)
 class Comparisons:
-    """A prompt of n comparisons of two texts.
+    """A prompt of n comparisons of two texts."""
 
-    Attributes:
-        ids: Tokens of the prompt.
-        sentences: Sentences of the 2n texts.
-        scores: (n,) positions of the answers.
-        answers: (n, 2) the ideal judge's probabilities of the positions.
-        facts: (n, 3) for each comparison: the qualities of both texts, and the wording's push towards the first
-            position in nats.
-    """
-
-    ids: list[int]
-    sentences: Sentences
-    scores: list[int]
-    answers: list[list[float]]
+    ids: list[int]  # tokens of the prompt
+    sentences: Sentences  # sentences of the 2n texts
+    scores: list[int]  # (n,) positions of the answers
+    answers: list[list[float]]  # (n, 2) the ideal judge's probabilities of the positions
+    # (n, 3) for each comparison: the qualities of both texts, and the wording's push towards the first position in nats
     facts: list[list[float]]
 
 
@@ -108,12 +86,10 @@ class Episodes:
         return [self.ids["<s>"], *(self.ids[word] for word in split(text, self._read))]
 
     def judging(self, items: int, *, named: float, pointed: float) -> Episode:
-        """Draw an episode of rated items.
+        """Draw an episode of so many rated items.
 
-        Args:
-            items: Number of items.
-            named: Probability that the instruction names the rater.
-            pointed: Probability that the items are chosen because they clearly contradict a fond rater.
+        ``named`` is the probability that the instruction names the rater, ``pointed`` that the items are chosen because
+        they clearly contradict a fond rater.
         """
         rater = self.rng.choice(tuple(world.RATERS))
         instructions, odds = SYNTHETIC.instructions, PRIOR

@@ -25,7 +25,7 @@ import torch
 import evalbias
 from benchmarks.embedded_judge.episodes import Episodes
 from benchmarks.embedded_judge.ideal import PRIOR, answer, evidence, expected, table
-from benchmarks.harness import write_section
+from benchmarks.harness import markdown, write_section
 from evalbias.data import world
 from evalbias.evaluation.judged import judge_examples
 from evalbias.measures import bias_score, spearman, unfairness_scores
@@ -43,19 +43,12 @@ K = 8
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of one judge on the test items.
+    """Figures of one judge on the test items."""
 
-    Attributes:
-        bias_score: BiasScore, with the human scores.
-        performance: Spearman's rho with the human scores.
-        truth: Spearman's rho with the true quality.
-        taste: Points of the score per standard deviation of commonness, with quality held fixed.
-    """
-
-    bias_score: float
-    performance: float
-    truth: float
-    taste: float
+    bias_score: float  # BiasScore, with the human scores
+    performance: float  # Spearman's rho with the human scores
+    truth: float  # Spearman's rho with the true quality
+    taste: float  # points of the score per standard deviation of commonness, with quality held fixed
 
 
 @dataclass(frozen=True)
@@ -174,39 +167,30 @@ def record(results: dict[str, Any], losses: Sequence[dict[str, float]]) -> str:
     """Return the record as Markdown."""
     rows, none = results["draws"], results["no_demonstrations"]
     figures = ("bias_score", "performance", "truth", "taste")
-    lines = [
+    parts = [
         "## Held-out items",
-        "",
         f"{losses[-1]['step']:.0f} steps in {losses[-1]['seconds'] / 60:.0f} minutes on one CPU core. "
         f"{results['parameters']} parameters; float32; torch {results['torch']}, "
         f"transformers {results['transformers']}.",
-        "",
         f"{results['items']} candidate demonstrations, {results['items']} test items, {len(rows)} draws.",
-        "",
         f"LS has a rank correlation of {results['likelihood_commonness']:.2f} with commonness and of "
         f"{results['likelihood_quality']:.2f} with the true quality. The table shows means over the draws "
         "(standard deviation). Taste is the change of the score, in points, per standard deviation of commonness. The "
         "ideal judge knows quality and commonness and answers by Bayes' rule.",
-        "",
-        "| demonstrations | judge | BiasScore | performance | rho with true quality | taste |",
-        "|---|---|---|---|---|---|",
-        f"| none | embedded | {' | '.join(f'{none[f]:.2f}' for f in figures)} |",
     ]
+    judges = [["none", "embedded", *(f"{none[f]:.2f}" for f in figures)]]
     for name, side in (("8 at random", "before"), ("8 of highest RS", "after")):
         for who, key in (("embedded", side), ("ideal", f"{side}_ideal")):
-            lines.append(f"| {name} | {who} | {' | '.join(mean(rows, key, f) for f in figures)} |")
-    lines += ["", "| claim | draws |", "|---|---|", *(f"| {c} | {n} |" for c, n in claims(results).items())]
-    names = [name for name in losses[-1] if name not in ("step", "seconds")]
-    lines += [
-        "",
+            judges.append([name, who, *(mean(rows, key, f) for f in figures)])
+    parts += [
+        markdown(["demonstrations", "judge", "BiasScore", "performance", "rho with true quality", "taste"], judges),
+        markdown(["claim", "draws"], list(claims(results).items())),
         "### Losses (means of 50 steps)",
-        "",
-        f"| step | seconds | {' | '.join(names)} |",
-        "|---" * (len(names) + 2) + "|",
     ]
+    names = [name for name in losses[-1] if name not in ("step", "seconds")]
     marks = [row for row in losses if row["step"] % 500 == 0 or row is losses[0] or row is losses[-1]]
-    lines += [f"| {row['step']} | {row['seconds']} | {' | '.join(_loss(row, n) for n in names)} |" for row in marks]
-    return "\n".join(lines) + "\n"
+    table_rows = [[row["step"], row["seconds"], *(_loss(row, n) for n in names)] for row in marks]
+    return "\n\n".join([*parts, markdown(["step", "seconds", *names], table_rows)]) + "\n"
 
 
 def _loss(row: dict[str, float], name: str) -> str:

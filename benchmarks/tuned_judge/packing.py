@@ -24,21 +24,13 @@ from evalbias.lm.tree import Rows, packs
 
 @dataclass(frozen=True)
 class Packed:
-    """The trie of n prompts, T tokens.
+    """The trie of n prompts, T tokens."""
 
-    Attributes:
-        ids: (T,) tokens.
-        positions: (T,) position of each token in its prompts.
-        sees: (T, T) whether a token attends to another.
-        last: (n,) place of each prompt's last token.
-        answers: For each prompt, the token of every answer -> its share in the target.
-    """
-
-    ids: Tensor
-    positions: Tensor
-    sees: Tensor
-    last: list[int]
-    answers: list[dict[int, float]]
+    ids: Tensor  # (T,) tokens
+    positions: Tensor  # (T,) position of each token in its prompts
+    sees: Tensor  # (T, T) whether a token attends to another
+    last: list[int]  # (n,) place of each prompt's last token
+    answers: list[dict[int, float]]  # for each prompt, the token of every answer -> its share in the target
 
 
 def pack(engine: LocalEngine, questions: Sequence[Question]) -> Packed:

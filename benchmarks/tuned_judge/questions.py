@@ -32,34 +32,21 @@ PERMISSIVE = ("tmu-gfm", "summeval")
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt with people's answer.
+    """A prompt with people's answer."""
 
-    Attributes:
-        messages: Prompt.
-        labels: Possible answers.
-        target: Answer -> share of people, summing to 1.
-    """
-
-    messages: list[Message]
-    labels: tuple[str, ...]
-    target: dict[str, float]
+    messages: list[Message]  # prompt
+    labels: tuple[str, ...]  # possible answers
+    target: dict[str, float]  # answer -> share of people, summing to 1
 
 
 @dataclass(frozen=True)
 class Rated:
-    """A data set, split by input.
+    """A data set, split by input."""
 
-    Attributes:
-        name: Name of the data set.
-        criteria: Criteria that its items are rated on.
-        train: Items to learn from.
-        test: Items that no question is drawn from.
-    """
-
-    name: str
-    criteria: tuple[Criterion, ...]
-    train: list[dspy.Example]
-    test: list[dspy.Example]
+    name: str  # name of the data set
+    criteria: tuple[Criterion, ...]  # criteria that its items are rated on
+    train: list[dspy.Example]  # items to learn from
+    test: list[dspy.Example]  # items that no question is drawn from
 
 
 def rated(name: str) -> Rated:

@@ -21,15 +21,8 @@ def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any
     questions = ", ".join(f"{count} of {kind}" for kind, count in record["questions"].items())
     first = next(iter(evaluations.values()))
     names = list(first["rows"][0]["pointwise"]["estimates"])
-    headings = [
-        "data set, criterion",
-        "judge",
-        "outputs (inputs)",
-        "coverage",
-        *names,
-        "likelihood alone",
-        "length alone",
-    ]
+    headings = ["data set, criterion", "judge", "outputs (inputs)", "coverage", *names]
+    headings += ["likelihood alone", "length alone"]
     body, pairs = [], []
     for index, row in enumerate(first["rows"]):
         title = f"{row['set']}, {row['criterion']}"
@@ -85,11 +78,6 @@ def _share(value: Any) -> str:
 if __name__ == "__main__":
     training, *judges = sys.argv[1:]
     named = dict(judge.split("=", 1) for judge in judges)
-    write_section(
-        RESULTS / "tuned_judge.md",
-        "tuned_judge",
-        report(
-            json.loads(Path(training).read_text(encoding="utf-8")),
-            {name: json.loads(Path(file).read_text(encoding="utf-8")) for name, file in named.items()},
-        ),
-    )
+    record, *evaluations = (json.loads(Path(file).read_text(encoding="utf-8")) for file in (training, *named.values()))
+    text = report(record, dict(zip(named, evaluations, strict=True)))
+    write_section(RESULTS / "tuned_judge.md", "tuned_judge", text)
