@@ -18,8 +18,8 @@ from typing import Any
 import dspy
 import numpy as np
 
-from benchmarks.harness import argument_parser, data_folder, finish
-from benchmarks.self_bias import first_to_last, table
+from benchmarks.harness import argument_parser, data_folder, finish, judge_of, markdown
+from benchmarks.self_bias import first_to_last
 from evalbias.cli.models import open_lm
 from evalbias.data.loops import loop_items
 from evalbias.evaluation import LoopSummary, summarize_loop
@@ -32,26 +32,14 @@ from evalbias.programs.concepts import ExactConcepts, coverage
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.tasks import constrained_generation
 
-HEADINGS = (
-    "feedback",
-    "believes all covered (undefined)",
-    "all covered",
-    "Bias",
-    "Dskew",
-    "mean share of concepts",
-    "change of the share",
-)
+HEADINGS = ["feedback", "believes all covered (undefined)", "all covered", "Bias", "Dskew"]
+HEADINGS += ["mean share of concepts", "change of the share"]
 
 
 class CoveredShare:
     """External feedback: the share of the concepts that a text covers, and the list of those that it lacks.
 
     ``ExactConcepts`` gives no credit for a part of them, so a loop of a weak model accepts nothing.
-
-    Attributes:
-        name: Name in reports.
-        low: Worst score, 0.
-        high: Best score, 1.
     """
 
     name, low, high = "share of the concepts", 0.0, 1.0
@@ -79,16 +67,11 @@ class Arm:
             first_to_last(self.belief, name) for name in ("own", "expected", "bias", "skewness")
         )
         undefined = ", ".join(str(self.belief.rounds[at]["bias"].undefined) for at in (0, -1))
+        bias += mark(self.belief.change["bias"].p_value)
         share = np.nanmean(self.share, axis=1)
-        return [
-            self.name,
-            f"{own} ({undefined})",
-            expected,
-            bias + mark(self.belief.change["bias"].p_value),
-            skewness,
-            f"{share[0]:.2f} -> {share[-1]:.2f}",
-            conclude_quality(self.share, CoveredShare.name, seed=seed),
-        ]
+        change = conclude_quality(self.share, CoveredShare.name, seed=seed)
+        shares = f"{share[0]:.2f} -> {share[-1]:.2f}"
+        return [self.name, f"{own} ({undefined})", expected, bias, skewness, shares, change]
 
 
 def arms(
@@ -135,16 +118,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     settings = {"refinements": args.refinements, "max_tokens": args.max_tokens, "seed": args.seed}
     made = arms(lm, drawn, **settings, threads=args.threads, out=args.out)
     title = Path(args.lm).name
-    judge = ", ".join(f"{k} {v}" for k, v in model_identity(lm).items())
     failed = {item for arm in made for item in arm.run.failed}
     text = "\n\n".join(
         [
             f"## Self-bias: loops of {title} on CommonGen Hard",
-            f"Model: {judge}. {count(len(drawn), 'item')} of {len(items)}, at most {args.refinements} refinements of "
-            f"at most {args.max_tokens} tokens; seed {args.seed}; {count(len(failed), 'item')} failed. The model's "
-            "belief is what it answers, whichever feedback drives the loop; concepts are counted as substrings, as "
+            f"Model: {judge_of(model_identity(lm))}. {count(len(drawn), 'item')} of {len(items)}, at most "
+            f"{args.refinements} refinements of at most {args.max_tokens} tokens; seed {args.seed}; "
+            f"{count(len(failed), 'item')} failed. The model's belief is what it answers, whichever feedback drives the "
+            "loop; concepts are counted as substrings, as "
             "in the paper, and Bias is belief minus truth. First output -> last; \\* p < .05, † p < .06.",
-            table("", HEADINGS, [arm.row(args.seed) for arm in made]).strip(),
+            markdown(HEADINGS, [arm.row(args.seed) for arm in made]),
         ]
     )
     finish(args, "self_bias", text, section=f"commongen {title}")

@@ -339,7 +339,7 @@ def _arms(loops: list[Arm]) -> str:
         common = f"{arm.commonness[0]:+.2f} -> {arm.commonness[-1]:+.2f}"
         rows.append([arm.name, own, quality, f"{arm.own.rounds[-1]['bias'].value:+.2f}", bias, skewness, common])
     headings = ("feedback", "its score", "true quality (1-5)", "its final Bias", "own judge's Bias")
-    return table("", (*headings, "own judge's Dskew", "commonness"), rows).strip()
+    return markdown((*headings, "own judge's Dskew", "commonness"), rows)
 
 
 def _compiled(report: RefineReport) -> str:

@@ -55,17 +55,11 @@ def population(folder: Path, n: int, *, last: bool = True) -> Workload:
     wordings = [" ".join(parts) for parts in itertools.islice(itertools.product(*GENERAL), 0, None, 7)][:INSTRUCTIONS]
     names = {"source": "article", "output": "summary", "name": criterion.title, "definition": criterion.definition}
     pairs = make_pairs(items, inputs=max(1, n // 100), limit=-(-n // INSTRUCTIONS), seed=0)
+    texts = [wording.format(**names) for wording in wordings]
     prompts: list[Prompt] = [
-        comparison_messages(
-            criterion,
-            pair.source,
-            list(pair.candidates),
-            labels=("A", "B"),
-            instructions=wording.format(**names),
-            last=last,
-        )
-        for pair in pairs
-        for wording in wordings
+        comparison_messages(criterion, e.source, [*e.candidates], labels=("A", "B"), instructions=text, last=last)
+        for e in pairs
+        for text in texts
     ]
     place = "last" if last else "first"
     return Workload(f"ZEPO population, Newsroom pairs, instruction {place}", prompts[:n], [("A", "B")] * n)

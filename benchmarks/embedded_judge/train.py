@@ -194,15 +194,9 @@ def set_rate(optimizer: Optimizer, *, peak: float, warmup: int, step: int, steps
 
 
 class Course:
-    """A training run in a folder, with ``losses.jsonl`` and a checkpoint to resume from.
+    """A training run of named parts in a folder, with ``losses.jsonl`` and a checkpoint to resume from.
 
-    Args:
-        out: Folder of the run; created if missing.
-        parts: Name -> model, optimizer, or other module that is trained.
-        resume: If true, resume from the folder's checkpoint.
-
-    Attributes:
-        first: Number of the first step to run.
+    ``first`` is the number of the first step to run.
     """
 
     def __init__(self, out: Path, parts: Mapping[str, nn.Module | Optimizer], *, resume: bool) -> None:

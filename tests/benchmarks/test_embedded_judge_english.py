@@ -102,15 +102,6 @@ def test_the_tokens_of_every_prompt_are_those_of_training(shipped, trained):
         assert shipped.unk_token_id not in scored.ids
 
 
-def test_prompts_of_one_call_share_their_tokens(shipped):
-    english = PromptTokenizer(shipped)
-    given = [as_text(judged) for seed in range(200) for judged, _, _ in [next(prompts(seed % 20))]]
-    together = choice_sequences(english, given, SYNTHETIC.labels)
-    for prompt, row in zip(given, together, strict=True):
-        (alone,) = choice_sequences(english, [prompt], SYNTHETIC.labels)
-        assert [(s.ids, s.start) for s in row] == [(s.ids, s.start) for s in alone]
-
-
 def test_every_token_knows_its_place_in_the_english_text(shipped):
     text = (
         "Data: Place of birth: Rome; job: actor; favorite food: rice\nText: She works as an actor. Her menu is unclear."

@@ -3,21 +3,14 @@
 import json
 import math
 
-import numpy as np
 import pytest
 
 from benchmarks.likelihood_table import TABLE, Finished, intrinsic, number, report, rows
-from evalbias.evaluation import BIASES, Change, Comparison, Estimate, Judged
+from evalbias.evaluation import BIASES, Change, Comparison, Estimate
 from evalbias.measures import Interval
 from evalbias.values import to_json
 
 NAN = math.nan
-
-
-def judged(scores):
-    covariates = {"likelihoods": [-4.0, -2.0, -3.0, -1.0], "human_scores": [1.0, 2.0, 3.0, NAN]}
-    arrays = {name: np.array(values) for name, values in covariates.items()}
-    return Judged(("a", "b", "c", "d"), "fluency", np.array(scores), arrays)
 
 
 def change(name, before, after, p):
@@ -39,27 +32,14 @@ def run(tmp_path):
         "lm": {"model": "local/x@1"},
         "likelihood_lm": {"model": "local/x@1"},
         "versions": {"torch": "2"},
-        **{
-            "reduction": "sum",
-            "normalization": "mean-range",
-            "k": 8,
-            "seed": 0,
-            "resamples": 100,
-            "data_sha256": "abc",
-        },
+        **{"reduction": "sum", "normalization": "mean-range", "k": 8, "seed": 0},
+        **{"resamples": 100, "data_sha256": "abc"},
         "train": {"items": 10},
         "test": {"items": 4},
     }
     result = {
         "likelihood": {"grammar": comparison(0.4, 0.1, 0.04), "fluency": comparison(0.2, -0.1, 0.055)},
-        "reports": {
-            "fluency": {
-                "before": judged([1.0, 2.0, 3.0, 4.0]),
-                "after": judged([1.5, 2.0, 1.0, NAN]),
-                "demonstration_words": [40, 60],
-                "mean_words": 21.2,
-            }
-        },
+        "reports": {"fluency": {"demonstration_words": [40, 60], "mean_words": 21.2}},
     }
     for name, content in (("run.json", settings), ("result.json", result)):
         (tmp_path / name).write_text(json.dumps(to_json(content), allow_nan=False))

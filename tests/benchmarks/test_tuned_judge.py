@@ -20,7 +20,6 @@ from benchmarks.tuned_judge.questions import (
     pairwise_draws,
     pointwise,
     pointwise_draws,
-    rated,
 )
 from benchmarks.tuned_judge.report import report
 from benchmarks.tuned_judge.train import PEAK, rate
@@ -60,8 +59,10 @@ def test_targets_are_the_labels_next_to_the_mean_rating():
 @pytest.mark.parametrize("kind", ["qwen2", "qwen2-chat"])
 def test_losses_of_a_pack_are_those_of_the_judges_own_answers(lms, kind):
     lm, made = lms[kind], questions()
+    packed, alone = pack(lm.engine, made), [tuple(pack(lm.engine, [one]).ids.tolist()) for one in made]
+    assert len(packed.ids) == len({row[:n] for row in alone for n in range(1, len(row) + 1)})  # each prefix once
     with torch.no_grad():
-        losses = answer_losses(lm.engine.loaded.model, pack(lm.engine, made)).tolist()
+        losses = answer_losses(lm.engine.loaded.model, packed).tolist()
     scores = PointwiseJudge(QUALITY).batch([ITEMS[0], ITEMS[1], ITEMS[3]], lm=lm)
     logprobs = [{k: math.log(p * s.coverage) for k, p in s.distribution.items()} for s in scores]
     pair = dspy.Example(source="the cat", candidates=["a cat was", "a cat sat"])
@@ -70,18 +71,6 @@ def test_losses_of_a_pack_are_those_of_the_judges_own_answers(lms, kind):
     logprobs.append({k: math.log(p * answer.coverage) for k, p in zip("AB", answer.positions[0], strict=True)})
     expected = [-sum(q.target[k] * row[k] for k in q.target) for q, row in zip(made, logprobs, strict=True)]
     np.testing.assert_allclose(losses, expected, atol=1e-4)
-
-
-def test_a_pack_runs_shared_prefixes_once_and_no_token_sees_another_prompt(lms):
-    engine, made = lms["qwen2"].engine, questions()
-    packed = pack(engine, made)
-    alone = [pack(engine, [question]) for question in made]
-    rows = [tuple(one.ids.tolist()) for one in alone]
-    assert len(packed.ids) == len({row[:n] for row in rows for n in range(1, len(row) + 1)})
-    for last, row in zip(packed.last, rows, strict=True):
-        seen = packed.sees[last].nonzero()[:, 0]
-        assert packed.ids[seen].tolist() == list(row)
-        assert packed.positions[seen].tolist() == list(range(len(row)))
 
 
 def test_labels_of_several_tokens_are_refused(lms):
@@ -104,13 +93,6 @@ def test_draws_are_repeated_by_their_seed_and_hold_training_inputs_only():
     assert [len(few(random.Random(seed))) for seed in range(5)] == [1] * 5
     both = pairwise_draws(sets, inputs=1)(random.Random(0))
     assert [q.target["A"] for q in both] == [1 - q.target["A"] for q in both[::-1]]
-
-
-@pytest.mark.usefixtures("data_dir")
-def test_no_input_is_on_both_sides():
-    for name in ("tmu-gfm", "summeval"):
-        sets = rated(name)
-        assert not {e.source for e in sets.train} & {e.source for e in sets.test}
 
 
 def test_the_learning_rate_rises_stays_and_falls():
