@@ -124,9 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"## Self-bias: loops of {title} on CommonGen Hard",
             f"Model: {judge_of(model_identity(lm))}. {count(len(drawn), 'item')} of {len(items)}, at most "
             f"{args.refinements} refinements of at most {args.max_tokens} tokens; seed {args.seed}; "
-            f"{count(len(failed), 'item')} failed. The model's belief is what it answers, whichever feedback drives the "
-            "loop; concepts are counted as substrings, as "
-            "in the paper, and Bias is belief minus truth. First output -> last; \\* p < .05, † p < .06.",
+            f"{count(len(failed), 'item')} failed. The model's belief is what it answers, whichever feedback drives "
+            "the loop; concepts are counted as substrings, as in the paper, and Bias is belief minus truth. First "
+            "output -> last; \\* p < .05, † p < .06.",
             markdown(HEADINGS, [arm.row(args.seed) for arm in made]),
         ]
     )
