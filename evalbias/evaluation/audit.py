@@ -39,8 +39,8 @@ class Finding:
         bias: Name of the bias.
         status: ``"biased"``: the headline estimate differs from that of an unbiased judge after Holm's correction.
             ``"no sign"``: it does not, and its 95 % interval lies within ``margin`` (on the side of the bias, where it
-            has one), or the judge's making rules the bias out. ``"too few items"``: neither. ``"not measured"``: the
-            items or the judge do not allow it, or allow bounds only, on both sides of 0.
+            has one), or the judge's making rules it out. ``"too few items"``: neither. ``"not measured"``: the items or
+            the judge do not allow it, or allow bounds only, on both sides of 0.
         estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
         sentence: The finding in words, in units of the judge's scale.
         margin: Smallest effect worth finding, in the estimate's unit.

@@ -126,6 +126,22 @@ class Bias:
         return interval_plot({e.words: e for e in [first, *alike][:MOST_ROWS]}, title)
 
 
+MAPPED = "name yours in mapping, or by --map rating_1=COLUMN,rating_2=COLUMN"
+
+
+def people_missing(judged: Judged) -> Iterator[str]:
+    """Name people's view of the items, where it is not known."""
+    if judged.rated:
+        return
+    if judged.pairwise:
+        yield "people's choices between the outputs (field better, or name another: better_field, --better-field)"
+    elif others := rated_criteria(judged.examples):
+        names = joined([repr(name) for name in others])
+        yield f"people's ratings on {judged.criterion!r:.80} (the items are rated on {names:.500})"
+    else:
+        yield f"people's ratings (columns rating_1, rating_2, ...; {MAPPED}) or scores (column score)"
+
+
 def interval_plot(rows: Mapping[str, Estimate], title: str) -> Plot:
     """Return a plot of estimates that share a null, one row each."""
     null, units = next(iter(rows.values())).null, {e.unit for e in rows.values()}
@@ -163,6 +179,13 @@ class EffectBias(Bias):
     more: ClassVar[str] = "with it"  # word for an output with more of it
     less: ClassVar[str] = "without"
     standardized: ClassVar[bool] = True  # whether the effect is that of one standard deviation
+
+    def missing(self, judged: Judged) -> Iterator[str]:
+        """Name the texts that were judged, and people's view of them."""
+        if LENGTHS not in judged.covariates:
+            field = "outputs, or output_1 and output_2" if judged.pairwise else "output"
+            yield f"the texts that were judged (field {field})"
+        yield from people_missing(judged)
 
     def feature(self, judged: Judged) -> FloatArray | None:
         """Return (n,) numbers about the outputs, (n, 2) about those of pairs; None where they are not known."""
@@ -366,28 +389,3 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
         cost={"judgments": judged.judgments},
         provenance={**judged.provenance, "seed": seed, "n_resamples": n_resamples},
     )
-
-
-# --- what several biases need -----------------------------------------------------------------------------------------
-
-MAPPED = "name yours in mapping, or by --map rating_1=COLUMN,rating_2=COLUMN"
-
-
-def texts_missing(judged: Judged) -> Iterator[str]:
-    """Name the texts that were judged, where they are not known."""
-    if LENGTHS not in judged.covariates:
-        field = "outputs, or output_1 and output_2" if judged.pairwise else "output"
-        yield f"the texts that were judged (field {field})"
-
-
-def people_missing(judged: Judged) -> Iterator[str]:
-    """Name people's view of the items, where it is not known."""
-    if judged.rated:
-        return
-    if judged.pairwise:
-        yield "people's choices between the outputs (field better, or name another: better_field, --better-field)"
-    elif others := rated_criteria(judged.examples):
-        names = joined([repr(name) for name in others])
-        yield f"people's ratings on {judged.criterion!r:.80} (the items are rated on {names:.500})"
-    else:
-        yield f"people's ratings (columns rating_1, rating_2, ...; {MAPPED}) or scores (column score)"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
-from evalbias.evaluation.bias import MAPPED, Bias, EffectBias, measure, people_missing, share_number, texts_missing
+from evalbias.evaluation.bias import MAPPED, Bias, EffectBias, measure, people_missing, share_number
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LENGTHS, LIKELIHOODS, QUALITY, RATINGS, Judged
 from evalbias.evaluation.marks import Bars, Intervals, Plot, Stack
@@ -66,13 +66,12 @@ class Likelihood(EffectBias):
     }
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        """Name likelihoods of the outputs, the text to which each was written, the outputs, and people's view."""
+        """Name the likelihoods, the text to which each output was written, the outputs, and people's view."""
         if LIKELIHOODS not in judged.covariates:
             yield "a model that reports likelihoods, such as a local one (likelihood_lm, --likelihood-lm)"
         if not all(isinstance(e.get("source"), str) for e in judged.examples):
             yield "the input of every item (field source)"
-        yield from texts_missing(judged)
-        yield from people_missing(judged)
+        yield from super().missing(judged)
 
     def feature(self, judged: Judged) -> FloatArray | None:
         """Return LS."""
@@ -264,11 +263,6 @@ class Verbosity(EffectBias):
         "others": "judge outputs of equal length, or change the judge's wording or examples and audit it again",
     }
 
-    def missing(self, judged: Judged) -> Iterator[str]:
-        """Name the outputs, and people's view."""
-        yield from texts_missing(judged)
-        yield from people_missing(judged)
-
     def feature(self, judged: Judged) -> FloatArray | None:
         """Return log lengths; an empty output's is undefined."""
         lengths = judged.covariates.get(LENGTHS)
@@ -286,15 +280,13 @@ class Verbosity(EffectBias):
         first, second = lengths[:, 0], lengths[:, 1]
         wins = longer_wins(judged.win_shares, first, second)
         equal = int((~np.isnan(judged.win_shares) & (first == second)).sum())
-        unsure: dict[str, Any] = {"excluded": equal, "confounded": True}
-        numbers.append(
-            share_number("longer_rate", "longer", wins, null=0.5, says="How often the longer output wins", **unsure)
-        )
+        says, unsure = "How often the longer output wins", {"excluded": equal, "confounded": True}
+        numbers.append(share_number("longer_rate", "longer", wins, null=0.5, says=says, **unsure))
         if judged.rated:
             longer_better = np.where(first > second, judged.preferred, 1 - judged.preferred)
             correct = np.where(longer_better == 1, wins, 1 - wins)
-            gap: dict[str, Any] = {"given": (longer_better,), "null": 0.0, "tested": False}
-            numbers.append(Number("accuracy_gap", "accuracy gap", correct, estimate_gap, **gap, **unsure))
+            gap: dict[str, Any] = {"given": (longer_better,), "null": 0.0, "tested": False, **unsure}
+            numbers.append(Number("accuracy_gap", "accuracy gap", correct, estimate_gap, **gap))
         return numbers
 
     def plot(self, measurement: Measurement) -> Plot | None:

@@ -180,15 +180,10 @@ def run_loops(
 ) -> LoopRun:
     """Run a loop on every item; one whose generator, feedback or refiner raises is in ``failed``, the others continue.
 
-    Args:
-        program: ``SelfRefine``, ``BestOfK``, or any DSPy module with the ``feedback`` of its steps whose predictions
-            have ``steps`` and ``stopped``.
-        examples: Items with ``id`` and the program's inputs; other fields (a reference) go to the feedback.
-        lm: Model for all modules. Defaults to their own, else DSPy's.
-        log_dir: Folder whose ``steps.jsonl`` grows, locked while the loops run. Items in it are not run again, but
-            those that failed are.
-        num_threads: Items at a time.
-        progress: Called with 1 after every item.
+    ``program`` is ``SelfRefine``, ``BestOfK``, or any DSPy module with the ``feedback`` of its steps whose predictions
+    have ``steps`` and ``stopped``; ``examples`` have ``id`` and its inputs, other fields (a reference) go to the
+    feedback. ``lm`` defaults to the modules' own, else DSPy's. The ``steps.jsonl`` of ``log_dir``, locked while the
+    loops run, grows; items in it are not run again. ``progress`` is called with 1 after every item.
 
     Raises:
         ValueError: Examples without an id or with equal ids, or a log of another program.
