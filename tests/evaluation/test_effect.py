@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, entangled, having, numbers, scored, without
+from planted import compared, entangled, having, numbers, scored, with_effect, without
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.evaluation.audit import audit_answers
@@ -17,17 +17,6 @@ from evalbias.measures.pairs import ONE_GROUP, estimate_gap
 
 NAN = math.nan
 MINE = SelfPreference(own="mine")
-
-
-def simulated(n=240, effect=0.4, *, seed=0):
-    """Unclipped scores on items of whose quality three raters tell."""
-    rng = np.random.default_rng(seed)
-    quality = rng.normal(size=n)
-    ls = 0.5 * quality + rng.normal(size=n)
-    ratings = quality[:, None] + 0.7 * rng.normal(size=(n, 3))
-    scores = 3 + quality + effect * ls + 0.5 * rng.normal(size=n)
-    people = {HUMAN_SCORES: ratings.mean(axis=1), RATINGS: ratings}
-    return Judged(tuple(map(str, range(n))), "wit", scores, {LIKELIHOODS: ls, **people})
 
 
 def pairs_judged(answers, ties=False, **covariates):
@@ -69,7 +58,7 @@ def test_every_effect_is_that_of_its_property_over_inputs():
 
 
 def test_two_judges_are_compared_by_the_paired_effect():
-    before = simulated(effect=0.5)
+    before = with_effect(0.5)
     after = replace(before, answers=before.answers - 0.5 * before.covariates[LIKELIHOODS])
     bias = Likelihood()
     change = compare(*(measure(bias, one, seed=0, n_resamples=50) for one in (before, after)), n_resamples=200, seed=0)
@@ -82,7 +71,7 @@ def test_two_judges_are_compared_by_the_paired_effect():
     assert found.p_itemwise is None
     assert found.after.value - found.before.value == pytest.approx(direct.value)
     assert found.text().endswith("*")
-    other, first = (measure(bias, one, seed=0, n_resamples=9) for one in (simulated(seed=1), before))
+    other, first = (measure(bias, one, seed=0, n_resamples=9) for one in (with_effect(0.5, seed=1), before))
     with pytest.raises(ValueError, match="likelihood_effect was measured before and after with different"):
         compare(first, other, seed=0)
     recipe = bias.number("likelihood_effect", before)
@@ -91,11 +80,11 @@ def test_two_judges_are_compared_by_the_paired_effect():
 
 
 def test_a_mean_without_ratings_is_one_rating_of_unknown_reliability():
-    judged = simulated()
+    judged = with_effect(0.4, ratings=3)
     bare = without(judged, RATINGS)
     found = measure(Likelihood(), bare, seed=0, n_resamples=50)["likelihood_effect"]
     assert math.isnan(found.value)
-    known = Likelihood(reliability=0.86)  # of a mean of three: 1 / (1 + .49 / 3)
+    known = Likelihood(reliability=0.75)  # of a mean of three: 1 / (1 + 1 / 3)
     stated = measure(known, bare, seed=0, n_resamples=50)["likelihood_effect"]
     assert found.low < stated.low < stated.high < found.high
     best = measure(Likelihood(), judged, seed=0, n_resamples=50)["likelihood_effect"]
@@ -146,11 +135,11 @@ def test_scores_that_follow_the_ratings_exactly_do_not_tell_how_far_others_devia
 
 
 def test_a_bias_score_that_hangs_on_few_items_is_told():
-    judged = simulated(400)
+    judged = scored(np.random.default_rng(0), 400)
     assert Likelihood().caution(judged) == ""
     assert (
         Likelihood()
-        .caution(simulated(40))
+        .caution(scored(np.random.default_rng(0), 40))
         .startswith("BiasScore follows the range of the scores: 40 items are few for it")
     )
     scores = judged.answers.copy()

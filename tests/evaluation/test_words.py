@@ -6,46 +6,35 @@ import numpy as np
 import pytest
 from planted import compared, having, rated_once, scored, without
 
-from evalbias.evaluation import compare, measure, summarize_loop
+from evalbias.evaluation import compare, measure, summarize_loop, words
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate, Number, measured, worsened
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, RATINGS
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.rankings import conclude_ranking
-from evalbias.evaluation.words import (
-    amount,
-    coverage_warning,
-    decimals,
-    ends,
-    model_title,
-    p_equals,
-    p_text,
-    percent,
-    signed,
-)
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.resample import estimate_mean_coefficient
 
 NAN = float("nan")
 FORMATTED = [
-    (signed, [0.314, -0.001, NAN], ["+0.31", "+0.00", "undefined"]),
-    (percent, [0.666], ["67 %"]),
-    (p_text, [0.0314, 1e-9, NAN], ["0.03140", "< 0.00001", ""]),
-    (p_equals, [0.0314, 1e-9, NAN], ["p = 0.0314", "p < 0.0001", "p undefined"]),
-    (lambda low: ends(low, "+0.30"), ["+0.10", "undefined"], ["+0.10 to +0.30", "undefined to +0.30"]),
-    (lambda low: ends(low, "undefined"), ["undefined"], ["undefined"]),
-    (lambda values: decimals(*values), [(0.21, 0.003), (0.0042, 0.0006, 0.0078)], [2, 4]),
-    (lambda values: amount(*values), [(0.21, 0.1, 0.3), (-0.21, -0.3, -0.1)], ["0.21 more", "0.21 fewer"]),
-    (lambda high: amount(NAN, 0.07, high), [0.55], ["between 0.07 and 0.55 more"]),
-    (lambda low: amount(NAN, low, 0.5), [0.0], ["between 0.00 and 0.50 more"]),
-    (model_title, ["local/model.gguf@e9785dfff1a0", "openai/gpt-4o-mini"], ["model.gguf", "openai/gpt-4o-mini"]),
+    (words.signed, [0.314, -0.001, NAN], ["+0.31", "+0.00", "undefined"]),
+    (words.percent, [0.666], ["67 %"]),
+    (words.p_text, [0.0314, 1e-9, NAN], ["0.03140", "< 0.00001", ""]),
+    (words.p_equals, [0.0314, 1e-9, NAN], ["p = 0.0314", "p < 0.0001", "p undefined"]),
+    (lambda low: words.ends(low, "+0.30"), ["+0.10", "undefined"], ["+0.10 to +0.30", "undefined to +0.30"]),
+    (lambda low: words.ends(low, "undefined"), ["undefined"], ["undefined"]),
+    (lambda values: words.decimals(*values), [(0.21, 0.003), (0.0042, 0.0006, 0.0078)], [2, 4]),
+    (lambda values: words.amount(*values), [(0.21, 0.1, 0.3), (-0.21, -0.3, -0.1)], ["0.21 more", "0.21 fewer"]),
+    (lambda high: words.amount(NAN, 0.07, high), [0.55], ["between 0.07 and 0.55 more"]),
+    (lambda low: words.amount(NAN, low, 0.5), [0.0], ["between 0.00 and 0.50 more"]),
+    (words.model_title, ["local/model.gguf@e9785dfff1a0", "openai/gpt-4o-mini"], ["model.gguf", "openai/gpt-4o-mini"]),
 ]
 
 
-@pytest.mark.parametrize(("form", "given", "words"), FORMATTED)
-def test_formats(form, given, words):
-    assert [form(one) for one in given] == words
+@pytest.mark.parametrize(("form", "given", "shown"), FORMATTED)
+def test_formats(form, given, shown):
+    assert [form(one) for one in given] == shown
 
 
 def with_choices(judged, *, ties=0, unlabeled=0):
@@ -198,8 +187,8 @@ def conclusions():
             told["effect: bounds of pass and fail"] = BIASES["likelihood"].conclusion(effect, of_choices)
     unbiased, biased = (measure(BIASES["verbosity"], judge(scored, 150, length=x), seed=0) for x in (0.0, 0.6))
     told["worsened"] = worsened({"verbosity": compare(unbiased, biased, n_resamples=999, seed=0)})
-    told["coverage"] = coverage_warning({"wit": [0.03, 0.02], "style": [0.0001]})
-    told["coverage of one"] = coverage_warning({"wit": [0.03, 0.02], "style": [0.9]})
+    told["coverage"] = words.coverage_warning({"wit": [0.03, 0.02], "style": [0.0001]})
+    told["coverage of one"] = words.coverage_warning({"wit": [0.03, 0.02], "style": [0.9]})
     return told
 
 
