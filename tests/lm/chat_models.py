@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from models import TEXTS, build
+from models import TEXTS, build, byte_level_bpe
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -44,11 +44,7 @@ def special(*texts, **options):
 
 def chatml():
     """Return a tokenizer like Qwen's: byte-level BPE, no start token, thoughts in added tokens that are not special."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet))
+    tokenizer = byte_level_bpe()
     tokenizer.add_special_tokens(special("<|endoftext|>", "<|im_start|>", "<|im_end|>"))
     tokenizer.add_tokens(["<think>", "</think>", "<|fim_prefix|>", "cat sat on the mat"])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|im_end|>", chat_template=CHATML)
@@ -73,12 +69,9 @@ def llama_2():
 def llama_3():
     """Return a tokenizer like Llama 3's: byte-level BPE, words from a regular expression, a start token."""
     pattern = r"(?i:'s|'t|'re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     byte = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), byte])
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet))
+    splitting = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), byte])
+    tokenizer = byte_level_bpe(splitting, ignore_merges=True)
     tokens = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
     tokenizer.add_special_tokens(special(*tokens))
     start = [(tokens[0], tokenizer.token_to_id(tokens[0]))]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import gguf
 import numpy as np
-from models import TEMPLATE, TEXTS, build
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from models import GPT_2, TEMPLATE, TEXTS, build, byte_level_bpe
+from tokenizers import pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 NAMES = {
@@ -27,17 +27,10 @@ NORMAL, CONTROL = 1, 3
 
 def smollm_like():
     """Return a byte-level tokenizer that cuts off every digit before it splits as GPT-2 does."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<|end|>"], initial_alphabet=alphabet)
-    tokenizer.train_from_iterator([*TEXTS, "two  blanks   and  more 1 2"], trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|end|>", chat_template=TEMPLATE
-    )
+    splitting = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), GPT_2])
+    tokenizer = byte_level_bpe(splitting, [*TEXTS, "two  blanks   and  more 1 2"], ["<|end|>"])
+    names = {"eos_token": "<|end|>", "pad_token": "<|end|>", "chat_template": TEMPLATE}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
 
 
 def permuted(weight: np.ndarray, heads: int) -> np.ndarray:

@@ -27,14 +27,23 @@ TEMPLATE = (
 )
 
 
-def byte_level():
-    """Return a tokenizer like GPT-2's: byte-level BPE, no start token."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+GPT_2 = pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+
+def byte_level_bpe(splitting=GPT_2, texts=TEXTS, tokens=(), **options):
+    """Return a trained tokenizer like GPT-2's, but for how it splits a text into words."""
+    tokenizer = Tokenizer(models.BPE(**options))
+    tokenizer.pre_tokenizer = splitting
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<|end|>"], initial_alphabet=alphabet)
-    tokenizer.train_from_iterator(TEXTS, trainer)
+    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=[*tokens], initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def byte_level():
+    """Return a tokenizer like GPT-2's: byte-level BPE, no start token."""
+    tokenizer = byte_level_bpe(tokens=["<|end|>"])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|end|>")
 
 

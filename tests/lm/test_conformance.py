@@ -25,19 +25,22 @@ DRAWN = [Text(prompt, 4, temperature=1.0, seed=seed) for seed, prompt in enumera
 
 
 class InProcess:
-    """Three workers of ``WorkersLM`` in this process."""
+    """Three workers in this process, which answer the last part first; ``fault`` may change an outcome, or raise."""
 
     size = 3
 
-    def __init__(self, lm):
-        self.workers = [Worker(lambda: lm, model_identity) for _ in range(self.size)]
+    def __init__(self, opening, fault=lambda number, outcome: outcome):
+        self.workers = [Worker(opening, model_identity) for _ in range(self.size)]
+        self.fault = fault
 
     def about(self):
         return self.workers[0].about()
 
     def answers(self, parts, afresh):
+        self.parts = parts
         for number, start in reversed(list(enumerate(parts))):
-            yield start, self.workers[number % self.size].answer(parts[start], afresh)
+            outcome = self.workers[number % self.size].answer(parts[start], afresh)
+            yield start, self.fault(number, outcome)
 
 
 def two_methods(lm):
@@ -58,7 +61,7 @@ KINDS = {
     "local": lambda lm, _: lm,
     "any dspy.LM": lambda lm, _: through_dspy(lm),
     "recorded": lambda lm, folder: recorded(lm, folder / "recording.jsonl"),
-    "workers": lambda lm, _: WorkersLM(InProcess(lm)),
+    "workers": lambda lm, _: WorkersLM(InProcess(lambda: lm)),
     "cached": lambda lm, folder: CachedLM(lm, folder / "answers.jsonl"),
     "cached, of a dspy.LM": lambda lm, folder: CachedLM(through_dspy(lm), folder / "answers.jsonl", chunk=2),
     "cached, in memory": lambda lm, _: CachedLM(lm),

@@ -3,26 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from chat_models import llama_3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm.models import TEXTS, byte_level, sentencepiece_like
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from evalbias.lm import tokens as shared_tokenization
 from evalbias.lm.tokens import AT_ONCE, PRIVATE, PromptTokenizer, Rendered, choice_sequences, encode
-
-
-def like_llama_3():
-    """Return a tokenizer whose words come from a regular expression with lookahead, digits in groups of three."""
-    pattern = r"(?i:'s|'t|'re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    tokenizer = Tokenizer(models.BPE())
-    byte = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), byte])
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    tokenizer.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet))
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
 def without_words():
@@ -33,7 +22,7 @@ def without_words():
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
 
 
-MAKERS = {f.__name__: f for f in (byte_level, sentencepiece_like, like_llama_3, without_words)}
+MAKERS = {f.__name__: f for f in (byte_level, sentencepiece_like, llama_3, without_words)}
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from fakes import FormulaLM, outcome
+from lm.test_conformance import InProcess
 
 from evalbias.lm import workers
 from evalbias.lm.cache import CachedLM
@@ -33,25 +34,6 @@ class Model(FormulaLM):
         return super().choice_logprobs(prompts, choices)
 
 
-class Pool:
-    """Workers in this process, the last part first; ``fault`` may replace the outcome of a part, or raise."""
-
-    size = 3
-
-    def __init__(self, model=Model, fault=lambda number, outcome: outcome):
-        self.workers = [Worker(model, lambda lm: lm.provenance()) for _ in range(self.size)]
-        self.fault = fault
-
-    def about(self):
-        return self.workers[0].about()
-
-    def answers(self, parts, afresh):
-        self.parts = parts
-        for number, start in reversed(list(enumerate(parts))):
-            outcome = self.workers[number % self.size].answer(parts[start], afresh)
-            yield start, self.fault(number, outcome)
-
-
 def prompts(n, said=""):
     return [[{"role": "user", "content": f"q={1 + i % 5} z={i / 7:.3f} {said}"}] for i in range(n)]
 
@@ -62,7 +44,7 @@ def _small_parts(monkeypatch):
 
 
 def test_workers_answer_the_parts_of_a_call():
-    one, pool = Model(), Pool()
+    one, pool = Model(), InProcess(Model)
     lm = WorkersLM(pool)
     assert isinstance(lm, MeasuringLM)
     assert (lm.model, lm.provenance(), lm.in_flight) == (one.model, one.provenance(), 12)
@@ -79,13 +61,13 @@ def test_workers_answer_the_parts_of_a_call():
 @pytest.mark.parametrize(("exact", "times"), [(True, 3), (False, 0)])
 def test_workers_forget_before_each_part_of_a_run_that_is_to_be_repeated_exactly(tmp_path, exact, times):
     before = Model.forgot
-    journaled = CachedLM(WorkersLM(Pool()), tmp_path / "answers.jsonl", exact=exact)
+    journaled = CachedLM(WorkersLM(InProcess(Model)), tmp_path / "answers.jsonl", exact=exact)
     assert len(journaled.choice_logprobs(prompts(10), CHOICES).logprobs) == 10
     assert Model.forgot - before == times
 
 
 def test_parts_without_answers_do_not_cost_the_others():
-    pool = Pool(fault=lambda number, outcome: Outcome(error="3 workers died") if number else outcome)
+    pool = InProcess(Model, lambda number, outcome: Outcome(error="3 workers died") if number else outcome)
     message = r"fake/formula: items 4 to 7 of a call: 3 workers died \(1 more parts of the call failed.\)"
     answers, _, ended = outcome(WorkersLM(pool), [Choices(prompt, CHOICES) for prompt in prompts(10)])
     assert isinstance(ended, Unanswered)
@@ -99,7 +81,7 @@ def test_an_error_of_the_model_names_the_items():
             raise FloatingPointError("the logits of text 0 are NaN")
 
     with pytest.raises(Unanswered, match="items 0 to 2 of a call: the logits of text 0 are NaN"):
-        WorkersLM(Pool(Broken)).loglikelihood([(prompt, "x") for prompt in prompts(3)])
+        WorkersLM(InProcess(Broken)).loglikelihood([(prompt, "x") for prompt in prompts(3)])
 
 
 @pytest.mark.parametrize(
@@ -113,8 +95,8 @@ def test_a_call_that_ends_early_keeps_its_answers_in_the_journal(tmp_path, error
 
     journal, asked = tmp_path / "answers.jsonl", prompts(10)
     with pytest.raises(raised):
-        CachedLM(WorkersLM(Pool(fault=fault)), journal).choice_logprobs(asked, CHOICES)
-    again = CachedLM(WorkersLM(Pool()), journal)
+        CachedLM(WorkersLM(InProcess(Model, fault)), journal).choice_logprobs(asked, CHOICES)
+    again = CachedLM(WorkersLM(InProcess(Model)), journal)
     answer = again.choice_logprobs(asked, CHOICES)
     assert (again.replayed, again.asked.total()) == (6, 4)
     np.testing.assert_array_equal(answer.logprobs, Model().choice_logprobs(asked, CHOICES).logprobs)
