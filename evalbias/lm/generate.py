@@ -13,9 +13,6 @@ from typing import Any
 
 import torch
 from dspy import lm15
-from torch.nn.functional import pad
-from transformers import Cache
-from transformers.cache_utils import DynamicLayer
 
 from evalbias.lm.head import Head, decoder
 from evalbias.lm.types import MAX_TOKENS, Text, Written
@@ -66,8 +63,6 @@ def generate(
             out = body(
                 input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
             )
-            if cache is None:
-                make_growing(out.past_key_values)
             cache = out.past_key_values
             logits = head(out.last_hidden_state[:, -1]).cpu()  # (b, V)
             if not bool(torch.isfinite(logits.sum(dim=1)).all()):  # a sum is not finite where a term is not
@@ -195,49 +190,3 @@ def _draw(shares: torch.Tensor, generator: torch.Generator) -> int:
     whole = float(sums[-1])
     point = min(float(torch.rand((), dtype=torch.float64, generator=generator)) * whole, math.nextafter(whole, 0.0))
     return int(torch.searchsorted(sums, point, right=True))
-
-
-# KV cache for decoding: a step writes its keys and values into spare room instead of copying all earlier ones.
-
-
-ROOM = 64
-"""Number of steps for which a full layer makes room."""
-
-
-class GrowingLayer(DynamicLayer):  # type: ignore[misc]
-    """A layer of full attention, made from one with the prompts' keys and values: views of larger buffers.
-
-    ``DynamicLayer`` concatenates at every step, which copies the keys and values of all earlier tokens.
-    """
-
-    def __init__(self, layer: DynamicLayer) -> None:
-        super().__init__()
-        self.__dict__.update(layer.__dict__)
-        self.keys: torch.Tensor
-        self.values: torch.Tensor
-        self._buffers: tuple[torch.Tensor, torch.Tensor] | None = None
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add the keys and values of new tokens and return all: (batch, heads, tokens, head size) each."""
-        start = self.keys.shape[2]
-        end = start + key_states.shape[2]
-        if self._buffers is None or self._buffers[0].shape[2] < end:
-            room = (0, 0, 0, end + ROOM - start)
-            self._buffers = pad(self.keys, room), pad(self.values, room)
-        for buffer, states in zip(self._buffers, (key_states, value_states), strict=True):
-            buffer[:, :, start:end] = states
-        self.keys, self.values = (buffer[:, :, :end] for buffer in self._buffers)
-        return self.keys, self.values
-
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep only some rows of the batch."""
-        super().batch_select_indices(indices)
-        self._buffers = None
-
-
-def make_growing(cache: Any) -> None:
-    """Replace a cache's layers of full attention in place; sliding windows and recurrent states stay as they are."""
-    if isinstance(cache, Cache):
-        cache.layers = [GrowingLayer(layer) if type(layer) is DynamicLayer else layer for layer in cache.layers]

@@ -128,7 +128,10 @@ class PromptTokenizer:
         chosen = {id_: token for id_, token in added.items() if _is_control(token, special, template)}
         self.controls = {token.content: id_ for id_, token in chosen.items()}  # control token -> its id
         self._texts = [token for id_, token in added.items() if id_ not in chosen]
-        self._pattern = _pattern(chosen.values())
+        # the leftmost and there the longest token, as tokenizers do
+        ordered = sorted(chosen.values(), key=lambda token: len(token.content), reverse=True)
+        words = {True: r"(?<!\w){}(?!\w)", False: "{}"}
+        self._pattern = re.compile("|".join(words[one.single_word].format(re.escape(one.content)) for one in ordered))
         self._usual: Reader | None = None
 
     @property
@@ -138,7 +141,7 @@ class PromptTokenizer:
 
     def spans(self, text: str) -> tuple[Span, ...]:
         """Return where a text spells control tokens: first character and the character after each."""
-        return tuple(match.span() for match in self._pattern.finditer(text)) if self._pattern else ()
+        return tuple(match.span() for match in self._pattern.finditer(text)) if self.controls else ()
 
     def reader(self, texts: Iterable[str]) -> Reader:
         """Return a copy of the tokenizer whose names of control tokens occur in none of the texts."""
@@ -185,14 +188,6 @@ def _is_control(token: AddedToken, special: Collection[str], template: str) -> b
     return bool(token.special or content in special or named or _MARKED.fullmatch(content))
 
 
-def _pattern(tokens: Collection[AddedToken]) -> re.Pattern[str] | None:
-    """Return a pattern that finds the leftmost and there the longest token, as tokenizers do."""
-    ordered = sorted(tokens, key=lambda token: len(token.content), reverse=True)
-    words = {True: r"(?<!\w){}(?!\w)", False: "{}"}
-    branches = [words[token.single_word].format(re.escape(token.content)) for token in ordered]
-    return re.compile("|".join(branches)) if branches else None
-
-
 def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
     """Rename control tokens in a tokenizer's model, so that no plain text can become one of them."""
     vocabulary = model["vocab"]
@@ -203,12 +198,8 @@ def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
     if model.get("unk_token") in names:
         model["unk_token"] = names[model["unk_token"]]
     if "merges" in model:
-        model["merges"] = [merge for merge in model["merges"] if not _makes(merge, names)]
-
-
-def _makes(merge: str | Sequence[str], names: dict[str, str]) -> bool:
-    left, right = merge.split(" ") if isinstance(merge, str) else merge
-    return left in names or right in names or left + right in names
+        pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+        model["merges"] = [(a, b) for a, b in pairs if a not in names and b not in names and a + b not in names]
 
 
 # Texts with a common prefix, which is tokenized once.

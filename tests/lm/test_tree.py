@@ -5,28 +5,18 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lm.models import build
+from lm.test_families import VOCABULARY, build
 
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
 from evalbias.lm.tree import KVParts, PrefixStore, Rows, branches, joined, packs, token_count
 
-VOCABULARY = 40
-FAMILIES = ("llama", "qwen2", "gpt2", "gpt-neox")
-
-
-class Words:
-    """The part of a tokenizer that ``build`` uses."""
-
-    eos_token_id = 0
-
-    def __len__(self):
-        return VOCABULARY
+FAMILIES = ("Llama", "Qwen2", "GPT2", "GPTNeoX")
 
 
 @pytest.fixture(scope="module")
 def models():
-    return {family: build(family, Words()) for family in FAMILIES}
+    return {family: build(family, {}) for family in FAMILIES}
 
 
 def make_scorer(model, *, share=True, pack=16, prefix_bytes=0):
@@ -105,7 +95,7 @@ class Deaf(torch.nn.Module):
 
 
 def test_a_model_that_ignores_the_attention_it_is_given_runs_no_packs(caplog):
-    model = build("llama", Words())
+    model = build("Llama", {})
     deaf = Scorer(Deaf(model), context=256, batch_tokens=4096)
     assert not deaf.share
     assert "in packs, its answers differ by" in caplog.text
@@ -125,7 +115,7 @@ def prompts(rng, count, *, prefix):
 def test_the_next_call_starts_warm(models):
     rng = np.random.default_rng(0)
     prefixes = [tuple(rng.integers(1, VOCABULARY, 100).tolist()) for _ in range(3)]
-    warm, cold = make_scorer(models["llama"], prefix_bytes=1 << 20), make_scorer(models["llama"])
+    warm, cold = make_scorer(models["Llama"], prefix_bytes=1 << 20), make_scorer(models["Llama"])
     calls = [
         prompts(rng, 4, prefix=prefixes[0]),
         prompts(rng, 1, prefix=prefixes[1]),
@@ -147,7 +137,7 @@ def test_the_next_call_starts_warm(models):
 def test_tokens_whose_logits_are_needed_are_run_even_if_stored(models):
     rng = np.random.default_rng(2)
     prefix = tuple(rng.integers(1, VOCABULARY, 120).tolist())
-    warm, cold = make_scorer(models["qwen2"], prefix_bytes=1 << 20), make_scorer(models["qwen2"])
+    warm, cold = make_scorer(models["Qwen2"], prefix_bytes=1 << 20), make_scorer(models["Qwen2"])
     warm(prompts(rng, 3, prefix=prefix))
     inside = [Scored((*prefix, 5, 6), 80), Scored((*prefix, 7), 121 - 1)]
     np.testing.assert_allclose(flat(warm(inside)), flat(cold(inside)), atol=1e-5)
@@ -241,10 +231,10 @@ def test_a_call_beyond_the_budget_leaves_prefixes_for_the_next_one(models):
     article = tuple(rng.integers(1, VOCABULARY, 100).tolist())
     prefixes = [(*article, k, *rng.integers(1, VOCABULARY, 79).tolist()) for k in range(1, 7)]
     call = [s for prefix in prefixes for s in prompts(rng, 2, prefix=prefix)]
-    cold = make_scorer(models["llama"], prefix_bytes=1 << 24)
+    cold = make_scorer(models["Llama"], prefix_bytes=1 << 24)
     expected = flat(cold(call))
     token = cold.prefixes.bytes // (100 + 6 * 80)
-    small = make_scorer(models["llama"], prefix_bytes=token * (100 + 2 * 80))
+    small = make_scorer(models["Llama"], prefix_bytes=token * (100 + 2 * 80))
     for spent in (cold.tokens_run, cold.tokens_run - 100 - 2 * 80):  # less the article and two continuations of it
         before = small.tokens_run
         np.testing.assert_allclose(flat(small(call)), expected, atol=1e-5)
@@ -256,17 +246,19 @@ def test_out_of_memory_drops_stored_prefixes_before_it_halves_the_batch(models, 
     """A stand-in for a GPU that holds no more than the prefixes of one call."""
     rng = np.random.default_rng(4)
     calls = [prompts(rng, 3, prefix=tuple(rng.integers(1, VOCABULARY, 100).tolist())) for _ in range(3)]
-    tight, cold = make_scorer(models["llama"], pack=64, prefix_bytes=prefix_bytes), make_scorer(models["llama"])
-    run, limit = tight._run, 1 << 17
+    tight, cold = make_scorer(models["Llama"], pack=64, prefix_bytes=prefix_bytes), make_scorer(models["Llama"])
+    run, limit, refused = tight._run, 1 << 17, []
 
     def refuse(pack, before):
         if len(pack.ids) > 64 or tight.prefixes.bytes > limit:
+            refused.append(pack)
             raise torch.OutOfMemoryError("no memory")
         return run(pack, before)
 
     tight._run = refuse
     for call in calls:
         np.testing.assert_allclose(flat(tight(call)), flat(cold(call)), atol=1e-5)
+    assert bool(refused) == bool(prefix_bytes)
     assert tight.batch_tokens == 4096
     limit = -1
     with pytest.raises(torch.OutOfMemoryError):
