@@ -167,54 +167,26 @@ TEMPERATURE = 1.0
 """Temperature at which outputs, refinements and solutions are drawn: the published code's. The paper states none."""
 
 
-class Translate(dspy.Signature):  # type: ignore[misc]
-    """Translate the source into the target language. Write the translation and nothing else."""
-
-    source: str = dspy.InputField()
-    target_language: str = dspy.InputField()
-    output: str = dspy.OutputField()
-
-
-class RefineTranslation(dspy.Signature):  # type: ignore[misc]
-    """Mend the errors of the draft that the feedback names. Write the better translation and nothing else."""
-
-    source: str = dspy.InputField()
-    target_language: str = dspy.InputField()
-    draft: str = dspy.InputField()
-    feedback: str = dspy.InputField()
-    output: str = dspy.OutputField()
-
-
-class WriteWithConcepts(dspy.Signature):  # type: ignore[misc]
-    """Write a few sensible sentences that hold every one of the concepts."""
-
-    concepts: list[str] = dspy.InputField()
-    output: str = dspy.OutputField()
-
-
-class RefineWithConcepts(dspy.Signature):  # type: ignore[misc]
-    """Rewrite the draft so that it also holds what the feedback misses, and stays sensible."""
-
-    concepts: list[str] = dspy.InputField()
-    draft: str = dspy.InputField()
-    feedback: str = dspy.InputField()
-    output: str = dspy.OutputField()
-
-
-class Solve(dspy.Signature):  # type: ignore[misc]
-    r"""Solve the problem step by step and put the answer into \boxed{}."""
-
-    source: str = dspy.InputField()
-    output: str = dspy.OutputField()
-
-
-class RefineSolution(dspy.Signature):  # type: ignore[misc]
-    r"""Look at the draft and the feedback, solve the problem again and put the answer into \boxed{}."""
-
-    source: str = dspy.InputField()
-    draft: str = dspy.InputField()
-    feedback: str = dspy.InputField()
-    output: str = dspy.OutputField()
+TRANSLATE = dspy.Signature(
+    "source, target_language -> output",
+    "Translate the source into the target language. Write the translation and nothing else.",
+)
+REFINE_TRANSLATION = dspy.Signature(
+    "source, target_language, draft, feedback -> output",
+    "Mend the errors of the draft that the feedback names. Write the better translation and nothing else.",
+)
+WRITE_WITH_CONCEPTS = dspy.Signature(
+    "concepts: list[str] -> output", "Write a few sensible sentences that hold every one of the concepts."
+)
+REFINE_WITH_CONCEPTS = dspy.Signature(
+    "concepts: list[str], draft, feedback -> output",
+    "Rewrite the draft so that it also holds what the feedback misses, and stays sensible.",
+)
+SOLVE = dspy.Signature("source -> output", r"Solve the problem step by step and put the answer into \boxed{}.")
+REFINE_SOLUTION = dspy.Signature(
+    "source, draft, feedback -> output",
+    r"Look at the draft and the feedback, solve the problem again and put the answer into \boxed{}.",
+)
 
 
 @dataclass(frozen=True)
@@ -245,7 +217,7 @@ def translation(
     ``examples`` are those of the prompts, by default as many as the paper's; ``NO_EXAMPLES`` shows none. ``config``
     sets ``temperature`` and others of the writing requests; ``max_tokens`` applies to the feedback too.
     """
-    write, rewrite = _writer(Translate, 300, config), _writer(RefineTranslation, 300, config)
+    write, rewrite = _writer(TRANSLATE, 300, config), _writer(REFINE_TRANSLATION, 300, config)
     feedback = MQMFeedback(critical=critical, **_limit(config))
     loop = SelfRefine(write, feedback, rewrite, max_iterations=max_iterations, seed=seed)
     source = ReferenceFeedback("chrf") if metric is None else metric
@@ -258,7 +230,7 @@ def constrained_generation(
     *, max_iterations: int = 10, examples: Examples = CONCEPTS, seed: int = 0, **config: Any
 ) -> RefineTask:
     """Make a task like ``translation``: the model lists missing concepts, with exact match as external source."""
-    write, rewrite = _writer(WriteWithConcepts, 400, config), _writer(RefineWithConcepts, 400, config)
+    write, rewrite = _writer(WRITE_WITH_CONCEPTS, 400, config), _writer(REFINE_WITH_CONCEPTS, 400, config)
     feedback = ConceptsFeedback(**_limit(config))
     loop = SelfRefine(write, feedback, rewrite, max_iterations=max_iterations, seed=seed)
     show_examples(loop, examples)
@@ -280,7 +252,7 @@ def mathematics(
     external source. The paper shows no examples; those for ``generate`` are solutions with ``source`` and ``output``.
     The other arguments are those of ``translation``.
     """
-    solve = _writer(Solve, 800, config)
+    solve = _writer(SOLVE, 800, config)
     loop = SelfConsistencyRefine(solve, paths=paths, max_iterations=max_iterations, stop=stop, seed=seed)
     show_examples(loop, examples)
     return RefineTask("mathematics", loop, ExactAnswer(), ("source", "answer"))
@@ -294,8 +266,8 @@ def mathematics_refiner(
     The correct answer is the external source. Examples for ``feedback`` are solutions, shown before every path. The
     other arguments are those of ``translation``.
     """
-    solve, rewrite = _writer(Solve, 800, config), _writer(RefineSolution, 800, config)
-    feedback = ConsistencyFeedback(_writer(Solve, 800, config), paths=paths, seed=seed)
+    solve, rewrite = _writer(SOLVE, 800, config), _writer(REFINE_SOLUTION, 800, config)
+    feedback = ConsistencyFeedback(_writer(SOLVE, 800, config), paths=paths, seed=seed)
     loop = SelfRefine(solve, feedback, rewrite, max_iterations=max_iterations, seed=seed)
     show_examples(loop, examples)
     return RefineTask("mathematics-refiner", loop, ExactAnswer(), ("source", "answer"))
