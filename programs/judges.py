@@ -92,7 +92,7 @@ class Judge(Instrument):
     sampling = SamplingSetting(
         instance_of(Sampling, "evalbias.Sampling(samples=...)"),
         dump=lambda value: value and asdict(value),
-        load=lambda saved: Sampling() if saved is None else Sampling(**saved),
+        load=lambda saved: Sampling(**saved),
     )
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:

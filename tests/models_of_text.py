@@ -61,3 +61,17 @@ class Seeded(dspy.LM):
 def drawn(request):
     """Return a text that depends on the whole request, its seed included, unless it is greedy."""
     return zlib.crc32(repr(request).encode()) if request.config.temperature else 0
+
+
+def refusing(lm, word, error):
+    """Make a model refuse prompts whose last message holds a word."""
+    answer = lm.engine.complete
+
+    def complete(request):
+        response = answer(request)
+        if word in request.messages[-1].text:
+            raise error
+        return response
+
+    lm.engine.complete = complete
+    return lm

@@ -7,7 +7,7 @@ import warnings
 
 import dspy
 import pytest
-from models_of_text import Scripted, Seeded, drawn
+from models_of_text import Scripted, Seeded, drawn, refusing
 
 from evalbias import ExternalFeedbackRefine
 from evalbias.evaluation import run_loops
@@ -98,21 +98,6 @@ def test_undefined_feedback_is_never_accepted_but_an_undefined_first_score_is_re
 ITSELF = QuantileMap.fit([-25, 0], [-25, 0], metric="InstructScore")
 
 
-def refusing(text):
-    """Writes the text, but refuses prompts that name poison."""
-    lm = Scripted(text)
-    answer = lm.engine.complete
-
-    def complete(request):
-        response = answer(request)
-        if "poison" in request.messages[-1].text:
-            raise dspy.lm15.InvalidRequestError("flagged", status=400)
-        return response
-
-    lm.engine.complete = complete
-    return lm
-
-
 @pytest.mark.parametrize(
     ("source", "text"),
     [
@@ -124,7 +109,7 @@ def refusing(text):
     ],
 )
 def test_feedback_on_an_output_that_the_model_refuses_is_undefined(source, text, caplog):
-    judge = refusing(text)
+    judge = refusing(Scripted(text), "poison", dspy.lm15.InvalidRequestError("flagged", status=400))
     program, _ = loop(source=source(judge), max_iterations=3, perfect=None)
     program.set_lm(judge)
     program.generate.set_lm(Scripted("a cat"))

@@ -6,7 +6,7 @@ import math
 import dspy
 import pytest
 from fakes import Comparer, pair
-from models_of_text import Scripted
+from models_of_text import Scripted, refusing
 from texts import writer
 
 from evalbias import data, judge_metric, judge_reward, labeled
@@ -183,22 +183,12 @@ def test_a_single_judgment_refuses_a_long_prompt_as_a_batch_does(lms, scoring):
 
 
 def test_a_provider_that_refuses_a_long_prompt_leaves_the_judgment_undefined():
-    lm, engine = writer(lambda *_: {"2": 0.5, "3": 0.5}, top=2)
-    answer = engine.complete
-
-    def complete(request):
-        if "fine" in request.messages[-1].text:
-            raise dspy.lm15.ContextLengthError("at most 8192 tokens")
-        return answer(request)
-
-    engine.complete = complete
-    judge = PointwiseJudge(C)
-    judge.predict.lm = lm
+    judge, lm = PointwiseJudge(C), writer(lambda *_: {"2": 0.5, "3": 0.5}, top=2)[0]
+    judge.predict.lm = refusing(lm, "fine", dspy.lm15.ContextLengthError("at most 8192 tokens"))
     metric = judge_metric(judge)
     assert metric(ITEM, dspy.Prediction(output="fine"), None, "predict", None).score == 0
     assert metric.undefined_items == ["7"]
-    item = dspy.Example(id="7", source="s", output="fine")
-    (batched,) = judge.batch([item])
+    (batched,) = judge.batch([dspy.Example(id="7", source="s", output="fine")])
     assert math.isnan(batched.score)
     assert "at most 8192 tokens" in batched.undefined
 
