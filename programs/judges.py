@@ -368,14 +368,13 @@ def likelihood_scores(
     lm: MeasuringLM,
     *,
     reduction: str = "sum",
-    refused: RefusedItems = "undefined",
 ) -> FloatArray:
     """Measure (n,) LS, ``log P(output | source, task)`` in nats (Ohi et al. 2024, eq 1); NaN if refused.
 
     The criterion's task is the description d of eq 1. ``reduction`` is ``"sum"`` over the output's tokens, or
     ``"mean"`` as in the paper's code. The same text is scored once.
     """
-    return likelihoods_and_refusals(examples, criterion, lm, reduction=reduction, refused=refused)[0]
+    return likelihoods_and_refusals(examples, criterion, lm, reduction=reduction, refused="undefined")[0]
 
 
 def likelihoods_and_refusals(
@@ -425,7 +424,7 @@ class PointwiseJudge(Judge):
     label_fields = ("score", "scores")
     scoring = Setting[str](one_of(*SCORINGS))
     likelihood_calibration = Setting[LikelihoodCalibration | None](
-        instance_of(LikelihoodCalibration, "a LikelihoodCalibration or None", optional=True),
+        instance_of(LikelihoodCalibration | None, "a LikelihoodCalibration or None"),
         dump=lambda value: value and asdict(value),
         load=_calibration_of,
         unlearned=lambda: None,

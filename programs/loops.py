@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from typing import Any, Literal
 
 import dspy
@@ -203,6 +204,12 @@ class AcceptSetting(Setting[Accept]):
         return current
 
 
+def _check_perfect(name: str, value: Any) -> None:
+    number = isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    if not number and value not in ("best", None):
+        raise ValueError(f"{name}={value!r:.80}: give 'best', a number or None.")
+
+
 class SelfRefine(Program):
     """Wraps a generator in a loop of feedback and refinement (Madaan et al. 2023; Xu et al. 2024).
 
@@ -225,7 +232,7 @@ class SelfRefine(Program):
     kind = "refine loop"
     max_iterations = Setting[int](number_within(0, 1000, whole=True))
     accept = AcceptSetting(dump=lambda rule: rule.margin if isinstance(rule, Improvement) else None)
-    perfect = Setting[float | Literal["best"] | None](number_within(also=("best", None)))
+    perfect = Setting[float | Literal["best"] | None](_check_perfect)
     seed = Setting[int](number_within(0, whole=True))
     field = Setting[str]()
 
@@ -276,11 +283,11 @@ class RepeatedDrafts(UserWarning):
 class BestOfK(Program):
     """Draws k outputs and keeps the one with the best feedback: self-reward (Xu et al. 2024, section 4.4).
 
-    ``generate`` draws the output field at a temperature above 0; one that decodes greedily is asked for one draft. Of
-    the steps of a call, the output that stands after step i is the best of the first i + 1 drafts, so that one run with
-    k = 32 has the results for every smaller k as well. A call returns the output field, ``score``, ``steps``,
-    ``distinct`` (number of different drafts) and ``stopped`` (``"iterations"``). An output with an undefined score is
-    returned only if all scores are undefined. ``RepeatedDrafts`` warns once if fewer than k drafts are different.
+    ``generate`` draws ``field`` at a temperature above 0; one that decodes greedily is asked for one draft.
+    ``feedback`` is the model's own judge for self-reward. The output that stands after step i of a call is the best of
+    the first i + 1 drafts, so that one run with k = 32 has the results for every smaller k. A call returns ``field``,
+    ``score``, ``steps``, ``distinct`` (number of different drafts) and ``stopped`` (``"iterations"``). An undefined
+    score wins only if all are. ``RepeatedDrafts`` warns once if fewer than k drafts are different.
     """
 
     kind = "best of k"

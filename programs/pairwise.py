@@ -48,7 +48,6 @@ EVERY_ORDER = ("pride", "calibraeval")
 """Kinds whose fit asks every comparison in every rotation of the candidates."""
 CALIBRATIONS = (None, "contextual", *FITTED)
 DEBIASING = (None, "permutation")
-INSTRUCTION_PLACES = ("first", "last")
 FEWEST_COMPARISONS = 10
 """Smallest number of comparisons for a fit to the comparisons that it corrects, and for a map."""
 CONTENT_FREE = "[N/A]"
@@ -110,7 +109,7 @@ class PairwiseJudge(Judge):
     debias = Setting[str | None](one_of(*DEBIASING))
     calibration = Setting[str | None](one_of(*CALIBRATIONS), resets=("corrections",))
     min_coverage = Setting[float](number_within(0, 1))
-    instruction_place = Setting[str](one_of(*INSTRUCTION_PLACES))
+    instruction_place = Setting[str](one_of("first", "last"))
     corrections = Setting[Corrections](
         dump=lambda value: {str(count): asdict(correction) for count, correction in value.items()},
         load=corrections_of,

@@ -1,10 +1,9 @@
 """Rankings by pairwise comparisons: a merge sort, greedy or with a beam (PairS; Liu et al., COLM 2024).
 
-The objective is the likelihood of an order: the product over all pairs of the probability that the one above is better.
-The merge sort runs bottom-up; the judge decides which head of two sorted lists comes next. Greedy search follows each
-decision. Beam search keeps the most likely partial merges and follows both outcomes of a comparison if their
-probabilities are close. The sorts of all sources advance together, and the pairs that they need form one batch. No pair
-is compared twice, and no undefined comparison decides an order.
+The judge decides which head of two sorted lists comes next. Greedy search follows each decision. Beam search keeps the
+partial merges of the highest likelihood, the product of the probabilities that the one above is better, and follows
+both outcomes of a comparison if they are close. The sorts of all sources advance together, so that the pairs they need
+form one batch. No pair is compared twice, and no undefined comparison decides an order.
 """
 
 from __future__ import annotations

@@ -77,32 +77,27 @@ def one_of(*choices: Any) -> Check:
     return check
 
 
-def number_within(
-    low: float = -math.inf, high: float = math.inf, *, whole: bool = False, also: Sequence[Any] = ()
-) -> Check:
-    """Return a check that allows numbers from ``low`` to ``high``, and the values in ``also``."""
+def number_within(low: float = -math.inf, high: float = math.inf, *, whole: bool = False) -> Check:
+    """Return a check that allows numbers from ``low`` to ``high``."""
     kind: Any
     kind, wanted = (Integral, "a whole number") if whole else (Real, "a number")
     if math.isfinite(high):
         wanted += f" from {low:g} to {high:g}"
     elif math.isfinite(low):
         wanted += f" of at least {low:g}"
-    wanted = ", ".join([*(repr(one) for one in also if one is not None), wanted]) + " or None" * (None in also)
 
     def check(name: str, value: Any) -> None:
-        if (value is None or isinstance(value, str)) and value in also:
-            return
         if not isinstance(value, kind) or isinstance(value, bool) or not low <= value <= high:
             raise ValueError(f"{name}={value!r:.80}: give {wanted}.")
 
     return check
 
 
-def instance_of(kind: type, wanted: str, *, optional: bool = False) -> Check:
-    """Return a check that allows objects of a class, and None if it is ``optional``."""
+def instance_of(kind: Any, wanted: str) -> Check:
+    """Return a check that allows objects of a class or a union of classes."""
 
     def check(name: str, value: Any) -> None:
-        if not isinstance(value, kind) and not (optional and value is None):
+        if not isinstance(value, kind):
             raise TypeError(f"{name}={value!r:.80}: give {wanted}.")
 
     return check
