@@ -35,6 +35,10 @@ READ = [  # with the critical, major and minor errors
     ("No errors were found, no-error.", (0, 0, 0)),
     ("'no-error'", (0, 0, 0)),
     ("The translation does not contain any errors.", (0, 0, 0)),
+    ("No errors.", (0, 0, 0)),
+    ("There are no errors in the translation.", (0, 0, 0)),
+    ("None found.", (0, 0, 0)),
+    ("The translation is correct and contains no errors.", (0, 0, 0)),
     ("No", (0, 0, 0)),
     ("\"a\" is a minor style error; 'b' is a Major terminology error.", (0, 1, 1)),
     ("'it's' is a minor fluency/spelling error", (0, 0, 1)),
@@ -64,7 +68,6 @@ RECORDS = [
 ]
 UNREADABLE = r"""
 'cat', 'dog' and 'cow' are minor terminology errors
-'cat', 'dog' are a minor terminology error
 'cat' is a minor style error. 'dog' is a maj; 'cow' is a minor style error.
 'cat' is a major accuracy/mistranslation error\n'dog' is a typo, it should be 'hound'
 'London' is a major city.
@@ -72,7 +75,6 @@ UNREADABLE = r"""
 There are three errors:\n'cat' is a minor fluency/spelling error\n'dog' is a minor fluency/spelling error
 accuracy/omission (major): 'cat' and 'dog'
 accuracy errors (major): 'cat'
-the grammar mistakes (minor): 'cat'
 'cat' is a major accuracy/mistranslation error\nno-error
 no-error\n'cat' is a minor style/awkward error
 'cat' is a major accuracy/mistranslation error. Some minor errors remain.
@@ -85,13 +87,8 @@ Minor: 'a', 'the'
 Major:\nSee above.
 Major: accuracy/mistranslation - "a", "b"
 Major: accuracy, mistranslation
-Major: fluency, style
-Major: accuracy/mistranslation fluency/grammar
 Major: accuracy/mistranslation, fluency/grammar - 'a'
 Major: 'a', accuracy/mistranslation, 'b', fluency/grammar
-Major: 'a' accuracy/mistranslation 'b' fluency/grammar
-Major errors: 7. 'a' 8. 'b'
-Major: 'a', 'b' 'c'
 Major: 'a' since it is plural / 'b' since it is past
 Major: 'a' is mistranslated, 'b' too
 Major: two omissions
@@ -108,7 +105,6 @@ Major: "a" should be "b", "c" should be "d"
 Major: should be 'b' instead of 'a'
 Major:\nIt should be 'b'.
 'don't', 'can't' are minor fluency/spelling errors
-There are 2 major errors.
 There are 3 major errors:\n'cat' is a major accuracy error\n'dog' is a major accuracy error
 The translation contains several major errors.
 There are minor errors in the translation.
@@ -122,9 +118,7 @@ There is a major error in 'a' and a minor one in 'b'.
 There is a major mistranslation and a serious omission.
 There is a major mistranslation and omission.
 There is a major error, and there is a mistake in the tense.
-There is a major mistranslation of 'a' and of 'b'.
 Two errors: 'a' is a major accuracy error.
-Two mistranslations: 'a' (major).
 Several errors: 'a' is a major accuracy error.
 There are two major errors: 'a', 'b' and 'c'.
 'a' is a major accuracy error, 'b' is mistranslated
@@ -139,6 +133,12 @@ Where there is nothing to find, write no-error.
 The categories are accuracy, fluency, style, terminology, non-translation, other, or no-error.
 No significant errors.
 No errors in grammar.
+The translation is not correct and contains no errors.
+There are no major errors.
+no critical or major errors
+1. 2. 3. 4.
+The translation is not provided.
+'ve V' is a typo, it should be 've V'
 No errors. However, 'cat' should be 'dog'.
 There are no errors except for the word 'cat'.
 I am not sure that there are no errors.
@@ -165,32 +165,12 @@ def test_layouts(text, counts):
     assert (None if errors is None else tuple(map(len, by_severity))) == counts
 
 
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
-        ("No errors.", "no errors"),
-        ("There are no errors in the translation.", "no errors"),
-        ("none", "no errors"),
-        ("None found.", "no errors"),
-        ("The translation is correct and contains no errors.", "no errors"),
-        ("The translation is not correct and contains no errors.", "unreadable"),
-        ("The translation does not contain any errors.", "no errors"),
-        ("There are no major errors.", "unreadable"),  # nothing is said of minor ones
-        ("no critical or major errors", "unreadable"),
-        ("", "empty"),
-        (" \n", "empty"),
-        (None, "empty"),
-        ("blocked", "blocked"),
-        ("The response was blocked.", "blocked"),
-        ("I'm sorry, but I cannot help with that.", "blocked"),
-        ("1. 2. 3. 4.", "unreadable"),
-        ("The translation is not provided.", "unreadable"),
-        ("'ve V' is a typo, it should be 've V'", "unreadable"),  # an error without a severity
-    ],
-)
-def test_text_without_errors_is_classified(text, status):
-    assert read_mqm(text).status == status
-    assert listed(text) == ([] if status == "no errors" else None)
+def test_text_without_errors_is_classified():
+    texts = {"": "empty", " \n": "empty", None: "empty", "no-error": "no errors", "See above.": "unreadable"}
+    texts |= dict.fromkeys(
+        ("blocked", "The response was blocked.", "I'm sorry, but I cannot help with that."), "blocked"
+    )
+    assert {text: read_mqm(text).status for text in texts} == texts
 
 
 @pytest.mark.parametrize(
@@ -279,31 +259,21 @@ LISTED = (
 
 
 @pytest.mark.parametrize(
-    ("report", "errors"),
+    ("report", "status", "errors"),
     [
-        (f"Your Translation contains 2 errors:\n{MAJOR}{MINOR}", LISTED),
-        (f"Your translation contains one error:\n{MAJOR}", LISTED[:1]),
-        (MAJOR + MINOR, LISTED),  # announces nothing
-        ("Error type 1: style\nMajor/minor: minor", (MQMError("minor", None, "style"),)),  # no location
+        (f"Your Translation contains 2 errors:\n{MAJOR}{MINOR}", "errors", LISTED),
+        (f"Your translation contains one error:\n{MAJOR}", "errors", LISTED[:1]),
+        (MAJOR + MINOR, "errors", LISTED),  # announces nothing
+        ("Error type 1: style\nMajor/minor: minor", "errors", (MQMError("minor", None, "style"),)),  # no location
+        ("Your Translation contains 0 errors:", "no errors", ()),
+        ("Your Translation contains no errors.", "no errors", ()),
+        ("I cannot judge this.", "unreadable", ()),
+        (f"Your Translation contains three errors:\n{MAJOR}{MINOR}", "unreadable", ()),
+        ("Your Translation contains 1 error:\n" + MAJOR.replace("Major\n", "Major or Minor\n"), "unreadable", ()),
+        (" \n", "empty", ()),
+        (None, "empty", ()),
     ],
 )
-def test_errors_have_a_place_a_kind_and_a_severity(report, errors):
+def test_a_report_is_read_whole_or_not_at_all(report, status, errors):
     reading = read_instructscore(report)
-    assert (reading.status, reading.errors) == ("errors", errors)
-
-
-@pytest.mark.parametrize(
-    ("report", "status"),
-    [
-        ("Your Translation contains 0 errors:", "no errors"),
-        ("Your Translation contains no errors.", "no errors"),
-        ("I cannot judge this.", "unreadable"),
-        (f"Your Translation contains three errors:\n{MAJOR}{MINOR}", "unreadable"),
-        ("Your Translation contains 1 error:\n" + MAJOR.replace("Major\n", "Major or Minor\n"), "unreadable"),
-        (" \n", "empty"),
-        (None, "empty"),
-    ],
-)
-def test_a_report_without_errors_is_classified(report, status):
-    reading = read_instructscore(report)
-    assert (reading.status, reading.errors) == (status, ())
+    assert (reading.status, reading.errors) == (status, errors)

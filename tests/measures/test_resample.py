@@ -13,74 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalbias.measures import (
-    Draws,
-    bias_score,
-    calibration_error,
-    change,
-    estimate,
-    estimate_bias_score,
-    estimate_coefficient,
-    estimate_fairness,
-    estimate_first_rate,
-    estimate_mean,
-    estimate_share,
-    estimate_skewness,
-    estimate_spearman,
-    quality_slope,
-    resample,
-    unfairness_scores,
-)
-from evalbias.measures import pairs as comparisons
-from evalbias.measures.agreement import (
-    ceiling_columns,
-    counted_alpha,
-    counted_calibration_error,
-    counted_ceiling,
-    counted_kappa,
-    counted_kendall,
-    counted_pearson,
-    counted_spearman,
-    estimate_calibration_error,
-    estimate_kendall,
-    exchanged_ranks,
-)
+from evalbias.measures import agreement, likelihood, loops, pairs, resample, scale_use
 from evalbias.measures.arrays import checked, cluster_codes, defined, mean_of_defined, sums_by_cluster, vectors
 from evalbias.measures.corrections import estimate_corrected
 from evalbias.measures.equal_quality import estimate_effect
-from evalbias.measures.likelihood import _exchanged_us, _ranked_mixtures, counted_bias_score
-from evalbias.measures.loops import counted_skewness
-from evalbias.measures.pairs import (
-    counted_balance,
-    counted_fairness,
-    counted_gap,
-    counted_odds,
-    estimate_balanced_rate,
-    estimate_gap,
-    over_orders,
-)
 from evalbias.measures.resample import (
-    ALIKE,
-    ALONE,
-    CELLS,
-    FEWEST_UNITS,
-    bootstrapped,
+    Draws,
+    change,
     chunks,
-    counted_swaps,
-    estimate_mean_coefficient,
-    interval,
-    left_out,
+    estimate,
+    estimate_coefficient,
+    estimate_mean,
+    estimate_share,
     mean,
-    p_of_interval,
-    swapped_means,
-    variance_of_mean,
-)
-from evalbias.measures.scale_use import (
-    counted_entropy,
-    counted_spread,
-    counted_top_two,
-    estimate_entropy,
-    estimate_top_two,
 )
 
 NAN = math.nan
@@ -106,32 +51,33 @@ GROUP, CHOICE, SHARES = np.arange(N) % 2.0, (SCORES > 3).astype(float), RNG.diri
 WINS = SHARES[:, :2]
 RESAMPLED = {
     "mean": (estimate_mean, SCORES, ()),
-    "skewness": (estimate_skewness, SCORES - 2, ()),
-    "fairness of three": (estimate_fairness, SHARES, ()),
-    "odds": (partial(estimate, partial(over_orders, counted_odds)), WINS, (QUALITY,)),
-    "odds at zero": (partial(estimate, partial(counted_odds, at_zero=True)), SHARES[:, 0], (QUALITY,)),
-    "entropy": (partial(estimate_entropy, levels=8), SCORES, ()),
-    "spread": (partial(estimate, counted_spread), SCORES, (QUALITY,)),
-    "calibration": (estimate_calibration_error, SHARES[:, 0], (CHOICE,)),
+    "skewness": (loops.estimate_skewness, SCORES - 2, ()),
+    "fairness of three": (pairs.estimate_fairness, SHARES, ()),
+    "odds": (partial(estimate, partial(pairs.over_orders, pairs.counted_odds)), WINS, (QUALITY,)),
+    "odds at zero": (partial(estimate, partial(pairs.counted_odds, at_zero=True)), SHARES[:, 0], (QUALITY,)),
+    "entropy": (partial(scale_use.estimate_entropy, levels=8), SCORES, ()),
+    "spread": (partial(estimate, scale_use.counted_spread), SCORES, (QUALITY,)),
+    "calibration": (agreement.estimate_calibration_error, SHARES[:, 0], (CHOICE,)),
 }
 """Name -> estimator, values and further columns, whose interval is read from resamples."""
+FIRST_WINS = np.stack([CHOICE, 1 - CHOICE], axis=1)
 EXACT = {
     "share": (estimate_share, SHARES[:, 0], ()),
-    "mean coefficient": (estimate_mean_coefficient, 2 * SHARES[:, 0] - 1, ()),
-    "both orders": (partial(estimate_first_rate, both_orders=True), np.repeat([1.0, 0.5, 0.5, 0.0], N // 4), ()),
-    "fairness of two": (estimate_fairness, np.stack([CHOICE, 1 - CHOICE], axis=1), ()),
-    "fairness and a prior": (partial(estimate_fairness, prior=[0.3, 0.7]), np.stack([CHOICE, 1 - CHOICE], axis=1), ()),
-    "balanced": (estimate_balanced_rate, SHARES[:, 0], (GROUP,)),
-    "gap": (estimate_gap, SHARES[:, 0], (GROUP,)),
-    "top two": (partial(estimate_top_two, levels=8), SCORES, ()),
-    "performance": (estimate_spearman, SCORES, (QUALITY,)),
-    "bias score": (estimate_bias_score, SCORES, (SHARES[:, 0], QUALITY)),
-    "pearson": (partial(estimate_coefficient, counted_pearson), SCORES, (QUALITY,)),
-    "kendall": (estimate_kendall, SCORES, (QUALITY,)),
-    "alpha": (partial(estimate_coefficient, counted_alpha), SCORES, (QUALITY,)),
-    "kappa": (partial(estimate_coefficient, counted_kappa), CHOICE, ((QUALITY > 3).astype(float),)),
-    "ceiling": (partial(estimate_coefficient, counted_ceiling), ceiling_columns(RATINGS), ()),
-    "slope": (quality_slope, SCORES, (RATINGS,)),
+    "mean coefficient": (resample.estimate_mean_coefficient, 2 * SHARES[:, 0] - 1, ()),
+    "both orders": (partial(pairs.estimate_first_rate, both_orders=True), np.repeat([1, 0.5, 0.5, 0], 6), ()),
+    "fairness of two": (pairs.estimate_fairness, FIRST_WINS, ()),
+    "fairness and a prior": (partial(pairs.estimate_fairness, prior=[0.3, 0.7]), FIRST_WINS, ()),
+    "balanced": (pairs.estimate_balanced_rate, SHARES[:, 0], (GROUP,)),
+    "gap": (pairs.estimate_gap, SHARES[:, 0], (GROUP,)),
+    "top two": (partial(scale_use.estimate_top_two, levels=8), SCORES, ()),
+    "performance": (agreement.estimate_spearman, SCORES, (QUALITY,)),
+    "bias score": (likelihood.estimate_bias_score, SCORES, (SHARES[:, 0], QUALITY)),
+    "pearson": (partial(estimate_coefficient, agreement.counted_pearson), SCORES, (QUALITY,)),
+    "kendall": (agreement.estimate_kendall, SCORES, (QUALITY,)),
+    "alpha": (partial(estimate_coefficient, agreement.counted_alpha), SCORES, (QUALITY,)),
+    "kappa": (partial(estimate_coefficient, agreement.counted_kappa), CHOICE, ((QUALITY > 3).astype(float),)),
+    "ceiling": (partial(estimate_coefficient, agreement.counted_ceiling), agreement.ceiling_columns(RATINGS), ()),
+    "slope": (scale_use.quality_slope, SCORES, (RATINGS,)),
     "effect": (partial(estimate_effect, names=("x",)), SCORES, (RATINGS, SHARES[:, 0])),
     "corrected": (estimate_corrected, SCORES, (np.where(np.arange(N) % 3 == 0, QUALITY, NAN),)),
 }
@@ -145,12 +91,12 @@ PER_CLASS = {"balanced": 2, "gap": 2, "corrected": 3}
 @IN_ALL
 def test_an_interval_holds_its_value_and_says_its_units(name):
     estimator, values, given = ALL[name]
-    pairs = np.repeat(np.arange(N // 2), 2).tolist()
-    for clusters, units in ((None, N // PER_CLASS.get(name, 1)), (pairs, N // 2 if name != "corrected" else 8)):
+    by_two = np.repeat(np.arange(N // 2), 2).tolist()
+    for clusters, units in ((None, N // PER_CLASS.get(name, 1)), (by_two, N // 2 if name != "corrected" else 8)):
         found = estimator(values, *given, clusters=clusters, draws=few())
         assert found.low <= found.value <= found.high
         assert (found.n, found.undefined, found.units, found.reason) == (N, 0, units, "")
-    assert estimator(values, *given, clusters=clusters, draws=ALONE).value == pytest.approx(found.value)
+    assert estimator(values, *given, clusters=clusters, draws=resample.ALONE).value == pytest.approx(found.value)
 
 
 @IN_ALL
@@ -167,7 +113,7 @@ def test_one_input_has_no_interval_and_no_p(name):
 def test_an_interval_needs_as_many_inputs_as_it_says(name):
     estimator, values, given = ALL[name]
     of_shares = ("share", "mean coefficient", "both orders", "balanced", "gap", "top two")
-    fewest = 2 if name in of_shares or "fairness" in name else 5 if name == "effect" else FEWEST_UNITS
+    fewest = 2 if name in of_shares or "fairness" in name else 5 if name == "effect" else resample.FEWEST_UNITS
     for units in (fewest - 1, fewest):
         found = estimator(values, *given, clusters=(np.arange(N) * units // N).tolist(), draws=few(resamples=99))
         assert found.units == units
@@ -221,7 +167,7 @@ def test_chunks_of_resamples_do_not_change_an_interval(name, monkeypatch):
     estimator, values, given = ALL[name]
     whole = estimator(values, *given, draws=few(resamples=20))
     monkeypatch.setattr(chunks, "__defaults__", (3 * N,))
-    monkeypatch.setattr(comparisons, "BLOCK", 2 * N)
+    monkeypatch.setattr(pairs, "BLOCK", 2 * N)
     found = estimator(values, *given, draws=few(resamples=20))
     assert np.array(astuple(found)[:7]) == pytest.approx(np.array(astuple(whole)[:7]), nan_ok=True)
 
@@ -238,9 +184,9 @@ def world_of_many(seed):
 @pytest.mark.parametrize(
     ("estimator", "columns"),
     [
-        (partial(estimate, counted_spread), (0, 2)),
-        (estimate_spearman, (0, 2)),
-        (estimate_bias_score, (0, 1, 2)),
+        (partial(estimate, scale_use.counted_spread), (0, 2)),
+        (agreement.estimate_spearman, (0, 2)),
+        (likelihood.estimate_bias_score, (0, 1, 2)),
         (partial(estimate, mean, method="normal"), (2,)),
     ],
 )
@@ -265,56 +211,46 @@ def test_groups_of_many_inputs_are_of_whole_inputs():
 def test_many_even_levels_are_as_often_even_as_the_interval_says():
     rng, held, levels = np.random.default_rng(5), 0, 5
     for _ in range(100):
-        held += estimate_entropy(rng.integers(0, levels, 5001).astype(float), levels=levels).high == 1
+        held += scale_use.estimate_entropy(rng.integers(0, levels, 5001).astype(float), levels=levels).high == 1
     assert stats.binomtest(held, 100, 0.95, alternative="less").pvalue > 0.01
     skewed = rng.choice(levels, size=6000, p=np.arange(1, levels + 1) / np.arange(1, levels + 1).sum()).astype(float)
-    assert estimate_entropy(skewed, levels=levels).high < 1
+    assert scale_use.estimate_entropy(skewed, levels=levels).high < 1
 
 
 def counted(n, rng, values=4):
     """(statistic of counts, columns, the same of items) of every statistic."""
     ls, human, scores = (rng.integers(0, values, n).astype(float) for _ in range(3))
     shares, group, choices = rng.dirichlet(np.ones(3), size=n), rng.integers(0, 2, n) * 1.0, rng.integers(0, 2, n) * 1.0
-
-    def us(s, h, name):
-        return unfairness_scores(s, h, normalization=name)
-
-    def taus(x, y):
-        return stats.kendalltau(x, y).statistic if len(x) > 1 else NAN
-
+    prior = np.array([0.5, 0.3, 0.2])
     return [
-        (counted_spearman, (scores, human), lambda x, y: stats.spearmanr(x, y).statistic if varied(x, y) else NAN),
-        (counted_kendall, (scores, human), taus),
+        (agreement.counted_spearman, (scores, human), partial(if_varied, stats.spearmanr)),
+        (agreement.counted_kendall, (scores, human), partial(if_varied, stats.kendalltau)),
         *(
-            (
-                partial(counted_bias_score, normalization=name),
-                (scores, ls, human),
-                lambda s, x, h, name=name: bias_score(x, us(s, h, name)),
-            )
+            (partial(likelihood.counted_bias_score, normalization=name), (scores, ls, human), partial(biased, name))
             for name in NORMALIZATIONS
         ),
         (mean, (scores,), np.mean),
-        (counted_skewness, (scores - 1,), by_definition),
-        (counted_fairness, (shares,), lambda s: -np.abs(s.mean(axis=0) - 1 / 3).sum()),
-        (partial(counted_fairness, prior=np.array([0.5, 0.3, 0.2])), (shares,), lambda s: fair_of(s, [0.5, 0.3, 0.2])),
-        (partial(counted_top_two, levels=values), (scores,), lambda s: np.sort(frequencies(s))[-2:].sum() / len(s)),
-        (
-            partial(counted_entropy, levels=values),
-            (scores,),
-            lambda s: stats.entropy(frequencies(s)) / math.log(values),
-        ),
-        (counted_balance, (shares[:, 0], group), lambda s, g: (mean_of(s, g == 0) + mean_of(s, g == 1)) / 2),
-        (counted_gap, (shares[:, 0], group), lambda s, g: mean_of(s, g == 1) - mean_of(s, g == 0)),
-        (counted_kappa, (choices, group), kappa),
-        (counted_pearson, (scores, human), lambda x, y: stats.pearsonr(x, y).statistic if varied(x, y) else NAN),
-        (counted_alpha, (scores, human), partial(alpha, level="interval")),
-        (partial(counted_alpha, ordinal=True), (scores, human), partial(alpha, level="ordinal")),
-        (counted_calibration_error, (shares[:, 0], group), calibration_error),
+        (loops.counted_skewness, (scores - 1,), by_definition),
+        (pairs.counted_fairness, (shares,), lambda s: -np.abs(s.mean(axis=0) - 1 / 3).sum()),
+        (partial(pairs.counted_fairness, prior=prior), (shares,), lambda s: -np.abs(s.mean(axis=0) - prior).sum()),
+        (partial(scale_use.counted_top_two, levels=values), (scores,), lambda s: np.sort(frequencies(s))[-2:].sum()),
+        (partial(scale_use.counted_entropy, levels=values), (scores,), lambda s: entropy(s) / math.log(values)),
+        (pairs.counted_balance, (shares[:, 0], group), lambda s, g: (mean_of(s, g == 0) + mean_of(s, g == 1)) / 2),
+        (pairs.counted_gap, (shares[:, 0], group), lambda s, g: mean_of(s, g == 1) - mean_of(s, g == 0)),
+        (agreement.counted_kappa, (choices, group), kappa),
+        (agreement.counted_pearson, (scores, human), partial(if_varied, stats.pearsonr)),
+        (agreement.counted_alpha, (scores, human), partial(alpha, level="interval")),
+        (partial(agreement.counted_alpha, ordinal=True), (scores, human), partial(alpha, level="ordinal")),
+        (agreement.counted_calibration_error, (shares[:, 0], group), agreement.calibration_error),
     ]
 
 
-def varied(x, y):
-    return len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
+def biased(normalization, scores, ls, human):
+    return likelihood.bias_score(ls, likelihood.unfairness_scores(scores, human, normalization=normalization))
+
+
+def if_varied(correlation, x, y):
+    return correlation(x, y).statistic if len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0 else NAN
 
 
 def alpha(x, y, *, level):
@@ -323,16 +259,16 @@ def alpha(x, y, *, level):
 
 
 def frequencies(places):
-    return np.bincount(places.astype(int))
+    return np.bincount(places.astype(int)) / len(places)
+
+
+def entropy(places):
+    return stats.entropy(frequencies(places))
 
 
 def by_definition(x):
     sums = np.abs(np.add.outer(x, x)).sum()
     return 1 - np.abs(np.subtract.outer(x, x)).sum() / sums if sums else NAN
-
-
-def fair_of(shares, prior):
-    return -np.abs(shares.mean(axis=0) - prior).sum()
 
 
 def mean_of(x, kept):
@@ -365,7 +301,7 @@ def test_swaps_by_counts_are_mixtures_of_both_judges(n, values, seed):
     swap = rng.random((12, n)) < 0.5
     for statistic, (a, *given_columns), _ in counted(n, rng, values):
         b = np.roll(a, 1, axis=0)
-        of_a, of_b = counted_swaps(statistic)(a, b, *given_columns)(swap)
+        of_a, of_b = resample.counted_swaps(statistic)(a, b, *given_columns)(swap)
         for row, x, y in zip(swap, of_a, of_b, strict=True):
             mask, one = row.reshape(-1, *(1,) * (a.ndim - 1)), np.ones((1, n))
             assert x == pytest.approx(statistic(one, np.where(mask, b, a), *given_columns)[0], nan_ok=True)
@@ -375,8 +311,8 @@ def test_swaps_by_counts_are_mixtures_of_both_judges(n, values, seed):
 def test_swapped_means_are_those_of_counts():
     rng = np.random.default_rng(0)
     (a, b), swap = rng.random((2, 9, 3)), rng.random((20, 9)) < 0.5
-    quick = swapped_means(lambda means: -np.abs(means - 1 / 3).sum(axis=1))(a, b)(swap)
-    np.testing.assert_allclose(quick, counted_swaps(counted_fairness)(a, b)(swap))
+    quick = resample.swapped_means(lambda means: -np.abs(means - 1 / 3).sum(axis=1))(a, b)(swap)
+    np.testing.assert_allclose(quick, resample.counted_swaps(pairs.counted_fairness)(a, b)(swap))
 
 
 # Paired tests.
@@ -397,15 +333,17 @@ RANKED = ("performance", *NORMALIZATIONS)
 def compared(name, ls, human, a, b, draws, **options):
     """Test a less b."""
     if name == "performance":
-        return estimate_spearman(a, human, before=b, draws=draws, **options)
-    return estimate_bias_score(a, ls, human, normalization=name, before=b, draws=draws, **options)
+        return agreement.estimate_spearman(a, human, before=b, draws=draws, **options)
+    return likelihood.estimate_bias_score(a, ls, human, normalization=name, before=b, draws=draws, **options)
 
 
 def exchanged(name, human, scores):
     """Return what two judges exchange: z-scores of their ranks, of their scores, or of their US."""
     if name == "performance":
         return stats.zscore(stats.rankdata(scores))
-    return unfairness_scores(scores, human, normalization=name) if name == "z-score" else stats.zscore(scores)
+    return (
+        likelihood.unfairness_scores(scores, human, normalization=name) if name == "z-score" else stats.zscore(scores)
+    )
 
 
 def correlated(name, ls, human):
@@ -413,8 +351,8 @@ def correlated(name, ls, human):
     if name == "performance":
         return lambda x: np.corrcoef(x, stats.rankdata(human))[0, 1]
     if name == "z-score":
-        return lambda x: bias_score(ls, x)
-    return lambda x: bias_score(ls, unfairness_scores(x, human, normalization=name))
+        return lambda x: likelihood.bias_score(ls, x)
+    return lambda x: likelihood.bias_score(ls, likelihood.unfairness_scores(x, human, normalization=name))
 
 
 @pytest.mark.parametrize("decimals", [6, 0])  # 0: many ties
@@ -423,9 +361,9 @@ def test_every_swap_gives_the_statistic_of_the_definition(name, decimals):
     ls, human, a, b = systems(30, decimals=decimals)
     swap = np.random.default_rng(1).random((50, 30)) < 0.5
     if name == "performance":
-        of_a, of_b = exchanged_ranks(a, b, human)(swap)
+        of_a, of_b = agreement.exchanged_ranks(a, b, human)(swap)
     else:
-        of_a, of_b = _exchanged_us(a, b, ls, human, normalization=name)(swap)
+        of_a, of_b = likelihood._exchanged_us(a, b, ls, human, normalization=name)(swap)
     value, first, second = correlated(name, ls, human), exchanged(name, human, a), exchanged(name, human, b)
     assert of_a == pytest.approx([value(np.where(row, second, first)) for row in swap])
     assert of_b == pytest.approx([value(np.where(row, first, second)) for row in swap])
@@ -437,7 +375,7 @@ def test_a_swap_that_leaves_equal_ranks_has_no_correlation(level):
     others = np.random.default_rng(1).permutation(np.arange(30) % 4.0)
     a, b = np.concatenate([np.full(30, level), others]), np.concatenate([others, np.full(30, level)])
     swap = np.stack([np.arange(60) >= 30, np.arange(60) >= 45, np.arange(60) >= 60])
-    of_a, of_b = exchanged_ranks(a, b, human)(swap)
+    of_a, of_b = agreement.exchanged_ranks(a, b, human)(swap)
     assert np.isnan(of_a).tolist() == [True, False, False]  # but for rounding errors, all ranks are equal
     assert not np.isnan(of_b).any()
     assert of_a[2] == pytest.approx(stats.spearmanr(a, human).statistic)
@@ -517,12 +455,12 @@ def test_equal_systems_have_p_1_and_undefined_ones_none():
     found, turned = (compared("mean-range", ls, human, *pair, swaps(3_000)) for pair in ((a, b), (b, a)))
     assert (turned.value, turned.p_value) == (-found.value, found.p_value)
     assert compared("mean-range", ls, human, a, b, swaps(3_000)) == found
-    assert math.isnan(estimate_spearman([1, 2, 3], [1, 2, 3], before=[1, 1, 1], draws=swaps(9)).p_value)
+    assert math.isnan(agreement.estimate_spearman([1, 2, 3], [1, 2, 3], before=[1, 1, 1], draws=swaps(9)).p_value)
     assert math.isnan(p_of_means([1.0], [4.0]))
     assert math.isnan(estimate_mean([1.0, 2.0], before=[2.0, 1.0], draws=swaps(0)).p_value)
     _, human, same, other = np.arange(6.0), np.arange(6.0)[::-1], np.full(6, 3.0), np.full(6, 2.0)
     swap = np.array([[False] * 6, [True] * 6, [True] + [False] * 5])
-    for side in _exchanged_us(same, other, np.arange(6.0), human, normalization="mean-range")(swap):
+    for side in likelihood._exchanged_us(same, other, np.arange(6.0), human, normalization="mean-range")(swap):
         assert np.isnan(side).all()  # judges with one score each, without a warning
 
 
@@ -535,15 +473,15 @@ def test_equal_systems_have_p_1_and_undefined_ones_none():
         (lambda: checked({"x": 1.0}), r"^x has the shape \(\)"),
         (lambda: estimate_share([0, 2, 3, 4, 5]), r"\[2.0, 3.0, 4.0\] do not"),
         (lambda: estimate_share([0.5, -0.5]), r"\[-0.5\] do not"),
-        (lambda: estimate_first_rate([0, 1.5], both_orders=True), r"\[1.5\] do not"),
-        (lambda: estimate_spearman([1, 2], [1, 2, 3]), "different lengths: Array 0 2, Array 1 3"),
+        (lambda: pairs.estimate_first_rate([0, 1.5], both_orders=True), r"\[1.5\] do not"),
+        (lambda: agreement.estimate_spearman([1, 2], [1, 2, 3]), "different lengths: Array 0 2, Array 1 3"),
         (lambda: estimate(mean, [1.0], method="basic"), "method='basic'"),
         (lambda: estimate(mean), "0 arrays"),
         (lambda: estimate_mean([1.0, 2.0], clusters=["a"]), "clusters has 1 entries for 2 items"),
         (lambda: Draws(confidence=1), "confidence=1: give a number between 0 and 1"),
         (lambda: Draws(confidence=0), "confidence=0"),
         (lambda: Draws(resamples=-1), "resamples=-1"),
-        (lambda: estimate_bias_score([1], [1], [1], normalization="z"), "normalization='z' is unknown"),
+        (lambda: likelihood.estimate_bias_score([1], [1], [1], normalization="z"), "normalization='z' is unknown"),
     ],
 )
 def test_bad_input(call, match):
@@ -581,9 +519,11 @@ def test_a_mixture_is_spearmans_rho_whatever_the_ties(n, values, seed):
     rng = np.random.default_rng(seed)
     a, b, reference = rng.integers(0, values, size=(3, n)).astype(float)
     swap = rng.random((30, n)) < 0.5
-    sides = _ranked_mixtures(a, b, stats.rankdata(reference))(swap)
+    sides = likelihood._ranked_mixtures(a, b, stats.rankdata(reference))(swap)
     for found, first, second in zip(sides, (a, b), (b, a), strict=True):
-        expected = [counted_spearman(np.ones((1, n)), np.where(row, second, first), reference)[0] for row in swap]
+        expected = [
+            agreement.counted_spearman(np.ones((1, n)), np.where(row, second, first), reference)[0] for row in swap
+        ]
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -592,7 +532,7 @@ def test_large_mixtures_stay_exact():
     # halves, of which 32 bits hold 2^24 at most
     n = 20_002
     reference = np.arange(1.0, n + 1)
-    found, _ = _ranked_mixtures(np.zeros(n), np.ones(n), reference)(np.tile(reference > n / 2, (4, 1)))
+    found, _ = likelihood._ranked_mixtures(np.zeros(n), np.ones(n), reference)(np.tile(reference > n / 2, (4, 1)))
     assert found == pytest.approx(math.sqrt(0.75 / (1 - 1 / n**2)), abs=1e-14)  # of two halves
 
 
@@ -659,14 +599,14 @@ def test_an_estimate_beside_all_resamples_has_an_interval():
 
 
 def test_documents_are_resampled_whole(monkeypatch):
-    drawn = np.concatenate(list(bootstrapped(np.array([0, 1, 0, 2, 1]), 4_000, 0)))
+    drawn = np.concatenate(list(resample.bootstrapped(np.array([0, 1, 0, 2, 1]), 4_000, 0)))
     x = np.array([1.0, 5.0, 2.0, 8.0, 3.0])  # a: 1, 2; b: 5, 3; c: 8
     means = [np.concatenate(one).mean() for one in itertools.product([[1.0, 2.0], [5.0, 3.0], [8.0]], repeat=3)]
     values, counts = np.unique(np.round(means, 9), return_counts=True)
     for value, count in zip(values, counts, strict=True):  # each of the 27 draws is as likely as the others
         assert np.isclose(mean(drawn, x), value).mean() == pytest.approx(count / 27, abs=0.035)
     monkeypatch.setattr(chunks, "__defaults__", (12,))  # chunks of two resamples
-    assert [len(part) for part in list(bootstrapped(np.array([0, 1, 1, 2, 0]), 2001, 0))[-2:]] == [2, 1]
+    assert [len(part) for part in list(resample.bootstrapped(np.array([0, 1, 1, 2, 0]), 2001, 0))[-2:]] == [2, 1]
 
 
 def test_clusters_of_one_item_are_items_and_larger_ones_are_as_wide_as_their_means():
@@ -683,24 +623,24 @@ def test_clusters_of_one_item_are_items_and_larger_ones_are_as_wide_as_their_mea
 
 def test_the_bootstrap_is_seeded():
     x, y = np.random.default_rng(0).normal(size=(2, 40))
-    assert estimate(counted_spearman, x, y) == estimate(counted_spearman, x, y)
-    assert estimate(counted_spearman, x, y) != estimate(counted_spearman, x, y, draws=Draws(seed=1))
+    assert estimate(agreement.counted_spearman, x, y) == estimate(agreement.counted_spearman, x, y)
+    assert estimate(agreement.counted_spearman, x, y) != estimate(agreement.counted_spearman, x, y, draws=Draws(seed=1))
 
 
 def test_the_change_of_two_judges_is_resampled_in_pairs():
     human, *errors = np.random.default_rng(0).normal(size=(3, 60))
     a, b = (human + error for error in errors)
     a[7] = NAN
-    found = estimate_spearman(b, human, before=a, draws=few(resamples=400))
+    found = agreement.estimate_spearman(b, human, before=a, draws=few(resamples=400))
 
     def both(counts, x, y, h):
-        return counted_spearman(counts, y, h) - counted_spearman(counts, x, h)
+        return agreement.counted_spearman(counts, y, h) - agreement.counted_spearman(counts, x, h)
 
     slow = estimate(both, a, b, human, method="normal", draws=few(resamples=400))
     assert (found.low, found.high, found.value) == pytest.approx((slow.low, slow.high, slow.value))
     assert found.units == 59
-    assert change(counted_spearman, a, b, human, draws=few(resamples=400)).low == pytest.approx(slow.low)
-    turned = estimate_spearman(human[:8] * -1 + 0.4 * errors[0][:8], human[:8], before=human[:8], draws=few())
+    assert change(agreement.counted_spearman, a, b, human, draws=few(resamples=400)).low == pytest.approx(slow.low)
+    turned = agreement.estimate_spearman(human[:8] * -1 + 0.4 * errors[0][:8], human[:8], before=human[:8], draws=few())
     assert -2 <= turned.low < turned.value < turned.high <= 2
 
 
@@ -708,8 +648,8 @@ def test_the_change_of_two_judges_is_resampled_in_pairs():
 def test_tied_unfairness_has_intervals_around_its_estimate(normalization):
     ls, human, a, _ = np.random.default_rng(0).integers(1, 6, (4, 40)).astype(float)
     draws = few(seed=3, resamples=300)
-    found = estimate_bias_score(a, ls, human, normalization=normalization, draws=draws)
-    statistic = partial(counted_bias_score, normalization=normalization)
+    found = likelihood.estimate_bias_score(a, ls, human, normalization=normalization, draws=draws)
+    statistic = partial(likelihood.counted_bias_score, normalization=normalization)
     slow = estimate(statistic, a, ls, human, method="normal", draws=draws)
     t = stats.t.ppf(0.975, 39)
     for end in (found.low, found.high):  # Wilson's: the ends lie t of their own standard errors from the estimate
@@ -720,7 +660,7 @@ def test_tied_unfairness_has_intervals_around_its_estimate(normalization):
 def test_equal_items_do_not_tell_how_much_others_differ():
     for n in (10, 6_000):
         alike = estimate_mean(np.full(n, 0.1))
-        assert (alike.value, alike.reason) == (pytest.approx(0.1), ALIKE)
+        assert (alike.value, alike.reason) == (pytest.approx(0.1), resample.ALIKE)
         assert np.isnan([alike.low, alike.high]).all()
 
 
@@ -776,17 +716,21 @@ def test_the_difference_of_two_shares_has_a_width_where_all_pairs_agree():
 def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
     for value, *ends in np.random.default_rng(0).normal(size=(400, 3)):  # in a third of the draws the value is within
         low, high = sorted(ends)
-        assert (p_of_interval(value, low, high, null=0.0) < 0.05) == (low > 0 or high < 0)
-    three = p_of_interval(0.98, 0.0, 5.0, null=-0.49)  # standard error .5 below, so the null is 2.94 of them away
+        assert (resample.p_of_interval(value, low, high, null=0.0) < 0.05) == (low > 0 or high < 0)
+    three = resample.p_of_interval(
+        0.98, 0.0, 5.0, null=-0.49
+    )  # standard error .5 below, so the null is 2.94 of them away
     assert three == pytest.approx(math.erfc(2.94 / math.sqrt(2)), rel=1e-3)
-    few_units = p_of_interval(0.98, -1.0, 5.0, null=-2.0, units=5)  # 1.98 is 2.776 standard errors of t with 4 df
+    few_units = resample.p_of_interval(
+        0.98, -1.0, 5.0, null=-2.0, units=5
+    )  # 1.98 is 2.776 standard errors of t with 4 df
     assert few_units == pytest.approx(2 * stats.t.sf(2.98 / 1.98 * 2.776445, 4), rel=1e-5)
     assert few_units == pytest.approx(0.014, abs=5e-4)  # by the normal distribution .003
-    assert p_of_interval(1.0, 0.5, 2.0, null=1.0) == 1  # the estimate is the null itself
-    assert p_of_interval(1.0, 1.0, 2.0, null=0.0) == 0  # no width on the side of the null
+    assert resample.p_of_interval(1.0, 0.5, 2.0, null=1.0) == 1  # the estimate is the null itself
+    assert resample.p_of_interval(1.0, 1.0, 2.0, null=0.0) == 0  # no width on the side of the null
     for low, high in ((NAN, 2.0), (0.5, NAN), (NAN, NAN)):
-        assert math.isnan(p_of_interval(1.0, low, high, null=0.0))
-    assert p_of_interval(NAN, 1.0, 3.0, null=0.0) > p_of_interval(1.5, 1.0, 3.0, null=0.0)
+        assert math.isnan(resample.p_of_interval(1.0, low, high, null=0.0))
+    assert resample.p_of_interval(NAN, 1.0, 3.0, null=0.0) > resample.p_of_interval(1.5, 1.0, 3.0, null=0.0)
 
 
 def test_p_of_a_statistic_at_the_end_of_its_range_is_that_of_its_own_test():
@@ -795,9 +739,9 @@ def test_p_of_a_statistic_at_the_end_of_its_range_is_that_of_its_own_test():
         first = (rng.random(40) < 0.5).astype(float)
         three, values = np.eye(3)[rng.integers(0, 3, 40)], rng.normal(size=40)
         for name, one in {
-            "fairness": estimate_fairness(np.stack([first, 1 - first], axis=1)),
-            "three": estimate_fairness(three, draws=few(seed, 200)),
-            "skewness": estimate_skewness(values, draws=few(seed, 200)),
+            "fairness": pairs.estimate_fairness(np.stack([first, 1 - first], axis=1)),
+            "three": pairs.estimate_fairness(three, draws=few(seed, 200)),
+            "skewness": loops.estimate_skewness(values, draws=few(seed, 200)),
         }.items():
             found[name].append(one.p_value)
             assert (one.p_value < 0.05) == (one.low > 0 or one.high < 0)
@@ -818,20 +762,20 @@ def test_clusters_are_numbered_by_first_appearance():
 def test_every_cluster_or_group_is_left_out_once(monkeypatch):
     codes = np.array([0, 1, 1, 2, 0])
     expected = [[0, 1, 1, 1, 0], [1, 0, 0, 1, 1], [1, 1, 1, 0, 1]]
-    assert np.concatenate(list(left_out(codes))).tolist() == expected
-    assert len(np.concatenate(list(left_out(np.arange(450))))) == 200
+    assert np.concatenate(list(resample.left_out(codes))).tolist() == expected
+    assert len(np.concatenate(list(resample.left_out(np.arange(450))))) == 200
     monkeypatch.setattr(chunks, "__defaults__", (5,))
-    assert np.concatenate(list(left_out(codes))).tolist() == expected
+    assert np.concatenate(list(resample.left_out(codes))).tolist() == expected
     monkeypatch.setattr(resample, "GROUPS", 2)
-    assert np.concatenate(list(left_out(codes))).tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 1, 1]]
+    assert np.concatenate(list(resample.left_out(codes))).tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 1, 1]]
 
 
 def test_sums_and_the_variance_of_a_mean_by_cluster():
     codes = np.array([0, 1, 0])
     assert sums_by_cluster(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), codes).tolist() == [[6, 8], [3, 4]]
     # 1, 3, 8 around their mean 4: clusters add up to -3 + 4 and -1; 2 / 1 * (1 + 1) / 9
-    assert variance_of_mean(np.array([1.0, 3.0, 8.0]), codes) == pytest.approx(4 / 9)
-    assert interval(lambda counts: mean(counts, np.arange(3.0)), codes, draws=ALONE).value == 1
+    assert resample.variance_of_mean(np.array([1.0, 3.0, 8.0]), codes) == pytest.approx(4 / 9)
+    assert resample.interval(lambda counts: mean(counts, np.arange(3.0)), codes, draws=resample.ALONE).value == 1
 
 
 def test_rows_are_split_into_chunks_that_fill_the_memory_granted():
@@ -839,6 +783,6 @@ def test_rows_are_split_into_chunks_that_fill_the_memory_granted():
     assert list(chunks(2, 4, 3)) == [range(1), range(1, 2)]  # a row is not split
     assert list(chunks(3, 0, 2)) == [range(2), range(2, 3)]
     assert list(chunks(0, 4, 12)) == []
-    assert list(chunks(3, CELLS // 2)) == [range(2), range(2, 3)]
-    assert np.zeros(CELLS).nbytes == 16 << 20
-    assert np.zeros(comparisons.BLOCK).nbytes == 256 << 10  # fits into the cache of a core
+    assert list(chunks(3, resample.CELLS // 2)) == [range(2), range(2, 3)]
+    assert np.zeros(resample.CELLS).nbytes == 16 << 20
+    assert np.zeros(pairs.BLOCK).nbytes == 256 << 10  # fits into the cache of a core
