@@ -90,12 +90,8 @@ def test_joint_effects_are_those_of_every_judge_with_the_errors_of_their_differe
     quality, other = rng.normal(size=(2, 60))
     ls = 0.5 * quality + other
     ratings = quality[:, None] + rng.normal(0, 0.7, size=(60, 3))
-    scores = np.column_stack([quality + ls, quality - ls, quality, np.ones(60)]) + rng.normal(0, 0.3, (60, 4)) * [
-        1,
-        1,
-        1,
-        0,
-    ]
+    scores = np.column_stack([quality + ls, quality - ls, quality, np.ones(60)])
+    scores[:, :3] += rng.normal(0, 0.3, (60, 3))
     scores[4, 1] = np.nan
     clusters = [str(i // 2) for i in range(60)]
     effects, influence = effects_on_judges(ls, scores, ratings, clusters=clusters)
