@@ -26,6 +26,12 @@ def ids(n):
     return tuple(map(str, range(n)))
 
 
+def by_hand(answers, *, ties=False, scale=None, **covariates):
+    """Answers, and what is known of their items, as a test writes them out."""
+    answers, columns = np.array(answers, dtype=float), {k: np.array(v, dtype=float) for k, v in covariates.items()}
+    return Judged(ids(len(answers)), "quality", answers, columns, ties=ties, scale=scale)
+
+
 def scored(rng, n, *, length=0.0, likelihood=0.0, own=0.0, raters=2, noise=0.7, error=0.5, squeeze=1.0):
     quality, log_length, ls = text(rng, n)
     mine = rng.random(n) < 1 / (1 + np.exp(-quality))  # the judge's own system writes better text

@@ -6,22 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, entangled, having, numbers, scored, with_effect, without
+from planted import by_hand, compared, entangled, having, numbers, scored, with_effect, without
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import Joint, Likelihood, SelfPreference, Verbosity, written_by
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.evaluation.judged import BETTER, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import Draws, effect_at_equal_quality, likelihood_effect
 from evalbias.measures.pairs import ONE_GROUP, estimate_gap
 
 NAN = math.nan
 MINE = SelfPreference(own="mine")
-
-
-def pairs_judged(answers, ties=False, **covariates):
-    answers = np.array(answers, dtype=float)
-    return Judged(tuple(map(str, range(len(answers)))), "quality", answers, covariates, ties=ties)
 
 
 def test_every_effect_is_that_of_its_property_over_inputs():
@@ -102,7 +97,7 @@ def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
     pull = 0.8 * (quality[:, 0] - quality[:, 1]) + 0.5 * (ls[:, 0] - ls[:, 1])
     first, swapped = (1 / (1 + np.exp(-(0.4 + side * pull + 0.3 * rng.normal(size=n)))) for side in (1, -1))
     answers = np.stack([np.stack([p, 1 - p], axis=1) for p in (first, swapped)], axis=1)  # (n, 2, 2)
-    judged = pairs_judged(answers, **{LIKELIHOODS: ls, RATINGS: differences})
+    judged = by_hand(answers, **{LIKELIHOODS: ls, RATINGS: differences})
     found = measure(Likelihood(), judged, seed=0, n_resamples=20)["likelihood_effect"]
     log_odds = (np.log(first / (1 - first)) - np.log(swapped / (1 - swapped))) / 2
     direct = likelihood_effect(ls[:, 0] - ls[:, 1], log_odds, differences, differences=True, mirrored=True)
@@ -153,22 +148,22 @@ def test_a_bias_score_that_hangs_on_few_items_is_told():
 def test_preferences_by_hand():
     first, second, tie = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
     verdicts = [[first, second], [first, first], [tie, second], [second, first], [(NAN,) * 3, first]]
-    found = pairs_judged(verdicts, ties=True).strength
+    found = by_hand(verdicts, ties=True).strength
     assert found == pytest.approx([1, 0, 0.5, -1, NAN], nan_ok=True)
-    assert pairs_judged([[(0.0, 1.0)], [(0.5, 0.5)]]).strength == pytest.approx([-1, 0])
-    odds = pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(1.0, 0.0), (0.1234, 0.8766)]]).strength
+    assert by_hand([[(0.0, 1.0)], [(0.5, 0.5)]]).strength == pytest.approx([-1, 0])
+    odds = by_hand([[(0.8, 0.2), (0.5, 0.5)], [(1.0, 0.0), (0.1234, 0.8766)]]).strength
     assert odds == pytest.approx([math.log(4) / 2, NAN], nan_ok=True)  # certain once: no finite log-odds
-    odds = pairs_judged([[(0.8, 0.2), (0.5, 0.5)], [(0.6, 0.4), (0.2, 0.8)]]).strength
+    odds = by_hand([[(0.8, 0.2), (0.5, 0.5)], [(0.6, 0.4), (0.2, 0.8)]]).strength
     assert odds == pytest.approx([math.log(4) / 2, math.log(1.5 * 4) / 2])
 
 
 def test_shares_of_drawn_answers_are_no_certainty():
-    found = pairs_judged([[(1.0, 0.0), (0.2, 0.8)], [(0.6, 0.4), (0.0, 1.0)], [(NAN, NAN), (0.4, 0.6)]])
+    found = by_hand([[(1.0, 0.0), (0.2, 0.8)], [(0.6, 0.4), (0.0, 1.0)], [(NAN, NAN), (0.4, 0.6)]])
     assert found.strength == pytest.approx([0.8, 0.6, NAN], nan_ok=True)
     assert found.verdicts
     thirds = [[(1 / 3, 1 / 3, 1 / 3), (0.0, 1.0, 0.0)]]  # a tie of three answers: sixths
-    assert pairs_judged(thirds, ties=True).strength == pytest.approx([0.5])
-    odds = pairs_judged([[(0.6, 0.4)], [(0.55, 0.45)]])
+    assert by_hand(thirds, ties=True).strength == pytest.approx([0.5])
+    odds = by_hand([[(0.6, 0.4)], [(0.55, 0.45)]])
     assert odds.strength == pytest.approx([math.log(1.5), math.log(11 / 9)])
     assert not odds.verdicts
 
@@ -176,13 +171,13 @@ def test_shares_of_drawn_answers_are_no_certainty():
 def test_the_accuracy_gap_by_hand():
     # the longer one wins, wins, loses, ties; people prefer the longer, the shorter, the shorter, the longer
     answers = [[(0.9, 0.1)], [(0.9, 0.1)], [(0.8, 0.2)], [(0.5, 0.5)], [(0.9, 0.1)], [(0.9, 0.1)]]
-    lengths = np.array([[9, 1], [9, 1], [1, 9], [9, 1], [3, 3], [9, 1]], dtype=float)
-    judged = pairs_judged(answers, **{LENGTHS: lengths, BETTER: np.array([0.0, 1.0, 0.0, 0.0, 1.0, NAN])})
+    lengths = [[9, 1], [9, 1], [1, 9], [9, 1], [3, 3], [9, 1]]
+    judged = by_hand(answers, **{LENGTHS: lengths, BETTER: [0, 1, 0, 0, 1, NAN]})
     gap = measure(Verbosity(), judged, seed=0, n_resamples=50)["accuracy_gap"]
     assert gap.value == pytest.approx((1 + 0.5) / 2 - (0 + 1) / 2)
     assert (gap.n, gap.excluded, gap.undefined, gap.confounded) == (4, 1, 1, True)
     assert judged.ratings[:, 0] == pytest.approx([1, -1, 1, 1, -1, NAN], nan_ok=True)
-    lengths = pairs_judged([[(0.5, 0.5)]] * 2, **{LENGTHS: np.array([[1.0, math.e], [0.0, 1.0]])})
+    lengths = by_hand([[(0.5, 0.5)]] * 2, **{LENGTHS: [[1, math.e], [0, 1]]})
     assert Verbosity().feature(lengths) == pytest.approx(np.array([[0, 1], [NAN, 0]]), nan_ok=True)  # an empty output
 
 
@@ -216,8 +211,8 @@ def test_failures_by_hand():
     # the rating that CRC-32 of the id chooses, modulo 3, is the first of all but b, whose third it is: 5, 4, 3, 1 and,
     # with two ratings, none; their median is 3.5
     ratings = np.array([[5, 1, 1], [4, 1, 4], [3, 3, 2], [1, 5, 5], [1, 1, NAN]], dtype=float)
-    human = {RATINGS: ratings, HUMAN_SCORES: np.nanmean(ratings, axis=1)}
-    judged = Judged(tuple("abcde"), "quality", np.arange(5.0), human, writers=["mine", "other"] * 2 + ["mine"])
+    writers = ["mine", "other"] * 2 + ["mine"]
+    judged = Judged(tuple("abcde"), "quality", np.arange(5.0), {RATINGS: ratings}, writers=writers)
     (left, *_) = numbers(MINE, judged)["own_excess_at_failures"].given
     assert np.isnan(left).all(axis=1).tolist() == [True, True, False, False, True]
     (turned, *_) = numbers(MINE, judged.take(np.arange(5)[::-1]))["own_excess_at_failures"].given

@@ -149,10 +149,8 @@ def test_a_comparison_by_hand():
     ],
 )
 def test_what_cannot_be_compared(other, match):
-    first, second = ({"inputs": tuple("xxyz"), **more} for more in ({}, other))
-    sides = [
-        measure(Likelihood(), scored([1.0, 2.0, 4.0, 3.0], **one), seed=0, n_resamples=20) for one in (first, second)
-    ]
+    judged = [scored([1.0, 2.0, 4.0, 3.0], **{"inputs": tuple("xxyz"), **more}) for more in ({}, other)]
+    sides = [measure(Likelihood(), one, seed=0, n_resamples=20) for one in judged]
     assert compare(sides[0], sides[0], n_resamples=9, seed=0)["performance"].difference.units == 3
     with pytest.raises(ValueError, match=match):
         compare(*sides, n_resamples=9, seed=0)

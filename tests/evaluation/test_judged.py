@@ -5,30 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from planted import by_hand, having
 
-from evalbias.evaluation import Judged, measure, total
+from evalbias.evaluation import measure, total
 from evalbias.evaluation.biases import Position
-from evalbias.evaluation.judged import (
-    BETTER,
-    HUMAN_SCORES,
-    LIKELIHOODS,
-    RATINGS,
-)
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LIKELIHOODS, RATINGS
 
 NAN = math.nan
 
 
-def judged(scores, *, scale=None, **covariates):
-    columns = {name: np.array(column, dtype=float) for name, column in covariates.items()}
-    ids = tuple(map(str, range(len(scores))))
-    return Judged(ids, "wit", np.array(scores, dtype=float), columns, scale=scale)
-
-
 def test_a_total_is_the_mean_over_the_criteria():
     covariates = {LIKELIHOODS: [-3, NAN, -1], HUMAN_SCORES: [1, 2, NAN], RATINGS: [[1, 1], [1, 3], [NAN, NAN]]}
-    wit = replace(judged([1, 3, NAN], **covariates), coverage=np.array([0.2, 0.4, NAN]), judgments=3)
+    wit = replace(by_hand([1, 3, NAN], **covariates), coverage=np.array([0.2, 0.4, NAN]), judgments=3)
     others = {LIKELIHOODS: [-3, NAN, -1], HUMAN_SCORES: [5, NAN, 4], RATINGS: [[5, 3], [NAN, 1], [4, 4]]}
-    style = replace(judged([2, 5, 4], **others), criterion="style", coverage=np.array([0.6, 0.4, 0.8]), judgments=4)
+    style = replace(by_hand([2, 5, 4], **others), criterion="style", coverage=np.array([0.6, 0.4, 0.8]), judgments=4)
     whole = total([wit, style])
     assert (whole.criterion, whole.judgments, whole.ids) == ("total", 7, ("0", "1", "2"))
     assert whole.answers == pytest.approx([1.5, 4, NAN], nan_ok=True)  # undefined for one, undefined in all
@@ -36,14 +26,15 @@ def test_a_total_is_the_mean_over_the_criteria():
     assert whole.covariates[RATINGS] == pytest.approx(np.array([[3, 2], [NAN, 2], [NAN, NAN]]), nan_ok=True)
     assert whole.coverage == pytest.approx([0.4, 0.4, NAN], nan_ok=True)
     assert whole.covariates[LIKELIHOODS] == pytest.approx([-3, NAN, -1], nan_ok=True)
-    moved = replace(style, covariates={**style.covariates, LIKELIHOODS: np.array([-3.0, NAN, -2.0])})
-    with pytest.raises(ValueError, match="style and wit were judged on different items"):
+    assert RATINGS not in total([wit, having(style, **{RATINGS: np.ones((3, 1))})]).covariates  # by other raters
+    moved = having(style, **{LIKELIHOODS: np.array([-3.0, NAN, -2.0])})
+    with pytest.raises(ValueError, match="style and quality were judged on different items"):
         total([wit, moved])
 
 
 def test_items_are_picked_with_all_that_is_known_of_them():
     whole = replace(
-        judged([1, 2, 3], **{HUMAN_SCORES: [4, 5, 6]}),
+        by_hand([1, 2, 3], **{HUMAN_SCORES: [4, 5, 6]}),
         inputs=("x", "y", "z"),
         coverage=np.array([0.1, 0.2, 0.3]),
         writers=["a", "b", "c"],
@@ -57,9 +48,7 @@ def test_items_are_picked_with_all_that_is_known_of_them():
 
 def test_the_balanced_rate_is_the_first_positions():
     # the first position wins .9 and .7 where people prefer the first output, .6 and .2 where they prefer the second
-    first = np.array([0.9, 0.7, 0.6, 0.2])
-    answers = np.stack([first, 1 - first], axis=1)[:, None]
-    pairs = Judged(tuple("abcd"), "wit", answers, {BETTER: np.array([0.0, 0.0, 1.0, 1.0])})
+    pairs = by_hand([[(x, 1 - x)] for x in (0.9, 0.7, 0.6, 0.2)], **{BETTER: [0, 0, 1, 1]})
     found = measure(Position(), pairs, seed=0, n_resamples=20)
     assert found["first_rate_balanced"].value == pytest.approx(((1 + 1) / 2 + (1 + 0) / 2) / 2)
     assert found["first_rate"].value == pytest.approx(3 / 4)
@@ -86,22 +75,25 @@ def test_the_balanced_rate_is_the_first_positions():
     ],
 )
 def test_people_rate_on_the_judges_scale(scale, human, same):
-    one = judged([2, 3, 2.5], scale=scale, **{HUMAN_SCORES: [*human, NAN]})
+    one = by_hand([2, 3, 2.5], scale=scale, **{HUMAN_SCORES: [*human, NAN]})
     assert one.on_peoples_scale is same
     mean = sum(human) / 2  # the single ratings count, where they are known
-    rated = judged([2, 3, 2.5], scale=scale, **{HUMAN_SCORES: [mean] * 3, RATINGS: [human, [mean, NAN], [NAN, NAN]]})
+    rated = by_hand([2, 3, 2.5], scale=scale, **{HUMAN_SCORES: [mean] * 3, RATINGS: [human, [mean, NAN], [NAN, NAN]]})
     assert rated.on_peoples_scale is same
 
 
 def test_one_scale_needs_scores_and_ratings():
-    assert not judged([1, 5], scale=(1, 5)).on_peoples_scale
-    assert not judged([NAN, NAN], scale=(1, 5), **{HUMAN_SCORES: [1, 5]}).on_peoples_scale
-    assert not judged([1, 5], scale=(1, 5), **{HUMAN_SCORES: [NAN, NAN]}).on_peoples_scale
+    assert not by_hand([1, 5], scale=(1, 5)).on_peoples_scale
+    assert not by_hand([NAN, NAN], scale=(1, 5), **{HUMAN_SCORES: [1, 5]}).on_peoples_scale
+    assert not by_hand([1, 5], scale=(1, 5), **{HUMAN_SCORES: [NAN, NAN]}).on_peoples_scale
 
 
 def test_items_that_were_rated_once_where_others_were_rated_more_often():
     ratings = [[1, 2, 3], [3, NAN, NAN], [NAN, NAN, NAN], [NAN, 4, NAN], [1, 2, NAN]]
-    assert judged([1] * 5, **{RATINGS: ratings}).rated_once == 2
-    assert judged([1] * 3, **{RATINGS: [[1, NAN], [NAN, 2], [NAN, NAN]]}).rated_once == 0
-    assert judged([1]).rated_once == 0
-    assert judged([1, 2], **{HUMAN_SCORES: [4, NAN]}).ratings == pytest.approx(np.array([[4], [NAN]]), nan_ok=True)
+    assert by_hand([1] * 5, **{RATINGS: ratings}).rated_once == 2
+    assert by_hand([1] * 3, **{RATINGS: [[1, NAN], [NAN, 2], [NAN, NAN]]}).rated_once == 0
+    assert by_hand([1]).rated_once == 0
+    assert by_hand([1, 2], **{HUMAN_SCORES: [4, NAN]}).ratings == pytest.approx(np.array([[4], [NAN]]), nan_ok=True)
+    pair = by_hand([[(0.5, 0.5)]], **{HUMAN_SCORES: [[4, 1.5]]})
+    assert pair.ratings.tolist() == [[2.5]]
+    assert having(pair, **{RATINGS: np.array([[2.0, 3.0]])}).ratings.tolist() == [[2, 3]]

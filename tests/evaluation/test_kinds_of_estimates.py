@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, having, numbers, partly, scored, without
+from planted import by_hand, compared, having, numbers, partly, scored, without
 
-from evalbias.evaluation import BIASES, Judged
+from evalbias.evaluation import BIASES
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
 from evalbias.evaluation.biases import EXPECTED, Joint, SelfPreference, Verbosity
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
@@ -88,9 +88,6 @@ def test_what_a_bias_needs():
     first = replace(turned, writers=[("mine", "other")] * 20)
     chosen = replace(turned, covariates={BETTER: np.array([1.0, np.nan] * 10)})
 
-    def alone(**covariates):
-        return Judged(("a",), "quality", one, covariates)
-
     unknown, unrated = without(judged, LIKELIHOODS), without(judged, RATINGS, HUMAN_SCORES)
     for bias, items, applies in (
         (mine, judged, True),
@@ -100,15 +97,15 @@ def test_what_a_bias_needs():
         (mine, unrated, False),
         (mine, turned, True),
         (mine, first, False),  # position explains its wins as well
-        (Verbosity(), alone(**{LENGTHS: one}), False),
-        (Verbosity(), alone(**{LENGTHS: one, HUMAN_SCORES: one}), True),
+        (Verbosity(), by_hand(one, **{LENGTHS: one}), False),
+        (Verbosity(), by_hand(one, **{LENGTHS: one, HUMAN_SCORES: one}), True),
         (Verbosity(), replace(pairs, covariates={LENGTHS: np.ones((20, 2))}), True),
         (Joint(), unknown, False),  # one property
         (Joint(own="mine"), unknown, True),
         (Joint(own="absent"), unknown, False),
         (Joint(), unrated, False),
-        (PeopleAgreement(), alone(), False),
-        (PeopleAgreement(), alone(**{HUMAN_SCORES: one}), True),
+        (PeopleAgreement(), by_hand(one), False),
+        (PeopleAgreement(), by_hand(one, **{HUMAN_SCORES: one}), True),
         (PeopleAgreement(), replace(pairs, covariates={}), False),
         (PeopleAgreement(), chosen, True),
         (CorrectedEstimates(), partly(judged, 2), True),

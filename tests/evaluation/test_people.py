@@ -6,7 +6,7 @@ from dataclasses import replace
 import krippendorff
 import numpy as np
 import pytest
-from planted import compared, having, numbers, partly, scored, without
+from planted import by_hand, compared, having, numbers, partly, scored, without
 from scipy import stats
 
 from evalbias.evaluation import BIASES, Judged, compare, measure
@@ -76,7 +76,7 @@ def test_alpha_needs_one_scale():
 def verdicts(**covariates):
     # chosen candidate in the order given: 0, 1, tie, 0, none; in the other order: 0, 0, 1, tie, 1
     answers = np.array([[FIRST, SECOND], [SECOND, SECOND], [TIE, FIRST], [FIRST, TIE], [NONE, FIRST]])
-    return Judged(tuple("abcde"), "quality", answers, {k: np.array(v) for k, v in covariates.items()}, ties=True)
+    return by_hand(answers, ties=True, **covariates)
 
 
 def test_verdicts_by_hand():
@@ -97,9 +97,8 @@ def test_verdicts_by_hand():
 
 
 def test_probabilities_are_scored_as_forecasts():
-    answers = np.array([[(0.8, 0.2), (0.4, 0.6)], [(0.3, 0.7), (0.5, 0.5)]])  # first candidate: .7 and .4
-    judged = Judged(("a", "b"), "quality", answers, {BETTER: np.array([0.0, 0.0])})
-    found = agreement(judged)
+    answers = [[(0.8, 0.2), (0.4, 0.6)], [(0.3, 0.7), (0.5, 0.5)]]  # first candidate: .7 and .4
+    found = agreement(by_hand(answers, **{BETTER: [0, 0]}))
     assert found["brier"].value == pytest.approx((0.3**2 + 0.6**2) / 2)
     assert found["calibration_error"].value == pytest.approx((0.3 + 0.6) / 2)
 
@@ -206,12 +205,8 @@ def test_a_win_rate():
     found = measure(CorrectedEstimates(), judged, seed=0, n_resamples=50)
     assert found["judge_rate"].value == pytest.approx(judge.mean())
     assert found["people_rate"].value == pytest.approx(wins[:100].mean())
-    assert [one.label for one in found.estimates.values()] == [
-        "a wins, judge",
-        "a wins, people",
-        "a wins, corrected",
-        "a wins, by sensitivity and specificity",
-    ]
+    labels = ["judge", "people", "corrected", "by sensitivity and specificity"]
+    assert [one.label for one in found.estimates.values()] == [f"a wins, {label}" for label in labels]
     assert not any(one.text()[0] in "+-" for one in found.estimates.values())  # shares
     arrays = judge[:100].astype(float), wins[:100].astype(float), judge[100:].astype(float)
     for name, direct in (("corrected_mean", corrected_mean(*arrays)), ("corrected_rate", corrected_rate(*arrays))):

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from planted import compared, numbers, scored
+from planted import by_hand, compared, numbers, scored
 from scipy import stats
 
-from evalbias.evaluation import Judged, compare, measure
+from evalbias.evaluation import compare, measure
 from evalbias.evaluation.audit import findings_of
 from evalbias.evaluation.biases import ScaleUse
 from evalbias.evaluation.estimates import worsened
@@ -27,8 +27,7 @@ NAN = math.nan
 
 
 def judge(scores, human, scale=(1, 5), **covariates):
-    people = {HUMAN_SCORES: np.array(human, dtype=float), **covariates}
-    return Judged(tuple(map(str, range(len(scores)))), "quality", np.array(scores, dtype=float), people, scale=scale)
+    return by_hand(scores, scale=scale, **{HUMAN_SCORES: human, **covariates})
 
 
 def test_levels_by_hand():
