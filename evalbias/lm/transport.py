@@ -412,8 +412,7 @@ class StatusError(RequestError):
         self.transient = (status in (408, 409, 429) or (status >= 500 and status != 501)) and not spent
         self.denied = status < 400 or status in (401, 402, 403) or spent
         self.missing = status in (404, 405)  # a server of web pages refuses POST with 405
-        self.reason = reason[: self.REASON]  # the server's own words
-        words = self.reason.rstrip(" .")
+        words = reason[: self.REASON].rstrip(" .")
         remedy = CREDIT if spent else REMEDIES.get(status, "")
         super().__init__(f"status {status}{', ' * bool(words)}{words}. {remedy}".rstrip())
 

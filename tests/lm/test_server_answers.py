@@ -158,7 +158,7 @@ def test_a_key_that_the_server_repeats_everywhere_is_written_nowhere(lms, tmp_pa
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_probabilities_are_asked_for_under_neutral_sampling(lms, kind):
-    with served(lms["qwen2"]) as (lm, fake):
+    with served(lms["qwen2"], kind) as (lm, fake):
         outcome(lm, CHOICES)
         outcome(lm, LIKELIHOODS)
         bodies = [body for path, body in fake.requests if path.endswith(("completions", "generate"))]

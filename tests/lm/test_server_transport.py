@@ -173,7 +173,7 @@ def test_a_key_is_blanked_in_errors_too_and_a_short_one_where_it_is_the_key():
         pool, connection = connect(address, api_key=SECRET)
         with pytest.raises(StatusError, match=r"provided: \[key\]\. none of \[key\]") as raised:
             pool.run(connection.post("/nothing", {}))
-    assert "0123" not in raised.value.reason + str(raised.value)
+    assert "0123" not in str(raised.value)
     with answering(content=b'{"a": "Bearer EMPTY", "b": "EMPTY"}') as (address, _):
         pool, connection = connect(address, api_key="EMPTY")
         assert pool.run(connection.get("/version")) == {"a": "Bearer [key]", "b": "EMPTY"}
