@@ -25,11 +25,7 @@ ANSWERS = ["yes", "no"] * 20
 def save_model(folder: Path, *, family: str = "llama", layers: int = 2, width: int = 128) -> Path:
     """Save a random model that every server can run: head size 64, control tokens, a byte-level tokenizer.
 
-    Args:
-        folder: Where to save it.
-        family: ``"llama"``, or ``"qwen3"``, which vLLM can ask closed questions.
-        layers: Number of layers.
-        width: Hidden size, a multiple of 64.
+    vLLM can ask ``"qwen3"`` closed questions. The width is a multiple of 64.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

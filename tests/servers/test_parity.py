@@ -13,10 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 import dspy
 import numpy as np
 import pytest
+from fake_decisions import asked
 from real import save_model
 
 from benchmarks.servers import llama_cpp_python, llama_server, vllm
 from evalbias import LocalLM, PointwiseJudge, ServerLM
+from evalbias.lm.dialects import QUESTION
 from evalbias.lm.types import Choices, PromptRefused, Unanswered
 from evalbias.programs import Criterion
 
@@ -165,3 +167,42 @@ def test_likelihoods_do_not_depend_on_the_order_of_the_requests(server):
             choices.result()
         for i, answer in zip(order, answers, strict=True):
             np.testing.assert_allclose(answer.per_token, alone[i], atol=TOLERANCE, err_msg=f"{kind}, {pairs[i]}")
+
+
+# Closed questions: their options have the probabilities that the model gives the options' letters in this process.
+
+
+@pytest.fixture(scope="module")
+def deciding(tmp_path_factory):
+    """A model that vLLM can ask closed questions, and its server's client."""
+    folder = save_model(tmp_path_factory.mktemp("model") / "qwen3", family="qwen3")
+    with vllm(folder) as (address, _):
+        lm = ServerLM("tiny", base_url=address, dialect="systemone", patience=60)
+        yield LocalLM(str(folder), device="cpu", dtype="float32"), lm
+
+
+def test_vllm_answers_closed_questions_with_the_models_probabilities(deciding):
+    local, lm = deciding
+    words = ("sat", "was sitting", "naïve café", "日本")
+    texts = [f"Judge the output.\n\nOutput: a cat {word}.\nQuality:" for word in words]
+    answer, rows = lm.choice_logprobs(texts, CHOICES), []
+    for text in texts:
+        message, letters = asked(text, QUESTION, CHOICES)
+        rows.append(local.choice_logprobs([[{"role": "user", "content": message}]], list(letters)).logprobs)
+    truth = np.concatenate(rows)
+    print(f"options differ by at most {np.abs(answer.logprobs - truth).max():.1e} nats")
+    np.testing.assert_allclose(answer.logprobs, truth, atol=TOLERANCE)
+    np.testing.assert_allclose(answer.coverage, np.exp(truth).sum(axis=1), atol=TOLERANCE)
+    assert truth.std() > 0.1
+    with pytest.raises((ConnectionError, PromptRefused), match="at most 26 options"):
+        lm.choice_logprobs(texts, [str(n) for n in range(27)])
+
+
+def test_a_judge_runs_on_closed_questions(deciding):
+    judge = PointwiseJudge(Criterion("quality", "is it good?", (1, 5)))
+    items = [dspy.Example(id=str(n), source="the cat", output=text) for n, text in enumerate(("a cat", "a cat " * 500))]
+    plain, long = judge.batch(items, lm=deciding[1])
+    assert 1 <= plain.score <= 5
+    assert 0 < plain.coverage <= 1
+    assert np.isnan(long.score)
+    assert "is refused by tiny" in long.undefined
