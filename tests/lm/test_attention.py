@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from lm.test_families import KINDS, build, plain, texts
-from lm.test_windows import WINDOWED
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention as flex
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -29,15 +28,15 @@ from evalbias.lm.tokens import Scored
 from evalbias.lm.tree import Rows, packs
 
 QWEN3 = ("Qwen3", {"head_dim": 16})
-MODELS = {
-    "llama": KINDS["llama"][:2],
-    "qwen3": QWEN3,
-    "mistral, window": WINDOWED["mistral, tied embeddings"],
-    "gemma2, capped scores": WINDOWED["gemma2"],
-    "gemma3, windows": WINDOWED["gemma3"],
-    "gpt-oss, sinks and windows": WINDOWED["gpt-oss"],
-    "llama4, chunks": WINDOWED["llama4, chunks"],
-}
+OF_FAMILIES = (
+    "llama",
+    "mistral, a window",
+    "gemma2, capped scores and logits",
+    "gemma3, windows",
+    "gpt-oss, sinks and windows",
+    "llama4, chunks",
+)
+MODELS = {"qwen3": QWEN3} | {kind: KINDS[kind][:2] for kind in OF_FAMILIES}
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +93,16 @@ def test_tiles_are_those_of_the_dense_mask(seed, width):
             assert width is not None or pairs[start:stop, seen].any(axis=0).all()
 
 
+def test_masks_by_hand():
+    """The example of ``layer_masks``: the text a b, then c, d and e after one, two and no tokens of it."""
+    tree = ["x....", "xx...", "xxx..", "xx.x.", "x...x"]
+    window = ["x....", "xx...", ".xx..", ".x.x.", "x...x"]
+    for width, expected in ((None, tree), (2, window)):
+        (mask,) = masks_of([(1, 2, 3), (1, 2, 4), (1, 5)], 8, width)
+        visible = mask.dense(slice(0, 5), [slice(0, 5)], torch.zeros(0)) == 0
+        assert ["".join(".x"[int(cell)] for cell in row) for row in visible] == expected
+
+
 @pytest.mark.parametrize("kernel", [flash_kernel, plain_kernel, flex_kernel])
 @pytest.mark.parametrize("sinks", [False, True])
 @pytest.mark.parametrize("softcap", [None, 2.0])
@@ -137,11 +146,11 @@ def test_masks_are_kept_once_for_all_heads(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kernel", "kind"),
-    [(flash_kernel, "qwen3"), (plain_kernel, "qwen3"), (plain_kernel, "gemma2, capped scores")]
+    [(flash_kernel, "qwen3"), (plain_kernel, "qwen3"), (plain_kernel, "gemma2, capped scores and logits")]
     + [pytest.param(flex_kernel, kind, marks=pytest.mark.slow) for kind in MODELS],
 )
 def test_every_kernel_gives_the_models_own_answers(kernel, kind, monkeypatch):
-    """The other models run in the CPU's kernel in test_families.py and test_windows.py."""
+    """The other models run in the CPU's kernel in test_families.py."""
     monkeypatch.setattr(score, "kernels_of", lambda *_: [kernel])
     model, sequences = build(*MODELS[kind]), texts()
     expected, own = plain(model, sequences), model.config._attn_implementation

@@ -31,7 +31,7 @@ def test_scaling_and_capping_are_the_models_own(kind):
     assert float((product - logits).abs().max()) > 1e-2
 
 
-@pytest.mark.parametrize("kind", ["gemma2, capped logits", "granite, scaled logits", "llama"])
+@pytest.mark.parametrize("kind", ["gemma2, capped scores and logits", "granite, scaled logits", "llama"])
 def test_sampled_tokens_have_the_models_own_probabilities(kind):
     name, options, _ = KINDS[kind]
     model, prompt = build(name, options), [5, 6, 7, 8]
