@@ -115,10 +115,8 @@ def check_weights(missing: Iterable[str], name: str) -> None:
 # A tokenizer that splits otherwise than in training gives the model token sequences that it has never seen, without any
 # error: unknown splittings are refused.
 
-SENTENCEPIECE = "llama"
-"""Kind of the tokenizers that do not split beforehand."""
-
-BYTE_LEVEL = "gpt2"
+SENTENCEPIECE, BYTE_LEVEL = "llama", "gpt2"
+"""Kinds of tokenizers; the first do not split beforehand."""
 
 SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell"})
 """Splittings that cut off every digit and then split as GPT-2 does; transformers takes them for GPT-2's."""
@@ -178,11 +176,6 @@ UNREAD = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.w
 _DAMAGED, _REMEDY = "{} cannot be read as a model", "fetch it again, or use the model's original folder"
 
 logger = get_logger(__name__)
-
-
-def is_gguf(model: str) -> bool:
-    """Return whether a model's name is that of a GGUF file."""
-    return model.endswith(SUFFIX)
 
 
 def unpacked(model: str) -> str:

@@ -174,11 +174,9 @@ def drawn_token(
 
 
 def _nucleus(shares: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Return the indices of the nucleus among (V,) probabilities: the largest, at least one, that reach ``top_p``.
-
-    Tokens whose probability is below (1 - top_p) / V are outside the nucleus: together they have less than 1 - top_p,
-    so the others reach ``top_p``. Of most distributions this leaves few tokens to sort.
-    """
+    """Return the indices of the nucleus among (V,) probabilities: the largest, at least one, that reach ``top_p``."""
+    # Tokens below (1 - top_p) / V are outside: together they have less than 1 - top_p, so the others reach top_p. Of
+    # most distributions this leaves few tokens to sort.
     spare = float(shares.sum()) - top_p - SUM_ROUNDING
     candidates = torch.nonzero(shares >= spare / len(shares))[:, 0]
     ordered, order = shares[candidates].double().sort(descending=True, stable=True)

@@ -22,12 +22,12 @@ from transformers.quantizers.auto import AutoQuantizationConfig
 from transformers.utils import is_accelerate_available, logging
 
 from evalbias.lm.files import (
+    SUFFIX,
     check_config,
     check_counts,
     check_depth,
     check_json_files,
     check_weights,
-    is_gguf,
     readable,
     unpacked,
 )
@@ -150,7 +150,6 @@ def load(source: ModelSource) -> Loaded:
     check_config(config, name)
     tokenizer = load_tokenizer(name, **source.remote)
     template = template_of(tokenizer, source.template_options)
-    hide_progress()
     text = config.get_text_config()  # of a multimodal model; else the configuration itself
     check_depth(getattr(text, "num_hidden_layers", None), _tensors(Path(folder), name), name)
     # 2. The weights. No attention of the config.json's choice: it may name code to download and run.
@@ -228,14 +227,9 @@ def _tensors(folder: Path, model: str) -> set[str]:
     return names
 
 
-def hide_progress() -> None:
-    """Hide transformers' progress bar, which would mix with ours."""
-    logging.disable_progress_bar()
-
-
 def _folder(model: str, revision: str | None) -> str:
-    if is_gguf(model):
-        hide_progress()
+    logging.disable_progress_bar()  # of transformers, which would mix with ours
+    if model.endswith(SUFFIX):
         return unpacked(model)
     path = Path(model)
     looks_local = path.is_absolute() or model.startswith((".", "~")) or path.exists()

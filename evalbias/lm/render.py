@@ -137,10 +137,8 @@ class _EndlessError(ValueError):
 
 @contextmanager
 def _counted(name: str) -> Iterator[None]:
-    """Count the lines of Python that this thread runs, and stop what takes more than ``STEPS`` with a ValueError.
-
-    A clock could not interrupt a loop in a thread, and would make the outcome a matter of the machine's speed.
-    """
+    """Count the lines of Python that this thread runs, and stop what takes more than ``STEPS`` with a ValueError."""
+    # A clock could not interrupt a loop in a thread, and would make the outcome a matter of the machine's speed.
     left = STEPS
 
     def count(frame: FrameType, event: str, argument: Any) -> Any:

@@ -242,12 +242,9 @@ class Scorer:
     # The trial of a model at load: whether the ways to share prefixes give the answers of texts that run by themselves.
 
     def _pack_obstacle(self) -> str:
-        """Find a kernel with which the model runs packs, and return what keeps it from that, or nothing.
-
-        Some models ignore a given position, or attend in code of their own. Others cache no keys and values that a
-        layer could attend to by themselves, but compressed ones (DeepSeek), or those of another layer (Gemma 3n): they
-        take the shared prefix with the rest of the context.
-        """
+        """Find a kernel with which the model runs packs, and return what keeps it from that, or nothing."""
+        # Some models ignore a given position, or attend in code of their own. Others cache compressed keys and values
+        # (DeepSeek) or those of another layer (Gemma 3n): they take the shared prefix with the rest of the context.
         if any(getattr(self._config, name, None) for name in COUNTS_PLACES):
             return "its layers count places"
         if not self._kinds:
@@ -320,10 +317,8 @@ def _collect(pending: Sequence[tuple[Tensor, IntArray]], values: FloatArray) -> 
 
 
 def _longest_packed(config: Any) -> float:
-    """Return the length in tokens of the longest row that may share prefixes.
-
-    "longrope" changes the positions of all tokens once a text exceeds the original context length.
-    """
+    """Return the length in tokens of the longest row that may share prefixes."""
+    # "longrope" changes the positions of all tokens once a text exceeds the original context length.
     ropes = getattr(config, "rope_parameters", None) or {}
     limits = []
     for rope in [ropes, *ropes.values()]:  # of the model, or of each layer type
@@ -334,10 +329,9 @@ def _longest_packed(config: Any) -> float:
 
 
 def bucket(tokens: int) -> int:
-    """Return the length to which a GPU's pack of some tokens is padded.
+    """Return the length to which a GPU's pack is padded: one of eight from one power of two to the next.
 
-    There are eight lengths from one power of two to the next, so a compiled kernel soon meets the same ones again. The
-    padding is less than an eighth, or less than a tile. Full packs need none.
+    A compiled kernel soon meets the same ones again, and the padding is less than an eighth, or less than a tile.
 
     Example:
         >>> bucket(1000), bucket(1100), bucket(1 << 14)
