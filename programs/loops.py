@@ -60,13 +60,13 @@ def take_step(
     iteration: int,
     write: Callable[[], str],
     judge: Callable[[str], Feedback],
-    accepts: Callable[[float], bool] = lambda score: True,
+    accepts: Callable[[float], bool] | None = None,
 ) -> Step:
-    """Write an output, get feedback on it unless it is empty, and decide by its score whether to accept it."""
+    """Write an output, get feedback on it unless it is empty, and accept it by its score; always without a rule."""
     with count_usage() as used:
         output = write()
         feedback = judge(output) if output.strip() else Feedback(math.nan, EMPTY, status="empty output")
-    accepted = accepts(feedback.score)
+    accepted = accepts is None or accepts(feedback.score)
     return Step(iteration, output, feedback.score, feedback.text, accepted, feedback.status, used.tokens, used.calls)
 
 
@@ -129,8 +129,8 @@ class _Run:
         def write() -> str:
             return str(sample(module, number, self._loop.seed, **self._shown, **more)[self._loop.field])
 
-        accepts = [partial(accept, self.best.score)] if self.steps else []  # the first output is accepted as it is
-        self.steps.append(take_step(number, write, self._judge, *accepts))
+        accepts = partial(accept, self.best.score) if self.steps else None  # the first output is accepted as it is
+        self.steps.append(take_step(number, write, self._judge, accepts))
         return self.steps[-1]
 
     def prediction(self, **fields: Any) -> dspy.Prediction:

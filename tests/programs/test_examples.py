@@ -30,11 +30,6 @@ def asked(task, *texts, **item):
     return lm.asked
 
 
-def test_as_many_examples_as_in_the_paper():
-    counts = [{role: len(rows) for role, rows in examples.items()} for examples in (TRANSLATION, CONCEPTS)]
-    assert counts == [{"generate": 3, "feedback": 3, "refine": 3}, {"feedback": 2}]
-
-
 def test_every_prompt_of_a_translation_shows_its_examples():
     task = translation(max_iterations=1)
     write, feedback, rewrite, _ = asked(task, "a cat", "'cat' is a major accuracy error", "a dog", "no-error", **ITEM)
@@ -79,29 +74,43 @@ def test_a_file_of_examples(tmp_path):
     first, *paths = asked(task, r"\boxed{4}", source="2 + 2")
     assert "1 + 1" in first
     assert not any("1 + 1" in path for path in paths)
-    for content, match in (
-        ("[1]", r"holds \[1\] in place of a JSON object: write a JSON object with lists of examples"),
+
+
+WRONG = {
+    "[1]": r"holds \[1\] in place of a JSON object: write a JSON object with lists of examples",
+    '{"write": []}': "names 'write': write a JSON object with lists of examples for some of generate, feedback, refine",
+    '{"refine": {}}': "'refine' is not a list",
+    '{"refine": [{}, 3]}': "example 2 for 'refine' is 3",
+    "{": "is not valid JSON",
+}
+
+
+@pytest.mark.parametrize("content", WRONG)
+def test_a_file_that_holds_no_examples_is_refused(content, tmp_path):
+    (tmp_path / "examples.json").write_text(content)
+    with pytest.raises(ValueError, match=WRONG[content]):
+        read_examples(tmp_path / "examples.json")
+
+
+@pytest.mark.parametrize(
+    ("make", "examples", "message"),
+    [
         (
-            '{"write": []}',
-            "names 'write': write a JSON object with lists of examples for some of generate, feedback, re",
+            translation,
+            {"feedback": {"source": "x", "translation": "y", "errors": ""}},
+            "Example 1 for 'feedback' has .*",
         ),
-        ('{"refine": {}}', "'refine' is not a list"),
-        ('{"refine": [{}, 3]}', "example 2 for 'refine' is 3"),
-        ("{", "is not valid JSON"),
-    ):
-        file.write_text(content)
-        with pytest.raises(ValueError, match=match):
-            read_examples(file)
-
-
-def test_examples_that_do_not_fit_a_prompt_are_refused():
-    wrong = {"feedback": [dspy.Example(source="x", translation="y", errors="")]}
-    with pytest.raises(ValueError, match=r"Example 1 for 'feedback' has the fields .*: give \['source', 'translation'"):
-        translation(examples=wrong)
-    with pytest.raises(ValueError, match="Example 1 for 'generate'"):
-        translation(examples={"generate": [dspy.Example(text="x")]})
-    with pytest.raises(ValueError, match="The loop has no prompt of its own for 'feedback'"):
-        mathematics(examples={"feedback": [dspy.Example(source="x", output="y")]})
+        (
+            translation,
+            {"generate": {"text": "x"}},
+            r"has the fields \['text'\]: give \['source', 'target_language', 'o",
+        ),
+        (mathematics, {"feedback": {"source": "x", "output": "y"}}, "The loop has no prompt of its own for 'feedback'"),
+    ],
+)
+def test_examples_that_do_not_fit_a_prompt_are_refused(make, examples, message):
+    with pytest.raises(ValueError, match=message):
+        make(examples={role: [dspy.Example(row)] for role, row in examples.items()})
 
 
 def test_tasks_do_not_share_their_examples():

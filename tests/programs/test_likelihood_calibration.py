@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fakes import FormulaLM, items
 
-from evalbias.lm.types import Likelihood
+from evalbias.lm.types import Likelihood, LogLikelihood
 from evalbias.measures.corrections import LikelihoodCalibration, fit_likelihood_calibration
 from evalbias.programs import Criterion, PointwiseJudge, load_judge
 
@@ -85,28 +85,27 @@ def test_it_is_saved_and_forgotten_with_what_was_learned(tmp_path):
     assert judge.reset_copy().likelihood_calibration is None
 
 
-def test_a_model_without_likelihoods_is_refused_and_an_undefined_one_leaves_the_score_undefined():
+def test_a_model_without_likelihoods_is_refused():
     judge = PointwiseJudge(C, likelihood_calibration=CALIBRATION)
     with pytest.raises(NotImplementedError, match="corrects its scores for likelihood, which this model does not"):
         judge.batch(items(3, 1), lm=FormulaLM(likelihoods=False))
 
+
+def test_a_likelihood_that_is_undefined_or_refused_leaves_the_score_undefined_and_says_why():
+    first, second, _ = examples = items(3, 1)
+
     class Partly(FormulaLM):
         def loglikelihood(self, pairs):
-            found = super().loglikelihood(pairs)
-            return [type(found[0])(np.array([math.nan])), *found[1:]]
+            undefined = LogLikelihood(np.array([math.nan]))
+            return [
+                undefined if pair[1] == second.output else super(Partly, self).loglikelihood([pair])[0]
+                for pair in pairs
+            ]
 
-    first, second = judge.batch(items(2, 1), lm=Partly())
-    assert math.isnan(first.score)
-    assert not math.isnan(first.raw_score)
-    assert not math.isnan(second.score)
-
-
-def test_a_prediction_says_why_its_likelihood_is_refused():
-    first, second = examples = items(2, 1)
-    lm = FormulaLM(refuses=lambda q: isinstance(q, Likelihood) and q.continuation == first.output)
+    lm = Partly(refuses=lambda q: isinstance(q, Likelihood) and q.continuation == first.output)
     judged = PointwiseJudge(C, likelihood_calibration=CALIBRATION).batch(examples, lm=lm)
-    assert math.isnan(judged[0].score)
+    assert [math.isnan(p.score) for p in judged] == [True, True, False]
+    assert not any(math.isnan(p.raw_score) for p in judged)
+    assert judged[0].undefined.startswith(f"The prompt of the item '{first.id}'")
     assert judged[0].undefined.endswith("has 99 tokens, but the model's context is 64.")
-    assert second.id not in judged[0].undefined
-    assert not math.isnan(judged[1].score)
-    assert "undefined" not in judged[1]
+    assert not any("undefined" in p for p in judged[1:])
