@@ -7,12 +7,14 @@ from scipy.optimize import minimize
 from scipy.special import eval_hermitenorm, factorial, ndtri
 
 from evalbias.measures import effect_at_equal_quality
+from evalbias.measures.equal_quality import BENT
 from evalbias.measures.ratings import (
     _lags,
     curvature,
     curvature_of_differences,
     deviations,
     hermite_coefficients,
+    pool,
     scale_correction,
     solved_correlation,
 )
@@ -90,7 +92,9 @@ def test_differences_are_said_and_not_guessed():
     items = good_pairs(200, seed=0)
     plain, stated = effect_at_equal_quality(*items), effect_at_equal_quality(*items, differences=True)
     assert plain == effect_at_equal_quality(*items, differences=False)
-    assert 0 < plain.allowance[1] < stated.allowance[1]
+    curved = curvature_of_differences(items[2].ravel(), shared=pool(items[2]).product.mean())
+    assert plain.allowance[1] > 0
+    assert stated.allowance[1] / plain.allowance[1] == pytest.approx(curved / BENT, rel=0.02)
     assert (stated.low, plain.high) == pytest.approx(
         (plain.low - stated.allowance[1] + plain.allowance[1], stated.high)
     )
