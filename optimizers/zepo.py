@@ -17,7 +17,7 @@ from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.rankings import measure_ranking
 from evalbias.lm.cache import measuring
 from evalbias.lm.contract import resolve_lm
-from evalbias.measures import count_undefined, decision_rates
+from evalbias.measures import decision_rates
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_budget
@@ -375,7 +375,7 @@ class _Search:
                 objective=self.objective(judged[number]),
                 decision_rates=tuple(decision_rates(shares_of(judged[number])).tolist()),
                 examples=len(judged[number].ids),
-                undefined=count_undefined(shares_of(judged[number])),
+                undefined=int(np.isnan(shares_of(judged[number])).any(axis=1).sum()),
                 accepted=False,
                 behind=behind.get(number),
                 judged=judged[number],

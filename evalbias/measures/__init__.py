@@ -32,7 +32,6 @@ from evalbias.measures.pairs import QuadraticFit as QuadraticFit
 from evalbias.measures.pairs import calibration_gap as calibration_gap
 from evalbias.measures.pairs import confidence as confidence
 from evalbias.measures.pairs import consistent_preferences as consistent_preferences
-from evalbias.measures.pairs import count_undefined as count_undefined
 from evalbias.measures.pairs import decision_rates as decision_rates
 from evalbias.measures.pairs import decision_shares as decision_shares
 from evalbias.measures.pairs import estimate_fairness as estimate_fairness

@@ -1,7 +1,7 @@
 """Decisions of a judge that compares candidates: ties, positions, consistency, length, and odds.
 
 Probabilities are (n, c): row i holds the judge's probability of each of c classes (positions, or positions and "tie")
-for comparison i. A row with a NaN is undefined and left out; ``count_undefined`` counts them. Nothing needs a label.
+for comparison i. A row with a NaN is undefined and left out. Nothing needs a label.
 """
 
 from __future__ import annotations
@@ -137,11 +137,6 @@ def consistent_preferences(forward: ArrayLike, swapped: ArrayLike, *, ties: bool
     order = [*reversed(range(places)), *range(places, a.shape[1])]
     winners = (win_shares(rows, decided=True) > 0 for rows in (a, b[:, order]))
     return np.where(defined(a, b), np.equal(*winners).all(axis=1), np.nan)
-
-
-def count_undefined(probabilities: ArrayLike) -> int:
-    """Count the rows that hold a NaN."""
-    return int(np.isnan(_matrix(probabilities, "probabilities")).any(axis=1).sum())
 
 
 def _matrix(values: ArrayLike, name: str) -> FloatArray:

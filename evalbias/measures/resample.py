@@ -140,9 +140,8 @@ def estimate(
     if not columns or method not in METHODS:
         raise ValueError(f"{len(columns)} arrays, method={method!r}: give one or more, and one of {METHODS}.")
     if before is not None:
-        scores, *given = columns
         options: dict[str, Any] = {"limits": limits, "exchanged": exchanged, "draws": draws}
-        return change(statistic, before, scores, *given, clusters=clusters, **options)
+        return change(statistic, before, *columns, clusters=clusters, **options)
     arrays = numbered(columns, clusters)
     kept, codes = complete(*arrays, clusters=clusters)
     found = interval(lambda counts: statistic(counts, *kept), codes, method=method, limits=limits, draws=draws)

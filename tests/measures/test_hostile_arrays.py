@@ -81,13 +81,12 @@ CALLS = {
     "fairness": lambda x, of: m.fairness(frame(x), groups=of(np.arange(N) // 4)),
     "negative_entropies": lambda x, of: np.sort(m.negative_entropies(frame(x))),
     "confidence": lambda x, of: m.confidence(frame(x)),
-    "count_undefined": lambda x, of: m.count_undefined(frame(x)),
     "calibration_gap": lambda x, of: m.calibration_gap(frame(x)),
     "consistent_preferences": lambda x, of: np.sort(m.consistent_preferences(frame(x), frame(of(QUALITY)))),
 }
 """Name -> call with scores in [0, 1], and a function that brings what belongs to the items into the scores' form."""
 ALONE = {"distance_skewness", "score_uniformity", "decision_shares", "negative_entropies", "confidence"}
-ALONE |= {"count_undefined", "calibration_gap", "win_shares"}
+ALONE |= {"calibration_gap", "win_shares"}
 """Measures of one array, or whose rows a user has put together."""
 UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score", "likelihood_effect"]
 UNITLESS += ["effect_at_equal_quality", "estimate_effect", "rs_scores", "unfairness_scores"]

@@ -11,7 +11,6 @@ from evalbias.measures import (
     calibration_gap,
     confidence,
     consistent_preferences,
-    count_undefined,
     decision_rates,
     decision_shares,
     fairness,
@@ -30,7 +29,6 @@ def test_fairness_by_hand():
     assert decision_rates(ROWS).tolist() == [0.625, 0.375]
     assert fairness(ROWS) == pytest.approx(-0.25)
     assert fairness(ROWS, prior=[0.625, 0.375]) == pytest.approx(0)
-    assert count_undefined(ROWS) == 1
     three = [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.4, 0.2, 0.4]]
     # rates (2.5, 1, .5) / 4 against 1/3 each
     assert fairness(three) == pytest.approx(-(0.625 - 1 / 3 + 1 / 3 - 0.25 + 1 / 3 - 0.125))
