@@ -5,6 +5,10 @@ import zlib
 import dspy
 from dspy import lm15
 
+from evalbias.programs.feedback import Feedback
+from evalbias.programs.loops import SelfRefine
+from evalbias.programs.writing import PlainPredict
+
 
 def response(request, text, usage=None):
     """Return a text as a provider's answer to a request."""
@@ -75,3 +79,30 @@ def refusing(lm, word, error):
 
     lm.engine.complete = complete
     return lm
+
+
+class Longer:
+    """Feedback that thinks that what is longer is better."""
+
+    name, low, high = "length", 0.0, 20.0
+
+    def __call__(self, example, output):
+        return Feedback(float(min(20, len(output))), f"length {len(output)}")
+
+
+class Letters:
+    """Feedback that counts the letter a."""
+
+    name, low, high = "letters", 0.0, 20.0
+
+    def __call__(self, example, output):
+        return Feedback(float(output.count("a")), f"{output.count('a')} of them")
+
+
+def refine_loop(*texts, iterations=3):
+    """A loop under ``Longer``, whose model writes the texts in turn."""
+    generate, refine = PlainPredict("source -> output"), PlainPredict("source, draft, feedback -> output")
+    program = SelfRefine(generate, Longer(), refine, max_iterations=iterations)
+    if texts:
+        program.set_lm(Scripted(*texts))
+    return program

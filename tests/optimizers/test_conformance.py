@@ -7,7 +7,7 @@ import dspy
 import pytest
 from dspy.utils.callback import BaseCallback
 from fakes import PARTS, Comparer, FormulaLM, Wording, of_sources, rated
-from models_of_text import Scripted
+from models_of_text import Letters, Scripted, refine_loop
 
 from evalbias import ZEPO, BiasedDemos, ExternalFeedbackRefine, JudgeStudy, LikelihoodMitigation, data
 from evalbias.lm.types import Choices
@@ -15,9 +15,6 @@ from evalbias.optimizers import GrammarParaphraser, objectives
 from evalbias.optimizers.base import hold_back
 from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
-from evalbias.programs.feedback import Feedback
-from evalbias.programs.loops import SelfRefine
-from evalbias.programs.writing import PlainPredict
 from evalbias.values import to_json
 
 C = Criterion("quality", "is it good?")
@@ -26,29 +23,6 @@ LABELED = [e.copy(id=f"pair {i}") for i, e in enumerate(data.pairs(RATED, limit=
 TRAIN = [e for e in LABELED if int(e.source[1:]) < 18]
 VAL = [e for e in LABELED if int(e.source[1:]) >= 18]
 SOURCES = [dspy.Example(id=f"i{k}", source=f"s{k}").with_inputs("source") for k in range(24)]
-
-
-class Length:
-    """Thinks that what is longer is better."""
-
-    name, low, high = "length", 0.0, 20.0
-
-    def __call__(self, example, output):
-        return Feedback(float(min(20, len(output))), "make it longer")
-
-
-class Letters(Length):
-    """Counts the letter a."""
-
-    name = "letters"
-
-    def __call__(self, example, output):
-        return Feedback(float(output.count("a")), f"{output.count('a')} of them")
-
-
-def loop():
-    modules = PlainPredict("source -> output"), PlainPredict("source, draft, feedback -> output")
-    return SelfRefine(modules[0], Length(), modules[1], max_iterations=2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +81,7 @@ CASES = {
     ),
     "ExternalFeedbackRefine": Case(
         lambda **o: ExternalFeedbackRefine(Letters(), k=1, margins=(0.0,), **{"n_resamples": 99, **o}),
-        loop,
+        lambda: refine_loop(iterations=2),
         lambda: Scripted("ab", "aabb", "aabbb"),
         SOURCES[:18],
         SOURCES[18:],
@@ -221,7 +195,7 @@ def test_of_several_judges_one_is_named_and_a_class_is_no_student():
 
 def test_a_loop_whose_generator_was_compiled_by_dspy_is_returned_with_its_demonstrations():
     student = dspy.Module()
-    student.loop = loop()
+    student.loop = refine_loop(iterations=2)
     student.loop.generate._compiled = True
     texts = ("ab", "aabb", "aabbcc", "ab", "aab", "aaab")  # own, then external feedback: quality 1, 2, 3
     optimizer = ExternalFeedbackRefine(Letters(), k=1, margins=(0.0,), n_resamples=50, select=False)

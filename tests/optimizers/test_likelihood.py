@@ -15,7 +15,7 @@ from evalbias.evaluation import judge_examples, measure
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.types import Choices
-from evalbias.measures import bias_score, likelihood_effect, spearman, unfairness_scores
+from evalbias.measures import bias_score, likelihood_effect, rs_scores, spearman, unfairness_scores
 from evalbias.optimizers import compile_each, count_answers
 from evalbias.optimizers import likelihood_rules as rules
 from evalbias.optimizers.demonstrations import (
@@ -118,13 +118,9 @@ def test_the_chosen_are_those_of_highest_rs_with_human_labels_ascending():
 def test_rs_takes_the_unfairness_of_the_papers_equation_unless_its_codes_is_named():
     reports = {name: compile_judge(normalization=name).report for name in ("mean-range", "center-max")}
     for name, report in reports.items():
-        model, human = (np.asarray(x) for x in (report.train.answers, report.train.covariates["human_scores"]))
-        scale = np.ptp if name == "mean-range" else lambda x: np.abs(x - x.mean()).max()
-        us = (model - model.mean()) / scale(model) - (human - human.mean()) / scale(human)
-        assert report.unfairness == pytest.approx(us, abs=1e-9)
-        ls = report.train.covariates["likelihoods"]
-        stars = [(x - x.mean()) / np.abs(x - x.mean()).max() for x in (ls, us)]
-        assert report.rs == pytest.approx(np.abs(stars[0] + stars[1]), abs=1e-9)
+        us = unfairness_scores(report.train.answers, report.train.covariates[HUMAN_SCORES], normalization=name)
+        assert report.unfairness == pytest.approx(us)
+        assert report.rs == pytest.approx(rs_scores(report.train.covariates[LIKELIHOODS], us))
     assert not np.allclose(reports["mean-range"].rs, reports["center-max"].rs, atol=0.01)
     assert compile_judge().report.rs == pytest.approx(reports["mean-range"].rs)
     with pytest.raises(ValueError, match="normalization='min-max' is unknown"):

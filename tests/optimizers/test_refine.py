@@ -5,48 +5,18 @@ import math
 import dspy
 import numpy as np
 import pytest
-from models_of_text import Scripted
+from models_of_text import Letters, refine_loop
 
 from evalbias.evaluation.judged import Judged
 from evalbias.optimizers.refine import ExternalFeedbackRefine, QualityRule
 from evalbias.optimizers.selection import count_unanswered
 from evalbias.programs.feedback import Feedback, required_field
-from evalbias.programs.loops import Improvement, SelfRefine
-from evalbias.programs.writing import PlainPredict
+from evalbias.programs.loops import Improvement
 from evalbias.values import to_json
-
-
-class Flattering:
-    """Thinks that what is longer is better: the loop's own feedback."""
-
-    name, low, high = "length", 0.0, 20.0
-
-    def __call__(self, example, output):
-        return Feedback(float(min(20, len(output))), f"length {len(output)}")
-
-
-class Letters:
-    """Counts the letter that the item wants."""
-
-    name, low, high = "letters", 0.0, 20.0
-
-    def __call__(self, example, output):
-        return Feedback(float(min(10, output.count(example["letter"]))), f"{output.count(example['letter'])} of them")
 
 
 def items(n, start=0):
     return [dspy.Example(id=f"i{k}", source=f"s{k}", letter="a") for k in range(start, start + n)]
-
-
-def loop(*texts, iterations=3):
-    program = SelfRefine(
-        PlainPredict("source -> output"),
-        Flattering(),
-        PlainPredict("source, draft, feedback -> output"),
-        max_iterations=iterations,
-    )
-    program.set_lm(Scripted(*texts))
-    return program
 
 
 OWN = ("ab", "aabb", "aabbcc", "aabbccdd")  # quality 1, 2, 2, 2: longer and longer, no better
@@ -58,7 +28,7 @@ def compiler(**options):
 
 
 def test_the_loop_stops_where_its_quality_does_and_learns_what_was_accepted():
-    student = loop(*OWN * 2, *EXTERNAL * 2, "aaab", "aaaabb", "a", "b")
+    student = refine_loop(*OWN * 2, *EXTERNAL * 2, "aaab", "aaaabb", "a", "b")
     compiled = compiler(k=1).compile(student, trainset=items(2))
     report = compiled.report
     (own,) = report.own
@@ -82,7 +52,7 @@ def test_the_loop_stops_where_its_quality_does_and_learns_what_was_accepted():
 
 
 def test_demonstrations_that_do_not_help_are_left_out():
-    student = loop(*OWN * 2, *EXTERNAL * 2, "b", "bb", "bbb", "bbbb")
+    student = refine_loop(*OWN * 2, *EXTERNAL * 2, "b", "bb", "bbb", "bbbb")
     compiled = compiler(k=1).compile(student, trainset=items(2))
     assert compiled.report.shown.quality == (0, 0, 0, 0)
     assert compiled.report.demonstrations == ()
@@ -95,7 +65,7 @@ def test_a_wider_margin_is_taken_where_it_leads_further_and_runs_only_what_it_ch
     base = ["ab", "ccc", "cccc", "ab", "aaaaaaaaab", "b"]
     wider = ["ab", "cac", "aaaaab"]
     external = ["ab", "b", "b"] * 2
-    student = loop(*base, *wider, *external, iterations=2)
+    student = refine_loop(*base, *wider, *external, iterations=2)
     compiled = compiler(margins=(0.0, 0.1), k=0).compile(student, trainset=items(2))
     first, second = compiled.report.own
     assert (first.margin, second.margin) == (0.0, 0.1)
@@ -108,7 +78,7 @@ def test_a_wider_margin_is_taken_where_it_leads_further_and_runs_only_what_it_ch
 
 
 def test_a_rule_of_ones_own_has_no_margins():
-    student = loop(*OWN, *EXTERNAL)
+    student = refine_loop(*OWN, *EXTERNAL)
     student.accept = lambda before, after: after > before
     compiled = compiler(margins=(0.0, 0.1)).compile(student, trainset=items(1))
     assert len(compiled.report.own) == 1
@@ -120,7 +90,7 @@ def test_it_can_stop_before_the_bias_rises():
     texts = ("b", "abbb", "aabbbbbb", "aaabbbbbbbbb")  # the quality rises by 1 of 10, the own score by more
     found = {}
     for until in ("quality", "quality or bias"):
-        student = loop(*texts * 8, *EXTERNAL * 8)
+        student = refine_loop(*texts * 8, *EXTERNAL * 8)
         found[until] = compiler(until=until, n_resamples=500, k=0).compile(student, trainset=items(8)).report
     assert found["quality"].own[0].bias_rises == 1
     assert [found[until].iterations for until in found] == [3, 0]
@@ -128,7 +98,7 @@ def test_it_can_stop_before_the_bias_rises():
 
 def test_validation_is_on_other_items_and_tested():
     texts = [*OWN * 6, *EXTERNAL * 6, *("aaaa", "aaaab", "b", "b") * 5]
-    student = loop(*texts, *OWN * 6, *["aaaa"] * 6)
+    student = refine_loop(*texts, *OWN * 6, *["aaaa"] * 6)
     compiled = compiler(n_resamples=200, k=1).compile(student, trainset=items(6), valset=items(6, start=6))
     found = compiled.report.comparison["self"]
     quality, bias = found["quality"], found["bias"]
@@ -142,22 +112,22 @@ def test_validation_is_on_other_items_and_tested():
 
 
 def test_a_loop_that_never_improves_is_compiled_to_none():
-    compiled = compiler().compile(loop(*("aaaa", "a", "a", "a") * 4), trainset=items(2))
+    compiled = compiler().compile(refine_loop(*("aaaa", "a", "a", "a") * 4), trainset=items(2))
     assert compiled.max_iterations == 0
     assert compiled.report.demonstrations == ()
     assert compiled.generate.predict.demos == []
 
 
 def test_a_budget_a_log_and_a_saved_program(tmp_path):
-    first = loop(*(*OWN, *EXTERNAL) * 2, "aaaa", "aaaab", "b", "b")
+    first = refine_loop(*(*OWN, *EXTERNAL) * 2, "aaaa", "aaaab", "b", "b")
     made = compiler(budget=20, log_dir=tmp_path / "log")
     compiled = made.compile(first, trainset=items(5))
     assert (compiled.report.items, compiled.report.calls) == (2, 20)  # 8 an item, and 4 for what is shown
     assert len(first.generate.predict.lm.asked) == 20
-    again = loop("never asked")
+    again = refine_loop("never asked")
     assert repr(made.compile(again, trainset=items(5)).report) == repr(compiled.report)  # NaN is not equal to itself
     assert again.generate.predict.lm.asked == []
-    other = loop("a", iterations=5)
+    other = refine_loop("a", iterations=5)
     with pytest.raises(ValueError, match="holds a run with other settings"):
         made.compile(other, trainset=items(5))
     compiled.set_lm(None)
@@ -174,7 +144,7 @@ def test_a_missing_reference_is_reported_by_its_item_and_the_rest_goes_on():
             return super().__call__(example, output)
 
     three = [*items(2), dspy.Example(id="bare", source="s")]
-    student = loop(*OWN * 3, *EXTERNAL * 2, "ab")
+    student = refine_loop(*OWN * 3, *EXTERNAL * 2, "ab")
     report = (
         ExternalFeedbackRefine(Wanting(), k=0, margins=(0.0,), n_resamples=50, select=False)
         .compile(student, trainset=three)
@@ -196,7 +166,7 @@ class Hard(Letters):
 
 def test_what_leaves_outputs_undefined_is_not_chosen_for_its_mean():
     # without refinement half of the outputs are undefined and the other half good; the refinement mends the first half
-    student = loop("??", "aaa", "aaaaa", "aaaaa", *("a", "a") * 2, iterations=1)
+    student = refine_loop("??", "aaa", "aaaaa", "aaaaa", *("a", "a") * 2, iterations=1)
     student.accept = lambda before, after: after > before
     compiled = ExternalFeedbackRefine(Hard(), k=0, n_resamples=50, select=False).compile(student, trainset=items(2))
     (own,) = compiled.report.own
@@ -204,7 +174,7 @@ def test_what_leaves_outputs_undefined_is_not_chosen_for_its_mean():
     assert compiled.max_iterations == 1
     # shown good examples, the generator leaves the hard item undefined: the demonstrations are left out
     texts = [*("a", "a") * 3, *("a", "aa") * 3, *("aaaa", "??", "??", "??")]
-    student = loop(*texts, iterations=1)
+    student = refine_loop(*texts, iterations=1)
     report = (
         ExternalFeedbackRefine(Hard(), k=1, margins=(0.0,), n_resamples=50, select=False)
         .compile(student, trainset=items(3))
@@ -215,7 +185,7 @@ def test_what_leaves_outputs_undefined_is_not_chosen_for_its_mean():
 
 
 def test_a_margin_of_the_students_is_none_of_the_external_feedbacks():
-    student = loop(*OWN, *EXTERNAL)
+    student = refine_loop(*OWN, *EXTERNAL)
     student.accept = Improvement(2.0)
     report = compiler(margins=(0.0,), k=0).compile(student, trainset=items(1)).report
     assert report.external.quality == (1, 2, 3, 4)
@@ -223,7 +193,7 @@ def test_a_margin_of_the_students_is_none_of_the_external_feedbacks():
 
 def test_bad_input():
     with pytest.raises(ValueError, match="No item came through the loop"):
-        compiler().compile(loop(RuntimeError("down")), trainset=items(2))
+        compiler().compile(refine_loop(RuntimeError("down")), trainset=items(2))
     for wrong in ({"k": -1}, {"budget": 0}, {"margins": (0.1, 0.0)}, {"margins": ()}, {"until": "never"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             compiler(**wrong)
@@ -232,7 +202,7 @@ def test_bad_input():
 def test_items_of_one_source_are_never_on_both_sides():
     twins = [dspy.Example(id=f"t{k}", source=f"s{k // 2}", letter="a") for k in range(12)]
     with pytest.raises(ValueError, match="1 inputs are in trainset and valset, the first 't1'"):
-        compiler().compile(loop(*OWN), trainset=twins[:1], valset=twins[1:2])
+        compiler().compile(refine_loop(*OWN), trainset=twins[:1], valset=twins[1:2])
 
 
 # The choice on held-back items.
@@ -264,7 +234,7 @@ def test_a_loop_is_taken_only_if_its_quality_is_better_on_other_items(refined, b
     own = ("aa", refined) * (n // 2)  # the refinement is longer, and worse in one case
     external = ("aa", "aaa") * (n // 2)
     held = ("aa", refined) * (n // 2), (("aa",) if better else ("aa", refined)) * (n // 2)
-    student = loop(*own, *external, *held[0], *held[1], iterations=1)
+    student = refine_loop(*own, *external, *held[0], *held[1], iterations=1)
     optimizer = ExternalFeedbackRefine(Letters(), k=0, margins=(0.0,), n_resamples=500, log_dir=tmp_path)
     compiled = optimizer.compile(student, trainset=items(n))
     report = compiled.report
@@ -275,5 +245,5 @@ def test_a_loop_is_taken_only_if_its_quality_is_better_on_other_items(refined, b
     expected = 1 / 256 if better else 0.5
     assert report.candidates[1].p_value == pytest.approx(expected, abs=0.005)
     assert {file.name for file in tmp_path.glob("held-back-*")} == {"held-back-1", "held-back-2"}
-    again = optimizer.compile(loop("never asked", iterations=1), trainset=items(n))
+    again = optimizer.compile(refine_loop("never asked", iterations=1), trainset=items(n))
     assert to_json(again.report) == to_json(report)

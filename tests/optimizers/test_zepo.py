@@ -6,16 +6,13 @@ import json
 import math
 from types import SimpleNamespace
 
-import dspy
 import numpy as np
 import pytest
 from dspy.utils import DummyLM
 from fakes import LEANS, PARTS, Comparer, FormulaLM, Wording, items, pair, rated
 from models_of_text import Seeded
 
-from evalbias import data
 from evalbias.evaluation import BIASES, Judged, compare, measure
-from evalbias.lm.cache import CachedLM
 from evalbias.measures import decision_rates, fairness, quadratic_fit, score_uniformity
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.objectives import (
@@ -28,12 +25,11 @@ from evalbias.optimizers.objectives import (
     Objective,
     ObjectiveRule,
     ScoreUniformity,
-    instruct,
 )
 from evalbias.optimizers.proposers import Proposal
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import Epochs, sensitivity_curve, strict_improvement
-from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
+from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
 
@@ -130,34 +126,6 @@ def test_a_population_is_asked_in_one_call():
     assert lm.batches == [12, 48, 48]
     assert found.report.judgments == 108
     assert found.instruction_place == "last"
-
-
-def test_a_whole_search_through_a_journal_reads_each_text_once(lms, tmp_path):
-    text = " ".join(f"the {animal} sat on the mat" for animal in ("cat", "dog", "cow", "hen") * 4)
-    pairs = [pair(a, b, source=f"{d} {text}") for d in range(4) for a, b in [(1, 2), (2, 1), (1, 3)]]
-    judge = PairwiseJudge(C, instruction_place="last", min_coverage=0.0)
-    lm, run = lms["qwen2"], {}
-    for exact in (False, True):
-        lm.forget()
-        before = lm.tokens_run
-        journaled = CachedLM(lm, tmp_path / f"{exact}.jsonl", exact=exact)
-        search(journaled, judge=judge, pairs=pairs, population=2)
-        run[exact] = lm.tokens_run - before
-    lm.forget()
-    prompts = []
-
-    class Asked(Wording):
-        def choice_logprobs(self, some, choices):
-            prompts.extend(some)
-            return lm.choice_logprobs(some, choices)
-
-    search(Asked(), judge=judge, pairs=pairs, population=2)
-    lm.forget()
-    before = lm.tokens_distinct
-    lm.choice_logprobs(prompts, ("A", "B"))  # in one call, which shares all that can be shared
-    distinct = lm.tokens_distinct - before
-    assert run[False] < 1.25 * distinct  # the first call does not know yet where later instructions begin
-    assert run[True] > 1.5 * run[False]
 
 
 def test_the_incumbent_never_gets_worse_and_every_wording_has_its_descent():
@@ -482,12 +450,8 @@ def test_agreement_is_best_where_the_decisions_are_even():
 
 def test_the_curve_after_debiasing_is_of_averaged_probabilities():
     texts = [f"On quality, lean={lean}" for lean in (-19, 0, 19)]
-    lm = Wording()
     judge = PairwiseJudge(C, debias="permutation")
-    points = sensitivity_curve(judge, texts, rated(), lm=lm, objectives=[ContextFreeConfidence()])
-    compared = 12 * 15  # 12 documents of six outputs
-    comparisons = [sum(r.comparisons for r in _rankings(judge, text)) for text in texts]
-    assert len(lm.asked) == sum(2 * (compared + 1) + 2 * n for n in comparisons)
+    points = sensitivity_curve(judge, texts, rated(), lm=Wording(), objectives=[ContextFreeConfidence()])
     # a lean of 19 nats decides nearly every comparison before debiasing, and none after it
     assert len({p.decision_rate for p in points}) == 1
     assert 0.4 < points[0].decision_rate < 0.6
@@ -496,15 +460,6 @@ def test_the_curve_after_debiasing_is_of_averaged_probabilities():
     biased = sensitivity_curve(PairwiseJudge(C), texts, rated(), lm=Wording())
     assert [p.decision_rate < 0.1 for p in biased] == [True, False, False]
     assert biased[2].decision_rate > 0.9
-
-
-def _rankings(judge, text):
-    one = judge.deepcopy()
-    instruct(one, text)
-    documents = [
-        dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in data.by_input(rated()).values()
-    ]
-    return PairwiseRanker(one).batch(documents, lm=Wording())
 
 
 class Sharp(FormulaLM):
