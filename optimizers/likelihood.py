@@ -120,9 +120,20 @@ class LikelihoodOptimizer(JudgeOptimizer):
         ]
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """Refuse too few or equal human scores; all items of the valset are judged, so their texts are checked."""
-        check_ratings(trainset, student.criterion, self.most_demos)
-        super().read(student, valset)
+        """Refuse fewer than 2k + 2 rated items (k random and k chosen demonstrations), and equal scores."""
+        k, name, rated = self.most_demos, student.criterion.name, rated_items(trainset, student.criterion)
+        if len(rated) < 2 * k + 2:
+            raise ValueError(
+                f"{len(rated)} of {len(trainset)} training items have a score on {name}: k={k} random and chosen "
+                f"demonstrations need at least {2 * k + 2}."
+            )
+        scores = {human_score(e, name) for e in rated}
+        if len(scores) == 1:
+            raise ValueError(
+                f"All {len(rated)} rated training items have the score {scores.pop():g} on {name}: with equal ratings "
+                "no judgment is more biased than another. Give items of different quality."
+            )
+        super().read(student, valset)  # all items of the valset are judged, so their texts are checked
         super().check(student, trainset, valset)
 
     @property
@@ -168,22 +179,6 @@ class LikelihoodOptimizer(JudgeOptimizer):
         judge = with_demos(problem.student, demonstrations, bins=self.bins)
         check_demos_fit(judge, [*problem.fit, *problem.held_back, *problem.valset], problem.lm)
         return judge
-
-
-def check_ratings(trainset: Sequence[dspy.Example], criterion: Criterion, k: int) -> None:
-    """Refuse fewer than 2k + 2 items with a defined score (k random and k chosen demonstrations), and equal scores."""
-    rated = rated_items(trainset, criterion)
-    if len(rated) < 2 * k + 2:
-        raise ValueError(
-            f"{len(rated)} of {len(trainset)} training items have a score on {criterion.name}: k={k} random and chosen "
-            f"demonstrations need at least {2 * k + 2}."
-        )
-    scores = {human_score(e, criterion.name) for e in rated}
-    if len(scores) == 1:
-        raise ValueError(
-            f"All {len(rated)} rated training items have the score {scores.pop():g} on {criterion.name}: with equal "
-            "ratings no judgment is more biased than another. Give items of different quality."
-        )
 
 
 # RS demonstrations: show the judge its most biased judgments with the human scores (Ohi et al. 2024, section 2.2).

@@ -137,13 +137,6 @@ def shares_of(judged: Judged) -> FloatArray:
     return judged.answers[:, 0] if judged.pairwise else judged.covariate(DISTRIBUTIONS)
 
 
-def answer_in_order(judge: SearchedJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> Judged:
-    """Have a judge answer examples of one size in the given order."""
-    check_searchable(judge, examples)
-    (rows,) = probabilities(judge, [first_wording(judge)], examples, lm)
-    return judged_in_order(judge, rows, examples)
-
-
 def both_answers(first: Judged, second: Judged) -> Judged:
     """Return the first judge's answers and then the second's, as answers to twice as many items."""
     columns = {name: np.concatenate([one, second.covariates[name]]) for name, one in first.covariates.items()}

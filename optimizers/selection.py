@@ -12,7 +12,6 @@ import numpy as np
 from evalbias.evaluation.estimates import Comparison, Estimate
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import count, p_equals
-from evalbias.measures.arrays import FloatArray
 
 CHOICE_LEVEL = 0.05  # chance that any candidate passes the test that it is better, where none is (family-wise error)
 GIVEN = "given"  # name of the given program among the candidates of a report
@@ -221,7 +220,8 @@ def _choose_by(
         for i, one in enumerate(programs)
     )
     heights = np.nan_to_num(np.array(ranks), nan=np.inf)  # (programs, costs)
-    front = tuple(one.name for one, own in zip(tried, heights, strict=True) if not _surpassed(own, heights))
+    lower = (heights <= heights[:, None]).all(axis=2) & (heights < heights[:, None]).any(axis=2)  # by another program
+    front = tuple(one.name for one, surpassed in zip(tried, lower.any(axis=1), strict=True) if not surpassed)
     where = programs[best].items or count(inputs, "held-back input")
     decision = _decision(tried, best, rule.aim if best else aim, where)
     return Selection(programs[best], answers[best], {"decision": decision, "candidates": tried, "front": front})
@@ -236,11 +236,6 @@ def _fault(rule: Rule, judged: Judged, given: Judged, p_value: float, more: int)
     if not p_value < rule.level:
         return f"is not significantly better (adjusted {p_equals(p_value)}, level {rule.level:g})"
     return rule.loss(judged, given)
-
-
-def _surpassed(own: FloatArray, all_costs: FloatArray) -> bool:
-    """Return whether another program's costs are nowhere higher and somewhere lower; undefined ones are infinite."""
-    return bool(((all_costs <= own).all(axis=1) & (all_costs < own).any(axis=1)).any())
 
 
 def _decision(tried: Sequence[Tried], best: int, aim: str, where: str) -> str:

@@ -26,7 +26,6 @@ from evalbias.optimizers.objectives import (
     Objective,
     ObjectiveRule,
     SearchedJudge,
-    answer_in_order,
     check_held_back,
     check_searchable,
     default_objective,
@@ -156,8 +155,7 @@ class ZEPO(JudgeOptimizer):
         stopping: Rule that ends the search. Defaults to the paper's 5 epochs.
         racing: Whether to judge an epoch's wordings in rounds, on more and more random examples, and to drop one once
             the interval of its difference to the best excludes 0 (``evalbias.optimizers.racing``). The winner is
-            judged on all examples, and is almost always the same as without racing. Fewer than 40 examples are judged
-            in one round.
+            judged on all examples. Fewer than 40 examples are judged in one round.
         budget: Largest number of prompts to judge; the search ends before it would need more. None sets no limit.
         log_dir: Folder to log the search in; the same search started again continues from there.
         **options: Options of every optimizer; see ``JudgeOptimizer``.
@@ -241,7 +239,9 @@ class ZEPO(JudgeOptimizer):
 
     def tested(self, problem: Problem, judge: SearchedJudge) -> Judged:
         """Have a judge answer the held-back examples in the given order."""
-        return answer_in_order(judge, problem.held_back, problem.lm)
+        check_searchable(judge, problem.held_back)
+        (rows,) = probabilities(judge, [first_wording(judge)], problem.held_back, problem.lm)
+        return judged_in_order(judge, rows, problem.held_back)
 
     def ask(self, problem: Problem, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
         """Return (w, n, c) probabilities of the judge's answers under several wordings."""
