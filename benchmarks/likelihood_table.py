@@ -100,18 +100,21 @@ def _p_text(p_value: float) -> str:
     return "<.0001" if p_value < 1e-4 else f"{p_value:.4f}"
 
 
-INTRINSIC = frozenset({"fluency", "text_structure", "grammar"})
-"""Names of the criteria that need the output alone; Ohi et al. (2024) find them less prone to likelihood bias."""
+KINDS = {"intrinsic": {"fluency", "text_structure", "grammar"}, "not intrinsic": {"relevance", "data_coverage"}}
+"""Criteria by kind: the output alone decides intrinsic ones, which Ohi et al. (2024) find less prone to bias.
+
+Correctness has features of both kinds and belongs to neither (appendix E).
+"""
 
 
 def intrinsic(run: Finished) -> list[list[str]]:
-    """Return the mean BiasScore of the criteria that the output alone decides, and of the others."""
+    """Return the mean BiasScore of the criteria of each kind."""
     body = []
-    for heading, in_group in (("intrinsic", True), ("not intrinsic", False)):
+    for heading, members in KINDS.items():
         changes = {
             name: comparison["changes"]["bias_score"]
             for name, comparison in run.result["likelihood"].items()
-            if name != "total" and (name in INTRINSIC) == in_group
+            if name in members
         }
         if changes:
             before, after = (_mean([c[side]["value"] for c in changes.values()]) for side in ("before", "after"))

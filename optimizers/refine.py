@@ -119,7 +119,7 @@ class QualityRule(Rule):
 
 
 class ExternalFeedbackRefine(JudgeOptimizer):
-    """Compiles a refine loop under external feedback (Xu et al. 2024, section 6).
+    """Compiles a refine loop under external feedback (Xu et al. 2024, section 5).
 
     The trainset holds items with ``id``, the loop's inputs, and what the external feedback needs. Over them, the
     student's loop runs under its own feedback, once for every margin by which a refinement must be better, and once

@@ -25,7 +25,7 @@ def covered_concepts(concepts: Sequence[str], text: str, *, matching: Matching =
     """Return the concepts that an English text covers, ignoring case.
 
     ``"substring"`` counts a concept that occurs anywhere, in any language, also inside a word: "thrown" covers "throw",
-    and "catch" covers "cat" (Xu et al. 2024, section 4.2). ``"lemma"``, which needs simplemma, counts a concept whose
+    and "catch" covers "cat" (Xu et al. 2024, section 4.1). ``"lemma"``, which needs simplemma, counts a concept whose
     words occur one after the other in any inflection: "caught" covers "catch", and "catch" does not cover "cat".
     """
     if matching == "lemma":
@@ -182,7 +182,7 @@ class FindMissing(dspy.Signature):  # type: ignore[misc]
 
 
 class ConceptsFeedback(dspy.Module):  # type: ignore[misc]
-    """Self-feedback that lists missing concepts (Xu et al. 2024, section 4.2): score 1 if none is missing, else 0."""
+    """Self-feedback that lists missing concepts (Xu et al. 2024, section 4.1): score 1 if none is missing, else 0."""
 
     name = "own list of missing concepts"
     low, high = 0.0, 1.0

@@ -119,7 +119,7 @@ BINS = {name: known.bins for name, known in SETS.items() if known.bins}
 _writing = partial(Criterion, task="Write the text.", output_label="Text")
 FLUENCY = _writing("fluency", "does the text read as if a good writer had written it?")
 UNDERSTANDABILITY = _writing("understandability", "can a reader who knows nothing else follow what the text says?")
-"""Fluency and understandability of a refined text (Xu et al. 2024, section 5.3), from 1 to 5."""
+"""Fluency and understandability of a refined text (Xu et al. 2024, section 4.3), from 1 to 5."""
 
 SYNTHETIC = Criterion(world.NAME, world.DEFINITION, world.SCALE, world.TASK, world.SOURCE_LABEL, world.OUTPUT_LABEL)
 """Quality of a text of the synthetic world, the criterion that the embedded judge was trained on."""

@@ -321,7 +321,7 @@ def majority(answers: Iterable[str]) -> str | None:
 
 
 class ConsistencyFeedback(Program):
-    """Score 1 if the boxed answer is that of most sampled solutions, else 0 (Xu et al. 2024, section 4.3).
+    """Score 1 if the boxed answer is that of most sampled solutions, else 0 (Xu et al. 2024, section 4.1).
 
     The refiner is shown the majority's answer. ``solve``, from ``source`` to ``output``, is sampled ``paths`` times (10
     in the paper) at its own temperature; ``seed`` is for models that draw by a seed.

@@ -80,7 +80,8 @@ def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
 
     ``dSkew = 1 - sum_ij |x_i - x_j| / sum_ij |x_i + x_j - 2 gamma|`` over all ordered pairs with i = j included,
     computed from the sorted values in O(n log n). It is 0 if and only if the sample is symmetric around gamma, 1 if all
-    values equal one constant other than gamma, and NaN if no value is defined or all of them equal gamma.
+    values equal one constant other than gamma, and NaN if no value is defined or all of them equal gamma:
+    then the ratio is 0/0, which the published code calls 0.
 
     Raises:
         ValueError: A value is infinite.

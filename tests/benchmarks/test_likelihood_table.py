@@ -59,8 +59,9 @@ def test_intrinsic_criteria_are_averaged_separately(run):
     assert intrinsic(run) == [["intrinsic", "grammar, fluency", ".30", ".00"]]
     run.result["likelihood"]["relevance"] = to_json(comparison(0.9, 0.8, 0.5))
     assert intrinsic(run)[1] == ["not intrinsic", "relevance", ".90", ".80"]
-    run.result["likelihood"]["correctness"] = to_json(comparison(NAN, 0.6, 0.5))
-    assert intrinsic(run)[1] == ["not intrinsic", "relevance, correctness", ".90 (1 undefined)", ".70"]
+    run.result["likelihood"]["data_coverage"] = to_json(comparison(NAN, 0.6, 0.5))
+    run.result["likelihood"]["correctness"] = to_json(comparison(0.1, 0.1, 0.5))  # of neither kind
+    assert intrinsic(run)[1] == ["not intrinsic", "relevance, data_coverage", ".90 (1 undefined)", ".70"]
 
 
 def test_every_published_criterion_is_one_of_ours():
