@@ -594,16 +594,21 @@ class FeedbackOptions(LoopOptions):
 
     Attributes:
         max_iterations: Maximum number of refinements per item (10 if not given).
+        feedback_temperature: Temperature at which the model's own feedback is drawn, 1 as in the published code if not
+            given. At 0 a text has one score.
         instructscore: Model for external feedback: it lists the errors by comparing with the reference.
         instructscore_prompt: File with the prompt of `instructscore`; holds {reference} and {output}.
     """
 
     max_iterations: int | None = None
+    feedback_temperature: float | None = None
     instructscore: Any = None
     instructscore_prompt: Path | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.feedback_temperature is not None and self.task.startswith("mathematics"):
+            raise ValueError("`feedback_temperature` is for feedback in words: in mathematics the feedback is a vote.")
         if self.instructscore is None and self.instructscore_prompt is not None:
             raise ValueError("`instructscore_prompt` is a request to a model: name it with `instructscore`.")
 

@@ -171,7 +171,7 @@ NOTHING_MISSING = "all of them are there"
 
 
 class FindMissing(dspy.Signature):  # type: ignore[misc]
-    """Say which of the concepts the text leaves out.
+    """Say which of the concepts the text leaves out. A concept is there if exactly its letters stand in the text.
 
     Write them with commas between; write none where every concept stands in the text.
     """

@@ -119,8 +119,9 @@ def required_field(source: str, example: Mapping[str, Any], field: str) -> Any:
 class FindErrors(dspy.Signature):  # type: ignore[misc]
     """Find the errors of the translation, measured against the source.
 
-    Write one line for each: 'the words' is a SEVERITY CATEGORY/SUBCATEGORY error. The severity is critical, major or
-    minor. Categories are accuracy (addition, mistranslation, omission, untranslated text), fluency (grammar,
+    Write one line for each: 'the words' is a SEVERITY CATEGORY/SUBCATEGORY error. The severity is critical if the error
+    keeps the reader from understanding, major if it disturbs the reading but the meaning comes through, and minor if it
+    does neither. Categories are accuracy (addition, mistranslation, omission, untranslated text), fluency (grammar,
     inconsistency, punctuation, register, spelling), locale convention, style (awkward), terminology and
     non-translation. Where there is nothing to find, write no-error.
     """

@@ -72,8 +72,10 @@ def show_examples(loop: Any, examples: Examples) -> None:
 
 def _checked(role: str, rows: Sequence[dspy.Example], predictor: dspy.Predict) -> list[dspy.Example]:
     names = list(predictor.signature.fields)
+    optional = {name for name, one in predictor.signature.input_fields.items() if not one.is_required()}
     for number, row in enumerate(rows, start=1):
-        if set(row.keys()) != set(names) or any(row[name] in (None, "", []) for name in names):
+        filled = {name for name, value in row.items() if value not in (None, "", [])}
+        if set(names) - optional != filled - optional or set(row.keys()) - set(names):
             raise ValueError(
                 f"Example {number} for {role!r} has the fields {sorted(row.keys())!s:.500}: give {names}, filled."
             )
@@ -92,16 +94,19 @@ _FORM_ERRORS = (
 TRANSLATION: Examples = {
     "generate": (
         dspy.Example(
+            source_language="German",
             source="Der Bus fährt heute wegen der Bauarbeiten nicht über den Marktplatz.",
             target_language="English",
             output="Because of the roadworks, the bus is not going via the market square today.",
         ),
         dspy.Example(
+            source_language="English",
             source="The library stays open until eight in the evening on Thursdays.",
             target_language="French",
             output="Le jeudi, la bibliothèque reste ouverte jusqu'à vingt heures.",
         ),
         dspy.Example(
+            source_language="Spanish",
             source="Nadie sabe todavía cuánto costará el puente nuevo.",
             target_language="English",
             output="Nobody knows yet how much the new bridge will cost.",
@@ -118,6 +123,7 @@ TRANSLATION: Examples = {
     ),
     "refine": (
         dspy.Example(
+            source_language="German",
             source=_GERMAN,
             target_language="English",
             draft=_GERMAN_DRAFT,
@@ -125,6 +131,7 @@ TRANSLATION: Examples = {
             output="The doctor advised him not to fly for three weeks.",
         ),
         dspy.Example(
+            source_language="English",
             source=_FORM,
             target_language="French",
             draft=_FORM_DRAFT,
@@ -133,6 +140,7 @@ TRANSLATION: Examples = {
             "quelqu'un d'autre.",
         ),
         dspy.Example(
+            source_language="Italian",
             source="Ci siamo accorti troppo tardi che il treno era già partito.",
             target_language="English",
             draft="We noticed too late that the train is already gone out.",
@@ -164,17 +172,18 @@ CONCEPTS: Examples = {
 
 
 TEMPERATURE = 1.0
-"""Temperature at which outputs, refinements and solutions are drawn: the published code's. The paper states none."""
+"""Temperature at which outputs, feedback, refinements and solutions are drawn: the published code's."""
 
 
+_LANGUAGE: Any = ("source_language", dspy.InputField(default=None), str | None)  # shown if an item names it
 TRANSLATE = dspy.Signature(
     "source, target_language -> output",
     "Translate the source into the target language. Write the translation and nothing else.",
-)
+).prepend(*_LANGUAGE)
 REFINE_TRANSLATION = dspy.Signature(
     "source, target_language, draft, feedback -> output",
     "Mend the errors of the draft that the feedback names. Write the better translation and nothing else.",
-)
+).prepend(*_LANGUAGE)
 WRITE_WITH_CONCEPTS = dspy.Signature(
     "concepts: list[str] -> output", "Write a few sensible sentences that hold every one of the concepts."
 )
@@ -206,19 +215,22 @@ def translation(
     metric: FeedbackSource | None = None,
     to_mqm: QuantileMap | None = None,
     examples: Examples = TRANSLATION,
+    feedback_temperature: float = TEMPERATURE,
     seed: int = 0,
     **config: Any,
 ) -> RefineTask:
     """Make a translation task: MQM self-feedback, with a reference metric as external source.
 
-    Outputs and refinements are drawn. The feedback, with ``critical`` as the weight of a critical error, decodes
-    greedily, so that an output has one score; the published code draws it too. ``metric`` is sacrebleu's chrF by
-    default, and ``to_mqm`` maps it onto MQM scores; without it Bias is undefined, because the scales differ.
-    ``examples`` are those of the prompts, by default as many as the paper's; ``NO_EXAMPLES`` shows none. ``config``
-    sets ``temperature`` and others of the writing requests; ``max_tokens`` applies to the feedback too.
+    Outputs, refinements and feedback are drawn, as in the published code. Feedback that is drawn scores the same text
+    differently from time to time, and a lucky score is accepted; at a ``feedback_temperature`` of 0 a text has one
+    score. ``critical`` is the weight of a critical error. ``metric`` is sacrebleu's chrF by default, and ``to_mqm``
+    maps it onto MQM scores; without it Bias is undefined, because the scales differ. The prompts name an item's
+    ``source_language``, if it has one. ``examples`` are those of the prompts, by default as many as the paper's;
+    ``NO_EXAMPLES`` shows none. ``config`` sets ``temperature`` and others of the writing requests; ``max_tokens``
+    applies to the feedback too.
     """
     write, rewrite = _writer(TRANSLATE, 300, config), _writer(REFINE_TRANSLATION, 300, config)
-    feedback = MQMFeedback(critical=critical, **_limit(config))
+    feedback = MQMFeedback(critical=critical, temperature=feedback_temperature, **_limit(config))
     loop = SelfRefine(write, feedback, rewrite, max_iterations=max_iterations, seed=seed)
     source = ReferenceFeedback("chrf") if metric is None else metric
     external = source if to_mqm is None else MappedFeedback(source, to_mqm)
@@ -227,11 +239,16 @@ def translation(
 
 
 def constrained_generation(
-    *, max_iterations: int = 10, examples: Examples = CONCEPTS, seed: int = 0, **config: Any
+    *,
+    max_iterations: int = 10,
+    examples: Examples = CONCEPTS,
+    feedback_temperature: float = TEMPERATURE,
+    seed: int = 0,
+    **config: Any,
 ) -> RefineTask:
     """Make a task like ``translation``: the model lists missing concepts, with exact match as external source."""
     write, rewrite = _writer(WRITE_WITH_CONCEPTS, 400, config), _writer(REFINE_WITH_CONCEPTS, 400, config)
-    feedback = ConceptsFeedback(**_limit(config))
+    feedback = ConceptsFeedback(temperature=feedback_temperature, **_limit(config))
     loop = SelfRefine(write, feedback, rewrite, max_iterations=max_iterations, seed=seed)
     show_examples(loop, examples)
     return RefineTask("constrained-generation", loop, ExactConcepts(), ("concepts",))

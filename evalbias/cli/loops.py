@@ -206,8 +206,11 @@ def task_of(options: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]
         more["metric"] = {"name": metric.name, "signature": metric.signature}
     if options.examples is not None:
         config["examples"] = read_examples(options.examples)
-    if isinstance(options, FeedbackOptions) and options.max_iterations is not None:
-        config["max_iterations"] = options.max_iterations
+    if isinstance(options, FeedbackOptions):
+        given = {"max_iterations": options.max_iterations, "feedback_temperature": options.feedback_temperature}
+        config |= {name: value for name, value in given.items() if value is not None}
+    elif options.task in ("translation", "constrained-generation"):
+        config["feedback_temperature"] = 0.0  # a text has one score, so that two versions can be compared
     task = TASKS[options.task](seed=options.seed, **config)
     if isinstance(options, FeedbackOptions) and options.instructscore is not None and "reference" not in task.fields:
         raise ValueError(f"`instructscore` compares with a reference: the task {task.name} has none.")

@@ -279,7 +279,7 @@ def test_every_task_writes_at_the_published_temperature():
 def test_a_greedy_refiner_that_is_rejected_is_not_asked_the_same_again():
     lm = Seeded(translator)
     with dspy.context(lm=lm):
-        result = translation(max_iterations=10, temperature=0.0).loop(**ITEM)
+        result = translation(max_iterations=10, temperature=0.0, feedback_temperature=0.0).loop(**ITEM)
     assert (result.stopped, result.iterations) == ("repeats", 1)
     assert len(lm.asked) == len(set(lm.asked)) == 3  # the refinement is the same text: its feedback is known
     assert [step.calls for step in result.steps] == [2, 1]
@@ -288,7 +288,6 @@ def test_a_greedy_refiner_that_is_rejected_is_not_asked_the_same_again():
 def test_feedback_that_draws_is_drawn_anew_for_the_same_output():
     lm = Seeded(lambda request: "dog" if "Output:" in request.messages[-1].text else "'dog' is a major style error")
     task = translation(max_iterations=3)
-    task.loop.feedback.find.predict.config["temperature"] = 1.0
     with dspy.context(lm=lm):
         task.loop(**ITEM)
     assert len(set(lm.asked)) == len(lm.asked) == 8
