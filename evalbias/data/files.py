@@ -422,8 +422,9 @@ def _under_our_names(rows: Sequence[Row], source: Source) -> list[Row]:
     if source.mapping and rows:
         check_mapping(source.mapping, columns_of(rows), str(source.path))
         rows = [(where, renamed(record, source.mapping)) for where, record in rows]
-    for _, record in rows if source.name not in ("json", "jsonl") else ():  # there, null is refused as an output
-        record |= {name: "" for name in ("output", "output_1", "output_2") if record.get(name, "") is None}
+    if source.name not in ("json", "jsonl"):  # where null is refused as an output
+        for _, record in rows:
+            record |= {name: "" for name in ("output", "output_1", "output_2") if record.get(name, "") is None}
     return list(rows)
 
 

@@ -102,19 +102,23 @@ def webnlg(source: Source) -> Rows:
     set. A score is the mean over the raters, whose single ``ratings`` a checkout has. Reference texts, and items and
     systems without ratings, are left out.
     """
-    if source.path.is_dir():
-        yield from _checkout(source)
-        return
-    for where, record in source.json_lines():
+    for where, record in _checkout(source) if source.path.is_dir() else source.json_lines():
         triples = record.get("triples")
         if not isinstance(triples, list) or not triples or not all(map(_is_triple, triples)):
             raise DataError(
                 f"{where}: 'triples' is {triples!r:.80}; it must hold [subject, predicate, object] strings."
             )
-        sample = number(record.get("sample_id"), f"{where}: sample_id", low=1, required=True)
-        row = {name: text(record, name, where) for name in ("id", "system")}
-        row |= _of_triples(triples, f"{sample:.0f}", text(record, "output", where, blank=True))
-        yield where, row | {name: record.get(name) for name in ("scores", "n_annotators")}
+        shown = [[part.replace("_", " ").strip() for part in triple] for triple in triples]  # as the raters saw them
+        xml = "".join(f"\n  <triple>{escape(' | '.join(triple))}</triple>" for triple in shown)
+        sample = number(record.get("sample_id"), f"{where}: sample_id", low=1, texts=True, required=True)
+        row: dict[str, Any] = {name: text(record, name, where) for name in ("id", "system")}
+        row |= {"input_id": f"{sample:.0f}", "source": f"<entry>{xml}\n</entry>", "triples": shown}
+        row["output"] = text(record, "output", where, blank=True).strip()
+        yield where, row | {name: record[name] for name in ("scores", "ratings", "n_annotators") if name in record}
+
+
+def _is_triple(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(isinstance(part, str) for part in value)
 
 
 def _checkout(source: Source) -> Rows:
@@ -147,21 +151,10 @@ def _checkout(source: Source) -> Rows:
                 raise DataError(
                     f"{where} is rated, but the system's primary.en has only {len(lines)} lines; download it again."
                 )
-            row = {"id": name, "system": system} | _of_triples(facts, sample, lines[int(sample) - 1])
-            yield name, row | {"ratings": given, "n_annotators": len(rated[sample])}
+            row = {"id": name, "system": system, "sample_id": sample, "output": lines[int(sample) - 1]}
+            yield name, row | {"triples": facts, "ratings": given, "n_annotators": len(rated[sample])}
     for system in sorted(set(submitted) - set(systems)):
         source.leave_out("system without ratings", system)
-
-
-def _of_triples(triples: Sequence[Sequence[str]], sample: str, output: str) -> dict[str, Any]:
-    shown = [[part.replace("_", " ").strip() for part in triple] for triple in triples]  # as the raters saw them
-    xml = "".join(f"\n  <triple>{escape(' | '.join(triple))}</triple>" for triple in shown)
-    source = f"<entry>{xml}\n</entry>"
-    return {"input_id": sample, "source": source, "output": output.strip(), "triples": shown}
-
-
-def _is_triple(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 3 and all(isinstance(part, str) for part in value)
 
 
 def _triples(table: object, where: str) -> list[list[str]]:

@@ -19,7 +19,6 @@ from pydantic import PrivateAttr
 try:
     import mlflow
     from mlflow.entities import AssessmentSource, Feedback
-    from mlflow.entities.assessment import Assessment
     from mlflow.entities.assessment_source import AssessmentSourceType
     from mlflow.entities.trace import Trace
     from mlflow.genai.judges import AlignmentOptimizer, Judge
@@ -34,6 +33,7 @@ except ImportError as error:
     raise ImportError("This module needs MLflow: pip install 'evalbias[mlflow]'.") from error
 
 from evalbias import optimizers
+from evalbias.data.cells import number
 from evalbias.lm.contract import resolve_lm
 from evalbias.optimizers.base import JudgeOptimizer
 from evalbias.programs.criterion import Criterion
@@ -89,10 +89,7 @@ class MeasuredJudge(Judge):  # type: ignore[misc]
 
         A dictionary with one text is that text; messages and other values are read as MLflow's own judges read them.
         """
-        if trace is not None:
-            inputs = extract_inputs_from_trace(trace) if inputs is None else inputs
-            outputs = extract_outputs_from_trace(trace) if outputs is None else outputs
-        prediction = self._program(source=input_text(inputs), output=output_text(outputs))
+        prediction = self._program(**_texts(inputs, outputs, trace))
         model = getattr(resolve_lm(None, self._program.predict), "model", None)
         origin = AssessmentSource(source_type=AssessmentSourceType.LLM_JUDGE, source_id=f"evalbias/{model}")
         rationale = score_feedback(self._program, prediction)
@@ -108,14 +105,15 @@ class MeasuredJudge(Judge):  # type: ignore[misc]
         )
 
 
-def input_text(inputs: Any) -> str:
-    """Return the inputs of an application as a judge reads them."""
-    return _only_text(inputs) or str(parse_inputs_to_str(inputs))
-
-
-def output_text(outputs: Any) -> str:
-    """Return the outputs of an application as a judge reads them."""
-    return _only_text(outputs) or str(parse_outputs_to_str(outputs))
+def _texts(inputs: Any, outputs: Any, trace: Trace | None) -> dict[str, str]:
+    """Return source and output as a judge reads them, from a trace where they are not given."""
+    if trace is not None:
+        inputs = extract_inputs_from_trace(trace) if inputs is None else inputs
+        outputs = extract_outputs_from_trace(trace) if outputs is None else outputs
+    return {
+        "source": _only_text(inputs) or str(parse_inputs_to_str(inputs)),
+        "output": _only_text(outputs) or str(parse_outputs_to_str(outputs)),
+    }
 
 
 def _only_text(value: Any) -> str | None:
@@ -201,12 +199,8 @@ def _examples(traces: Sequence[Trace], criterion: Criterion) -> list[dspy.Exampl
     people = sorted({person for _, ratings in rated for person in ratings})
     examples = []
     for trace, ratings in rated:
-        example = dspy.Example(
-            id=trace.info.trace_id,
-            source=input_text(extract_inputs_from_trace(trace)),
-            output=output_text(extract_outputs_from_trace(trace)),
-            scores={criterion.name: sum(ratings.values()) / len(ratings)},
-        )
+        mean = sum(ratings.values()) / len(ratings)
+        example = dspy.Example(id=trace.info.trace_id, **_texts(None, None, trace), scores={criterion.name: mean})
         if len(people) > 1:
             example["ratings"] = {criterion.name: [ratings.get(person) for person in people]}
         examples.append(example.with_inputs("source", "output"))
@@ -224,23 +218,12 @@ def _ratings(trace: Trace, criterion: Criterion) -> dict[str, float]:
             and assessment.source.source_type == AssessmentSourceType.HUMAN
             and assessment.name.strip().lower() == criterion.name.strip().lower()
         ):
-            given.setdefault(str(assessment.source.source_id), []).append(_number(assessment, criterion))
+            value, (low, high) = assessment.feedback.value, criterion.scale
+            value = int(value) if isinstance(value, bool) else value
+            written = f"The human feedback {assessment.name!r} of the trace {assessment.trace_id}"
+            rating = number(value, written, low=low, high=high, texts=True, required=True)
+            given.setdefault(str(assessment.source.source_id), []).append(rating)
     return {person: sum(ratings) / len(ratings) for person, ratings in given.items()}
-
-
-def _number(assessment: Assessment, criterion: Criterion) -> float:
-    """Return a human rating as a number on the scale."""
-    value, (low, high) = assessment.feedback.value, criterion.scale
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if low <= number <= high:
-        return number
-    raise ValueError(
-        f"The human feedback {assessment.name!r} of the trace {assessment.trace_id} is {value!r}: give a number from "
-        f"{low} to {high}."
-    )
 
 
 def autolog(**options: Any) -> None:

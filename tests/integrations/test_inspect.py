@@ -42,7 +42,7 @@ def judge(lm):
     return judge
 
 
-def evaluated(scorer, items, tmp_path, **sample):
+def evaluated(scorer, items, tmp_path, status="success", **sample):
     outputs = [ModelOutput.from_content("mockllm", item.output) for item in items]
     samples = [Sample(input=item.source, **{name: make(item) for name, make in sample.items()}) for item in items]
     (log,) = inspect_ai.eval(
@@ -53,7 +53,7 @@ def evaluated(scorer, items, tmp_path, **sample):
         max_connections=1,
         max_samples=1,  # the mock's answers come in the order of the samples
     )
-    assert log.status == "success", log.error
+    assert log.status == status, log.error
     return log
 
 
@@ -84,23 +84,11 @@ def test_an_output_that_cannot_be_judged_is_unscored(judge, tmp_path):
 
 
 def test_the_source_can_be_in_the_samples_metadata(judge, tmp_path):
-    items = world.examples(2, seed=3)
-    log = evaluated(judge_scorer(judge, source="facts"), items, tmp_path, metadata=lambda item: {"facts": item.source})
+    items, scorer = world.examples(2, seed=3), judge_scorer(judge, source="facts")
+    log = evaluated(scorer, items, tmp_path, metadata=lambda item: {"facts": item.source})
     truth = [prediction.score for prediction in judge.batch(items)]
     assert [sample.scores["judge_scorer"].value for sample in log.samples] == pytest.approx(truth, abs=1e-4)
-
-
-def test_a_sample_without_the_sources_key_is_named(judge, tmp_path):
-    (item,) = world.examples(1, seed=3)
-    log = inspect_ai.eval(
-        inspect_ai.Task(
-            dataset=[Sample(id="s7", input="x", metadata={"text": "y"})], scorer=judge_scorer(judge, source="facts")
-        ),
-        model=get_model("mockllm/model", custom_outputs=[ModelOutput.from_content("mockllm", item.output)]),
-        log_dir=str(tmp_path / "logs"),
-        display="none",
-    )[0]
-    assert log.status == "error"
+    log = evaluated(scorer, items[:1], tmp_path, "error", id=lambda _: "s7", metadata=lambda _: {"text": "y"})
     assert "The sample 's7' has no 'facts' in its metadata, only ['text']" in log.error.message
 
 

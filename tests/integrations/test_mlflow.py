@@ -76,7 +76,7 @@ def test_a_judgment_is_a_trace_with_its_score_and_probabilities(experiment, judg
     assert below == ["Predictor.forward", "JudgeAdapter.format", "LocalLM.__call__"]
 
 
-def test_a_batch_is_a_trace_for_each_item(experiment, judge):
+def test_a_batch_is_a_trace_for_each_item(experiment, judge, lm):
     items = world.examples(5, seed=2)
     autolog()
     predictions = judge.batch(items)
@@ -85,17 +85,10 @@ def test_a_batch_is_a_trace_for_each_item(experiment, judge):
     for item, prediction in zip(items, predictions, strict=True):
         assert found[item.output]["score"] == pytest.approx(prediction.score, abs=1e-4)
         assert found[item.output]["distribution"] == pytest.approx(prediction.distribution, abs=1e-4)
-
-
-def test_a_batch_of_comparisons_is_a_trace_for_each_pair(experiment, lm):
-    judge = evalbias.PairwiseJudge(SYNTHETIC, debias="permutation")
-    one, other = world.examples(2, seed=3)
+    one, other = items[:2]
     pair = dspy.Example(source=one.source, candidates=[one.output, other.output]).with_inputs("source", "candidates")
-    autolog()
-    (prediction,) = judge.batch([pair], lm=lm)
-    (trace,) = traces()
-    root = trace.data.spans[0]
-    assert root.name == "PairwiseJudge.forward"
+    (prediction,) = evalbias.PairwiseJudge(SYNTHETIC, debias="permutation").batch([pair], lm=lm)
+    (root,) = (t.data.spans[0] for t in traces() if t.data.spans[0].name == "PairwiseJudge.forward")
     assert root.inputs == {"source": one.source, "candidates": [one.output, other.output]}
     assert root.outputs["probabilities"] == pytest.approx(list(prediction.probabilities), abs=1e-4)
 
@@ -177,36 +170,29 @@ def test_alignment_compiles_as_the_optimizer_itself_does(experiment, judge, lm):
     )
 
 
+def made(instructions="Does {{ outputs }} say what is in {{ inputs }}?", kind=Literal[1, 2, 3, 4, 5], name="quality"):
+    return make_judge(name=name, instructions=instructions, feedback_value_type=kind, model="openai:/none")
+
+
 def test_a_judge_made_of_instructions_is_aligned(experiment, lm):
     found = rated_traces(world.examples(30, seed=8))
-    made = make_judge(
-        name="quality",
-        instructions="Does {{ outputs }} say what is in {{ inputs }}?",
-        feedback_value_type=Literal[1, 2, 3, 4, 5],
-        model="openai:/none",
-    )
     optimizer = evalbias.BiasedDemos(k=2, seed=0, n_resamples=200, select=False)
-    aligned = made.align(found, optimizer=JudgeAlignment(optimizer, lm=lm))
+    aligned = made().align(found, optimizer=JudgeAlignment(optimizer, lm=lm))
     assert "Does (the outputs below) say what is in (the inputs below)?" in aligned.instructions
     assert len(aligned.program.predict.demos) == 2
     assert 1 <= aligned(inputs="born in rome", outputs="born in rome .").value <= 5
 
 
 def test_what_alignment_cannot_use_is_refused(experiment, lm):
-    optimizer = JudgeAlignment(evalbias.BiasedDemos(k=2), lm=lm)
     found = rated_traces(world.examples(2, seed=9))
-
-    def made(instructions="{{ outputs }} of {{ inputs }}", kind=Literal[1, 2, 3, 4, 5], name="quality"):
-        return make_judge(name=name, instructions=instructions, feedback_value_type=kind, model="openai:/none")
-
-    with pytest.raises(ValueError, match=r"None of the 2 traces has human feedback named 'tone': log it with"):
-        made(name="tone").align(found, optimizer=optimizer)
-    with pytest.raises(ValueError, match=r"reads expectations; a pointwise judge reads inputs and outputs"):
-        made("{{ outputs }} as {{ expectations }}").align(found, optimizer=optimizer)
-    with pytest.raises(ValueError, match=r"feedback of type <class 'float'>, which names no lowest .* scale=\(1, 5\)"):
-        made(kind=float).align(found, optimizer=optimizer)
-    with pytest.raises(ValueError, match=r"The human feedback 'quality' of the trace .* is .*: give a number from 7"):
-        made(kind=float).align(found, optimizer=JudgeAlignment(evalbias.BiasedDemos(k=2), lm=lm, scale=(7, 9)))
+    for judge, scale, match in (
+        (made(name="tone"), None, r"None of the 2 traces has human feedback named 'tone': log it with"),
+        (made("{{ outputs }} as {{ expectations }}"), None, "reads expectations; a pointwise judge reads inputs and"),
+        (made(kind=float), None, r"feedback of type <class 'float'>, which names no lowest .* scale=\(1, 5\)"),
+        (made(kind=float), (7, 9), r"The human feedback 'quality' of the trace .* is .*: give a number from 7"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            judge.align(found, optimizer=JudgeAlignment(evalbias.BiasedDemos(k=2), lm=lm, scale=scale))
 
 
 def test_ratings_of_several_people_stay_apart_and_replaced_ones_are_left_out(experiment, lm):
