@@ -29,6 +29,7 @@ from evalbias.cli.models import open_lm
 from evalbias.data import world
 from evalbias.data import world as wordings
 from evalbias.lm.cache import model_identity
+from evalbias.lm.types import MeasuringLM
 from evalbias.measures import estimate_share
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import ZEPO, GrammarParaphraser
@@ -92,16 +93,10 @@ class Answered(ZEPO):
         return self._answers(wordings, examples)
 
 
-class NoModel:
+class NoModel(MeasuringLM):
     """Stands for the model that gave the answers, and is never asked."""
 
     model = "answered"
-
-    def choice_logprobs(self, prompts: Any, choices: Any) -> Any:
-        """Refuse to answer."""
-        raise AssertionError("the answers are known")
-
-    loglikelihood = choice_logprobs
 
 
 def formula(pool: Sequence[dspy.Example]) -> Ask:

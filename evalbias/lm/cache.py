@@ -234,8 +234,8 @@ class _Arriving(dict[int, Any]):
 def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:
     """Return a model as judges ask it: itself if it answers questions, else a view of it that does.
 
-    ``lm`` is one of our models, any ``dspy.LM``, or an object with ``choice_logprobs`` and ``loglikelihood``. With
-    ``sampling``, probabilities are estimated even if it measures; a model that samples already keeps its own settings.
+    ``lm`` is a ``MeasuringLM`` or any ``dspy.LM``. With ``sampling``, probabilities are estimated even if it measures;
+    a model that samples already keeps its own settings.
     """
     model = as_measuring(lm)
     if sampling is None or getattr(model, "sampling", None) is not None:

@@ -46,7 +46,6 @@ from evalbias.lm.types import (
     Text,
     Unanswered,
     Written,
-    answer_by_kind,
     as_messages,
     raise_refused,
 )
@@ -294,37 +293,10 @@ def resolve_lm(lm: Any, predict: Any) -> Any:
     return lm or predict.lm or dspy.settings.lm
 
 
-class _MethodsLM(MeasuringLM):
-    """An object with ``choice_logprobs`` and ``loglikelihood``, such as a user's own model."""
-
-    def __init__(self, lm: Any) -> None:
-        self.lm, self.model = lm, str(getattr(lm, "model", type(lm).__name__))
-        self.in_flight = getattr(lm, "in_flight", 0)
-
-    def forget(self) -> None:
-        """Clear what the model keeps between calls, if it can."""
-        if hasattr(self.lm, "forget"):
-            self.lm.forget()
-
-    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions about choices and likelihoods."""
-        if any(isinstance(question, Text) for question in questions):
-            raise NotImplementedError(f"{self.model} writes no texts: give a dspy.LM.")
-        answer_by_kind(
-            questions,
-            answers,
-            choices=lambda choices, some: self.lm.choice_logprobs([q.prompt for q in some], choices).rows(),
-            likelihoods=lambda some: self.lm.loglikelihood([(q.context, q.continuation) for q in some]),
-            texts=lambda _: [],
-        )
-
-
 def as_measuring(lm: Any) -> MeasuringLM:
     """Return a model that answers questions as it is, and any other through DSPy."""
     if isinstance(lm, MeasuringLM):
         return lm
-    if hasattr(lm, "choice_logprobs") and hasattr(lm, "loglikelihood"):
-        return _MethodsLM(lm)
     if not callable(lm) or not hasattr(lm, "model"):
         raise TypeError(f"{lm!r} is not a language model: configure one with dspy.configure(lm=...) or pass lm=.")
     return AnyLM(lm)

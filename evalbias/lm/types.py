@@ -342,24 +342,11 @@ def answer_by_kind(
     likelihoods: Callable[[list[Likelihood]], Sequence[Any]],
     texts: Callable[[list[Text]], Sequence[Any]],
 ) -> None:
-    """Answer questions of each kind at once; after ``PromptRefused``, a function is asked again without the refused."""
+    """Answer questions of each kind at once, and those about the same choices."""
     groups: dict[Any, list[int]] = {}  # choices or kind -> places
     for place, question in enumerate(questions):
         groups.setdefault(question.choices if isinstance(question, Choices) else type(question), []).append(place)
     for group, places in groups.items():
         ask: Any = likelihoods if group is Likelihood else texts if group is Text else partial(choices, group)
-        while places:
-            try:
-                found = ask([questions[place] for place in places])
-            except PromptRefused as error:
-                for number, reason in error.refused.items():
-                    answers[places[number]] = Refused(reason, isinstance(error, PromptTooLong))
-                places = [place for number, place in enumerate(places) if number not in error.refused]
-                continue
-            if len(found) != len(places):  # asking again for those that are missing might never end
-                raise ValueError(
-                    f"The model gave {len(found)} answers to {len(places)} prompts: correct it, one answer a prompt."
-                )
-            for place, answer in zip(places, found, strict=True):
-                answers[place] = answer
-            break
+        for place, answer in zip(places, ask([questions[place] for place in places]), strict=True):
+            answers[place] = answer

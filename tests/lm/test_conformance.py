@@ -1,7 +1,5 @@
 """Every kind of model answers the same questions alike: a local one, a server, any ``dspy.LM``, and wrappers."""
 
-from types import SimpleNamespace
-
 import dspy
 import numpy as np
 import pytest
@@ -43,10 +41,6 @@ class InProcess:
             yield start, self.fault(number, outcome)
 
 
-def two_methods(lm):
-    return SimpleNamespace(model="a user's own", choice_logprobs=lm.choice_logprobs, loglikelihood=lm.loglikelihood)
-
-
 def through_dspy(lm):
     return dspy.LM("test/local", engine=lm.engine, cache=False)
 
@@ -65,7 +59,6 @@ KINDS = {
     "cached": lambda lm, folder: CachedLM(lm, folder / "answers.jsonl"),
     "cached, of a dspy.LM": lambda lm, folder: CachedLM(through_dspy(lm), folder / "answers.jsonl", chunk=2),
     "cached, in memory": lambda lm, _: CachedLM(lm),
-    "two methods": lambda lm, _: two_methods(lm),
 }
 
 
@@ -88,8 +81,7 @@ def lm(kind, local, tmp_path_factory):
         yield server
 
 
-LIKELIHOODS = {"local", "workers", "cached", "cached, in memory", "two methods", "server"}
-WRITES = {*KINDS, "server"} - {"two methods"}
+LIKELIHOODS = {"local", "workers", "cached", "cached, in memory", "server"}
 
 
 def totals(answers):
@@ -121,10 +113,6 @@ def test_likelihoods_are_the_models_or_refused_with_the_way_out(lm, kind, local)
 
 
 def test_texts_are_the_models_and_draws_repeat_with_their_seed(lm, kind, local):
-    if kind not in WRITES:
-        with pytest.raises(NotImplementedError, match="writes no texts"):
-            lm.texts(PROMPTS, max_tokens=4)
-        return
     assert lm.texts(PROMPTS, max_tokens=4) == local.texts(PROMPTS, max_tokens=4)
     drawn = [answer.text for answer in outcome(lm, DRAWN)[0].values()]
     if kind == "server":
@@ -148,16 +136,15 @@ def test_a_prompt_that_is_too_long_costs_no_other(lm, kind, local):
     np.testing.assert_allclose(totals(answers), local.choice_logprobs(PROMPTS, CHOICES).logprobs[[0, 2]], atol=1e-4)
     with pytest.raises(PromptTooLong, match=r"^Text 1 of the call has \d+ tokens"):
         lm.choice_logprobs([PROMPTS[0], LONG], CHOICES)
-    if kind in WRITES:
-        answers, refused, _ = outcome(lm, [TEXTS[0], Text(LONG, 4, temperature=0.0)])
-        assert (list(answers), list(refused)) == ([0], [1])
+    answers, refused, _ = outcome(lm, [TEXTS[0], Text(LONG, 4, temperature=0.0)])
+    assert (list(answers), list(refused)) == ([0], [1])
     if kind in LIKELIHOODS:
         answers, refused, _ = outcome(lm, [Likelihood(LONG, " mat"), LIKELY[0]])
         assert (list(answers), list(refused)) == ([1], [0])
 
 
 def test_questions_of_several_kinds_are_one_call(lm, kind, local):
-    asked = [ASKED[0], *(TEXTS[1:2] if kind in WRITES else []), *(LIKELY[2:] if kind in LIKELIHOODS else []), ASKED[1]]
+    asked = [ASKED[0], TEXTS[1], *(LIKELY[2:] if kind in LIKELIHOODS else []), ASKED[1]]
     (answers, _, _), (truth, _, _) = outcome(lm, asked), outcome(local, asked)
     assert [type(answer) for answer in answers.values()] == [type(answer) for answer in truth.values()]
     np.testing.assert_allclose(answers[len(asked) - 1].logprobs, truth[len(asked) - 1].logprobs, atol=1e-4)
@@ -170,7 +157,7 @@ def test_what_cannot_be_asked_is_said_at_once(lm, kind):
         lm.choice_logprobs("the cat", CHOICES)
     with pytest.raises(ValueError, match=r"Text 1 of the call is 'a text': give a pair"):
         lm.loglikelihood([("a", "b"), "a text"])
-    if kind in ("local", "cached", "cached, in memory", "two methods", "server"):
+    if kind in ("local", "cached", "cached, in memory", "server"):
         for choices, match in (((), "no choices"), (("1", "1"), "repeat"), (("1", ""), "is empty")):
             with pytest.raises(ValueError, match=match) as raised:
                 lm.choice_logprobs(PROMPTS, choices)

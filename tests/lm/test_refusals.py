@@ -11,17 +11,15 @@ import dspy
 import numpy as np
 import pytest
 from fake_server import opened, served, serving
-from fakes import FormulaLM, outcome
+from fakes import FormulaLM, messages_of, outcome
 from texts import writer
 
 from evalbias import Sampling
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.calls import HARMLESS, harmless
-from evalbias.lm.contract import as_measuring
 from evalbias.lm.types import (
     Choices,
     Likelihood,
-    LogLikelihood,
     NoProbabilities,
     PromptRefused,
     PromptTooLong,
@@ -231,48 +229,27 @@ def test_sampled_and_written_answers_are_not_drawn_again(tmp_path):
     assert len(seen) == len(set(seen)) == 6 + 1
 
 
-class Refusing:
-    """A user's own model, with the two methods alone: it refuses prompts that name poison, without other answers."""
-
-    model = "fake/refusing"
-
-    def __init__(self):
-        self.formula, self.asked = FormulaLM(), []
-
-    def checked(self, texts):
-        if bad := {i: "is poison." for i, text in enumerate(texts) if "poison" in text}:
-            raise PromptRefused(bad)
-        self.asked += texts
-
-    def choice_logprobs(self, prompts, choices):
-        self.checked([prompt[-1]["content"] for prompt in prompts])
-        return self.formula.choice_logprobs(prompts, choices)
-
-    def loglikelihood(self, pairs):
-        self.checked([text for _, text in pairs])
-        return self.formula.loglikelihood(pairs)
-
-
-def test_models_around_a_users_own_one_say_which_items_are_refused(tmp_path):
+def test_models_around_another_say_which_items_are_refused(tmp_path):
     texts = [f"q={1 + i % 3} z={i / 10}" for i in range(6)]
     texts[2] += " poison"
     prompts = [[{"role": "system", "content": "Judge."}, {"role": "user", "content": text}] for text in texts]
     prompts.append(prompts[0])  # asked once
-    for wrap in (as_measuring, CachedLM, lambda lm: CachedLM(lm, tmp_path / "j", chunk=2)):
-        lm = Refusing()
+    truth = FormulaLM().choice_logprobs([p for i, p in enumerate(prompts) if i != 2], C.labels).logprobs
+    for wrap in (CachedLM, lambda lm: CachedLM(lm, tmp_path / "j", chunk=2)):
+        lm = FormulaLM(refuses=lambda question: "poison" in messages_of(question)[-1]["content"])
         found, refused, _ = outcome(wrap(lm), [Choices(prompt, C.labels) for prompt in prompts])
-        assert refused == {2: "is poison."}
+        assert refused == {2: "has 99 tokens, but the model's context is 64."}
         assert list(found) == [0, 1, 3, 4, 5, 6]
-        truth = FormulaLM().choice_logprobs([p for i, p in enumerate(prompts) if i != 2], C.labels).logprobs
         np.testing.assert_array_equal(np.concatenate([row.logprobs for row in found.values()]), truth)
-        assert len(lm.asked) == (6 if wrap is as_measuring else 5)
-    lm = Refusing()
+        assert len(lm.judged) == 5
+    lm = FormulaLM(refuses=lambda question: "poison" in question.continuation)
     counting = CachedLM(lm)
     memo = CachedLM(counting)
     for _ in range(2):
         found, refused, _ = outcome(memo, [Likelihood("c", text) for text in texts])
         assert (list(found), list(refused)) == ([0, 1, 3, 4, 5], [2])
-    assert (len(lm.asked), counting.questions, memo.questions) == (5, {Likelihood: 5}, {Likelihood: 10})
+    assert (counting.questions, memo.questions) == ({Likelihood: 5}, {Likelihood: 10})
+    assert sum("poison" not in question.continuation for question in lm.questions) == 5
 
 
 @pytest.mark.parametrize("end", [Unanswered("down"), KeyboardInterrupt()])
@@ -311,15 +288,6 @@ def test_answers_before_an_outage_are_kept_and_numbered_by_the_items_of_the_call
         found, _, ended = outcome(sampled, questions)
         assert ended == end
         assert {i: row.probabilities[0].tolist() for i, row in found.items()} == {i: [0, 0, 1] for i in range(4)}
-
-
-def test_a_model_that_gives_too_few_answers_is_not_asked_for_ever():
-    class Few(Refusing):
-        def loglikelihood(self, pairs):
-            return [LogLikelihood(np.zeros(1))]
-
-    with pytest.raises(ValueError, match="gave 1 answers to 2 prompts"):
-        measuring(Few()).loglikelihood([("c", "a"), ("c", "b")])
 
 
 def test_a_refusal_names_its_items():

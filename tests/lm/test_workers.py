@@ -11,7 +11,7 @@ from lm.test_conformance import InProcess
 
 from evalbias.lm import workers
 from evalbias.lm.cache import CachedLM
-from evalbias.lm.types import Choices, MeasuringLM, PromptRefused, Text, Unanswered, chunk_of
+from evalbias.lm.types import Choices, MeasuringLM, Text, Unanswered, chunk_of
 from evalbias.lm.workers import RETRIES, About, Outcome, RayPool, Worker, WorkersLM, allotted
 
 CHOICES = ("1", "2", "3", "4", "5")
@@ -28,10 +28,8 @@ class Model(FormulaLM):
     def forget(self):
         Model.forgot += 1
 
-    def choice_logprobs(self, prompts, choices):
-        if bad := [i for i, prompt in enumerate(prompts) if "too long" in prompt[-1]["content"]]:
-            raise PromptRefused(dict.fromkeys(bad, "is too long."))
-        return super().choice_logprobs(prompts, choices)
+    def __init__(self):
+        super().__init__(refuses=lambda question: "too long" in question.prompt[-1]["content"])
 
 
 def prompts(n, said=""):
@@ -53,7 +51,7 @@ def test_workers_answer_the_parts_of_a_call():
     asked[1:2], asked[9:] = prompts(1, "too long"), prompts(1, "too long")
     answers, refused, _ = outcome(lm, [Choices(prompt, CHOICES) for prompt in asked])
     assert [len(part) for part in pool.parts.values()] == [4, 4, 2]
-    assert refused == {1: "is too long.", 9: "is too long."}
+    assert refused == dict.fromkeys([1, 9], "has 99 tokens, but the model's context is 64.")
     truth = one.choice_logprobs([prompt for n, prompt in enumerate(asked) if n in answers], CHOICES).logprobs
     np.testing.assert_array_equal(np.concatenate([answer.logprobs for answer in answers.values()]), truth)
 

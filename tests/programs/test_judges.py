@@ -37,16 +37,8 @@ class Kind:
         )
 
     def short(self):
-        """Refuses a call with a prompt of over 500 characters, as models do: before it answers any."""
-
-        class Short(self.lm):
-            def choice_logprobs(self, prompts, choices):
-                long = [i for i, p in enumerate(prompts) if len(p[-1]["content"]) > 500]
-                if long:
-                    raise PromptTooLong(dict.fromkeys(long, "has 99 tokens, but the model's context is 64."))
-                return super().choice_logprobs(prompts, choices)
-
-        return Short()
+        """Refuses prompts of over 500 characters."""
+        return self.lm(refuses=lambda question: len(question.prompt[-1]["content"]) > 500)
 
 
 KINDS = {
