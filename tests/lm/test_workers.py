@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fakes import FormulaLM, outcome
+from fakes import FormulaLM, messages_of, outcome
 from lm.test_conformance import InProcess
 
 from evalbias.lm import workers
@@ -29,7 +29,7 @@ class Model(FormulaLM):
         Model.forgot += 1
 
     def __init__(self):
-        super().__init__(refuses=lambda question: "too long" in question.prompt[-1]["content"])
+        super().__init__(refuses=lambda question: "too long" in messages_of(question)[-1]["content"])
 
 
 def prompts(n, said=""):
