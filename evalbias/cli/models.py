@@ -41,8 +41,13 @@ def open_lm(name: str, options: Models = DEFAULTS, *, writes: bool = False) -> A
     ``PROVIDERS``), or any other of DSPy's models (``dspy:PROVIDER/NAME``), which reads their keys from the environment.
     For a server's key see ``evalbias.lm.transport.key_for``. A server that only ``writes`` needs no probabilities.
     """
-    name, given = _resolved(name, MeasuringModels(**vars(options)))
-    kind = _kind(name, given)
+    given = MeasuringModels(**vars(options))
+    if given.dialect != "auto" and name.startswith(OPENAI) and given.api_base is None:
+        name, given = name.removeprefix(OPENAI), replace(given, api_base=OPENAI_ADDRESS)
+    elif given.api_base is None and is_hosted(name):
+        name = ANY + name
+    kind: Kind = "server" if given.api_base is not None or name.startswith(SERVER) else "local"
+    kind = "embedded" if name == EMBEDDED else "dspy" if name.startswith(ANY) else kind
     template = _template_options(given.template_options)
     _check(name, kind, given, template)
     if given.workers is not None:
@@ -58,21 +63,6 @@ def open_lm(name: str, options: Models = DEFAULTS, *, writes: bool = False) -> A
     from evalbias.lm.local import LocalLM
 
     return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template, adapter=given.adapter)
-
-
-def _resolved(name: str, options: MeasuringModels) -> tuple[str, MeasuringModels]:
-    """Return a hosted model's name with its provider's address or, where DSPy asks it, with ``dspy:``."""
-    if options.dialect != "auto" and name.startswith(OPENAI) and options.api_base is None:
-        return name.removeprefix(OPENAI), replace(options, api_base=OPENAI_ADDRESS)
-    return (ANY + name if options.api_base is None and is_hosted(name) else name), options
-
-
-def _kind(name: str, options: MeasuringModels) -> Kind:
-    if name == EMBEDDED:
-        return "embedded"
-    if name.startswith(ANY):
-        return "dspy"
-    return "server" if options.api_base is not None or name.startswith(SERVER) else "local"
 
 
 def _check(name: str, kind: Kind, options: MeasuringModels, template: dict[str, Any] | None) -> None:

@@ -24,7 +24,7 @@ from rich.text import Text
 from evalbias.values import message, visible, without_commands
 
 if TYPE_CHECKING:
-    from evalbias.lm.types import Prompt, Question
+    from evalbias.lm.types import Question
 
 # Standard output and standard error of a command: their reader may leave, and no text commands a terminal or CI.
 
@@ -245,13 +245,9 @@ def _length(question: Question) -> int:
     """Return the characters of a question's texts."""
     from evalbias.lm.types import Likelihood
 
-    if isinstance(question, Likelihood):
-        return _prompt_length(question.context) + len(question.continuation)
-    return _prompt_length(question.prompt)
-
-
-def _prompt_length(prompt: Prompt) -> int:
-    return len(prompt) if isinstance(prompt, str) else sum(len(message["content"]) for message in prompt)
+    prompt = question.context if isinstance(question, Likelihood) else question.prompt
+    length = len(prompt) if isinstance(prompt, str) else sum(len(message["content"]) for message in prompt)
+    return length + (len(question.continuation) if isinstance(question, Likelihood) else 0)
 
 
 def _rounded(tokens: float) -> str:
