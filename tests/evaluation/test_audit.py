@@ -91,6 +91,7 @@ def test_no_number_of_items_is_promised_that_is_there_already():
 
 def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said():
     biased = [Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons", p_adjusted=0.01)]
+    assert (biased[0].rated_twice, biased[0].alone) == (False, True)
     for coverage, shown in ((0.031, "3.1 %"), (1e-7, "less than 0.1 %"), (0.096, "9.6 %")):
         (first,) = paragraphs_of(biased, coverage=coverage)
         assert re.match(

@@ -208,6 +208,7 @@ def test_a_win_rate():
     labels = ["judge", "people", "corrected", "by sensitivity and specificity"]
     assert [one.label for one in found.estimates.values()] == [f"a wins, {label}" for label in labels]
     assert not any(one.text()[0] in "+-" for one in found.estimates.values())  # shares
+    assert [one.tested for one in found.numbers.values()] == [True, True, False, False]
     arrays = judge[:100].astype(float), wins[:100].astype(float), judge[100:].astype(float)
     for name, direct in (("corrected_mean", corrected_mean(*arrays)), ("corrected_rate", corrected_rate(*arrays))):
         assert (found[name].value, found[name].low, found[name].high) == (direct.value, direct.low, direct.high)

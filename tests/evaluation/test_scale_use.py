@@ -40,6 +40,7 @@ def test_levels_by_hand():
     assert found["ends_share"].value == pytest.approx(1 / 5)
     assert found["spread_ratio"].value == pytest.approx(np.std([3.1, 2.9, 4.4, 1.2, 3.0]) / np.std([1, 2, 3, 4, 5]))
     assert (found["entropy"].n, found["entropy"].undefined) == (5, 1)
+    assert ScaleUse().number("entropy", judged).name == "entropy"
     assert "entropy" in numbers(ScaleUse(), replace(judged, scale=(1, 20)))
     assert "entropy" not in numbers(ScaleUse(), replace(judged, scale=(0, 20)))  # 21 levels
     assert "entropy" not in numbers(ScaleUse(), replace(judged, scale=(0.5, 5)))

@@ -107,6 +107,7 @@ SHOWN = (
     "scores: likely text",
     "scores: own system",
     "scores: one rating",
+    "scores: some unrated",
     "pairs: the second",
     "pairs: long text, verdicts",
     "pairs: one order, choices",
