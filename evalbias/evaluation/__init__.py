@@ -3,9 +3,7 @@
 from evalbias.evaluation.answers import function_scores as function_scores
 from evalbias.evaluation.answers import recorded_scores as recorded_scores
 from evalbias.evaluation.answers import recorded_verdicts as recorded_verdicts
-from evalbias.evaluation.audit import Finding as Finding
 from evalbias.evaluation.bias import Bias as Bias
-from evalbias.evaluation.bias import EffectBias as EffectBias
 from evalbias.evaluation.bias import measure as measure
 from evalbias.evaluation.biases import BIASES as BIASES
 from evalbias.evaluation.estimates import Change as Change
@@ -21,8 +19,6 @@ from evalbias.evaluation.judged import judge_examples as judge_examples
 from evalbias.evaluation.judged import total as total
 from evalbias.evaluation.loops import CachedScorer as CachedScorer
 from evalbias.evaluation.loops import Loop as Loop
-from evalbias.evaluation.loops import LoopPair as LoopPair
-from evalbias.evaluation.loops import LoopRun as LoopRun
 from evalbias.evaluation.loops import LoopScores as LoopScores
 from evalbias.evaluation.loops import LoopSummary as LoopSummary
 from evalbias.evaluation.loops import Paraphrased as Paraphrased

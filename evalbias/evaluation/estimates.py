@@ -244,16 +244,8 @@ class Measurement(ByName[Estimate]):
 
     def to_dict(self, *, items: bool = True) -> dict[str, Any]:
         """Return everything but the numbers, and the columns only with ``items``, as JSON data; NaN becomes None."""
-        content: dict[str, Any] = {
-            "bias": self.bias.name,
-            "criterion": self.criterion,
-            "estimates": self.estimates,
-            "undefined": self.undefined,
-            "coverage": self.coverage,
-            "cost": self.cost,
-            "notes": self.notes,
-            "provenance": self.provenance,
-        }
+        names = ("criterion", "estimates", "undefined", "coverage", "cost", "notes", "provenance")
+        content = {"bias": self.bias.name, **{name: getattr(self, name) for name in names}}
         return dict(to_json({**content, "items": {"id": self.ids, **self.columns}} if items else content))
 
     def _parts(self) -> Mapping[str, Estimate]:
