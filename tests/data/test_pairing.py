@@ -54,22 +54,17 @@ def test_pairs_come_as_they_are_and_in_the_other_order():
         data.pairs([given[0], item("o", "s")], seed=0)
 
 
-def test_a_pair_keeps_who_wrote_its_outputs():
-    named = [item(f"o{k}", "s") for k in range(2)]
-    assert "systems" not in data.pairs(named, seed=0)[0]
-    for k, example in enumerate(named):
-        example["system"] = f"writer of o{k}"
-    for pair in data.pairs(named, seed=0):
-        assert pair.systems == [f"writer of {name}" for name in pair.ids]
-
-
-def test_an_input_has_one_source_and_a_source_one_input():
-    with pytest.raises(ValueError, match="'a' and 'b' have the same input_id '1' but different sources"):
-        data.by_input([item("a", "s", "1"), item("b", "t", "1")])
-    with pytest.raises(ValueError, match="another item with the same source has '1'"):
-        data.by_input([item("a", "s", "1"), item("b", "s", "2")])
-    with pytest.raises(ValueError, match="give all items of a source the same input_id"):
-        data.by_input([item("a", "s", "1"), item("b", "s")])
+@pytest.mark.parametrize(
+    ("first", "second", "match"),
+    [
+        (("s", "1"), ("t", "1"), "'a' and 'b' have the same input_id '1' but different sources"),
+        (("s", "1"), ("s", "2"), "another item with the same source has '1'"),
+        (("s", "1"), ("s", None), "give all items of a source the same input_id"),
+    ],
+)
+def test_an_input_has_one_source_and_a_source_one_input(first, second, match):
+    with pytest.raises(ValueError, match=match):
+        data.by_input([item("a", *first), item("b", *second)])
 
 
 def test_pairs_are_ordered_seeded_and_of_one_input():
@@ -113,36 +108,34 @@ def test_scores_by_criterion_come_before_the_one_score(fields, expected):
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "match"),
     [
-        ({}, "'7' has no score on 'wit', neither in 'scores' nor as 'score': name another criterion"),
-        (BOTH, r"only on \['quality'\]; its 'score' is not used, because 'scores' says what was rated"),
-        ({"score": 4, "scores": {}}, r"only on \[\]; its 'score' is not used"),
+        ({"id": "7"}, "'7' has no score on 'wit', neither in 'scores' nor as 'score': name another criterion"),
+        ({"id": "7", **BOTH}, r"only on \['quality'\]; its 'score' is not used, because 'scores' says what was rated"),
+        ({"id": "7", "score": 4, "scores": {}}, r"only on \[\]; its 'score' is not used"),
+        ({"source": "What is 2 + 2?", "output": "4"}, r"The item 'What is 2 [+] 2[?]' has no score on 'wit'"),
+        ({"source": "s", "candidates": ["x", "y"], "ids": ["a", "b"]}, r"The item 'a \| b' has no score on 'wit'"),
     ],
 )
-def test_a_score_never_stands_for_another_criterion(fields, told):
-    example = dspy.Example(id="7", **fields)
+def test_a_score_never_stands_for_another_criterion(fields, match):
+    example = dspy.Example(**fields)
     assert not is_rated(example, "wit")
     assert math.isnan(human_score(example, "wit", required=False))
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=match):
         human_score(example, "wit")
 
 
-def test_what_is_no_number_is_refused_by_its_item():
-    for score in ("good", True, [1]):
-        with pytest.raises(ValueError, match=r"item '7' on 'wit' is .*: give a number"):
-            human_score(dspy.Example(id="7", score=score), "wit")
-    with pytest.raises(ValueError, match=r"item '7' on 'wit' is 1e\+308: give a number of at most 1e\+30"):
-        human_score(dspy.Example(id="7", score=1e308), "wit")
-    with pytest.raises(ValueError, match="'7' has scores=3: give criterion -> number, or one number as score="):
-        human_score(dspy.Example(id="7", scores=3), "wit")
-
-
-def test_an_item_without_an_id_is_named_by_its_text():
-    with pytest.raises(ValueError, match=r"The item 'What is 2 [+] 2[?]' has no score on 'quality'"):
-        human_score(dspy.Example(source="What is 2 + 2?", output="4"), "quality")
-    with pytest.raises(ValueError, match=r"The item 'a \| b' has no score on 'quality'"):
-        human_score(dspy.Example(source="s", candidates=["x", "y"], ids=["a", "b"]), "quality")
+@pytest.mark.parametrize(
+    ("fields", "match"),
+    [
+        *(({"score": score}, "item '7' on 'wit' is .*: give a number") for score in ("good", True, [1])),
+        ({"score": 1e308}, r"item '7' on 'wit' is 1e\+308: give a number of at most 1e\+30"),
+        ({"scores": 3}, "'7' has scores=3: give criterion -> number, or one number as score="),
+    ],
+)
+def test_what_is_no_number_is_refused_by_its_item(fields, match):
+    with pytest.raises(ValueError, match=match):
+        human_score(dspy.Example(id="7", **fields), "wit")
 
 
 def test_single_ratings_of_an_example():
@@ -165,6 +158,9 @@ def test_a_pair_has_the_difference_of_each_raters_ratings():
     assert set(differences[("1", "2")]) == {"wit"}
     assert differences[("1", "2")]["wit"] == pytest.approx([-1, 3, math.nan], nan_ok=True)
     assert differences[("2", "1")]["wit"] == pytest.approx([1, -3, math.nan], nan_ok=True)
+    named = [one.copy(system=f"writer of {one.id}") for one in rated]
+    assert {tuple(p.ids): p.systems[0] for p in data.pairs(named, seed=0)}[("2", "1")] == "writer of 2"
+    assert "systems" not in data.pairs(rated, seed=0)[0]
     assert all("ratings" not in pair for pair in data.pairs([item("1", "s"), item("2", "s")], seed=0))
     rated = [item("1", "s").copy(score=1, ratings=[3, 5]), item("2", "s").copy(score=2, ratings=[4, 1])]
     both = data.pairs(rated, criterion="quality", seed=0)
