@@ -280,22 +280,12 @@ def estimate_kendall(
     if found.units < FEWEST_UNITS or np.isnan(found.value) or not draws.resamples:
         return found
     (x, y), codes = complete(*vectors(scores=scores, reference=reference), clusters=clusters)
-    # of a cluster: pairs with any item, twice those within it
-    touched, within = sums_by_cluster(_orders(x, y), codes), 2 * _within(x, y, codes)
-    left_out = _taus(touched.sum(axis=0) / 2 - touched + within / 2)
+    # (G, 3) pairs with any item of a cluster, in which those within it count twice, and twice those within it
+    touched = sums_by_cluster(_orders(x, y), codes)
+    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+    within = np.stack([_orders(x[i], y[i]).sum(axis=0) if len(i) > 1 else np.zeros(3) for i in members])
+    left_out = _taus((touched.sum(axis=0) + within) / 2 - touched)
     return with_variance(found, jackknife_variance(left_out), confidence=draws.confidence)
-
-
-def _within(x: FloatArray, y: FloatArray, codes: IntArray) -> FloatArray:
-    """Count (G, 3) pairs within each cluster: concordant less discordant ones, and those untied in x and in y."""
-    order = np.argsort(codes, kind="stable")
-    x, y, codes = x[order], y[order], codes[order]
-    found = np.zeros((int(codes[-1]) + 1, 3))
-    for lag in range(1, int(np.bincount(codes).max())):  # items that stand so far apart
-        same = codes[lag:] == codes[:-lag]
-        a, b = (np.sign(v[lag:] - v[:-lag])[same] for v in (x, y))
-        np.add.at(found, codes[lag:][same], np.stack([a * b, a * a, b * b], axis=1))
-    return found
 
 
 # Measures of a judge's probabilities as forecasts of people's choices.
