@@ -69,9 +69,8 @@ def scipy_p_value(statistic: str, n: int, resamples: int) -> float:
 def run_in_process(package: str, statistic: str, n: int, resamples: int) -> dict[str, float]:
     """Return seconds, p-value and peak memory in MB of one test, run in its own process."""
     command = [sys.executable, "-m", "benchmarks.permutation", "--one", package, statistic]
-    finished = subprocess.run(
-        [*command, "--n", str(n), "--resamples", str(resamples)], check=True, capture_output=True, text=True
-    )
+    command += ["--n", str(n), "--resamples", str(resamples)]
+    finished = subprocess.run(command, check=True, capture_output=True, text=True)
     figures: dict[str, float] = json.loads(finished.stdout)
     return figures
 
@@ -80,12 +79,8 @@ def run_one(package: str, statistic: str, n: int, resamples: int) -> dict[str, f
     """Run one test in this process; see ``run_in_process``."""
     started = time.perf_counter()
     p_value = {"evalbias": evalbias_p_value, "scipy": scipy_p_value}[package](statistic, n, resamples)
-    seconds = time.perf_counter() - started
-    return {
-        "seconds": seconds,
-        "p_value": p_value,
-        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
+    seconds, peak = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"seconds": seconds, "p_value": p_value, "peak_mb": peak / 1024}
 
 
 def report(n: int, resamples: int, scipy_resamples: int) -> str:
@@ -95,16 +90,10 @@ def report(n: int, resamples: int, scipy_resamples: int) -> str:
         mine = run_in_process("evalbias", statistic, n, resamples)
         theirs = run_in_process("scipy", statistic, n, scipy_resamples)
         scaled = theirs["seconds"] * resamples / scipy_resamples
-        body.append(
-            [
-                statistic,
-                f"{mine['seconds']:.1f} s",
-                f"{scaled:.0f} s" + ("" if resamples == scipy_resamples else f" ({scipy_resamples} run)"),
-                f"{scaled / mine['seconds']:.0f}x",
-                f"{mine['p_value']:.4f} / {theirs['p_value']:.4f}",
-                f"{mine['peak_mb']:.0f} / {theirs['peak_mb']:.0f} MB",
-            ]
-        )
+        run = "" if resamples == scipy_resamples else f" ({scipy_resamples} run)"
+        seconds = [f"{mine['seconds']:.1f} s", f"{scaled:.0f} s{run}", f"{scaled / mine['seconds']:.0f}x"]
+        p_values = f"{mine['p_value']:.4f} / {theirs['p_value']:.4f}"
+        body.append([statistic, *seconds, p_values, f"{mine['peak_mb']:.0f} / {theirs['peak_mb']:.0f} MB"])
     head = ["statistic", "evalbias", "scipy", "ratio", "p-value, evalbias / scipy", "peak memory, evalbias / scipy"]
     settings = f"n = {n}, R = {resamples}, one thread."
     return f"## Paired permutation test\n\n{settings}\n\n{markdown(head, body)}"
@@ -121,8 +110,7 @@ def main() -> None:
     if args.one:
         print(json.dumps(run_one(args.one[0], args.one[1], args.n, args.resamples)))
         return
-    text = report(args.n, args.resamples, args.scipy_resamples)
-    finish(args, "permutation", text)
+    finish(args, "permutation", report(args.n, args.resamples, args.scipy_resamples))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import dspy
 import numpy as np
 from scipy.special import expit
 
+from benchmarks.embedded_judge.tokenizer import comparison_wordings
 from benchmarks.harness import argument_parser, finish, judge_of, markdown
 from evalbias import data
 from evalbias.cli.models import open_lm
@@ -102,9 +103,7 @@ class NoModel(MeasuringLM):
 def formula(pool: Sequence[dspy.Example]) -> Ask:
     """Return a judge of the synthetic world that leans as its wordings were made to."""
     quality = np.array([[world.true_quality(pair.source, text) for text in pair.candidates] for pair in pool])
-    fields = {"source": SYNTHETIC.source_label, "output": SYNTHETIC.output_label, "name": SYNTHETIC.title}
-    fields = {name: text if name == "name" else text.lower() for name, text in fields.items()}
-    leanings = wordings.wordings(**fields, definition=SYNTHETIC.definition)
+    leanings = comparison_wordings()
     places = {text: place for place, text in enumerate(leanings)}
 
     def ask(texts: Sequence[str]) -> FloatArray:

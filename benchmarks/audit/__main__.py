@@ -13,16 +13,20 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.audit.judges import JUDGES, Drawn, draw
+from benchmarks.audit.judges import JUDGES, Defects, Drawn, draw
 from benchmarks.audit.ours import findings
 from benchmarks.audit.peers import VERSIONS, applies, ask
-from benchmarks.audit.table import OURS, Flags, table
-from benchmarks.harness import argument_parser, finish
+from benchmarks.harness import argument_parser, finish, markdown
+
+Flags = Sequence[frozenset[str]]
+"""Biases that were flagged, draw by draw."""
+WORDS = {"self_preference": "own", "scale_use": "scale"}
+OURS = "evalbias"
 
 TEXT = """
 ## The audit beside its peers
@@ -73,6 +77,34 @@ def biased(one: Drawn, seed: int) -> set[str]:
     return {finding.bias for finding in findings(one.judged, seed=seed) if finding.status == "biased"}
 
 
+def cell(defects: Defects, flags: Flags) -> str:
+    """Say in how many of 100 draws each planted bias was flagged, and in how many any other one was.
+
+    Examples:
+        >>> cell(Defects(length=0.4), [frozenset({"verbosity"}), frozenset({"position"})])
+        'verbosity 50; false 50 (of 2)'
+    """
+    if not flags:
+        return "-"
+    right = [
+        f"{WORDS.get(bias, bias)} {100 * sum(bias in found for found in flags) / len(flags):.0f}"
+        for bias in sorted(defects.planted)
+    ]
+    wrong = 100 * sum(bool(found - defects.planted - defects.unscored) for found in flags) / len(flags)
+    return "; ".join([*right, f"false {wrong:.0f}"]) + f" (of {len(flags)})"
+
+
+def table(sizes: Sequence[int], found: Mapping[tuple[str, str, int], Flags]) -> str:
+    """Return the table of the flags by (tool, judge, n): the right ones by bias, and the draws with a false one."""
+    tools = list(dict.fromkeys(tool for tool, _, _ in found))
+    body = [
+        [judge, n, *(cell(defects, found.get((tool, judge, n), ())) for tool in tools)]
+        for judge, defects in JUDGES.items()
+        for n in sizes
+    ]
+    return markdown(["judge", "n", *tools], body)
+
+
 def main() -> None:
     """Parse the command line and run the benchmark."""
     parser = argument_parser(__doc__, out="audit-peers")
@@ -92,7 +124,7 @@ def main() -> None:
             print(f"{tool}, n = {n}: done", file=sys.stderr)
     versions = ", ".join(f"{peer} {VERSIONS[peer]}" for peer in args.peers)
     text = TEXT.format(module="`benchmarks/audit/judges.py`", versions=versions) + "\n"
-    text += table(JUDGES, args.sizes, flags)
+    text += table(args.sizes, flags)
     finish(args, "audit", text)
 
 

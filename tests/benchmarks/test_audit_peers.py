@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from benchmarks.audit import live
+from benchmarks.audit.__main__ import cell
 from benchmarks.audit.judges import JUDGES, OWN, Defects, draw
 from benchmarks.audit.ours import findings
-from benchmarks.audit.table import cell
 from evalbias.evaluation.audit import audit_answers
 
 
