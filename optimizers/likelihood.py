@@ -368,30 +368,28 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         judge, _, pool = self.with_random(problem, self.most_demos)
         judged = self.answers(problem, judge, pool)
         random = Candidate(f"{self.most_demos} random demonstrations", judge)
-        candidates, paper = [random], None
+        candidates = [random]
         # 2. Demonstrations that are chosen by RS, by both ends of it, and balanced in likelihood.
         for title, choose in self._demonstrations(problem, judged, pool):
             try:
-                judge = self.shown(problem, [pool[i] for i in choose()])
+                candidates.append(Candidate(title, self.shown(problem, [pool[i] for i in choose()])))
             except UnusableDemosError as error:
                 left_out[title] = str(error)
-            else:
-                candidates.append(Candidate(title, judge))
-                paper = judge if title == _rs_name(self.most_demos, self.reduction) else paper
         # 3. Calibrations of the given judge, which all rated items fit and test, and of the one with random ones.
         alone, both = "likelihood calibration", f"{random.name} and likelihood calibration"
         if self.likelihood_lm is None:
-            calibrated = (
-                self._calibrated_given(problem, name, alone),
-                self._calibrated(both, name, random.program, judged),
-            )
-            for title, some in zip((alone, both), calibrated, strict=True):
+            for title, some in (
+                (alone, self._calibrated_given(problem, name, alone)),
+                (both, self._calibrated(both, name, random.program, judged)),
+            ):
                 candidates += some
                 if not some:
                     left_out[title] = f"the {BIAS_LABELS[name]} to take out is undefined"
         else:
             left_out[alone] = "LS is another model's, which the judge does not ask"
         # 4. The paper's method answers the valset, for the report.
+        papers = _rs_name(self.most_demos, self.reduction)
+        paper = next((one.program for one in candidates if one.name == papers), None)
         problem.details = {
             "objective": f"{BIAS_LABELS[name]}, because {REASONS[name]}",
             "left_out": left_out,
@@ -414,20 +412,17 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         """Yield the name of every set of demonstrations with the function that chooses it."""
         human, criterion = judged.covariate(HUMAN_SCORES), problem.student.criterion
         words = np.array([len(e.output.split()) for e in pool], dtype=np.float64)
-        likelihoods = {
-            reduction: likelihood_scores(pool, criterion, problem.likelihood_lm, reduction=reduction)
-            for reduction in REDUCTIONS
-        }
+        lm = problem.likelihood_lm
+        likelihoods = {name: likelihood_scores(pool, criterion, lm, reduction=name) for name in REDUCTIONS}
         unfairness = unfairness_scores(judged.answers, human, normalization=self.normalization)
         signed = {reduction: signed_rs(ls, unfairness) for reduction, ls in likelihoods.items()}
         for k in self.k:
             for reduction in REDUCTIONS:
                 yield _rs_name(k, reduction), partial(highest_rs, signed[reduction], k)
+        rs, ls = signed[self.reduction], likelihoods[self.reduction]
         for k in sorted({k - k % 2 for k in self.k}):
-            ends = partial(both_ends, signed[self.reduction], words, k)
-            yield f"{k} demonstrations of high RS at both ends", ends
-            even = partial(balanced, likelihoods[self.reduction], human, words, k)
-            yield f"{k} demonstrations balanced in likelihood", even
+            yield f"{k} demonstrations of high RS at both ends", partial(both_ends, rs, words, k)
+            yield f"{k} demonstrations balanced in likelihood", partial(balanced, ls, human, words, k)
 
     def _calibrated_given(self, problem: Problem, name: str, title: str) -> list[Candidate]:
         """Return the given judge calibrated, with cross-fitted answers to all rated items, the held-back ones last."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -292,9 +292,9 @@ class _Trials:
         self.pairs, self.scored = problem.fit, list[dspy.Example]()
         if self.labels:
             self.pairs, scored = halves(problem.fit, seed=study.seed)
-            count_unlabeled(
-                {"to measure trials on": scored} | ({"kept back": problem.held_back} if study.select else {})
-            )
+            count_unlabeled("to measure trials on", scored)
+            if study.select:
+                count_unlabeled("kept back", problem.held_back)
             self.scored = with_preference(scored)
         # 2. Sets of labeled pairs are the demonstrations; the first set is the student's own.
         self.size = len(self.pairs[0].candidates)
@@ -372,22 +372,17 @@ def has_labels(problem: Problem) -> bool:
     return bool(with_preference(problem.fit) or with_preference(problem.held_back))
 
 
-def count_unlabeled(parts: Mapping[str, Sequence[dspy.Example]]) -> None:
-    """Log how many pairs of each part of the trainset the accuracy leaves out; all of one part are refused."""
-    for use, pairs in parts.items():
-        left_out = len(pairs) - len(with_preference(pairs))
-        if left_out == len(pairs):
-            raise ValueError(
-                f"None of the {left_out} pairs {use} says which candidate people prefer, but other pairs do: label "
-                "more, or remove the labels (preference, better) to choose by the objective alone."
-            )
-        if left_out:
-            get_logger(__name__).warning(
-                "%d of the %d pairs %s have no label or are ties: the accuracy leaves them out.",
-                left_out,
-                len(pairs),
-                use,
-            )
+def count_unlabeled(use: str, pairs: Sequence[dspy.Example]) -> None:
+    """Log how many pairs of a part of the trainset the accuracy leaves out; all of them are refused."""
+    left_out = len(pairs) - len(with_preference(pairs))
+    if left_out == len(pairs):
+        raise ValueError(
+            f"None of the {left_out} pairs {use} says which candidate people prefer, but other pairs do: label more, "
+            "or remove the labels (preference, better) to choose by the objective alone."
+        )
+    if left_out:
+        text = "%d of the %d pairs %s have no label or are ties: the accuracy leaves them out."
+        get_logger(__name__).warning(text, left_out, len(pairs), use)
 
 
 def rightness(pairs: Sequence[dspy.Example], predictions: Sequence[Any]) -> FloatArray:

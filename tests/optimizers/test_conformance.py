@@ -119,6 +119,12 @@ def test_the_same_seed_gives_the_same_program_and_report_and_leaves_the_student_
     assert not hasattr(student, "report")
 
 
+@judges_only
+def test_another_seed_keeps_other_inputs_back(case):
+    first, other = (case.compiled(seed=seed, valset=False).report.candidates[0].estimates for seed in (0, 1))
+    assert [(e.value, e.low) for e in first.values()] != [(e.value, e.low) for e in other.values()]
+
+
 @every
 def test_the_valset_only_reports_and_without_it_nothing_is_compared(case):
     reported, alone = (case.compiled(valset=valset).report for valset in (True, False))

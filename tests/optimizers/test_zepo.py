@@ -141,6 +141,7 @@ def test_the_incumbent_never_gets_worse_and_every_wording_has_its_descent():
     assert len({t.instruction for t in report.tried}) == 17
     assert report.judgments == 17 * len(all_pairs())
     assert report.stopped == "4 epochs"
+    assert search(seed=1).report.tried[1:] != report.tried[1:]
 
 
 def test_the_budget_is_never_exceeded():
