@@ -304,13 +304,12 @@ class KVParts:
         length = token_count(self.prefix)
         # a path leaves the prefix only at the prefix's end, so equal places come first
         kept = int((places[:length] == np.arange(min(len(places), length))).sum())
-        tail = _taken(self.suffix, places[kept:] - length)
-        if prefix_length <= kept:  # the prefix ends here: its other tokens join the suffix
-            suffix = joined(sliced(self.prefix, prefix_length, kept), tail)
-            return KVParts(sliced(self.prefix, 0, prefix_length), suffix)
-        own = prefix_length - kept  # tokens of the suffix that join the prefix
-        prefix = joined(sliced(self.prefix, 0, kept), sliced(tail, 0, own))
-        return KVParts(prefix, sliced(tail, own, len(places) - kept))
+        before, after = sliced(self.prefix, 0, kept), _taken(self.suffix, places[kept:] - length)
+
+        def part(start: int, stop: int) -> Layers:
+            return joined(sliced(before, start, min(stop, kept)), sliced(after, max(0, start - kept), stop - kept))
+
+        return KVParts(part(0, prefix_length), part(prefix_length, len(places)))
 
 
 class PackCache(DynamicCache):  # type: ignore[misc]
