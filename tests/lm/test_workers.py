@@ -166,20 +166,20 @@ class FakeRay:
         return kind(asked)
 
 
-def good(asked):
-    return ABOUT if asked == "about" else Outcome({0: asked[0].prompt.upper()})
+DIED = RayError("the actor died")
 
 
-def dying(asked, on=None):
-    """An actor that dies of some parts, by default of all."""
-    if asked != "about" and (on is None or asked in on):
-        raise RayError("the actor died")
-    return good(asked)
+def actor(about=ABOUT, error=None, on=None):
+    """An actor that raises an error on some parts, by default on all; ``about`` may be an error too."""
 
+    def answer(asked):
+        fails = error is not None and asked != "about" and (on is None or asked in on)
+        result = error if fails else about if asked == "about" else Outcome({0: asked[0].prompt.upper()})
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-def unborn(asked):
-    """An actor that dies while it opens the model."""
-    raise RayError("the actor died")
+    return answer
 
 
 def ray_pool(monkeypatch, *kinds, actors=2):
@@ -189,7 +189,7 @@ def ray_pool(monkeypatch, *kinds, actors=2):
 
 
 def test_parts_are_answered_once_each(monkeypatch):
-    found, fake = ray_pool(monkeypatch, good)
+    found, fake = ray_pool(monkeypatch, actor())
     assert (found.size, found.about(), fake.needs, fake.started) == (2, ABOUT, {"num_gpus": 1}, 2)
     for _ in range(2):
         answers = dict(found.answers(PARTS, False))
@@ -200,22 +200,15 @@ def test_parts_are_answered_once_each(monkeypatch):
     assert list(found.answers({}, False)) == []
 
 
-def dying_of_a_part(asked):
-    return dying(asked, on=[PARTS[1]])
-
-
-def broken(asked):
-    if asked is PARTS[1]:
-        raise RayTaskError(RuntimeError("out of memory"))
-    return good(asked)
+BROKEN = RayTaskError(RuntimeError("out of memory"))
 
 
 @pytest.mark.parametrize(
     ("kinds", "actors", "started", "error"),
     [
-        ([dying, good], 2, 3, None),  # its part goes to another
-        ([dying_of_a_part], 2, 2 + RETRIES + 1, "3 workers died, perhaps of too little memory: the actor died"),
-        ([broken], 1, 1, "RuntimeError: out of memory"),  # in the model's code: the worker goes on
+        ([actor(error=DIED), actor()], 2, 3, None),  # its part goes to another
+        ([actor(error=DIED, on=[PARTS[1]])], 2, 5, "3 workers died, perhaps of too little memory: the actor died"),
+        ([actor(error=BROKEN, on=[PARTS[1]])], 1, 1, "RuntimeError: out of memory"),  # the worker goes on
     ],
 )
 def test_what_ails_a_worker_costs_no_other_part(monkeypatch, kinds, actors, started, error):
@@ -226,25 +219,26 @@ def test_what_ails_a_worker_costs_no_other_part(monkeypatch, kinds, actors, star
 
 
 def test_workers_that_die_while_they_open_the_model_are_replaced_a_few_times(monkeypatch):
-    found, fake = ray_pool(monkeypatch, unborn, unborn, good)
+    found, fake = ray_pool(monkeypatch, actor(about=DIED), actor(about=DIED), actor())
     assert (found.about(), fake.started) == (ABOUT, 4)
-    found, fake = ray_pool(monkeypatch, unborn)
-    with pytest.raises(ValueError, match="3 workers died while they opened the model, perhaps of too little memory"):
-        found.about()
-    assert fake.started == 2 + RETRIES
 
 
-def test_workers_with_different_models_are_refused(monkeypatch):
-    other = About("model", {"weights": "v"})
-    found, _ = ray_pool(monkeypatch, good, lambda asked: other if asked == "about" else good(asked))
-    with pytest.raises(ValueError, match=r"different models, \{'weights': 'w'\} and \{'weights': 'v'\}: give"):
+@pytest.mark.parametrize(
+    ("kinds", "match"),
+    [
+        ([actor(about=DIED)], "3 workers died while they opened the model, perhaps of too little memory"),
+        (
+            [actor(), actor(About("model", {"weights": "v"}))],
+            r"models, \{'weights': 'w'\} and \{'weights': 'v'\}",
+        ),
+        ([actor(About(error="./none does not exist"))], r"^\./none does not exist$"),
+    ],
+)
+def test_workers_that_open_no_model_or_different_ones_are_refused(monkeypatch, kinds, match):
+    found, fake = ray_pool(monkeypatch, *kinds)
+    with pytest.raises(ValueError, match=match):
         dict(found.answers(PARTS, False))
-
-
-def test_a_model_that_cannot_be_opened_is_told_in_its_own_words(monkeypatch):
-    found, _ = ray_pool(monkeypatch, lambda asked: About(error="./none does not exist"))
-    with pytest.raises(ValueError, match=r"^\./none does not exist$"):
-        found.about()
+    assert fake.started <= 2 + RETRIES
 
 
 @pytest.mark.parametrize(
