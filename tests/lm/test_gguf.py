@@ -75,7 +75,8 @@ def test_text_is_split_as_the_file_says(folder, file, tmp_path):
     for text in ("In 2020  12 items", "two  blanks  3", "naïve café 日本 10", "<|end|>"):
         assert read(text).input_ids == original(text).input_ids
     write(folder, tmp_path / "gpt2.gguf", splitting="gpt-2")
-    assert load_tokenizer(str(tmp_path / "gpt2.gguf"))("two  blanks  3") != original("two  blanks  3")
+    other = load_tokenizer(str(tmp_path / "gpt2.gguf"))
+    assert other("two  blanks  3").input_ids != original("two  blanks  3").input_ids
 
 
 def test_llama_3_takes_words_of_its_vocabulary_whole_and_starts_texts_with_a_token(tmp_path):
