@@ -116,14 +116,12 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
             )
         )
         kind = "cuda" if loaded.model.device.type == "cuda" else "cpu"
-        batch_tokens = batch_tokens or BATCH_TOKENS[kind]
-        prefix_bytes = PREFIX_BYTES[kind] if prefix_bytes is None else prefix_bytes
-        kept = prefix_bytes if share_prefixes else 0
-        self._memory = {"batch_tokens": batch_tokens, "share_prefixes": share_prefixes, "prefix_bytes": kept}
-        context = loaded.context_length
-        scorer = Scorer(
-            loaded.model, context=context, batch_tokens=batch_tokens, share=share_prefixes, prefix_bytes=kept
-        )
+        memory = {
+            "batch_tokens": batch_tokens or BATCH_TOKENS[kind],
+            "prefix_bytes": PREFIX_BYTES[kind] if prefix_bytes is None else prefix_bytes,
+        }
+        self._memory = {**memory, "share_prefixes": share_prefixes}
+        scorer = Scorer(loaded.model, context=loaded.context_length, share=share_prefixes, **memory)
         engine = LocalEngine(loaded, scorer)
         # DSPy's cache knows a model by this name alone, so the name says which weights they are.
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
