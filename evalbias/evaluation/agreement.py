@@ -76,7 +76,7 @@ class PeopleAgreement(Bias):
 
     def caution(self, measurement: Measurement, *, seed: int) -> str:
         """Say which floors a judge is not shown to surpass; empty where it surpasses all, or none can be compared."""
-        name = next(name for name in self.headlines if name in measurement.numbers)
+        name = measurement.headlines[0]
         own, swapped = measurement.numbers[name], measurement.numbers.get(f"{name}_swapped")
         if swapped is not None:
             own = replace(own, values=(own.values + swapped.values) / 2)

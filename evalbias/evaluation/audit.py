@@ -88,16 +88,15 @@ class Finding:
 def headline(measurement: Measurement) -> Estimate | None:
     """Return the first headline estimate that has a null and that quality cannot explain, less its null; else None."""
     for name in measurement.headlines:
-        e = measurement.estimates.get(name)
-        if e is not None and e.null is not None and not e.confounded:
+        e = measurement[name]
+        if e.null is not None and not e.confounded:
             return replace(e, value=e.value - e.null, low=e.low - e.null, high=e.high - e.null, null=0.0)
     return None
 
 
 def is_of_bias(measurement: Measurement) -> bool:
     """Return whether any headline has a value that an unbiased judge would have; agreement, for one, has none."""
-    headlines = (measurement.estimates.get(name) for name in measurement.headlines)
-    return any(estimate is not None and estimate.null is not None for estimate in headlines)
+    return any(measurement[name].null is not None for name in measurement.headlines)
 
 
 def findings_of(

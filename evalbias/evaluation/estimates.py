@@ -233,8 +233,8 @@ class Measurement(ByName[Estimate]):
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """Names of the estimates that a short table shows."""
-        return tuple(self.bias.headlines)
+        """Names of those estimates that a short table shows."""
+        return tuple(name for name in self.bias.headlines if name in self.estimates)
 
     @property
     def undefined(self) -> dict[str, int]:
@@ -356,8 +356,8 @@ class Comparison(ByName[Change]):
 
     @property
     def headlines(self) -> tuple[str, ...]:
-        """Names of the changes that a short table shows."""
-        return tuple(self.bias.headlines)
+        """Names of those changes that a short table shows."""
+        return tuple(name for name in self.bias.headlines if name in self.changes)
 
     @property
     def n(self) -> int:
@@ -451,7 +451,7 @@ def worsened(comparisons: Mapping[str, Comparison]) -> list[str]:
 
     A bias is worse if farther from the null, on its own side where only one is of this bias; an agreement, if lower.
     """
-    changes = [c.changes[name] for c in comparisons.values() for name in c.headlines if name in c.changes]
+    changes = [c.changes[name] for c in comparisons.values() for name in c.headlines]
     return [f"{c.label} {c.before.text()} -> {c.after.text()}" for c in changes if _is_worse(c)]
 
 

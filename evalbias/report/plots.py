@@ -319,7 +319,7 @@ def changes(comparison: Comparison) -> Iterator[Plot]:
     ends = [[(e.value, e.low, e.high) for e in (c.before, c.after)] for c in comparison.changes.values()]
     if all(np.array_equal(before, after, equal_nan=True) for before, after in ends):
         return
-    names = [name for name in comparison.headlines if name in comparison] or [*comparison.changes]
+    names = comparison.headlines or [*comparison.changes]
     defined = [c for c in map(comparison.__getitem__, names) if not np.isnan([c.before.value, c.after.value]).any()]
     for null, signed in dict.fromkeys((change.after.null, change.after.signed) for change in defined):
         alike = [c for c in defined if (c.after.null, c.after.signed) == (null, signed)]

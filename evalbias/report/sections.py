@@ -146,7 +146,7 @@ def measurement_section(measurement: Measurement, title: str) -> Section:
     drawing = measurement.bias.plot(measurement)
     certain = by_construction(measurement)
     blocks = [measurement.bias.question, *_known(certain), *_known(drawing), estimates_table(measurement)]
-    names = [name for name in measurement.headlines if name in measurement]
+    names = measurement.headlines
     if not names:
         return Section(title, blocks)
     return Section(title, blocks, measurement[names[0]].sentence() if drawing is None else f"{drawing.title}.")
@@ -159,7 +159,7 @@ def _side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
     """Yield one section a bias in which several judges stand side by side."""
     for bias, first in next(iter(rows.values())).measurements.items():
         sides = {name: row.measurements[bias] for name, row in rows.items()}
-        names = [name for name in first.headlines if name in first.estimates]
+        names = first.headlines
         if not names:  # of no bias by itself, such as the joint model
             continue
         blocks: list[Block] = [first.bias.question]

@@ -106,7 +106,7 @@ def _counted(headings: Sequence[str], rows: Sequence[Sequence[str]], name: str, 
 
 def groups_table(groups: Mapping[str, Measurement]) -> Table:
     """Return one row a group: the agreement with people in it."""
-    names = list(dict.fromkeys(name for m in groups.values() for name in m.headlines if name in m.estimates))
+    names = list(dict.fromkeys(name for m in groups.values() for name in m.headlines))
     labels = [next(m[name].label for m in groups.values() if name in m.estimates) for name in names]
     rows = []
     for group, m in groups.items():
@@ -145,7 +145,7 @@ def headlines_table(results: Mapping[str, Measurement | Comparison]) -> Table:
     """Return one row per criterion and headline of one bias: its value and interval, or before -> after and its p."""
     rows: list[tuple[str, ...]] = []
     for criterion, result in results.items():
-        for place, part in enumerate(result[name] for name in result.headlines if name in result):
+        for place, part in enumerate(result[name] for name in result.headlines):
             shown, e = (p_text(part.p_value), part.after) if isinstance(part, Change) else (part.interval, part)
             rows.append(("" if place else criterion, e.label, part.text(), shown, str(e.n), str(e.undefined)))
     first = next(iter(results.values()))
@@ -239,7 +239,7 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int,
     """
     lines: list[tuple[str, ...]] = []
     for bias, measurement in next(iter(rows.values())).measurements.items():
-        for name in (name for name in measurement.headlines if name in measurement.estimates):
+        for name in measurement.headlines:
             cells = []
             for row in rows.values():
                 tested = bias == AGREEMENT and bias in row.comparisons
