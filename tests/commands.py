@@ -62,52 +62,33 @@ def records(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def evalbias_process(*arguments, cwd, check=True):
-    """Run a command in a process of its own."""
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    command = [*COMMAND, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment)
-    if check:
-        assert done.returncode == 0, done.stderr
-    return done
-
-
-SIGNALLING = """
+KILLING = """
 import math, os, signal, sys
 from pathlib import Path
 from evalbias.cli.app import main
 from evalbias.lm import cache
 from evalbias.runs import Journal
 
-sent, log, lines, append = int(sys.argv[1]), Path(sys.argv[2]).resolve(), int(sys.argv[3]), Journal._write
+log, lines, append = Path(sys.argv[1]).resolve(), int(sys.argv[2]), Journal._write
 
 def appending(self, written, *, flush=True):
     append(self, written, flush=flush)
     if self.path.resolve() == log and log.read_bytes().count(b"\\n") >= lines:
-        Journal._write = append
-        os.kill(os.getpid(), sent)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 Journal._write = appending
 cache.SECONDS = math.inf  # chunks of the same size, however busy the machine is
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
-sys.argv[1:] = sys.argv[4:]
+sys.argv[1:] = sys.argv[3:]
 main()
 """
 
 
-def signalled(sent, log, *arguments, cwd, lines=1):
-    """Start a command in a process that sends itself a signal as soon as its log holds so many lines."""
-    command = [sys.executable, "-c", SIGNALLING, str(int(sent)), str(log), str(lines), *map(str, arguments)]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    silent, pipe = subprocess.DEVNULL, subprocess.PIPE
-    return subprocess.Popen(command, cwd=cwd, env=environment, stdout=silent, stderr=pipe, text=True)
-
-
 def kill_once(log, *arguments, cwd, lines=1):
     """Run a command that is killed as soon as its log holds so many lines; returns what the log held then."""
-    with signalled(signal.SIGKILL, log, *arguments, cwd=cwd, lines=lines) as process:
-        _, told = process.communicate()
-    assert process.returncode == -signal.SIGKILL, told
+    command = [sys.executable, "-c", KILLING, str(log), str(lines), *map(str, arguments)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
     return log.read_text()
 
 
