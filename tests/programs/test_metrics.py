@@ -73,7 +73,7 @@ def writes(*outputs):
     return program
 
 
-def test_best_of_n_takes_an_output_that_the_judge_can_score(caplog):
+def test_best_of_n_takes_an_output_that_the_judge_can_score():
     reward = judge_reward(Told(C))
     assert [reward({"source": "s"}, dspy.Prediction(output=text)) for text in ("?", "3", "?")] == [0, 0.5, 0]
     assert reward.undefined_items == ["0", "1"]  # inputs have no id

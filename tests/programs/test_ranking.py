@@ -17,12 +17,17 @@ from evalbias.programs.ranking import Answer, Compared, merge, rank, together
 C = Criterion("quality", "is it good?")
 
 
+def ranked(*documents, lm=None, judge=None, **options):
+    """Rank the candidates of documents, each a list of texts or an example."""
+    examples = [one if isinstance(one, dspy.Example) else dspy.Example(source="s", candidates=one) for one in documents]
+    return PairwiseRanker(judge or PairwiseJudge(C), **options).batch(examples, lm=lm or Comparer())
+
+
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 @pytest.mark.parametrize("n", [2, 3, 7, 16, 26])
 def test_a_consistent_judge_is_followed(search, n):
     qualities = random.Random(n).sample(range(100), n)
-    ranker = PairwiseRanker(PairwiseJudge(C), search=search)
-    (ranking,) = ranker.batch([pair(*qualities)], lm=Comparer())
+    (ranking,) = ranked(pair(*qualities), search=search)
     assert [qualities[i] for i in ranking.order] == sorted(qualities, reverse=True)
     assert ranking.scores == [float(sum(q > other for other in qualities)) for q in qualities]
     assert (ranking.ties, ranking.undefined, ranking.contradictions) == (0, 0, 0)
@@ -45,17 +50,14 @@ def test_rankings_are_awaited_side_by_side_and_not_called_directly(caplog):
 
 def test_comparisons_of_a_level_are_asked_together():
     lm, documents = Comparer(), [pair(*random.Random(d).sample(range(99), 8), source=str(d)) for d in range(20)]
-    rankings = PairwiseRanker(PairwiseJudge(C)).batch(documents, lm=lm)
+    rankings = ranked(*documents, lm=lm)
     assert sum(lm.batches) == sum(f.comparisons for f in rankings) == sum(f.judgments for f in rankings)
     assert len(lm.batches) <= 1 + 3 + 7  # the longest merge of each level
-    alone = PairwiseRanker(PairwiseJudge(C)).batch(documents[:1], lm=Comparer())[0]
-    assert rankings[0].scores == alone.scores
+    assert rankings[0].scores == ranked(documents[0])[0].scores
 
 
 def test_undecided_pairs_are_ties_and_equal_texts_share_a_score():
-    (ranking,) = PairwiseRanker(PairwiseJudge(C)).batch(
-        [dspy.Example(source="s", candidates=["q=1 z=0", "q=1 z=1", "q=5 z=0", "q=5 z=0"])], lm=Comparer()
-    )
+    (ranking,) = ranked(["q=1 z=0", "q=1 z=1", "q=5 z=0", "q=5 z=0"])
     assert ranking.ties == 1
     assert ranking.scores == [0.5, 0.5, 2.5, 2.5]
     assert sorted(ranking.order[:2]) == [2, 3]
@@ -64,8 +66,7 @@ def test_undecided_pairs_are_ties_and_equal_texts_share_a_score():
 @pytest.mark.parametrize("n", [3, 7])
 def test_candidates_that_the_judge_does_not_distinguish_have_equal_scores(n):
     blind = [f"q=1 z={k}" for k in range(n)]
-    two = [dspy.Example(source="s", candidates=texts) for texts in (blind, [*blind, "q=3 z=0"])]
-    same, better = PairwiseRanker(PairwiseJudge(C)).batch(two, lm=Comparer())
+    same, better = ranked(blind, [*blind, "q=3 z=0"])
     assert same.ties == same.comparisons
     assert same.scores == [0.5 * (n - 1)] * n
     assert better.scores == [0.5 * (n - 1)] * n + [n]
@@ -74,8 +75,8 @@ def test_candidates_that_the_judge_does_not_distinguish_have_equal_scores(n):
 def test_batch_calibration_is_one_for_the_whole_ranking():
     documents = [pair(*range(5), source=str(k)) for k in range(4)]
     judge = PairwiseJudge(C, calibration="batch")
-    together = PairwiseRanker(judge).batch(documents, lm=Comparer(lean=3.0))
-    (alone,) = PairwiseRanker(judge).batch(documents[:1], lm=Comparer(lean=3.0))
+    together = ranked(*documents, judge=judge, lm=Comparer(lean=3.0))
+    (alone,) = ranked(documents[0], judge=judge, lm=Comparer(lean=3.0))
     assert [f.scores for f in together] == [alone.scores] * 4 == [[0, 1, 2, 3, 4]] * 4
     assert alone.ties == 0
     assert judge.corrections == {}
@@ -94,11 +95,9 @@ class Circle(Comparer):
 
 
 def test_a_judge_that_goes_in_circles_is_reported_by_beam():
-    documents = [pair(0, 1, 2)]
-    (beam,) = PairwiseRanker(PairwiseJudge(C), search="beam", gap=0.5).batch(documents, lm=Circle())
-    assert beam.comparisons == 3
-    assert beam.contradictions == 1
-    (greedy,) = PairwiseRanker(PairwiseJudge(C)).batch(documents, lm=Circle())
+    (beam,) = ranked(pair(0, 1, 2), search="beam", gap=0.5, lm=Circle())
+    assert (beam.comparisons, beam.contradictions) == (3, 1)
+    (greedy,) = ranked(pair(0, 1, 2), lm=Circle())
     assert greedy.comparisons <= 3
 
 
@@ -222,22 +221,20 @@ def endless(question):
 @pytest.mark.parametrize("options", [{}, {"search": "beam"}, {"search": "beam", "gap": 1.0}])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_candidate_that_the_model_cannot_take_is_unranked_with_the_reason(options, seed):
-    ranker = PairwiseRanker(PairwiseJudge(C, debias="permutation"), seed=seed, **options)
+    options = options | {"judge": PairwiseJudge(C, debias="permutation"), "lm": Comparer(refuses=endless), "seed": seed}
     texts = ["q=3 z=0", "q=9 z=0 endless", "q=5 z=0", "q=1 z=0", "q=9 z=0 endless", "q=4 z=0", "q=3 z=0"]
-    (ranking,) = ranker.batch([dspy.Example(source="s", candidates=texts)], lm=Comparer(refuses=endless))
+    ranking, alone = ranked(texts, pair(3, 5), **options)
     assert ranking.order in ([2, 5, 0, 6, 3], [2, 5, 6, 0, 3])
     np.testing.assert_array_equal(ranking.scores, [1.5, math.nan, 4, 0, math.nan, 3, 1.5])
     reason = "the model cannot take the prompts (the log says why)"
-    assert ranking.unranked == dict.fromkeys(
-        (1, 4), f"None of its comparisons with a ranked candidate is defined: {reason}."
-    )
+    reason = f"None of its comparisons with a ranked candidate is defined: {reason}."
+    assert ranking.unranked == {1: reason, 4: reason}
     assert (ranking.undefined, ranking.contradictions) == (4, 0)
-    (alone,) = ranker.batch([pair(3, 5)], lm=Comparer(refuses=endless))
     assert alone.unranked == {}
 
 
 def test_a_ranking_without_any_defined_comparison_ranks_nothing():
-    (mute,) = PairwiseRanker(PairwiseJudge(C, min_coverage=0.9)).batch([pair(1, 2, 3)], lm=Comparer(mass=0.5))
+    (mute,) = ranked(pair(1, 2, 3), judge=PairwiseJudge(C, min_coverage=0.9), lm=Comparer(mass=0.5))
     assert (mute.order, mute.comparisons, mute.undefined) == ([], 3, 3)
     np.testing.assert_array_equal(mute.scores, [math.nan] * 3)
     assert set(mute.unranked) == {0, 1, 2}
@@ -249,30 +246,32 @@ def test_a_ranking_without_any_defined_comparison_ranks_nothing():
 
 def test_more_candidates_than_letters_are_ranked_and_may_be_named_outputs():
     qualities = random.Random(0).sample(range(100), 60)
-    (ranking,) = PairwiseRanker(PairwiseJudge(C)).batch([pair(*qualities)], lm=Comparer())
-    assert [qualities[i] for i in ranking.order] == sorted(qualities, reverse=True)
-    named = dspy.Example(source="s", outputs=pair(4, 1, 3).candidates)
-    assert PairwiseRanker(PairwiseJudge(C)).batch([named], lm=Comparer())[0].order == [0, 2, 1]
+    many, named = ranked(pair(*qualities), dspy.Example(source="s", outputs=pair(4, 1, 3).candidates))
+    assert [qualities[i] for i in many.order] == sorted(qualities, reverse=True)
+    assert named.order == [0, 2, 1]
 
 
 def test_equal_candidates_share_a_place_also_if_there_are_no_others():
     lm = Comparer()
-    (same,) = PairwiseRanker(PairwiseJudge(C)).batch([pair(2, 2)], lm=lm)
+    (same,) = ranked(pair(2, 2), lm=lm)
     assert (same.order, same.scores, same.unranked, same.comparisons) == ([0, 1], [0.5, 0.5], {}, 0)
     assert lm.prompts == []
 
 
-def test_bad_input():
-    with pytest.raises(ValueError, match="search='bubble' is unknown"):
-        PairwiseRanker(PairwiseJudge(C), search="bubble")
+@pytest.mark.parametrize(
+    ("documents", "options", "message"),
+    [
+        ([], {"search": "bubble"}, "search='bubble' is unknown"),
+        ([], {"beam_size": 0}, "beam_size=0: give a whole number of at least 1"),
+        ([pair(1, 2), pair(1)], {}, "The item '1' has the candidates .*: give a list of 2 or more texts"),
+        ([dspy.Example(source="s")], {}, "The item '0' does not have two candidates: give pairs"),
+    ],
+)
+def test_bad_input(documents, options, message):
+    with pytest.raises(ValueError, match=message):
+        ranked(*documents, **options)
     with pytest.raises(TypeError, match="unexpected keyword argument 'limit'"):
-        PairwiseRanker(PairwiseJudge(C)).batch([pair(4, 1, 3)], lm=Comparer(), limit=2)
-    with pytest.raises(ValueError, match="beam_size=0: give a whole number of at least 1"):
-        PairwiseRanker(PairwiseJudge(C), beam_size=0)
-    with pytest.raises(ValueError, match=r"The item '1' has the candidates .*: give a list of 2 or more texts"):
-        PairwiseRanker(PairwiseJudge(C)).batch([pair(1, 2), pair(1)], lm=Comparer())
-    with pytest.raises(ValueError, match="The item '0' does not have two candidates: give pairs"):
-        PairwiseRanker(PairwiseJudge(C)).batch([dspy.Example(source="s")], lm=Comparer())
+        PairwiseRanker(PairwiseJudge(C)).batch([], limit=2)
 
 
 def test_a_ranker_and_a_judge_are_not_loaded_as_each_other(tmp_path):
