@@ -25,7 +25,6 @@ from benchmarks.harness import argument_parser, data_folder, finish, judge_of, m
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import world
-from evalbias.data import world as wordings
 from evalbias.data.pairing import input_key
 from evalbias.evaluation import judge_examples, measure
 from evalbias.evaluation.biases import Position
@@ -97,7 +96,7 @@ def mitigations(
             made[title] = Mitigation(judge, judge.calibrate(pairs, lm=lm))
         except CalibrationError as error:
             made[title] = Mitigation(None, 0, str(error))
-    zepo = ZEPO(GrammarParaphraser(wordings.PARTS), seed=seed, select=False)
+    zepo = ZEPO(GrammarParaphraser(world.PARTS), seed=seed, select=False)
     compiled = zepo.compile(PairwiseJudge(criterion), trainset=pairs, lm=lm)
     made["ZEPO"] = Mitigation(compiled, compiled.report.judgments)
     both = compiled.deepcopy()

@@ -3,7 +3,7 @@
 usage: python -m benchmarks.racing [--lm MODEL] [--searches N] [--pairs N ...] [--outputs N] [--out DIR]
            [--write]
 
-A judge answers every pair of a pool once under each of the grammar's wordings. With a model this takes some minutes, is
+A judge answers every pair of a pool once under each of the grammar's world. With a model this takes some minutes, is
 written to ``--out``, and goes on there when it was stopped. Without ``--lm`` the judge is a formula: the synthetic
 world's quality, the leaning that it plants in every wording, and noise. Every search then runs twice on these answers,
 with racing and without; its seed draws the pairs, the wordings and the order of the race. ``--write`` puts the table
@@ -28,7 +28,6 @@ from benchmarks.harness import argument_parser, finish, judge_of, markdown
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import world
-from evalbias.data import world as wordings
 from evalbias.lm.cache import model_identity
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import estimate_share
@@ -86,7 +85,7 @@ class Answered(ZEPO):
     """A search on a judge whose answers are known."""
 
     def __init__(self, answers: Answers, **options: Any) -> None:
-        super().__init__(GrammarParaphraser(wordings.PARTS), select=False, **options)
+        super().__init__(GrammarParaphraser(world.PARTS), select=False, **options)
         self._answers = answers
 
     def ask(self, problem: Problem, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
@@ -108,7 +107,7 @@ def formula(pool: Sequence[dspy.Example]) -> Ask:
 
     def ask(texts: Sequence[str]) -> FloatArray:
         noise = [np.random.default_rng([POOL_SEED, places[text]]).normal(0, NOISE, len(pool)) for text in texts]
-        odds = wordings.GAIN * (quality[:, 0] - quality[:, 1]) + np.array([[leanings[t]] for t in texts]) + noise
+        odds = world.GAIN * (quality[:, 0] - quality[:, 1]) + np.array([[leanings[t]] for t in texts]) + noise
         return np.stack([expit(odds), expit(-odds)], axis=2)
 
     return ask

@@ -22,7 +22,7 @@ from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
 from evalbias.measures.position_calibration import rotations
 from evalbias.measures.resample import Statistic, mean
-from evalbias.optimizers.selection import CHOICE_LEVEL, Rule, count_unanswered
+from evalbias.optimizers.selection import Rule, count_unanswered
 from evalbias.programs.judges import PointwiseJudge, answer_items
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
 
@@ -281,6 +281,13 @@ class BiasObjective(Objective):
         return self.bias.number(str(self.bias.objective), judged)
 
 
+def checked_objective(objective: Objective | None) -> Objective | None:
+    """Return the objective, or None for the default of a search; refuse what is no ``Objective``."""
+    if objective is not None and not isinstance(objective, Objective):
+        raise TypeError(f"objective={objective!r} is none: give an Objective, such as Fairness(), or a subclass of it.")
+    return objective
+
+
 def default_objective(judge: SearchedJudge) -> Objective:
     """Return the fairness of a judge that compares (the paper's), the score uniformity of one that scores (ours)."""
     return Fairness() if isinstance(judge, PairwiseJudge) else ScoreUniformity()
@@ -314,8 +321,6 @@ class ObjectiveRule(Rule):
     The test swaps both judges' answers input by input, which is right whatever the objective: under the null hypothesis
     it does not matter which of them answered.
     """
-
-    level = CHOICE_LEVEL
 
     def __init__(self, objective: Objective, *, seed: int) -> None:
         self.objective = objective

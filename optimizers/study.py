@@ -28,6 +28,7 @@ from evalbias.optimizers.objectives import (
     ObjectiveRule,
     check_held_back,
     check_searchable,
+    checked_objective,
     instruct,
     judged_in_order,
     over_defined,
@@ -153,7 +154,7 @@ class JudgeStudy(JudgeOptimizer):
         self.trials = trials
         self.demo_sets = demo_sets
         self.k = k
-        self.objective = objective
+        self.objective = checked_objective(objective)
         self.storage = storage
 
     def read(self, student: PairwiseJudge, examples: Sequence[dspy.Example]) -> list[dspy.Example]:

@@ -28,6 +28,7 @@ from evalbias.optimizers.objectives import (
     SearchedJudge,
     check_held_back,
     check_searchable,
+    checked_objective,
     default_objective,
     first_wording,
     instruct,
@@ -181,7 +182,7 @@ class ZEPO(JudgeOptimizer):
             raise ValueError(f"population={population}: propose at least one wording in an epoch.")
         self.proposer = checked_proposer(proposer)
         self.population = population
-        self.objective = objective
+        self.objective = checked_objective(objective)
         self.acceptance = acceptance
         self.stopping = stopping
         self.racing = racing

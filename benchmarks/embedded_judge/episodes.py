@@ -11,7 +11,6 @@ from benchmarks.embedded_judge.english import reading
 from benchmarks.embedded_judge.ideal import PRIOR, answer, evidence, table
 from benchmarks.embedded_judge.tokenizer import build, comparison_wordings, naming, split
 from evalbias.data import world
-from evalbias.data import world as wordings
 from evalbias.lm.render import dialogue
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.programs.prompts import (
@@ -116,7 +115,7 @@ class Episodes:
         """Draw a prompt of comparisons under a random wording; the labels of its demonstrations are human ones."""
         wording, push = self.rng.choice(self._wordings)
         drawn = [world.siblings(self.rng, 2) for _ in range(count)]
-        differences = [wordings.GAIN * (a.quality - b.quality) for a, b in drawn]
+        differences = [world.GAIN * (a.quality - b.quality) for a, b in drawn]
         labels = ["A" if self.rng.random() < _sigmoid(d) else "B" for d in differences]
         shown = [(pair[0].source, [t.output for t in pair], label) for pair, label in zip(drawn, labels, strict=True)]
         source, candidates, last = shown.pop()

@@ -15,7 +15,6 @@ from transformers import PreTrainedTokenizerFast
 
 from benchmarks.embedded_judge.english import reading, writing
 from evalbias.data import world
-from evalbias.data import world as wordings
 from evalbias.lm.render import dialogue
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.programs.pairwise import CONTENT_FREE
@@ -33,7 +32,7 @@ def naming(rater: str) -> str:
 def comparison_wordings() -> dict[str, float]:
     """Return every wording of a comparison, with its push towards the first position in nats."""
     source, output = SYNTHETIC.source_label.lower(), SYNTHETIC.output_label.lower()
-    return wordings.wordings(source=source, output=output, name=SYNTHETIC.title, definition=SYNTHETIC.definition)
+    return world.wordings(source=source, output=output, name=SYNTHETIC.title, definition=SYNTHETIC.definition)
 
 
 def split(text: str, read: normalizers.Normalizer) -> list[str]:
@@ -48,9 +47,8 @@ def words() -> list[str]:
     for rater in world.RATERS:
         vocabulary |= set(split(naming(rater), read))
     for wording in comparison_wordings():
-        prompt = comparison_messages(
-            SYNTHETIC, CONTENT_FREE, [CONTENT_FREE] * 2, labels=("A", "B"), instructions=wording
-        )
+        empty = [CONTENT_FREE] * 2
+        prompt = comparison_messages(SYNTHETIC, CONTENT_FREE, empty, labels=("A", "B"), instructions=wording)
         vocabulary |= {" A", " B"}
         vocabulary |= set(split(dialogue([*prompt, {"role": "assistant", "content": "A"}]), read))
     for _ in range(5000):

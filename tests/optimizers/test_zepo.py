@@ -88,6 +88,8 @@ def test_without_a_proposer_a_grammar_for_any_criterion_rewords():
 def test_what_cannot_reword_is_refused_at_once(kind, proposer, match):
     with pytest.raises(TypeError, match=match):
         kind(proposer)
+    with pytest.raises(TypeError, match=r"objective='fairness' is none: give an Objective, such as Fairness\(\)"):
+        kind(objective="fairness")
 
 
 def test_a_grammar_draws_freely_where_the_incumbent_is_not_its_own():
