@@ -15,7 +15,7 @@ import scipy
 
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import SIGNIFICANCE, Table, count, ends, joined, mark, p_text, signed, unsigned
-from evalbias.measures.arrays import BoolArray, FloatArray, defined
+from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.equal_quality import Effect
 from evalbias.measures.resample import ALONE, Draws, Interval, Statistic, p_of_interval
 from evalbias.values import to_json
@@ -407,7 +407,9 @@ def compare(
         # 1 both judges on the items that both define
         second = after.numbers[name]
         common = defined(first.values, second.values)
-        sides = [replace(one, values=_masked(one.values, common)) for one in (first, second)]
+        sides = [replace(one, values=np.array(one.values, dtype=np.float64)) for one in (first, second)]
+        for one in sides:
+            one.values[~common] = np.nan
         earlier, later = (one.estimate(clusters, seed=seed, n_resamples=n_intervals) for one in sides)
         # 2 the difference, and its test by swaps: of whole inputs, and item by item as in the papers' tables
         difference = sides[1].change(sides[0].values, clusters, seed=seed, n_resamples=n_intervals, swaps=n_resamples)
@@ -417,10 +419,6 @@ def compare(
         changes[name] = Change(earlier, later, difference, p_itemwise)
     cost = {name: (before.cost[name], after.cost[name]) for name in before.cost if name in after.cost}
     return Comparison(after.bias, after.criterion, changes, cost)
-
-
-def _masked(values: FloatArray, kept: BoolArray) -> FloatArray:
-    return np.where(kept.reshape(-1, *(1,) * (values.ndim - 1)), values, np.nan)
 
 
 def _check_comparable(before: Measurement, after: Measurement) -> None:

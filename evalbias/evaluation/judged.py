@@ -270,7 +270,11 @@ class Judged:
 
         Of such shares 0 and 1 are no certainty: without them, only pairs that it was unsure of would count.
         """
-        return self.pairwise and bool(np.isin(self.first_wins, (0.0, 1.0)).any()) and _are_shares(self.first_wins)
+        if not self.pairwise:
+            return False
+        shares = np.unique(self.first_wins[~np.isnan(self.first_wins)])
+        drawn = (np.abs(shares * m - np.round(shares * m)).max(initial=0) < 1e-9 for m in range(1, MOST_DRAWS + 1))
+        return bool(np.isin(shares, (0.0, 1.0)).any()) and any(drawn)  # all are multiples of 1/m, for some m
 
     @cached_property
     def strength(self) -> FloatArray:
@@ -296,12 +300,6 @@ class Judged:
         with np.errstate(divide="ignore"):
             odds = np.log(wins) - np.log1p(-wins)
         return np.where(np.isfinite(odds), odds, np.nan)
-
-
-def _are_shares(values: FloatArray) -> bool:
-    """Return whether all numbers are multiples of 1/m for an m up to ``MOST_DRAWS``."""
-    distinct = np.unique(values[~np.isnan(values)])
-    return any(np.abs(distinct * m - np.round(distinct * m)).max(initial=0) < 1e-9 for m in range(1, MOST_DRAWS + 1))
 
 
 def mean_of_raters(ratings: FloatArray) -> FloatArray:
