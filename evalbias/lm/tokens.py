@@ -242,11 +242,11 @@ def continued(
     """
     # 1. Tokenize each text from the word before the cut on.
     cuts = [_cut(text, length, reader.margin) for text, length in zip(known, upto, strict=True)]
-    begun = [
-        "" if cut is None else text.text[text.words[cut - 1] : length]
-        for text, length, cut in zip(known, upto, cuts, strict=True)
-    ]
-    texts = [start + end for start, some, cut in zip(begun, ends, cuts, strict=True) if cut is not None for end in some]
+    texts: list[str] = []
+    for text, length, cut, some in zip(known, upto, cuts, ends, strict=True):
+        if cut is not None:
+            begun = text.text[text.words[cut - 1] : length]
+            texts += [begun + end for end in some]
     parts = iter(_whole(reader, texts, special=False))
     done = [
         [None if cut is None else _joined(text, cut, next(parts), text.text[:length] + end) for end in some]
@@ -255,7 +255,8 @@ def continued(
     # 2. What has no such word is tokenized whole.
     left = [(row, place) for row, some in enumerate(done) for place, one in enumerate(some) if one is None]
     texts = [known[row].text[: upto[row]] + ends[row][place] for row, place in left]
-    wholes = dict(zip(left, _whole(reader, texts, special=known[left[0][0]].special if left else False), strict=True))
+    special = bool(known) and known[0].special  # as all of a call
+    wholes = dict(zip(left, _whole(reader, texts, special=special), strict=True))
     return [[one or wholes[row, place] for place, one in enumerate(some)] for row, some in enumerate(done)]
 
 
