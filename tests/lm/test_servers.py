@@ -14,7 +14,7 @@ from fakes import outcome
 
 from evalbias import LocalLM, PointwiseJudge, ServerLM
 from evalbias.lm.cache import CachedLM
-from evalbias.lm.types import Choices, Unanswered, chunk_of
+from evalbias.lm.types import Choices, PromptTooLong, Unanswered, chunk_of
 from evalbias.programs import Criterion
 
 pytestmark = pytest.mark.slow
@@ -256,7 +256,10 @@ def test_several_servers_give_the_numbers_of_one(lms):
     local, choices = lms["qwen2"], ["1", "2", "10"]
     prompts = [f"Source: {a} the cat sat Output: {b}" for a in ("on", "the mat") for b in "abcdef"]
     with serving(local) as (one, first), serving(local) as (two, second):
+        second.context = 200
         lm = opened([one, two, one], local, in_flight=6)
+        with pytest.raises(PromptTooLong, match="the server's context is 200"):  # the shortest one
+            lm.choice_logprobs(["the cat sat " * 100], choices)
         assert lm.in_flight == 12
         assert lm.capabilities.startswith("vllm 9.9 on 2 servers: choices and likelihoods")
         assert lm.dump_state()["base_url"] == [one, two]
