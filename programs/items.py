@@ -21,14 +21,14 @@ from evalbias.programs.criterion import Criterion
 
 
 def read_item(example: Any, index: int | None = None) -> dspy.Example:
-    """Return an example whose ``source`` and ``output`` can be shown; ``ValueError`` names the item and what is wrong.
+    """Return an example with ``source`` and ``output`` as texts; ``ValueError`` names the item and what is wrong.
 
-    ``example`` may be the texts of one call as a mapping, without an ``index``, which names an item that has no id.
-    ``TypeError`` if the judge was called with an example in place of a text.
+    A number is written as text. ``example`` may be the texts of one call as a mapping, without an ``index``, which
+    names an item that has no id. ``TypeError`` if the judge was called with an example in place of a text.
     """
     item = _as_example(example, index, "output=...", "judge_metric")
     check_item(item, f"the item {item_name(item, index)!r:.80}")
-    return item
+    return item.copy(source=str(item.source), output=str(item.output))
 
 
 def read_pair(example: Any, index: int | None = None, *, most: int | None = len(prompts.LETTERS)) -> dspy.Example:
@@ -45,7 +45,7 @@ def read_pair(example: Any, index: int | None = None, *, most: int | None = len(
     texts = check_candidates(item, name, most=most)
     if most is not None and len(set(texts)) < len(texts):
         raise ValueError(f"Two candidates of {name} are equal: give each candidate once.")
-    return item
+    return item.copy(source=str(item.source), candidates=texts)
 
 
 def check_item(item: Mapping[str, Any], name: str) -> None:
@@ -63,9 +63,9 @@ def check_candidates(item: Mapping[str, Any], name: str, *, most: int | None = l
         raise ValueError(f"T{name[1:]} has the candidates {candidates!r:.80}: give a list of {count} texts.")
     _check_text(item, "source", name)
     for number, text in enumerate(candidates, start=1):
-        if problem := _unshown(text):
+        if problem := text_problem(text):
             raise ValueError(f"Candidate {number} of {name} {problem}: give a text.")
-    return list(candidates)
+    return list(map(str, candidates))
 
 
 def candidates_of(example: dspy.Example) -> Sequence[Any]:
@@ -94,14 +94,9 @@ def text_problem(value: Any) -> str | None:
 
 
 def _check_text(item: Mapping[str, Any], field: str, name: str) -> None:
-    problem = _unshown(item.get(field)) if field in item else "is missing"
+    problem = text_problem(item.get(field)) if field in item else "is missing"
     if problem:
         raise ValueError(f"{field!r} of {name} {problem}: give a text.")
-
-
-def _unshown(value: Any) -> str | None:
-    """Say what keeps a value from being shown as it is; numbers are no texts here."""
-    return text_problem(value) or (None if isinstance(value, str) else f"is {value!r:.80}")
 
 
 def _as_example(example: Any, index: int | None, texts: str, metric: str) -> dspy.Example:

@@ -71,11 +71,10 @@ def show_examples(loop: Any, examples: Examples) -> None:
 
 
 def _checked(role: str, rows: Sequence[dspy.Example], predictor: dspy.Predict) -> list[dspy.Example]:
-    names = list(predictor.signature.fields)
-    optional = {name for name, one in predictor.signature.input_fields.items() if not one.is_required()}
+    fields = predictor.signature.fields
+    names = [name for name, field in fields.items() if field.is_required()]
     for number, row in enumerate(rows, start=1):
-        filled = {name for name, value in row.items() if value not in (None, "", [])}
-        if set(names) - optional != filled - optional or set(row.keys()) - set(names):
+        if set(row.keys()) - set(fields) or any(row.get(name) in (None, "", []) for name in names):
             raise ValueError(
                 f"Example {number} for {role!r} has the fields {sorted(row.keys())!s:.500}: give {names}, filled."
             )

@@ -164,7 +164,7 @@ BAD_ITEMS = {
 BAD_TEXTS = {
     PointwiseJudge: {
         "'output' of the item 'x' is empty: give a text": {"output": ""},
-        "'output' of the item 'x' is 3: give a text": {"output": 3},
+        "'output' of the item 'x' is None: give a text": {"output": None},
         r"'output' of the item 'x' holds the lone surrogate U\+DC00": {"output": "b\udc00"},
     },
     PairwiseJudge: {
@@ -188,6 +188,15 @@ def test_what_cannot_be_read_is_refused_by_name(kind):
         given = kind.item(1, **fields).inputs().toDict()
         with pytest.raises(ValueError, match=message.replace("the item 'x'", ".*").replace("The item 'x'", ".*")):
             judge(**given)
+
+
+def test_a_number_is_judged_as_it_is_written(kind):
+    judge, (lm, engine) = kind.make(C), writer(lambda *_: {"4": 0.6, "A": 0.4}, top=2)
+    judge.set_lm(lm)
+    for texts in ({"output": 7, "candidates": [7, 2.5]}, {"output": "7", "candidates": ["7", "2.5"]}):
+        judge(source="s", **{name: text for name, text in texts.items() if name in kind.item(1)})
+    asked = [request.messages for request in engine.requests]
+    assert asked[: len(asked) // 2] == asked[len(asked) // 2 :]
 
 
 def test_a_judge_passed_as_the_metric_itself_says_what_to_pass(kind):

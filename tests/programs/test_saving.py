@@ -493,7 +493,7 @@ DAMAGED_PROMPTS = [
     ({"demos": "abc"}, "'demos' is 'abc': give a list"),
     ({"demos": [SCORED, "hello"]}, "Demonstration 2 in 'demos' is 'hello': give an object with"),
     ({"demos": [{"source": "the source", "score": 3}]}, "'output' of .* 'the source' is missing: give a text"),
-    ({"demos": [SCORED | {"output": 3}]}, "'output' of .* 'the source' is 3: give a text"),
+    ({"demos": [SCORED | {"output": ["3"]}]}, "'output' of .* 'the source' is a list, not a text: give a text"),
     ({"demos": [SCORED | {"score": "good"}]}, "score of the demonstration 'the source' is 'good': give a number"),
     ({"demos": [SCORED | {"score": [3]}]}, r"score of the demonstration 'the source' is \[3\]: give a number"),
     ({"demos": [SCORED | {"score": True}]}, "score of the demonstration 'the source' is True: give a number"),
@@ -503,7 +503,7 @@ DAMAGED_PROMPTS = [
 DAMAGED_COMPARISONS = [
     ({"demos": ["hello"]}, "Demonstration 1 in 'demos' is 'hello': give an object with"),
     ({"demos": [COMPARED | {"candidates": "ab"}]}, "demonstration 'the source' has the candidates 'ab': give a list"),
-    ({"demos": [COMPARED | {"candidates": [1, 2]}]}, "Candidate 1 of the demonstration 'the source' is 1: give a text"),
+    ({"demos": [COMPARED | {"candidates": ["a", None]}]}, "Candidate 2 of the demonstration .* is None: give a text"),
     ({"demos": [COMPARED | {"preference": "first"}]}, "item 'the source' is 'first': give 0 or 'A'"),
 ]
 
