@@ -184,7 +184,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
 # RS demonstrations: show the judge its most biased judgments with the human scores (Ohi et al. 2024, section 2.2).
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class BiasedDemosReport(CompileReport):
     """Report of ``BiasedDemos``.
 
@@ -299,7 +299,7 @@ def against_baselines(
 # Several mitigations of likelihood bias behind one compiler, which takes the one that is shown to help.
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class MitigationReport(CompileReport):
     """Report of ``LikelihoodMitigation``.
 

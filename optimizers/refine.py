@@ -57,7 +57,7 @@ class LoopRecord:
         return np.array([measurement.numbers["quality"].values for measurement in self.rounds])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RefineReport(CompileReport):
     """Report of ``ExternalFeedbackRefine``; its comparison is of the self-bias on the valset.
 

@@ -106,7 +106,7 @@ class Tried:
     reason: str  # why it was chosen or not: the end of a sentence that begins with the name
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CompileReport:
     """Report of every optimizer; each adds fields of its own.
 
@@ -133,6 +133,10 @@ class CompileReport:
     cost: Cost = field(default_factory=Cost)
     seed: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return the kind of report and its decision, so that a program that was kept does not look compiled."""
+        return f"<{type(self).__name__}: {self.decision or f'Compiled: {self.chosen}.'}>"
 
     def __str__(self) -> str:
         """Return the decision, the candidates, what changed on the valset, and the cost, for a reader."""

@@ -74,7 +74,7 @@ class Trial:
     undefined: int  # answers and labeled pairs without a defined probability
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class StudyReport(CompileReport):
     """Report of ``JudgeStudy``.
 

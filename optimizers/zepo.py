@@ -107,7 +107,7 @@ class Epochs:
         return f"{self.count} epochs" if len(history) > self.count else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ZEPOReport(CompileReport):
     """Report of ``ZEPO``.
 

@@ -143,6 +143,7 @@ def test_the_report_says_of_the_given_program_and_each_candidate_what_came_of_it
     assert set(report.front) <= {one.name for one in report.candidates}
     lines = str(report).splitlines()
     assert lines[0] == report.decision
+    assert report.decision in repr(report)
     assert len(lines) == 1 + len(report.candidates) + len(report.comparison) + 1
     assert json.loads(json.dumps(to_json(report)))["settings"] == to_json(report.settings)
 
