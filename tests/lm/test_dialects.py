@@ -64,7 +64,10 @@ class Direct:
         return answer
 
 
-@pytest.fixture(params=[*((kind, "qwen2-chat") for kind in KINDS), *((kind, "llama") for kind in TOKENIZED)])
+MODELS = [*((kind, "qwen2-chat") for kind in KINDS), *((kind, "llama") for kind in TOKENIZED), ("echo", "llama-chat")]
+
+
+@pytest.fixture(params=MODELS)  # the template of the last one writes the start token that the server adds itself
 def spoken(request, lms):
     """The model, its fake server, and the dialect that was found out for it."""
     kind, name = request.param
@@ -133,7 +136,7 @@ def test_a_dialect_refuses_what_it_cannot_take_before_anything_is_sent(spoken):
     local, fake, kind, dialect = spoken
     sent = len(fake.requests)
     long = [{"role": "user", "content": "the cat sat on the mat " * 60}]
-    token = "<|end|>" if local.engine.loaded.tokenizer.chat_template else "</s>"
+    token = local.engine.loaded.tokenizer.eos_token
     spelled = [{"role": "user", "content": f"the {token} cat"}]
     fine, beyond, control = dialect.prepared([Choices(prompt, ("1", "2")) for prompt in (PROMPTS[0], long, spelled)])
     assert isinstance(fine, Prepared)
