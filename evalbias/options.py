@@ -383,7 +383,7 @@ class CompileOptions(Choosing, ScoringOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared(Judging, Items):
+class Comparing(Judging, Items):
     """Outputs that are compared, the model that compares them, and its third answer.
 
     Attributes:
@@ -396,7 +396,7 @@ class Compared(Judging, Items):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComparingOptions(Seeded, Compared):
+class ComparingOptions(Seeded, Comparing):
     """A judge that compares, saved or new.
 
     Attributes:
@@ -449,7 +449,7 @@ class RankOptions(ComparingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizeOptions(Choosing, Seeded, Coded, Compared):
+class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     """Search for a wording without position bias, without labels.
 
     Searches with ZEPO on some documents, for one criterion, and tests what is found on the others. The data must hold a
