@@ -7,10 +7,12 @@ import dspy
 import numpy as np
 from dspy import lm15
 
+from evalbias.lm.dspy_seam import AsyncEngine, Engine
+
 _names = itertools.count()
 
 
-class Writer:
+class Writer(Engine):
     """An engine that draws texts, by the request's seed where it takes one.
 
     Args:
@@ -50,16 +52,8 @@ class Writer:
         )
 
 
-class AsyncWriter:
-    def __init__(self, writer):
-        self.writer = writer
-
-    async def complete(self, request):
-        return self.writer.complete(request)
-
-
 def writer(probabilities, *, cache=False, **options):
     """Return the model as a ``dspy.LM`` of its own name, and its engine."""
     engine = Writer(probabilities, **options)
     name = f"writer/{next(_names)}-{id(engine)}"
-    return dspy.LM(name, engine=engine, async_engine=AsyncWriter(engine), cache=cache, num_retries=0), engine
+    return dspy.LM(name, engine=engine, async_engine=AsyncEngine(engine), cache=cache, num_retries=0), engine
