@@ -240,13 +240,6 @@ def _on_scale(opinion: float) -> float:
     return min(float(SCALE[1]), max(float(SCALE[0]), opinion))
 
 
-def _single_ratings(mean: float, name: str) -> list[float]:
-    """Draw the ratings of ``ANNOTATORS`` raters with the given mean, from a generator of the item's own."""
-    rng = random.Random(f"ratings of {name}")
-    noise = [rng.gauss(0.0, RATER_NOISE) for _ in range(ANNOTATORS)]
-    return [mean + one - sum(noise) / ANNOTATORS for one in noise]
-
-
 def label_probabilities(drawn: Item, *, taste: float) -> list[float]:
     """Compute the probability of each label of one rater, whose score is rounded to the nearest label."""
     opinion = drawn.quality + taste * drawn.commonness
@@ -282,13 +275,15 @@ def documents(n: int, outputs: int, *, seed: int) -> list[dspy.Example]:
 
 def _example(rng: random.Random, drawn: Item, name: str, **more: str) -> dspy.Example:
     mean = _opinion(rng, drawn, taste=0.0, raters=ANNOTATORS)
+    own = random.Random(f"ratings of {name}")  # single ratings with this mean, from a generator of the item's own
+    noise = [own.gauss(0.0, RATER_NOISE) for _ in range(ANNOTATORS)]
     example = dspy.Example(
         id=name,
         **more,
         source=drawn.source,
         output=drawn.output,
         scores={NAME: _on_scale(mean)},
-        ratings={NAME: _single_ratings(mean, name)},
+        ratings={NAME: [mean + one - sum(noise) / ANNOTATORS for one in noise]},
         quality=drawn.quality,
         commonness=drawn.commonness,
     )

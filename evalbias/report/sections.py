@@ -171,10 +171,8 @@ def _side_by_side(rows: Mapping[str, Row]) -> Iterator[Section]:
             blocks.append(interval_plot(defined, title))
         settled = next(filter(None, map(by_construction, sides.values())), "")
         cells = [(judge, *(m[name].text() for name in names)) for judge, m in marked.items()]
-        note = settled and f"{SETTLED.strip()} {settled}"
-        yield Section(
-            first.bias.title.capitalize(), [*blocks, Table(("", *(first[n].label for n in names)), cells, caption=note)]
-        )
+        headings, note = ("", *(first[name].label for name in names)), settled and f"{SETTLED.strip()} {settled}"
+        yield Section(first.bias.title.capitalize(), [*blocks, Table(headings, cells, caption=note)])
 
 
 # --- an audit: every bias with what is concluded, the agreement with people, and what was not measured ----------------
@@ -184,24 +182,22 @@ NAMED = 20  # largest number of items without an answer that are named
 
 def _audited(audit: Audit) -> Iterator[Section]:
     findings = sorted(audit.findings, key=lambda finding: [*STATUSES].index(finding.status))
-    for finding in findings:
-        if finding.bias in audit.measurements:
-            section = measurement_section(audit.measurements[finding.bias], title_of(finding.bias).capitalize())
-            section = replace(section, finding=_sentence(finding.sentence), status=finding.status)
-            yield _with_remark(section, _remark(finding))
-    judged = {finding.bias for finding in findings}
-    for name, measurement in audit.measurements.items():
-        if name not in judged:
+    remarks = {finding.bias: _remark(finding) for finding in findings} | {AGREEMENT: audit.caution}
+    known = {finding.bias: finding for finding in findings}
+    for name in dict.fromkeys([*known, *audit.measurements]):
+        if (measurement := audit.measurements.get(name)) is not None:
             section = measurement_section(measurement, measurement.bias.title.capitalize())
-            yield _with_remark(section, audit.caution if name == AGREEMENT else "")
+            if name in known:
+                section = replace(section, finding=_sentence(known[name].sentence), status=known[name].status)
+            if remark := remarks.get(name):
+                section = replace(section, blocks=[*section.blocks, remark], remark=remark)
+            yield section
     if audit.groups:
         yield Section("Agreement with people by group", [groups_table(audit.groups)])
     missing = {bias: why for bias, why in audit.not_measured.items() if bias not in audit.measurements}
     if missing:
-        table = Table(
-            ("", "why, and what would make it possible"),
-            [(title_of(b).capitalize(), why) for b, why in missing.items()],
-        )
+        reasons_of = [(title_of(bias).capitalize(), why) for bias, why in missing.items()]
+        table = Table(("", "why, and what would make it possible"), reasons_of)
         yield Section("Not measured", [table], _sentence(joined([title_of(bias) for bias in missing])))
     if audit.label_next:
         said = "Ratings of these items would make the corrected mean most precise:"
@@ -219,10 +215,6 @@ def _remark(finding: Finding) -> str:
     if finding.status == "too few items" and finding.items_needed is not None:
         return f"About {finding.items_needed:,} items would show an effect worth finding, if there is one."
     return ""
-
-
-def _with_remark(section: Section, remark: str) -> Section:
-    return replace(section, blocks=[*section.blocks, remark], remark=remark) if remark else section
 
 
 def _sentence(text: str) -> str:
