@@ -28,28 +28,22 @@ def covered_concepts(concepts: Sequence[str], text: str, *, matching: Matching =
     and "catch" covers "cat" (Xu et al. 2024, section 4.1). ``"lemma"``, which needs simplemma, counts a concept whose
     words occur one after the other in any inflection: "caught" covers "catch", and "catch" does not cover "cat".
     """
-    if matching == "lemma":
-        lemmatize = lemmatizer()
-        words = _lemmas(text, lemmatize)
-        return [concept for concept in concepts if _contains(words, _lemmas(concept, lemmatize))]
-    if matching != "substring":
+    if matching not in MATCHINGS:
         raise ValueError(f"matching={matching!r} is unknown: choose one of {MATCHINGS}.")
-    lowered = text.lower()
-    return [concept for concept in concepts if concept.lower() in lowered]
+    if matching == "substring":
+        lowered = text.lower()
+        return [concept for concept in concepts if concept.lower() in lowered]
+    try:
+        from simplemma import lemmatize
+    except ImportError as error:
+        raise ImportError("matching='lemma' needs simplemma: pip install 'evalbias[lemma]'.") from error
+    words = _lemmas(text, lemmatize)
+    return [concept for concept in concepts if _contains(words, _lemmas(concept, lemmatize))]
 
 
 def coverage(concepts: Sequence[str], text: str, *, matching: Matching = "substring") -> float:
     """Return the fraction of the concepts that the text covers, in [0, 1]; NaN without concepts."""
     return len(covered_concepts(concepts, text, matching=matching)) / len(concepts) if concepts else float("nan")
-
-
-def lemmatizer() -> Callable[..., Any]:
-    """Return simplemma's function from a word and its language to its lemma; ``ImportError`` if it is not installed."""
-    try:
-        from simplemma import lemmatize
-    except ImportError as error:
-        raise ImportError("matching='lemma' needs simplemma: pip install 'evalbias[lemma]'.") from error
-    return lemmatize  # type: ignore[no-any-return, unused-ignore]
 
 
 def _lemmas(text: str, lemmatize: Callable[..., Any]) -> list[str]:

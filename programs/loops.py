@@ -38,8 +38,6 @@ from evalbias.values import get_logger
 
 EMPTY = "The output is empty."
 """Feedback on an empty output, which is not shown to the feedback source."""
-REFUSED = "The output cannot be judged."
-"""Feedback on an output that the feedback source's model refuses; the reason is the step's status."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ class _Run:
                 self._item.get("id"),
                 reason,
             )
-            feedback = Feedback(math.nan, REFUSED, status=f"refused: {reason}")
+            feedback = Feedback(math.nan, "The output cannot be judged.", status=f"refused: {reason}")
         self._known[output] = feedback
         return feedback
 

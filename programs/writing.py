@@ -81,17 +81,16 @@ def _only_output(signature: Any) -> str:
 
 
 def _fields(signature: Any, values: Mapping[str, Any]) -> str:
-    names = [name for name in signature.input_fields if values.get(name) is not None]
-    lines = [f"{_label(name)}: {_as_text(values[name])}" for name in names]
+    lines = []
+    for name in signature.input_fields:
+        if (value := values.get(name)) is not None:
+            text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            lines.append(f"{_label(name)}: {text}")
     return "\n".join([*lines, f"{_label(_only_output(signature))}:"])
 
 
 def _label(name: str) -> str:
     return name.replace("_", " ").capitalize()
-
-
-def _as_text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def module_inputs(module: dspy.Module) -> frozenset[str]:
