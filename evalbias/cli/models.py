@@ -27,6 +27,8 @@ PROVIDERS = frozenset({"openai", "anthropic", "azure", "bedrock", "vertex_ai", "
 PROVIDERS |= {"deepseek", "xai", "together_ai", "fireworks_ai", "openrouter", "perplexity", "ollama", "ollama_chat"}
 """Providers of hosted models, as DSPy and litellm write them before a slash."""
 OPEN = ("openai/gpt-oss", "openai/privacy-filter")  # begin names of open models, although a provider is called so
+OWN_NAMES = {"openai": r"gpt-\d|chatgpt-|o\d(-|$)", "anthropic": "claude-", "gemini": "gemini-", "xai": "grok-"}
+"""Provider -> how names of its models begin."""
 Kind = Literal["embedded", "local", "server", "dspy"]
 DEFAULTS = Models()
 OPENAI = "openai/"
@@ -46,6 +48,10 @@ def open_lm(name: str, options: Models = DEFAULTS, *, writes: bool = False) -> A
         name, given = name.removeprefix(OPENAI), replace(given, api_base=OPENAI_ADDRESS)
     elif given.api_base is None and is_hosted(name):
         name = ANY + name
+    elif given.api_base is None and not Path(name).exists():
+        for provider, own_name in OWN_NAMES.items():
+            if re.match(own_name, name):
+                raise ValueError(f"--lm {name} is no folder: the hosted model is {provider}/{name}.")
     kind: Kind = "server" if given.api_base is not None or name.startswith(SERVER) else "local"
     kind = "embedded" if name == EMBEDDED else "dspy" if name.startswith(ANY) else kind
     template = _template_options(given.template_options)
