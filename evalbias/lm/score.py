@@ -38,7 +38,7 @@ from evalbias.lm.tree import (
     Rows,
     batches,
     branches,
-    joined,
+    chained,
     packs,
     sent,
     token_count,
@@ -160,7 +160,7 @@ class Scorer:
         known = {row: sum(map(token_count, parts)) for row, parts in stored.items()}
         extended = KVParts([], [])
         for pack in packs(rows, size or self._most_tokens, known=known, kept=self.prefixes.worthwhile(rows)):
-            before = extended if pack.known is None else KVParts(joined(*stored[pack.known]), [])
+            before = extended if pack.known is None else KVParts(chained(*stored[pack.known]), [])
             hidden, extended = self._run(pack, before)
             yield hidden, pack.reads
             for row, path in pack.paths.items():

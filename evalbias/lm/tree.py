@@ -307,7 +307,7 @@ class KVParts:
         before, after = sliced(self.prefix, 0, kept), _taken(self.suffix, places[kept:] - length)
 
         def part(start: int, stop: int) -> Layers:
-            return joined(sliced(before, start, min(stop, kept)), sliced(after, max(0, start - kept), stop - kept))
+            return chained(sliced(before, start, min(stop, kept)), sliced(after, max(0, start - kept), stop - kept))
 
         return KVParts(part(0, prefix_length), part(prefix_length, len(places)))
 
@@ -326,9 +326,9 @@ class PackCache(DynamicCache):  # type: ignore[misc]
     ) -> tuple[Tensor, Tensor]:
         """Store a layer's own keys and values, and return those that its attention is to use."""
         prefix, suffix = (part[layer_idx : layer_idx + 1] for part in (self._context.prefix, self._context.suffix))
-        layer = joined(suffix, [(key_states, value_states)])
+        layer = chained(suffix, [(key_states, value_states)])
         self._layers[layer_idx] = layer[0]
-        (whole,) = joined(sliced(prefix, self._first[layer_idx], token_count(prefix)), layer)
+        (whole,) = chained(sliced(prefix, self._first[layer_idx], token_count(prefix)), layer)
         return whole
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
@@ -354,7 +354,7 @@ def sliced(layers: Layers, start: int, stop: int) -> Layers:
     return [(keys[:, :, start:stop], values[:, :, start:stop]) for keys, values in layers]
 
 
-def joined(*parts: Layers) -> Layers:
+def chained(*parts: Layers) -> Layers:
     """Return the tokens of all parts, one after another; a single part is not copied."""
     first, *others = [part for part in parts if part] or [[]]
     if not others:

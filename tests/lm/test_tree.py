@@ -9,7 +9,7 @@ from lm.test_families import VOCABULARY, build
 
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import KVParts, PrefixStore, Rows, branches, joined, packs, token_count
+from evalbias.lm.tree import KVParts, PrefixStore, Rows, branches, chained, packs, token_count
 
 FAMILIES = ("Llama", "Qwen2", "GPT2", "GPTNeoX")
 
@@ -160,7 +160,7 @@ def looked_up(rows):
 
 def held(store, rows):
     """Return row -> length of its stored prefix, after checking the keys and values."""
-    prefixes = {row: joined(*parts) for row, parts in store.lookup(looked_up(rows)).items()}
+    prefixes = {row: chained(*parts) for row, parts in store.lookup(looked_up(rows)).items()}
     for ((keys, values),) in prefixes.values():
         assert keys[0, 0, :, 0].tolist() == list(range(keys.shape[2]))
         assert torch.equal(values, keys + 0.5)
