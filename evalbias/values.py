@@ -287,6 +287,17 @@ def json_object(content: bytes, place: str, remedy: str) -> dict[str, Any]:
     return value
 
 
+# Names in texts of any script.
+
+
+_UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3005-\u318f\u31a0-\u31ff\u3400-\u9fff\uac00-\ud7ff\uf900-\ufaff\uff66-\uff9f"
+WORD_CHARACTER = rf"[^\W{_UNSPACED}\U00020000-\U0003ffff]"
+"""Pattern of a character that, beside a name, makes it a part of a longer word.
+
+Letters of scripts that write words without spaces (Chinese, Japanese, Thai) or attach particles (Korean) do not.
+"""
+
+
 # Texts of data and servers as a terminal, a page, a log or a CI job may show them.
 
 

@@ -17,6 +17,7 @@ from dspy import lm15
 from evalbias.data.world import GENERAL
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.writing import LARGEST_SEED
+from evalbias.values import WORD_CHARACTER
 
 ATTEMPTS = 4  # largest number of requests for each wording
 
@@ -60,7 +61,7 @@ def fault(text: str, criterion: Criterion, known: Collection[str]) -> str | None
     """Return the reason why a wording cannot be used; None if it can."""
     if not text.strip():
         return "empty"
-    if not re.search(rf"(?<!\w){re.escape(criterion.title)}(?!\w)", text, re.IGNORECASE):
+    if not re.search(rf"(?<!{WORD_CHARACTER}){re.escape(criterion.title)}(?!{WORD_CHARACTER})", text, re.IGNORECASE):
         return f"without the name {criterion.title!r}"
     return "known already" if text in known else None
 

@@ -26,7 +26,7 @@ from evalbias.optimizers.objectives import (
     ObjectiveRule,
     ScoreUniformity,
 )
-from evalbias.optimizers.proposers import Proposal
+from evalbias.optimizers.proposers import Proposal, fault
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import Epochs, sensitivity_curve, strict_improvement
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
@@ -229,6 +229,24 @@ def says(*answers):
     """Return a language model that gives these answers in turn, again and again."""
     texts = itertools.cycle(answers)
     return Seeded(lambda request: next(texts))
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "lost"),
+    [
+        ("丁寧さ", "この返答の丁寧さを比べてください。", "どちらの返答が丁寧ですか。"),
+        ("丁寧さ", "丁寧さでは、どちらが上ですか。", "どちらがよいですか。"),
+        ("礼貌", "请比较两个回复的礼貌程度。", "哪个回复更好"),
+        ("ความสุภาพ", "ข้อความใดมีความสุภาพมากกว่า", "ข้อความใดดีกว่า"),
+        ("공손함", "어느 답변의 공손함이 더 나은가?", "어느 답변이 더 나은가?"),
+        ("liaison", "Juge la liaison.", "Juge les liaisons."),  # words with spaces between are whole words still
+        ("été", "L'été compte.", "Il a répété."),
+    ],
+)
+def test_a_wording_holds_the_name_in_every_script(name, kept, lost):
+    criterion = Criterion(name, "?")
+    assert fault(kept, criterion, ()) is None
+    assert fault(lost, criterion, ()) == f"without the name {name!r}"
 
 
 def test_a_paraphraser_turns_broken_wordings_down_and_tells_them():
