@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import dspy
-from dspy import lm15
+from dspy.utils.exceptions import AdapterParseError
 
 from evalbias.data.world import GENERAL
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.prompts import LETTERS, TIE
 from evalbias.programs.writing import LARGEST_SEED
 from evalbias.values import WORD_CHARACTER
 
@@ -57,25 +58,49 @@ def checked_proposer(proposer: Proposer | None) -> Proposer:
     return proposer
 
 
-def fault(text: str, criterion: Criterion, known: Collection[str]) -> str | None:
-    """Return the reason why a wording cannot be used; None if it can."""
+def fault(text: str, criterion: Criterion, known: Collection[str], instruction: str = "") -> str | None:
+    """Return the reason why a rewording of an instruction cannot be used; None if it can."""
     if not text.strip():
         return "empty"
     if not re.search(rf"(?<!{WORD_CHARACTER}){re.escape(criterion.title)}(?!{WORD_CHARACTER})", text, re.IGNORECASE):
         return f"without the name {criterion.title!r}"
-    return "known already" if text in known else None
+    labels = "|".join(map(re.escape, (*LETTERS, TIE, *criterion.labels)))
+    if re.search(rf"(?:^|:|\bis)\W*(?:{labels})\W*$", text):
+        return "an answer, not a question"
+    if _plain(text) == _plain(instruction):
+        return "a copy of the original"
+    return "known already" if _plain(text) in set(map(_plain, known)) else None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+class Reword(dspy.Signature):  # type: ignore[misc]
+    """Say an instruction for somebody who judges texts in other words.
+
+    Be inventive in wording and structure, but ask for the same. Say nothing about how to answer that the instruction
+    does not say.
+    """
+
+    instruction: str = dspy.InputField()
+    keep: list[str] = dspy.InputField(desc="words that must stand in the new instruction as they are")
+    wording: str = dspy.OutputField(desc="the new instruction, and nothing else")
 
 
 class LMParaphraser:
-    """Rewords the instruction with any ``dspy.LM``.
+    """Rewords the instruction with any ``dspy.LM``, which answers in the form of DSPy's adapter.
+
+    The whole field ``wording`` of its answer is the new instruction. An answer without that field is rejected, so that
+    no preamble of a chat model becomes an instruction, and so is one that the model could not finish.
 
     Args:
         lm: Model that rewords; another model than the judge may do it better.
         temperature: Sampling temperature (the paper: .9).
-        max_tokens: Largest length of a wording.
+        max_tokens: Largest length of an answer.
     """
 
-    def __init__(self, lm: Any, *, temperature: float = 0.9, max_tokens: int = 200) -> None:
+    def __init__(self, lm: Any, *, temperature: float = 0.9, max_tokens: int = 1_000) -> None:
         self.lm = lm
         self.temperature = temperature
         self.max_tokens = max_tokens
@@ -84,31 +109,40 @@ class LMParaphraser:
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
         """See ``Proposer``; a rejected wording is requested again, with another seed."""
-        proposal = _gathered(
-            lambda attempt: self._reworded(criterion, instruction, (seed * 10_007 + attempt) % LARGEST_SEED),
-            criterion,
-            count,
-            known,
-        )
-        return replace(proposal, calls=len(proposal.instructions) + len(proposal.rejected))
+        calls = 0
 
-    def _reworded(self, criterion: Criterion, instruction: str, seed: int) -> str:
-        prompt = (
-            "Below is an instruction for somebody who judges texts. Say the same in other words: be inventive in "
-            f'wording and structure, keep the meaning, and keep the words "{criterion.title}" as they are. Do not '
-            "mention how to answer. Write the new instruction on one line and nothing else.\n\n"
-            f"Instruction: {instruction}\n\nNew instruction:"
-        )
-        config = lm15.Config(temperature=self.temperature, max_tokens=self.max_tokens, seed=seed)
-        request = lm15.Request(model=str(self.lm.model), messages=(lm15.Message.user(prompt),), config=config)
-        return _first_line(self.lm(request).text or "")
+        def draw(attempt: int) -> tuple[str, str | None]:
+            nonlocal calls
+            predict, number = dspy.Predict(Reword), (seed * 10_007 + attempt) % LARGEST_SEED
+            config = {"temperature": self.temperature, "max_tokens": self.max_tokens, "seed": number}
+            wrong = None
+            # The predictor's own history tells how its answers ended.
+            with dspy.context(lm=self.lm, disable_history=False, max_history_size=10_000):
+                try:
+                    text = _bare(predict(instruction=instruction, keep=[criterion.title], config=config).wording or "")
+                except AdapterParseError as error:
+                    text = error.lm_response
+                    wrong = "without the field that the adapter reads" if text.strip() else "empty"
+            calls += len(predict.history)
+            if _is_cut(predict.history[-1]["response"]):
+                wrong = f"longer than max_tokens={self.max_tokens}"
+            return text, wrong
+
+        return replace(_gathered(draw, criterion, instruction, count, known), calls=calls)
 
 
-def _first_line(answer: str) -> str:
-    """Return the first line with content, without a heading or quotation marks around it."""
-    lines = [line.strip() for line in answer.splitlines() if line.strip()]
-    bare = re.sub(r"^(new )?instruction:", "", lines[0], flags=re.IGNORECASE) if lines else ""
-    return bare.strip("\"' ")
+def _is_cut(response: Any) -> bool:
+    """Return whether an answer ended at its largest length; responses of LiteLLM hold their choices."""
+    return any(one.finish_reason == "length" for one in getattr(response, "choices", [response]))
+
+
+def _bare(text: str) -> str:
+    """Return a field's text without a model's thoughts before it, and the fence or the quotation marks around it."""
+    text = text.rpartition("</think>")[2].strip()
+    if fenced := re.fullmatch(r"```\w*\n(.*)\n```", text, re.DOTALL):
+        text = fenced[1].strip()
+    quoted = re.fullmatch(r"\"([^\"]*)\"|'([^']*)'|“([^”]*)”", text)
+    return next(filter(None, quoted.groups()), "").strip() if quoted else text
 
 
 class GrammarParaphraser:
@@ -133,12 +167,12 @@ class GrammarParaphraser:
         rng, parts = random.Random(seed), self._filled(criterion)
         choices = _choices(instruction, parts)
 
-        def draw(_: int) -> str:
+        def draw(_: int) -> tuple[str, None]:
             if choices is None:
-                return " ".join(rng.choice(options) for options in parts)
-            return " ".join(options[i] for options, i in zip(parts, _mutated(choices, parts, rng), strict=True))
+                return " ".join(rng.choice(options) for options in parts), None
+            return " ".join(options[i] for options, i in zip(parts, _mutated(choices, parts, rng), strict=True)), None
 
-        return _gathered(draw, criterion, count, known)
+        return _gathered(draw, criterion, instruction, count, known)
 
     def makes(self, criterion: Criterion, instruction: str) -> bool:
         """Return whether an instruction is one of the grammar's wordings."""
@@ -179,15 +213,19 @@ def _mutated(choices: Sequence[int], parts: Sequence[tuple[str, ...]], rng: rand
     return mutated
 
 
-def _gathered(draw: Callable[[int], str], criterion: Criterion, count: int, known: Collection[str]) -> Proposal:
+Draw = Callable[[int], tuple[str, str | None]]
+"""Number of the attempt -> (text, what is wrong with it already; None if nothing)."""
+
+
+def _gathered(draw: Draw, criterion: Criterion, instruction: str, count: int, known: Collection[str]) -> Proposal:
     """Draw until there are enough usable wordings, or the attempts are spent."""
     usable: list[str] = []
     rejected: list[tuple[str, str]] = []
     for attempt in range(count * ATTEMPTS):
         if len(usable) == count:
             break
-        text = draw(attempt)
-        wrong = fault(text, criterion, {*known, *usable})
+        text, wrong = draw(attempt)
+        wrong = wrong or fault(text, criterion, {*known, *usable}, instruction)
         if wrong:
             rejected.append((wrong, text))
         else:

@@ -6,6 +6,7 @@ import json
 import math
 from types import SimpleNamespace
 
+import dspy
 import numpy as np
 import pytest
 from dspy.utils import DummyLM
@@ -249,20 +250,78 @@ def test_a_wording_holds_the_name_in_every_script(name, kept, lost):
     assert fault(lost, criterion, ()) == f"without the name {name!r}"
 
 
+def field(text):
+    """Return a wording as DSPy's adapter asks for it."""
+    return f"[[ ## wording ## ]]\n{text}\n\n[[ ## completed ## ]]"
+
+
 def test_a_paraphraser_turns_broken_wordings_down_and_tells_them():
     lm = says(
-        "Which has quality?", "", "Pick the better.", "Which has quality?", 'New instruction: "On QUALITY, choose."'
+        *map(field, ("Which has quality?", "", "Pick the better.", "Which has quality?", '"On QUALITY, choose."')),
     )
     found = LMParaphraser(lm)(C, "Which is better on quality?", 2, known={"x"}, seed=0)
     assert found.instructions == ("Which has quality?", "On QUALITY, choose.")
     assert [why for why, _ in found.rejected] == ["empty", "without the name 'quality'", "known already"]
+    assert found.calls == 5
     assert lm.asked[0].config.temperature == 0.9
     assert len({request.config.seed for request in lm.asked}) == 5
     assert "Which is better on quality?" in lm.asked[0].messages[0].text
 
 
+@pytest.mark.parametrize(
+    ("answer", "wording"),
+    [
+        (field("On quality,\nwhich is better?\n\nThink of everything."), None),
+        (
+            f"<think>Short: quality?</think>\nOf course!\n\n{field('Which has more quality?')}",
+            "Which has more quality?",
+        ),
+        (field("<think>Hm.\n\nquality?</think>\nWhich has more quality?"), "Which has more quality?"),
+        (field("```text\nWhich has more quality?\n```"), "Which has more quality?"),
+        (field("“Which has more quality?”"), "Which has more quality?"),
+        (field('"A" or "B" on "quality"'), '"A" or "B" on "quality"'),
+        ('{"wording": "Which has more quality?"}', "Which has more quality?"),
+    ],
+)
+def test_the_whole_wording_of_a_chat_model_is_taken(answer, wording):
+    expected = wording or "On quality,\nwhich is better?\n\nThink of everything."
+    assert LMParaphraser(says(answer))(C, "On quality, choose.", 1, known=(), seed=0).instructions == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            "Sure! Here is a paraphrase of the quality instruction:\n\nWhich is better?",
+            "without the field that the adap",
+        ),
+        ("Of course. Quality instruction, reworded:", "without the field that the adapter reads"),
+        ("", "empty"),
+        (field("Better quality: A"), "an answer, not a question"),
+        (field("The text of higher quality is B."), "an answer, not a question"),
+        (field("  on Quality,  choose."), "a copy of the original"),
+    ],
+)
+def test_a_reply_that_is_no_wording_becomes_no_instruction(answer, reason):
+    found = LMParaphraser(says(answer))(C, "On quality, choose.", 1, known=(), seed=0)
+    assert found.instructions == ()
+    assert len(found.rejected) == 4
+    assert all(why.startswith(reason) for why, _ in found.rejected)
+
+
+@pytest.mark.parametrize("answer", [field("Which is better on quality?"), "Well, the quality"])
+def test_an_unfinished_reply_becomes_no_instruction(answer):
+    lm = says(answer)
+    complete = lm.engine.complete
+    lm.engine.complete = lambda request: dataclasses.replace(complete(request), finish_reason="length")
+    with dspy.context(disable_history=True, max_history_size=0):
+        found = LMParaphraser(lm, max_tokens=9)(C, "On quality, choose.", 1, known=(), seed=0)
+    assert (found.instructions, found.calls) == ((), len(lm.asked))
+    assert {why for why, _ in found.rejected} == {"longer than max_tokens=9"}
+
+
 def test_every_server_takes_a_paraphrasers_seeds():
-    lm = says("Which has quality?")
+    lm = says(field("Which has quality?"))
     for seed in (0, 5, 1_000_003 * 7, 2**40):  # those of a search are large from its second seed on
         LMParaphraser(lm)(C, "Which is better on quality?", 2, known=(), seed=seed)
     seeds = [request.config.seed for request in lm.asked]
@@ -340,12 +399,12 @@ def test_bad_input():
 
 
 def test_a_hand_written_instruction_begins_the_search_and_is_reworded():
-    lm = says("Say it better on quality: lean=0.5")
+    lm = says(field("Say it better on quality: lean=0.5"))
     judge = PairwiseJudge(C, instruction="Mind the quality: lean=-2")
     compiled = search(judge=judge, proposer=LMParaphraser(lm), population=1, stopping=Epochs(2))
     assert compiled.report.tried[0].instruction == "Mind the quality: lean=-2"
     assert compiled.report.chosen == "Say it better on quality: lean=0.5"
-    rewordings_of = [request.messages[0].text.split("Instruction: ")[1].split("\n")[0] for request in lm.asked]
+    rewordings_of = [request.messages[0].text.split("## ]]\n")[1].split("\n")[0] for request in lm.asked]
     assert rewordings_of == ["Mind the quality: lean=-2"] + ["Say it better on quality: lean=0.5"] * 4
     with pytest.raises(ValueError, match=r"cannot begin with the instruction 'Which\?': it is without the name 'qual"):
         search(judge=PairwiseJudge(C, instruction="Which?"))
