@@ -87,10 +87,11 @@ class AnyLM(MeasuringLM):
         except FAILED as error:
             if isinstance(cause := error.__cause__, ValueError):  # a local model's own error
                 raise cause from cause.__cause__  # from ``error`` would be a circle, which ``own_refusal`` follows
-            if keys := getattr(error, "env_keys", ()):  # DSPy sent nothing
+            status, keys = getattr(error, "status", None), getattr(error, "env_keys", ())
+            if keys and status is None:  # DSPy sent nothing
                 needed = f"set {' or '.join(keys)} in the environment, or give api_key to dspy.LM"
                 raise Unanswered(f"{self.model} was not asked, because it needs a key: {needed}.") from error
-            denied = getattr(error, "status", None) in (401, 403) and self.lm.kwargs.get("api_base")
+            denied = status in (401, 403) and self.lm.kwargs.get("api_base")
             remedy = KEY_REMEDY if denied else "Check that the server runs, and its address."
             raise Unanswered(f"{self.model} did not answer: {error} {remedy}") from error
         except ModelChanged as error:  # a connection error: the other answers of the call are kept
