@@ -333,11 +333,9 @@ class _Search:
             most = f" ({len(self.rejected)} wordings turned down, most of them {common[0][0]})" if common else ""
             return f"the proposer has nothing new{most}"
         needed, left = self.most(len(wordings)), self.left()
-        return (
-            ""
-            if needed <= left
-            else f"the budget is spent: the next epoch may take {needed} judgments, {left} are left"
-        )
+        if needed > left:
+            return f"the budget is spent: the next epoch may take {needed} judgments, {left} are left"
+        return ""
 
     def race(self, wordings: Sequence[str], epoch: int, incumbent: Wording | None) -> list[Wording]:
         """Judge wordings round by round, and drop those that are behind; the others are judged on all examples."""

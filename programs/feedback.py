@@ -488,7 +488,7 @@ class MappedFeedback:
     low, high = -25.0, 0.0
 
     def __init__(self, source: FeedbackSource, quantile_map: QuantileMap) -> None:
-        quantile_map.check_metric(source.name)
+        quantile_map.check_metric(checked_source(source).name)
         fitted, target = quantile_map.source, quantile_map.target
         # 1. Single scores may lie outside the source's range, because learned metrics are clipped to it.
         inside = source.low <= float(np.median(fitted)) <= source.high

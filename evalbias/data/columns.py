@@ -74,9 +74,9 @@ def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str
                 f"its own column{alone}."
             )
     for ours, theirs in mapping.items():
-        meant = difflib.get_close_matches(ours, FIELDS, 1, cutoff=0.9)
-        if meant and not ours.startswith(meant[0]):  # score2 is a further column, sorce is none
-            raise DataError(f"{place}: {ours}={theirs} maps to no field of evalbias. Did you mean {meant[0]}={theirs}?")
+        near = difflib.get_close_matches(ours, FIELDS, 1, cutoff=0.9)
+        if near and not ours.startswith(near[0]):  # score2 is a further column, sorce is none
+            raise DataError(f"{place}: {ours}={theirs} maps to no field of evalbias. Did you mean {near[0]}={theirs}?")
         if theirs not in columns:
             close = difflib.get_close_matches(theirs, columns, 1)
             hint = f" Did you mean {ours}={close[0]}?" if close else ""

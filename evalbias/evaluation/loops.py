@@ -31,7 +31,7 @@ from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
 from evalbias.evaluation.words import conclude, count, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.resample import Draws, Interval, estimate_mean
-from evalbias.programs.feedback import Feedback, FeedbackSource, expected_scores, validated
+from evalbias.programs.feedback import Feedback, FeedbackSource, checked_source, expected_scores, validated
 from evalbias.programs.loops import Step, count_usage, take_step
 from evalbias.programs.writing import PlainPredict
 from evalbias.runs import Journal, check_settings, lock_folder
@@ -53,7 +53,7 @@ class CachedScorer:
     """
 
     def __init__(self, source: FeedbackSource, log: Path | None = None) -> None:
-        self.source, self.name = source, source.name
+        self.source, self.name = checked_source(source), source.name
         self.failed: dict[str, str] = {}
         self._journal = None if log is None else Journal(log)
         self._identity = digest(describe(source))

@@ -335,9 +335,9 @@ def _solved(sums: Sequence[FloatArray], scaled: FloatArray) -> FloatArray:
     solutions = np.empty_like(targets)
     solutions[~singular] = np.linalg.solve(products[~singular], targets[~singular])
     inverse = np.linalg.pinv(unit[singular], rcond=SINGULAR, hermitian=True)
-    told = np.abs(inverse @ unit[singular] - np.eye(products.shape[1])).max(axis=2) < np.sqrt(SINGULAR)
+    solvable = np.abs(inverse @ unit[singular] - np.eye(products.shape[1])).max(axis=2) < np.sqrt(SINGULAR)
     shortest = inverse @ (targets[singular] / scale[singular][:, :, None]) / scale[singular][:, :, None]
-    solutions[singular] = np.where(told[:, :, None], shortest, np.nan)
+    solutions[singular] = np.where(solvable[:, :, None], shortest, np.nan)
     variance_x = diagonal / n - (products[:, 0] / n) ** 2  # (m, k)
     variance_y = squares / n - (targets[:, 0] / n) ** 2  # (m, s)
     spread_y = np.sqrt(np.where(variance_y > SINGULAR, variance_y, np.nan))

@@ -70,9 +70,9 @@ def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBiasScores:
 
 def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
     """Subtract expected from own scores; 0 where all of the differences are rounding errors of the scores."""
-    found = own - expected
-    sizes = [np.abs(x[~np.isnan(found)]).max(initial=0.0) for x in (found, own, expected)]
-    return np.where(np.isnan(found), np.nan, 0.0) if sizes[0] <= NO_SPREAD * max(sizes[1:]) else found
+    moved = own - expected
+    sizes = [np.abs(x[~np.isnan(moved)]).max(initial=0.0) for x in (moved, own, expected)]
+    return np.where(np.isnan(moved), np.nan, 0.0) if sizes[0] <= NO_SPREAD * max(sizes[1:]) else moved
 
 
 def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:

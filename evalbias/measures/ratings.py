@@ -46,11 +46,11 @@ def coefficients(shares: FloatArray, levels: FloatArray | None = None) -> FloatA
     kept = weights > 0  # a threshold that nothing reaches adds nothing
     thresholds, weights = thresholds[kept], weights[kept]
     below, polynomial = np.zeros_like(thresholds), np.ones_like(thresholds)  # degrees k - 2 and k - 1, normalized
-    found = np.empty(ORDER)
+    coefficients = np.empty(ORDER)
     for k in range(1, ORDER + 1):
-        found[k - 1] = (weights * polynomial).sum() / np.sqrt(k)
+        coefficients[k - 1] = (weights * polynomial).sum() / np.sqrt(k)
         below, polynomial = polynomial, (thresholds * polynomial - np.sqrt(k - 1) * below) / np.sqrt(k)
-    return found
+    return coefficients
 
 
 def curvature(scores: FloatArray, ratings: FloatArray, *, shared: float, covariance: float) -> float:

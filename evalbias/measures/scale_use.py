@@ -149,8 +149,8 @@ def estimate_top_two(
     shares = level_shares(np.ones((1, int(kept.sum()))), values[kept], levels)[0]
     chosen = np.where(kept, np.isin(values, np.argsort(-shares, kind="stable")[:2]), np.nan)
     each = replace(draws, confidence=1 - (1 - draws.confidence) / math.comb(levels, 2))
-    found, widest = (estimate_share(chosen, clusters=clusters, draws=one) for one in (draws, each))
-    return replace(found, low=widest.low, unit="")
+    share, widest = (estimate_share(chosen, clusters=clusters, draws=one) for one in (draws, each))
+    return replace(share, low=widest.low, unit="")
 
 
 def counted_entropy(counts: FloatArray, places: FloatArray, *, levels: int) -> FloatArray:

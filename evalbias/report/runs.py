@@ -133,20 +133,20 @@ def _estimate(content: Mapping[str, Any]) -> Estimate:
 
 def comparison_page(first: RunRecord, second: RunRecord) -> Page:
     """Return the page of two runs: their estimates, and every setting and result in which they differ."""
-    found, left = run_differences(first, second), DRAWN
+    differing, left = run_differences(first, second), DRAWN
     sections = []
-    for title, pairs in found.measured:  # one section each; estimates that are defined in both runs are drawn
+    for title, pairs in differing.measured:  # one section each; estimates that are defined in both runs are drawn
         blocks: list[Block] = []
         for name, one, other in pairs:
             if one and other and one.null is not None and not math.isnan(one.value + other.value) and left:
                 left -= 1
-                both = dict(zip(found.names, (one, other), strict=True))
+                both = dict(zip(differing.names, (one, other), strict=True))
                 blocks.append(interval_plot(both, f"{name}: {one.text()} and {other.text()}"))
         note = "95 % intervals of each run by itself; evalbias.compare tests two judges on the same items."
-        sections.append(Section(title, [*blocks, Table(("", *found.names), estimate_rows(pairs), caption=note)]))
-    for title, rows in (("Settings that differ", found.settings), ("Other results that differ", found.results)):
+        sections.append(Section(title, [*blocks, Table(("", *differing.names), estimate_rows(pairs), caption=note)]))
+    for title, rows in (("Settings that differ", differing.settings), ("Other results that differ", differing.results)):
         if rows:
             shown = [(re.sub(r"([._])", "\\1\u200b", name), *values) for name, *values in rows]
-            sections.append(Section(f"{title} ({len(rows)})", [Table(("", *found.names), shown)]))
+            sections.append(Section(f"{title} ({len(rows)})", [Table(("", *differing.names), shown)]))
     titles = dict.fromkeys(title_of_run(run.settings) for run in (first, second))
-    return Page(" against ".join(titles), "runs compare", sections, verdict=found.sentence)
+    return Page(" against ".join(titles), "runs compare", sections, verdict=differing.sentence)

@@ -405,7 +405,7 @@ def loop_sections(
     sides = (run.own(), (run.low, run.high)), (np.asarray(quality, dtype=np.float64), limits)
     own, good = (np.asarray((values - low) / (high - low)) for values, (low, high) in sides)
     drawing = plots.sides(own, good, step)
-    found = [] if drawing is None else [Section("Own score and quality", [drawing], f"{drawing.title}.")]
+    parts = [] if drawing is None else [Section("Own score and quality", [drawing], f"{drawing.title}.")]
     gap, items = own[-1] - good[-1], list[ShownItem]()
     order = np.argsort(-np.nan_to_num(gap, nan=-np.inf), kind="stable")[:WORST]
     for i in (int(i) for i in order if gap[i] > 0):
@@ -418,5 +418,5 @@ def loop_sections(
         items.append(ShownItem(run.ids[i], said, [*passages_of({"source": examples[i].get("source")}), *texts]))
     if items:
         rule = "Where the loop's own score of its last output exceeds the quality most."
-        found.append(Section(f"The {len(items)} items to look at first", [rule, items]))
-    return found
+        parts.append(Section(f"The {len(items)} items to look at first", [rule, items]))
+    return parts

@@ -10,7 +10,7 @@ import pytest
 from models_of_text import Scripted, Seeded, drawn, refusing
 
 from evalbias import ExternalFeedbackRefine
-from evalbias.evaluation import run_loops
+from evalbias.evaluation import CachedScorer, run_loops
 from evalbias.lm.types import RequestRefused
 from evalbias.measures import QuantileMap, measure_self_bias
 from evalbias.programs import Criterion, PointwiseJudge
@@ -407,3 +407,18 @@ def test_every_vote_has_paths_of_its_own():
 def test_greedy_paths_and_bad_numbers_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda source: SelfRefine(PlainPredict("source -> output"), source, PlainPredict("draft, feedback -> output")),
+        lambda source: BestOfK(PlainPredict("source -> output"), source),
+        lambda source: ExternalFeedbackRefine(source),
+        lambda source: MappedFeedback(source, ITSELF),
+        lambda source: CachedScorer(source),
+    ],
+)
+def test_a_plain_function_is_no_feedback_source_and_the_remedy_is_named(make):
+    with pytest.raises(TypeError, match=r"has no name, low, high\. Give .*; ScorerFeedback\(NAME, FUNCTION, low="):
+        make(lambda example, output: 1.0)

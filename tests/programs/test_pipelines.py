@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from functools import partial
 
 import dspy
 import pytest
@@ -50,41 +51,26 @@ def reward(example, prediction, trace=None, pred_name=None, pred_trace=None):
     return prediction.score / 5
 
 
-ONE = {"num_threads": 1}
-FEW = {"max_bootstrapped_demos": 1, "max_labeled_demos": 1}
-slow = pytest.mark.slow
-OPTIMIZERS = [
-    pytest.param(lambda: dspy.LabeledFewShot(k=2), {}, id="LabeledFewShot"),
-    pytest.param(lambda: dspy.BootstrapFewShot(metric=reward, **FEW), {}, id="BootstrapFewShot"),
-    pytest.param(
-        lambda: dspy.BootstrapFewShotWithRandomSearch(metric=reward, num_candidate_programs=1, **FEW, **ONE),
-        {},
-        id="BootstrapFewShotWithRandomSearch",
-        marks=slow,
-    ),
-    pytest.param(lambda: dspy.COPRO(metric=reward, breadth=2, depth=1), {"eval_kwargs": ONE}, id="COPRO"),
-    pytest.param(
-        lambda: dspy.MIPROv2(metric=reward, auto=None, num_candidates=2, **ONE),
-        {"num_trials": 2, "minibatch": False},
-        id="MIPROv2",
-        marks=slow,
-    ),
-    pytest.param(
-        lambda: dspy.SIMBA(metric=reward, bsize=2, num_candidates=2, max_steps=1, max_demos=1, **ONE),
-        {},
-        id="SIMBA",
-        marks=slow,
-    ),
-    pytest.param(
-        lambda: dspy.GEPA(metric=reward, max_metric_calls=8, reflection_lm=Scripted("```\nReworded.\n```"), **ONE),
-        {},
-        id="GEPA",
-    ),
-    pytest.param(lambda: dspy.InferRules(metric=reward, num_candidates=1, num_rules=1, **ONE), {}, id="InferRules"),
-]
+ONE = {"metric": reward, "num_threads": 1}
+FEW = {"metric": reward, "max_bootstrapped_demos": 1, "max_labeled_demos": 1}
+OPTIMIZERS = {  # with the options of ``compile``
+    "LabeledFewShot": (partial(dspy.LabeledFewShot, k=2), {}),
+    "BootstrapFewShot": (partial(dspy.BootstrapFewShot, **FEW), {}),
+    "random search": (partial(dspy.BootstrapFewShotWithRandomSearch, num_candidate_programs=1, **FEW | ONE), {}),
+    "COPRO": (partial(dspy.COPRO, metric=reward, breadth=2, depth=1), {"eval_kwargs": {"num_threads": 1}}),
+    "MIPROv2": (partial(dspy.MIPROv2, auto=None, num_candidates=2, **ONE), {"num_trials": 2, "minibatch": False}),
+    "SIMBA": (partial(dspy.SIMBA, bsize=2, num_candidates=2, max_steps=1, max_demos=1, **ONE), {}),
+    "GEPA": (partial(dspy.GEPA, max_metric_calls=8, reflection_lm=Scripted("```\nReworded.\n```"), **ONE), {}),
+    "InferRules": (partial(dspy.InferRules, num_candidates=1, num_rules=1, **ONE), {}),
+}
+SLOW = ("random search", "MIPROv2", "SIMBA")
+every = pytest.mark.parametrize(
+    ("make", "options"),
+    [pytest.param(*one, id=name, marks=[pytest.mark.slow] * (name in SLOW)) for name, one in OPTIMIZERS.items()],
+)
 
 
-@pytest.mark.parametrize(("make", "options"), OPTIMIZERS)
+@every
 def test_an_optimizer_of_the_pipeline_leaves_the_judge_as_it_is(make, options, lms):
     judge = compiled_judge(lms["llama"])
     expected = decisive(judge)
@@ -96,7 +82,7 @@ def test_an_optimizer_of_the_pipeline_leaves_the_judge_as_it_is(make, options, l
     assert decisive(optimized.judge) == decisive(judge) == expected
 
 
-@pytest.mark.parametrize(("make", "options"), OPTIMIZERS)
+@every
 def test_an_optimizer_of_the_pipeline_tunes_a_judge_that_is_tunable(make, options):
     pipeline = Pipeline(PointwiseJudge(QUALITY, scoring="direct"))
     pipeline.judge.tunable = True
