@@ -25,7 +25,7 @@ from benchmarks.harness import argument_parser, data_folder, finish, keeping_ans
 from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
 from benchmarks.tuned_judge import questions
 from evalbias import LikelihoodMitigation, LocalLM, PointwiseJudge, data
-from evalbias.data.pairing import by_input, input_key
+from evalbias.data.items import by_input, input_key
 from evalbias.evaluation.judged import RATINGS, Judged
 from evalbias.evaluation.words import p_equals
 from evalbias.optimizers.base import Problem

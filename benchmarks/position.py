@@ -25,7 +25,7 @@ from benchmarks.harness import argument_parser, data_folder, finish, judge_of, m
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import world
-from evalbias.data.pairing import input_key
+from evalbias.data.items import input_key
 from evalbias.evaluation import judge_examples, measure
 from evalbias.evaluation.biases import Position
 from evalbias.evaluation.estimates import Estimate, Number

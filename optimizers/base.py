@@ -14,8 +14,7 @@ import numpy as np
 from dspy.predict.parameter import Parameter
 from dspy.teleprompt import Teleprompter
 
-from evalbias.data.items import item_name
-from evalbias.data.pairing import input_key
+from evalbias.data.items import input_key, item_name
 from evalbias.evaluation.bias import measure
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Comparison, compare

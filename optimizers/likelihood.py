@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import dspy
 import numpy as np
 
-from evalbias.data.items import item_name
-from evalbias.data.pairing import human_score, input_key
+from evalbias.data.items import human_score, input_key, item_name
 from evalbias.evaluation.agreement import surpasses
 from evalbias.evaluation.estimates import Comparison, Estimate, Number
 from evalbias.evaluation.judged import (

@@ -10,7 +10,7 @@ import dspy
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.data.pairing import input_key
+from evalbias.data.items import input_key
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import LENGTHS, Judged

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import dspy
 import numpy as np
 
-from evalbias.data.pairing import input_key
+from evalbias.data.items import input_key
 from evalbias.evaluation.biases import SelfBias
 from evalbias.evaluation.estimates import Estimate, Measurement, Number, compare
 from evalbias.evaluation.judged import Judged

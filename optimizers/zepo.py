@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import dspy
 import numpy as np
 
-from evalbias.data.pairing import by_input, pairs
+from evalbias.data.items import by_input, pairs
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.rankings import measure_ranking
 from evalbias.lm.cache import measuring

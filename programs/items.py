@@ -10,10 +10,7 @@ from typing import Any
 
 import dspy
 
-from evalbias.data import cells
-from evalbias.data.cells import TIE, lone_surrogate
-from evalbias.data.items import item_name
-from evalbias.data.pairing import human_score
+from evalbias.data.items import TIE, choice, human_score, item_name, lone_surrogate
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 
@@ -166,26 +163,26 @@ FIELDS = ("preference", "better")
 
 def preference_label(example: Any) -> str | None:
     """Return the answer that agrees with people's: "A", "B" and so on, or "Tie"; None if the pair has no label."""
-    choice = people_choice(example)
-    return None if math.isnan(choice) else letter_of(choice)
+    preferred = people_choice(example)
+    return None if math.isnan(preferred) else letter_of(preferred)
 
 
 def people_choice(example: Any, fields: Sequence[str] = FIELDS, *, index: int | None = None) -> float:
     """Return which candidate people prefer: 0 for the first, 1 for the second and so on, -1 for a tie, NaN for none.
 
     The first of ``fields`` that is given counts: 0 or ``"A"``, 1 or ``"B"``, -1 or ``"tie"``, as
-    ``evalbias.data.cells.choice`` reads it; anything else is a ``ValueError``. An example without candidates is a pair.
+    ``evalbias.data.items.choice`` reads it; anything else is a ``ValueError``. An example without candidates is a pair.
     """
     candidates = example.get("candidates") or example.get("outputs")
     count = max(2, len(candidates)) if isinstance(candidates, list | tuple) else 2
     for field in fields:
         where = f"The label {field!r} of the item {item_name(example, index)!r:.80}"
-        choice = cells.choice(example.get(field), where, count=count)
-        if not math.isnan(choice):
-            return choice
+        preferred = choice(example.get(field), where, count=count)
+        if not math.isnan(preferred):
+            return preferred
     return math.nan
 
 
-def letter_of(choice: float) -> str:
-    """Return a choice, as ``evalbias.data.cells.choice`` reads it, in the judge's words."""
-    return prompts.TIE if choice == TIE else prompts.LETTERS[int(choice)]
+def letter_of(index: float) -> str:
+    """Return a choice, as ``evalbias.data.items.choice`` reads it, in the judge's words."""
+    return prompts.TIE if index == TIE else prompts.LETTERS[int(index)]

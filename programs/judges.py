@@ -20,8 +20,7 @@ import dspy
 import numpy as np
 from dspy.utils.callback import with_callbacks
 
-from evalbias.data import cells
-from evalbias.data.items import item_name
+from evalbias.data.items import item_name, number
 from evalbias.lm.cache import measuring
 from evalbias.lm.contract import Sampling, aask, ask, resolve_lm
 from evalbias.lm.types import (
@@ -388,7 +387,7 @@ def likelihoods_and_refusals(
     questions = [Likelihood(likelihood_messages(criterion, source), output) for source, output in unique]
     answers, reasons = answer_items(measuring(lm), questions, list(unique.values()), refused=refused)
     known = {i: answer.total if reduction == "sum" else answer.mean for i, answer in answers.items()}
-    place = {text: number for number, text in enumerate(unique)}
+    place = {text: index for index, text in enumerate(unique)}
     values = np.array([known.get(place[text], np.nan) for text in texts], dtype=np.float64)
     return values, {i: reasons[place[text]] for i, text in enumerate(texts) if place[text] in reasons}
 
@@ -482,7 +481,7 @@ class PointwiseJudge(Judge):
 
     def _shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, str]:
         check_item(demo, name)
-        score = cells.number(demo.get("score"), f"The score of {name}", texts=True)
+        score = number(demo.get("score"), f"The score of {name}", texts=True)
         if math.isnan(score):
             raise ValueError(
                 f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."

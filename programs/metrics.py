@@ -13,9 +13,7 @@ from typing import Any
 
 import dspy
 
-from evalbias.data import cells
-from evalbias.data.items import item_name
-from evalbias.data.pairing import human_score
+from evalbias.data.items import choice, human_score, item_name
 from evalbias.lm.types import PromptRefused
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label, letter_of, preference_label, text_problem
@@ -218,7 +216,7 @@ def preference_accuracy(
 ) -> Any:
     """Score a pairwise judge, as a DSPy metric for compiling it: 1 if it agrees with the pair's label, else 0.
 
-    The label is ``preference`` or ``better``: 0 or ``"A"``, 1 or ``"B"``, or a tie, as ``evalbias.data.cells.choice``
+    The label is ``preference`` or ``better``: 0 or ``"A"``, 1 or ``"B"``, or a tie, as ``evalbias.data.items.choice``
     reads it; ``ValueError`` if there is none. 0.5 if people have a preference and the judge has none. An undefined
     comparison counts as ``undefined`` and is logged; ``math.nan`` keeps it undefined. If ``pred_name`` is given, as
     ``dspy.GEPA`` does, a ``dspy.Prediction`` with ``score`` and ``feedback``.
@@ -235,11 +233,11 @@ def _agreement(example: Any, prediction: Any) -> tuple[float, str]:
             "or 1 for the second, or leave the item out. evalbias.data.pairs(items, criterion=NAME, seed=0) labels the "
             "pairs of rated outputs."
         )
-    choice = cells.choice(prediction["preference"], "The judge's preference", count=len(LETTERS))
-    chosen = TIE if math.isnan(choice) else letter_of(choice)
+    preferred = choice(prediction["preference"], "The judge's preference", count=len(LETTERS))
+    chosen = TIE if math.isnan(preferred) else letter_of(preferred)
     if chosen != TIE:
         value, found = float(chosen == people), f"The judge prefers {chosen}"
-    elif math.isnan(choice) and math.isnan(prediction.get("gap", 0.0)):
+    elif math.isnan(preferred) and math.isnan(prediction.get("gap", 0.0)):
         value, found = math.nan, "The judge's comparison is undefined"
     else:
         value, found = 1.0 if people == TIE else 0.5, "The judge has no preference"

@@ -10,7 +10,7 @@ from evalbias.cli.judge import judge_command, rows_of, summary
 from evalbias.cli.models import open_lm
 from evalbias.data import DataError, read, world
 from evalbias.data.files import file_chunks
-from evalbias.data.items import read_chunks
+from evalbias.data.reading import read_chunks
 from evalbias.lm.types import MeasuringLM, Unanswered
 from evalbias.options import JudgeOptions, MeasuringModels, Out
 from evalbias.programs.criterion import SYNTHETIC

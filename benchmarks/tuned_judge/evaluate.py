@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.pretrained import SMOLLM2, models_folder
 from benchmarks.tuned_judge.questions import FILES, PERMISSIVE, Rated, rated
 from evalbias import BIASES, LocalLM, PairwiseJudge, PointwiseJudge, data, judge_examples, measure
-from evalbias.data.pairing import by_input
+from evalbias.data.items import by_input
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import likelihood_effect, spearman
 from evalbias.programs.criterion import Criterion

@@ -15,7 +15,7 @@ import dspy
 
 from benchmarks.harness import data_folder
 from evalbias import data
-from evalbias.data.pairing import by_input
+from evalbias.data.items import by_input
 from evalbias.programs.criterion import BINS, PRESETS, Criterion
 from evalbias.programs.items import label_of
 from evalbias.programs.prompts import Message, comparison_labels, comparison_messages, judge_messages

@@ -66,8 +66,8 @@ FILE = Flag(kind=Path, more={"exists": True, "dir_okay": False})
 COUNT = Flag(more={"min": 1})
 STRING = Flag(kind=str)
 FLAGS = {  # option -> how it is written; one name means one thing in all commands
-    "mapping": Flag("--map", list[str], later("data.columns:parse_mapping"), {"metavar": "OURS=THEIRS,..."}),
-    "labels": Flag(kind=str, read=later("data.cells:choice_codes"), more={"metavar": "FIRST,SECOND[,TIE]"}),
+    "mapping": Flag("--map", list[str], later("data.reading:parse_mapping"), {"metavar": "OURS=THEIRS,..."}),
+    "labels": Flag(kind=str, read=later("data.items:choice_codes"), more={"metavar": "FIRST,SECOND[,TIE]"}),
     "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
     "scale": Flag(kind=str, read=read_scale),
     "criteria": Flag("--criterion", list[str]),

@@ -12,9 +12,8 @@ import typer
 
 from evalbias import data
 from evalbias.cli.terminal import say
-from evalbias.data.columns import lacking
 from evalbias.data.files import decoded
-from evalbias.data.items import check_field
+from evalbias.data.reading import check_field, lacking
 from evalbias.evaluation.answers import PROMPT, criteria_of
 from evalbias.options import ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
 from evalbias.programs import PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge

@@ -17,7 +17,7 @@ from evalbias.cli.items import Split, load_items, scoring_judges
 from evalbias.cli.run import Run, RunOutcome
 from evalbias.data import DataError
 from evalbias.data.files import file_chunks
-from evalbias.data.items import read_chunks
+from evalbias.data.reading import read_chunks
 from evalbias.evaluation.words import count
 from evalbias.lm.types import CHUNK, chunk_of
 from evalbias.measures.arrays import FloatArray

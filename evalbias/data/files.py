@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalbias.data.cells import DataError, as_object, lone_surrogate
-from evalbias.data.columns import Row, check_mapping, columns_of, renamed, typed
+from evalbias.data.items import DataError, as_object, lone_surrogate
 
 UNPACKED_GB = "EVALBIAS_UNPACKED_GB"  # environment variable: gigabytes that a file may unpack to (check_unpacked)
 _PIECE = 2**20  # bytes that are decompressed at once
 
+Row = tuple[str, dict[str, Any]]  # place of a row, such as file:line, ending in its number; record: column -> cell
 Rows = Iterator[Row]
 
 
@@ -53,7 +53,7 @@ class Source:
     @property
     def columns(self) -> list[str]:
         """Columns of a table, in order of first appearance."""
-        return columns_of(self.rows)
+        return list(dict.fromkeys(name for _, record in self.rows for name in record))
 
     @property
     def recorded(self) -> bool:
@@ -330,7 +330,7 @@ def _values(column: Any, where: str) -> list[Any]:
         raise DataError(f"{where} cannot be read ({error}); correct the column, or leave it out.") from error
 
 
-# A table: the rows of one source under our names.
+# A table: the rows of one file, of objects in memory, or of a set on the hub.
 
 FORMATS: dict[str, Callable[[Source], Rows]] = {
     "jsonl": Source.json_lines,
@@ -342,23 +342,19 @@ FORMATS: dict[str, Callable[[Source], Rows]] = {
 HUB = "hf"  # name of the Hugging Face hub as a source
 
 
-def file_table(kind: str, path: Path, mapping: Mapping[str, str] | None = None) -> Source:
-    """Read a file of a format in ``FORMATS``; columns of numbers in CSV and TSV files hold numbers (``typed``)."""
-    source = Source(kind, path, mapping or {})
-    rows = list(FORMATS[kind](source))
-    if kind == "parquet":
-        rows = [(where, _plain(record)) for where, record in rows]
-    source.rows = _under_our_names(rows, source)
-    if kind in ("csv", "tsv"):
-        source.rows = typed(source.rows, source.decimal_mark)
+def file_table(kind: str, path: Path) -> Source:
+    """Read a file of a format in ``FORMATS``."""
+    source = Source(kind, path)
+    rows = FORMATS[kind](source)
+    source.rows = [(where, _plain(record)) for where, record in rows] if kind == "parquet" else list(rows)
     return source
 
 
-def memory_table(given: Any, mapping: Mapping[str, str] | None = None, *, name: str = "list") -> Source:
+def memory_table(given: Any, *, name: str = "list") -> Source:
     """Take the rows of a pandas data frame, or mappings such as dicts and DSPy examples; they are hashed as JSON."""
     if hasattr(given, "to_dict") and hasattr(given, "notna"):
         name, given = "data frame", given.astype(object).where(given.notna(), None).to_dict("records")
-    source, rows = Source(name, Path(name), mapping or {}), list[Row]()
+    source, rows = Source(name, Path(name)), list[Row]()
     for number, record in enumerate(given, start=1):
         where = f"{name}, row {number}"
         if not isinstance(record, Mapping) and not hasattr(record, "toDict"):
@@ -367,11 +363,11 @@ def memory_table(given: Any, mapping: Mapping[str, str] | None = None, *, name: 
         check_text(fields, where)
         rows.append((where, fields))
     source.digest.update(json.dumps([record for _, record in rows], sort_keys=True, default=str).encode())
-    source.rows = _under_our_names(rows, source)
+    source.rows = rows
     return source
 
 
-def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> Source:
+def hub_table(name: str) -> Source:
     """Read ``NAME`` or ``NAME:SPLIT`` of the Hugging Face hub, or of a folder that the datasets library can read."""
     try:
         import datasets
@@ -388,7 +384,7 @@ def hub_table(name: str, mapping: Mapping[str, str] | None = None) -> Source:
         if len(loaded) > 1:
             raise DataError(f"{HUB}:{name} has the splits {', '.join(map(str, loaded))}; {remedy}.")
         (loaded,) = loaded.values()
-    return memory_table(loaded, mapping, name=f"{HUB}:{name}")
+    return memory_table(loaded, name=f"{HUB}:{name}")
 
 
 def check_hub(name: str) -> None:
@@ -415,17 +411,6 @@ def check_hub(name: str) -> None:
             CachedDatasetModuleFactory(name).get_module()
         except FileNotFoundError:
             raise unknown from error
-
-
-def _under_our_names(rows: Sequence[Row], source: Source) -> list[Row]:
-    """Rename the columns; an output that is None becomes an empty text, as an empty cell of a CSV file is read."""
-    if source.mapping and rows:
-        check_mapping(source.mapping, columns_of(rows), str(source.path))
-        rows = [(where, renamed(record, source.mapping)) for where, record in rows]
-    if source.name not in ("json", "jsonl"):  # where null is refused as an output
-        for _, record in rows:
-            record |= {name: "" for name in ("output", "output_1", "output_2") if record.get(name, "") is None}
-    return list(rows)
 
 
 def _plain(value: Any) -> Any:
@@ -469,9 +454,9 @@ def file_chunks(path: Path, lines: int) -> tuple[list[Chunk], str]:
     return located, digest.hexdigest()
 
 
-def chunk_table(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Source:
-    """Read the rows of consecutive chunks; the file must not have changed, and a mapped column may be missing."""
-    source, content = Source("jsonl", path, mapping or {}), b""
+def chunk_table(path: Path, some: Sequence[Chunk]) -> Source:
+    """Read the rows of consecutive chunks; a file that has changed since they were located is refused."""
+    source, content = Source("jsonl", path), b""
     with path.open("rb") as file:
         file.seek(some[0].start)
         for chunk in some:
@@ -482,6 +467,5 @@ def chunk_table(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | 
                     "restore the file, or start over in a new folder (--out)."
                 )
     source.digest.update(content)
-    rows = _json_lines(decoded(content, path), path, first=some[0].line)
-    source.rows = [(where, renamed(record, source.mapping)) for where, record in rows]
+    source.rows = list(_json_lines(decoded(content, path), path, first=some[0].line))
     return source

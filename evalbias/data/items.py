@@ -1,64 +1,216 @@
-"""From rows to items: examples with checked fields. Read any source, and add the columns of another table."""
+"""An item: what its fields may hold, what people said about it, its input, and the pairs and splits of items."""
 
 from __future__ import annotations
 
-import hashlib
-import os
+import itertools
+import math
+import random
 import re
+import string
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from fractions import Fraction
 from typing import Any
 
 import dspy
+import numpy as np
+from numpy.typing import ArrayLike
 
-from evalbias.data.cells import DataError, check_labels, choice, number, rating_row, ratings, scores, text
-from evalbias.data.columns import Row, lacking, listed, suggestions
-from evalbias.data.files import (
-    FORMATS,
-    HUB,
-    Chunk,
-    Source,
-    check_text,
-    chunk_table,
-    file_table,
-    hub_table,
-    memory_table,
-    parsed,
-)
-from evalbias.data.sets import SETS
-from evalbias.measures.arrays import mean_of_defined
+FIRST, SECOND, TIE = 0.0, 1.0, -1.0  # choices between two outputs
+LARGEST = 1e30  # largest size of a score or rating: products of a few of them must stay finite in the measures
+SMALLEST = 1e-9  # below, the variance of several scores or ratings is taken for a rounding error of 0
+
+_BINARY = (("true", "false"), ("yes", "no"), ("pass", "fail"))
+_WRITTEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # float() also takes 4_5 and full-width 4
+_LEADING = re.compile(r"(-?[0-9]+(?:[.,][0-9]+)?)(?:\s*/.*|\D+)?")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Dataset(list[Any]):
-    """List of ``dspy.Example`` with ``id``, ``source``, ``output`` and ``scores`` (criterion -> number or NaN).
+class DataError(ValueError):
+    """Invalid data in a file; the message names the file, the line or item, and the remedy."""
 
-    ``path`` is the file or folder it was read from, ``sha256`` the hash of the uncompressed contents of all files read,
-    and ``left_out`` maps a reason to the items left out for it, each as ``file:line`` or as its id. A slice or a copy
-    is a plain list without the attributes.
+
+def text(record: Mapping[str, Any], name: str, where: str, *, blank: bool = False) -> str:
+    """Return a text field of a record; it must be a string, and not empty unless ``blank`` is set."""
+    if name not in record:
+        raise DataError(f"{where}: {name!r} is missing; the record has only {sorted(record)!r:.400}. Add the field.")
+    value = record[name]
+    if not isinstance(value, str) or not (blank or value.strip()):
+        raise DataError(f"{where}: {name!r} is {value!r:.80}; it must be a {'' if blank else 'non-empty '}string.")
+    return value
+
+
+def lone_surrogate(text: str) -> str | None:
+    r"""Describe the first half of a UTF-16 pair in a text, which JSON can escape but no tokenizer takes; None for none.
+
+    Example:
+        >>> lone_surrogate("ab\ud800c")
+        'the lone surrogate U+D800 at character 3'
     """
+    match = _SURROGATE.search(text)
+    return None if match is None else f"the lone surrogate U+{ord(match.group()):04X} at character {match.start() + 1}"
 
-    def __init__(
-        self,
-        examples: Iterable[dspy.Example],
-        *,
-        name: str,
-        path: Path,
-        sha256: str,
-        left_out: Mapping[str, Sequence[str]],
-    ) -> None:
-        super().__init__(examples)
-        self.name = name
-        self.path = path
-        self.sha256 = sha256
-        self.left_out = {reason: tuple(items) for reason, items in left_out.items()}
 
-    def summary(self) -> str:
-        """Describe the data set in one line: number of items, and items left out by reason."""
-        left = [
-            f"{len(items)} left out ({reason}: {', '.join(items[:3])}{', ...' if len(items) > 3 else ''})"
-            for reason, items in self.left_out.items()
-        ]
-        return "; ".join([f"{self.name}: {len(self)} items", *left])
+def number(
+    value: Any,
+    written: str,
+    *,
+    low: float = -LARGEST,
+    high: float = LARGEST,
+    texts: bool = False,
+    required: bool = False,
+) -> float:
+    """Read a number in [low, high]; NaN for None, NaN or an empty text, unless it is ``required``; others are refused.
+
+    ``True`` and ``False`` are no numbers; texts such as ``"3.5"`` are where ``texts`` is set. ``written`` says where it
+    stands, such as ``"items.csv:3: 'score'"``.
+
+    Examples:
+        >>> number("3.5", "'my_score'", texts=True), number(None, "'my_score'")
+        (3.5, nan)
+    """
+    read = _as_number(value, texts=texts)
+    if low <= read <= high or (math.isnan(read) and not required):
+        return read
+    wanted = "a number"
+    if high < LARGEST:
+        wanted += f" from {low:g} to {high:g}"
+    elif LARGEST < abs(read) < math.inf:
+        wanted += f" of at most {LARGEST:g}"
+    remedy = remedy_for(value) or ("" if required else "or leave it empty (null in JSON) where there is none")
+    raise DataError(f"{written} is {value!r:.80}: give {wanted}{remedy and f', {remedy}'}.")
+
+
+def _as_number(value: Any, *, texts: bool) -> float:
+    """Return a value as a number; NaN for none, infinity for something else."""
+    if isinstance(value, str):
+        written = value.strip().lower()
+        if written and not (texts and (written == "nan" or _WRITTEN.fullmatch(written))):
+            return math.inf
+        value = written or None
+    try:
+        return math.nan if value is None else math.inf if isinstance(value, bool | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.inf
+
+
+def remedy_for(value: object) -> str:
+    """Say how to write a value that means a number; empty where it means none.
+
+    Examples:
+        >>> remedy_for("2.9/5"), remedy_for("2,9"), remedy_for(True)
+        ('2.9 alone', '2.9 with a decimal point', '1 for true and 0 for false')
+    """
+    text = str(value).strip()
+    for one, zero in _BINARY:
+        if text.lower() in (one, zero):
+            return f"1 for {one} and 0 for {zero}"
+    match = _LEADING.fullmatch(text) if isinstance(value, str) and len(text) <= 80 else None
+    if match is None:
+        return ""
+    form = "alone" if match[1] != text else "with a decimal point" if "," in text else "without quotes"
+    return f"{match[1].replace(',', '.')} {form}"
+
+
+def check_size(values: ArrayLike, label: str) -> None:
+    """Refuse numbers whose largest is below ``SMALLEST``, which measures would take for 0; NaN and 0 alone may be."""
+    sizes = np.abs(np.asarray(values, dtype=np.float64))
+    largest = float(np.max(sizes, initial=0.0, where=~np.isnan(sizes)))
+    if 0 < largest < SMALLEST:
+        raise DataError(
+            f"{label} are at most {largest:.2g} in size, too small to tell from 0: multiply them, so that the largest "
+            f"is {SMALLEST:g} or more."
+        )
+
+
+def scores(given: Any, where: str) -> dict[str, float]:
+    """Return criterion -> score from the ``scores`` of a record; null becomes NaN."""
+    scored = as_object(given or {}, f"{where}: 'scores'")
+    return {name: number(value, f"{where}: the score on {name!r:.80}") for name, value in scored.items()}
+
+
+def ratings(given: Any, where: str) -> dict[str, list[float]]:
+    """Return criterion -> single ratings, in the raters' order, from the ``ratings`` of a record; null becomes NaN."""
+    rated = as_object(given or {}, f"{where}: 'ratings'")
+    return {name: rating_row(row, name, where) for name, row in rated.items()}
+
+
+def rating_row(row: Any, name: str, where: str) -> list[float]:
+    """Return one item's single ratings on a criterion."""
+    if not isinstance(row, list) or not row:
+        raise DataError(
+            f"{where}: the ratings on {name!r:.80} are {row!r:.80}; write a list with one number for each rater, null "
+            "where one gave none."
+        )
+    return [number(value, f"{where}: a rating on {name!r:.80}") for value in row]
+
+
+def as_object(value: Any, label: str) -> dict[str, Any]:
+    """Return a JSON object; refuse any other value."""
+    if not isinstance(value, dict):
+        raise DataError(f"{label} holds {value!r:.80}; it must be a JSON object, {{...}}.")
+    return value
+
+
+def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: int = 2) -> float:
+    """Read a choice between outputs: 0 for the first, 1 for the second and so on, -1 for a tie, NaN for none.
+
+    A value is 0, 1 or -1, also as text; a letter from A on or ``"tie"``, in any case; None, NaN or an empty text for
+    none; others are refused. ``labels`` are codes of the first output, the second and, if there is one, a tie,
+    in place of 0, 1 and -1: letters keep their meaning, unless one of the codes is a letter. At most 26 outputs.
+
+    Examples:
+        >>> [choice(value, "the winner") for value in ("b", 1, "TIE")]
+        [1.0, 1.0, -1.0]
+        >>> choice(1, "the winner", labels=(1, 2))
+        0.0
+    """
+    if value is None or value != value or not str(value).strip():
+        return math.nan
+    known = {"tie": TIE}
+    if labels:
+        known |= zip(map(_code, labels), (FIRST, SECOND, TIE), strict=False)
+    else:
+        known |= {str(place): float(place) for place in range(count)} | {"-1": TIE}
+    if not any(len(code) == 1 and code.isalpha() for code in known):
+        known |= {letter: float(place) for place, letter in enumerate(string.ascii_lowercase[:count])}
+    if (code := _code(value)) in known:
+        return known[code]
+    codes = "0 or 'A' for the first output, 1 or 'B' for the second, 'tie' (or -1)"
+    if labels:
+        codes = "one of the labels " + ", ".join(map(repr, map(str, labels)))
+    raise DataError(f"{written} is {value!r:.80}: give {codes}, or null for none.")
+
+
+def choice_codes(text: str | None) -> tuple[str, ...]:
+    """Read the codes of choices as a command names them, with commas between them; none for None.
+
+    Examples:
+        >>> choice_codes("model_a, model_b, tie")
+        ('model_a', 'model_b', 'tie')
+    """
+    return () if text is None else tuple(part.strip() for part in text.split(","))
+
+
+def check_labels(labels: Sequence[object]) -> None:
+    """Refuse codes that leave open which output was chosen: they must be two or three different ones."""
+    codes = {_code(one) for one in labels} - {""}
+    if labels and (len(codes) != len(labels) or len(codes) not in (2, 3)):
+        raise ValueError(
+            f"The labels {', '.join(map(repr, labels))} do not tell the outputs apart: give the code of the first "
+            "output, that of the second and, if there is one, that of a tie, such as --labels 1,2,tie (in Python, "
+            "labels=(1, 2, 'tie'))."
+        )
+
+
+def _code(value: object) -> str:
+    """Return a code as text in lower case; 1, 1.0 and "1.0" are the same."""
+    text = str(value).strip().lower()
+    if not _WRITTEN.fullmatch(text) or not (found := float(text)).is_integer():
+        return text
+    return str(int(found))
+
+
+# An item: its name, people's scores and ratings, and the input that its output was made from.
 
 
 def item_name(example: Any, index: int | None = None) -> str:
@@ -70,335 +222,288 @@ def item_name(example: Any, index: int | None = None) -> str:
     return str(example.get("source") or dict(example))[:60] if index is None else str(index)
 
 
-def read(
-    source: Any,
-    *,
-    mapping: Mapping[str, str] | None = None,
-    choices: Mapping[str, Sequence[object]] | None = None,
-    numbers: Sequence[str] = (),
-) -> Dataset:
-    """Read items to judge, or pairs to compare, with what people and other judges said about them.
+def is_rated(example: dspy.Example, criterion: str) -> bool:
+    """Return whether an example has a human score on a criterion, defined or not; see ``human_score``."""
+    scores = _by_criterion(example)
+    return "score" in example if scores is None else criterion in scores
 
-    An item has ``id`` (by default the number of its line or row), ``source`` (the input), ``output``, people's
-    ``score`` or ``scores`` (criterion -> number), single ``ratings`` (list, or criterion -> list), ``system`` (the
-    writer) and ``input_id``. A pair has two ``outputs`` instead, which become ``candidates``, ``systems``, and
-    ``better``: 0 or 1 (also A or B), the one that people prefer. Tables spell lists as ``rating_1, rating_2, ...``,
-    ``output_1, output_2`` and ``system_1, system_2``. Other columns stay as they are; empty cells are undefined. Items
-    with an empty output, and pairs of two, are left out.
 
-    Args:
-        source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH``, with the
-            name of a known data set or of a format; ``hf:NAME`` or ``hf:NAME:SPLIT`` of the Hugging Face hub; a pandas
-            data frame; or dicts or ``dspy.Example``.
-        mapping: Our field -> the source's column, such as ``{"source": "question", "output": "answer"}``.
-        choices: Field of recorded choices between two outputs -> codes of the first output, the second and a tie, such
-            as ``{"better": (1, 2, "tie")}``; no codes for those of ``cells.choice``. Items have 0, 1, -1 or None.
-        numbers: Fields of recorded numbers, such as a judge's scores. Items have a number or None.
+def human_score(example: dspy.Example, criterion: str, *, required: bool = True) -> float:
+    """Return an example's human score on a criterion, NaN where undefined: ``scores[criterion]``, or else ``score``.
 
-    Raises:
-        DataError: A row is not a valid item, or a column is missing; the message names the place and the likely column.
-        ValueError: The source is unknown, or a mapping or codes are given for a known data set.
+    An example that has ``scores`` without the criterion is not rated on it, as its ``score`` may be that of another.
+    One that is not rated is refused if ``required``; its score is NaN otherwise.
 
     Examples:
-        >>> (item,) = read([{"question": "What is 2 + 2?", "output": "4", "score": 5}], mapping={"source": "question"})
-        >>> item.source, item.score
-        ('What is 2 + 2?', 5.0)
+        >>> human_score(dspy.Example(score=4), "politeness")
+        4.0
+        >>> human_score(dspy.Example(score=4, scores={"politeness": 2}), "politeness")
+        2.0
     """
-    choices = choices or {}
-    for labels in choices.values():
-        check_labels(labels)
-    if isinstance(source, str | os.PathLike):
-        name, path = parse_spec(os.fspath(source))
-        if name in SETS:
-            if mapping:
-                raise ValueError(f"The columns of {name} are known: give {name}:{path} without a mapping (--map).")
-            if any(choices.values()):
-                raise ValueError(f"The choices of {name} are known: give {name}:{path} without labels (--labels).")
-            files = Source(name, _existing(path))
-            return _items(files, SETS[name].rows(files), rated=SETS[name].rated)
-    table = table_of(source, mapping)
-    _check_columns(table, [*choices, *numbers], judged="score" in numbers)
-    try:
-        return _items(table, table.rows, choices, numbers)
-    except DataError as error:
-        named = {f"{o!r} is your column {t!r}" for o, t in table.mapping.items() if o != t and repr(o) in str(error)}
-        raise DataError(" ".join([str(error), *(f"({words}.)" for words in sorted(named))])) from error
-
-
-def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
-    """Read the items of consecutive chunks as ``read``; a mapped column may be missing, a changed file is refused."""
-    table = chunk_table(path, some, mapping)
-    return _items(table, table.rows)
-
-
-def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
-    """Read the rows of a source that is no known data set, under our names, as ``read`` does; they need no output."""
-    if not isinstance(source, str | os.PathLike):
-        return memory_table(source, mapping)
-    name, path = parse_spec(os.fspath(source))
-    if name == HUB:
-        return hub_table(path, mapping)
-    if name in SETS:
-        raise ValueError(f"{source}: {name} holds outputs to judge; give a file with the fields that are needed here.")
-    return file_table(name, _existing(path), mapping)
-
-
-def parse_spec(spec: str) -> tuple[str, str]:
-    """Split ``NAME:PATH`` into name and path; the name of a path alone is its format, from the ending.
-
-    Examples:
-        >>> parse_spec("tmu-gfm:ratings.csv"), parse_spec("outputs.csv.gz"), parse_spec("hf:owner/name:test")
-        (('tmu-gfm', 'ratings.csv'), ('csv', 'outputs.csv.gz'), ('hf', 'owner/name:test'))
-    """
-    name, colon, path = spec.partition(":")
-    if colon and (name in SETS or name in FORMATS or name == HUB) and path:
-        return name, path
-    ending = Path(spec.lower().removesuffix(".gz")).suffix.removeprefix(".")
-    if ending in FORMATS:
-        return ending, spec
-    what = "is a folder, not a file of data" if Path(spec).is_dir() else "names no data"
+    scores = _by_criterion(example)
+    item = f"{item_name(example)!r:.80}"
+    if is_rated(example, criterion):
+        value = example["score"] if scores is None else scores[criterion]
+        return number(value, f"The score of the item {item} on {criterion!r:.80}", texts=True)
+    if not required:
+        return math.nan
+    others = "neither in 'scores' nor as 'score'"
+    if scores is not None:
+        others = f"only on {sorted(scores)}"
+        others += "; its 'score' is not used, because 'scores' says what was rated" if "score" in example else ""
     raise ValueError(
-        f"{spec!r} {what}; give a file that ends in {', '.join('.' + name for name in FORMATS)} (also .gz), NAME:PATH "
-        f"with a NAME of {', '.join(sorted(SETS))}, or hf:NAME. Save a spreadsheet as CSV (in UTF-8)."
+        f"The item {item} has no score on {criterion!r:.80}, {others}: name another criterion, leave the item out, or "
+        f"add scores={{{criterion!r:.80}: NUMBER}} (None if undefined)."
     )
 
 
-def _existing(path: str) -> Path:
-    if not Path(path).exists():
-        raise FileNotFoundError(f"{path} does not exist; check the path.")
-    return Path(path)
+def single_ratings(example: dspy.Example, criterion: str) -> list[float]:
+    """Return an example's single ratings on a criterion in the raters' order, NaN where a rater gave none.
 
-
-def _check_columns(table: Source, asked: Sequence[str], *, judged: bool) -> None:
-    """Refuse a table without outputs, and one column for two fields."""
-    columns, place = table.columns, str(table.path)
-    if columns and not {"output", "outputs", "candidates", "output_1"} & set(columns):
-        if {"output_1", "output_2"} == set(suggestions(columns, ["output_1", "output_2"], alike=False)):
-            raise lacking(place, columns, "output_1", beside=("output_2", "source", "better"))
-        rated = {"scores", "ratings", "rating_1"} & set(columns)
-        raise lacking(place, columns, "output", beside=("source",) if rated else ("source", "score"))
-    if judged and "score" in columns and not any(c.partition(".")[0] == "scores" for c in columns):
-        raise DataError(
-            f"{place}: the column 'score' holds people's scores, and it is asked for as the judge's too. If it is the "
-            "judge's, read it under another name: --map judge_score=score and --scores-field judge_score."
-        )
-    for name in asked:
-        ours = next((o for o, theirs in table.mapping.items() if theirs == name != o), None)
-        if ours is not None and name not in columns:
-            raise DataError(
-                f"The column {name!r} is read as {ours!r} (--map) and is asked for as {name!r} too: name another "
-                "column, or leave it out of --map."
-            )
-
-
-# Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
-
-NESTED = ("outputs", "candidates", "systems", "scores", "ratings")  # a table's cell may hold them as JSON
-LETTERS = ("A", "B")  # answers of a pairwise judge, for the first and the second candidate
-_RATING = re.compile(r"rating_(\d{1,9})", re.ASCII)
-
-
-def _items(
-    source: Source,
-    rows: Iterable[Row],
-    choices: Mapping[str, Sequence[object]] | None = None,
-    numbers: Sequence[str] = (),
-    *,
-    rated: Sequence[str] = (),
-) -> Dataset:
-    examples, places = list[dspy.Example](), dict[str, str]()
-    for where, row in rows:
-        record = _gathered(row, where)
-        for name in (name for name in numbers if name in record):
-            value = number(record[name], f"{where}: {name!r}", texts=True)
-            record[name] = None if value != value else value
-        fields = _item(record, where, choices or {}, rated)
-        if (first := places.setdefault(fields["id"], where)) != where:
-            raise DataError(
-                f"{where}: the id {fields['id']!r:.80} is already used at {first}; give each item its own id. If it "
-                f"names an input that several outputs share: --map input_id={source.mapping.get('id', 'id')}."
-            )
-        judged = "candidates" if "candidates" in fields else "output"
-        if any(one.strip() for one in fields.get("candidates") or [fields["output"]]):
-            examples.append(dspy.Example(fields).with_inputs("source", judged))
-        else:
-            source.leave_out("empty output", where)
-    return Dataset(examples, name=source.name, path=source.path, sha256=source.sha256, left_out=source.left_out)
-
-
-def _item(
-    record: dict[str, Any], where: str, choices: Mapping[str, Sequence[object]], required: Sequence[str]
-) -> dict[str, Any]:
-    """Return an item's fields; criteria that are ``required`` need a score."""
-    fields: dict[str, Any] = {"id": item_id(record, where)}
-    if record.get("source") is None:
-        record.pop("source", None)
-    else:
-        fields["source"] = text(record, "source", where)
-    outputs = record.pop("outputs", None)
-    pair = record.pop("candidates", None) or outputs
-    if pair is None:
-        fields["output"] = text(record, "output", where, blank=True)
-    else:
-        fields |= _pair(record, pair, where, choices)
-    return {**record, **fields, **_rated(record, where, pair=pair is not None, required=required)}
-
-
-def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return a record whose lists and objects are in one field each."""
-    record = dict(row)
-    for name in NESTED:
-        if isinstance(record.get(name), str):
-            record[name] = _from_json(record[name], name, where)
-        columns = [column for column in record if column.startswith(f"{name}.")]  # as pandas writes nested records
-        if columns and name not in record:
-            cells = {column: record.pop(column) for column in columns}
-            record[name] = {c.removeprefix(f"{name}."): _from_json(v, c, where) for c, v in cells.items()}
-    places = sorted((int(match[1]), name) for name in record if (match := _RATING.fullmatch(name)))
-    if places and "ratings" not in record:
-        record["ratings"] = [number(record.pop(name), f"{where}: {name!r}") for _, name in places]
-    if {"output_1", "output_2"} <= record.keys() and "output" not in record:
-        record["outputs"] = [record.pop("output_1"), record.pop("output_2")]
-        if {"system_1", "system_2"} <= record.keys():
-            record["systems"] = [record.pop("system_1"), record.pop("system_2")]
-    return record
-
-
-def _from_json(value: Any, name: str, where: str) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        content = parsed(value)
-    except ValueError as error:
-        raise DataError(f"{where}: {name!r:.80} is {value!r:.80}; it must be JSON ({error}).") from error
-    check_text({name: content}, where)
-    return content
-
-
-def item_id(record: Mapping[str, Any], where: str) -> str:
-    """Return the id of a record; without one, the number of the line or row in which its place ends."""
-    name = record.get("id")
-    if name is None:
-        return str(re.findall(r"\d+", where)[-1])
-    if isinstance(name, bool) or not isinstance(name, str | int):
-        raise DataError(f"{where}: 'id' is {name!r:.80}; it must be a string or an integer.")
-    return str(name)
-
-
-def _pair(record: dict[str, Any], outputs: Any, where: str, choices: Mapping[str, Sequence[object]]) -> dict[str, Any]:
-    """Return the fields of a pair: its candidates, which of them people prefer, and recorded choices."""
-    if not isinstance(outputs, list) or len(outputs) != 2:
-        raise DataError(f"{where}: the outputs are {outputs!r:.80}; a pair has a list of two texts.")
-    fields: dict[str, Any] = {"candidates": [text({"output": one}, "output", where, blank=True) for one in outputs]}
-    systems = record.get("systems")
-    if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
-        raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
-    for name in (name for name in {**choices, "better": ()} if name in record):
-        try:
-            value = choice(record[name], f"{where}: {name!r}", choices.get(name, ()))
-        except DataError as error:
-            hint = "" if choices.get(name) else " If 1 means the first and 2 the second: --labels 1,2."
-            python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
-            raise DataError(f"{error} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}") from error
-        fields[name] = None if value != value else int(value)
-    if fields.get("better") in (0, 1):
-        fields["preference"] = LETTERS[fields["better"]]
-    elif "better" in fields:
-        fields["better"] = None  # after a tie, people prefer neither
-    return fields
-
-
-def _rated(record: Mapping[str, Any], where: str, *, pair: bool, required: Sequence[str]) -> dict[str, Any]:
-    """Return people's scores and ratings: by criterion, or of the one criterion that is judged.
-
-    A criterion without a score gets the mean of its ratings. A pair's ratings are each rater's difference, the first
-    output's less the second's, and it has no score.
-    """
-    given = record.get("ratings")
-    if isinstance(given, list) and not isinstance(record.get("scores"), Mapping):
-        single = rating_row(given, "the criterion", where)
-        if pair:
-            return {"ratings": single}
-        score = number(record.get("score"), f"{where}: the score")
-        return {"score": score if score == score else mean_of_defined(single), "ratings": single}
-    if "score" in record and record.get("scores") is None and given is None:
-        return {"score": number(record["score"], f"{where}: the score")}
-    single_by = ratings(given, where)
-    by_criterion = {name: mean_of_defined(row) for name, row in single_by.items()}
-    by_criterion |= scores(record.get("scores"), where)
-    if missing := sorted(set(required) - set(by_criterion)):
-        raise DataError(f"{where}: 'scores' lacks {missing}; write null for an undefined score.")
-    return {"scores": by_criterion, **({"ratings": single_by} if single_by else {})}
-
-
-def check_field(items: Sequence[Any], field: str, place: str) -> None:
-    """Refuse items that lack a field which a model must be shown, and name the columns that look like it."""
-    without = next((e for e in items if field not in e), None)
-    if without is None:
-        return
-    if any(field in e for e in items):
-        raise DataError(
-            f"The item {item_name(without)!r:.80} of {place} has no {field!r}; add it, or leave the item out."
-        )
-    columns = list(dict.fromkeys(name for e in items for name in e.keys()))  # noqa: SIM118 (an Example is no Mapping)
-    raise lacking(place, columns, field)
-
-
-def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
-    """Add the columns of another table, such as a judge's recorded verdicts, to the items with the same ``id``.
-
-    Args:
-        examples: Items with ``id``; those without a row come to stand in ``left_out``.
-        rows: File, data frame or list of dicts with a column ``id``; see ``read``.
-        **chosen: Column -> its value in the rows to use, such as ``judge="ChatGPT", prompt="Vanilla"``.
-
-    Raises:
-        DataError: No item has a row, an item has several, a column does not exist, or item and row differ in one.
+    ``ratings`` are criterion -> numbers, or the numbers alone beside the one ``score``; without them the list is empty.
 
     Examples:
-        >>> item, verdict = dspy.Example(id="a", output="Yes."), {"id": "a", "judge": "mine", "verdict": 4}
-        >>> join([item], [verdict], judge="mine")[0].verdict
-        4
+        >>> single_ratings(dspy.Example(ratings={"politeness": [4, None, 5]}), "politeness")
+        [4.0, nan, 5.0]
     """
-    table = table_of(rows)
-    name, columns = str(table.path), table.columns
-    for column in ("id", *chosen):
-        if column not in columns:
-            raise DataError(f"{name} has no column {column!r}; it has {listed(columns)}.")
-    rows_by_id: dict[str, dict[str, Any]] = {}
-    for where, row in table.rows:
-        if row.get("id") is None:
-            raise DataError(f"{where} has no 'id'; name the item that the row is about.")
-        if all(row.get(column) == value for column, value in chosen.items()):
-            first = rows_by_id.setdefault(str(row["id"]), row)
-            if first is not row:
-                differing = {c: (first.get(c), row.get(c)) for c in columns if first.get(c) != row.get(c)}
-                raise DataError(
-                    f"{where}: a second row for the item {row['id']!r:.80}, with other values {differing!r:.400}; "
-                    "choose one by its columns, such as join(..., judge=NAME)."
-                )
-    ids = [str(e.get("id")) for e in examples]
-    joined = [_with(e, rows_by_id[i], name) for i, e in zip(ids, examples, strict=True) if i in rows_by_id]
-    if not joined:
-        raise DataError(f"No item has a row in {name} with {chosen}: compare the ids and the chosen values.")
-    before = examples
-    if not isinstance(before, Dataset):
-        before = Dataset(examples, name="list", path=Path("list"), sha256="", left_out={})
-    missing = [i for i in ids if i not in rows_by_id]
-    left_out = before.left_out | ({f"no row in {name}": tuple(missing)} if missing else {})
-    sha256 = hashlib.sha256(f"{before.sha256} {table.sha256} {chosen}".encode()).hexdigest()
-    return Dataset(joined, name=before.name, path=before.path, sha256=sha256, left_out=left_out)
+    given = example.get("ratings") or {}
+    row = given if isinstance(given, list | tuple) else isinstance(given, Mapping) and (given.get(criterion) or ())
+    try:
+        if not isinstance(row, list | tuple):
+            raise DataError(f"they are {row!r:.80}")
+        return [number(rating, "one of them", texts=True) for rating in row]
+    except DataError as error:
+        raise ValueError(
+            f"The item {item_name(example)!r:.80} has ratings={given!r:.80}: give criterion -> list of numbers of at "
+            f"most {LARGEST:g}, None where a rater gave none."
+        ) from error
 
 
-def _with(example: dspy.Example, row: dict[str, Any], name: str) -> dspy.Example:
-    joined = example.copy()
-    for column, value in row.items():
-        if column == "id":
-            continue
-        if column in example and example[column] != value:
-            raise DataError(
-                f"The item {item_name(example)!r:.80} and its row in {name} both have {column!r:.80}, "
-                f"{example[column]!r:.80} and {value!r:.80}; rename one of the columns."
+def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:
+    """Return the criteria that the examples' ``scores`` and ``ratings`` name, in the order they appear.
+
+    Examples:
+        >>> rated_criteria([dspy.Example(scores={"wit": 4}), dspy.Example(ratings={"wit": [4, 5], "tone": [2, 2]})])
+        ['wit', 'tone']
+    """
+    given = (e.get(field) for e in examples for field in ("scores", "ratings"))
+    return list(dict.fromkeys(name for by_name in given if isinstance(by_name, Mapping) for name in by_name))
+
+
+def _by_criterion(example: dspy.Example) -> Mapping[str, Any] | None:
+    scores = example.get("scores")
+    if scores is None or isinstance(scores, Mapping):
+        return scores
+    raise ValueError(
+        f"The item {item_name(example)!r:.80} has scores={scores!r:.80}: give criterion -> number, or one number as "
+        "score=."
+    )
+
+
+def by_input(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
+    """Group examples by input, as ``input_key`` identifies it, in order of first appearance.
+
+    An ``input_id`` of two sources is refused, because outputs would be judged against the wrong one; so is a source of
+    two values of ``input_id``, which could be on both sides of a split.
+    """
+    groups: dict[str, list[dspy.Example]] = {}
+    keys: dict[str, str] = {}
+    for example in examples:
+        key = input_key(example)
+        group = groups.setdefault(key, [])
+        source = example.get("source")
+        if group and group[0].get("source") != source:
+            raise ValueError(
+                f"The items {item_name(group[0])!r:.80} and {item_name(example)!r:.80} have the same input_id "
+                f"{key!r:.80} but different sources; give each source its own input_id."
             )
-        joined[column] = value
-    return joined
+        if source is not None and keys.setdefault(source, key) != key:
+            raise ValueError(
+                f"The item {item_name(example)!r:.80} has the input_id {key!r:.80}, but another item with the same "
+                f"source has {keys[source]!r:.80}; give all items of a source the same input_id, or none."
+            )
+        group.append(example)
+    return groups
+
+
+def input_key(example: dspy.Example) -> str:
+    """Identify an example's input: its ``input_id``, its source where that is missing, or else its own id."""
+    field = input_field(example)
+    if field is None:
+        raise ValueError(f"The example {example} has no input_id, source or id; give each example an id.")
+    return str(example[field])
+
+
+def input_field(example: dspy.Example) -> str | None:
+    """Return the field that identifies an example's input, None if it has none of them."""
+    return next((name for name in ("input_id", "source", "id") if example.get(name) is not None), None)
+
+
+def pairs(
+    examples: Sequence[dspy.Example],
+    *,
+    inputs: int | None = None,
+    limit: int | None = None,
+    criterion: str | None = None,
+    ordered: bool = True,
+    seed: int,
+) -> list[dspy.Example]:
+    """Pair all different outputs of each input, or a random part of them, in random order; pairs stay as they are.
+
+    Ten documents of SummEval with 16 different outputs give the 2400 pairs of Zhou et al. (2024, appendix A).
+
+    Args:
+        examples: Examples with ``source`` and ``output``; repeated outputs of one input count once. Or pairs, with
+            ``candidates``, which come as they are and, if ``ordered``, also in the other order.
+        inputs: Number of inputs to draw, each with two different outputs; all by default.
+        limit: Largest number of pairs to draw; all by default.
+        criterion: Criterion whose human scores label the pairs by ``preference``, ``"A"`` where people rated the first
+            candidate higher, ``"B"`` where the second; pairs with equal or missing scores are left out.
+        ordered: Return both orders of each pair. If False, return one order drawn at random.
+        seed: Seed of all draws.
+
+    Returns:
+        Examples with ``source``, ``candidates`` (two outputs), ``ids`` and ``input_id``. Where both outputs have single
+        ``ratings``, the pair has each rater's difference, the first candidate's less the second's.
+    """
+    rng, groups = random.Random(seed), _comparable(examples)
+    n_inputs = len(groups) if inputs is None else inputs
+    if not 1 <= n_inputs <= len(groups) or (limit is not None and limit < 1):
+        raise ValueError(
+            f"inputs={inputs} and limit={limit} cannot be drawn: only {len(groups)} inputs have two different outputs; "
+            "give 1 to that many inputs, and a limit of at least 1."
+        )
+    chosen = sorted(rng.sample(sorted(groups), n_inputs))
+    if hold_pairs(examples):
+        given = [pair for key in chosen for pair in groups[key]]
+        given = [pair for pair in given if criterion is None or _label(pair, "preference") in (FIRST, SECOND)]
+        made = [*given, *map(_swapped, given)] if ordered else given
+    else:
+        paired = [(key, a, b) for key in chosen for a, b in itertools.combinations(groups[key], 2)]
+        if ordered:
+            paired += [(key, b, a) for key, a, b in paired]
+        else:
+            paired = [(key, *rng.sample((a, b), 2)) for key, a, b in paired]
+        made = [pair for members in paired if (pair := _make_pair(*members, criterion)) is not None]
+    return rng.sample(made, len(made) if limit is None else min(limit, len(made)))
+
+
+def count_pairs(examples: Sequence[dspy.Example], *, ordered: bool = True) -> int:
+    """Return how many pairs ``pairs`` makes without a limit: both orders of a pair, or one if ``ordered`` is False."""
+    if hold_pairs(examples):
+        return sum(map(len, _comparable(examples).values())) * (2 if ordered else 1)
+    sizes = [len(_distinct(outputs)) for outputs in by_input(examples).values()]
+    return sum(n * (n - 1) if ordered else n * (n - 1) // 2 for n in sizes)
+
+
+def hold_pairs(examples: Sequence[dspy.Example]) -> bool:
+    """Return whether the examples are pairs, with ``candidates`` instead of an ``output``: all of them or none."""
+    paired = [e.get("candidates") is not None for e in examples]
+    if any(paired) and not all(paired):
+        raise ValueError(
+            f"{sum(paired)} of {len(paired)} examples are pairs and the others single outputs: give one kind."
+        )
+    return any(paired)
+
+
+def _comparable(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
+    """Return what can be compared by input: at least two different outputs, or pairs of different texts."""
+    groups = by_input(examples)
+    if hold_pairs(examples):
+        different = {k: [e for e in v if len(set(e.candidates)) > 1] for k, v in groups.items()}
+        return {key: pairs for key, pairs in different.items() if pairs}
+    outputs = {key: _distinct(group) for key, group in groups.items()}
+    return {key: group for key, group in outputs.items() if len(group) > 1}
+
+
+def _swapped(pair: dspy.Example) -> dspy.Example:
+    """Return a pair in the other order, with what people said about it."""
+    swapped = pair.copy(id=f"{pair.get('id')} swapped", candidates=list(pair.candidates)[::-1])
+    for name in ("ids", "systems"):
+        if pair.get(name) is not None:
+            swapped[name] = list(pair[name])[::-1]
+    if (label := _label(pair, "preference")) in (FIRST, SECOND):
+        swapped["preference"] = "BA"[int(label)]
+    if (label := _label(pair, "better")) in (FIRST, SECOND):
+        swapped["better"] = 1 - int(label)
+    ratings = pair.get("ratings")
+    if isinstance(ratings, list):
+        swapped["ratings"] = [-difference for difference in ratings]
+    elif ratings:
+        swapped["ratings"] = {criterion: [-d for d in differences] for criterion, differences in ratings.items()}
+    return swapped
+
+
+def _label(pair: dspy.Example, field: str) -> float:
+    return choice(pair.get(field), f"The label {field!r} of the item {item_name(pair)!r:.80}")
+
+
+def _distinct(examples: Sequence[dspy.Example]) -> list[dspy.Example]:
+    return list({e.output: e for e in reversed(examples)}.values())[::-1]
+
+
+def _make_pair(key: str, a: dspy.Example, b: dspy.Example, criterion: str | None) -> dspy.Example | None:
+    """Return a pair, labeled by people's scores on a criterion, if one is given; None where they prefer neither."""
+    pair = dspy.Example(
+        source=a.source, candidates=[a.output, b.output], ids=[str(a.get("id")), str(b.get("id"))], input_id=key
+    )
+    if criterion is not None:
+        first, second = (human_score(e, criterion, required=False) for e in (a, b))
+        if first == second or math.isnan(first + second):
+            return None
+        pair["preference"] = "A" if first > second else "B"
+    if a.get("system") is not None and b.get("system") is not None:
+        pair["systems"] = [str(a.system), str(b.system)]
+    rated = [e.get("ratings") or {} for e in (a, b)]
+    if all(isinstance(given, list) for given in rated):  # of the one criterion that is judged
+        if differences := _differences(a, b, ""):
+            pair["ratings"] = differences
+    elif differences_by := {c: d for c in rated[0] if c in rated[1] and (d := _differences(a, b, c))}:
+        pair["ratings"] = differences_by
+    return pair.with_inputs("source", "candidates")
+
+
+def _differences(a: dspy.Example, b: dspy.Example, criterion: str) -> list[float]:
+    """Subtract the second output's ratings rater by rater; nothing if different numbers of raters gave them."""
+    first, second = (single_ratings(e, criterion) for e in (a, b))
+    return [x - y for x, y in zip(first, second, strict=True)] if len(first) == len(second) else []
+
+
+BY = ("instance", "input")
+
+
+def split(
+    examples: Sequence[dspy.Example], *, test_fraction: float = 0.2, seed: int, by: str = "instance"
+) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Split examples with distinct ``id`` at random into a training and a test set, each sorted by id.
+
+    The split depends on the ids and the seed, not on the order of the examples. ``test_fraction`` is the share of the
+    test set, in (0, 1); its number of instances or inputs is rounded to the nearest integer, halves up: 2846 instances
+    give 569. ``by`` is ``"instance"``, or ``"input"`` to keep all outputs of an input (``input_id``, else ``source``)
+    in one set. A set that would be empty is refused.
+    """
+    if by not in BY:
+        raise ValueError(f"by={by!r} is unknown; choose one of {BY}.")
+    if not 0 < test_fraction < 1:
+        raise ValueError(f"test_fraction={test_fraction} is out of range; give a number between 0 and 1, such as 0.2.")
+    missing = next((i for i, e in enumerate(examples) if e.get("id") is None), None)
+    if missing is not None:
+        raise ValueError(f"The example at index {missing} has no id; give each example an id, which the split uses.")
+    items: list[Any] = sorted(examples, key=lambda e: str(e.id))
+    repeated = next((a.id for a, b in itertools.pairwise(items) if str(a.id) == str(b.id)), None)
+    if repeated is not None:
+        raise ValueError(f"Several examples have the same id {repeated!r:.80}; give each example its own id.")
+    keys = [
+        (str(e.id),) if by == "instance" else (str(input_field(e)), input_key(e)) for e in items
+    ]  # an input_id is no source
+    groups = sorted(set(keys))
+    size = math.floor(len(groups) * Fraction(test_fraction).limit_denominator(10**6) + Fraction(1, 2))
+    if not 0 < size < len(groups):
+        raise ValueError(
+            f"{len(groups)} {by}{'s' * (len(groups) != 1)} cannot be split with test_fraction={test_fraction}: one set "
+            "would be empty. Give more examples or another fraction."
+        )
+    random.Random(seed).shuffle(groups)
+    test_keys = set(groups[:size])
+    train = [e for e, key in zip(items, keys, strict=True) if key not in test_keys]
+    return train, [e for e, key in zip(items, keys, strict=True) if key in test_keys]

@@ -10,9 +10,9 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data.cells import DataError, number
 from evalbias.data.files import Source
-from evalbias.data.items import item_id, table_of
+from evalbias.data.items import DataError, number
+from evalbias.data.reading import item_id, table_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.loops import QuantileMap
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from evalbias.data.cells import DataError, number, ratings, scores, text
 from evalbias.data.files import Rows, Source, csv_rows
+from evalbias.data.items import DataError, number, ratings, scores, text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,10 +17,21 @@ import dspy
 import numpy as np
 
 from evalbias import data as data_sets
-from evalbias.data import cells
-from evalbias.data.cells import TIE, DataError, check_size
-from evalbias.data.items import check_field, item_name
-from evalbias.data.pairing import human_score, input_key, is_rated, rated_criteria, single_ratings
+from evalbias.data.items import (
+    TIE,
+    DataError,
+    check_size,
+    choice,
+    human_score,
+    input_key,
+    is_rated,
+    item_name,
+    number,
+    rated_criteria,
+    remedy_for,
+    single_ratings,
+)
+from evalbias.data.reading import check_field
 from evalbias.data.sets import SETS
 from evalbias.evaluation.judged import BETTER, Judged, gather, judge_examples
 from evalbias.evaluation.words import joined
@@ -63,13 +74,13 @@ def recorded_scores(
     answers = []
     for i, example in enumerate(_having(examples, field)):
         place = f"{field!r} of the item {item_name(example, i)!r:.80}"
-        number = cells.number(example.get(field), place, texts=True)
-        if scale is not None and not is_on(scale, number):
+        score = number(example.get(field), place, texts=True)
+        if scale is not None and not is_on(scale, score):
             raise ValueError(
-                f"{place} is {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
+                f"{place} is {score:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
                 "judge's own `scale`."
             )
-        answers.append(number)
+        answers.append(score)
     check_size(answers, f"The judge's scores {field!r}")
     known = gather(examples, as_criterion(criterion), pairwise=False, scorer=likelihood_lm, required=False)
     return replace(known, answers=np.array(answers), scale=scale, judge=f"recorded scores {field!r}")
@@ -104,7 +115,7 @@ def recorded_verdicts(
     choices = np.array(
         [
             [
-                cells.choice(e.get(name), f"{name!r} of the item {item_name(e, i)!r:.80}")
+                choice(e.get(name), f"{name!r} of the item {item_name(e, i)!r:.80}")
                 for i, e in enumerate(_having(examples, name))
             ]
             for name in names
@@ -353,13 +364,13 @@ def read_score(value: Any, scale: tuple[float, float] | None) -> float:
     """Read a number on the scale, or a prediction's ``score``; None is NaN."""
     given = _field(value, "score") if isinstance(value, dspy.Prediction) else value
     try:
-        number = cells.number(given, "the judge", texts=True)
+        score = number(given, "the judge", texts=True)
     except DataError:
-        wanted = cells.remedy_for(given) or "a number of at most 1e+30, or a prediction with 'score'"
+        wanted = remedy_for(given) or "a number of at most 1e+30, or a prediction with 'score'"
         raise ValueError(f"the judge returned {given!r:.80}: return {wanted}") from None
-    if scale is not None and not is_on(scale, number):
-        raise ValueError(f"the judge returned {number:g}, outside the scale from {scale[0]:g} to {scale[1]:g}")
-    return number
+    if scale is not None and not is_on(scale, score):
+        raise ValueError(f"the judge returned {score:g}, outside the scale from {scale[0]:g} to {scale[1]:g}")
+    return score
 
 
 def read_choice(value: Any) -> float:
@@ -369,7 +380,7 @@ def read_choice(value: Any) -> float:
         if given is None and "winner" not in value and not math.isnan(value.get("gap", math.nan)):
             return TIE
         value = given
-    return cells.choice(value, "the judge's answer")
+    return choice(value, "the judge's answer")
 
 
 def _field(prediction: dspy.Prediction, *names: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 import scipy
 
-from evalbias.data.pairing import rated_criteria
+from evalbias.data.items import rated_criteria
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Number, measured
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters
 from evalbias.evaluation.marks import Dots, Intervals, Plot

@@ -10,9 +10,16 @@ from typing import Any, Literal, cast
 import dspy
 import numpy as np
 
-from evalbias.data.cells import TIE, check_size
-from evalbias.data.items import item_name
-from evalbias.data.pairing import human_score, input_field, input_key, is_rated, single_ratings
+from evalbias.data.items import (
+    TIE,
+    check_size,
+    human_score,
+    input_field,
+    input_key,
+    is_rated,
+    item_name,
+    single_ratings,
+)
 from evalbias.evaluation.words import model_title
 from evalbias.lm.cache import measuring
 from evalbias.lm.contract import resolve_lm

@@ -9,7 +9,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data.pairing import by_input, hold_pairs, human_score, input_key, is_rated, pairs
+from evalbias.data.items import by_input, hold_pairs, human_score, input_key, is_rated, pairs
 from evalbias.evaluation.agreement import PeopleAgreement
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.estimates import N_RESAMPLES, Comparison, Measurement, Number, compare, measured

@@ -33,7 +33,7 @@ except ImportError as error:
     raise ImportError("This module needs MLflow: pip install 'evalbias[mlflow]'.") from error
 
 from evalbias import optimizers
-from evalbias.data.cells import number
+from evalbias.data.items import number
 from evalbias.lm.contract import resolve_lm
 from evalbias.optimizers.base import JudgeOptimizer
 from evalbias.programs.criterion import Criterion

@@ -7,7 +7,7 @@ import pytest
 
 from evalbias.data import DataError
 from evalbias.data.files import file_chunks
-from evalbias.data.items import read_chunks
+from evalbias.data.reading import read_chunks
 
 
 def test_a_corpus_that_changes_under_a_run_is_noticed_where_it_is_read(tmp_path):

@@ -19,8 +19,8 @@ import pytest
 import evalbias
 from evalbias import data
 from evalbias.data import DataError
-from evalbias.data.cells import remedy_for
 from evalbias.data.files import Source, check_unpacked, parquet_rows
+from evalbias.data.items import remedy_for
 
 ROW = {"source": "s", "output": "o", "score": 1}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evalbias import data
 from evalbias.data import human_score, is_rated, split
-from evalbias.data.pairing import single_ratings
+from evalbias.data.items import single_ratings
 
 
 def item(name, source, key=None):
