@@ -347,7 +347,7 @@ def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_b
 
 @pytest.mark.slow
 def test_recorded_pairs_are_searched_on_but_not_ranked(tmp_path):
-    verdicts = Path(__file__).parents[1] / "docs/data/verdicts.jsonl"
+    verdicts = Path(__file__).parents[2] / "docs/data/verdicts.jsonl"
     options = ["--data", verdicts, "--lm", "embedded", *WORLDLY, "--pairs", 20]
     small = ["--epochs", 1, "--population", 2, "--bare", "--keep-worse"]
     found = answered("optimize", CRITERION, *options, *small, cwd=tmp_path)
