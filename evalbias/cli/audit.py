@@ -12,8 +12,7 @@ from typing import Any
 
 import typer
 
-from evalbias.cli.items import Split
-from evalbias.cli.run import Run, RunOutcome
+from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import say
 from evalbias.evaluation.answers import PreparedAudit, prepared
 from evalbias.evaluation.audit import AGREEMENT, Audit, audit

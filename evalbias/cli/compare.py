@@ -10,9 +10,9 @@ import numpy as np
 import typer
 from rich.console import Group
 
-from evalbias.cli.items import Split, compared, comparing_judge
+from evalbias.cli.items import compared, comparing_judge
 from evalbias.cli.judge import beginning
-from evalbias.cli.run import Run, RunOutcome, keep
+from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.cli.terminal import say
 from evalbias.data import by_input, count_pairs, hold_pairs, is_rated, pairs, world
 from evalbias.evaluation import BIASES, compare_with_baselines, judge_examples, ranking_agreement

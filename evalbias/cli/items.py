@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from evalbias import data
+from evalbias.cli.run import Split
 from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
 from evalbias.data.reading import check_field, lacking
@@ -18,7 +18,6 @@ from evalbias.evaluation.answers import PROMPT, criteria_of
 from evalbias.options import ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
 from evalbias.programs import PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
 from evalbias.programs.criterion import BINS, Criterion
-from evalbias.values import digest
 
 # The judges that options name.
 
@@ -54,33 +53,7 @@ def comparing_judge(options: ComparingOptions, debias: str | None = None) -> Pai
     return judge
 
 
-# The items, on two sides of a split.
-
-
-@dataclass(frozen=True)
-class Split:
-    """Items on two sides of a split, and the criteria that they are judged on."""
-
-    dataset: data.Dataset  # what was read: its hash, and what was left out
-    criteria: tuple[Criterion, ...]  # at least one
-    test: Sequence[Any]  # a judge is measured on them
-    train: Sequence[Any] = ()  # for demonstrations, or for a search
-    bins: Sequence[float] | None = None  # edges that cut human scores into labels; see ``label_of``
-
-    def settings(self) -> dict[str, Any]:
-        """Return what decides the numbers besides the options: the items and criteria themselves, not their names."""
-        return {
-            "data_sha256": self.dataset.sha256,
-            "left_out": {reason: len(ids) for reason, ids in self.dataset.left_out.items()},
-            "train": _fingerprint(self.train),
-            "test": _fingerprint(self.test),
-            "criteria": [asdict(c) for c in self.criteria],
-            "bins": None if self.bins is None else list(self.bins),
-        }
-
-
-def _fingerprint(items: Sequence[Any]) -> dict[str, Any]:
-    return {"items": len(items), "ids": digest([str(e.get("id", i)) for i, e in enumerate(items)])}
+# The items that options name, on two sides of a split.
 
 
 def load_items(options: Any, *, pairs: bool = False) -> data.Dataset:

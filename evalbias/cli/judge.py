@@ -13,8 +13,8 @@ import numpy as np
 import typer
 
 from evalbias import data
-from evalbias.cli.items import Split, load_items, scoring_judges
-from evalbias.cli.run import Run, RunOutcome
+from evalbias.cli.items import load_items, scoring_judges
+from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.data import DataError
 from evalbias.data.files import file_chunks
 from evalbias.data.reading import read_chunks

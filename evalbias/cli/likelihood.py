@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Group
 
-from evalbias.cli.items import Split, scored, scoring_judges
-from evalbias.cli.run import Run, RunOutcome, keep
+from evalbias.cli.items import scored, scoring_judges
+from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.evaluation import judge_examples, measure, total
 from evalbias.evaluation.answers import criteria_of
 from evalbias.evaluation.biases import Likelihood

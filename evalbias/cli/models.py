@@ -16,7 +16,6 @@ from evalbias.cli.terminal import say
 from evalbias.options import MeasuringModels, Models
 
 if TYPE_CHECKING:
-    from evalbias.lm.contract import Sampling
     from evalbias.lm.workers import WorkersLM
 
 
@@ -193,12 +192,3 @@ def _template_options(text: str | None) -> dict[str, Any] | None:
     if not isinstance(values, dict):
         raise ValueError(f'--template-options {text!r} is no JSON object: give names with values, as {{"a": true}}.')
     return values
-
-
-def sampling_of(options: MeasuringModels, *, seed: int = 0) -> Sampling | None:
-    """Return how often models are asked to estimate probabilities; None if they measure them."""
-    from evalbias.lm.contract import Sampling
-
-    if options.samples is None:
-        return None
-    return Sampling(options.samples, options.sample_temperature, options.sample_tokens, seed)

@@ -17,25 +17,53 @@ from typing import Any
 import numpy as np
 import typer
 
-from evalbias.cli.models import hosted_name, open_lm, sampling_of
+from evalbias import data
+from evalbias.cli.models import hosted_name, open_lm
 from evalbias.cli.terminal import STOPPED, PlainConsole, Progress, plan, print_json, progress
 from evalbias.evaluation.estimates import Comparison, worsened
 from evalbias.evaluation.words import coverage_warning
 from evalbias.lm.cache import CachedLM, measuring, model_identity
-from evalbias.lm.contract import AnyLM
+from evalbias.lm.contract import AnyLM, Sampling
 from evalbias.lm.fingerprint import same_sample
 from evalbias.lm.types import ModelChanged, chunk_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.selection import GIVEN, CompileReport
 from evalbias.options import MODELS, MeasuringModels, Models, Out, recorded
+from evalbias.programs.criterion import Criterion
 from evalbias.report.page import FILE, write_report
 from evalbias.report.sections import Section
 from evalbias.report.tables import coverage_note
 from evalbias.runs import RunFolder, check_free, write_whole
-from evalbias.values import read_json, to_json
+from evalbias.values import digest, read_json, to_json
 
 FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk or a quota that is full
 SAME, NO_MODEL = "same", "grammar"  # words in the place of a model's name: the model of ``lm``, and none
+
+
+@dataclass(frozen=True)
+class Split:
+    """Items on two sides of a split, and the criteria that they are judged on."""
+
+    dataset: data.Dataset  # what was read: its hash, and what was left out
+    criteria: tuple[Criterion, ...]  # at least one
+    test: Sequence[Any]  # a judge is measured on them
+    train: Sequence[Any] = ()  # for demonstrations, or for a search
+    bins: Sequence[float] | None = None  # edges that cut human scores into labels; see ``label_of``
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides the numbers besides the options: the items and criteria themselves, not their names."""
+        return {
+            "data_sha256": self.dataset.sha256,
+            "left_out": {reason: len(ids) for reason, ids in self.dataset.left_out.items()},
+            "train": _fingerprint(self.train),
+            "test": _fingerprint(self.test),
+            "criteria": [asdict(c) for c in self.criteria],
+            "bins": None if self.bins is None else list(self.bins),
+        }
+
+
+def _fingerprint(items: Sequence[Any]) -> dict[str, Any]:
+    return {"items": len(items), "ids": digest([str(e.get("id", i)) for i, e in enumerate(items)])}
 
 
 @dataclass(frozen=True)
@@ -78,7 +106,9 @@ class Run(AbstractContextManager["Run"]):
         # 2. Each model is opened once.
         given = MeasuringModels(**vars(models or Models()))
         opened = _open_models(options, given, writes=writes)
-        self._sampling = sampling_of(given, seed=options.seed)
+        self._sampling: Sampling | None = None  # of models that estimate probabilities from answers
+        if given.samples is not None:
+            self._sampling = Sampling(given.samples, given.sample_temperature, given.sample_tokens, options.seed)
         # 3. The folder is of these settings.
         settings = {**known, **{name: model_identity(lm) for name, lm in opened.items()}}
         if hasattr(options, "likelihood_lm") and "lm" in settings:

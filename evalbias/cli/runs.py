@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +12,6 @@ from evalbias.cli.terminal import PlainConsole, print_json, say
 from evalbias.values import message
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from evalbias.runs import RunRecord
 
 
@@ -29,9 +26,7 @@ app = typer.Typer(no_args_is_help=True, help="List, show, compare and delete run
 @app.command("list")
 def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
     """List the run folders, latest first."""
-    from rich.table import Table
-
-    from evalbias.evaluation.words import count
+    from evalbias.evaluation.words import Table, count
     from evalbias.runs import list_runs
 
     if not root.is_dir():
@@ -40,14 +35,13 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
     if as_json:
         print_json([_summary(run) for run in runs])
         return
-    table = Table(title=f"{count(len(runs), 'run')} in {root}")
-    for heading in ("folder", "command", "data", "model", "status", "changed (UTC)"):
-        table.add_column(heading, overflow="fold")
+    named = ("command", "data", "model", "status")
+    rows = []
     for run in runs:
-        row = _summary(run)
-        cells = (row[name] for name in ("command", "data", "model", "status"))
-        table.add_row(run.path.name, *(str(cell or "-") for cell in cells), f"{run.changed:%Y-%m-%d %H:%M}")
-    PlainConsole().print(table)
+        cells = (str(_summary(run)[name] or "-") for name in named)
+        rows.append((run.path.name, *cells, f"{run.changed:%Y-%m-%d %H:%M}"))
+    headings = ("folder", *named, "changed (UTC)")
+    PlainConsole().print(Table(headings, rows, f"{count(len(runs), 'run')} in {root}", left=len(headings)))
 
 
 @app.command("show")
@@ -78,6 +72,7 @@ def compare_command(
     as_json: Json = False,
 ) -> None:
     """Show the settings, estimates and other results in which two runs differ."""
+    from evalbias.evaluation.words import Table
     from evalbias.report.runs import run_differences
     from evalbias.runs import compare_runs, read_run
 
@@ -98,20 +93,9 @@ def compare_command(
     differences, console = run_differences(*records), PlainConsole()
     console.print(differences.sentence)
     for title, rows in differences.tables:
-        console.print(_side_by_side(title, differences.names, rows))
+        console.print(Table(("", *differences.names), rows, title, left=3))
     if html is not None:
         typer.echo(f"page: {html}")
-
-
-def _side_by_side(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title)
-    for heading in ("", *names):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 @app.command("delete")

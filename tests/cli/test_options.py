@@ -165,7 +165,12 @@ def test_a_way_through_passes_few_files(way, tmp_path):
     (tmp_path / "replies.csv").write_text("\n".join(["source,output,mine,rating_1,rating_2", *rows]))
     root = Path(package.__file__).parents[1]
     command = [sys.executable, "-c", TRACED + work, str(root)]
-    environment = {"PYTHONPATH": str(Path(__file__).parents[1]), "PATH": "", "HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    environment = {
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+        "PATH": "",
+        "HOME": str(tmp_path),
+        "HF_HUB_OFFLINE": "1",
+    }
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     files = json.loads(done.stdout.splitlines()[-1])

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from planted import compared, scored
 
+from evalbias.cli.demo import conclusion, introduction
 from evalbias.evaluation import Judged, compare, measure
 from evalbias.evaluation.audit import AGREEMENT
 from evalbias.evaluation.biases import Likelihood, Position
 from evalbias.evaluation.judged import HUMAN_SCORES
 from evalbias.evaluation.rankings import Row
 from evalbias.programs import Criterion
-from evalbias.report.demo import conclusion, introduction
 
 
 @pytest.mark.parametrize(
