@@ -326,7 +326,9 @@ class RunFolder(AbstractContextManager["RunFolder"]):
                 self.close()
                 raise
         except OSError as error:
-            raise ValueError(f"{path} cannot be written ({error.strerror or error}): choose another --out.") from error
+            raise ValueError(
+                f"{path} cannot be written ({error.strerror or error}): choose another folder (`out`)."
+            ) from error
 
     @property
     def journal(self) -> Path:
@@ -359,7 +361,7 @@ def _check_files(path: Path, settings: str) -> None:
     other = names - {*LOCKS, f"{settings}.part"}
     if other and not other & {SETTINGS, settings}:
         raise ValueError(
-            f"{path} holds files of no run, such as {min(other):.80}: choose a new folder as --out or log_dir."
+            f"{path} holds files of no run, such as {min(other):.80}: choose a new folder (`out` or log_dir)."
         )
     if links := [name for name in sorted(names) if WRITTEN.fullmatch(name) and (path / name).is_symlink()]:
         raise ValueError(f"{path / links[0]} is a link, and a run writes there: delete the link.")

@@ -152,8 +152,7 @@ class AnyLM(MeasuringLM):
         if isinstance(question, Text):
             return await self._text(question, send)
         raise NotImplementedError(
-            f"{self.model} returns no likelihoods of given texts: name a local model for them with "
-            "likelihood_lm=LocalLM(...), or --likelihood-lm on the command line."
+            f"{self.model} returns no likelihoods of given texts: name a local model for them with `likelihood_lm`."
         )
 
     async def _choices(self, question: Choices, send: Send) -> ChoiceLogprobs:

@@ -106,8 +106,8 @@ class Dialect(ABC):
         kinds = {type(question) for question in questions}
         if Likelihood in kinds and not self.likelihoods:
             raise NotImplementedError(
-                f"{self._model}: a server of the kind {self.name!r} returns no likelihoods of given texts. Name "
-                "another model for them: likelihood_lm=LocalLM(...), or --likelihood-lm on the command line."
+                f"{self._model}: a server of the kind {self.name!r} returns no likelihoods of given texts: name "
+                "another model for them, such as a local one, with `likelihood_lm`."
             )
         if Text in kinds and not self.texts:
             raise NotImplementedError(

@@ -360,7 +360,7 @@ async def find_dialect(endpoint: Endpoint, served: Served, kinds: Sequence[type[
         raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
     attempts = "; ".join(f"as {name}: {describe_error(error).rstrip('.')}" for name, error in errors.items())
     remedy = (
-        "For a model behind vLLM, SGLang or llama.cpp give its tokenizer: tokenizer=FOLDER, or --tokenizer"
+        "For a model behind vLLM, SGLang or llama.cpp give the folder of its tokenizer (`tokenizer`)"
         if endpoint.tokenizer is None
         else "Use vLLM 0.29 or later, SGLang or llama.cpp, dialect='chat' for the top_logprobs of first tokens, or "
         "dialect='systemone' or 'decisions' for a server that answers closed questions"
@@ -413,7 +413,7 @@ def _tokenizer(model: str, name: str | None, kinds: Sequence[type[Dialect]], ser
             reasons.append(f"{candidate}: {next(iter(str(error).splitlines()), type(error).__name__)}")
     raise ValueError(
         f"No tokenizer can be loaded for {model} ({'; '.join(reasons)}). Give the folder or the Hugging Face name of "
-        "the model that is served: tokenizer=..., or --tokenizer on the command line."
+        "the model that is served (`tokenizer`)."
     )
 
 

@@ -114,7 +114,7 @@ def started_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ValueError("--workers ray needs Ray: pip install 'evalbias[ray]'.") from error
+        raise ValueError("`workers` ray needs Ray: pip install 'evalbias[ray]'.") from error
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     return ray
@@ -129,7 +129,7 @@ def allotted(nodes: Sequence[tuple[int, int]], actors: int | None) -> tuple[int,
     size, most = actors or gpus or max(1, cpus // 2), gpus or cpus
     if size > most:
         has = f"{gpus} GPUs" if gpus else f"{cpus} CPU cores and no GPU"
-        raise ValueError(f"--workers ray:{size}: the cluster has {has}; ask for at most {most} workers.")
+        raise ValueError(f"`workers` ray:{size}: the cluster has {has}; ask for at most {most} workers.")
     if gpus:
         return size, {"num_gpus": 1}
     fitting = (cores for cores in range(cpus // size, 0, -1) if sum(own // cores for _, own in nodes) >= size)

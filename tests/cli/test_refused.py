@@ -66,7 +66,7 @@ REFUSED = {
             "--data summeval:x --lm embedded --criterion fluency --scale 1-7",
             "criteria have a scale of their own: leave --scale out",
         ),
-        (f"{ITEMS} --out /proc/none/run", "choose another --out"),
+        (f"{ITEMS} --out /proc/none/run", "choose another folder (--out)"),
         (f"{ITEMS} --out ''", "What follows --out is empty: give a value, or leave --out out"),
         (f"{ITEMS} --out=", "What follows --out is empty"),
         (f"{ITEMS} --criterion 'wit: is it funny?'", "has no score on 'wit'"),

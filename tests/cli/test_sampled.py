@@ -60,25 +60,18 @@ def test_a_server_without_probabilities_is_sampled_under_its_plain_name(closed, 
     assert "reports no token probabilities" in evalbias(*options, *two, cwd=tmp_path, check=False).stderr
 
 
-def test_temperature_and_token_limit_of_the_answers_are_sent_recorded_and_part_of_the_key(closed, tmp_path):
-    options = ["rank", *closed.options, *CRITERION, "--samples", 2, "--sample-temperature", 0.5]
-    for limit, more in ((16, []), (5, ["--sample-tokens", 5])):
+def test_settings_of_the_sampled_answers_are_sent_recorded_and_part_of_the_key(closed, tmp_path):
+    drawn = []
+    for limit, temperature, seed in ((16, 1.0, 0), (5, 0.5, 7)):
         before = len(closed.fake.requests)
-        evalbias(*options, *more, "--out", limit, cwd=tmp_path)
+        options = ["--samples", 2, "--sample-temperature", temperature, "--sample-tokens", limit, "--seed", seed]
+        evalbias("judge", *closed.judge, *options, "--out", f"run{seed}", cwd=tmp_path)
         bodies = [body for _, body, *_ in closed.fake.requests[before:] if body.get("seed") is not None]  # no probes
         assert {body.get("max_completion_tokens", body.get("max_tokens")) for body in bodies} == {limit}
-        settings = json.loads((tmp_path / f"{limit}/run.json").read_text())
-        assert settings["sampling"] == {"samples": 2, "temperature": 0.5, "max_tokens": limit, "seed": 0}
-
-
-def test_a_judges_answers_are_drawn_with_the_seed_of_the_command(closed, tmp_path):
-    drawn = []
-    for seed in (0, 7):
-        before = len(closed.fake.requests)
-        evalbias("judge", *closed.judge, "--samples", 2, "--seed", seed, "--out", f"run{seed}", cwd=tmp_path)
-        bodies = [body for _, body, *_ in closed.fake.requests[before:]]
-        drawn.append({body["seed"] for body in bodies if body.get("seed") is not None})
-        assert json.loads((tmp_path / f"run{seed}/run.json").read_text())["sampling"]["seed"] == seed
+        assert {body["temperature"] for body in bodies} == {temperature}
+        drawn.append({body["seed"] for body in bodies})
+        settings = json.loads((tmp_path / f"run{seed}/run.json").read_text())
+        assert settings["sampling"] == {"samples": 2, "temperature": temperature, "max_tokens": limit, "seed": seed}
     assert [len(seeds) for seeds in drawn] == [8, 8]
     assert not drawn[0] & drawn[1]
 

@@ -260,7 +260,7 @@ def test_each_actor_has_a_gpu_or_its_share_of_a_machines_cores(nodes, actors, si
 
 
 def test_a_cluster_that_is_too_small_is_named_at_once():
-    with pytest.raises(ValueError, match="--workers ray:9: the cluster has 8 GPUs; ask for at most 8 workers"):
+    with pytest.raises(ValueError, match="`workers` ray:9: the cluster has 8 GPUs; ask for at most 8 workers"):
         allotted([(8, 96)], 9)
     with pytest.raises(ValueError, match="has 2 CPU cores and no GPU; ask for at most 2 workers"):
         allotted([(0, 1), (0, 1)], 3)

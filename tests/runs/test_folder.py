@@ -158,7 +158,7 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path, monkeypatch, patie
 
 def test_a_folder_that_holds_something_else_is_not_taken_for_a_run(tmp_path):
     (tmp_path / "thesis.txt").write_text("precious")
-    refused = r"holds files of no run, such as thesis.txt: choose a new folder as --out or log_dir\."
+    refused = r"holds files of no run, such as thesis.txt: choose a new folder \(`out` or log_dir\)\."
     with pytest.raises(ValueError, match=refused):
         RunFolder(tmp_path, {})
     with pytest.raises(ValueError, match=refused):
