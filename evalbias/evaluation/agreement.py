@@ -64,14 +64,11 @@ class PeopleAgreement(Bias):
         """Name people's view of the items."""
         return people_missing(judged)
 
-    def applies(self, judged: Judged) -> bool:
-        """Return whether people scored the outputs, or rated pairs or chose between them."""
-        if judged.pairwise:
-            return bool({BETTER, RATINGS} & judged.covariates.keys())
-        return HUMAN_SCORES in judged.covariates
-
     def numbers(self, judged: Judged) -> list[Number]:
         """Return the judge's agreement, the ceiling and the floors."""
+        people = {BETTER, RATINGS} if judged.pairwise else {HUMAN_SCORES}
+        if people.isdisjoint(judged.covariates):
+            return []
         return [*(_of_choices(judged) if judged.pairwise else _of_scores(judged)), *_floors(judged)]
 
     def caution(self, measurement: Measurement, *, seed: int) -> str:
@@ -215,18 +212,11 @@ class CorrectedEstimates(Bias):
     question = "What would people say of all items?"
     headlines = ("corrected_mean",)
 
-    def applies(self, judged: Judged) -> bool:
-        """Return whether people labeled some of the items, but not all; of pairs, whether two systems wrote them."""
-        if not judged.rated or (judged.pairwise and len(_systems(judged)) != 2):
-            return False
-        if not judged.pairwise and HUMAN_SCORES not in judged.covariates:
-            return False
-        known = int((~np.isnan(self._sides(judged)[1])).sum())
-        return MIN_LABELS <= known < len(judged.ids)
-
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the mean by the judge, by people, and of all items."""
-        scores, people = self._sides(judged)
+        """Return the mean by the judge, by people, and of all items, of which people labeled some, but not all."""
+        scores, people = _sides(judged)
+        if not MIN_LABELS <= int((~np.isnan(people)).sum()) < len(judged.ids):
+            return []
         corrected = partial(estimate_corrected, people=people)
         if judged.pairwise:
             kind, mean, who = "rate", estimate_share, f"{_systems(judged)[0]} wins, "
@@ -246,13 +236,17 @@ class CorrectedEstimates(Bias):
             numbers.append(Number("corrected_rate", label, scores, how, signed=False, tested=False, says=label))
         return numbers
 
-    def _sides(self, judged: Judged) -> tuple[FloatArray, FloatArray]:
-        """Return (n,) what the judge says, and (n,) what people say; of pairs, what the first system wins."""
-        if not judged.pairwise:
-            return judged.answers, judged.covariate(HUMAN_SCORES)
-        ours = np.asarray(judged.writers, dtype=str)[:, 0] == _systems(judged)[0]
-        wins, chosen = (np.where(ours, first, 1 - first) for first in (judged.win_shares, judged.chosen))
-        return wins, chosen
+
+def _sides(judged: Judged) -> tuple[FloatArray, FloatArray]:
+    """Return (n,) what the judge says, and (n,) what people say; of pairs of two systems, what the first one wins."""
+    nobody = np.full(len(judged.ids), np.nan)
+    if not judged.pairwise:
+        return judged.answers, judged.covariates.get(HUMAN_SCORES, nobody)
+    if not judged.rated or not (systems := _systems(judged)):
+        return nobody, nobody
+    ours = np.asarray(judged.writers, dtype=str)[:, 0] == systems[0]
+    wins, chosen = (np.where(ours, first, 1 - first) for first in (judged.win_shares, judged.chosen))
+    return wins, chosen
 
 
 def _systems(judged: Judged) -> list[str]:

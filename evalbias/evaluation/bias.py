@@ -61,17 +61,20 @@ class Bias:
     objective: ClassVar[str | None] = None  # name of the number that a search may bring to its null
     helps: ClassVar[Mapping[str, str]] = {}  # "pairs", "scores", "others" (not of evalbias) -> what helps, at what cost
 
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return all that these items allow to estimate, maybe nothing; only items' values are computed yet."""
+        raise NotImplementedError
+
     def applies(self, judged: Judged) -> bool:
         """Return whether anything of it can be measured."""
-        raise NotImplementedError
-
-    def numbers(self, judged: Judged) -> list[Number]:
-        """Return what is estimated; only items' values are computed yet. ValueError where a covariate is missing."""
-        raise NotImplementedError
+        return bool(self.numbers(judged))
 
     def number(self, name: str, judged: Judged) -> Number:
-        """Return one of the numbers, such as the objective of a search; StopIteration where none has that name."""
-        return next(one for one in self.numbers(judged) if one.name == name)
+        """Return one of the numbers, such as the objective of a search; ValueError where the items do not allow it."""
+        for one in self.numbers(judged):
+            if one.name == name:
+                return one
+        raise ValueError(self._unmeasured(name, judged))
 
     def configured(self: AnyBias, **settings: Any) -> AnyBias:
         """Return the bias with those settings that are fields of its class and given."""
@@ -86,6 +89,13 @@ class Bias:
     def lacks(self, judged: Judged) -> str:
         """Say what a test takes and the items lack, as the end of "it needs ..."; empty where nothing is."""
         return joined([*self.missing(judged)])
+
+    def _unmeasured(self, what: str, judged: Judged) -> str:
+        """Say why something cannot be measured."""
+        needs = self.lacks(judged)
+        if self.judges and self.judges != ("pairs" if judged.pairwise else "scores"):
+            needs = "a judge that compares" if self.judges == "pairs" else "a judge that scores"
+        return f"{what} on {judged.criterion} cannot be measured" + (f": it needs {needs}." if needs else ".")
 
     def margin(self, estimate: Estimate) -> float:
         """Return the smallest distance from an unbiased judge that is worth finding."""
@@ -191,10 +201,6 @@ class EffectBias(Bias):
         """Return (n,) numbers about the outputs, (n, 2) about those of pairs; None where they are not known."""
         raise NotImplementedError
 
-    def applies(self, judged: Judged) -> bool:
-        """Return whether people rated the outputs and the property is known."""
-        return judged.rated and self.feature(judged) is not None
-
     def numbers(self, judged: Judged) -> list[Number]:
         """Return the effect; nothing where nobody rated the outputs or chose between them."""
         feature = self.feature(judged)
@@ -249,7 +255,7 @@ class EffectBias(Bias):
     def fit(self, judged: Judged) -> Effect:
         """Return the effect with its bounds, its F and why it may be undefined.
 
-        ValueError where nobody rated, a covariate is missing, or a reliability is given for items with several ratings.
+        ValueError where the items do not allow it, or a reliability is given for items with several ratings.
         """
         return _fit(self.number(self.effect_name, judged), judged.clusters)
 
@@ -371,12 +377,14 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
 
     Raises:
         TypeError: The bias is given by its name.
-        ValueError: A covariate that the bias needs is missing.
+        ValueError: The judge or the items allow none of its numbers.
     """
     if isinstance(bias, str):
         raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")
+    if not (numbers := bias.numbers(judged)):
+        raise ValueError(bias._unmeasured(bias.title.capitalize(), judged))
     return measured(
-        bias.numbers(judged),
+        numbers,
         clusters=judged.clusters,
         bias=bias,
         judged=judged,

@@ -77,16 +77,13 @@ class Likelihood(EffectBias):
         """Return LS."""
         return judged.covariates.get(LIKELIHOODS)
 
-    def applies(self, judged: Judged) -> bool:
-        """Return whether LS is known and, of outputs that were scored, people's scores."""
-        return ({LIKELIHOODS} if judged.pairwise else {LIKELIHOODS, HUMAN_SCORES}) <= judged.covariates.keys()
-
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the effect; the published BiasScore of scores, or the odds of winning of pairs."""
-        ls = judged.covariate(LIKELIHOODS)
-        if judged.pairwise:
+        """Return the effect; the published BiasScore of scores, where people gave some too, or the odds of winning."""
+        ls, human = (judged.covariates.get(name) for name in (LIKELIHOODS, HUMAN_SCORES))
+        if ls is not None and judged.pairwise:
             return [*super().numbers(judged), *_of_pairs(judged, judged.first_less_second(ls))]
-        human = judged.covariate(HUMAN_SCORES)
+        if ls is None or human is None:
+            return []
         scores = np.where(np.isnan(ls + human), np.nan, judged.answers)  # these numbers on the same items
 
         def score(name: str, label: str, normalization: str) -> Number:
@@ -168,14 +165,10 @@ class Position(Bias):
             both, people = "(swapped_field, --swapped-field)", "(better_field, --better-field)"
             yield f"choices in both orders {both} or people's choices {people}"
 
-    def applies(self, judged: Judged) -> bool:
-        """Return whether the judge compares."""
-        return judged.pairwise
-
     def numbers(self, judged: Judged) -> list[Number]:
         """Return what the first position wins, in the orders that were asked."""
         if not judged.pairwise:
-            raise ValueError(f"The judge on {judged.criterion} scores: only one that compares can prefer a position.")
+            return []
         orders, both = [judged.answers[:, r] for r in range(judged.answers.shape[1])], judged.both_orders  # (n, c) each
         shares = np.mean([decision_shares(one) for one in orders], axis=0)  # (n, c), NaN without every order
         entropies = np.mean([negative_entropies(one) for one in orders], axis=0)  # (n,)
@@ -268,14 +261,10 @@ class Verbosity(EffectBias):
         lengths = judged.covariates.get(LENGTHS)
         return None if lengths is None else np.log(np.where(lengths > 0, lengths, np.nan))
 
-    def applies(self, judged: Judged) -> bool:
-        """Return whether the lengths are known and, of outputs that were scored, people's view."""
-        return LENGTHS in judged.covariates and (judged.pairwise or judged.rated)
-
     def numbers(self, judged: Judged) -> list[Number]:
         """Return the effect and, of pairs, how often the longer output wins."""
-        lengths, numbers = judged.covariate(LENGTHS), super().numbers(judged)
-        if not judged.pairwise:
+        lengths, numbers = judged.covariates.get(LENGTHS), super().numbers(judged)
+        if lengths is None or not judged.pairwise:
             return numbers
         first, second = lengths[:, 0], lengths[:, 1]
         wins = longer_wins(judged.win_shares, first, second)
@@ -336,13 +325,11 @@ class SelfBias(Bias):
     favored = "the output that a loop refined itself"
     headlines = ("bias", "skewness")
 
-    def applies(self, judged: Judged) -> bool:
-        """Return whether expected scores are known."""
-        return not judged.pairwise and EXPECTED in judged.covariates
-
     def numbers(self, judged: Judged) -> list[Number]:
         """Return the difference of own and expected scores, and both."""
-        own, expected = judged.answers, judged.covariate(EXPECTED)
+        if judged.pairwise or EXPECTED not in judged.covariates:
+            return []
+        own, expected = judged.answers, judged.covariates[EXPECTED]
         difference = differences(own, expected)
         undefined = np.isnan(difference)
         bias, skewness = "Own score less expected score", "Lopsidedness of the differences (Dskew)"
@@ -419,16 +406,14 @@ class SelfPreference(EffectBias):
         """Return 1 for outputs of the judge's own system, 0 for others; None where it is not among the writers."""
         return written_by(judged, self.own) if self.own is not None and self.own in judged.writer_names else None
 
-    def applies(self, judged: Judged) -> bool:
-        """Return whether people rated outputs of several writers, the named own among them.
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return the excess of the judge's own system, also at failures, and that of every writer.
 
         If one system always stands first, position explains its wins as well.
         """
         several = len(judged.writer_names) > 1 and not judged.one_stands_first
-        return judged.rated and several and (self.own is None or self.own in judged.writer_names)
-
-    def numbers(self, judged: Judged) -> list[Number]:
-        """Return the excess of the judge's own system, also at failures, and that of every writer."""
+        if not (judged.rated and several and (self.own is None or self.own in judged.writer_names)):
+            return []
         numbers = super().numbers(judged)
         if numbers and not judged.pairwise and judged.covariates.get(RATINGS, np.empty((0, 0))).shape[1] > 2:
             says = "The same among outputs that people rate low"
@@ -495,12 +480,10 @@ class ScaleUse(Bias):
         elif HUMAN_SCORES in judged.covariates and not judged.on_peoples_scale:
             yield f"people's ratings on the judge's scale (scale, --scale){_off_the_scale(judged, *judged.scale)}"
 
-    def applies(self, judged: Judged) -> bool:
-        """Return whether the scale is stated, and has few levels or is people's too."""
-        return not judged.pairwise and (_levels(judged) is not None or _rated_on_it(judged))
-
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the slope on quality, the spread, and the use of single levels."""
+        """Return slope and spread if people rate on the stated scale, and the use of its levels if they are few."""
+        if judged.pairwise:
+            return []
         numbers, scores = [], judged.answers
         costly: dict[str, Any] = {"signed": False, "tested": False}
         if _rated_on_it(judged):
@@ -612,13 +595,11 @@ class Joint(Bias):
     name, title, kind = "joint", "biases in one model", "explanation"
     question = "Which of the biases remains when the others are held fixed? Likely text is often short."
 
-    def applies(self, judged: Judged) -> bool:
-        """Return whether people rated the outputs and two properties are known."""
-        return judged.rated and len(self._features(judged)) > 1
-
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return one number a property."""
+        """Return one number a property, of two or more."""
         features, numbers = self._features(judged), []
+        if not judged.rated or len(features) < 2:
+            return []
         for bias, feature in features:
             others = {one.feature_name: values for one, values in features if one is not bias}
             name, says = bias.joint_name or bias.feature_name, f"Effect of {bias.effect_of}"

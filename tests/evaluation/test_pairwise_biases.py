@@ -45,7 +45,7 @@ def test_a_lean_to_the_first_position_by_hand():
     averaged = measured(PairwiseJudge(C, debias="permutation"), pairs, lm=Comparer(lean=2.0))["position"]
     assert (averaged["first_rate"].value, averaged["position_consistency"].value) == (pytest.approx(0.5), 1)
     assert averaged.coverage == pytest.approx(0.8)
-    with pytest.raises(ValueError, match="The judge on wit scores: only one that compares can prefer a position"):
+    with pytest.raises(ValueError, match="Position on wit cannot be measured: it needs a judge that compares"):
         measure(BIASES["position"], Judged(("a", "b"), "wit", np.array([1.0, 2.0])), seed=0)
     assert set(found) == {"position", "verbosity"}
     assert position.ids == ("0", "1", "2")

@@ -259,10 +259,12 @@ def test_dspys_own_optimizers_run_on_the_same_judge(real_lm):
     assert found.score == pytest.approx(100 * np.mean(alone), abs=0.01)
 
 
-def test_a_covariate_that_was_not_measured_is_named():
+def test_what_a_measurement_lacks_is_named():
     judged = judge_examples(PointwiseJudge(C), items(9, 1), lm=FormulaLM())
-    with pytest.raises(ValueError, match=r"lack the covariate 'likelihoods', .* name the model whose likelihood"):
+    with pytest.raises(ValueError, match=r"on quality cannot be measured: it needs a model that reports likelihoods"):
         measure(Likelihood(), judged, seed=0)
+    with pytest.raises(ValueError, match=r"lack the covariate 'likelihoods', .* name the model whose likelihood"):
+        judged.covariate("likelihoods")
 
 
 # The first rule of choice: less likelihood bias at no significant loss of performance.

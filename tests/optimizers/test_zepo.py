@@ -452,9 +452,6 @@ class UnknownBias:
     def applies(self, judged):
         return "moods" in judged.covariates
 
-    def numbers(self, judged):
-        raise AssertionError("asked although it does not apply")
-
 
 def test_a_pair_that_is_too_long_is_left_out_of_the_search():
     pairs = all_pairs(4)
