@@ -253,7 +253,6 @@ class AuditOptions(Seeded, Reliable, Likely, Coded, Items):
         scores_field: Field that holds the judge's recorded scores.
         winner_field: Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null.
         swapped_field: Field that holds its choices in the other order; 0 still means the same output.
-        better_field: Field that holds people's choices between two outputs.
         criterion: 'name: definition', or the name of a criterion of the data set.
         scale: Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2.
         own_system: Name of the judge's own system, as the field system has it.
@@ -270,7 +269,6 @@ class AuditOptions(Seeded, Reliable, Likely, Coded, Items):
     scores_field: str | None = None
     winner_field: str | None = None
     swapped_field: str | None = None
-    better_field: str = "better"
     criterion: Any = None
     scale: tuple[float, float] | None = None
     own_system: str | None = None

@@ -97,7 +97,7 @@ JUDGE = "lm judge scores_field winner_field swapped_field criterion criteria sca
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
 SECTIONS = {  # heading -> its options, in the order of a command's help; any other stands under Options
     "Arguments": "",
-    "Data": "task_of_loop data loops mapping labels better_field by pairs split_by limit candidates documents",
+    "Data": "task_of_loop data loops mapping labels by pairs split_by limit candidates documents",
     "Model and judge": f"{JUDGE} debias calibration ties",
     "Options": "",
     "Measurement": "task likelihood_lm own_system reduction reliability",

@@ -217,7 +217,6 @@ class CorrectedEstimates(Bias):
         scores, people = _sides(judged)
         if not MIN_LABELS <= int((~np.isnan(people)).sum()) < len(judged.ids):
             return []
-        corrected = partial(estimate_corrected, people=people)
         if judged.pairwise:
             kind, mean, who = "rate", estimate_share, f"{_systems(judged)[0]} wins, "
             labels = says = [f"{who}judge", f"{who}people", f"{who}corrected"]
@@ -225,15 +224,16 @@ class CorrectedEstimates(Bias):
             kind, mean, who = "mean", estimate_mean, ""
             labels = ["judge's mean", "people's mean", "corrected"]
             says = ["The judge's mean", "Mean of what people labeled", "Mean that people would give all items"]
+        of_all: dict[str, Any] = {"given": (people,), "signed": False, "tested": False}
         numbers = [
             Number(f"judge_{kind}", labels[0], scores, mean, signed=False, says=says[0]),
             Number(f"people_{kind}", labels[1], people, mean, signed=False, says=says[1]),
-            Number("corrected_mean", labels[2], scores, corrected, signed=False, tested=False, says=says[2]),
+            Number("corrected_mean", labels[2], scores, estimate_corrected, says=says[2], **of_all),
         ]
         known = np.concatenate([scores, people])
         if judged.pairwise and np.isin(known[~np.isnan(known)], (0.0, 1.0)).all():
-            how, label = partial(corrected, verdicts=True), f"{who}by sensitivity and specificity"
-            numbers.append(Number("corrected_rate", label, scores, how, signed=False, tested=False, says=label))
+            rates, label = partial(estimate_corrected, verdicts=True), f"{who}by sensitivity and specificity"
+            numbers.append(Number("corrected_rate", label, scores, rates, says=label, **of_all))
         return numbers
 
 

@@ -91,18 +91,17 @@ def recorded_verdicts(
     winner: str,
     *,
     swapped: str | None = None,
-    better: str = "better",
     criterion: str | Criterion = QUALITY,
     likelihood_lm: MeasuringLM | None = None,
 ) -> Judged:
     """Gather a judge's recorded choices between two outputs, in one order or in both.
 
-    ``examples`` are pairs with ``candidates`` or ``outputs``; where known, also ``source``, ``ratings``, ``systems``
-    and ``input_id``. ``winner`` is the field of the judge's choice between the outputs as they stand: 0 or ``"A"`` for
-    the first, 1 or ``"B"`` for the second, -1 or ``"tie"`` for a tie, None for no answer; ``swapped`` is that of its
-    choice in the other order, also of an output as they stand, and ``better`` that of people's. ``criterion`` is that
-    of the ratings; its task defines LS, which ``likelihood_lm`` measures. Answers are (n, orders, 2) by position, with
-    a third class where a tie occurs. What is no pair or no choice is a ValueError that names the item.
+    ``examples`` are pairs with ``candidates`` or ``outputs``; where known, also ``source``, people's choice ``better``,
+    ``ratings``, ``systems`` and ``input_id``. ``winner`` is the field of the judge's choice between the outputs as they
+    stand: 0 or ``"A"`` for the first, 1 or ``"B"`` for the second, -1 or ``"tie"`` for a tie, None for no answer;
+    ``swapped`` is that of its choice in the other order, also of an output as they stand. ``criterion`` is that of the
+    ratings; its task defines LS, which ``likelihood_lm`` measures. Answers are (n, orders, 2) by position, with a third
+    class where a tie occurs. What is no pair or no choice is a ValueError that names the item.
 
     Examples:
         >>> pair = dspy.Example(outputs=["yes", "no"], winner=0, winner_swapped=1)
@@ -110,7 +109,7 @@ def recorded_verdicts(
         [[[1.0, 0.0], [1.0, 0.0]]]
     """
     check_two_candidates(examples)
-    check_fields(winner, swapped, better)
+    check_fields(winner, swapped)
     names = [winner] if swapped is None else [winner, swapped]
     choices = np.array(
         [
@@ -121,14 +120,12 @@ def recorded_verdicts(
             for name in names
         ]
     )  # (orders, n)
-    known = gather(
-        examples, as_criterion(criterion), pairwise=True, scorer=likelihood_lm, better=better, answered=names
-    )
+    known = gather(examples, as_criterion(criterion), pairwise=True, scorer=likelihood_lm, answered=names)
     answers, ties = by_position(choices), bool((choices == TIE).any())
     return replace(known, answers=answers, ties=ties, judge=f"recorded choices {winner!r}")
 
 
-def check_fields(winner: str, swapped: str | None, better: str) -> None:
+def check_fields(winner: str, swapped: str | None) -> None:
     """Refuse one field as the choices of both orders (no position bias), or of judge and people (who agree)."""
     if swapped == winner:
         raise ValueError(
@@ -136,11 +133,10 @@ def check_fields(winner: str, swapped: str | None, better: str) -> None:
             "seem to have no position bias: name the field of the choices in the swapped order, or leave it out if "
             "only one order was asked."
         )
-    if better in (winner, swapped):
+    if BETTER in (winner, swapped):
         raise ValueError(
-            f"The field {better!r} is named for the judge's choices and for people's (`better_field`), who would "
-            "agree: name two fields. If people chose nothing, read the judge's choices under another name, "
-            f"judge_choice={better} in `mapping`, and name judge_choice as their field."
+            f"The field {BETTER!r} is that of people's choices, and is named for the judge's, who would agree. If they "
+            f"are the judge's, read them under another name, judge_choice={BETTER} in `mapping`, and name judge_choice."
         )
 
 
@@ -196,7 +192,6 @@ def function_scores(
     *,
     criterion: str | Criterion = QUALITY,
     scale: tuple[float, float] | None = None,
-    better: str = "better",
     likelihood_lm: MeasuringLM | None = None,
     num_threads: int = 1,
     progress: Callable[[int], None] | None = None,
@@ -219,8 +214,7 @@ def function_scores(
         raise ValueError("There are no items: give at least one.")
     pairwise = all(candidates_of(e) for e in examples)
     ask = call_of(judge, pairwise=pairwise)
-    how: dict[str, Any] = {"scorer": likelihood_lm, "better": better, "required": False}
-    known = gather(examples, as_criterion(criterion), pairwise=pairwise, **how)
+    known = gather(examples, as_criterion(criterion), pairwise=pairwise, scorer=likelihood_lm, required=False)
     questions = _pairs(examples) if pairwise else list(examples)
     reasons: dict[str, str] = {}
 
@@ -411,9 +405,9 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     if isinstance(options, PreparedAudit):
         return options
     # 1. The data; malformed answers and choices are named by file and line.
-    choices = [name for name in (options.winner_field, options.swapped_field, options.better_field) if name is not None]
+    choices = [name for name in (options.winner_field, options.swapped_field, BETTER) if name is not None]
     if options.winner_field is not None:
-        check_fields(options.winner_field, options.swapped_field, options.better_field)
+        check_fields(options.winner_field, options.swapped_field)
     items = data_sets.read(
         options.data,
         mapping=options.mapping,
@@ -464,12 +458,11 @@ def answers_of(options: PreparedAudit) -> Judged:
             return replace(judge_examples(judge, examples, **asking), unmeasurable={"likelihood": str(error)})
     known = {"criterion": options.criterion, "likelihood_lm": options.lm if likelihood_lm is None else likelihood_lm}
     if judge is not None:
-        known |= {"scale": options.scale, "better": options.better_field}
-        return function_scores(examples, judge, num_threads=options.num_threads, progress=options.progress, **known)
+        known |= {"scale": options.scale, "num_threads": options.num_threads, "progress": options.progress}
+        return function_scores(examples, judge, **known)
     if options.scores_field is not None:
         return recorded_scores(examples, options.scores_field, scale=options.scale, **known)
-    known |= {"swapped": options.swapped_field, "better": options.better_field}
-    return recorded_verdicts(examples, str(options.winner_field), **known)
+    return recorded_verdicts(examples, str(options.winner_field), swapped=options.swapped_field, **known)
 
 
 def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJudge:
@@ -483,10 +476,8 @@ def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJud
 
 def _pairs_to_judge(options: AuditOptions, items: Sequence[dspy.Example], criterion: str) -> list[dspy.Example]:
     """Return the pairs of the data, or pairs drawn of single outputs, and where known what people prefer in each."""
-    better = options.better_field
     if any(candidates_of(e) for e in items):
-        read = items if better == BETTER else [e.without("preference") for e in items]
-        return [e.copy(candidates=list(candidates_of(e)), better=e.get(better)) for e in read]
+        return [e.copy(candidates=list(candidates_of(e))) for e in items]
     scores = {(input_key(e), e.output): human_score(e, criterion, required=False) for e in reversed(items)}
     drawn = data_sets.pairs(items, limit=options.pairs, ordered=False, seed=options.seed)
     return [pair.copy(better=_better(*(scores[pair.input_id, text] for text in pair.candidates))) for pair in drawn]

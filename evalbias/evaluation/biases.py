@@ -11,10 +11,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
-from evalbias.evaluation.bias import MAPPED, Bias, EffectBias, measure, people_missing, share_number
+from evalbias.evaluation.bias import (
+    MAPPED,
+    Bars,
+    Bias,
+    EffectBias,
+    Intervals,
+    Plot,
+    Stack,
+    measure,
+    people_missing,
+    share_number,
+)
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LENGTHS, LIKELIHOODS, QUALITY, RATINGS, Judged
-from evalbias.evaluation.marks import Bars, Intervals, Plot, Stack
 from evalbias.evaluation.words import count, percent
 from evalbias.measures import bias_score as bias_score_of
 from evalbias.measures import (
@@ -162,8 +172,7 @@ class Position(Bias):
     def missing(self, judged: Judged) -> Iterator[str]:
         """Name answers in both orders, or people's choices."""
         if not judged.both_orders and BETTER not in judged.covariates:
-            both, people = "(swapped_field, --swapped-field)", "(better_field, --better-field)"
-            yield f"choices in both orders {both} or people's choices {people}"
+            yield "choices in both orders (swapped_field, --swapped-field) or people's choices (field better)"
 
     def numbers(self, judged: Judged) -> list[Number]:
         """Return what the first position wins, in the orders that were asked."""
@@ -197,7 +206,8 @@ class Position(Bias):
         if not outcomes:
             return super().plot(measurement)
         first = measurement["first_rate"]
-        title = _wins("The output shown first", first)
+        interval = f"95 % interval {percent(first.low)} to {percent(first.high)}"
+        title = f"The output shown first wins {percent(first.value)} of the time ({interval})"
         caption = (
             "Every pair was judged twice, with the outputs in both orders. Above: how often the first position wins; "
             "50 % = no bias. Below: whether the same output wins in both orders, as it should."
@@ -205,11 +215,6 @@ class Position(Bias):
         words, label = "50 % = no bias", "win rate of the first position"
         rate = Intervals({"": [first]}, null=0.5, null_words=words, x_label=label, percent=True)
         return Plot(title, caption, [rate, Stack(outcomes)])
-
-
-def _wins(which: str, rate: Estimate) -> str:
-    interval = f"95 % interval {percent(rate.low)} to {percent(rate.high)}"
-    return f"{which} wins {percent(rate.value)} of the time ({interval})"
 
 
 def order_outcomes(judged: Judged) -> dict[str, float]:
@@ -277,39 +282,6 @@ class Verbosity(EffectBias):
             gap: dict[str, Any] = {"given": (longer_better,), "null": 0.0, "tested": False, **unsure}
             numbers.append(Number("accuracy_gap", "accuracy gap", correct, estimate_gap, **gap))
         return numbers
-
-    def plot(self, measurement: Measurement) -> Plot | None:
-        """Return the line of the effect; of pairs that nobody rated, how often the longer output wins."""
-        if self.effect_name in measurement.estimates or "longer_rate" not in measurement.numbers:
-            return super().plot(measurement)
-        wins, lengths = measurement.numbers["longer_rate"].values, measurement.columns[LENGTHS]
-        kept = ~np.isnan(wins)
-        if not kept.any():
-            return None
-        # 1 groups of equal size by how many times as long the longer output is
-        with np.errstate(divide="ignore"):
-            ratios = lengths.max(axis=1)[kept] / lengths.min(axis=1)[kept]
-        order = np.argsort(ratios, kind="stable")
-        groups = np.array_split(order, 4 if len(order) >= 40 else 1)
-        # 2 the win rate of each, over the inputs
-        clusters = np.arange(len(wins)) if measurement.clusters is None else np.asarray(measurement.clusters)
-        rows = dict[str, list[Estimate]]()
-        for one in groups:
-            name = f"{_times(ratios[one].min())} to {_times(ratios[one].max())} times"
-            rate = share_number(name, name, wins[kept][one]).estimate(clusters[kept][one].tolist(), seed=0)
-            rows[name if name not in rows else name + "\u200b" * len(rows)] = [rate]  # rows of one name stay apart
-        # 3 in words
-        title = _wins("The longer output", measurement["longer_rate"])
-        caption = (
-            "Pairs are cut into groups by how many times as long the longer output is. 50 % = no preference for "
-            "length. People may prefer longer outputs too: this alone does not show that the judge is wrong."
-        )
-        words, label = "50 % = no preference", "the longer output wins"
-        return Plot(title, caption, [Intervals(rows, null=0.5, null_words=words, x_label=label, percent=True)])
-
-
-def _times(ratio: float) -> str:
-    return f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}"
 
 
 class SelfBias(Bias):

@@ -10,11 +10,10 @@ from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import rich.table
 import scipy
 
 from evalbias.evaluation.judged import Judged
-from evalbias.evaluation.words import SIGNIFICANCE, Table, count, ends, joined, mark, p_text, signed, unsigned
+from evalbias.evaluation.words import Table, count, ends, joined, mark, p_text, signed, unsigned
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.equal_quality import Effect
 from evalbias.measures.resample import ALONE, Draws, Interval, Statistic, p_of_interval
@@ -115,19 +114,9 @@ class Number(Named):
 
     def like(self, other: Number) -> bool:
         """Return whether another number is of the same function with the same settings and columns."""
-        return _same((self.estimator, self.given), (other.estimator, other.given))
-
-
-def _same(a: object, b: object) -> bool:
-    if isinstance(a, partial) and isinstance(b, partial):
-        return _same((a.func, a.args, a.keywords), (b.func, b.args, b.keywords))
-    if isinstance(a, dict) and isinstance(b, dict):
-        return list(a) == list(b) and all(_same(value, b[name]) for name, value in a.items())
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.array_equal(a, b, equal_nan=True)
-    return bool(a == b)
+        # equal partials are unequal objects, but written alike: they hold names and numbers, for columns are given
+        alike = repr(self.estimator) == repr(other.estimator) and len(self.given) == len(other.given)
+        return alike and all(map(partial(np.array_equal, equal_nan=True), self.given, other.given))
 
 
 @dataclass(frozen=True)
@@ -251,7 +240,7 @@ class Measurement(ByName[Estimate]):
     def _parts(self) -> Mapping[str, Estimate]:
         return self.estimates
 
-    def table(self) -> rich.table.Table:
+    def table(self) -> Table:
         """Return one row an estimate, for a terminal; without the column of nulls where no estimate has one."""
         rows = []
         for e in self.estimates.values():
@@ -259,7 +248,7 @@ class Measurement(ByName[Estimate]):
             rows.append((e.label, e.text(), e.interval, null, str(e.n)))
         title = f"{self.bias.title.capitalize()} on {self.criterion}"
         headings = ("estimate", "value", "95 % interval", "no bias", "n")
-        return Table(headings, rows, title, self.caption()).without_empty().__rich__()
+        return Table(headings, rows, title, self.caption()).without_empty()
 
     def caption(self) -> str:
         """Return the undefined items, the inputs of the intervals, and the notes."""
@@ -372,15 +361,16 @@ class Comparison(ByName[Change]):
     def _parts(self) -> Mapping[str, Change]:
         return self.changes
 
-    def table(self) -> rich.table.Table:
-        """Return one row a change, for a terminal."""
+    def table(self) -> Table:
+        """Return one row an estimate, in words: before, after, and their difference."""
         rows = []
         for change in self.changes.values():
             text, difference = change.after.text, change.difference
-            interval = f"{text(difference.value)} ({ends(text(difference.low), text(difference.high))})"
-            rows.append((change.label, change.text(), interval, p_text(change.p_value), str(change.after.n)))
-        title = f"{self.bias.title.capitalize()} on {self.criterion}, before -> after"
-        return Table(("estimate", "before -> after", "difference", "p", "n"), rows, title, SIGNIFICANCE).__rich__()
+            values = (change.before.text(), change.after.text(), text(difference.value))
+            interval = ends(text(difference.low), text(difference.high))
+            rows.append((change.after.words, *values, interval, p_text(change.p_value)))
+        headings = ("", "before", "after", "difference", "95 % interval", "p")
+        return Table(headings, rows, caption=f"{self.n:,} items; p of a paired test")
 
 
 def compare(

@@ -429,15 +429,14 @@ def gather(
     pairwise: bool,
     scorer: MeasuringLM | None = None,
     reduction: str = "sum",
-    better: str = BETTER,
     answered: Sequence[str] = (),
     required: bool = True,
 ) -> Judged:
     """Gather what is known about items that are scored, or pairs that are compared; their answers are undefined.
 
-    The criterion's task defines LS. ``better`` is the field of people's choice, ``"preference"`` being read where there
-    is no ``"better"``; fields of the judge's own answers (``answered``) are not read as people's. An item without a
-    human score where others have one is refused by name if ``required``, else undefined.
+    The criterion's task defines LS. People's choice is in the field ``better``, or else ``preference``, but for fields
+    of the judge's own answers (``answered``). An item without a human score where others have one is refused by name if
+    ``required``, else undefined.
     """
     n, covariates, provenance = len(examples), dict[str, FloatArray](), dict[str, Any]()
     shape = (n, 2) if pairwise else (n,)
@@ -453,7 +452,7 @@ def gather(
         provenance = {"reduction": reduction, **prompt}
     # 2 what people say
     if pairwise:
-        choices = _choices(examples, better, answered)
+        choices = _choices(examples, answered)
         if np.isin(choices, (0, 1)).any():
             covariates[BETTER] = choices
     elif any(is_rated(e, criterion.name) for e in examples):
@@ -503,9 +502,9 @@ def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence
     return outputs
 
 
-def _choices(examples: Sequence[dspy.Example], better: str, answered: Sequence[str]) -> FloatArray:
+def _choices(examples: Sequence[dspy.Example], answered: Sequence[str]) -> FloatArray:
     """Return (n,) the candidate of each pair that people prefer, 0 or 1, -1 for a tie; NaN where nobody chose."""
-    fields = [name for name in ((better, "preference") if better == BETTER else (better,)) if name not in answered]
+    fields = [name for name in (BETTER, "preference") if name not in answered]
     choices = np.array([people_choice(e, fields, index=i) for i, e in enumerate(examples)], dtype=np.float64)
     return np.where(np.isin(choices, (0, 1, TIE)), choices, np.nan)
 

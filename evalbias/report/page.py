@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from evalbias.evaluation.audit import Audit
-from evalbias.evaluation.marks import Plot
+from evalbias.evaluation.bias import Plot
 from evalbias.evaluation.words import STATUSES, Table, model_title
 from evalbias.report.plots import draw, write_png
 from evalbias.report.sections import Block, Quote, Section, sections, several_criteria, worst_of

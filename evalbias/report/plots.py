@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from markupsafe import Markup
 
-from evalbias.evaluation.bias import MOST_DOTS
+from evalbias.evaluation.bias import MOST_DOTS, Bars, Dots, Intervals, Label, Lines, Plot, Stack
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.estimates import Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import BY_CONSTRUCTION, HUMAN_SCORES, LIKELIHOODS, Judged
-from evalbias.evaluation.marks import Bars, Dots, Intervals, Label, Lines, Plot, Stack
 from evalbias.evaluation.words import count, percent
 from evalbias.measures import quadratic_fit, unfairness_scores
 from evalbias.measures.arrays import FloatArray

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.evaluation.audit import AGREEMENT, Audit, Finding
-from evalbias.evaluation.bias import interval_plot
+from evalbias.evaluation.bias import Plot, interval_plot
 from evalbias.evaluation.biases import BIASES, score_bars, title_of
 from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
-from evalbias.evaluation.marks import Plot
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import STATUSES, Table, joined, percent, signed
 from evalbias.measures.arrays import FloatArray
@@ -26,7 +25,7 @@ from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import CurvePoint, ZEPOReport
 from evalbias.report import plots
 from evalbias.report.plots import by_construction
-from evalbias.report.tables import candidates_table, changes_table, estimates_table, groups_table, search_table
+from evalbias.report.tables import candidates_table, estimates_table, groups_table, search_table
 
 # --- what a page is made of -------------------------------------------------------------------------------------------
 
@@ -80,9 +79,9 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             yield measurement_section(result, _title(result, several))
         case Comparison():
             title = f"{_title(result, several)}, before and after"
-            yield Section(title, [*plots.changes(result), changes_table(result)])
+            yield Section(title, [*plots.changes(result), result.table()])
         case LoopSummary() if "bias" not in result.change:  # of another quality than the loop's own
-            yield Section(f"{result.name.capitalize()}, first and last output", [changes_table(result.change)])
+            yield Section(f"{result.name.capitalize()}, first and last output", [result.change.table()])
         case LoopSummary():
             last = measurement_section(result.rounds[-1], f"Self-bias of {result.name}")
             question, *rest = last.blocks
@@ -91,7 +90,7 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
             if result.change["bias"].after.n:
                 yield from sections(result.change, several=several)
         case LoopPair():
-            blocks: list[Block] = [*plots.changes(result.comparison), changes_table(result.comparison)]
+            blocks: list[Block] = [*plots.changes(result.comparison), result.comparison.table()]
             yield Section(f"{result.second} against {result.first}", blocks)
         case StyleReport():
             for words, side in (("as given", result.before), ("in the model's own words", result.after)):

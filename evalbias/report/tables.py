@@ -129,18 +129,6 @@ def estimates_table(measurement: Measurement) -> Table:
     return table.without_empty()
 
 
-def changes_table(comparison: Comparison) -> Table:
-    """Return one row an estimate of two judges, in words: before, after, and their difference."""
-    rows = []
-    for change in comparison.changes.values():
-        text, difference = change.after.text, change.difference
-        values = (change.before.text(), change.after.text(), text(difference.value))
-        interval = ends(text(difference.low), text(difference.high))
-        rows.append((change.after.words, *values, interval, p_text(change.p_value)))
-    headings = ("", "before", "after", "difference", INTERVAL, "p")
-    return Table(headings, rows, caption=f"{comparison.n:,} items; p of a paired test")
-
-
 def headlines_table(results: Mapping[str, Measurement | Comparison]) -> Table:
     """Return one row per criterion and headline of one bias: its value and interval, or before -> after and its p."""
     rows: list[tuple[str, ...]] = []

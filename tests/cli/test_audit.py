@@ -175,9 +175,8 @@ def test_other_codes_of_choices_are_named(tmp_path):
     for row in rows:
         row.update({name: row[name] + 1 for name in ("verdict", "verdict_swapped")}, people=row.pop("better") + 1)
     options = ["audit", "--data", as_jsonl(tmp_path / "b.jsonl", rows), *VERDICTS]
-    for people in (["--map", "better=people"], ["--better-field", "people"]):
-        found = answered(*options, *people, "--labels", "1,2,tie", cwd=tmp_path)
-        assert found["biases"] == same["biases"]
+    found = answered(*options, "--map", "better=people", "--labels", "1,2,tie", cwd=tmp_path)
+    assert found["biases"] == same["biases"]
     assert "b.jsonl:1: 'verdict_swapped' is 2" in evalbias(*options, cwd=tmp_path, check=False).stderr
 
 

@@ -5,7 +5,6 @@ import math
 import re
 from dataclasses import replace
 
-import dspy
 import numpy as np
 import pytest
 from commands import printed
@@ -14,12 +13,10 @@ from planted import compared, rated_once, scored
 
 import evalbias
 from evalbias import data as evalbias_data
-from evalbias.evaluation.answers import prepared
 from evalbias.evaluation.audit import Finding, audit_answers, findings_of, paragraphs_of
 from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.words import LOW_COVERAGE
 from evalbias.measures import likelihood_effect
-from evalbias.options import AuditOptions
 from evalbias.programs.criterion import DEFAULT_TASK
 from evalbias.report.tables import audit_view
 
@@ -295,7 +292,7 @@ def test_only_what_is_missing_is_asked_for():
     found = evalbias.audit(pairs, winner_field="winner").not_measured
     assert found["position"] == (
         "the quality of the outputs may explain all numbers that could be measured; it needs choices in both orders "
-        "(swapped_field, --swapped-field) or people's choices (better_field, --better-field)"
+        "(swapped_field, --swapped-field) or people's choices (field better)"
     )
 
 
@@ -374,11 +371,3 @@ def test_a_judge_that_repeats_people_is_not_called_unbiased():
     found = of_scores(rows)
     assert {f.status for f in found.findings} == {"not measured"}
     assert "verbosity (the scores follow people's ratings exactly" in found.verdict
-
-
-def test_a_preference_is_not_read_beside_a_field_of_another_name():
-    judge = evalbias.PairwiseJudge(QUALITY)
-    pairs = [dspy.Example(source="s", candidates=["x", "y"], people="B", preference="shorter")]
-    (made,) = prepared(AuditOptions(pairs, judge=judge, better_field="people")).questions
-    assert made.better == 1
-    assert "preference" not in made

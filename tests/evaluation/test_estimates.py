@@ -63,7 +63,8 @@ def test_a_number_becomes_an_estimate():
 
 def columns(result):
     """Heading -> cells of a result's table."""
-    return {column.header: [*column.cells] for column in result.table().columns}
+    table = result.table()
+    return {heading: [row[k] for row in table.rows] for k, heading in enumerate(table.headings)}
 
 
 def test_an_estimate_counts_items_that_define_all_its_numbers():
@@ -121,11 +122,10 @@ def test_a_comparison_by_hand():
     assert found.cost == {"judgments": (4, 5)}
     assert change.text() == f"+0.50 -> +1.00{'*' if change.p_value < 0.05 else ''}"
     assert change.label == "performance"
-    shown = columns(found)
-    assert shown["estimate"][-1] == "performance"
-    assert shown["difference"][-1].startswith("+0.50 (")
-    assert (shown["p"][-1], shown["n"][-1]) == (f"{change.p_value:.5f}", "3")
-    assert found.table().title == "Likelihood on c, before -> after"
+    (*_, row), ends = found.table().rows, f"{change.difference.low:+.2f} to {change.difference.high:+.2f}"
+    says = "Rank correlation with people (performance)"
+    assert row == (says, "+0.50", "+1.00", "+0.50", ends.replace("+nan to +nan", "undefined"), f"{change.p_value:.5f}")
+    assert found.table().caption == "3 items; p of a paired test"
     assert json.loads(json.dumps(found.to_dict()))["changes"]["performance"] == to_json(change)
     assert repr(found).startswith("Comparison(likelihood on c, n=3: ")
     assert "; performance +0.50 -> +1.00" in repr(found)
@@ -163,6 +163,7 @@ def test_numbers_are_alike_if_their_settings_and_columns_are():
     assert number.like(dataclasses.replace(number, given=(ratings, length, ls.copy()), values=length))
     assert not number.like(dataclasses.replace(number, given=(ratings, length, ls + length)))
     assert not number.like(dataclasses.replace(number, given=(ratings, length)))
+    assert number.like(dataclasses.replace(number, estimator=partial(estimate_effect, names=("length", "likelihood"))))
     assert not number.like(dataclasses.replace(number, estimator=partial(estimate_effect, names=("length", "other"))))
 
 

@@ -16,9 +16,9 @@ from planted import compared, with_effect
 import evalbias
 from evalbias.evaluation import BIASES, Row, compare, judge_examples, measure
 from evalbias.evaluation.audit import audit_answers
+from evalbias.evaluation.bias import Plot
 from evalbias.evaluation.judged import LIKELIHOODS
 from evalbias.evaluation.loops import measure_rounds
-from evalbias.evaluation.marks import Plot
 from evalbias.evaluation.words import Table
 from evalbias.optimizers.selection import CompileReport, Cost, Tried
 from evalbias.programs import Criterion, PairwiseJudge

@@ -12,12 +12,11 @@ from numpy.testing import assert_allclose
 from planted import compared, partly, scored, with_effect
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
-from evalbias.evaluation.bias import Bias, beyond_quality, interval_plot
+from evalbias.evaluation.bias import Bias, Intervals, Plot, beyond_quality, interval_plot
 from evalbias.evaluation.biases import Likelihood, order_outcomes
 from evalbias.evaluation.estimates import Estimate, Number, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.evaluation.loops import Loop, LoopRun
-from evalbias.evaluation.marks import Intervals, Plot
 from evalbias.measures import likelihood_effect, unfairness_scores
 from evalbias.measures.resample import SHARE, estimate_mean
 from evalbias.optimizers.zepo import CurvePoint
