@@ -176,7 +176,7 @@ class Objective:
 
 
 class Fairness(Objective):
-    """Minus the distance of the decision rates from a prior, in [-2, 0] (the paper's objective).
+    """Minus the mean distance of the decision rates from a prior, at most 0 (the paper's objective).
 
     Args:
         prior: (c,) rate at which each class should win. Defaults to the uniform distribution over the positions.

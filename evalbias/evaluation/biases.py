@@ -152,10 +152,11 @@ def _of_pairs(judged: Judged, difference: FloatArray) -> list[Number]:
 class Position(Bias):
     """How a comparison is ordered decides which candidate wins (Zhou et al., EMNLP 2024).
 
-    Numbers: ``first_rate`` (win rate of the first position; all positions share a tie), ``fairness`` (in [-2, 0], 0 is
-    fair), ``position_consistency`` (share of pairs with the same winner in both orders) and ``confidence`` (mean
-    negative entropy, in [-log c, 0]). In both orders each pair is its own control. In one order the better outputs may
-    stand first; ``first_rate_balanced`` then counts pairs whose first candidate people prefer as much as the others.
+    Numbers: ``first_rate`` (win rate of the first position; all positions share a tie), ``fairness`` (0 is fair; in
+    [-.5, 0] for pairs), ``position_consistency`` (share of pairs with the same winner in both orders) and
+    ``confidence`` (mean negative entropy, in [-log c, 0]). In both orders each pair is its own control. In one order
+    the better outputs may stand first; ``first_rate_balanced`` then counts pairs whose first candidate people prefer as
+    much as the others.
     """
 
     name = title = "position"

@@ -200,11 +200,12 @@ def fairness(
     groups: Sequence[object] | None = None,
     ties: bool = False,
 ) -> float:
-    """Compute minus the distance of the decision rates from the prior: ``-sum_j |p_S - p_{I,j}|``.
+    """Compute minus the mean distance of the decision rates from the prior: ``-(1/c) sum_j |p_S - p_{I,j}|``.
 
-    It is in [-2, 0], and 0 is fair; NaN if no row is defined. The prior (c,) is the rate at which each class, the tie
-    included, should win; without one all positions should win alike, and with ``ties`` they share what the last class
-    "tie" wins. With ``groups`` (n,), the rates are averaged over them.
+    0 is fair; NaN if no row is defined. The prior (c,) is the rate at which each class, the tie included, should win;
+    without one all positions should win alike, and with ``ties`` they share what the last class "tie" wins. The lowest
+    value is then ``-2 (c - 1) / c^2``, which is -.5 for pairs, and never below ``-2 / c`` with a prior. With ``groups``
+    (n,), the rates are averaged over them. For pairs it is ``-|p_{I,A} - .5|``, as in the authors' code.
 
     Raises:
         ValueError: A prior of another length, or one that does not sum to 1.
@@ -212,11 +213,11 @@ def fairness(
     rates = decision_rates(probabilities, groups=groups)
     if prior is None:
         rates = win_shares(rates, ties=ties)
-        return -float(np.abs(rates - 1 / len(rates)).sum())
+        return -float(np.abs(rates - 1 / len(rates)).mean())
     given = numbers(prior, "prior")
     if given.shape != rates.shape or abs(given.sum() - 1) > SUM_SLACK or (given < 0).any():
         raise ValueError(f"prior={given.tolist()} is not a distribution over {len(rates)} classes.")
-    return -float(np.abs(rates - given).sum())
+    return -float(np.abs(rates - given).mean())
 
 
 # Estimates of rates of positions.
@@ -282,9 +283,9 @@ def estimate_first_rate(
 
 
 def counted_fairness(counts: FloatArray, shares: FloatArray, prior: FloatArray | None = None) -> FloatArray:
-    """Compute fairness in resamples (k, n) of win shares (n, c): minus the distance of their mean from a prior (c,)."""
+    """Compute fairness in resamples (k, n) of shares (n, c): minus the mean distance of their means from a prior."""
     fair = 1 / shares.shape[1] if prior is None else prior
-    return np.asarray(-np.abs(mean(counts, shares) - fair).sum(axis=1))
+    return np.asarray(-np.abs(mean(counts, shares) - fair).mean(axis=1))
 
 
 def estimate_fairness(
@@ -299,7 +300,7 @@ def estimate_fairness(
     """Estimate the fairness of win shares (n, c) with an interval that holds 0 wherever a fair judge could have them.
 
     Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. Of two positions, with p the win
-    rate of the first, fairness is -2 |p - prior|, and its interval is that of p (``estimate_first_rate``). Of more, the
+    rate of the first, fairness is -|p - prior|, and its interval is that of p (``estimate_first_rate``). Of more, the
     interval holds the fairness of all rates no farther from those observed than 95 % of the resamples; it is then too
     wide for a judge far from fair.
 
@@ -310,19 +311,19 @@ def estimate_fairness(
     (values,) = checked({"shares": shares}, clusters)
     fair = np.full(values.shape[1], 1 / values.shape[1]) if prior is None else numbers(prior, "prior")
     if before is not None:
-        exchanged = swapped_means(lambda rates: -np.abs(rates - fair).sum(axis=1))
+        exchanged = swapped_means(lambda rates: -np.abs(rates - fair).mean(axis=1))
         statistic = partial(counted_fairness, prior=fair)
         return change(statistic, before, values, clusters=clusters, exchanged=exchanged, draws=draws)
     if len(fair) == 2:
         return _fairness_of_two(values[:, 0], fair[0], both_orders=both_orders, clusters=clusters, draws=draws)
     (kept,), codes = complete(values, clusters=clusters)
-    units = int(codes.max(initial=-1)) + 1
+    units, classes = int(codes.max(initial=-1)) + 1, len(fair)
     value = float(counted_fairness(np.ones((1, len(codes))), kept, fair)[0])
     bare = Interval(value, n=len(codes), undefined=len(values) - len(codes), units=units)
     if units < 2 or not draws.resamples:
         return bare
     drawn = np.concatenate([mean(counts, kept) for counts in bootstrapped(codes, draws.resamples, draws.seed)])
-    moved = np.abs(drawn - kept.mean(axis=0)).sum(axis=1)
+    moved = np.abs(drawn - kept.mean(axis=0)).mean(axis=1)
 
     # Resamples of decisions that all fall alike do not move, so rates count as near that move one class to an end of
     # its own share's interval; what one class gains, the others lose. The test is that of the rates: fairness is at its
@@ -331,24 +332,24 @@ def estimate_fairness(
         tail = np.array([(1 + level) / 2])
         widened = float(np.quantile(moved, level) * quantiles(tail, units)[0] / scipy.special.ndtri(tail)[0])
         alone = [estimate_share(x, clusters=codes.tolist(), draws=replace(draws, confidence=level)) for x in kept.T]
-        return max(widened, 2 * max(max(one.value - one.low, one.high - one.value) for one in alone))
+        return max(widened, 2 * max(max(one.value - one.low, one.high - one.value) for one in alone) / classes)
 
     distance, around, of_95 = -value, radius(draws.confidence), radius(0.95)
     p = p_of_interval(distance, distance - of_95, distance + of_95, null=0.0, units=units)
-    return replace(bare, low=max(-2.0, -distance - around), high=min(0.0, around - distance), p_value=p)
+    return replace(bare, low=max(-2 / classes, -distance - around), high=min(0.0, around - distance), p_value=p)
 
 
 def _fairness_of_two(
     first: FloatArray, fair: float, *, both_orders: bool, clusters: Sequence[object] | None, draws: Draws
 ) -> Interval:
-    """Estimate -2 |p - fair| of the win rate p of the first of two positions; the test reads its 95 % interval."""
+    """Estimate -|p - fair| of the win rate p of the first of two positions; the test reads its 95 % interval."""
     own = partial(estimate_first_rate, first, both_orders=both_orders, clusters=clusters)
     rate, of_95 = own(draws=draws), own(draws=replace(draws, confidence=0.95))
     ends = rate.low - fair, rate.high - fair
     nearest = 0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))
     p = p_of_interval(of_95.value, of_95.low, of_95.high, null=fair, units=of_95.units)
-    low, high = -2 * max(map(abs, ends)), -2 * nearest
-    return replace(rate, value=-2 * abs(rate.value - fair), low=low, high=high, p_value=p, unit="")
+    low, high = -max(map(abs, ends)), -nearest
+    return replace(rate, value=-abs(rate.value - fair), low=low, high=high, p_value=p, unit="")
 
 
 def counted_balance(counts: FloatArray, x: FloatArray, classes: FloatArray) -> FloatArray:

@@ -46,7 +46,7 @@ def test_a_fair_judge_is_not_called_unfair(fair):
     for one in found.values():
         holds(one)
     assert found["fairness"].truth == 0
-    assert found["fairness"].mean < -0.03
+    assert found["fairness"].mean < -0.015
     assert found["fairness"].percentile < 0.9
     assert 0.68 < found["position consistency"].truth < 0.74
 

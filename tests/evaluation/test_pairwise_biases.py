@@ -37,7 +37,7 @@ def test_a_lean_to_the_first_position_by_hand():
     # forward 1-2+2, 1-4+2, 5-2+2: A, B, A; swapped 2-1+2, 4-1+2, 2-5+2: A, A, B
     position = found["position"]
     assert position["first_rate"].value == pytest.approx(4 / 6)
-    assert position["fairness"].value == pytest.approx(-1 / 3)
+    assert position["fairness"].value == pytest.approx(-1 / 6)
     assert position["position_consistency"].value == pytest.approx(2 / 3)
     assert (position["fairness"].n, position.undefined) == (3, {})
     assert position["fairness"].low <= position["fairness"].value <= position["fairness"].high
@@ -128,7 +128,7 @@ def test_a_judge_that_gives_ties_is_compared_with_one_that_gives_none():
     decided, tied = recorded([0, 0, 0, 1], [1, 1, 0, 0]), recorded([0, -1, 0, 1], [1, -1, -1, 0])
     # the first position wins 1, 1, .5 and 0 of a pair's comparisons before, and 1, .5, .75 and 0 after
     found = compare(decided, tied, seed=0, n_resamples=9, n_intervals=9)
-    assert (found["fairness"].before.value, found["fairness"].after.value) == (-0.25, -0.125)
+    assert (found["fairness"].before.value, found["fairness"].after.value) == (-0.125, -0.0625)
     assert (found["first_rate"].before.value, found["first_rate"].after.value) == (0.625, 0.5625)
 
 
@@ -148,7 +148,7 @@ def test_pairs_that_lack_an_order_are_left_out_and_counted():
 def test_each_pair_is_its_own_control():
     found = recorded([0] * 80, [0] * 80)
     assert found["first_rate"].low == pytest.approx(0.476, abs=1e-3)  # 80 independent comparisons: .391
-    assert found["fairness"].low == pytest.approx(2 * (found["first_rate"].low - 0.5))
+    assert found["fairness"].low == pytest.approx(found["first_rate"].low - 0.5)
 
 
 # --- a searched judge beside its baselines ---

@@ -13,6 +13,7 @@ from evalbias.measures import (
     consistent_preferences,
     decision_rates,
     decision_shares,
+    estimate_fairness,
     fairness,
     longer_wins,
     negative_entropies,
@@ -27,11 +28,24 @@ ROWS = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5], [NAN, NAN]]
 def test_fairness_by_hand():
     # A wins two, B one, one is shared: (2.5, 1.5) / 4
     assert decision_rates(ROWS).tolist() == [0.625, 0.375]
-    assert fairness(ROWS) == pytest.approx(-0.25)
+    assert fairness(ROWS) == pytest.approx(-0.125)
     assert fairness(ROWS, prior=[0.625, 0.375]) == pytest.approx(0)
     three = [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.1, 0.8, 0.1], [0.4, 0.2, 0.4]]
     # rates (2.5, 1, .5) / 4 against 1/3 each
-    assert fairness(three) == pytest.approx(-(0.625 - 1 / 3 + 1 / 3 - 0.25 + 1 / 3 - 0.125))
+    assert fairness(three) == pytest.approx(-(0.625 - 1 / 3 + 1 / 3 - 0.25 + 1 / 3 - 0.125) / 3)
+
+
+def test_fairness_is_that_of_the_paper():
+    # -.288 in the paper's tables of instructions, which is a first-win rate of .788
+    wins = np.r_[np.full(788, 0.9), np.full(212, 0.1)]
+    rows = np.stack([wins, 1 - wins], axis=1)
+    assert decision_rates(rows)[0] == 0.788
+    assert fairness(rows) == pytest.approx(-0.288)
+    assert estimate_fairness(decision_shares(rows)).value == pytest.approx(-0.288)
+    tied = np.concatenate([rows, np.zeros((1000, 1))], axis=1)
+    assert fairness(tied, ties=True) == pytest.approx(-0.288)
+    assert [fairness(np.eye(c)[[0]]) for c in (2, 3, 4)] == pytest.approx([-1 / 2, -4 / 9, -3 / 8])  # one always wins
+    assert fairness([[1.0, 0.0]], prior=[0.0, 1.0]) == -1
 
 
 @given(n=st.integers(1, 30), c=st.integers(2, 5), seed=st.integers(0, 99))
@@ -39,7 +53,7 @@ def test_fairness_does_not_depend_on_the_order_of_rows_or_classes(n, c, seed):
     rng = np.random.default_rng(seed)
     rows = rng.dirichlet(np.ones(c), size=n)
     found = fairness(rows)
-    assert -2 <= found <= 0
+    assert -2 * (c - 1) / c**2 <= found <= 0
     assert fairness(rows[rng.permutation(n)][:, rng.permutation(c)]) == pytest.approx(found)
     assert decision_rates(rows).sum() == pytest.approx(1)
 
@@ -163,6 +177,6 @@ def test_rates_averaged_over_documents():
     assert decision_rates(ROWS, groups=groups).tolist() == pytest.approx([(2 / 3 + 1 / 2) / 2, (1 / 3 + 1 / 2) / 2])
     by_place = decision_rates(ROWS, groups=pandas.Series(groups, index=[4, 3, 2, 1, 0]))
     assert by_place.tolist() == decision_rates(ROWS, groups=groups).tolist()
-    assert fairness(ROWS, groups=groups) == pytest.approx(-2 * ((2 / 3 + 1 / 2) / 2 - 0.5))
+    assert fairness(ROWS, groups=groups) == pytest.approx(0.5 - (2 / 3 + 1 / 2) / 2)
     with pytest.raises(ValueError, match="groups has 2 entries for 5 items"):
         decision_rates(ROWS, groups=["a", "b"])

@@ -231,8 +231,8 @@ def counted(n, rng, values=4):
         ),
         (mean, (scores,), np.mean),
         (loops.counted_skewness, (scores - 1,), by_definition),
-        (pairs.counted_fairness, (shares,), lambda s: -np.abs(s.mean(axis=0) - 1 / 3).sum()),
-        (partial(pairs.counted_fairness, prior=prior), (shares,), lambda s: -np.abs(s.mean(axis=0) - prior).sum()),
+        (pairs.counted_fairness, (shares,), lambda s: -np.abs(s.mean(axis=0) - 1 / 3).mean()),
+        (partial(pairs.counted_fairness, prior=prior), (shares,), lambda s: -np.abs(s.mean(axis=0) - prior).mean()),
         (partial(scale_use.counted_top_two, levels=values), (scores,), lambda s: np.sort(frequencies(s))[-2:].sum()),
         (partial(scale_use.counted_entropy, levels=values), (scores,), lambda s: entropy(s) / math.log(values)),
         (pairs.counted_balance, (shares[:, 0], group), lambda s, g: (mean_of(s, g == 0) + mean_of(s, g == 1)) / 2),
@@ -311,7 +311,7 @@ def test_swaps_by_counts_are_mixtures_of_both_judges(n, values, seed):
 def test_swapped_means_are_those_of_counts():
     rng = np.random.default_rng(0)
     (a, b), swap = rng.random((2, 9, 3)), rng.random((20, 9)) < 0.5
-    quick = resample.swapped_means(lambda means: -np.abs(means - 1 / 3).sum(axis=1))(a, b)(swap)
+    quick = resample.swapped_means(lambda means: -np.abs(means - 1 / 3).mean(axis=1))(a, b)(swap)
     np.testing.assert_allclose(quick, resample.counted_swaps(pairs.counted_fairness)(a, b)(swap))
 
 

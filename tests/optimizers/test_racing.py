@@ -99,7 +99,7 @@ def test_a_budget_covers_an_epoch_without_drops():
 
 def test_what_is_clearly_behind_is_dropped_and_what_may_still_win_is_not():
     even, lean = np.tile([0.9, 0.1], 50), np.full(100, 0.9)
-    incumbent = preferring(np.r_[lean[:80], 1 - lean[:20]])  # fairness -.6
+    incumbent = preferring(np.r_[lean[:80], 1 - lean[:20]])  # fairness -.3
     rivals = {1: preferring(even, 50), 2: preferring(lean, 50), 3: preferring(np.roll(even, 1), 50)}
     assert dropped(rivals, incumbent, 2) == {2: 1}
     assert dropped({1: rivals[1], 4: preferring(np.full(100, np.nan), 50)}, incumbent, 2) == {4: 1}
