@@ -119,7 +119,7 @@ def findings_of(
             continue
         finding = _finding(measurement, deciding[name], judged, adjusted.get(name, math.nan), max(len(tested), 1))
         if joint is not None and isinstance(bias := measurement.bias, EffectBias):
-            finding = replace(finding, joint=joint.estimates.get(bias.joint_name or bias.feature_name))
+            finding = replace(finding, joint=joint.estimates.get(bias.feature_name))
         findings.append(finding)
     return (*findings, *(Finding(name, "not measured", None, why) for name, why in not_measured.items()))
 

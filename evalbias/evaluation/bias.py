@@ -180,7 +180,6 @@ class EffectBias(Bias):
 
     reliability: float | None = None  # share of a single rating's variance that is quality, for items with one rating
     feature_name: ClassVar[str]  # name of the property in messages, and of its number in the joint model
-    joint_name: ClassVar[str] = ""  # name of that number where it is another
     effect_name: ClassVar[str]  # name of the number
     effect_of: ClassVar[str]  # the property in words: "effect of length"
     label: ClassVar[str] = ""  # heading of the number in tables, where it is not "effect of ..."

@@ -349,7 +349,7 @@ class SelfPreference(EffectBias):
     name, title = "self_preference", "self-preference"
     question = "Does the judge prefer what it wrote itself over equally good text of others?"
     favored = "an output of the judge's own system"
-    feature_name, joint_name, effect_of, standardized = "writer", "own_system", "the own system", False
+    feature_name, effect_of, standardized = "own_system", "the own system", False
     effect_name, label, says = "own_excess", "own system", "Bonus for the own system at equal quality"
     headlines = ("own_excess", "own_excess_at_failures")
     helps = dict.fromkeys(
@@ -575,8 +575,8 @@ class Joint(Bias):
             return []
         for bias, feature in features:
             others = {one.feature_name: values for one, values in features if one is not bias}
-            name, says = bias.joint_name or bias.feature_name, f"Effect of {bias.effect_of}"
-            numbers.append(bias.effect(judged, feature, others, name=name, says=says))
+            says = f"Effect of {bias.effect_of}"
+            numbers.append(bias.effect(judged, feature, others, name=bias.feature_name, says=says))
         if judged.both_orders:
             says, values = "Advantage of the first position", judged.position_strength
             numbers.append(Number("position", "first position", values, estimate_mean, null=0.0, says=says))

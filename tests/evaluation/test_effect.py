@@ -89,15 +89,9 @@ def test_a_mean_without_ratings_is_one_rating_of_unknown_reliability():
 
 
 def test_comparisons_with_ratings_have_an_effect_on_the_log_odds():
-    rng = np.random.default_rng(3)
-    quality, n = rng.normal(size=(400, 2)), 400
-    ls = 0.5 * quality + rng.normal(size=(n, 2))
-    ratings = quality[:, :, None] + 0.7 * rng.normal(size=(n, 2, 2))
-    differences = ratings[:, 0] - ratings[:, 1]
-    pull = 0.8 * (quality[:, 0] - quality[:, 1]) + 0.5 * (ls[:, 0] - ls[:, 1])
-    first, swapped = (1 / (1 + np.exp(-(0.4 + side * pull + 0.3 * rng.normal(size=n)))) for side in (1, -1))
-    answers = np.stack([np.stack([p, 1 - p], axis=1) for p in (first, swapped)], axis=1)  # (n, 2, 2)
-    judged = by_hand(answers, **{LIKELIHOODS: ls, RATINGS: differences})
+    judged, n = compared(np.random.default_rng(3), 400, likelihood=0.5, first=0.4), 400
+    answers, ls, differences = judged.answers, judged.covariates[LIKELIHOODS], judged.covariates[RATINGS]
+    first, swapped = answers[:, 0, 0].copy(), answers[:, 1, 0]
     found = measure(Likelihood(), judged, seed=0, n_resamples=20)["likelihood_effect"]
     log_odds = (np.log(first / (1 - first)) - np.log(swapped / (1 - swapped))) / 2
     direct = likelihood_effect(ls[:, 0] - ls[:, 1], log_odds, differences, differences=True, mirrored=True)

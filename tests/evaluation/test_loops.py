@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from models_of_text import Scripted
 
-from evalbias.data.loops import recorded_loop
 from evalbias.evaluation import (
     LoopScores,
     Paraphrased,
@@ -20,8 +19,6 @@ from evalbias.evaluation import (
     summarize_loop,
 )
 from evalbias.evaluation.loops import CachedScorer, Loop, LoopRun, conclude_quality, run_loops
-from evalbias.measures import measure_self_bias
-from evalbias.programs.concepts import ExactConcepts
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.loops import Improvement, SelfRefine, Step
 from evalbias.programs.tasks import check_items, mathematics_refiner, translation
@@ -169,20 +166,6 @@ def test_bad_items():
         run_loops(loop, items(1) * 2)
     with pytest.raises(ValueError, match="'x0' has no 'target_language': the task translation needs it"):
         check_items(translation(), items(1))
-
-
-def test_the_recorded_concepts_by_themselves_and_by_their_letters(data_dir):
-    found = recorded_loop(data_dir / "self_bias_recorded/commongen/gpt-3.5-turbo.jsonl.gz")
-    exact = ExactConcepts()
-    own, truth = [], []
-    for number in found.numbers:
-        records = found.records[number].values()
-        truth.append(np.mean([exact(r, r["output"]).score for r in records]))
-        told = [r.get("self_all_covered") for r in records]
-        own.append(np.mean([t for t in told if t is not None] or [NAN]))
-    assert len(own) == 11
-    assert own[-1] > truth[-1]  # it believes to have covered what it did not
-    assert measure_self_bias(own, truth).bias > 0
 
 
 def test_a_mathematics_refiner_is_told_the_vote():

@@ -3,8 +3,6 @@
 import gzip
 import json
 
-import dspy
-import numpy as np
 import pytest
 
 import evalbias
@@ -32,19 +30,6 @@ def llmbar(data_dir):
             pair = pairs[verdict["id"]]
             groups.setdefault((pair["set"], verdict["judge"], verdict["prompt"]), []).append({**pair, **verdict})
     return groups
-
-
-def test_the_figures_of_every_set_judge_and_prompt_by_counting(llmbar):
-    assert len(llmbar) == 92
-    for pairs in llmbar.values():
-        judged = evalbias.recorded_verdicts([dspy.Example(pair) for pair in pairs], "winner", swapped="winner_swapped")
-        found = evalbias.measure(evalbias.BIASES["agreement"], judged, seed=0, n_resamples=2)
-        both = [(p["winner"], p["winner_swapped"], p["better"]) for p in pairs]
-        given = [w == better for w, _, better in both if w is not None]
-        swapped = [s == better for _, s, better in both if s is not None]
-        alike = [w == s for w, s, _ in both if w is not None and s is not None]
-        for figure, counted in zip(FIGURES, (given, swapped, alike), strict=True):
-            assert (found[figure].value, found[figure].n) == (pytest.approx(np.mean(counted)), len(counted))
 
 
 @pytest.mark.parametrize("judge", ["ChatGPT", "LLaMA2", "Falcon"])
