@@ -320,7 +320,7 @@ def _paths(files: Sequence[str]) -> list[str]:
 
 FOLDERS = {"measures": ("measures", "evaluation"), "evaluation": ("evaluation",), "optimizers": ("optimizers",)}
 """Part of evalbias -> folders of the tests that may notice its faults."""
-LEFT_OUT_MODULES = ("measures.arrays", "evaluation.answers", "evaluation.marks", "optimizers.proposers")
+LEFT_OUT_MODULES = ("measures.arrays", "evaluation.answers", "optimizers.proposers")
 """What only words, loads or proposes, and what every test of the measures runs."""
 MODULES = sorted(
     f"{part}.{path.stem}"

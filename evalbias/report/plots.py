@@ -1,4 +1,4 @@
-"""Draw the five marks of ``evaluation.marks`` with matplotlib, as SVG for a page and as PNG; and say what is drawn."""
+"""Draw the five marks of ``evaluation.bias`` with matplotlib, as SVG for a page and as PNG; and say what is drawn."""
 
 from __future__ import annotations
 
