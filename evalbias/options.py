@@ -150,12 +150,14 @@ class Items:
             rating_1=anna,rating_2=ben. Repeatable.
         source_label: Name of the source in prompts, such as Dialogue.
         output_label: Name of an output in prompts, such as Reply.
+        language: Language of a new judge's prompt around the criterion and the texts; en if not given.
     """
 
     data: Any = field(kw_only=False)
     mapping: Mapping[str, str] | None = None
     source_label: str | None = None
     output_label: str | None = None
+    language: Literal["en", "ja"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

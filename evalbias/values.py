@@ -298,6 +298,19 @@ Letters of scripts that write words without spaces (Chinese, Japanese, Thai) or 
 """
 
 
+_HALF_WIDTH = {0xFF01 + place: 0x21 + place for place in range(93)}  # a wave dash is no tilde
+
+
+def half_width(text: str) -> str:
+    """Return a text with ASCII for the full-width forms of it that Chinese and Japanese write.
+
+    Examples:
+        >>> half_width("Ａ：４")
+        'A:4'
+    """
+    return text.translate(_HALF_WIDTH)
+
+
 # Texts of data and servers as a terminal, a page, a log or a CI job may show them.
 
 

@@ -62,7 +62,7 @@ def reworded(judge: SearchedJudge, wording: str) -> SearchedJudge:
 
 
 def _last_line(judge: SearchedJudge) -> str:
-    return "" if isinstance(judge, PairwiseJudge) else f"\n{judge.criterion.answer_format}"
+    return "" if isinstance(judge, PairwiseJudge) else f"\n{judge.answer_format}"
 
 
 def check_searchable(judge: SearchedJudge, examples: Sequence[dspy.Example]) -> None:

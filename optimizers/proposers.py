@@ -16,7 +16,8 @@ from dspy.utils.exceptions import AdapterParseError
 
 from evalbias.data.world import GENERAL
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.prompts import LETTERS, TIE
+from evalbias.programs.languages import LANGUAGES
+from evalbias.programs.prompts import LETTERS
 from evalbias.programs.writing import LARGEST_SEED
 from evalbias.values import WORD_CHARACTER
 
@@ -64,7 +65,8 @@ def fault(text: str, criterion: Criterion, known: Collection[str], instruction: 
         return "empty"
     if not re.search(rf"(?<!{WORD_CHARACTER}){re.escape(criterion.title)}(?!{WORD_CHARACTER})", text, re.IGNORECASE):
         return f"without the name {criterion.title!r}"
-    labels = "|".join(map(re.escape, (*LETTERS, TIE, *criterion.labels)))
+    ties = (language.tie for language in LANGUAGES.values())
+    labels = "|".join(map(re.escape, (*LETTERS, *ties, *criterion.labels)))
     if re.search(rf"(?:^|:|\bis)\W*(?:{labels})\W*$", text):
         return "an answer, not a question"
     if _plain(text) == _plain(instruction):

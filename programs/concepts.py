@@ -99,8 +99,8 @@ _IS_MISSING = re.compile(
 
 # The layout of a list.
 _MARKUP = re.compile(r"\*\*|__|```\w*")
-_BREAK = re.compile(r"(?:^|\s)\(?\d{1,2}[.)]\s+|[,;|/&\n\u2022]|\band\b|[.!]\s", re.MULTILINE | re.IGNORECASE)
-_AROUND = " \t.!:*-+\u2013\u2022'\"`\u2018\u2019\u201c\u201d()[]{}"
+_BREAK = re.compile(r"(?:^|\s)\(?\d{1,2}[.)]\s+|[,;|/&\n\u2022、，；]|\band\b|[.!]\s|。", re.MULTILINE | re.IGNORECASE)
+_AROUND = " \t.!:*-+\u2013\u2022'\"`\u2018\u2019\u201c\u201d()[]{}。「」『』（）"
 _MARK = 0xE000  # the first of the private characters that stand for concepts
 
 
@@ -116,6 +116,8 @@ def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
     Examples:
         >>> read_missing("1. dog\n2. cat", ["dog", "park"]), read_missing("all covered", ["dog", "park"])
         (['dog'], [])
+        >>> read_missing("犬、「公園」。", ["犬", "公園", "投げる"])
+        ['犬', '公園']
         >>> print(read_missing("All covered except dog.", ["dog", "park"]))
         None
     """

@@ -79,17 +79,6 @@ class Criterion:
         """The name as the prompt shows it: "data coverage" for ``data_coverage``."""
         return self.name.replace("_", " ")
 
-    @property
-    def instructions(self) -> str:
-        """The judge's initial instruction, before any optimization."""
-        return f"Judge the {self.output_label.lower()} on {self.title}: {self.definition}\n{self.answer_format}"
-
-    @property
-    def answer_format(self) -> str:
-        """The last line of the instruction, which names the answers."""
-        low, high = self.scale
-        return f"Answer with a whole number from {low} (worst) to {high} (best)."
-
     @classmethod
     def parse(cls, text: str, *, scale: tuple[int, int] = (1, 5)) -> Criterion:
         """Parse ``"name: definition"``, as the command line takes it; ``ValueError`` if a part is missing."""

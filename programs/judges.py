@@ -40,9 +40,18 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import LikelihoodCalibration
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import check_item, label_of, read_item
-from evalbias.programs.prompts import Message, demonstrations, item_text, judge_messages, likelihood_messages
+from evalbias.programs.languages import in_language, known_language
+from evalbias.programs.prompts import (
+    Message,
+    answer_format,
+    demonstrations,
+    item_text,
+    judge_messages,
+    likelihood_messages,
+    scoring_instructions,
+)
 from evalbias.programs.saved import MALFORMED, Instrument, Predictor, Program, Setting, instance_of, one_of, read_state
-from evalbias.values import get_logger
+from evalbias.values import WORD_CHARACTER, get_logger, half_width
 
 SCORINGS = ("expected", "sampled", "direct")
 MAX_SCORE_TOKENS = 8
@@ -88,6 +97,7 @@ class Judge(Instrument):
         dump=asdict,
         load=lambda fields: Criterion(**fields),
     )
+    language = Setting[str](known_language, resets=("corrections", "likelihood_calibration"))
     sampling = SamplingSetting(
         instance_of(Sampling, "evalbias.Sampling(samples=...)"),
         dump=lambda value: value and asdict(value),
@@ -412,6 +422,8 @@ class PointwiseJudge(Judge):
         sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
         likelihood_calibration: Correction of every score for the likelihood of the output under the judge's own model,
             as ``LikelihoodMitigation`` fits it, for the instructions and demonstrations that it was fitted with.
+        language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
+            and the task of a criterion that has the default ones.
 
     Examples:
         >>> judge = PointwiseJudge(Criterion("politeness", "is the reply polite?"))
@@ -436,14 +448,23 @@ class PointwiseJudge(Judge):
         scoring: str = "expected",
         sampling: Sampling | None = None,
         likelihood_calibration: LikelihoodCalibration | None = None,
+        language: str = "en",
     ) -> None:
         super().__init__(
+            language=language,
             criterion=criterion,
             scoring=scoring,
             sampling=sampling,
             likelihood_calibration=likelihood_calibration,
         )
-        self.predict = Predictor(dspy.Signature("source: str, output: str -> score: float", criterion.instructions))
+        self.criterion = in_language(criterion, language)
+        instructions = scoring_instructions(self.criterion, language)
+        self.predict = Predictor(dspy.Signature("source: str, output: str -> score: float", instructions))
+
+    @property
+    def answer_format(self) -> str:
+        """The last line of the initial instruction, which names the answers; keep it in an instruction of your own."""
+        return answer_format(self.criterion, self.language)
 
     def forward(self, source: str, output: str) -> dspy.Prediction:
         """Judge one output; undefined values of the prediction are NaN.
@@ -474,7 +495,9 @@ class PointwiseJudge(Judge):
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
         """Return the messages of one question after those of the demonstrations."""
         source, output = inputs["source"], inputs["output"]
-        return judge_messages(self.criterion, source, output, shown=shown, instructions=instructions)
+        return judge_messages(
+            self.criterion, source, output, shown=shown, instructions=instructions, language=self.language
+        )
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
         return [{"source": item["source"], "output": item["output"]}]
@@ -487,7 +510,8 @@ class PointwiseJudge(Judge):
                 f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
             )
         try:
-            return item_text(self.criterion, demo["source"], demo["output"]), label_of(score, self.criterion)
+            text = item_text(self.criterion, demo["source"], demo["output"], self.language)
+            return text, label_of(score, self.criterion)
         except ValueError as error:
             raise ValueError(f"T{name[1:]} has no label. {error}") from error
 
@@ -528,17 +552,19 @@ class PointwiseJudge(Judge):
         return done
 
 
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?!\d)(?![\w.]*\d)")
+_NUMBER = re.compile(rf"(?<!{WORD_CHARACTER})(?<!\.)-?\d+(?!\d)(?!(?:{WORD_CHARACTER}|\.)*\d)")
 
 
 def written_score(criterion: Criterion, text: str) -> float:
     """Read the score that a text names; NaN if it names none, one off the scale, or several different ones.
 
-    The scale itself may be named too: "4 of 5", "4/5" and "from 1 to 5: 4" are 4 on a scale from 1 to 5.
+    The scale itself may be named too: "4 of 5", "4/5" and "from 1 to 5: 4" are 4 on a scale from 1 to 5, as is
+    "5点満点中4点".
     """
     low, high = criterion.scale
-    scale = rf"(?<![\w.-]){low}\s*(?:to|-|\u2013)\s*{high}(?![\w.]*\d)|(?:/|\b(?:out )?of\b)\s*{high}(?![\w.]*\d)"
-    named = set(_NUMBER.findall(re.sub(scale, " ", text)))
+    ends = rf"(?<![\w.-]){low}\s*(?:to|-|\u2013|から|\u301c|\uff5e)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)"
+    of = rf"(?:/|\b(?:out )?of\b)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)|(?<![\w.-]){high}(?:点満点|段階)"
+    named = set(_NUMBER.findall(re.sub(f"{ends}|{of}", " ", half_width(text))))
     return float(named.pop()) if len(named) == 1 and named <= set(criterion.labels) else math.nan
 
 

@@ -33,6 +33,7 @@ from evalbias.measures.position_calibration import (
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
 from evalbias.programs.judges import Judge, RefusedItems, load_program
+from evalbias.programs.languages import in_language
 from evalbias.programs.prompts import (
     Message,
     comparison_instructions,
@@ -96,6 +97,8 @@ class PairwiseJudge(Judge):
         scoring: ``"expected"`` measures the probability of every answer; ``"sampled"`` estimates the probabilities from
             repeated answers, for models that report none.
         sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
+        language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
+            and the task of a criterion that has the default ones.
 
     Attributes:
         corrections: Correction by number of candidates, as fitted by ``calibrate``. Single calls with ``batch``,
@@ -128,8 +131,10 @@ class PairwiseJudge(Judge):
         instruction_place: str = "first",
         scoring: str = "expected",
         sampling: Sampling | None = None,
+        language: str = "en",
     ) -> None:
         super().__init__(
+            language=language,
             criterion=criterion,
             ties=ties,
             debias=debias,
@@ -140,7 +145,8 @@ class PairwiseJudge(Judge):
             sampling=sampling,
             corrections={},
         )
-        instructions = comparison_instructions(criterion) if instruction is None else instruction
+        self.criterion = in_language(criterion, language)
+        instructions = comparison_instructions(self.criterion, language) if instruction is None else instruction
         self.predict = Predictor(dspy.Signature("source: str, candidates: list[str] -> preference: str", instructions))
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
@@ -181,7 +187,7 @@ class PairwiseJudge(Judge):
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the answers of a comparison: A, B, ... by position, and possibly "Tie"."""
-        return comparison_labels(len(inputs["candidates"]), ties=self.ties)
+        return comparison_labels(len(inputs["candidates"]), ties=self.ties, language=self.language)
 
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
         """Return the messages of one comparison after those of the demonstrations."""
@@ -193,6 +199,7 @@ class PairwiseJudge(Judge):
             shown=shown,
             instructions=instructions,
             last=self.instruction_place == "last",
+            language=self.language,
         )
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
@@ -216,13 +223,15 @@ class PairwiseJudge(Judge):
                 f"T{name[1:]} {fault}, but the judge answers {', '.join(answers)}: label it, or leave it out."
             )
         texts = check_candidates({"source": demo.get("source"), "candidates": candidates}, name)
-        return pair_text(self.criterion, demo["source"], texts), label
+        shown = dict(zip(answers, self.labels({"candidates": texts}), strict=True))  # in the judge's language
+        return pair_text(self.criterion, demo["source"], texts, language=self.language), shown[label]
 
     def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the log-probabilities of the answers by position, and the most probable answer."""
         assert isinstance(answer, ChoiceLogprobs)  # no comparison is written
         logprobs = answer.logprobs[0]  # (c + t,)
-        best = None if np.isnan(logprobs).any() else answer.choices[int(logprobs.argmax())]
+        labels = comparison_labels(len(logprobs) - self.ties, ties=self.ties)
+        best = None if np.isnan(logprobs).any() else labels[int(logprobs.argmax())]
         return {"preference": best, "logprobs": logprobs.tolist(), "samples": answer.samples}
 
     def _predictions(

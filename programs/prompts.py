@@ -10,13 +10,30 @@ import string
 from collections.abc import Iterable, Sequence
 
 from evalbias.programs.criterion import Criterion
+from evalbias.programs.languages import LANGUAGES
 
 Message = dict[str, str]
+ENGLISH = "en"
 
 
-def item_text(criterion: Criterion, source: str, output: str) -> str:
+def scoring_instructions(criterion: Criterion, language: str = ENGLISH) -> str:
+    """Return a scoring judge's initial instruction, before any optimization."""
+    said = LANGUAGES[language]
+    return f"{said.scoring.format(**said.words(criterion))}\n{answer_format(criterion, language)}"
+
+
+def answer_format(criterion: Criterion, language: str = ENGLISH) -> str:
+    """Return the last line of a scoring judge's instruction, which names the answers."""
+    low, high = criterion.scale
+    return LANGUAGES[language].scale.format(low=low, high=high)
+
+
+def item_text(criterion: Criterion, source: str, output: str, language: str = ENGLISH) -> str:
     """Render one item up to the point where its score follows."""
-    return f"{criterion.source_label}: {source}\n{criterion.output_label}: {output}\n{criterion.title.capitalize()}:"
+    said = LANGUAGES[language]
+    texts = ((criterion.source_label, source), (criterion.output_label, output))
+    lines = [said.text.format(label=label, text=text) for label, text in texts]
+    return "\n".join([*lines, said.score.format(name=criterion.title.capitalize())])
 
 
 def judge_messages(
@@ -26,13 +43,15 @@ def judge_messages(
     *,
     shown: Sequence[Message] = (),
     instructions: str | None = None,
+    language: str = ENGLISH,
 ) -> list[Message]:
-    """Render the prompt of one judgment; ``instructions`` default to ``criterion.instructions``.
+    """Render the prompt of one judgment; ``instructions`` default to ``scoring_instructions``.
 
     ``shown`` holds the messages of ``demonstrations``, which are rendered once for all prompts.
     """
-    head = {"role": "system", "content": criterion.instructions if instructions is None else instructions}
-    return [head, *shown, {"role": "user", "content": item_text(criterion, source, output)}]
+    wording = scoring_instructions(criterion, language) if instructions is None else instructions
+    head = {"role": "system", "content": wording}
+    return [head, *shown, {"role": "user", "content": item_text(criterion, source, output, language)}]
 
 
 def demonstrations(shown: Iterable[tuple[str, str]]) -> list[Message]:
@@ -53,17 +72,19 @@ def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:
 LETTERS = string.ascii_uppercase
 """Names of the candidates in a comparison, by position."""
 
-TIE = "Tie"
+TIE = LANGUAGES[ENGLISH].tie
+"""Label of a tie in data and in traces; a prompt has that of its language."""
 
 
-def comparison_labels(count: int, *, ties: bool) -> tuple[str, ...]:
+def comparison_labels(count: int, *, ties: bool, language: str = ENGLISH) -> tuple[str, ...]:
     """Return the answers of a comparison: A, B, ... by position, then possibly "Tie"."""
-    return tuple(LETTERS[:count]) + ((TIE,) if ties else ())
+    return tuple(LETTERS[:count]) + ((LANGUAGES[language].tie,) if ties else ())
 
 
-def comparison_instructions(criterion: Criterion) -> str:
+def comparison_instructions(criterion: Criterion, language: str = ENGLISH) -> str:
     """Return a comparison's initial instruction, without the line that names the answers."""
-    return f"Which {criterion.output_label.lower()} is better on {criterion.title}: {criterion.definition}"
+    said = LANGUAGES[language]
+    return said.comparison.format(**said.words(criterion))
 
 
 def comparison_messages(
@@ -75,6 +96,7 @@ def comparison_messages(
     shown: Sequence[Message] = (),
     instructions: str | None = None,
     last: bool = False,
+    language: str = ENGLISH,
 ) -> list[Message]:
     """Render the prompt of one comparison; ``labels`` has one per candidate, and possibly one for ties.
 
@@ -82,17 +104,25 @@ def comparison_messages(
     ``comparison_instructions``; the line that names the answers follows in either case, so that no wording can lose it.
     ``last`` puts both after the candidates, so that prompts of different wordings share a long prefix.
     """
-    wording = comparison_instructions(criterion) if instructions is None else instructions
-    instruction = f"{wording}\nAnswer with {', '.join(labels[:-1])} or {labels[-1]}."
+    said = LANGUAGES[language]
+    wording = comparison_instructions(criterion, language) if instructions is None else instructions
+    instruction = f"{wording}\n{said.answers.format(others=said.comma.join(labels[:-1]), last=labels[-1])}"
     head = [] if last else [{"role": "system", "content": instruction}]
-    question = pair_text(criterion, source, candidates, ["", instruction] if last else [])
+    question = pair_text(criterion, source, candidates, ["", instruction] if last else [], language)
     return [*head, *shown, {"role": "user", "content": question}]
 
 
-def pair_text(criterion: Criterion, source: str, candidates: Sequence[str], ending: Sequence[str] = ()) -> str:
+def pair_text(
+    criterion: Criterion,
+    source: str,
+    candidates: Sequence[str],
+    ending: Sequence[str] = (),
+    language: str = ENGLISH,
+) -> str:
     """Render candidates up to the point where the better one is named, which follows the lines of ``ending``."""
-    lines = [f"{criterion.source_label}: {source}"]
-    lines += [
-        f"{criterion.output_label} {label}: {candidate}" for label, candidate in zip(LETTERS, candidates, strict=False)
-    ]
-    return "\n".join([*lines, *ending, f"Better {criterion.title}:"])
+    said = LANGUAGES[language]
+    lines = [said.text.format(label=criterion.source_label, text=source)]
+    for letter, candidate in zip(LETTERS, candidates, strict=False):
+        label = said.candidate.format(label=criterion.output_label, letter=letter)
+        lines.append(said.text.format(label=label, text=candidate))
+    return "\n".join([*lines, *ending, said.better.format(**said.words(criterion))])

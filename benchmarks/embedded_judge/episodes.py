@@ -20,6 +20,7 @@ from evalbias.programs.prompts import (
     judge_messages,
     likelihood_messages,
     pair_text,
+    scoring_instructions,
 )
 
 CONTEXT = 1024
@@ -91,7 +92,7 @@ class Episodes:
         they clearly contradict a fond rater.
         """
         rater = self.rng.choice(tuple(world.RATERS))
-        instructions, odds = SYNTHETIC.instructions, PRIOR
+        instructions, odds = scoring_instructions(SYNTHETIC), PRIOR
         if self.rng.random() < named:
             instructions += naming(rater)
             odds = CERTAIN if rater == "fond" else -CERTAIN

@@ -80,7 +80,7 @@ def refuse_unused(given: Set[str]) -> None:
     """Refuse options on the command line (``given``) that decide nothing in an audit of recorded answers."""
     of_models = {*Models.__annotations__, *MeasuringModels.__annotations__} - {"yes"}
     sampling = {"samples", "sample_temperature", "sample_tokens"}
-    prompt = {"task", "source_label", "output_label"}
+    prompt = {"task", "source_label", "output_label", "language"}
     both = {"lm", "likelihood_lm"} <= given
     no_model = not given & {"lm", "likelihood_lm"}
     unused: list[tuple[bool, set[str], str]] = [

@@ -16,7 +16,7 @@ from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.cli.terminal import say
 from evalbias.data import by_input, count_pairs, hold_pairs, is_rated, pairs, world
 from evalbias.evaluation import BIASES, compare_with_baselines, judge_examples, ranking_agreement
-from evalbias.evaluation.answers import criteria_of
+from evalbias.evaluation.answers import criteria_of, language_of
 from evalbias.evaluation.audit import findings_of, paragraphs_of
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking, with_scores
@@ -160,7 +160,11 @@ def search(
     """Search on pairs of training documents, and measure judge -> its row on the others; leave plots and a judge."""
     (criterion,), train, test, limit = split.criteria, split.train, split.test, options.pairs
     judge = PairwiseJudge(
-        criterion, ties=options.ties, instruction=options.instruction, instruction_place=options.instruction_place
+        criterion,
+        ties=options.ties,
+        instruction=options.instruction,
+        instruction_place=options.instruction_place,
+        language=language_of(options),
     )
     proposer: Any = GrammarParaphraser(grammar)
     if options.proposer_lm != "grammar":

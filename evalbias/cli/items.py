@@ -14,7 +14,7 @@ from evalbias.cli.run import Split
 from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
 from evalbias.data.reading import check_field, lacking
-from evalbias.evaluation.answers import PROMPT, criteria_of
+from evalbias.evaluation.answers import PROMPT, criteria_of, language_of
 from evalbias.options import ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
 from evalbias.programs import PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
 from evalbias.programs.criterion import BINS, Criterion
@@ -27,11 +27,12 @@ def scoring_judges(
 ) -> list[PointwiseJudge]:
     """Open a saved judge, which has its own criterion, or make a new one for each criterion."""
     if judge is None:
-        return [PointwiseJudge(criterion) for criterion in criteria_of(options, names)]
-    defining = {"criterion": names or None, **{n: getattr(options, n, None) for n in ("scale", *PROMPT)}}
+        return [PointwiseJudge(one, language=language_of(options)) for one in criteria_of(options, names)]
+    defining = {"criterion": names or None, **{n: getattr(options, n, None) for n in ("scale", "language", *PROMPT)}}
     if given := [f"--{name.replace('_', '-')}" for name, value in defining.items() if value is not None]:
         raise typer.BadParameter(
-            f"--judge: a saved judge has its own criterion, scale, task and labels. Leave out {', '.join(given)}."
+            "--judge: a saved judge has its own criterion, scale, language, task and labels. Leave out "
+            f"{', '.join(given)}."
         )
     return [load_judge(judge)]
 
@@ -44,9 +45,9 @@ def comparing_judge(options: ComparingOptions, debias: str | None = None) -> Pai
     replaced: dict[str, Any] = {name: None if value == "none" else value for name, value in given if value is not None}
     if options.criterion is not None:
         (criterion,) = criteria_of(options, [options.criterion])
-        return PairwiseJudge(criterion, ties=options.ties, **replaced)
-    if options.ties or options.source_label is not None or options.output_label is not None:
-        raise typer.BadParameter("a saved judge has its own labels and answers: leave those options out.")
+        return PairwiseJudge(criterion, ties=options.ties, language=language_of(options), **replaced)
+    if options.ties or any(getattr(options, name) for name in ("language", "source_label", "output_label")):
+        raise typer.BadParameter("a saved judge has its own language, labels and answers: leave those options out.")
     judge = load_pairwise_judge(options.judge or "")
     for name, value in replaced.items():
         setattr(judge, name, value)

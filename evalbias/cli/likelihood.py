@@ -10,7 +10,7 @@ from rich.console import Group
 from evalbias.cli.items import scored, scoring_judges
 from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.evaluation import judge_examples, measure, total
-from evalbias.evaluation.answers import criteria_of
+from evalbias.evaluation.answers import criteria_of, language_of
 from evalbias.evaluation.biases import Likelihood
 from evalbias.lm.cache import CachedLM
 from evalbias.optimizers import (
@@ -38,7 +38,7 @@ def measure_likelihood_command(options: LikelihoodBiasOptions, models: Measuring
         with run.progress(len(split.test) * (1 + len(split.criteria))):
             for c in split.criteria:
                 demos, _ = draw_demos(rated_items(split.train, c), options.k, seed=options.seed)
-                judge = with_demos(PointwiseJudge(c), demos, bins=split.bins)
+                judge = with_demos(PointwiseJudge(c, language=language_of(options)), demos, bins=split.bins)
                 judged[c.name] = judge_examples(
                     judge, split.test, lm=run.options.lm, likelihood_lm=scorer, reduction=options.reduction
                 )

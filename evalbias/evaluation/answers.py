@@ -41,6 +41,7 @@ from evalbias.options import AuditOptions
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates
 from evalbias.programs.judges import PointwiseJudge, load_judge
+from evalbias.programs.languages import in_language
 from evalbias.programs.metrics import ProgramMetric
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
 from evalbias.values import get_logger, read_json
@@ -425,7 +426,8 @@ def prepared(options: AuditOptions) -> PreparedAudit:
         if others:
             names = ", ".join(one.name for one in (criterion, *others))
             raise ValueError(f"Say what a new judge judges: give `criterion` 'name: definition', or one of {names}.")
-        judge = (PairwiseJudge if any(candidates_of(item) for item in items) else PointwiseJudge)(criterion)
+        kind = PairwiseJudge if any(candidates_of(item) for item in items) else PointwiseJudge
+        judge = kind(criterion, language=language_of(options))
     else:
         criterion = _rated_criterion(options, items)
     # 3. The items that it judges.
@@ -497,6 +499,8 @@ PROMPT = ("task", "source_label", "output_label")  # options that stand in the p
 def _own_criterion(judge: PointwiseJudge | PairwiseJudge, options: AuditOptions) -> Criterion:
     """Return the criterion of a judge of evalbias; refuse another criterion, scale, task or label than its own."""
     own, words, named = judge.criterion, _words(options), options.criterion
+    if options.language not in (None, judge.language):
+        raise ValueError(f"`language` {options.language}: this judge asks in {judge.language!r}. Leave it out.")
     if words:
         raise ValueError(
             f"{words}: this judge has a task of its own, {own.task!r:.80}, and labels; they define LS. Leave these out."
@@ -530,7 +534,7 @@ def criteria_of(options: Any, names: Sequence[str | Criterion]) -> tuple[Criteri
         raise ValueError(f"`scale` is {low:g}-{high:g}: a judge answers with whole numbers, such as 1-5.")
     ends = (int(low), int(high))
     made = (one if isinstance(one, Criterion) else Criterion.parse(one, scale=ends) for one in chosen)
-    return tuple(replace(criterion, **_words(options)) for criterion in made)
+    return tuple(_worded(criterion, options) for criterion in made)
 
 
 def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Criterion:
@@ -548,12 +552,21 @@ def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Cr
     if not isinstance(criterion, Criterion):
         name = criterion or (rated[0] if rated else QUALITY)
         criterion = Criterion.parse(name) if ":" in name else _presets(options).get(name) or as_criterion(name)
-    return replace(criterion, **_words(options))
+    return _worded(criterion, options)
+
+
+def _worded(criterion: Criterion, options: Any) -> Criterion:
+    return in_language(replace(criterion, **_words(options)), language_of(options))
 
 
 def _words(options: Any) -> dict[str, Any]:
     words = {name: getattr(options, name, None) for name in PROMPT}
     return {name: text for name, text in words.items() if text is not None}
+
+
+def language_of(options: Any) -> str:
+    """Return the language of a new judge."""
+    return options.language or "en"
 
 
 def _presets(options: Any) -> dict[str, Criterion]:

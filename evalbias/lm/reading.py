@@ -11,18 +11,23 @@ from typing import Any
 import numpy as np
 
 from evalbias.measures.arrays import FloatArray
+from evalbias.values import WORD_CHARACTER, half_width
 
 # The choice that a written answer names, read strictly: an answer that is not clear is read as none.
 
 
-_MARKS = " \t*_`'\"().:;,!#"
+_MARKS = " \t*_`'\"().:;,!#。、「」『』"
 """Characters that may stand around an answer."""
 
 _AFTER_NAMES = "is|are|were|wins|beats|and|or|over|than"
 """Words that follow the name of a choice, but no article."""
 
+_WAVES = "\u301c\uff5e"
+"""Characters between the ends of a range in Japanese."""
+
 _DOUBT = re.compile(
-    r"\b(?:not|no|never|neither|nor|cannot|unable|unsure|worse|worst|weaker|inferior|lower|below|less|except)\b|n't\b",
+    r"\b(?:not|no|never|neither|nor|cannot|unable|unsure|worse|worst|weaker|inferior|lower|below|less|except)\b|n't\b"
+    "|ない|ません|なく|劣|悪|低い|以下|未満|不明|以外",
     re.IGNORECASE,
 )
 """Words that may turn an answer into its opposite."""
@@ -32,15 +37,19 @@ def named_choice(text: str, choices: Sequence[str]) -> str | None:
     """Return the choice that a written answer names; None if it names none, or several.
 
     The first line counts if it names exactly one choice, else the whole text. A choice must stand as a word of its own,
-    in any case if it has several letters. A text that denies, compares downward or abstains ("A is worse") names none.
+    in any case if it has several letters. A text that denies, compares downward or abstains ("A is worse") names none;
+    English and Japanese are read.
 
     Examples:
         >>> named_choice("**B** is better.", ["A", "B"]), named_choice("4 out of 5", ["4", "5"])
+        ('B', '4')
+        >>> named_choice("答えはＢです。", ["A", "B"]), named_choice("5点満点中4点", ["4", "5"])
         ('B', '4')
         >>> named_choice("A and B are equal", ["A", "B"]) is None
         True
     """
     by_name = {choice.casefold(): choice for choice in choices}
+    text = half_width(text)
     lines = text.strip().splitlines() or [""]
     for part in (lines[0].strip(_MARKS), text):
         if part in choices:
@@ -57,7 +66,7 @@ def _doubtful(text: str, name: str) -> bool:
 
     An answer that begins with the choice and a punctuation mark is clear, whatever follows.
     """
-    return _DOUBT.search(text) is not None and not re.match(rf"{re.escape(name)}\s*[.,:;)!]", text.strip(" *_`'\"("))
+    return _DOUBT.search(text) is not None and not re.match(rf"{re.escape(name)}\s*[.,:;)!。]", text.strip(" *_`'\"("))
 
 
 @cache
@@ -68,8 +77,10 @@ def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
     words = sorted(choices, key=len, reverse=True)
     names = "|".join(re.escape(c) if len(c) == 1 else f"(?i:{re.escape(c)})" for c in words)
     number = all(re.fullmatch(r"-?\d+", c) for c in choices)
-    after = r"(?!\.\d)(?!\s*[-\u2013\u2014]\s*\d)" if number else rf"(?!/)(?!\s+(?!(?:{_AFTER_NAMES})\b)[a-z])"
-    return re.compile(rf"(?<![\w./-])(?<!\bof )({names})(?!\w){after}")
+    of_numbers = rf"(?!\.\d)(?!\s*[-\u2013\u2014{_WAVES}]\s*\d)(?!点満点|段階)"
+    after = of_numbers if number else rf"(?!/)(?!\s+(?!(?:{_AFTER_NAMES})\b)[a-z])"
+    before = rf"(?<!{WORD_CHARACTER})(?<![./{_WAVES}-])(?<!\bof )"
+    return re.compile(rf"{before}({names})(?!{WORD_CHARACTER}){after}")
 
 
 # Probabilities of choices from the most probable first tokens of an answer, which is all that many models report.

@@ -123,7 +123,7 @@ def test_compile_and_judge(scoring, items, tmp_path):
 
 def test_a_saved_judge_is_compiled_with_its_own_instruction_and_criterion(items, tmp_path):
     given = PointwiseJudge(SYNTHETIC)
-    wording = f"Rate how well she is described.\n{SYNTHETIC.answer_format}"
+    wording = f"Rate how well she is described.\n{PointwiseJudge(SYNTHETIC).answer_format}"
     given.predict.signature = given.predict.signature.with_instructions(wording)
     given.save(str(tmp_path / "mine.json"))
     options = ["compile", "likelihood", "--judge", "mine.json", "--lm", "embedded", "--data", items, "--limit", 60]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -14,12 +15,13 @@ from evalbias import options
 from evalbias.cli.app import COMMANDS, FLAGS, GROUPS, NAMES, SECTIONS, as_typed, parameter
 from evalbias.data import world
 from evalbias.evaluation import summarize_loop
-from evalbias.evaluation.answers import prepared
+from evalbias.evaluation.answers import language_of, prepared
 from evalbias.evaluation.biases import BIASES
 from evalbias.optimizers import ZEPO, BiasedDemos, LikelihoodMitigation
 from evalbias.optimizers.refine import ExternalFeedbackRefine
 from evalbias.options import AuditOptions, Out, RankOptions, keywords, recorded
-from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker
+from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge
+from evalbias.programs.languages import LANGUAGES
 
 
 def defaults(call):
@@ -32,8 +34,8 @@ def defaults(call):
 
 
 OTHER_NAMES = {"resamples": "n_resamples", "threads": "num_threads"}
-OTHER_THINGS = {"criterion", "objective", "k"}
-"""Names of options that a callable gives to another kind of value."""
+OTHER_THINGS = {"criterion", "objective", "k", "language"}
+"""Names of options that a callable gives to another kind of value, or whose default is a saved judge's own."""
 ALIKE = [
     (options.CompileOptions, LikelihoodMitigation, {"max_loss", "resamples", "seed", "reduction", "normalization"}),
     (options.CompileOptions, BiasedDemos, {"resamples", "seed", "reduction", "normalization"}),
@@ -54,6 +56,13 @@ def test_a_callable_has_the_options_of_its_command_by_name_and_default(group, ca
     both = ours.keys() & theirs.keys() - OTHER_THINGS
     assert {OTHER_NAMES.get(name, name) for name in shared} <= both
     assert {name: ours[name] for name in both} == {name: theirs[name] for name in both}
+
+
+def test_every_language_of_a_judge_can_be_named_and_english_is_the_default():
+    (named, _) = get_args(get_type_hints(options.Items)["language"])
+    assert get_args(named) == (*LANGUAGES,)
+    for call in (PointwiseJudge, PairwiseJudge):
+        assert defaults(call)["language"] == language_of(options.JudgeOptions("file", lm="embedded")) == "en"
 
 
 def test_the_audit_takes_the_options_of_its_command():

@@ -557,8 +557,8 @@ def test_an_instruction_that_does_not_name_the_answers_is_judged_as_it_is():
     lm, judge, own = Sharp(), PointwiseJudge(C), "On quality, judge as you like."
     judge.predict.signature = judge.predict.signature.with_instructions(own)
     first = search(lm, judge=judge, pairs=items(40, 0), stopping=Epochs(1)).report.tried[0]
-    assert {text for text in lm.instructions if not text.endswith(C.answer_format)} == {own}
-    assert f"{own}\n{C.answer_format}" not in lm.instructions
+    assert {text for text in lm.instructions if not text.endswith(judge.answer_format)} == {own}
+    assert f"{own}\n{judge.answer_format}" not in lm.instructions
     scores = np.array([p.score for p in judge.batch(items(40, 0), lm=lm)])
     assert (first.instruction, first.objective) == (own, pytest.approx(score_uniformity(scores, low=1, high=5)))
 

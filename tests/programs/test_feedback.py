@@ -113,6 +113,8 @@ def test_answers_that_name_missing_concepts(answer, missing):
 
 def test_concepts_may_hold_the_words_and_marks_that_separate_a_list():
     concepts = ["rock and roll", "ice cream", "ice", "c++", "24/7", "word"]
+    for answer in ("犬、公園", "犬，公園", "犬；公園", "「犬」、「公園」。"):
+        assert read_missing(answer, ["犬", "公園", "投げる"]) == ["犬", "公園"]
     assert read_missing("rock and roll and ice", concepts) == ["rock and roll", "ice"]
     assert read_missing("ice cream, C++", concepts) == ["ice cream", "c++"]
     assert read_missing("1. 24/7\n2. word", concepts) == ["24/7", "word"]

@@ -36,14 +36,20 @@ def instructed(program, words):
 
 
 def pointwise():
-    judge = instructed(PointwiseJudge(WIT, scoring="direct"), "Be strict.")
+    judge = instructed(PointwiseJudge(WIT, scoring="direct", language="ja"), "Be strict.")
     judge.predict.demos = [dspy.Example(source="s", output="o", score=9.0)]
     return judge
 
 
 def pairwise():
     judge = PairwiseJudge(
-        WIT, ties=True, debias="permutation", calibration="batch", min_coverage=0.01, instruction_place="last"
+        WIT,
+        ties=True,
+        debias="permutation",
+        calibration="batch",
+        min_coverage=0.01,
+        instruction_place="last",
+        language="ja",
     )
     judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0, tie=-1.0))
     judge.predict.demos = [dspy.Example(source="s", candidates=["a", "b"], preference="A")]

@@ -1,0 +1,109 @@
+"""Judges in Japanese: what they ask, how their answers are read, and what is saved."""
+
+import math
+
+import dspy
+import pytest
+from fakes import Comparer, pair
+from texts import writer
+
+from evalbias import PairwiseRanker, Sampling
+from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge, load_ranker
+from evalbias.programs.judges import written_score
+
+C = Criterion("自然さ", "日本語として自然か？")
+MAIL = Criterion("自然さ", "日本語として自然か？", task="返信を書いてください。", output_label="返信")
+SOURCE = "駅はどこですか。"
+
+
+def contents(judge, **inputs):
+    return [message["content"] for message in judge.messages(dspy.Example(inputs))]
+
+
+def test_a_japanese_judge_that_scores_asks_in_japanese_alone():
+    judge = PointwiseJudge(C, language="ja")
+    judge.predict.demos = [dspy.Example(source=SOURCE, output="右です。", score=4)]
+    assert contents(judge, source=SOURCE, output="知らん。") == [
+        "出力の自然さを評価してください：日本語として自然か？\n1（最低）から5（最高）までの整数で答えてください。",
+        "入力：駅はどこですか。\n出力：右です。\n自然さ：",
+        "4",
+        "入力：駅はどこですか。\n出力：知らん。\n自然さ：",
+    ]
+    assert judge.criterion.task == "入力に対応する出力を書いてください。"
+    assert PointwiseJudge(MAIL, language="ja").criterion.task == MAIL.task
+    assert contents(PointwiseJudge(MAIL, language="ja"), source="s", output="o")[1] == "入力：s\n返信：o\n自然さ："
+
+
+def test_a_japanese_judge_that_compares_asks_in_japanese_alone():
+    judge = PairwiseJudge(MAIL, language="ja", ties=True)
+    judge.predict.demos = [dspy.Example(source=SOURCE, candidates=["右です。", "右にあります。"], preference="tie")]
+    assert contents(judge, source=SOURCE, candidates=["右です。", "知らん。"]) == [
+        "自然さがより優れている返信はどれですか：日本語として自然か？\nA、Bまたは引き分けで答えてください。",
+        "入力：駅はどこですか。\n返信A：右です。\n返信B：右にあります。\n自然さがより優れている返信：",
+        "引き分け",
+        "入力：駅はどこですか。\n返信A：右です。\n返信B：知らん。\n自然さがより優れている返信：",
+    ]
+
+
+def test_a_tie_is_the_same_answer_in_every_language():
+    """What a trace holds is read as data, whatever the judge's language."""
+    for language in ("en", "ja"):
+        judge = PairwiseJudge(C, language=language, ties=True)
+        (row,) = judge._ask([(pair(1, 1), {"source": "s", "candidates": ["x", "y"]})], Comparer(tie=3.0))
+        assert row["preference"] == "Tie"
+
+
+def test_a_language_that_is_not_there_is_refused_with_those_that_are():
+    for kind in (PointwiseJudge, PairwiseJudge):
+        for language in ("tlh", None, ["ja"]):
+            with pytest.raises(ValueError, match=r"is unknown: choose one of \('en', 'ja'\), or add"):
+                kind(C, language=language)
+
+
+def test_the_language_is_saved_with_judge_and_ranker(tmp_path):
+    for made, load in (
+        (PointwiseJudge(C, language="ja"), load_judge),
+        (PairwiseJudge(C, language="ja"), load_pairwise_judge),
+    ):
+        made.save(str(tmp_path / "judge.json"))
+        loaded = load(tmp_path / "judge.json")
+        example = dspy.Example(source=SOURCE, output="o", candidates=["x", "y"])
+        assert loaded.messages(example) == made.messages(example)
+        assert loaded.language == "ja"
+    PairwiseRanker(made).save(str(tmp_path / "ranker.json"))
+    assert load_ranker(tmp_path / "ranker.json").judge.messages(example) == made.messages(example)
+
+
+def test_another_language_is_another_prompt_so_that_a_calibration_is_forgotten():
+    judge = PairwiseJudge(C, calibration="batch")
+    judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0))
+    assert judge.corrections
+    judge.language = "ja"
+    assert judge.corrections == {}
+
+
+def test_a_model_that_only_writes_is_read_in_japanese():
+    said = {"答えはＢです。": 0.5, "Bの方が自然です。": 0.3, "どちらとも言えない。": 0.2}
+    lm, _ = writer(lambda text, system: said)
+    judge = PairwiseJudge(C, language="ja", scoring="sampled", sampling=Sampling(samples=400))
+    prediction = judge.batch([dspy.Example(source=SOURCE, candidates=["右です。", "知らん。"])], lm=lm)[0]
+    assert prediction.preference == 1
+    assert prediction.coverage == pytest.approx(0.8, abs=4 * math.sqrt(0.16 / 400))
+    scored, _ = writer(lambda text, system: {"4点です。": 1.0})
+    assert (
+        PointwiseJudge(C, language="ja", scoring="direct")
+        .batch([dspy.Example(source=SOURCE, output="右です。")], lm=scored)[0]
+        .score
+        == 4
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("4", 4), ("４", 4), ("4点です。", 4), ("スコアは4です。", 4), ("5点満点中4点", 4), ("5段階で3", 3),
+        ("1から5で言えば2です", 2), ("1〜5：3", 3), ("3.5点", math.nan), ("14点", math.nan), ("3か4", math.nan),
+    ],
+)  # fmt: skip
+def test_a_score_is_read_in_japanese(text, score):
+    assert written_score(C, text) == pytest.approx(score, nan_ok=True)
