@@ -439,12 +439,14 @@ class RankOptions(ComparingOptions):
         search: Search that turns comparisons into a ranking.
         beam_size: Number of partial orders that beam search keeps.
         gap: Difference of probabilities below which beam search follows both outcomes.
+        orders: Average the sorts from this many random initial orders; the paper's code: 100.
         debias: permutation asks in both orders and averages. By default, what the saved judge does.
     """
 
     search: Literal["greedy", "beam"] = "greedy"
     beam_size: int = 10
     gap: float = 0.2
+    orders: int = 1
     debias: Literal["none", "permutation"] | None = None
 
 

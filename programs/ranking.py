@@ -3,7 +3,7 @@
 The judge decides which head of two sorted lists comes next. Greedy search follows each decision. Beam search keeps the
 partial merges of the highest likelihood, the product of the probabilities that the one above is better, and follows
 both outcomes of a comparison if they are close. The sorts of all sources advance together, so that the pairs they need
-form one batch. No pair is compared twice, and no undefined comparison decides an order.
+form one batch. No prompt is asked twice, and no undefined comparison decides an order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class PairwiseRanker(Instrument):
         search: ``"greedy"`` takes at most ``n ceil(log2 n)`` comparisons of n candidates; ``"beam"`` takes more.
         beam_size: Number of partial merges that beam search keeps; the likeliest of them is the result.
         gap: Difference of the two probabilities, in [0, 1], below which beam search follows both outcomes.
-        seed: Seed for the initial order of the candidates and for the pairs of a fitted calibration.
+        seed: Seed for the initial orders of the candidates and for the pairs of a fitted calibration.
+        orders: Number of random initial orders to sort from; the scores are averaged over them (the paper's code: 100).
+            A pair is asked about once, and once more where another sort shows it the other way round.
     """
 
     kind = "ranker"
@@ -55,11 +57,19 @@ class PairwiseRanker(Instrument):
     beam_size = Setting[int](number_within(1, whole=True))
     gap = Setting[float](number_within(0, 1))
     seed = Setting[int](number_within(0, whole=True))
+    orders = Setting[int](number_within(1, whole=True))
 
     def __init__(
-        self, judge: PairwiseJudge, *, search: str = "greedy", beam_size: int = 10, gap: float = 0.2, seed: int = 0
+        self,
+        judge: PairwiseJudge,
+        *,
+        search: str = "greedy",
+        beam_size: int = 10,
+        gap: float = 0.2,
+        seed: int = 0,
+        orders: int = 1,
     ) -> None:
-        super().__init__(search=search, beam_size=beam_size, gap=gap, seed=seed)
+        super().__init__(search=search, beam_size=beam_size, gap=gap, seed=seed, orders=orders)
         self.judge = judge
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
@@ -89,8 +99,8 @@ class PairwiseRanker(Instrument):
 
             * ``order``: indices of the ranked candidates, best first.
             * ``scores``: number of other ranked candidates below each candidate, in the order given; one in the same
-              group counts half. Neighbors in the order that the judge does not distinguish share a group. NaN if not
-              ranked.
+              group counts half. Neighbors in the order that the judge does not distinguish share a group. With several
+              initial orders, the mean over those from which the candidate is ranked. NaN if not ranked.
             * ``unranked``: index -> reason for every candidate that has no defined comparison with a ranked one. The
               others are ranked as if it were not there.
             * ``comparisons``: number of pairs compared; of these, ``ties`` have equal probabilities (the head of the
@@ -100,21 +110,25 @@ class PairwiseRanker(Instrument):
         """
         check_batch_options(options)
         examples = [read_pair(example, index, most=None) for index, example in enumerate(examples)]
-        # 1. The distinct candidates of each source are sorted from a random order.
+        # 1. The distinct candidates of each source are sorted from random orders. Its sorts share the answers.
         rng, beam = np.random.default_rng(self.seed), self.beam_size if self.search == "beam" else 1
         sources = [Compared(e["source"], list(dict.fromkeys(e["candidates"]))) for e in examples]
-        sorts = [rank(s, rng.permutation(len(s.candidates)).tolist(), beam, self.gap) for s in sources]
+        sorted_from = [[Compared(s.source, s.candidates, s.answers) for s in sources] for _ in range(self.orders)]
+        sorts = [
+            rank(s, rng.permutation(len(s.candidates)).tolist(), beam, self.gap) for order in sorted_from for s in order
+        ]
         judge = self._calibrated(sources, lm)
-        # 2. In each round the judge compares all pairs that the sorts need next.
+        # 2. In each round the judge compares all pairs that the sorts need next, each once.
         for needed in together(sorts):
+            asked = list({(id(s.answers), pair): (s, pair) for s, pair in needed}.values())
             items = [
-                dspy.Example(source=s.source, candidates=[s.candidates[a], s.candidates[b]]) for s, (a, b) in needed
+                dspy.Example(source=s.source, candidates=[s.candidates[a], s.candidates[b]]) for s, (a, b) in asked
             ]
-            for (source, pair), found in zip(needed, judge.batch(items, lm=lm, progress=progress), strict=True):
-                source.answers[pair] = Answer(found.win_share, found.coverage)
-                source.judgments += len(found.positions)
+            for (source, pair), found in zip(asked, judge.batch(items, lm=lm, progress=progress), strict=True):
+                source.answers[pair] = Answer(found.win_share, found.coverage, len(found.positions))
         # 3. Scores of all candidates, of which equal ones share a place.
-        return [_ranking(source, e["candidates"], self.judge) for source, e in zip(sources, examples, strict=True)]
+        sorted_sources = zip(*sorted_from, strict=True)
+        return [_ranking(s, e["candidates"], self.judge) for s, e in zip(sorted_sources, examples, strict=True)]
 
     def _calibrated(self, sources: Sequence[Compared], lm: Any) -> PairwiseJudge:
         """The judge, with its calibration fitted once to pairs of all sources instead of anew in every batch."""
@@ -150,16 +164,16 @@ class Answer(NamedTuple):
 
     win_share: float  # probability that the first candidate wins, where both share a tie; NaN where undefined
     coverage: float  # total probability of the judge's answers; NaN if the model was not asked
+    prompts: int  # asked
 
 
 @dataclass
 class Compared:
-    """A source being ranked."""
+    """A source being sorted from one order."""
 
     source: str
     candidates: list[str]  # the distinct ones
     answers: dict[Pair, Answer] = field(default_factory=dict)  # every pair that was asked
-    judgments: int = 0  # prompts asked
     known: dict[Pair, float] = field(default_factory=dict)  # win share of a pair's first in the sort under way, or NaN
     order: list[int] = field(default_factory=list)  # best first, without those that have no defined comparison with one
 
@@ -359,29 +373,48 @@ def log_odds(p: float | None) -> float:
 # The ranking of all given candidates, from the order of the distinct ones.
 
 
-def _ranking(source: Compared, candidates: Sequence[str], judge: PairwiseJudge) -> dspy.Prediction:
-    order, shares = source.order, {pair: answer.win_share for pair, answer in source.answers.items()}
-    place = {index: rank for rank, index in enumerate(order)}
-    distinct = [source.candidates.index(text) for text in candidates]  # index among the distinct candidates
-    # 1. Neighbors in the order were compared, if they were merged; without a preference they share a group.
-    group = dict.fromkeys(order[:1], 0)
-    for above, below in itertools.pairwise(order):
-        group[below] = group[above] + (log_odds(source.probability(above, below)) != 0)
-    # 2. A score is the number of ranked candidates in lower groups, plus half of the others in the same one.
-    ranked = [group[index] for index in distinct if index in group]
-    scores = {one: sum(other > one for other in ranked) + (ranked.count(one) - 1) / 2 for one in set(ranked)}
+def _ranking(sorts: Sequence[Compared], candidates: Sequence[str], judge: PairwiseJudge) -> dspy.Prediction:
+    """Return the ranking of a source from its sorts, which share their answers."""
+    first, n = sorts[0], len(candidates)
+    shares = {pair: answer.win_share for pair, answer in first.answers.items()}
+    distinct = [first.candidates.index(text) for text in candidates]  # index among the distinct candidates
+    # 1. Scores and places, averaged over the orders from which a candidate is ranked.
+    scores = _mean([_scores(source, distinct) for source in sorts])
+    places = [{index: float(rank) for rank, index in enumerate(source.order)} for source in sorts]
+    around = _mean([[place.get(index, math.nan) for index in distinct] for place in places])
+    # 2. The highest score comes first; of equal ones, the one that stood higher on average.
+    order = sorted((i for i in range(n) if not math.isnan(scores[i])), key=lambda i: (-scores[i], around[i]))
+    place = {distinct[i]: rank for rank, i in enumerate(order)}
     return dspy.Prediction(
-        order=sorted((i for i, index in enumerate(distinct) if index in place), key=lambda i: place[distinct[i]]),
-        scores=[scores[group[index]] if index in group else math.nan for index in distinct],
-        unranked={i: _reason(source, index, judge) for i, index in enumerate(distinct) if index not in place},
+        order=order,
+        scores=scores,
+        unranked={i: _reason(first, index, judge) for i, index in enumerate(distinct) if index not in place},
         comparisons=len(shares),
-        judgments=source.judgments,
+        judgments=sum(answer.prompts for answer in first.answers.values()),
         ties=sum(p == 0.5 for p in shares.values()),
         undefined=sum(math.isnan(p) for p in shares.values()),
         contradictions=sum(
             (p - 0.5) * (place[b] - place[a]) < 0 for (a, b), p in shares.items() if a in place and b in place
         ),
     )
+
+
+def _scores(source: Compared, distinct: Sequence[int]) -> list[float]:
+    """Return the scores of candidates, given by their indices among the distinct ones, in the order of one sort."""
+    # 1. Neighbors in the order were compared, if they were merged; without a preference they share a group.
+    group = dict.fromkeys(source.order[:1], 0)
+    for above, below in itertools.pairwise(source.order):
+        group[below] = group[above] + (log_odds(source.probability(above, below)) != 0)
+    # 2. A score is the number of ranked candidates in lower groups, plus half of the others in the same one.
+    ranked = [group[index] for index in distinct if index in group]
+    scores = {one: sum(other > one for other in ranked) + (ranked.count(one) - 1) / 2 for one in set(ranked)}
+    return [scores[group[index]] if index in group else math.nan for index in distinct]
+
+
+def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
+    """Return the mean of each column over the rows where it is defined; NaN where it is in none."""
+    columns = ([value for value in column if not math.isnan(value)] for column in zip(*rows, strict=True))
+    return [sum(column) / len(column) if column else math.nan for column in columns]
 
 
 def _reason(source: Compared, index: int, judge: PairwiseJudge) -> str:

@@ -77,7 +77,7 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     **dict.fromkeys(("data", "lm", "likelihood_lm", "proposer_lm", "aspects_lm", "instructscore", "criterion"), STRING),
     **dict.fromkeys(("judge", "candidates", "program", "examples", "instructscore_prompt", "quantile_map"), FILE),
     **dict.fromkeys(
-        ("limit", "documents", "population", "epochs", "budget", "beam_size", "resamples", "best_of"), COUNT
+        ("limit", "documents", "population", "epochs", "budget", "beam_size", "orders", "resamples", "best_of"), COUNT
     ),
     **dict.fromkeys(("max_tokens", "threads", "in_flight", "sample_tokens"), COUNT),
     "samples": Flag(more={"min": 2}),

@@ -70,12 +70,11 @@ def rank_command(options: RankOptions, models: MeasuringModels, out: Out) -> Non
     judge = comparing_judge(options, options.debias)
     split = compared(options, judge.criterion, pairs=False)
     with Run("rank", options, models, out, more={**split.settings(), **_settings(judge)}) as run:
-        ranker = PairwiseRanker(
-            judge, search=options.search, beam_size=options.beam_size, gap=options.gap, seed=options.seed
-        )
+        search = {name: getattr(options, name) for name in ("search", "beam_size", "gap", "seed", "orders")}
+        ranker = PairwiseRanker(judge, **search)
         groups = by_input(split.test)
         documents = [dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in groups.values()]
-        with run.progress(sum(most_comparisons(len(e.candidates)) for e in documents)):
+        with run.progress(options.orders * sum(most_comparisons(len(e.candidates)) for e in documents)):
             rankings = ranker.batch(documents, lm=run.options.lm)
         rows = [_ranked(key, group, r) for (key, group), r in zip(groups.items(), rankings, strict=True)]
         brief: dict[str, Any] = {"documents": len(rows), **{f: sum(row[f] for row in rows) for f in COUNTS}}

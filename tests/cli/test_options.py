@@ -42,7 +42,7 @@ ALIKE = [
     (options.OptimizeOptions, ZEPO, {"population", "budget", "seed"}),
     (options.OptimizeOptions, PairwiseJudge, {"ties", "instruction", "instruction_place"}),
     (RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
-    (RankOptions, PairwiseRanker, {"search", "beam_size", "gap", "seed"}),
+    (RankOptions, PairwiseRanker, {"search", "beam_size", "gap", "seed", "orders"}),
     (options.CompileRefineOptions, ExternalFeedbackRefine, {"until", "budget", "seed", "threads"}),
     (options.SelfOptions, summarize_loop, {"resamples"}),
     (options.LikelihoodBiasOptions, type(BIASES["likelihood"]), {"reliability"}),

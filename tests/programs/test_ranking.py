@@ -101,6 +101,44 @@ def test_a_judge_that_goes_in_circles_is_reported_by_beam():
     assert greedy.comparisons <= 3
 
 
+def test_sorts_from_several_orders_are_averaged_and_ask_no_prompt_twice():
+    n, shares = 6, np.random.default_rng(3)
+    table = {f"q={a} z=0 q={b} z=0": shares.random() for a, b in itertools.permutations(range(n), 2)}
+
+    class Whim(Comparer):
+        """Compares as the table says, in circles and with a preference for position."""
+
+        def choice_logprobs(self, prompts, choices):
+            answers = super().choice_logprobs(prompts, choices)
+            for row, prompt in zip(answers.logprobs, prompts, strict=True):
+                texts = [line.partition(": ")[2] for line in prompt[-1]["content"].splitlines() if ": q=" in line]
+                row[:] = np.log([table[" ".join(texts)], 1 - table[" ".join(texts)]])
+            return answers
+
+    lm, document = Whim(), pair(*range(n))
+    (ranking,) = ranked(document, lm=lm, orders=4, seed=5)
+    rng, alone = np.random.default_rng(5), []
+    for _ in range(4):
+        source = Compared("s", document.candidates)
+        for needed in rank(source, rng.permutation(n).tolist(), 1, 0.2):
+            for one, (a, b) in needed:
+                one.answers[a, b] = Answer(table[f"{one.candidates[a]} {one.candidates[b]}"], 1.0, 1)
+        alone.append([float(n - 1 - source.order.index(k)) for k in range(n)])
+    assert len({tuple(scores) for scores in alone}) > 1
+    assert ranking.scores == pytest.approx(np.mean(alone, axis=0))
+    assert ranking.order == sorted(range(n), key=lambda k: -ranking.scores[k])
+    assert len({str(prompt) for prompt in lm.prompts}) == len(lm.prompts) == ranking.judgments == ranking.comparisons
+    (first,) = ranked(document, lm=Whim(), seed=5)
+    assert first.scores == alone[0]
+
+
+def test_a_candidate_that_no_order_can_rank_is_unranked_in_all():
+    lm = Comparer(refuses=lambda question: "q=9 " in question.prompt[-1]["content"])
+    (ranking,) = ranked(pair(1, 9, 3, 2), lm=lm, orders=3)
+    assert (ranking.order, list(ranking.unranked)) == ([2, 3, 0], [1])
+    assert ranking.scores == pytest.approx([0, math.nan, 2, 1], nan_ok=True)
+
+
 def merged(probabilities, beam, gap):
     """Merge two sorted lists; (m, n) probabilities that a candidate of the left list is better."""
     m, n = probabilities.shape
@@ -165,7 +203,7 @@ def sort(shares, start, beam, gap):
     source, asked = Compared("s", [str(k) for k in range(len(shares))]), []
     for needed in together([rank(source, start, beam, gap)]):
         asked += [pair for _, pair in needed]
-        source.answers.update({(a, b): Answer(shares[a, b], 1.0) for _, (a, b) in needed})
+        source.answers.update({(a, b): Answer(shares[a, b], 1.0, 1) for _, (a, b) in needed})
     return source.order, [c for c in start if c not in source.order], asked
 
 

@@ -80,7 +80,7 @@ PROGRAMS = {
     ),
     "pairwise": (pairwise, lambda: PairwiseJudge(QUALITY)),
     "ranker": (
-        lambda: PairwiseRanker(pairwise(), search="beam", beam_size=3, gap=0.4, seed=7),
+        lambda: PairwiseRanker(pairwise(), search="beam", beam_size=3, gap=0.4, seed=7, orders=2),
         lambda: PairwiseRanker(PairwiseJudge(QUALITY)),
     ),
     "loop": (
@@ -177,7 +177,11 @@ def shown(judge):
 def behavior(program):
     if isinstance(program, PairwiseRanker):
         order = program.batch([pair(3, 1, 2)], lm=Comparer(tie=-2.0))[0].toDict()
-        return shown(program.judge), order, (program.search, program.beam_size, program.gap, program.seed)
+        return (
+            shown(program.judge),
+            order,
+            [getattr(program, n) for n in ("search", "beam_size", "gap", "seed", "orders")],
+        )
     if not hasattr(program, "feedback"):
         return shown(program)
     names = ("max_iterations", "accept", "perfect", "k", "seed", "field", "paths", "critical")
