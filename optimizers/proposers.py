@@ -5,8 +5,10 @@ A wording must keep the criterion's name. The line that names the answers is not
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -67,7 +69,7 @@ def fault(text: str, criterion: Criterion, known: Collection[str], instruction: 
         return f"without the name {criterion.title!r}"
     ties = (language.tie for language in LANGUAGES.values())
     labels = "|".join(map(re.escape, (*LETTERS, *ties, *criterion.labels)))
-    if re.search(rf"(?:^|:|\bis)\W*(?:{labels})\W*$", text):
+    if re.search(rf"(?:^|[:：]|\bis)\W*(?:{labels})\W*$", text):
         return "an answer, not a question"
     if _plain(text) == _plain(instruction):
         return "a copy of the original"
@@ -143,7 +145,7 @@ def _bare(text: str) -> str:
     text = text.rpartition("</think>")[2].strip()
     if fenced := re.fullmatch(r"```\w*\n(.*)\n```", text, re.DOTALL):
         text = fenced[1].strip()
-    quoted = re.fullmatch(r"\"([^\"]*)\"|'([^']*)'|“([^”]*)”", text)
+    quoted = re.fullmatch(r"\"([^\"]*)\"|'([^']*)'|“([^”]*)”|「([^」]*)」", text)
     return next(filter(None, quoted.groups()), "").strip() if quoted else text
 
 
@@ -165,7 +167,9 @@ class GrammarParaphraser:
     def __call__(
         self, criterion: Criterion, instruction: str, count: int, *, known: Collection[str], seed: int
     ) -> Proposal:
-        """See ``Proposer``."""
+        """See ``Proposer``; ``ValueError`` as ``check``."""
+        if count:
+            self.check(criterion, instruction)
         rng, parts = random.Random(seed), self._filled(criterion)
         choices = _choices(instruction, parts)
 
@@ -175,6 +179,20 @@ class GrammarParaphraser:
             return " ".join(options[i] for options, i in zip(parts, _mutated(choices, parts, rng), strict=True)), None
 
         return _gathered(draw, criterion, instruction, count, known)
+
+    def check(self, criterion: Criterion, instruction: str) -> None:
+        """Refuse an instruction or a definition in another script than the phrases, such as Japanese in English ones.
+
+        ``ValueError`` names the text and what rewords it.
+        """
+        if not _is_latin(" ".join(itertools.chain(*self.parts))):
+            return
+        for text in (instruction, criterion.definition):
+            if not _is_latin(text):
+                raise ValueError(
+                    f"GrammarParaphraser cannot reword {text!r:.80}: its phrases are English. Name a model that "
+                    "rewords, LMParaphraser(lm) or `proposer_lm`, or give phrases of your own, GrammarParaphraser(parts)."
+                )
 
     def makes(self, criterion: Criterion, instruction: str) -> bool:
         """Return whether an instruction is one of the grammar's wordings."""
@@ -188,6 +206,12 @@ class GrammarParaphraser:
             "definition": criterion.definition,
         }
         return [tuple(option.format(**fields) for option in options) for options in self.parts]
+
+
+def _is_latin(text: str) -> bool:
+    """Return whether at least half of a text's letters are Latin ones, which English is written in."""
+    letters = [letter for letter in text if letter.isalpha()]
+    return 2 * sum(unicodedata.name(letter, "").startswith("LATIN") for letter in letters) >= len(letters)
 
 
 def _choices(text: str, parts: Sequence[tuple[str, ...]]) -> tuple[int, ...] | None:

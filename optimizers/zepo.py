@@ -38,7 +38,7 @@ from evalbias.optimizers.objectives import (
     shares_of,
     without_content,
 )
-from evalbias.optimizers.proposers import Proposal, Proposer, checked_proposer, fault
+from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, checked_proposer, fault
 from evalbias.optimizers.racing import drop, race_rounds, worst_last
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule
 from evalbias.programs.pairwise import PairwiseJudge
@@ -190,9 +190,11 @@ class ZEPO(JudgeOptimizer):
         self.log_dir = log_dir
 
     def check(self, student: SearchedJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """Also refuse an objective that cannot be chosen by."""
+        """Also refuse an objective that cannot be chosen by, and an instruction that the grammar cannot reword."""
         if self.select:
             check_held_back(self.objective)
+        if isinstance(self.proposer, GrammarParaphraser):
+            self.proposer.check(student.criterion, first_wording(student))
         super().check(student, trainset, valset)
 
     def candidates(self, problem: Problem) -> list[Candidate]:

@@ -169,6 +169,7 @@ def search(
     if options.proposer_lm != "grammar":
         proposer = LMParaphraser(options.proposer_lm)
     elif not proposer.makes(criterion, judge.predict.signature.instructions):
+        proposer.check(criterion, judge.predict.signature.instructions)
         say(
             "The grammar cannot reword this instruction: its own wordings compete with it. To reword it, name a model "
             "with --proposer-lm."

@@ -102,6 +102,33 @@ def test_a_grammar_draws_freely_where_the_incumbent_is_not_its_own():
     assert {text[:2] for text in proposal.instructions} == {f"a{option}" for option in range(6)}
 
 
+def test_a_grammar_does_not_wrap_japanese_in_english_but_names_a_model():
+    criterion = Criterion("自然さ", "日本語として自然か？", output_label="Output")
+    judge, lm = PairwiseJudge(criterion, language="ja"), Wording()
+    own = judge.predict.signature.instructions
+    for refused in (
+        lambda: GrammarParaphraser()(criterion, own, 1, known=(), seed=0),
+        lambda: GrammarParaphraser()(criterion, "Which is better on 自然さ?", 1, known=(), seed=0),
+        lambda: search(lm, judge=judge, proposer=GrammarParaphraser()),
+        lambda: search(lm, judge=PairwiseJudge(criterion), proposer=GrammarParaphraser()),
+    ):
+        with pytest.raises(
+            ValueError, match=r"cannot reword '.+': its phrases are English. Name .*LMParaphraser\(lm\)"
+        ):
+            refused()
+    assert lm.asked == []
+    phrases = GrammarParaphraser([["{name}が高い{output}は", "{output}の{name}が上なのは"], ["どれですか。"]])
+    assert len(phrases(criterion, own, 2, known=(), seed=0).instructions) == 2
+
+
+def test_a_japanese_instruction_is_reworded_by_a_model():
+    criterion = Criterion("自然さ", "日本語として自然か？")
+    answers = ("「自然さで勝る出力はどちらですか。」", "自然さが上：A", "どちらが良いですか。")
+    found = LMParaphraser(says(*map(field, answers)))(criterion, "自然さを比べてください。", 2, known=(), seed=0)
+    assert found.instructions == ("自然さで勝る出力はどちらですか。",)
+    assert [why for why, _ in found.rejected][:2] == ["an answer, not a question", "without the name '自然さ'"]
+
+
 def test_a_grammar_recognizes_a_wording_whose_phrases_begin_alike():
     grammar = GrammarParaphraser([("on", "on the"), ("whole", "the whole"), ("{name}",)])
     for text in ("on the whole quality", "on whole quality", "on the the whole quality"):
