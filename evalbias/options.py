@@ -198,6 +198,18 @@ class Likely:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Long:
+    """The length of the outputs, for verbosity.
+
+    Attributes:
+        length: Unit of a text's length: characters (code points, composed), or graphemes, in which an emoji of several
+            code points counts once.
+    """
+
+    length: Literal["characters", "graphemes"] = "characters"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reliable:
     """The reliability of single ratings.
 
@@ -238,7 +250,7 @@ class Choosing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions(Seeded, Reliable, Likely, Coded, Items):
+class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
     """Say whether a judge is biased, by how much, and what helps.
 
     Measures every bias and the agreement with people. Say which judge: `lm` with `criterion` or `judge`,
@@ -413,7 +425,7 @@ class ComparingOptions(Seeded, Comparing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreferenceOptions(Coded, ComparingOptions):
+class PreferenceOptions(Long, Coded, ComparingOptions):
     """Measure the biases of a judge that compares.
 
     Measures position, verbosity and likelihood bias. Asks about every pair in both orders. Needs no labels.

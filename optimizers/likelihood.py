@@ -23,6 +23,7 @@ from evalbias.evaluation.judged import (
     human_ratings,
     human_scores,
     judge_examples,
+    text_length,
     total,
 )
 from evalbias.evaluation.words import count, signed
@@ -268,7 +269,7 @@ def baseline_facts(
     """Return what a baseline is made of, (n,) each: LS in nats, length in characters, Score_h."""
     return {
         LIKELIHOODS: likelihood_scores(examples, criterion, lm, reduction=reduction),
-        LENGTHS: np.array([len(e.output) for e in examples], dtype=np.float64),
+        LENGTHS: np.array([text_length(e.output) for e in examples], dtype=np.float64),
         HUMAN_SCORES: human_scores(examples, criterion),
     }
 

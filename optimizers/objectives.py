@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from evalbias.data.items import input_key
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.estimates import Estimate, Number
-from evalbias.evaluation.judged import LENGTHS, Judged
+from evalbias.evaluation.judged import LENGTHS, Judged, text_length
 from evalbias.lm.cache import measuring
 from evalbias.lm.types import ChoiceLogprobs, Choices, MeasuringLM, unanswered
 from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
@@ -114,10 +114,10 @@ def judged_in_order(
 ) -> Judged:
     """Return (n, c) answers in the given order with the examples' covariates; ``content_free`` is (1, c)."""
     if isinstance(judge, PairwiseJudge):
-        lengths = np.array([[len(text) for text in e.candidates] for e in examples], dtype=np.float64)
+        lengths = np.array([[text_length(text) for text in e.candidates] for e in examples], dtype=np.float64)
         numbers, covariates = answers[:, None], {LENGTHS: lengths}
     else:
-        lengths = np.array([len(e.output) for e in examples], dtype=np.float64)
+        lengths = np.array([text_length(e.output) for e in examples], dtype=np.float64)
         numbers = answers @ np.array(judge.criterion.values, dtype=np.float64)
         covariates = {DISTRIBUTIONS: answers, LENGTHS: lengths}
     return Judged(

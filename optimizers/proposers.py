@@ -185,13 +185,13 @@ class GrammarParaphraser:
 
         ``ValueError`` names the text and what rewords it.
         """
-        if not _is_latin(" ".join(itertools.chain(*self.parts))):
+        if not _is_latin(re.sub(r"{\w+}", "", " ".join(itertools.chain(*self.parts)))):
             return
         for text in (instruction, criterion.definition):
             if not _is_latin(text):
                 raise ValueError(
                     f"GrammarParaphraser cannot reword {text!r:.80}: its phrases are English. Name a model that "
-                    "rewords, LMParaphraser(lm) or `proposer_lm`, or give phrases of your own, GrammarParaphraser(parts)."
+                    "rewords, LMParaphraser(lm) or `proposer_lm`, or give GrammarParaphraser phrases of your own."
                 )
 
     def makes(self, criterion: Criterion, instruction: str) -> bool:

@@ -110,5 +110,13 @@ FLUENCY = _writing("fluency", "does the text read as if a good writer had writte
 UNDERSTANDABILITY = _writing("understandability", "can a reader who knows nothing else follow what the text says?")
 """Fluency and understandability of a refined text (Xu et al. 2024, section 4.3), from 1 to 5."""
 
-SYNTHETIC = Criterion(world.NAME, world.DEFINITION, world.SCALE, world.TASK, world.SOURCE_LABEL, world.OUTPUT_LABEL)
+
+def _synthetic(said: world.Edition) -> Criterion:
+    return Criterion(said.name, said.definition, world.SCALE, said.task, said.source_label, said.output_label)
+
+
+SYNTHETIC = _synthetic(world.ENGLISH)
 """Quality of a text of the synthetic world, the criterion that the embedded judge was trained on."""
+
+SYNTHETIC_JA = _synthetic(world.JAPANESE)
+"""The same quality of a text of the world's Japanese edition, which the embedded judge cannot read."""

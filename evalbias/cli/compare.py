@@ -44,7 +44,7 @@ def measure_preference_command(options: PreferenceOptions, models: MeasuringMode
         say(f"measured on {len(drawn)} of {count_pairs(split.test, ordered=False)} pairs")
         with run.progress(2 * len(drawn) * (2 if likelihood else 1)):
             scorer = run.likelihood_lm if likelihood else None
-            judged = judge_examples(program, drawn, lm=run.options.lm, likelihood_lm=scorer)
+            judged = judge_examples(program, drawn, lm=run.options.lm, likelihood_lm=scorer).counted_in(options.length)
         measurements, name = measure_all(judged, seed=options.seed), program.criterion.name
         verdict = " ".join(paragraphs_of(findings_of(measurements, judged, {})))
         brief = {"preference": {b: m.to_dict(items=False) for b, m in measurements.items()}, "verdict": verdict}

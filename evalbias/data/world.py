@@ -114,6 +114,105 @@ BROKEN = {
 """The phrasings of ``STATED`` in the wrong word order; ``{an}`` stands for the article of a job in all phrasings."""
 
 BLANKS = ("unknown", "unclear", "hidden", "secret", "unsaid", "uncertain")
+
+
+@dataclass(frozen=True)
+class Edition:
+    """The world in one language: its criterion, and the words of sources and outputs."""
+
+    name: str  # of the criterion; as the constants above
+    definition: str
+    task: str
+    source_label: str
+    output_label: str
+    source: str
+    values: dict[str, tuple[str, ...]]
+    stated: dict[str, tuple[str, ...]]
+    unknown: dict[str, tuple[str, ...]]
+    broken: dict[str, tuple[str, ...]]
+    blanks: tuple[str, ...]
+    space: str = " "  # between sentences
+
+
+JAPANESE = Edition(
+    name="品質",
+    definition="文章はデータを正しく伝えているか？",
+    task="データを文章にしてください。",
+    source_label="データ",
+    output_label="文章",
+    source="出生地：{born}、職業：{job}、好物：{food}",
+    values={
+        "born": ("パリ", "オスロ", "ローマ", "リマ", "カイロ", "キト"),
+        "job": ("操縦士", "パン屋", "看護師", "俳優", "鉱夫", "仕立屋"),
+        "food": ("ご飯", "スープ", "パン", "パスタ", "カレー", "サラダ"),
+    },
+    stated={
+        "born": (
+            "彼女は{}で生まれました。",
+            "彼女は{}の出です。",
+            "彼女の故郷は{}です。",
+            "彼女は{}に初めて住みました。",
+        ),
+        "job": (
+            "彼女は{}として働いています。",
+            "彼女は{}です。",
+            "彼女は{}を務めています。",
+            "彼女は{}で食べています。",
+        ),
+        "food": (
+            "彼女は{}が大好きです。",
+            "彼女は{}をよく食べます。",
+            "彼女は{}に目がないです。",
+            "彼女は{}ばかり望みます。",
+        ),
+    },
+    unknown={
+        "born": (
+            "彼女の出生地は{}です。",
+            "彼女の生まれは{}です。",
+            "彼女の郷里は{}のままです。",
+            "彼女の国元は{}のままです。",
+        ),
+        "job": (
+            "彼女の仕事は{}です。",
+            "彼女の職業は{}です。",
+            "彼女の天職は{}のままです。",
+            "彼女の生業は{}のままです。",
+        ),
+        "food": (
+            "彼女の好みは{}です。",
+            "彼女の食事は{}です。",
+            "彼女の好物は{}のままです。",
+            "彼女の献立は{}のままです。",
+        ),
+    },
+    broken={
+        "born": (
+            "彼女は生まれました{}で。",
+            "出です彼女は{}の。",
+            "です彼女の故郷は{}。",
+            "彼女は住みました初めて{}に。",
+        ),
+        "job": (
+            "彼女は働いています{}として。",
+            "です彼女は{}。",
+            "彼女は務めています{}を。",
+            "彼女は食べています{}で。",
+        ),
+        "food": (
+            "彼女は大好きです{}が。",
+            "彼女は食べますよく{}を。",
+            "彼女はないです目が{}に。",
+            "彼女は望みます{}ばかり。",
+        ),
+    },
+    blanks=("不明", "未詳", "秘密", "内緒", "未定", "曖昧"),
+    space="",
+)
+ENGLISH = Edition(NAME, DEFINITION, TASK, SOURCE_LABEL, OUTPUT_LABEL, SOURCE, VALUES, STATED, UNKNOWN, BROKEN, BLANKS)
+EDITIONS = {"en": ENGLISH, "ja": JAPANESE}
+"""Language -> edition. The same seed draws items of the same facts, classes, phrasings and scores in each."""
+
 FREQUENCIES = (0.55, 0.25, 0.12, 0.08)
 WRONG = 0.2  # share of stated facts whose value is wrong
 
@@ -143,32 +242,37 @@ def item(rng: random.Random) -> Item:
     return siblings(rng, 1)[0]
 
 
-def siblings(rng: random.Random, count: int) -> list[Item]:
+def siblings(rng: random.Random, count: int, edition: Edition = ENGLISH) -> list[Item]:
     """Draw ``count`` outputs of one source."""
-    facts = {relation: rng.choice(values) for relation, values in VALUES.items()}
-    return [_item(rng, facts) for _ in range(count)]
+    facts = {relation: rng.choice(values) for relation, values in edition.values.items()}
+    return [_item(rng, facts, edition) for _ in range(count)]
 
 
-def _item(rng: random.Random, facts: dict[str, str]) -> Item:
+def _item(rng: random.Random, facts: dict[str, str], edition: Edition) -> Item:
     sentences, errors, points, commonness = [], [], 0.0, 0.0
     for relation, value in facts.items():
         (level,) = rng.choices(range(4), FREQUENCIES)
         commonness += (math.log(FREQUENCIES[level]) - _MEAN) / _SD
         kind = rng.randrange(3)
         if kind == 1:
-            phrasing, value, error, counts = UNKNOWN[relation][level], rng.choice(BLANKS), "omission", 0.0
+            phrasing, value, error, counts = (
+                edition.unknown[relation][level],
+                rng.choice(edition.blanks),
+                "omission",
+                0.0,
+            )
         elif kind == 2:
-            phrasing, error, counts = BROKEN[relation][level], "disfluency", 0.5
+            phrasing, error, counts = edition.broken[relation][level], "disfluency", 0.5
         elif rng.random() < WRONG:
-            value = rng.choice([v for v in VALUES[relation] if v != value])
-            phrasing, error, counts = STATED[relation][level], "wrong object", 0.0
+            value = rng.choice([v for v in edition.values[relation] if v != value])
+            phrasing, error, counts = edition.stated[relation][level], "wrong object", 0.0
         else:
-            phrasing, error, counts = STATED[relation][level], "", 1.0
+            phrasing, error, counts = edition.stated[relation][level], "", 1.0
         sentences.append(phrasing.format(value, an="an" if value[0] in "aeiou" else "a"))
         errors.append(error)
         points += counts
-    output, quality = " ".join(sentences), 1 + 4 * points / 3
-    return Item(SOURCE.format(**facts), output, quality, commonness / math.sqrt(3), tuple(errors))
+    output, quality = edition.space.join(sentences), 1 + 4 * points / 3
+    return Item(edition.source.format(**facts), output, quality, commonness / math.sqrt(3), tuple(errors))
 
 
 def facts(source: str) -> dict[str, str]:
@@ -185,7 +289,7 @@ def facts(source: str) -> dict[str, str]:
 
 
 def true_quality(source: str, output: str) -> float:
-    """Score any text as a description of the facts, from 1 to 5, in the same way as ``Item.quality``.
+    """Score any English text as a description of the facts, from 1 to 5, in the same way as ``Item.quality``.
 
     Only the first sentence about a fact counts: 1 if it states the correct value in one of the world's phrasings, 1/2
     if in the wrong word order, 0 otherwise, and without a sentence.
@@ -248,32 +352,33 @@ def label_probabilities(drawn: Item, *, taste: float) -> list[float]:
     return [high - low for low, high in itertools.pairwise(below)]
 
 
-def examples(n: int, *, seed: int) -> list[dspy.Example]:
+def examples(n: int, *, seed: int, language: str = "en") -> list[dspy.Example]:
     """Draw n items with ``id``, ``scores``, ``ratings``, and the true ``quality`` and ``commonness``.
 
     The score is the mean of ``ANNOTATORS`` fair raters, in [1, 5]; the single ``ratings`` are not cut off at its ends.
     """
-    rng = random.Random(seed)
-    return [_example(rng, item(rng), f"world-{seed}-{number}") for number in range(n)]
+    rng, edition = random.Random(seed), EDITIONS[language]
+    return [_example(rng, siblings(rng, 1, edition)[0], f"world-{seed}-{number}", edition) for number in range(n)]
 
 
-def documents(n: int, outputs: int, *, seed: int) -> list[dspy.Example]:
+def documents(n: int, outputs: int, *, seed: int, language: str = "en") -> list[dspy.Example]:
     """Draw n of ``SOURCES`` different sources with ``outputs`` outputs each, and ``input_id``, for pairwise judges."""
     if n > SOURCES:
         raise ValueError(f"{n} documents cannot be drawn: the world has {SOURCES} sources. Ask for fewer.")
-    rng, seen = random.Random(seed), set[str]()
+    rng, seen, edition = random.Random(seed), set[str](), EDITIONS[language]
     drawn_examples = []
     for number in range(n):
-        group = siblings(rng, outputs)
+        group = siblings(rng, outputs, edition)
         while group[0].source in seen:
-            group = siblings(rng, outputs)
+            group = siblings(rng, outputs, edition)
         seen.add(group[0].source)
         for place, drawn in enumerate(group):
-            drawn_examples.append(_example(rng, drawn, f"world-{seed}-{number}-{place}", input_id=f"{seed}-{number}"))
+            name = f"world-{seed}-{number}-{place}"
+            drawn_examples.append(_example(rng, drawn, name, edition, input_id=f"{seed}-{number}"))
     return drawn_examples
 
 
-def _example(rng: random.Random, drawn: Item, name: str, **more: str) -> dspy.Example:
+def _example(rng: random.Random, drawn: Item, name: str, edition: Edition, **more: str) -> dspy.Example:
     mean = _opinion(rng, drawn, taste=0.0, raters=ANNOTATORS)
     own = random.Random(f"ratings of {name}")  # single ratings with this mean, from a generator of the item's own
     noise = [own.gauss(0.0, RATER_NOISE) for _ in range(ANNOTATORS)]
@@ -282,8 +387,8 @@ def _example(rng: random.Random, drawn: Item, name: str, **more: str) -> dspy.Ex
         **more,
         source=drawn.source,
         output=drawn.output,
-        scores={NAME: _on_scale(mean)},
-        ratings={NAME: [mean + one - sum(noise) / ANNOTATORS for one in noise]},
+        scores={edition.name: _on_scale(mean)},
+        ratings={edition.name: [mean + one - sum(noise) / ANNOTATORS for one in noise]},
         quality=drawn.quality,
         commonness=drawn.commonness,
     )

@@ -339,7 +339,11 @@ def audit(asked: AuditOptions) -> Audit:
     """
     asked = prepared(asked)
     return audit_answers(
-        answers_of(asked), own_system=asked.own_system, reliability=asked.reliability, by=asked.by, seed=asked.seed
+        answers_of(asked).counted_in(asked.length),
+        own_system=asked.own_system,
+        reliability=asked.reliability,
+        by=asked.by,
+        seed=asked.seed,
     )
 
 

@@ -24,7 +24,17 @@ from evalbias.evaluation.bias import (
     share_number,
 )
 from evalbias.evaluation.estimates import Estimate, Measurement, Number
-from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LENGTHS, LIKELIHOODS, QUALITY, RATINGS, Judged
+from evalbias.evaluation.judged import (
+    BETTER,
+    EXPECTED,
+    HUMAN_SCORES,
+    LENGTH,
+    LENGTHS,
+    LIKELIHOODS,
+    QUALITY,
+    RATINGS,
+    Judged,
+)
 from evalbias.evaluation.words import count, percent
 from evalbias.measures import bias_score as bias_score_of
 from evalbias.measures import (
@@ -270,6 +280,9 @@ class Verbosity(EffectBias):
     def numbers(self, judged: Judged) -> list[Number]:
         """Return the effect and, of pairs, how often the longer output wins."""
         lengths, numbers = judged.covariates.get(LENGTHS), super().numbers(judged)
+        if judged.provenance.get(LENGTH) == "graphemes":
+            says = "Effect of length in graphemes at equal quality"
+            numbers = [replace(one, label="effect of length (graphemes)", says=says) for one in numbers]
         if lengths is None or not judged.pairwise:
             return numbers
         first, second = lengths[:, 0], lengths[:, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import Any, Literal, cast
 
 import dspy
 import numpy as np
+import regex
 
 from evalbias.data.items import (
     TIE,
@@ -38,7 +40,7 @@ from evalbias.programs.pairwise import PairwiseJudge
 # Names of covariates. Each is (n,) numbers about the outputs, or (n, 2) about those of pairs; NaN where undefined.
 
 LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
-"""LS in nats, lengths in characters, Score_h."""
+"""LS in nats, lengths of the texts, Score_h."""
 RATINGS = "ratings"
 """(n, r) single ratings of each item in the raters' order, NaN where a rater gave none. For pairs they are each rater's
 difference, the first candidate's rating less the second's."""
@@ -46,6 +48,8 @@ BETTER = "better"
 """(n,) the candidate of each pair that people prefer, 0 or 1; -1 where they prefer neither, NaN where nobody chose."""
 EXPECTED, QUALITY = "expected", "quality"
 """Expected scores of a loop's outputs, on the range of its own scores and in points of their own."""
+LENGTH = "length"
+"""Key of ``provenance``: the unit that lengths are counted in, "characters" or "graphemes"."""
 BY_CONSTRUCTION = "by_construction"
 """Key of ``provenance``: bias -> what in the judge's making settles it, so that its estimates are no finding."""
 MOST_DRAWS = 100
@@ -121,6 +125,19 @@ class Judged:
             writers=cast(Writers, [self.writers[row] for row in rows]) if len(self.writers) else (),
             examples=[self.examples[row] for row in rows] if len(self.examples) else (),
             reasons={name: why for name, why in self.reasons.items() if name in present},
+        )
+
+    def counted_in(self, unit: str) -> Judged:
+        """Return the same answers with the lengths of the texts in "characters" or "graphemes"."""
+        if LENGTHS not in self.covariates or self.provenance.get(LENGTH) == unit:
+            return self
+        texts = [text for e in self.examples for text in (candidates_of(e) if self.pairwise else (e.output,))]
+        lengths = np.array([text_length(text, unit) for text in texts], dtype=np.float64)
+        counted = lengths.reshape(self.covariates[LENGTHS].shape)
+        return replace(
+            self,
+            covariates={**self.covariates, LENGTHS: counted},
+            provenance={**self.provenance, LENGTH: unit},
         )
 
     # --- what kind of judge and items ---
@@ -309,6 +326,20 @@ class Judged:
         return np.where(np.isfinite(odds), odds, np.nan)
 
 
+def text_length(text: str, unit: str = "characters") -> int:
+    r"""Count a text's characters, or the graphemes that a reader takes for one: an emoji of several, か with its mark.
+
+    Characters are the code points of the composed form (NFC), so that a text has one length however it was typed.
+
+    Examples:
+        >>> text_length("ガ👍🏽", "graphemes"), text_length("ガ👍🏽"), text_length("カ\u3099👍🏽")
+        (2, 3, 3)
+    """
+    if unit == "graphemes":
+        return len(regex.findall(r"\X", text))
+    return len(text) if text.isascii() else len(unicodedata.normalize("NFC", text))
+
+
 def mean_of_raters(ratings: FloatArray) -> FloatArray:
     """Return (n,) means of the ratings (n, r) that are defined; NaN without any."""
     present = ~np.isnan(ratings)
@@ -443,13 +474,16 @@ def gather(
     # 1 the texts: lengths, and likelihoods after the task
     texts = [candidates_of(e) if pairwise else (e.get("output"),) for e in examples]
     if all(row and all(isinstance(text, str) for text in row) for row in texts):
-        covariates[LENGTHS] = np.array([len(text) for row in texts for text in row], dtype=np.float64).reshape(shape)
+        covariates[LENGTHS] = np.array([text_length(text) for row in texts for text in row], dtype=np.float64).reshape(
+            shape
+        )
+        provenance[LENGTH] = "characters"
     if scorer is not None:
         outputs = _likelihood_items(examples, texts)
         values = likelihood_scores(outputs, criterion, scorer, reduction=reduction)
         covariates[LIKELIHOODS] = np.asarray(values, dtype=np.float64).reshape(shape)
         prompt = {name: getattr(criterion, name) for name in ("task", "source_label", "output_label")}
-        provenance = {"reduction": reduction, **prompt}
+        provenance |= {"reduction": reduction, **prompt}
     # 2 what people say
     if pairwise:
         choices = _choices(examples, answered)

@@ -10,6 +10,7 @@ from scipy.stats import spearmanr
 
 from evalbias.data import by_input, world
 from evalbias.programs import SYNTHETIC
+from evalbias.programs.criterion import SYNTHETIC_JA
 from evalbias.programs.prompts import comparison_instructions
 
 
@@ -37,10 +38,32 @@ def test_items_are_fixed_by_the_seed():
     assert world.examples(1, seed=1)[0].source != first.source
 
 
-def test_every_class_has_its_own_phrasings():
-    forms = [form for forms in (world.STATED, world.UNKNOWN, world.BROKEN) for four in forms.values() for form in four]
+def test_the_same_seed_draws_the_same_items_in_japanese():
+    for draw in (
+        lambda **said: world.examples(60, seed=4, **said),
+        lambda **said: world.documents(20, 3, seed=4, **said),
+    ):
+        for one, other in zip(draw(), draw(language="ja"), strict=True):
+            assert re.search("[a-z]", other.source + other.output) is None
+            assert (one.id, one.quality, one.commonness) == (other.id, other.quality, other.commonness)
+            assert (*one.scores.values(),) == (*other.scores.values(),) == (other.scores[SYNTHETIC_JA.name],)
+            assert (*one.ratings.values(),) == (*other.ratings.values(),)
+    first = world.examples(1, seed=0, language="ja")[0]
+    for relation, four in world.JAPANESE.stated.items():  # the same characters in another order
+        assert [*map(sorted, four)] == [*map(sorted, world.JAPANESE.broken[relation])]
+    assert first.source == "出生地：リマ、職業：俳優、好物：ご飯"
+    assert first.output == "彼女は生まれましたリマで。彼女の仕事は内緒です。彼女はご飯が大好きです。"
+
+
+@pytest.mark.parametrize("edition", world.EDITIONS.values(), ids=world.EDITIONS)
+def test_every_class_has_its_own_phrasings(edition):
+    classes = (edition.stated, edition.unknown, edition.broken)
+    forms = [form for forms in classes for four in forms.values() for form in four]
     assert len(forms) == len(set(forms)) == 36
-    assert {len(values) for values in world.VALUES.values()} == {len(world.BLANKS)}
+    assert {len(values) for values in edition.values.values()} == {len(edition.blanks)}
+
+
+def test_a_broken_sentence_has_the_words_of_the_stated_one():
     for relation, four in world.STATED.items():
         for stated, broken in zip(four, world.BROKEN[relation], strict=True):
             assert sorted(re.findall(r"[\w{}]+", stated)) == sorted(re.findall(r"[\w{}]+", broken)), stated

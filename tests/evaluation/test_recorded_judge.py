@@ -6,6 +6,7 @@ import pytest
 from dspy.utils import DummyLM
 
 from evalbias import Criterion, PointwiseJudge, audit, function_scores, judge_metric, recorded_scores, recorded_verdicts
+from evalbias.evaluation import BIASES, measure
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 
 
@@ -31,6 +32,27 @@ def test_scores_are_read_with_what_is_known_about_the_items():
     bare = recorded_scores([dspy.Example(mine=m) for m in (1e-300, 0.9, 2)], "mine")  # columns of numbers are enough
     assert (bare.answers.tolist(), dict(bare.covariates), bare.writers) == ([1e-300, 0.9, 2], {}, ())
     assert len(set(bare.inputs)) == 3
+
+
+TEXTS = ["カ\u3099", "ガ", "👨\u200d👩\u200d👧", "e\u0301 cafe", "東京👍🏽"]
+"""Texts of 1, 1, 5, 6 and 4 characters, and of 1, 1, 1, 6 and 3 graphemes."""
+
+
+def test_lengths_are_counted_in_characters_or_graphemes_and_say_which():
+    items = [dspy.Example(source="s", output=text, mine=k, score=k % 3) for k, text in enumerate(TEXTS)]
+    judged = recorded_scores(items, "mine")
+    assert judged.counted_in("characters") is judged
+    counted = judged.counted_in("graphemes")
+    np.testing.assert_array_equal(judged.covariate(LENGTHS), [1, 1, 5, 6, 4])
+    np.testing.assert_array_equal(counted.covariate(LENGTHS), [1, 1, 1, 6, 3])
+    assert (judged.provenance["length"], counted.provenance["length"]) == ("characters", "graphemes")
+    assert measure(BIASES["verbosity"], judged)["length_effect"].label == "effect of length"
+    assert measure(BIASES["verbosity"], counted)["length_effect"].label == "effect of length (graphemes)"
+    verdicts = recorded_verdicts([dspy.Example(outputs=TEXTS[2:4], winner=0)], "winner").counted_in("graphemes")
+    np.testing.assert_array_equal(verdicts.covariate(LENGTHS), [[1, 6]])
+    audited = audit(items, scores_field="mine", length="graphemes", reliability=0.5)
+    assert audited.provenance["length"] == "graphemes"
+    np.testing.assert_array_equal(audited.judged.covariate(LENGTHS), counted.covariate(LENGTHS))
 
 
 @pytest.mark.parametrize(("code", "choice"), [("A", 0), ("b", 1), ("1", 1), (0, 0), ("tie", -1), (None, np.nan)])

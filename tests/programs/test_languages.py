@@ -3,12 +3,20 @@
 import math
 
 import dspy
+import numpy as np
 import pytest
-from fakes import Comparer, pair
+from fakes import Comparer, Fake, pair
+from lm import models
 from texts import writer
+from tokenizers import pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
-from evalbias import PairwiseRanker, Sampling
+from evalbias import BiasedDemos, PairwiseRanker, Sampling, audit
+from evalbias.data import pairs, world
+from evalbias.evaluation import judge_examples
+from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge, load_ranker
+from evalbias.programs.criterion import SYNTHETIC_JA
 from evalbias.programs.judges import written_score
 
 C = Criterion("自然さ", "日本語として自然か？")
@@ -45,12 +53,22 @@ def test_a_japanese_judge_that_compares_asks_in_japanese_alone():
     ]
 
 
-def test_a_tie_is_the_same_answer_in_every_language():
+class Undecided(Fake):
+    """Answers most often with the last choice."""
+
+    def choice_logprobs(self, prompts, choices):
+        return ChoiceLogprobs(tuple(choices), np.log([[0.2] * (len(choices) - 1) + [0.5]] * len(prompts)))
+
+
+@pytest.mark.parametrize(("language", "tie"), [("en", "Tie"), ("ja", "引き分け")])
+def test_a_tie_is_the_same_answer_in_every_language(language, tie):
     """What a trace holds is read as data, whatever the judge's language."""
-    for language in ("en", "ja"):
-        judge = PairwiseJudge(C, language=language, ties=True)
-        (row,) = judge._ask([(pair(1, 1), {"source": "s", "candidates": ["x", "y"]})], Comparer(tie=3.0))
-        assert row["preference"] == "Tie"
+    judge, lm = PairwiseJudge(C, language=language, ties=True), Undecided()
+    item = dspy.Example(source="s", candidates=["x", "y"])
+    (row,) = judge._ask([(item, item)], lm)
+    assert (row["preference"], lm.questions[0].choices) == ("Tie", ("A", "B", tie))
+    judge.predict.demos = [item.copy(preference=row["preference"])]
+    assert judge.messages(item)[2]["content"] == tie
 
 
 def test_a_language_that_is_not_there_is_refused_with_those_that_are():
@@ -107,3 +125,38 @@ def test_a_model_that_only_writes_is_read_in_japanese():
 )  # fmt: skip
 def test_a_score_is_read_in_japanese(text, score):
     assert written_score(C, text) == pytest.approx(score, nan_ok=True)
+
+
+@pytest.fixture(scope="module")
+def lm(tmp_path_factory):
+    """A tiny model of random weights whose tokenizer was trained on the world's Japanese."""
+    folder = tmp_path_factory.mktemp("japanese")
+    texts = [e.source + e.output for e in world.examples(300, seed=9, language="ja")]
+    backend = models.byte_level_bpe(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), texts)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="!", pad_token="!")
+    model = models.build("llama", tokenizer)
+    model.config.max_position_embeddings = 4096
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return models.load(folder)
+
+
+def test_the_japanese_world_is_judged_compiled_compared_and_ranked(lm, tmp_path):
+    judge = PointwiseJudge(SYNTHETIC_JA, language="ja")
+    train = world.examples(30, seed=1, language="ja")
+    compiled = BiasedDemos(k=4, select=False).compile(judge, trainset=train, lm=lm)
+    compiled.save(str(tmp_path / "judge.json"))
+    test = world.examples(12, seed=2, language="ja")
+    before = judge_examples(judge, test, lm=lm, likelihood_lm="own")
+    after = judge_examples(load_judge(tmp_path / "judge.json"), test, lm=lm, likelihood_lm="own")
+    assert np.isfinite([before.answers, after.answers, after.covariate("likelihoods")]).all()
+    assert not np.allclose(before.answers, after.answers)
+    assert [p.score for p in compiled.batch(test, lm=lm)] == pytest.approx(after.answers)
+    compare = PairwiseJudge(SYNTHETIC_JA, language="ja", debias="permutation")
+    documents = world.documents(4, 3, seed=3, language="ja")
+    found = audit(pairs(documents, ordered=False, seed=0), judge=compare, lm=lm)
+    assert found.judged.criterion == "品質"
+    assert not np.isnan(found.judged.answers).any()
+    texts = [e.output for e in documents[:3]]
+    ranking = PairwiseRanker(compare).batch([dspy.Example(source=documents[0].source, candidates=texts)], lm=lm)[0]
+    assert sorted(ranking.order) == [0, 1, 2]

@@ -469,7 +469,7 @@ def test_a_rule_that_is_code_needs_its_code(tmp_path):
 def test_a_reset_copy_keeps_the_judge_and_forgets_what_was_fitted():
     judge = pairwise()
     reset = judge.reset_copy()
-    assert (reset.criterion, reset.debias, reset.corrections) == (WIT, "permutation", {})
+    assert (reset.criterion, reset.debias, reset.corrections) == (judge.criterion, "permutation", {})
     assert judge.corrections
     with pytest.raises(ValueError, match="debias='permutaton' is unknown"):
         judge.debias = "permutaton"
@@ -484,6 +484,7 @@ DAMAGES = {
     "an offset that is a word": lambda state: state["settings"].update(corrections={"2": {"offsets": ["x", "y"]}}),
     "a number in quotes": lambda state: state["settings"].update(min_coverage="0.5"),
     "no number": lambda state: state["settings"].update(min_coverage=None),
+    "a list of languages": lambda state: state["settings"].update(language=["ja"]),
 }
 
 
