@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import dspy
@@ -126,10 +127,10 @@ class Edition:
     source_label: str
     output_label: str
     source: str
-    values: dict[str, tuple[str, ...]]
-    stated: dict[str, tuple[str, ...]]
-    unknown: dict[str, tuple[str, ...]]
-    broken: dict[str, tuple[str, ...]]
+    values: Mapping[str, tuple[str, ...]]
+    stated: Mapping[str, tuple[str, ...]]
+    unknown: Mapping[str, tuple[str, ...]]
+    broken: Mapping[str, tuple[str, ...]]
     blanks: tuple[str, ...]
     space: str = " "  # between sentences
 
