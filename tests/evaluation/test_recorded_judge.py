@@ -46,8 +46,8 @@ def test_lengths_are_counted_in_characters_or_graphemes_and_say_which():
     np.testing.assert_array_equal(judged.covariate(LENGTHS), [1, 1, 5, 6, 4])
     np.testing.assert_array_equal(counted.covariate(LENGTHS), [1, 1, 1, 6, 3])
     assert (judged.provenance["length"], counted.provenance["length"]) == ("characters", "graphemes")
-    assert measure(BIASES["verbosity"], judged)["length_effect"].label == "effect of length"
-    assert measure(BIASES["verbosity"], counted)["length_effect"].label == "effect of length (graphemes)"
+    assert measure(BIASES["verbosity"], judged, seed=0)["length_effect"].label == "effect of length"
+    assert measure(BIASES["verbosity"], counted, seed=0)["length_effect"].label == "effect of length (graphemes)"
     verdicts = recorded_verdicts([dspy.Example(outputs=TEXTS[2:4], winner=0)], "winner").counted_in("graphemes")
     np.testing.assert_array_equal(verdicts.covariate(LENGTHS), [[1, 6]])
     audited = audit(items, scores_field="mine", length="graphemes", reliability=0.5)
