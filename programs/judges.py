@@ -163,17 +163,25 @@ class Judge(Instrument):
         """Return the item of a single call, for which everything is checked before the model is asked."""
         return self.read(fields)
 
+    def _asking(self) -> Any:
+        """Return DSPy's settings in which the judge asks; in a program around it, a closed judge leaves no trace.
+
+        DSPy would fine-tune the program's own model on the judgments of a trace.
+        """
+        closed = len(dspy.settings.caller_modules or ()) > 1 and not self.tunable
+        return dspy.context(adapter=JudgeAdapter(self), send_stream=None, **({"trace": None} if closed else {}))
+
     def _judged(self, **fields: Any) -> dspy.Prediction:
         """Judge the item of a call; a judgment is never streamed."""
         item = self._item(fields)
-        with dspy.context(adapter=JudgeAdapter(self), send_stream=None):
+        with self._asking():
             rows = [self.predict(**question) for question in self._questions(item)]
         return self._predictions([item], [rows], resolve_lm(None, self.predict), "raise")[0]
 
     async def aforward(self, *args: Any, **fields: Any) -> dspy.Prediction:
         """Judge as ``forward`` does, asynchronously; what corrections ask besides runs in a thread."""
         item = self._item(inspect.signature(self.forward).bind(*args, **fields).arguments)
-        with dspy.context(adapter=JudgeAdapter(self), send_stream=None):
+        with self._asking():
             rows = [await self.predict.acall(**question) for question in self._questions(item)]
         done = await asyncio.to_thread(self._predictions, [item], [rows], resolve_lm(None, self.predict), "raise")
         return done[0]

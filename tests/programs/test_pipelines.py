@@ -5,7 +5,10 @@ import warnings
 from functools import partial
 
 import dspy
+import numpy as np
 import pytest
+from dspy.clients.provider import Provider, ReinforceJob, TrainingJob
+from dspy.teleprompt.grpo import GRPO
 from models_of_text import Scripted, Seeded
 
 from evalbias import Criterion
@@ -93,6 +96,83 @@ def test_an_optimizer_of_the_pipeline_tunes_a_judge_that_is_tunable(make, option
         assert optimized(question="the cat 0").score == 4
     shows = isinstance(optimizer, dspy.LabeledFewShot | dspy.BootstrapFewShot)  # the examples it was given, or ran
     assert bool(optimized.judge.predict.demos) == shows
+
+
+class Trainer(Provider):
+    """Trains nothing, and keeps what a model would be trained on."""
+
+    finetunable = reinforceable = True
+
+    class ReinforceJob(ReinforceJob):
+        def initialize(self):
+            self.steps = 0
+
+        def get_status(self):
+            return {"pending_batch_ids": [self.steps]}
+
+        def step(self, train_data, train_data_format=None):
+            self.steps += 1
+            self.lm.provider.trained += [one for group in train_data for one in group["group"]]
+
+        def terminate(self):
+            pass
+
+        def save_checkpoint(self, *arguments, **options):
+            pass
+
+        def update_model(self):
+            pass
+
+    def __init__(self):
+        self.trained, self.TrainingJob = [], TrainingJob
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def finetune(self, job, model, train_data, *arguments, **options):
+        self.trained += train_data
+        return "fake/tuned"
+
+    @staticmethod
+    def kill(lm, launch_kwargs=None):
+        pass
+
+
+STEP = {"num_train_steps": 1, "num_dspy_examples_per_grpo_step": 2, "num_rollouts_per_grpo_step": 2}
+TRAINING = {
+    "BootstrapFinetune": partial(dspy.BootstrapFinetune, **ONE),
+    "GRPO": partial(GRPO, exclude_demos=True, **STEP, **ONE),
+}
+
+
+@pytest.mark.parametrize("name", TRAINING)
+@pytest.mark.parametrize("tunable", [False, True])
+def test_a_model_is_trained_on_the_judgments_of_a_judge_only_if_it_is_tunable(name, tunable):
+    lm, judge, own = Seeded(obliging, temperature=1.0), PointwiseJudge(QUALITY, scoring="direct"), Scripted("3")
+    lm.provider, lm.train_kwargs = (trainer := Trainer()), {}
+    judge.set_lm(own)
+    judge.tunable = tunable
+    pipeline = Pipeline(judge)
+    pipeline.set_lm(lm)
+    optimized = TRAINING[name]().compile(pipeline, trainset=EXAMPLES)
+    judgments = ["Judge the output on quality" in str(one) for one in trainer.trained]
+    assert (any(judgments), all(judgments)) == (tunable, False)
+    assert (judge.get_lm() is own) is not tunable
+    assert optimized(question="the cat 0").score == (4 if tunable else 3)
+
+
+@pytest.mark.parametrize("tunable", [False, True])
+def test_the_nearest_examples_are_shown_to_the_writer(tunable, lms):
+    judge = compiled_judge(lms["llama"])
+    judge.tunable = tunable
+    expected = decisive(judge)
+    embed = dspy.Embedder(lambda texts: np.array([[float(text[-1]), 1.0] for text in texts], dtype=np.float32))
+    knn = dspy.KNNFewShot(2, EXAMPLES, embed, **FEW)
+    with dspy.context(lm=(lm := Seeded(obliging, temperature=1.0))), warnings.catch_warnings(record=True):
+        compiled = knn.compile(Pipeline(judge))
+        assert (compiled(question="the cat 3").score == expected[2]) is not tunable
+    assert "the cat 2" in str(lm.asked[-1].messages)
+    assert decisive(judge) == expected  # it compiles a copy for every question
 
 
 @pytest.mark.parametrize("judge", [PointwiseJudge(QUALITY), PairwiseRanker(PairwiseJudge(QUALITY))])
