@@ -444,9 +444,9 @@ class InstructScore:
     """Error report of InstructScore; the refiner is shown the place, kind and severity of errors, not corrections.
 
     The published weights (``xu1998hz/InstructScore``, 7B) were trained on one wording of the request per language pair,
-    the one in their own scorer: give it as ``prompt``, with ``{reference}`` and ``{output}``. The default is for models
-    that follow instructions. ``lm``, such as ``evalbias.LocalLM("xu1998hz/InstructScore")``, is asked once, greedily; a
-    report cut off at ``max_tokens`` is unreadable.
+    the one in their own scorer: give it as ``prompt``, with ``{reference}`` and ``{output}``. The default is a wording
+    of ours for models that follow instructions. ``lm``, such as ``evalbias.LocalLM("xu1998hz/InstructScore")``, is
+    asked once, greedily; a report cut off at ``max_tokens`` is unreadable.
     """
 
     name = "InstructScore"

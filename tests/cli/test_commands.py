@@ -12,11 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import dspy
 import pytest
 import typer
 from commands import answered, as_jsonl, evalbias, kill_once, records
 from lm.gguf_files import save_llama
-from lm.models import save
+from lm.models import load, save
 
 from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
 from evalbias.cli import app as cli
@@ -24,7 +25,7 @@ from evalbias.cli.judge import in_words, summary
 from evalbias.data import world
 from evalbias.evaluation.biases import Likelihood
 from evalbias.optimizers.demonstrations import draw_demos, with_demos
-from evalbias.programs import SYNTHETIC, PointwiseJudge, load_judge, load_pairwise_judge
+from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge, load_judge, load_pairwise_judge
 from evalbias.programs.criterion import PRESETS
 from evalbias.runs import Journal
 
@@ -289,6 +290,26 @@ def test_outputs_that_the_model_cannot_take_are_unranked_by_name(tmp_path):
     assert row["unranked"].keys() == {"long"}
     assert "the model cannot take the prompts" in row["unranked"]["long"]
     assert found["unranked"] == found["agreement"]["notes"]["unranked"] == 1
+
+
+def test_a_new_judge_asks_in_its_language_and_ranks_from_several_orders(model, tmp_path):
+    documents = world.documents(3, 4, seed=1)
+    as_jsonl(tmp_path / "outputs.jsonl", rows_of(documents, "id", "input_id"))
+    options = ["--data", "outputs.jsonl", "--lm", model, "--criterion", CRITERION, "--language", "ja"]
+    answered("rank", *options, "--orders", 3, "--ties", "--out", "ranked", cwd=tmp_path)
+    answered("judge", *options, "--out", "judged", cwd=tmp_path)
+    lm, criterion = load(model), Criterion(world.NAME, world.DEFINITION)
+    ranker = PairwiseRanker(PairwiseJudge(criterion, language="ja", ties=True), orders=3)
+    groups = [documents[:4], documents[4:8], documents[8:]]
+    examples = [dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in groups]
+    expected = [score for ranking in ranker.batch(examples, lm=lm) for score in ranking.scores]
+    found = {
+        name: score for row in records(tmp_path / "ranked/rankings.jsonl") for name, score in row["scores"].items()
+    }
+    assert [found[e.id] for e in documents] == pytest.approx(expected)
+    scores = [p.score for p in PointwiseJudge(criterion, language="ja").batch(documents, lm=lm)]
+    assert [row["score"] for row in records(tmp_path / "judged/scores.jsonl")] == pytest.approx(scores, abs=1e-4)
+    assert scores != pytest.approx([p.score for p in PointwiseJudge(criterion).batch(documents, lm=lm)], abs=1e-4)
 
 
 @pytest.mark.slow
