@@ -12,17 +12,21 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict
 from typing import Any, Literal, TypeVar
 
 import dspy
 import numpy as np
 from dspy.utils.callback import with_callbacks
+from dspy.utils.usage_tracker import UsageTracker
 
 from evalbias.data.items import item_name, number
 from evalbias.lm.cache import measuring
 from evalbias.lm.contract import Sampling, aask, ask, resolve_lm
+from evalbias.lm.dspy_seam import add_usage, tracks_usage
 from evalbias.lm.types import (
     ChoiceLogprobs,
     Choices,
@@ -198,9 +202,12 @@ class Judge(Instrument):
     ) -> list[dspy.Prediction]:
         """Judge many items in few calls of the model; return one prediction per example with the fields of ``forward``.
 
-        DSPy's callbacks, such as MLflow's tracing, are told of each judgment as of a call; its traces do not hold it. A
-        calibration for position that ``calibrate`` has not fitted is fitted to these examples. ``ValueError`` names an
-        example that lacks a text.
+        DSPy's callbacks, such as MLflow's tracing, are told of each judgment as of a call; its traces and its
+        ``history`` do not hold it, but hold the requests to a model that is asked through DSPy, which is any but
+        ``LocalLM`` and ``ServerLM``. Where DSPy tracks usage, ``get_lm_usage()`` of a prediction gives the tokens of
+        its item; those of a calibration for position are no item's, and count in ``dspy.track_usage()`` alone. A
+        calibration that ``calibrate`` has not fitted is fitted to these examples. ``ValueError`` names an example that
+        lacks a text.
 
         Args:
             examples: With ``source`` and ``output``; for a judge that compares, with ``source`` and ``candidates`` (or
@@ -217,9 +224,12 @@ class Judge(Instrument):
         lm = resolve_lm(lm, self.predict)
         asked = [self._questions(item) for item in items]
         flat = [(item, inputs) for item, questions in zip(items, asked, strict=True) for inputs in questions]
-        answered = iter(self._ask(flat, lm, chunk=chunk, refused=refused, progress=progress))
-        rows = [[next(answered) for _ in questions] for questions in asked]
-        done = self._predictions(items, rows, lm, refused)
+        with usage_by_item(items) as trackers:
+            answered = iter(self._ask(flat, lm, chunk=chunk, refused=refused, progress=progress))
+            rows = [[next(answered) for _ in questions] for questions in asked]
+            done = self._predictions(items, rows, lm, refused)
+        for tracker, prediction in zip(trackers, done, strict=False):  # none unless DSPy tracks the usage
+            prediction.set_lm_usage(tracker.get_total_tokens())
         tell_callbacks(self, items, done)
         return done
 
@@ -295,6 +305,21 @@ def check_batch_options(options: Mapping[str, Any]) -> None:
         raise TypeError("return_failed_examples is not needed: what the model refuses has a prediction that says why.")
 
 
+_trackers: ContextVar[Mapping[int, UsageTracker]] = ContextVar("_trackers")
+"""id of an item of the batch that is judged -> the tokens of what is asked about it."""
+
+
+@contextmanager
+def usage_by_item(items: Sequence[dspy.Example]) -> Iterator[Sequence[UsageTracker]]:
+    """Count the tokens of what is asked about each item in this context; no trackers if DSPy tracks no usage."""
+    trackers = [UsageTracker() for _ in items] if tracks_usage() else []
+    token = _trackers.set(dict(zip(map(id, items), trackers, strict=False)))
+    try:
+        yield trackers
+    finally:
+        _trackers.reset(token)
+
+
 def tell_callbacks(program: dspy.Module, items: Sequence[dspy.Example], predictions: Sequence[dspy.Prediction]) -> None:
     """Report each judgment of a batch to DSPy's callbacks as if it had been a call, but for its time."""
     if not (dspy.settings.callbacks or program.callbacks):
@@ -353,6 +378,10 @@ def answer_items(
         raise ValueError(f"refused={refused!r} is unknown: choose 'undefined' or 'raise'.")
     answers: dict[int, Any] = {}
     model.answer(questions, answers)
+    if trackers := _trackers.get(None):
+        for i, answer in answers.items():
+            if id(examples[i]) in trackers and not isinstance(answer, Refused):
+                add_usage(trackers[id(examples[i])], model.model, answer.usage)
     reasons = {i: answer.reason for i, answer in sorted(answers.items()) if isinstance(answer, Refused)}
     if refused == "raise":
         raise_refused(answers, {i: _prompt_of(examples[i]) for i in reasons})

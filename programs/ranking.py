@@ -19,7 +19,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import dspy
 import numpy as np
+from dspy.utils.usage_tracker import UsageTracker
 
+from evalbias.lm.dspy_seam import tracks_usage
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.items import read_pair
 from evalbias.programs.judges import check_batch_options, load_program
@@ -117,7 +119,7 @@ class PairwiseRanker(Instrument):
         sorts = [
             rank(s, rng.permutation(len(s.candidates)).tolist(), beam, self.gap) for order in sorted_from for s in order
         ]
-        judge = self._calibrated(sources, lm)
+        judge, usages = self._calibrated(sources, lm), {id(s.answers): UsageTracker() for s in sources}
         # 2. In each round the judge compares all pairs that the sorts need next, each once.
         for needed in together(sorts):
             asked = list({(id(s.answers), pair): (s, pair) for s, pair in needed}.values())
@@ -126,9 +128,15 @@ class PairwiseRanker(Instrument):
             ]
             for (source, pair), found in zip(asked, judge.batch(items, lm=lm, progress=progress), strict=True):
                 source.answers[pair] = Answer(found.win_share, found.coverage, len(found.positions))
+                for model, tokens in (found.get_lm_usage() or {}).items():
+                    usages[id(source.answers)].add_usage(model, tokens)
         # 3. Scores of all candidates, of which equal ones share a place.
         sorted_sources = zip(*sorted_from, strict=True)
-        return [_ranking(s, e["candidates"], self.judge) for s, e in zip(sorted_sources, examples, strict=True)]
+        done = [_ranking(s, e["candidates"], self.judge) for s, e in zip(sorted_sources, examples, strict=True)]
+        for source, ranking in zip(sources, done, strict=True):
+            if tracks_usage():
+                ranking.set_lm_usage(usages[id(source.answers)].get_total_tokens())
+        return done
 
     def _calibrated(self, sources: Sequence[Compared], lm: Any) -> PairwiseJudge:
         """The judge, with its calibration fitted once to pairs of all sources instead of anew in every batch."""

@@ -13,13 +13,14 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from evalbias.lm.contract import Sampling, as_measuring, estimated_choices
-from evalbias.lm.types import Answers, Choices, MeasuringLM, Question, Refused, chunk_of
+from evalbias.lm.types import Answers, Choices, MeasuringLM, Question, Refused, chunk_of, total_usage
 from evalbias.runs import Journal
 from evalbias.values import digest
 
@@ -148,7 +149,7 @@ class CachedLM(MeasuringLM):
                 # 3. Every answer goes to each question with its key.
                 for number, answer in arriving.items():
                     for place in places[part[number]]:
-                        answers[place] = answer
+                        answers[place] = answer if place == places[part[number]][0] else known(answer)
                         self.questions[type(questions[place])] += not isinstance(answer, Refused)
             self._between()
             start += len(part)
@@ -169,7 +170,9 @@ class CachedLM(MeasuringLM):
                 elif len(some) == len(draws[place]):
                     answer = some[0]
                     if isinstance(question, Choices):
+                        paid = [draw.usage for draw in some if draw.usage is not None]
                         answer = estimated_choices([draw.text for draw in some], question.choices)
+                        answer = replace(answer, usage=total_usage(paid) if paid else None)
                     answers[place] = answer
 
     def _next(self, seconds: float, questions: int) -> int:
@@ -208,7 +211,12 @@ class CachedLM(MeasuringLM):
             except (KeyError, TypeError, ValueError) as error:
                 path = self._journal.path if self._journal is not None else None
                 raise ValueError(f"{path}: the answer {key} is damaged ({error!r}): delete its line.") from error
-        return self._known[key]
+        return known(self._known[key])
+
+
+def known(answer: Any) -> Any:
+    """Return an answer as one that the model was not asked for again, which costs no tokens."""
+    return answer if isinstance(answer, Refused) or answer.usage is None else replace(answer, usage=None)
 
 
 class _Arriving(dict[int, Any]):

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
@@ -27,6 +27,7 @@ from evalbias.lm.dspy_seam import (
     read_judgment,
     refusal_of,
     text_request,
+    usage_in,
     without_truncation_warning,
 )
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, Answering, sample_of
@@ -147,10 +148,11 @@ class AnyLM(MeasuringLM):
         return response
 
     async def _answer(self, question: Question, send: Send) -> ChoiceLogprobs | Written:
-        if isinstance(question, Choices):
-            return await self._choices(question, send)
-        if isinstance(question, Text):
-            return await self._text(question, send)
+        if isinstance(question, Choices | Text):
+            with dspy.track_usage() as tracker:  # DSPy passes it on to the tracker around it
+                ask = self._choices(question, send) if isinstance(question, Choices) else self._text(question, send)
+                answer = await ask
+            return replace(answer, usage=usage_in(tracker))
         raise NotImplementedError(
             f"{self.model} returns no likelihoods of given texts: name a local model for them with `likelihood_lm`."
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,8 +39,10 @@ from evalbias.lm.types import (
     Question,
     Refused,
     Text,
+    Usage,
     Written,
     answer_by_kind,
+    total_usage,
 )
 from evalbias.measures.arrays import FloatArray
 
@@ -54,6 +57,10 @@ ALL_NEUTRAL = {**NEUTRAL, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 
 PROBE_TEXT = "The quick brown fox jumps over 13 lazy dogs: who judges the judges?"
 """Text on which a dialect is tried; its last token is one character."""
+
+
+_usages: ContextVar[list[Usage] | None] = ContextVar("_usages", default=None)
+"""Tokens of each request so far for the question that the running task asks; None while a server is tried."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +125,16 @@ class Dialect(ABC):
 
     async def ask(self, prepared: Prepared) -> Answer:
         """Ask one question, or raise ``Unreadable``, ``Declined`` (by the model, about this text) or RequestError."""
-        question = prepared.question
+        question, usages = prepared.question, list[Usage]()
+        _usages.set(usages)
+        answer: ChoiceLogprobs | LogLikelihood | Written
         if isinstance(question, Choices):
-            return await self._choices(prepared.content, question.choices)
-        if isinstance(question, Likelihood):
-            return LogLikelihood(await self._likelihood(prepared.content))
-        return await self._text(prepared.content, question)
+            answer = await self._choices(prepared.content, question.choices)
+        elif isinstance(question, Likelihood):
+            answer = LogLikelihood(await self._likelihood(prepared.content))
+        else:
+            answer = await self._text(prepared.content, question)
+        return replace(answer, usage=total_usage(usages))
 
     @abstractmethod
     def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]: ...
@@ -144,6 +155,8 @@ class Dialect(ABC):
         answer = await self.connection.post(path, body, heavy=heavy)
         if isinstance(answer, dict):
             self.answering.check(path, answer.get("model"), answer)
+            if (usages := _usages.get()) is not None:
+                usages.append(usage_of(answer))
         return answer
 
 
@@ -337,6 +350,28 @@ def check_agreement(after: float, within: float) -> None:
         raise Unreadable(f"it gives a token {after:.3f} nats after a text, but {within:.3f} nats within the same text")
 
 
+PROMPT_TOKENS = ("prompt_tokens", "input_tokens", "tokens_evaluated")
+"""Names for the tokens of a prompt: of OpenAI's completions and SGLang, of decision endpoints, of llama.cpp."""
+COMPLETION_TOKENS = ("completion_tokens", "output_tokens", "tokens_predicted")
+
+
+def usage_of(answer: dict[str, Any]) -> Usage:
+    """Return the tokens of a request, in the form of any dialect; None for what the server does not report."""
+    places = [part(answer, name, kind=dict) for name in ("usage", "meta_info") if answer.get(name) is not None]
+    return Usage(*(_count([*places, answer], names) for names in (PROMPT_TOKENS, COMPLETION_TOKENS)))
+
+
+def _count(places: Sequence[dict[str, Any]], names: Sequence[str]) -> int | None:
+    for place in places:
+        for name in names:
+            if place.get(name) is not None:
+                count: int = part(place, name, kind=int)
+                if count < 0:
+                    raise Unreadable(f"{name} is {count}")
+                return count
+    return None
+
+
 # Texts in OpenAI's protocol.
 
 
@@ -357,16 +392,4 @@ def token_logprob(text: str, value: Any, alternatives: Iterable[tuple[str, Any]]
 
 def written(answer: Any, text: str, logprobs: tuple[lm15.TokenLogprob, ...] | None) -> Written:
     """Return a text with what else a server's answer says about it."""
-    usage = {} if answer.get("usage") is None else part(answer, "usage", kind=dict)
-    finished = part(answer, "choices", 0, kind=dict).get("finish_reason") != "length"
-    return Written(text, logprobs, finished, (_count(usage, "prompt_tokens"), _count(usage, "completion_tokens")))
-
-
-def _count(usage: dict[str, Any], name: str) -> int | None:
-    """Return a number of tokens; None if the server does not report it."""
-    if usage.get(name) is None:
-        return None
-    count: int = part(usage, name, kind=int)
-    if count < 0:
-        raise Unreadable(f"{name} is {count}")
-    return count
+    return Written(text, logprobs, part(answer, "choices", 0, kind=dict).get("finish_reason") != "length")

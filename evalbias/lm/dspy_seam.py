@@ -7,10 +7,12 @@ import contextvars
 import functools
 import logging
 import os
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -28,6 +30,7 @@ from dspy.utils.exceptions import (
     LMUnsupportedFeatureError,
     LMUnsupportedModelError,
 )
+from dspy.utils.usage_tracker import UsageTracker
 
 from evalbias.lm.reading import TOP, first_token_row, first_tokens
 from evalbias.lm.types import (
@@ -40,8 +43,10 @@ from evalbias.lm.types import (
     PromptTooLong,
     Refused,
     Text,
+    Usage,
     Written,
     as_messages,
+    total_usage,
 )
 
 # Names that DSPy 3.4.1 does not export publicly are imported here alone, so that a new release has to be checked in one
@@ -93,8 +98,44 @@ def without_truncation_warning() -> Iterator[None]:
         _short.reset(token)
 
 
+# Tokens of answers, as DSPy's trackers count those of its own requests.
+
+
+def tracks_usage() -> bool:
+    """Return whether DSPy counts the tokens of calls: by its setting ``track_usage``, or in a context of that name."""
+    return bool(dspy.settings.track_usage) or dspy.settings.usage_tracker is not None
+
+
+def add_usage(tracker: UsageTracker, model: str, usage: Usage | None) -> None:
+    """Add an answer's tokens to a tracker: none for an answer that was known, and those that the model reports."""
+    if usage is not None:
+        counts = {"prompt_tokens": usage.prompt, "completion_tokens": usage.completion}
+        tracker.add_usage(model, {name: count for name, count in counts.items() if count is not None})
+
+
+def usage_in(tracker: UsageTracker) -> Usage | None:
+    """Return the tokens that a tracker counted; None where all requests were answered from DSPy's cache."""
+    totals = tracker.get_total_tokens().values()
+    counts = [Usage(total.get("prompt_tokens"), total.get("completion_tokens")) for total in totals]
+    return total_usage(counts) if counts else None
+
+
+@contextmanager
+def usage_reported(model: str, answers: Mapping[int, Any]) -> Iterator[None]:
+    """Report the tokens of the answers that a model gives in this context, past DSPy, to DSPy's own tracker."""
+    try:
+        yield
+    finally:  # also what was answered before an error
+        if (tracker := dspy.settings.usage_tracker) is not None:
+            for answer in list(answers.values()):
+                if not isinstance(answer, Refused):
+                    add_usage(tracker, model, answer.usage)
+
+
 # Base of our engines: DSPy's calls that follow from ``complete``, and their asynchronous form.
 
+
+WORD = re.compile(r"\S+\s*|\s+")
 
 THREADS = 64
 """Number of simultaneous asynchronous requests to a local model, which batches them."""
@@ -113,14 +154,26 @@ class Engine:
         return await asyncio.get_running_loop().run_in_executor(_threads(os.getpid()), run)
 
     def stream(self, request: lm15.Request) -> Iterator[Any]:
-        """Return the whole answer as one stream of events."""
-        return iter(lm15.response_to_events(self.complete(request)))
+        """Yield the events of the answer once it is complete, its text in words."""
+        return events_of(self.complete(request))
 
     def close(self) -> None:
         """Do nothing: nothing is open that outlives the engine."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self
+
+
+def events_of(response: lm15.Response) -> Iterator[Any]:
+    """Yield a response as a stream of events, its text in words, because DSPy's listeners find a field by its marks."""
+    for event in lm15.response_to_events(response):
+        if event.type != "delta" or event.delta.type != "text":
+            yield event
+            continue
+        delta = event.delta
+        for word in WORD.findall(delta.text) or [""]:
+            yield replace(event, delta=replace(delta, text=word))
+            delta = replace(delta, logprobs=())  # those of the whole text come with its first word
 
 
 class AsyncEngine:
@@ -137,8 +190,8 @@ class AsyncEngine:
         return await self._engine.complete_async(request)
 
     async def stream(self, request: lm15.Request) -> AsyncIterator[Any]:
-        """Yield the whole answer as one stream of events."""
-        for event in lm15.response_to_events(await self.complete(request)):
+        """Yield the events of the answer once it is complete, its text in words."""
+        for event in events_of(await self.complete(request)):
             yield event
 
     async def aclose(self) -> None:
@@ -338,15 +391,19 @@ def response_of(request: lm15.Request, answer: ChoiceLogprobs | Written | Refuse
         raise kind(f"The prompt {answer.reason}") from cause({0: answer.reason}, names={0: "The prompt"})
     if isinstance(answer, ChoiceLogprobs):
         return _measured(request, answer)
-    read, written = answer.tokens
     return lm15.Response(
         id=None,
         model=request.model,
         message=lm15.Message.assistant(answer.text),
         finish_reason="stop" if answer.finished else "length",
-        usage=lm15.Usage(input_tokens=read, output_tokens=written, total_tokens=None),
+        usage=_usage(answer),
         logprobs=answer.logprobs,
     )
+
+
+def _usage(answer: ChoiceLogprobs | Written) -> lm15.Usage:
+    usage = answer.usage or Usage()
+    return lm15.Usage(input_tokens=usage.prompt, output_tokens=usage.completion, total_tokens=None)
 
 
 def _measured(request: lm15.Request, answer: ChoiceLogprobs) -> lm15.Response:
@@ -367,6 +424,6 @@ def _measured(request: lm15.Request, answer: ChoiceLogprobs) -> lm15.Response:
         model=request.model,
         message=lm15.Message.assistant([part]),
         finish_reason="stop",
-        usage=lm15.Usage(input_tokens=None, output_tokens=0, total_tokens=None),
+        usage=_usage(answer),
         provider_data={} if answer.renormalized else {LOGPROBS: {name: logprobs}},
     )

@@ -15,7 +15,7 @@ import torch
 from dspy import lm15
 
 from evalbias.lm.head import Head, decoder
-from evalbias.lm.types import MAX_TOKENS, Text, Written
+from evalbias.lm.types import MAX_TOKENS, Text, Usage, Written
 
 
 @dataclass
@@ -85,7 +85,7 @@ def generate(
             _text(row, tokenizer),
             logprobs=None if row.question.logprobs is None else tuple(row.tokens),
             finished=row.finished,
-            tokens=(len(row.prompt), len(row.ids)),
+            usage=Usage(len(row.prompt), len(row.ids)),
         )
         for row in rows
     ]

@@ -16,7 +16,7 @@ import numpy as np
 from dspy import lm15
 
 from evalbias.lm.decisions import DecidingLM
-from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of
+from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
 from evalbias.lm.generate import generate
 from evalbias.lm.load import Loaded, ModelSource, load
 from evalbias.lm.render import Renderer
@@ -34,6 +34,7 @@ from evalbias.lm.types import (
     Question,
     Refused,
     Text,
+    Usage,
     Written,
     answer_by_kind,
     as_messages,
@@ -129,7 +130,8 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions in batches; NaN or infinite logits raise ``FloatingPointError``; see ``MeasuringLM``."""
-        self.engine.answer(questions, answers)
+        with usage_reported(self.model, answers):
+            self.engine.answer(questions, answers)
 
     def forget(self) -> None:
         """Clear the prefix cache, whose reuse may change the last digits of an answer."""
@@ -216,7 +218,10 @@ class LocalEngine(Engine):
         with self._busy:
             values = self.scorer([s for i in asked for s in rows[i]], [i for i in asked for _ in choices])
         totals = np.array([v.sum() for v in values]).reshape(len(asked), len(choices))  # (n, c)
-        answers = iter(ChoiceLogprobs(choices, totals).rows())
+        read = [min(s.start for s in rows[i]) for i in asked]  # tokens before the choices; none is generated
+        answers = iter(
+            ChoiceLogprobs(choices, row[None], usage=Usage(n, 0)) for row, n in zip(totals, read, strict=True)
+        )
         return [reason or next(answers) for reason in refused]
 
     def _likelihoods(self, questions: Sequence[Likelihood]) -> list[LogLikelihood | Refused]:
@@ -224,7 +229,9 @@ class LocalEngine(Engine):
         refused = [unknown_words(self.tokenizer, s) or self._too_long(len(s.ids)) for s in sequences]
         asked = [place for place, reason in enumerate(refused) if reason is None]
         with self._busy:
-            answers = map(LogLikelihood, self.scorer([sequences[i] for i in asked], asked))
+            values = self.scorer([sequences[i] for i in asked], asked)
+        usages = [Usage(len(sequences[i].ids), 0) for i in asked]
+        answers = map(LogLikelihood, values, usages)
         return [reason or next(answers) for reason in refused]
 
     def _texts(self, questions: Sequence[Text]) -> list[Written | Refused]:

@@ -15,7 +15,7 @@ from evalbias.lm.calls import Call, harmless
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dialect import Dialect, Endpoint, Prepared, WrongTokenizer
 from evalbias.lm.dialects import DIALECTS
-from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of
+from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
 from evalbias.lm.fingerprint import Answering, same_sample
 from evalbias.lm.load import load_tokenizer
 from evalbias.lm.reading import TOP_TOLERANCE
@@ -149,7 +149,8 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions, several in flight; see ``MeasuringLM``."""
-        self._engine.answer(questions, answers)
+        with usage_reported(self.model, answers):
+            self._engine.answer(questions, answers)
 
     def samples(self) -> list[FloatArray]:
         """Return log-probabilities of a fixed text from each server, which reveal other weights under the same name.

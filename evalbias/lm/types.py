@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -43,6 +43,20 @@ def as_messages(prompt: Prompt) -> Sequence[Message]:
 
 
 @dataclass(frozen=True)
+class Usage:
+    """Tokens that an answer took; None where the model does not report them."""
+
+    prompt: int | None = None  # read
+    completion: int | None = None  # written
+
+
+def total_usage(usages: Iterable[Usage]) -> Usage:
+    """Return the tokens of several requests; None where one of them is unknown."""
+    prompts, completions = zip(*((usage.prompt, usage.completion) for usage in usages), strict=True)
+    return Usage(*(None if None in counts else sum(counts) for counts in (prompts, completions)))
+
+
+@dataclass(frozen=True)
 class LogLikelihood:
     """Log-probabilities in nats of the n >= 1 tokens of one continuation, ``per_token`` of shape (n,).
 
@@ -53,6 +67,7 @@ class LogLikelihood:
     """
 
     per_token: FloatArray
+    usage: Usage | None = None  # None if the model was not asked, because the answer was known
 
     @property
     def tokens(self) -> int:
@@ -86,6 +101,7 @@ class ChoiceLogprobs:
     logprobs: FloatArray  # (n, c), each of a choice's whole token sequence
     renormalized: bool = False  # whether the model returned only shares that sum to 1; the coverage is NaN then
     samples: int | None = None  # number of answers from which each row is estimated; None if it is measured
+    usage: Usage | None = None  # of one row; None if the model was not asked, because the answer was known
 
     def __post_init__(self) -> None:
         with np.errstate(over="ignore"):
@@ -137,7 +153,7 @@ class Written:
     text: str
     logprobs: tuple[Any, ...] | None = None  # one lm15.TokenLogprob a token, if the question asks for them
     finished: bool = True  # by itself or at a stop string, not at the token limit
-    tokens: tuple[int | None, int | None] = (None, None)  # of the prompt and of the text, where the model says so
+    usage: Usage | None = None  # None if the model was not asked, because the text was known
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalbias.lm.contract import as_measuring
+from evalbias.lm.dspy_seam import usage_reported
 from evalbias.lm.types import Answers, MeasuringLM, Question, Unanswered
 
 PART = 64
@@ -90,11 +91,12 @@ class WorkersLM(MeasuringLM):
         afresh, self._afresh = self._afresh, False
         failed: dict[int, str] = {}  # first question of a part -> error
         try:
-            for start, outcome in self._pool.answers(parts, afresh):
-                for place, answer in outcome.answers.items():
-                    answers[start + place] = answer
-                if outcome.error is not None:
-                    failed[start] = outcome.error
+            with usage_reported(self.model, answers):
+                for start, outcome in self._pool.answers(parts, afresh):
+                    for place, answer in outcome.answers.items():
+                        answers[start + place] = answer
+                    if outcome.error is not None:
+                        failed[start] = outcome.error
         except ValueError as error:
             raise Unanswered(str(error)) from error
         if failed:

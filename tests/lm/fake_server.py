@@ -117,7 +117,7 @@ class FakeServer:
 
     def generate(self, body):
         ids, start = body["input_ids"], body.get("logprob_start_len")
-        values, meta = self.logprobs(ids), {}
+        values, meta = self.logprobs(ids), {"prompt_tokens": len(ids), "completion_tokens": 1}
         if start is not None:
             logprobs = [None] + [float(values[p - 1, ids[p]]) for p in range(start + 1, len(ids))]
             meta["input_token_logprobs"] = [[v, t, None] for v, t in zip(logprobs, ids[start:], strict=True)]
@@ -129,7 +129,9 @@ class FakeServer:
         values = self.logprobs(body["prompt"])[-1]
         top = values.topk(min(body["n_probs"], len(values)))
         pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        return {"completion_probabilities": [{"top_logprobs": [{"id": i, "logprob": v} for i, v in pairs]}]}
+        probabilities = [{"top_logprobs": [{"id": i, "logprob": v} for i, v in pairs]}]
+        counts = {"tokens_evaluated": len(body["prompt"]), "tokens_predicted": 1}
+        return {"completion_probabilities": probabilities, **counts}
 
     def completions(self, body):
         prompts = body["prompt"] if isinstance(body["prompt"], list) else [body["prompt"]]

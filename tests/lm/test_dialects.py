@@ -27,7 +27,7 @@ from evalbias.lm.dspy_seam import LOGPROBS, Engine, judgment_request, read_judgm
 from evalbias.lm.fingerprint import same_sample
 from evalbias.lm.server import Served, find_dialect
 from evalbias.lm.transport import StatusError
-from evalbias.lm.types import ChoiceLogprobs, Choices, Likelihood, ModelChanged, Refused, Text, Unanswered
+from evalbias.lm.types import ChoiceLogprobs, Choices, Likelihood, ModelChanged, Refused, Text, Unanswered, Usage
 from evalbias.programs import Criterion
 from evalbias.runs import RunFolder
 
@@ -98,6 +98,21 @@ def test_a_dialect_gives_the_models_probabilities_of_choices(spoken):
     np.testing.assert_array_equal(again, once_more)
 
 
+def test_a_dialect_reports_the_tokens_that_a_question_took(spoken):
+    local, fake, kind, dialect = spoken
+    prompt, choices, own = PROMPTS[0], ("1", "2"), {}
+    fake.requests.clear()
+    (answer,) = ask(dialect, Choices(prompt, choices))
+    if kind in ENDPOINTS:
+        message, choices = asked(prompt[0]["content"], QUESTION, choices)
+        prompt = [{"role": "user", "content": message}]
+    local.answer([Choices(prompt, tuple(choices))], own)
+    assert own[0].usage.completion == 0
+    asked_for = own[0].usage.prompt + (kind == "echo")  # which is sent the choice too
+    written, sent = {"decisions": None, "sglang-decisions": 0}.get(kind, 1), len(fake.requests)
+    assert answer.usage == Usage(sent * asked_for, written and sent * written)
+
+
 def test_a_dialect_gives_the_models_likelihoods_or_says_that_there_are_none(spoken):
     local, _, kind, dialect = spoken
     pairs = [(PROMPTS[0], "a cat was sitting"), ("Source: the cat", " sat on the mat"), (PROMPTS[4], " 10")]
@@ -121,7 +136,7 @@ def test_a_dialect_gives_the_models_texts_or_says_that_there_are_none(spoken):
     expected: dict = {}
     local.answer(questions, expected)
     for place, answer in enumerate(ask(dialect, *questions)):
-        assert (answer.text, answer.tokens, answer.finished) == (expected[place].text, expected[place].tokens, False)
+        assert (answer.text, answer.usage, answer.finished) == (expected[place].text, expected[place].usage, False)
         logprobs = [[token.logprob for token in one.logprobs] for one in (answer, expected[place])]
         np.testing.assert_allclose(*logprobs, atol=1e-4)
     _, body = fake.requests[-1]

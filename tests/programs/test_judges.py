@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import dspy
 import numpy as np
 import pytest
-from dspy.utils.callback import BaseCallback
+from dspy.utils.callback import ACTIVE_CALL_ID, BaseCallback
 from fakes import Comparer, FormulaLM
 from texts import writer
 
@@ -257,6 +257,35 @@ def test_each_judgment_of_a_batch_is_told_as_a_call(kind):
     judge.callbacks = [recorder]
     judge.batch(items[:2], lm=kind.lm())
     assert len(recorder.calls) == 2
+
+
+class Spans(BaseCallback):
+    def __init__(self):
+        self.modules, self.parents = {}, {}
+
+    def on_module_start(self, call_id, instance, inputs):
+        self.modules[call_id], self.parents[call_id] = type(instance), ACTIVE_CALL_ID.get()
+
+
+@pytest.mark.parametrize("call", ["one", "batch", "ranking"])
+def test_callbacks_are_told_of_each_judgment_once_and_inside_the_module_that_asks_for_it(call):
+    class Pipeline(dspy.Module):
+        def __init__(self):
+            super().__init__()
+            self.ranker = PairwiseRanker(PairwiseJudge(C))
+            self.ranker.set_lm(writer(lambda *_: {"A": 0.6, "B": 0.4}, top=2)[0])
+
+        def forward(self):
+            pair = KINDS["compares"].item(4)
+            if call == "ranking":
+                return self.ranker(**pair.inputs())
+            return self.ranker.judge(**pair.inputs()) if call == "one" else self.ranker.judge.batch([pair])[0]
+
+    with dspy.context(callbacks=[spans := Spans()]):
+        Pipeline()()
+    (judgment,) = [one for one, kind in spans.modules.items() if kind is PairwiseJudge]
+    around = spans.modules[spans.parents[judgment]]
+    assert around is (PairwiseRanker if call == "ranking" else Pipeline)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda judge: judge.deepcopy()])
