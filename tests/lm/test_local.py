@@ -399,7 +399,7 @@ def test_each_request_of_a_batch_keeps_its_own_settings(lms):
     batch = written(lm, prompts, settings)
     for prompt, own, generated in zip(prompts, settings, batch, strict=True):
         (alone,) = written(lm, [prompt], [own])
-        assert (generated.text, generated.tokens) == (alone.text, alone.tokens)
+        assert (generated.text, generated.usage) == (alone.text, alone.usage)
         assert [t.token_id for t in generated.logprobs or ()] == [t.token_id for t in alone.logprobs or ()]
     assert batch[0].tokens == (len(lm.engine.loaded.tokenizer(prompts[0])["input_ids"]), 3)
     assert all(token.token_id in [other.token_id for other in token.top] for token in batch[3].logprobs)
@@ -422,7 +422,7 @@ def test_a_stop_string_also_cuts_the_tokens(lms):
     (cut,) = written(lm, ["the cat"], [{**asked, "stop": (stop,)}])
     assert cut.text == whole.text[: whole.text.find(stop)]
     assert len("".join(t.token for t in cut.logprobs[:-1])) < len(cut.text)
-    assert len(cut.logprobs) == cut.tokens[1] < len(whole.logprobs)
+    assert len(cut.logprobs) == cut.usage.completion < len(whole.logprobs)
     assert lm("the cat", max_tokens=12, temperature=0.0, stop=[stop]) == [cut.text]
 
 
