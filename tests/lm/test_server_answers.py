@@ -68,7 +68,7 @@ MALFORMED = [
     ("vllm", REPORTED, put(7, *CHOICE, "logprobs", "tokens", 0), "an entry is a int, but must be a str"),
     ("sglang", CHOICES, put([[[-1.0]]], "meta_info", "output_token_ids_logprobs"), "1 is missing"),
     ("sglang", LIKELIHOODS, put({}, "meta_info", "input_token_logprobs"), "input_token_logprobs is a dict"),
-    ("echo", LIKELIHOODS, put([], "usage"), "usage.prompt_tokens is missing"),
+    ("echo", LIKELIHOODS, put({}, "usage"), "usage.prompt_tokens is missing"),
     ("echo", LIKELIHOODS, put(1.5, *CHOICE, "logprobs", "token_logprobs"), "token_logprobs is a float"),
     ("chat", CHOICES, put("no", *CHAT_TOP, 0), "token is missing"),
     ("chat", CHOICES, put(0.0, *CHAT_TOP, 1, "logprob"), "the probabilities of the first token sum to"),
