@@ -21,7 +21,7 @@ from evalbias.lm.dspy_seam import judgment_request, read_judgment
 from evalbias.lm.generate import generate
 from evalbias.lm.render import Renderer
 from evalbias.lm.tokens import PromptTokenizer, Rendered, choice_sequences, joint
-from evalbias.lm.types import PromptRefused, PromptTooLong, Text
+from evalbias.lm.types import PromptRefused, PromptTooLong, Text, Usage
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "Output", "Source", "Quality", "naïve", "日本", "1", "2", "10", "\n"]
@@ -401,7 +401,7 @@ def test_each_request_of_a_batch_keeps_its_own_settings(lms):
         (alone,) = written(lm, [prompt], [own])
         assert (generated.text, generated.usage) == (alone.text, alone.usage)
         assert [t.token_id for t in generated.logprobs or ()] == [t.token_id for t in alone.logprobs or ()]
-    assert batch[0].tokens == (len(lm.engine.loaded.tokenizer(prompts[0])["input_ids"]), 3)
+    assert batch[0].usage == Usage(len(lm.engine.loaded.tokenizer(prompts[0])["input_ids"]), 3)
     assert all(token.token_id in [other.token_id for other in token.top] for token in batch[3].logprobs)
 
 
