@@ -15,6 +15,8 @@ from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOOD
 from evalbias.evaluation.words import joined
 from evalbias.measures import (
     brier_scores,
+    corrected_mean,
+    corrected_rate,
     decision_shares,
     estimate_coefficient,
     estimate_mean,
@@ -33,7 +35,7 @@ from evalbias.measures.agreement import (
     one_against_the_others,
 )
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.corrections import MIN_LABELS, estimate_corrected
+from evalbias.measures.corrections import MIN_LABELS
 from evalbias.measures.resample import Interval
 
 FLOORS = {
@@ -228,12 +230,12 @@ class CorrectedEstimates(Bias):
         numbers = [
             Number(f"judge_{kind}", labels[0], scores, mean, signed=False, says=says[0]),
             Number(f"people_{kind}", labels[1], people, mean, signed=False, says=says[1]),
-            Number("corrected_mean", labels[2], scores, estimate_corrected, says=says[2], **of_all),
+            Number("corrected_mean", labels[2], scores, corrected_mean, says=says[2], **of_all),
         ]
         known = np.concatenate([scores, people])
         if judged.pairwise and np.isin(known[~np.isnan(known)], (0.0, 1.0)).all():
-            rates, label = partial(estimate_corrected, verdicts=True), f"{who}by sensitivity and specificity"
-            numbers.append(Number("corrected_rate", label, scores, rates, says=label, **of_all))
+            label = f"{who}by sensitivity and specificity"
+            numbers.append(Number("corrected_rate", label, scores, corrected_rate, says=label, **of_all))
         return numbers
 
 

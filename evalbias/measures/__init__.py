@@ -2,7 +2,7 @@
 
 from evalbias.measures.agreement import Agreement as Agreement
 from evalbias.measures.agreement import brier_scores as brier_scores
-from evalbias.measures.agreement import calibration_error as calibration_error
+from evalbias.measures.agreement import estimate_calibration_error as estimate_calibration_error
 from evalbias.measures.agreement import estimate_spearman as estimate_spearman
 from evalbias.measures.agreement import kendall as kendall
 from evalbias.measures.agreement import pairwise_accuracy as pairwise_accuracy
@@ -12,7 +12,6 @@ from evalbias.measures.corrections import corrected_mean as corrected_mean
 from evalbias.measures.corrections import corrected_rate as corrected_rate
 from evalbias.measures.equal_quality import Effect as Effect
 from evalbias.measures.equal_quality import EqualQuality as EqualQuality
-from evalbias.measures.equal_quality import effect_at_equal_quality as effect_at_equal_quality
 from evalbias.measures.equal_quality import estimate_effect as estimate_effect
 from evalbias.measures.equal_quality import likelihood_effect as likelihood_effect
 from evalbias.measures.likelihood import bias_score as bias_score

@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import (
     SLACK,
+    Before,
+    Clusters,
     FloatArray,
     IntArray,
     common_index,
@@ -39,11 +41,11 @@ from evalbias.measures.resample import (
     with_variance,
 )
 
-# Correlations in resamples: counts (k, n) say how often each of k resamples holds each of n items.
-
-
 CONSTANT = 1e-14
 """Standard deviation, in units of the mean, up to which values are constant but for the rounding of their mean."""
+
+
+# Correlations in resamples: counts (k, n) say how often each of k resamples holds each of n items.
 
 
 def counted_ranks(counts: FloatArray, x: FloatArray) -> FloatArray:
@@ -79,18 +81,18 @@ def unless_constant(squares: FloatArray, n: FloatArray, mean: FloatArray) -> Flo
 
 
 def counted_spearman(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Compute Spearman's rho of (n,) values in resamples (k, n)."""
+    """Compute Spearman's rho in resamples."""
     return counted_pearson(counts, counted_ranks(counts, x), counted_ranks(counts, y))
 
 
 def counted_kendall(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Compute Kendall's tau-b of (n,) values in resamples (k, n), one after the other."""
+    """Compute Kendall's tau-b in resamples, one after the other."""
     items = [np.repeat(np.arange(len(x)), row.astype(np.int64)) for row in counts]
     return np.concatenate([_taus(_orders(x[i], y[i]).sum(axis=0, keepdims=True) / 2) for i in items])
 
 
 def _taus(pairs: FloatArray) -> FloatArray:
-    """Divide (m, 3) numbers of pairs: concordant less discordant ones by the root of those untied in x and in y."""
+    """Return tau-b of (m, 3) numbers of pairs: concordant less discordant ones, those untied in x, and in y."""
     return ratio(pairs[:, 0], np.sqrt(pairs[:, 1] * pairs[:, 2]))
 
 
@@ -211,10 +213,7 @@ def _ordered_alike(a: FloatArray, b: FloatArray) -> float:
 
 
 def _agreement(
-    correlation: Callable[[FloatArray, FloatArray], float],
-    x: ArrayLike,
-    y: ArrayLike,
-    groups: Sequence[object] | None,
+    correlation: Callable[[FloatArray, FloatArray], float], x: ArrayLike, y: ArrayLike, groups: Sequence[object] | None
 ) -> Agreement:
     common_index(x, y, groups)
     a, b = vectors(x=x, y=y)
@@ -265,12 +264,7 @@ def _z_scores(x: FloatArray) -> FloatArray:
 
 
 def estimate_kendall(
-    scores: ArrayLike,
-    reference: ArrayLike,
-    *,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    scores: ArrayLike, reference: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Estimate Kendall's tau-b; arguments as ``estimate_spearman``. The jackknife leaves out every cluster at once."""
     if before is not None:
@@ -311,30 +305,23 @@ def brier_scores(probabilities: ArrayLike, outcomes: ArrayLike) -> FloatArray:
     return np.asarray((p - y) ** 2)
 
 
-def calibration_error(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
-    """Compute the expected calibration error in [0, 1]: how far probabilities are from the frequencies of outcomes.
+def counted_calibration_error(counts: FloatArray, p: FloatArray, y: FloatArray) -> FloatArray:
+    """Compute the expected calibration error, in [0, 1], of probabilities p of outcomes y (n,) in resamples (k, n).
 
     Forecasts are put in ten bins; the error is the mean over the forecasts of the distance between the mean
-    probability and the frequency of outcome 1 in their bin (Naeini et al. 2015); NaN without a forecast. Chance alone
-    makes it positive, the more so the fewer forecasts a bin has: it compares judges on the same items and is no test.
-    Arguments and errors as in ``brier_scores``.
+    probability and the frequency of outcome 1 in their bin (Naeini et al. 2015).
 
     Examples:
-        >>> round(calibration_error([0.85, 0.85, 0.35, 0.35], [1, 1, 1, 0]), 2)  # (.15 + .15 + .15 + .15) / 4
-        0.15
+        >>> p, y = np.array([0.85, 0.85, 0.35, 0.35]), np.array([1, 1, 1, 0])
+        >>> counted_calibration_error(np.ones((1, 4)), p, y).round(2).tolist()  # (.15 + .15 + .15 + .15) / 4
+        [0.15]
     """
-    p, y = _checked(probabilities, outcomes)
-    kept = defined(p, y)
-    return _of_all(counted_calibration_error, p[kept], y[kept]) if kept.any() else float("nan")
-
-
-def counted_calibration_error(counts: FloatArray, p: FloatArray, y: FloatArray) -> FloatArray:
-    """Compute the calibration error of probabilities p of outcomes y, (n,) each, in resamples (k, n)."""
     gaps = (p - y)[:, None] * _members(p)  # (n, bins)
     return np.asarray(np.abs(counts @ gaps).sum(axis=1) / counts.sum(axis=1))
 
 
 def _members(p: FloatArray) -> FloatArray:
+    """Return (n, bins) 1 where a probability is in a bin, else 0."""
     places = np.minimum((p * BINS).astype(np.int64), BINS - 1)  # the last bin holds 1 too
     return np.asarray(places[:, None] == np.arange(BINS), dtype=np.float64)
 
@@ -343,13 +330,14 @@ def estimate_calibration_error(
     probabilities: ArrayLike,
     outcomes: ArrayLike,
     *,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
+    before: Before = None,
+    clusters: Clusters = None,
     draws: Draws = DRAWS,
 ) -> Interval:
     """Estimate the calibration error: the BCa interval, with the lower end 0 unless the error is larger than chance's.
 
-    Chance alone makes the error positive, in resamples once more, so no quantile of theirs reaches 0.
+    Chance alone makes the error positive, the more so the fewer forecasts a bin has, and resamples once more, so no
+    quantile of theirs reaches 0. Arguments and errors as in ``brier_scores``.
     """
     p, y = _checked(probabilities, outcomes)
     options: dict[str, Any] = {"before": before, "clusters": clusters, "limits": (0.0, 1.0), "draws": draws}

@@ -11,6 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
+Before = ArrayLike | None
+"""Scores of another judge of the same items, whose estimate is subtracted: after minus before."""
+Clusters = Sequence[object] | None
+"""Cluster of each item (n,), such as its input, whose outputs are drawn and swapped together; None: each is its own."""
 
 TINY = 1e-20
 """Variance, or denominator of a sum of squares or of counts, up to which it is a rounding error of 0."""
@@ -100,7 +104,7 @@ def missing(value: object) -> bool:
 
 
 def checked(
-    columns: Mapping[str, ArrayLike], clusters: Sequence[object] | None = None, *, axes: tuple[int, ...] = (1, 2)
+    columns: Mapping[str, ArrayLike], clusters: Clusters = None, *, axes: tuple[int, ...] = (1, 2)
 ) -> list[FloatArray]:
     """Convert arrays about the same n items, (n,) or (n, d) each, to floats; NaN is allowed and means undefined.
 
@@ -131,13 +135,13 @@ def defined(*columns: FloatArray) -> BoolArray:
     return np.asarray(~np.any([np.isnan(c).any(axis=tuple(range(1, c.ndim))) for c in columns], axis=0))
 
 
-def complete(*columns: FloatArray, clusters: Sequence[object] | None = None) -> tuple[list[FloatArray], IntArray]:
+def complete(*columns: FloatArray, clusters: Clusters = None) -> tuple[list[FloatArray], IntArray]:
     """Return the columns, (n,) or (n, d), of the m items without a NaN, ``settled``, and their ``cluster_codes``."""
     kept = defined(*columns)
     return [settled(column[kept].T).T for column in columns], cluster_codes(clusters, kept)
 
 
-def cluster_codes(clusters: Sequence[object] | None, kept: BoolArray, name: str = "clusters") -> IntArray:
+def cluster_codes(clusters: Clusters, kept: BoolArray, name: str = "clusters") -> IntArray:
     """Number the clusters of the m kept items (m,) from 0 by first appearance; else each item is its own."""
     if clusters is None:
         return np.arange(int(kept.sum()))

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import (
-    BoolArray,
+    Before,
+    Clusters,
     FloatArray,
     IntArray,
+    checked,
     cluster_codes,
-    common_index,
     defined,
-    groups_of,
     settled,
     sums_by_cluster,
     vectors,
@@ -36,13 +35,7 @@ MIN_LABELS = 2
 
 
 def corrected_mean(
-    labeled_judge: ArrayLike,
-    labeled_human: ArrayLike,
-    unlabeled_judge: ArrayLike,
-    *,
-    labeled_clusters: Sequence[object] | None = None,
-    unlabeled_clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    scores: ArrayLike, people: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Estimate the mean human score of all items (PPI++, Angelopoulos et al. 2023).
 
@@ -57,12 +50,11 @@ def corrected_mean(
     is multiplied by u / (u - 2), because a mean and a weight were fitted. Two inputs have the mean of the labels alone.
 
     Args:
-        labeled_judge: (n,) Score_m of the items that people scored.
-        labeled_human: (n,) Score_h of the same items.
-        unlabeled_judge: (N,) Score_m of the other items. Items with a NaN are left out.
-        labeled_clusters: (n,) input of each labeled item; by default every item is its own.
-        unlabeled_clusters: (N,) input of each unlabeled item, which may be that of a labeled one.
-        draws: Level of the interval; nothing is resampled.
+        scores: (n + N,) Score_m of all items. Items with a NaN are left out.
+        people: (n + N,) Score_h, NaN where nobody labeled the item.
+        before: (n + N,) scores of another judge, whose estimate is subtracted; the difference has no test.
+        clusters: (n + N,) input of each item.
+        draws: Level of the interval; only a difference is resampled.
 
     Returns:
         The interval, in points of the human scores; NaN for fewer than two labeled inputs. Its ends are NaN where all
@@ -72,12 +64,13 @@ def corrected_mean(
         ValueError: The lengths differ, a score is infinite.
 
     Examples:
-        >>> found = corrected_mean([2, 3, 4, 5], [1, 2, 3, 4], [4, 4, 5, 5, 5, 4])  # the judge is 1 too high
-        >>> round(found.value, 2), round(float(np.mean([1, 2, 3, 4])), 2)
-        (3.16, 2.5)
+        >>> judge, people = [2, 3, 4, 5, 4, 4, 5, 5, 5, 4], [1, 2, 3, 4] + 6 * [np.nan]  # the judge is 1 too high
+        >>> round(corrected_mean(judge, people).value, 2)  # people's mean is 2.5
+        3.16
     """
-    arrays = labeled_judge, labeled_human, unlabeled_judge
-    judge, human, rest, codes, bare = _samples(*arrays, labeled_clusters, unlabeled_clusters)
+    if before is not None:
+        return _difference(corrected_mean, before, scores, people, clusters=clusters, draws=draws)
+    judge, human, rest, codes, bare = _samples(scores, people, clusters)
     if bare.units < MIN_LABELS:
         return bare
     human, judge, rest = map(settled, (human, judge, rest))
@@ -104,13 +97,7 @@ def corrected_mean(
 
 
 def corrected_rate(
-    labeled_judge: ArrayLike,
-    labeled_human: ArrayLike,
-    unlabeled_judge: ArrayLike,
-    *,
-    labeled_clusters: Sequence[object] | None = None,
-    unlabeled_clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    verdicts: ArrayLike, people: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Estimate the rate of positive human verdicts over all items (Rogan and Gladen 1978).
 
@@ -132,15 +119,16 @@ def corrected_rate(
         ValueError: The lengths differ, a verdict is not 0, 1 or NaN.
 
     Examples:
-        >>> judge, human = [1] * 9 + [0] * 1 + [1] * 2 + [0] * 8, [1] * 10 + [0] * 10  # sensitivity .9, specificity .8
-        >>> round(corrected_rate(judge, human, [1] * 60 + [0] * 40).value, 3)  # (.6 + .8 - 1) / .7
+        >>> judge = [1] * 9 + [0] * 1 + [1] * 2 + [0] * 8 + [1] * 60 + [0] * 40  # sensitivity .9, specificity .8
+        >>> round(corrected_rate(judge, [1] * 10 + [0] * 10 + 100 * [np.nan]).value, 3)  # (.6 + .8 - 1) / .7
         0.571
     """
-    arrays = labeled_judge, labeled_human, unlabeled_judge
-    judge, human, rest, codes, bare = _samples(*arrays, labeled_clusters, unlabeled_clusters, verdicts=True)
+    if before is not None:
+        return _difference(corrected_rate, before, verdicts, people, clusters=clusters, draws=draws)
+    judge, human, rest, codes, bare = _samples(verdicts, people, clusters, verdicts=True)
     labels, positive = codes[: len(human)], human == 1
     if not len(rest):
-        return estimate_share(human, clusters=labels.tolist(), draws=draws)
+        return replace(estimate_share(human, clusters=labels.tolist(), draws=draws), undefined=bare.undefined)
     if min(len(set(labels[kind].tolist())) for kind in (positive, ~positive)) < MIN_LABELS:
         return bare
     hits, passes = judge[positive], 1 - judge[~positive]
@@ -163,36 +151,24 @@ def corrected_rate(
 
 
 def _samples(
-    labeled_judge: ArrayLike,
-    labeled_human: ArrayLike,
-    unlabeled_judge: ArrayLike,
-    labeled_clusters: Sequence[object] | None,
-    unlabeled_clusters: Sequence[object] | None,
-    *,
-    verdicts: bool = False,
+    scores: ArrayLike, people: ArrayLike, clusters: Clusters, *, verdicts: bool = False
 ) -> tuple[FloatArray, FloatArray, FloatArray, IntArray, Interval]:
-    """Return the three without NaN, the number of each item's cluster, labeled ones first, and an interval's counts."""
-    common_index(labeled_judge, labeled_human, labeled_clusters)
-    common_index(unlabeled_judge, unlabeled_clusters)
-    judge, human = vectors(labeled_judge=labeled_judge, labeled_human=labeled_human)
-    (rest,) = vectors(unlabeled_judge=unlabeled_judge)
-    for name, values in {"labeled_judge": judge, "labeled_human": human, "unlabeled_judge": rest}.items():
+    """Return judge (n,) and people (n,) on the labeled items, the judge on the others (N,), and n + N cluster codes.
+
+    Also an interval with the counts: its units are the clusters of the labeled items.
+    """
+    judge, human = checked({"scores": scores, "people": people}, clusters, axes=(1,))
+    for name, values in {"scores": judge, "people": human}.items():
         wrong = np.flatnonzero(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
         if verdicts and len(wrong):
             raise ValueError(f"{name}[{wrong[0]}] is {values[wrong[0]]:g}: a verdict is 1, 0, or NaN where undefined.")
-    kept, usable = defined(judge, human), ~np.isnan(rest)
-    names = [*_names(labeled_clusters, kept, "labeled"), *_names(unlabeled_clusters, usable, "unlabeled")]
-    codes, n = cluster_codes(names, np.ones(len(names), dtype=bool)), int(kept.sum())
-    undefined, unit = len(kept) + len(usable) - len(names), SHARE if verdicts else ""
-    bare = Interval(math.nan, n=len(names), undefined=undefined, units=len(set(codes[:n].tolist())), unit=unit)
-    return judge[kept], human[kept], rest[usable], codes, bare
-
-
-def _names(clusters: Sequence[object] | None, kept: BoolArray, kind: str) -> list[object]:
-    """Return the cluster of each kept item; without clusters, a name of each item's own."""
-    if clusters is None:
-        return [(kind, int(index)) for index in np.flatnonzero(kept)]
-    return groups_of(clusters, kept, f"{kind}_clusters")
+    kept = ~np.isnan(judge)
+    judge, human, codes = judge[kept], human[kept], cluster_codes(clusters, kept)
+    labeled = ~np.isnan(human)
+    units, unit = len(set(codes[labeled].tolist())), SHARE if verdicts else ""
+    bare = Interval(math.nan, n=len(judge), undefined=int((~kept).sum()), units=units, unit=unit)
+    codes = np.concatenate([codes[labeled], codes[~labeled]])
+    return judge[labeled], human[labeled], judge[~labeled], codes, bare
 
 
 def _padded(values: FloatArray, pseudo: float) -> tuple[float, FloatArray, float]:
@@ -205,41 +181,26 @@ def _padded(values: FloatArray, pseudo: float) -> tuple[float, FloatArray, float
     return share, (values - share) / size, pseudo * (share**2 + (1 - share) ** 2) / size**2
 
 
-def estimate_corrected(
-    scores: ArrayLike,
+def _difference(
+    corrected: Callable[..., Interval],
+    before: ArrayLike,
+    after: ArrayLike,
     people: ArrayLike,
     *,
-    verdicts: bool = False,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    clusters: Clusters,
+    draws: Draws,
 ) -> Interval:
-    """Estimate the corrected mean of scores (n,), or rate of verdicts, from people's (n,), NaN where they gave none.
-
-    A change from ``before``, another judge's (n,), is resampled and has no test by swaps; nothing else is resampled.
-    """
-    values, human = vectors(scores=scores, people=people)
+    """Estimate the difference of two judges' corrected means or rates from resamples, without a test by swaps."""
+    (human,) = vectors(people=people)
     labeled = ~np.isnan(human)
-    if before is not None:
-        given, untested = (np.where(labeled, human, 0.0), labeled.astype(np.float64)), replace(draws, swaps=0)
-        statistic = partial(_counted_corrected, verdicts=verdicts)
-        return change(statistic, before, values, *given, clusters=clusters, draws=untested)
-    correct = corrected_rate if verdicts else corrected_mean
-    arrays = values[labeled], human[labeled], values[~labeled]
-    if clusters is None:
-        return correct(*arrays, draws=draws)
-    names = list(clusters)  # by place: pandas indexes by label
-    first, second = ([names[int(i)] for i in np.flatnonzero(mask)] for mask in (labeled, ~labeled))
-    return correct(*arrays, labeled_clusters=first, unlabeled_clusters=second, draws=draws)
 
+    def statistic(counts: FloatArray, scores: FloatArray, people: FloatArray, labeled: FloatArray) -> FloatArray:
+        known = np.where(labeled == 1, people, np.nan)
+        items = [np.repeat(np.arange(len(scores)), row.astype(np.int64)) for row in counts]
+        return np.array([corrected(scores[i], known[i]).value for i in items])
 
-def _counted_corrected(
-    counts: FloatArray, scores: FloatArray, people: FloatArray, labeled: FloatArray, *, verdicts: bool
-) -> FloatArray:
-    """Compute the same of resamples (k, n), one after the other; people's numbers count where ``labeled`` is 1."""
-    known = np.where(labeled == 1, people, np.nan)
-    items = [np.repeat(np.arange(len(scores)), row.astype(np.int64)) for row in counts]
-    return np.array([estimate_corrected(scores[i], known[i], verdicts=verdicts).value for i in items])
+    given = np.where(labeled, human, 0.0), labeled.astype(np.float64)
+    return change(statistic, before, after, *given, clusters=clusters, draws=replace(draws, swaps=0))
 
 
 # Likelihood calibration: take the effect of likelihood out of a judge's expected scores.

@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import (
     SLACK,
+    Before,
+    Clusters,
     FloatArray,
     IntArray,
     checked,
@@ -24,14 +26,7 @@ from evalbias.measures.arrays import (
     settled,
     sums_by_cluster,
 )
-from evalbias.measures.ratings import (
-    Rated,
-    curvature,
-    curvature_of_differences,
-    pool,
-    with_reliability,
-    without_levels,
-)
+from evalbias.measures.ratings import Rated, curvature, curvature_of_differences, pool, with_reliability, without_levels
 from evalbias.measures.resample import DRAWS, Draws, Interval
 
 SCORE_SD = "standard deviations of the score"
@@ -143,8 +138,8 @@ class EqualQuality:
         ratings: ArrayLike,
         features: Mapping[str, Sequence[object] | FloatArray],
         *,
-        before: ArrayLike | None = None,
-        clusters: Sequence[object] | None = None,
+        before: Before = None,
+        clusters: Clusters = None,
         unscaled: Sequence[str] = (),
         reliability: float | None = None,
         differences: bool = False,
@@ -432,40 +427,30 @@ def weak_test(
 # The effects that have names, and several judges at once.
 
 
-def effect_at_equal_quality(
-    feature: ArrayLike,
+def likelihood_effect(
+    likelihoods: ArrayLike,
     model_scores: ArrayLike,
     ratings: ArrayLike,
     *,
-    name: str = "feature",
-    standardized: bool = True,
     covariates: Mapping[str, Sequence[object]] | None = None,
     **options: Any,
 ) -> Effect:
-    """Estimate the effect of one feature (n,) on scores (n,) at equal quality, with covariates held fixed.
+    """Estimate the effect of likelihood, LS (n,) in nats, on scores (n,) at equal quality, with covariates held fixed.
 
-    It is that of one standard deviation of the feature, or ``standardized=False`` of one unit, as of 0 or 1. Covariates
-    are name -> (n,) numbers, or texts such as the system. The ratings (n, r) and the options are those of
+    Covariates are name -> (n,) numbers, or texts such as the system. The ratings (n, r) and the options are those of
     ``EqualQuality``.
 
     Examples:
         >>> ratings = [[1, 1], [2, 3], [3, 2], [4, 4], [5, 4], [2, 2], [3, 4], [5, 5]]
         >>> scores = [1.4, 2.9, 2.6, 4.1, 4.2, 2.5, 3.1, 5.2]
-        >>> found = effect_at_equal_quality([-9, -4, -6, -5, -8, -3, -9, -4], scores, ratings)
+        >>> found = likelihood_effect([-9, -4, -6, -5, -8, -3, -9, -4], scores, ratings)
         >>> round(found.value, 2), round(found.low, 2), round(found.high, 2)
         (0.18, -0.24, 0.6)
     """
-    held = dict(covariates or {})
-    if name in held:
-        raise ValueError(f"A covariate is called {name!r}, as another term of the model is: rename it.")
-    features: dict[str, Any] = {name: feature, **held}
-    unscaled = () if standardized else (name,)
-    return EqualQuality(model_scores, ratings, features, unscaled=unscaled, **options).effect(name)
-
-
-def likelihood_effect(likelihoods: ArrayLike, model_scores: ArrayLike, ratings: ArrayLike, **options: Any) -> Effect:
-    """Estimate the effect of likelihood, LS (n,) in nats; see ``effect_at_equal_quality``."""
-    return effect_at_equal_quality(likelihoods, model_scores, ratings, name="likelihood", **options)
+    features: dict[str, Any] = {"likelihood": likelihoods, **(covariates or {})}
+    if "likelihood" in (covariates or {}):
+        raise ValueError("A covariate is called 'likelihood', as another term of the model is: rename it.")
+    return EqualQuality(model_scores, ratings, features, **options).effect("likelihood")
 
 
 def estimate_effect(
@@ -493,7 +478,7 @@ def estimate_effect(
 
 
 def effects_on_judges(
-    feature: ArrayLike, scores: FloatArray, ratings: ArrayLike, *, clusters: Sequence[object] | None = None
+    feature: ArrayLike, scores: FloatArray, ratings: ArrayLike, *, clusters: Clusters = None
 ) -> tuple[FloatArray, FloatArray]:
     """Estimate (s,) effects of a feature (n,) on the scores (n, s) of s judges, from items that all of them scored.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import SLACK, FloatArray, complete
+from evalbias.measures.arrays import SLACK, Clusters, FloatArray, complete
 from evalbias.measures.resample import DRAWS, Draws, Statistic, Swapped, counted_swaps, numbered, random_swaps
 
 
@@ -64,7 +64,7 @@ def higher_than_first(
     statistic: Statistic,
     systems: Sequence[ArrayLike],
     *given: ArrayLike,
-    clusters: Sequence[object] | None = None,
+    clusters: Clusters = None,
     exchanged: Callable[..., Swapped] | None = None,
     draws: Draws = DRAWS,
 ) -> FloatArray:

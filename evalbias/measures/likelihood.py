@@ -161,12 +161,7 @@ def _scales(counts: FloatArray, x: FloatArray, normalization: str) -> FloatArray
 
 
 def estimate_bias_score(
-    scores: ArrayLike,
-    likelihoods: ArrayLike,
-    human: ArrayLike,
-    *,
-    normalization: str = "mean-range",
-    **options: Any,
+    scores: ArrayLike, likelihoods: ArrayLike, human: ArrayLike, *, normalization: str = "mean-range", **options: Any
 ) -> Interval:
     """Estimate BiasScore of a judge's scores (n,), of LS (n,) in nats and human scores (n,).
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +13,8 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.arrays import (
     NO_SPREAD,
+    Before,
+    Clusters,
     FloatArray,
     IntArray,
     checked,
@@ -145,11 +146,7 @@ def _beyond(weights: FloatArray) -> FloatArray:
 
 
 def estimate_skewness(
-    x: ArrayLike,
-    *,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    x: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Estimate the distance skewness around 0 of (n,) values, own minus expected scores (Xu et al. 2024, eq 2).
 
@@ -252,12 +249,11 @@ class QuantileMap:
             raise ValueError(
                 f'{path} does not name the metric that it maps: add an entry such as "metric": "chrf", or fit it again.'
             )
-        if source.ndim != 1 or source.shape != target.shape or len(source) < 2:
-            fault = "source and target must be lists of one length with two or more scores"
-        elif not np.isfinite([source, target]).all():
-            fault = "a score is not a finite number"
-        elif (np.diff(source) <= 0).any() or (np.diff(target) < 0).any():
-            fault = "its scores do not ascend"
-        else:
-            return cls(metric, source, target)
-        raise ValueError(f"{path} is not a quantile map: {fault}; write it again.")
+        alike = source.ndim == 1 and source.shape == target.shape and len(source) > 1
+        ascending = alike and (np.diff(source) > 0).all() and (np.diff(target) >= 0).all()
+        if not ascending or not np.isfinite([source, target]).all():
+            raise ValueError(
+                f"{path} is not a quantile map: source and target must be ascending lists of one length, with two or "
+                "more finite scores; write it again."
+            )
+        return cls(metric, source, target)

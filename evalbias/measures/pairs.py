@@ -18,6 +18,8 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import (
     SLACK,
     TINY,
+    Before,
+    Clusters,
     FloatArray,
     checked,
     cluster_codes,
@@ -236,8 +238,8 @@ def estimate_first_rate(
     wins: ArrayLike,
     *,
     both_orders: bool = False,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
+    before: Before = None,
+    clusters: Clusters = None,
     draws: Draws = DRAWS,
 ) -> Interval:
     """Estimate the win rate of the first position: a share, or Tango's where each pair is its own control.
@@ -293,8 +295,8 @@ def estimate_fairness(
     *,
     prior: ArrayLike | None = None,
     both_orders: bool = False,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
+    before: Before = None,
+    clusters: Clusters = None,
     draws: Draws = DRAWS,
 ) -> Interval:
     """Estimate the fairness of win shares (n, c) with an interval that holds 0 wherever a fair judge could have them.
@@ -340,7 +342,7 @@ def estimate_fairness(
 
 
 def _fairness_of_two(
-    first: FloatArray, fair: float, *, both_orders: bool, clusters: Sequence[object] | None, draws: Draws
+    first: FloatArray, fair: float, *, both_orders: bool, clusters: Clusters, draws: Draws
 ) -> Interval:
     """Estimate -|p - fair| of the win rate p of the first of two positions; the test reads its 95 % interval."""
     own = partial(estimate_first_rate, first, both_orders=both_orders, clusters=clusters)
@@ -359,12 +361,7 @@ def counted_balance(counts: FloatArray, x: FloatArray, classes: FloatArray) -> F
 
 
 def estimate_balanced_rate(
-    x: ArrayLike,
-    classes: ArrayLike,
-    *,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    x: ArrayLike, classes: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Estimate a win rate of numbers (n,) in [0, 1] over two classes (n,) of pairs, each counting half.
 
@@ -413,12 +410,7 @@ def counted_gap(counts: FloatArray, x: FloatArray, members: FloatArray) -> Float
 
 
 def estimate_gap(
-    x: ArrayLike,
-    members: ArrayLike,
-    *,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    x: ArrayLike, members: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Estimate how much higher the mean of numbers in [0, 1] is in one group of items, marked by 1, than in the others.
 

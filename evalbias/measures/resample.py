@@ -11,14 +11,15 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import SLACK, TINY, BoolArray, FloatArray, IntArray, checked, complete
+from evalbias.measures.arrays import SLACK, TINY, Before, BoolArray, Clusters, FloatArray, IntArray, checked, complete
 
 # A statistic here is a function ``f(counts, *columns) -> (k,)``. ``counts`` (k, n) says how often each of k resamples
 # holds each of n items; the columns, (n,) or (n, d) each, are the same for all of them. Then a row of ones is the data,
 # draws of whole clusters are the bootstrap, rows that lack one cluster each are the jackknife, and a swap of two judges
 # is a resample of their 2n scores that holds every item once, of one or the other. So a measure writes its formula
 # once, and its interval, that of a change between two judges and the paired test of that change follow. A measure with
-# an interval of its own has the form of ``estimate``: ``(values, ..., *, before=None, clusters=None, draws=DRAWS)``.
+# an interval of its own has the form of ``estimate``: ``(values, ..., *, before=None, clusters=None, draws=DRAWS)``,
+# where ``before`` are another judge's values, whose estimate is subtracted with the interval and test of ``change``.
 
 
 CELLS = 1 << 21
@@ -103,8 +104,8 @@ class Interval:
 def estimate(
     statistic: Statistic,
     *columns: ArrayLike,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
+    before: Before = None,
+    clusters: Clusters = None,
     method: str = "bca",
     limits: tuple[float, float] = (-np.inf, np.inf),
     exchanged: Callable[..., Swapped] | None = None,
@@ -112,22 +113,15 @@ def estimate(
 ) -> Interval:
     """Estimate a statistic with its interval over items, or over clusters: inputs with all of their outputs.
 
+    The columns are (n,) or (n, d) each, the judge's scores first; the statistic takes those of the m items without a
+    NaN, and counts (k, m). ``limits`` are its least and greatest value, ``exchanged`` is that of ``change``.
+
     ``"bca"`` corrects the percentiles of resamples for bias and skewness (Efron 1987, as in ``scipy.stats.bootstrap``);
     ``"percentile"`` corrects nothing. ``"normal"`` suits differences of two judges, which are nearly symmetric, and
     statistics that jump. ``"jackknife"`` and ``"bootstrap"`` are for coefficients; see ``estimate_coefficient``. None
     is right for a statistic whose true value lies at the end of its range, such as the fairness of a fair judge: such a
     measure has its own interval. Ends are NaN for fewer than ``FEWEST_UNITS`` clusters, and where all resamples are
     alike.
-
-    Args:
-        statistic: Takes counts (k, m) and the columns of the m items without a NaN; returns (k,) values.
-        *columns: (n,) or (n, d) each, the judge's scores first.
-        before: (n,) or (n, d) scores of another judge, whose statistic is subtracted; see ``change``.
-        clusters: (n,) input of each item, drawn with all of its outputs. By default every item is its own.
-        method: One of ``METHODS``.
-        limits: Least and greatest value of the statistic, where the interval ends.
-        exchanged: See ``change``.
-        draws: Resamples, level and seed.
 
     Raises:
         ValueError: No columns, different numbers of items, or an unknown method.
@@ -191,7 +185,7 @@ def interval(
     return replace(found, low=max(float(ends[0]), limits[0]), high=min(float(ends[1]), limits[1]))
 
 
-def numbered(columns: Sequence[ArrayLike], clusters: Sequence[object] | None) -> list[FloatArray]:
+def numbered(columns: Sequence[ArrayLike], clusters: Clusters) -> list[FloatArray]:
     """Convert columns, (n,) or (n, d) each, with ``checked``, which names them by their number."""
     return checked({f"Array {number}": column for number, column in enumerate(columns)}, clusters)
 
@@ -268,7 +262,7 @@ def change(
     before: ArrayLike,
     after: ArrayLike,
     *given: ArrayLike,
-    clusters: Sequence[object] | None = None,
+    clusters: Clusters = None,
     exchanged: Callable[..., Swapped] | None = None,
     limits: tuple[float, float] = (-np.inf, np.inf),
     draws: Draws = DRAWS,
@@ -382,13 +376,7 @@ def estimate_mean(x: ArrayLike, **options: Any) -> Interval:
     return estimate(mean, x, **options)
 
 
-def estimate_share(
-    x: ArrayLike,
-    *,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
-) -> Interval:
+def estimate_share(x: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS) -> Interval:
     """Estimate a mean of (n,) numbers in [0, 1], such as wins, with Wilson's interval and the effective n.
 
     Resamples of 30 decisions that all agree agree too, and their interval has no width. Wilson's interval inverts the
@@ -428,7 +416,7 @@ def difference_of_shares(
     after: ArrayLike,
     *given: FloatArray,
     statistic: Statistic = mean,
-    clusters: Sequence[object] | None,
+    clusters: Clusters,
     draws: Draws,
 ) -> Interval:
     """Estimate a difference of two shares: their own interval of (1 + after - before) / 2, and the paired test.
@@ -473,11 +461,7 @@ def with_variance(found: Interval, variance: float, *, confidence: float) -> Int
 
 
 def estimate_mean_coefficient(
-    x: ArrayLike,
-    *,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    x: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Estimate the mean of coefficients (n,) in [-1, 1], such as each input's correlation: a stretched share."""
     if before is not None:

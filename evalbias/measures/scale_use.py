@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +14,8 @@ from numpy.typing import ArrayLike
 from evalbias.measures.agreement import unless_constant
 from evalbias.measures.arrays import (
     TINY,
+    Before,
+    Clusters,
     FloatArray,
     checked,
     cluster_codes,
@@ -40,12 +41,7 @@ TOO_WEAK = "the ratings agree too little to tell the slope: rate more items, or 
 
 
 def quality_slope(
-    scores: ArrayLike,
-    ratings: ArrayLike,
-    *,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    scores: ArrayLike, ratings: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Estimate the points by which the score rises for one point of quality, on the scale of the ratings.
 
@@ -126,12 +122,7 @@ def counted_top_two(counts: FloatArray, places: FloatArray, *, levels: int) -> F
 
 
 def estimate_top_two(
-    places: ArrayLike,
-    *,
-    levels: int,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    places: ArrayLike, *, levels: int, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Estimate the share of the two most frequent of so many levels, from positions (n,) as of ``nearest_levels``.
 
@@ -164,12 +155,7 @@ def counted_entropy(counts: FloatArray, places: FloatArray, *, levels: int) -> F
 
 
 def estimate_entropy(
-    places: ArrayLike,
-    *,
-    levels: int,
-    before: ArrayLike | None = None,
-    clusters: Sequence[object] | None = None,
-    draws: Draws = DRAWS,
+    places: ArrayLike, *, levels: int, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Estimate the entropy of levels with an interval that holds the BCa and the basic bootstrap interval.
 

@@ -12,7 +12,7 @@ from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.biases import Joint, Likelihood, SelfPreference, Verbosity, written_by
 from evalbias.evaluation.judged import BETTER, LENGTHS, LIKELIHOODS, RATINGS
-from evalbias.measures import Draws, effect_at_equal_quality, likelihood_effect
+from evalbias.measures import Draws, EqualQuality, likelihood_effect
 from evalbias.measures.pairs import ONE_GROUP, estimate_gap
 
 NAN = math.nan
@@ -35,14 +35,13 @@ def test_every_effect_is_that_of_its_property_over_inputs():
         (joint, "own_system", "own", ("likelihood", "length")),
     ):
         found = measure(bias, judged, seed=0, n_resamples=20)[name]
-        direct = effect_at_equal_quality(
-            columns[feature],
+        direct = EqualQuality(
             judged.answers,
             judged.covariates[RATINGS],
-            covariates={other: columns[other] for other in others},
+            {one: columns[one] for one in (feature, *others)},
             clusters=judged.inputs,
-            standardized=feature != "own",
-        )
+            unscaled=[one for one in (feature,) if one == "own"],
+        ).effect(feature)
         assert (found.value, found.low, found.high) == pytest.approx((direct.value, direct.low, direct.high))
         assert (found.null, found.n, found.undefined, found.units) == (0.0, 240, 0, 60)
     for bias in (Likelihood(), Verbosity()):

@@ -163,7 +163,7 @@ def test_a_mean_score():
     judged = partly(scored(np.random.default_rng(0), 200), 30)
     found = measure(CorrectedEstimates(), judged, seed=0, n_resamples=50)
     human, scores = judged.covariates[HUMAN_SCORES], judged.answers
-    direct = corrected_mean(scores[:30], human[:30], scores[30:])
+    direct = corrected_mean(scores, human)
     corrected = found["corrected_mean"]
     assert (corrected.value, corrected.low, corrected.high) == (direct.value, direct.low, direct.high)
     assert (corrected.n, corrected.undefined, corrected.null) == (200, 0, None)
@@ -209,14 +209,13 @@ def test_a_win_rate():
     assert [one.label for one in found.estimates.values()] == [f"a wins, {label}" for label in labels]
     assert not any(one.text()[0] in "+-" for one in found.estimates.values())  # shares
     assert [one.tested for one in found.numbers.values()] == [True, True, False, False]
-    arrays = judge[:100].astype(float), wins[:100].astype(float), judge[100:].astype(float)
+    arrays = judge.astype(float), np.where(np.arange(400) < 100, wins, NAN)
     for name, direct in (("corrected_mean", corrected_mean(*arrays)), ("corrected_rate", corrected_rate(*arrays))):
         assert (found[name].value, found[name].low, found[name].high) == (direct.value, direct.low, direct.high)
         assert found[name].low < 0.6 < found[name].high
     grouped = replace(judged, inputs=tuple(str(i // 4) for i in range(400)))
     found = measure(CorrectedEstimates(), grouped, seed=0, n_resamples=50)["corrected_rate"]
-    clusters = {"labeled_clusters": grouped.inputs[:100], "unlabeled_clusters": grouped.inputs[100:]}
-    direct = corrected_rate(*arrays, **clusters)
+    direct = corrected_rate(*arrays, clusters=grouped.inputs)
     assert (found.low, found.high, found.units) == (direct.low, direct.high, 25)
     tied = judged.answers.copy()
     tied[0] = 0.5

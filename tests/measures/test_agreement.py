@@ -4,19 +4,16 @@ import itertools
 import math
 from functools import partial
 
-import krippendorff
 import numpy as np
 import pandas
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from statsmodels.stats.inter_rater import cohens_kappa
 
 from evalbias.measures import (
     Draws,
     brier_scores,
-    calibration_error,
     estimate_coefficient,
     estimate_share,
     estimate_spearman,
@@ -26,23 +23,20 @@ from evalbias.measures import (
     spearman,
 )
 from evalbias.measures.agreement import (
-    calibration_errors_by_chance,
     ceiling_columns,
     counted_alpha,
     counted_ceiling,
     counted_kappa,
     counted_kendall,
     counted_pearson,
-    counted_ranks,
     estimate_calibration_error,
     estimate_kendall,
     one_against_the_others,
 )
+from evalbias.measures.resample import ALONE
 
 NAN = math.nan
-CORRELATIONS = {spearman: stats.spearmanr, pearson: stats.pearsonr, kendall: stats.kendalltau}
-EACH = pytest.mark.parametrize("measure", [*CORRELATIONS, pairwise_accuracy])
-VALUES = st.lists(st.integers(-3, 3).map(float), min_size=2, max_size=10)
+EACH = pytest.mark.parametrize("measure", [spearman, pearson, kendall, pairwise_accuracy])
 
 
 def alone(statistic, x, y):
@@ -65,18 +59,6 @@ def test_correlations_by_hand():
     # pairs of y: 1-2, 1-3, 2-3 (1-4 and 2-4 too, 3-4 tied): right, right, tied, right, wrong
     assert pairwise_accuracy([1, 3, 3, 2], [1, 2, 4, 4]).value == pytest.approx((1 + 1 + 1 + 0.5 + 0) / 5)
     assert math.isnan(pairwise_accuracy([1, 2, 3], [5, 5, 5]).value)
-
-
-@pytest.mark.parametrize("measure", CORRELATIONS)
-@given(x=VALUES, y=VALUES)
-def test_correlations_are_scipys(measure, x, y):
-    n = min(len(x), len(y))
-    a, b = x[:n], y[:n]
-    found = measure(a, b).value
-    if len(set(a)) < 2 or len(set(b)) < 2:
-        assert math.isnan(found)
-    else:
-        assert found == pytest.approx(CORRELATIONS[measure](a, b).statistic)
 
 
 @EACH
@@ -102,27 +84,13 @@ def test_groups_belong_to_items_by_place_whatever_the_index_of_a_series():
         assert spearman(x, y, groups=pandas.Series(groups, index=index)) == spearman(x, y, groups=groups)
 
 
-def test_nothing_to_correlate():
-    for measure in (spearman, pearson, kendall, pairwise_accuracy):
-        for x, y in (([1.0], [2.0]), ([NAN, 1.0], [1.0, 2.0]), ([], [])):
-            found = measure(x, y)
-            assert math.isnan(found.value)
-            assert found.groups == 0
+@EACH
+def test_nothing_to_correlate(measure):
+    for x, y in (([1.0], [2.0]), ([NAN, 1.0], [1.0, 2.0]), ([], [])):
+        found = measure(x, y)
+        assert (math.isnan(found.value), found.groups) == (True, 0)
     with pytest.raises(ValueError, match="groups has 1 entries for 2 items"):
-        kendall([1, 2], [1, 2], groups=["p"])
-    with pytest.raises(ValueError, match="x 2, y 1"):
-        pearson([1, 2], [1])
-    with pytest.raises(ValueError, match=r"y\[1\] is infinite"):
-        spearman([1, 2], [1, np.inf])
-
-
-@settings(max_examples=50)
-@given(k=st.integers(1, 4), n=st.integers(1, 12), values=st.integers(1, 6), seed=st.integers(0, 999))
-def test_ranks_in_resamples_are_scipys(k, n, values, seed):
-    rng = np.random.default_rng(seed)
-    x, counts = rng.integers(0, values, n).astype(float), rng.multinomial(n, np.ones(n) / n, size=k)
-    for row, own in zip(counts, counted_ranks(counts, x), strict=True):
-        np.testing.assert_array_equal(np.repeat(own, row), stats.rankdata(np.repeat(x, row)))
+        measure([1, 2], [1, 2], groups=["p"])
 
 
 @pytest.mark.parametrize("constant", [0.1, 1 / 3, 3.3, 70.3, -1e5 - 0.1])
@@ -134,12 +102,8 @@ def test_a_constant_has_no_correlation_however_its_mean_is_rounded(constant):
         assert np.isnan(counted_pearson(counts, other, same)).all()
     small = constant * (1 + 1e-9 * np.arange(5.0))  # little variance is variance
     assert abs(alone(counted_pearson, small, np.arange(5.0))) == pytest.approx(1)
-
-
-def test_correlations_stay_within_1():
-    x = np.array([0.1, 0.2, 0.3, 0.1 + 0.2])
-    assert alone(counted_pearson, x, x * 3) <= 1
-    assert alone(counted_pearson, x, -x * 3) >= -1
+    rounded = np.array([0.1, 0.2, 0.3, 0.1 + 0.2]) * constant
+    assert abs(alone(counted_pearson, rounded, rounded * 3)) <= 1
 
 
 @given(st.integers(2, 40), st.integers(1, 6), st.integers(1, 50), st.integers(0, 99))
@@ -158,24 +122,10 @@ def test_tau_and_accuracy_of_all_pairs_in_n_log_n(n, few, many, seed):
 # Alpha, kappa and the human ceiling.
 
 
-@given(st.lists(st.tuples(*[st.sampled_from([1.0, 2.0, 2.5, 4.0])] * 2), min_size=2, max_size=8))
-def test_alpha_is_that_of_krippendorff(pairs):
-    for level in ("interval", "ordinal"):
-        found = alone(partial(counted_alpha, ordinal=level == "ordinal"), *zip(*pairs, strict=True))
-        if len({value for pair in pairs for value in pair}) < 2:
-            assert math.isnan(found)
-        else:
-            theirs = krippendorff.alpha(reliability_data=np.transpose(pairs), level_of_measurement=level)
-            assert found == pytest.approx(theirs, abs=1e-9)
-
-
-def test_alpha_and_kappa_by_hand_and_by_statsmodels():
+def test_alpha_and_kappa_by_hand():
     # squared differences of ordered pairs: 0, 2 * 1, 0 -> 2 / 6; of all ratings: 58 / 30
     assert alone(counted_alpha, [1, 2, 3], [1, 3, 3]) == pytest.approx(1 - (2 / 6) / (58 / 30))
     assert alone(counted_kappa, [1, 1, 0, 0], [1, 0, 0, 0]) == pytest.approx((3 / 4 - 1 / 2) * 2)
-    a, b = np.random.default_rng(0).integers(0, 2, size=(2, 50))
-    table = [[sum((a == i) & (b == j)) for j in (0, 1)] for i in (0, 1)]
-    assert alone(counted_kappa, a, b) == pytest.approx(cohens_kappa(table).kappa)
     # a tie is half of either class: p_o = (1 + .5) / 2, p_e = .75 * .5 + .25 * .5
     assert alone(counted_kappa, [1, 0.5], [1, 0]) == pytest.approx((0.75 - 0.5) / 0.5)
     assert math.isnan(alone(counted_kappa, [1, 1], [1, 1]))
@@ -258,6 +208,10 @@ def test_perfect_agreement_has_the_interval_of_a_share_of_1(estimator, outputs):
 # Probabilities as forecasts.
 
 
+def calibration_error(p, y):
+    return estimate_calibration_error(p, y, draws=ALONE).value
+
+
 def test_brier_scores_and_calibration_errors_by_hand():
     assert brier_scores([0.75, 0.25, NAN], [1, 1, 0]) == pytest.approx([1 / 16, 9 / 16, NAN], nan_ok=True)
     # bins [.1, .2) and [.8, .9): means .15 and .84, frequencies 1 / 2 and 2 / 3 -> (2 * .35 + 3 * (.84 - 2 / 3)) / 5
@@ -286,13 +240,6 @@ def test_the_calibration_error_of_right_probabilities_may_be_0():
     wrong = estimate_calibration_error(rng.random(200), rng.random(200) < 0.5)
     assert 0 < wrong.low < wrong.value < wrong.high
     assert math.isnan(estimate_calibration_error(np.full(3, NAN), np.ones(3)).low)
-
-
-def test_errors_by_chance_are_those_of_outcomes_that_are_drawn():
-    p = np.array([0.02, 0.08, 0.15, 0.55, 0.85, 0.95, 1.0])
-    outcomes = np.random.default_rng(0).random((50, 7)) < p
-    found = calibration_errors_by_chance(p, draws=50, seed=0)
-    assert found == pytest.approx([calibration_error(p, row) for row in outcomes])
 
 
 def test_an_error_as_large_as_chance_often_makes_it_may_be_0():

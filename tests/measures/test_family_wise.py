@@ -38,15 +38,6 @@ def test_a_number_whose_error_is_unknown_has_no_test_and_costs_no_other():
     assert np.isnan(smaller_in_magnitude(np.array([0.2, 0.1]), errors[:, [2, 0]])).all()
 
 
-def test_statistics_that_agree_cost_one_test_and_independent_ones_all():
-    rng = np.random.default_rng(0)
-    one, several = rng.normal(size=(200_000, 1)), rng.normal(size=(200_000, 10))
-    alike = step_down(np.full(10, 2.0), np.repeat(one, 10, axis=1))
-    assert alike == pytest.approx(np.full(10, stats.norm.sf(2.0)), abs=0.002)
-    apart = step_down(np.array([2.0, *np.full(9, -9.0)]), several)[0]
-    assert apart == pytest.approx(1 - stats.norm.cdf(2.0) ** 10, abs=0.003)
-
-
 def test_the_magnitude_is_smaller_only_if_difference_and_sum_have_the_sign():
     rng = np.random.default_rng(0)
     errors = rng.normal(0, 0.1, size=(20_000, 5))

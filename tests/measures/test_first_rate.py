@@ -1,7 +1,6 @@
 """The win rate of the first position: each pair its own control, or both classes of pairs counting half."""
 
 import math
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -69,17 +68,6 @@ def test_pairs_of_a_document_that_move_together_count_once():
     assert (together.low, together.high, together.units) == pytest.approx((alone.low, alone.high, 12))
 
 
-def test_undefined_pairs_are_left_out_and_others_refused():
-    with_gaps = np.concatenate([pairs(5, 1, 20), [np.nan] * 7])
-    found = both_orders(with_gaps)
-    assert found == replace(both_orders(pairs(5, 1, 20)), undefined=7)
-    single = both_orders([0.5])
-    assert single.value == 0.5
-    assert np.isnan([single.low, single.high]).all()
-    with pytest.raises(ValueError, match=r"between 0 and 1; \[1\.5\] do not"):
-        both_orders([0.5, 1.5])
-
-
 # Pairs in one order.
 
 
@@ -98,16 +86,6 @@ def test_the_distances_to_the_ends_of_both_classes_are_added_as_standard_errors_
     assert found.value == pytest.approx(middle)
     assert found.low == pytest.approx(middle - math.hypot(5 / 7 - a.low, 1 / 4 - b.low) / 2)
     assert found.high == pytest.approx(middle + math.hypot(a.high - 5 / 7, b.high - 1 / 4) / 2)
-
-
-def test_means_that_move_together_over_the_inputs_widen_the_interval():
-    wins, classes = np.tile([1.0, 1.0, 0.0, 0.0], 5), np.tile([0.0, 1.0], 10)
-    documents = [str(i // 2) for i in range(20)]  # in each, the first position wins both pairs or none
-    together = estimate_balanced_rate(wins, classes, clusters=documents)
-    one = estimate_share(wins[::2])
-    assert (together.low, together.high) == pytest.approx((one.low, one.high))  # r = 1: as one class
-    apart = estimate_balanced_rate(wins, classes)
-    assert together.high - together.low > 1.3 * (apart.high - apart.low)
 
 
 def test_the_correlation_of_the_means_by_hand():

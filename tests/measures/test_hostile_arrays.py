@@ -23,7 +23,7 @@ QUALITY = RNG.uniform(0, 1, N)
 RATINGS = np.round(5 * QUALITY[:, None] + RNG.normal(size=(N, 3)))
 HUMAN, LIKELIHOODS = QUALITY + RNG.normal(size=N) / 4, RNG.normal(-40, 5, N)
 OUTCOMES, PEOPLE = (RNG.random(N) < 0.6) * 1.0, (RNG.random(N) < 0.5) * 1.0
-LABELED = np.arange(12)
+LABELS = np.where(np.arange(N) % 3 > 0, 1.0, np.nan)
 DRAWN = {"draws": m.Draws(resamples=30, swaps=30)}
 
 
@@ -56,12 +56,11 @@ CALLS = {
     "estimate_effect": lambda x, of: m.estimate_effect(
         x, of(RATINGS), of(LIKELIHOODS), before=of(HUMAN), names=("likelihood",)
     ),
-    "effect_at_equal_quality": lambda x, of: m.effect_at_equal_quality(x, of(HUMAN), of(RATINGS)),
     "quadratic_fit": lambda x, of: m.quadratic_fit(of(HUMAN), x),
     "brier_scores": lambda x, of: np.sort(m.brier_scores(x, of(OUTCOMES))),
-    "calibration_error": lambda x, of: m.calibration_error(x, of(OUTCOMES)),
-    "corrected_mean": lambda x, of: m.corrected_mean(x, of(HUMAN), [0.1, 0.5, 0.3]),
-    "corrected_rate": lambda x, of: m.corrected_rate(choices(x), of(PEOPLE), [1, 0, 1, 0, 0]),
+    "estimate_calibration_error": lambda x, of: m.estimate_calibration_error(x, of(OUTCOMES), **DRAWN),
+    "corrected_mean": lambda x, of: m.corrected_mean(x, of(LABELS * HUMAN)),
+    "corrected_rate": lambda x, of: m.corrected_rate(choices(x), of(LABELS * PEOPLE)),
     "estimate_share": lambda x, of: m.estimate_share(x, clusters=of(np.arange(N) // 2)),
     "estimate_mean": lambda x, of: m.estimate_mean(x, clusters=of(np.arange(N) // 2), **DRAWN),
     "estimate": lambda x, of: m.estimate(counted_spread, x, of(HUMAN), clusters=of(np.arange(N) // 2), **DRAWN),
@@ -89,7 +88,7 @@ ALONE = {"distance_skewness", "score_uniformity", "decision_shares", "negative_e
 ALONE |= {"calibration_gap", "win_shares"}
 """Measures of one array, or whose rows a user has put together."""
 UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score", "likelihood_effect"]
-UNITLESS += ["effect_at_equal_quality", "estimate_effect", "rs_scores", "unfairness_scores"]
+UNITLESS += ["estimate_effect", "rs_scores", "unfairness_scores"]
 NAN_IF_CONSTANT = [name for name in UNITLESS if name != "pairwise_accuracy"] + ["quadratic_fit"]
 EACH = pytest.mark.parametrize("name", CALLS)
 SCORES = hn.arrays(np.float64, N, elements=st.integers(0, 20).map(lambda i: i / 20))
@@ -179,7 +178,7 @@ def test_scores_that_are_constant_up_to_rounding_have_no_measure(name):
 
 @pytest.mark.parametrize("labeled", [m.corrected_mean, m.corrected_rate])
 def test_one_cluster_of_labels_has_no_interval(labeled):
-    found = labeled(OUTCOMES, PEOPLE, OUTCOMES, labeled_clusters=["a"] * N)
+    found = labeled(OUTCOMES, LABELS * PEOPLE, clusters=["a"] * N)
     assert np.isnan([found.low, found.high]).all()
 
 
@@ -192,9 +191,9 @@ def test_a_missing_cluster_is_refused_with_the_item_however_it_is_made(none):
             lambda: m.estimate_spearman(QUALITY, HUMAN, clusters=groups, **DRAWN),
             lambda: m.estimate_mean(QUALITY, before=HUMAN, clusters=groups, **DRAWN),
             lambda: m.likelihood_effect(LIKELIHOODS, QUALITY, RATINGS, clusters=groups),
+            lambda: m.corrected_mean(QUALITY, LABELS * HUMAN, clusters=groups),
         ],
         "groups": [lambda: m.spearman(QUALITY, HUMAN, groups=groups), lambda: m.fairness(pair(QUALITY), groups=groups)],
-        "labeled_clusters": [lambda: m.corrected_mean(QUALITY, HUMAN, QUALITY, labeled_clusters=groups)],
     }
     for argument, several in calls.items():
         for call in several:

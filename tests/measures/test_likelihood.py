@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbias.measures import bias_score, rs_scores, unfairness_scores
-from evalbias.measures.likelihood import normalize
 
 NAN = math.nan
 NORMALIZATIONS = ("mean-range", "center-max", "z-score")
@@ -55,16 +54,3 @@ def test_unfairness_does_not_depend_on_the_scales(normalization, x, scale, shift
     unfairness = unfairness_scores(model, human, normalization=normalization)
     rescaled = unfairness_scores(model * scale + shift, human * 2 - 1, normalization=normalization)
     np.testing.assert_allclose(unfairness, rescaled, atol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("normalization", "size"),
-    [("mean-range", np.ptp), ("center-max", lambda row: np.abs(row).max()), ("z-score", np.std)],
-)
-def test_rows_are_normalized_one_by_one_without_what_is_undefined(normalization, size):
-    rows = np.array([[1.0, 3.0, NAN, 5.5], [7.0, 7.0, NAN, 7.0], [NAN] * 4, [-10.0, 10.0, 20.0, 90.0]])
-    found = [normalize(row, normalization) for row in rows]
-    for row, one in zip(rows, found, strict=True):
-        assert np.isnan(one).tolist() == (np.isnan(row) | (len(set(row)) < 3)).tolist()
-    for one in (found[0][[0, 1, 3]], found[3]):
-        assert (one.mean(), size(one)) == pytest.approx((0, 1))

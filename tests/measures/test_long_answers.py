@@ -30,31 +30,11 @@ READERS = {
 PIECES = [
     *("- ", "1. ", "major: ", "Minor/accuracy ", "'", '"', "(", "[", "{", "*", "**", "\n", " ", "\t", "no-error "),
     *("critical", "accuracy/mistranslation - ", "span: ", "-", "/", "\u2014", ",", ";", ":", "|", "|---", "\u2018"),
-    *(
-        "\u201c",
-        "\u201d",
-        "none, ",
-        "no errors ",
-        "missing ",
-        "the text ",
-        "not mention ",
-        "and ",
-        "1",
-        "12345678",
-        "<",
-    ),
+    *("\u201c", "\u201d", "none, ", "no errors ", "missing ", "the text ", "not mention ", "and ", "1", "12345678"),
     *("a", "aa ", "is ", "are ", "of the them ", "the the the ", "all of the ", "```json", '{"a":', "\\", "...", "A "),
-    *("\u2011", "\u00a0", "\u202e", "Error type 1: ", "Major/minor: major\n", "%", "=", "_", "\\text{"),
+    *("\u2011", "\u00a0", "\u202e", "Error type 1: ", "Major/minor: major\n", "%", "=", "_", "\\text{", "<"),
 ]
-WORST = [
-    ("Minor/accuracy ", ""),
-    ("major: ", ""),
-    ("- ", ""),
-    ("missing ", ""),
-    ("'", "{"),
-    ("\u2018", ""),
-    ("\n", "-"),
-]
+WORST = [(one, "") for one in ("Minor/accuracy ", "major: ", "- ", "missing ", "\u2018")] + [("'", "{"), ("\n", "-")]
 """Pairs that once took quadratic or cubic time."""
 
 

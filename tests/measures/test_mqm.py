@@ -72,9 +72,7 @@ UNREADABLE = r"""
 'cat' is a major accuracy/mistranslation error\n'dog' is a typo, it should be 'hound'
 'London' is a major city.
 'cat' is an accuracy/mistranslation error (major)
-There are three errors:\n'cat' is a minor fluency/spelling error\n'dog' is a minor fluency/spelling error
 accuracy/omission (major): 'cat' and 'dog'
-accuracy errors (major): 'cat'
 'cat' is a major accuracy/mistranslation error\nno-error
 no-error\n'cat' is a minor style/awkward error
 'cat' is a major accuracy/mistranslation error. Some minor errors remain.
@@ -85,66 +83,45 @@ Critical: 0\nMajor: 2\nMinor: 1
 Major (2):\n- accuracy/omission - 'cat'\n- accuracy/omission - 'dog'
 Minor: 'a', 'the'
 Major:\nSee above.
-Major: accuracy/mistranslation - "a", "b"
 Major: accuracy, mistranslation
 Major: accuracy/mistranslation, fluency/grammar - 'a'
-Major: 'a', accuracy/mistranslation, 'b', fluency/grammar
 Major: 'a' since it is plural / 'b' since it is past
-Major: 'a' is mistranslated, 'b' too
 Major: two omissions
 Major: 'a' (2)
 Major: 2 errors: 'a'
-Major: accuracy/mistranslation -> 'a', 'b'
 Major: accuracy/mistranslation (should be 'c'), 'b'
-Major: accuracy/omission - the cat, the dog
-Major: accuracy/mistranslation - 'a', and another one at the end
 Major: 'a' Minor: 'b'
 Major:\nError 1: 'a'\nError 2: 'b'
 Major:\nSpan: 'a'\nCategory: accuracy/omission
-Major: "a" should be "b", "c" should be "d"
 Major: should be 'b' instead of 'a'
-Major:\nIt should be 'b'.
 'don't', 'can't' are minor fluency/spelling errors
 There are 3 major errors:\n'cat' is a major accuracy error\n'dog' is a major accuracy error
 The translation contains several major errors.
-There are minor errors in the translation.
 no-error. The translation is fine except a major mistranslation of 'cat'.
-There are no major errors except a major mistranslation of 'cat'.
 There is a mistranslation of 'cat'. The error is minor.
 The change in meaning is major.
 'cat' is wrong, and 'dog' is a minor style error.
-There is a major error in 'a' and another one in 'b'.
 There is a major error in 'a' and a minor one in 'b'.
 There is a major mistranslation and a serious omission.
-There is a major mistranslation and omission.
 There is a major error, and there is a mistake in the tense.
 Two errors: 'a' is a major accuracy error.
-Several errors: 'a' is a major accuracy error.
 There are two major errors: 'a', 'b' and 'c'.
-'a' is a major accuracy error, 'b' is mistranslated
-'a' is a major accuracy error and 'b' too.
 'a' is a major accuracy error\n'b' too
-'a' - major/accuracy, 'b', 'c' - minor/fluency
-No errors found. Improved translation: 'cat'
 No errors in the first sentence.
 Almost no errors.
 Are there no errors?
 Where there is nothing to find, write no-error.
 The categories are accuracy, fluency, style, terminology, non-translation, other, or no-error.
-No significant errors.
 No errors in grammar.
 The translation is not correct and contains no errors.
 There are no major errors.
-no critical or major errors
 1. 2. 3. 4.
 The translation is not provided.
 've V' is a typo, it should be 've V'
 No errors. However, 'cat' should be 'dog'.
-There are no errors except for the word 'cat'.
 I am not sure that there are no errors.
 The translation is not free of errors.
 The translation is not accurate.
-The translation is mostly correct.
 No errors. The second sentence is missing.
 'cat' - major/accuracy, 'dog' - minor/fluency, 'cow' - minor/style
 """.replace("\n\n", "\n")

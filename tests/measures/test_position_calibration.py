@@ -190,23 +190,6 @@ def test_no_monotone_map_on_a_grid_is_better(seed):
     assert loss(*(np.interp(x, found.shares, found.values) for x in (first, swapped))) <= best + 1e-6
 
 
-@pytest.mark.parametrize(("noise", "tolerance", "accuracy"), [(0.0, 0.02, 0.99), (0.5, 0.06, 0.94)])
-@pytest.mark.parametrize("prior", [0.2, 0.6, 0.73, 0.9])
-def test_a_map_finds_the_planted_threshold(prior, noise, tolerance, accuracy):
-    _, logprobs = planted([prior, 1 - prior], 400, noise=noise, seed=1)
-    shares = first_shares(logprobs)
-    found = fit_position_map(shares[:, 0], shares[:, 1])
-    grid = np.linspace(0, 1, 2001)
-    threshold = grid[np.interp(grid, found.shares, found.values) > 0.5][0]
-    assert threshold == pytest.approx(prior, abs=tolerance)
-    quality, fresh = planted([prior, 1 - prior], 2000, noise=0.0, seed=2)
-    corrected = calibrate_comparisons(fresh, BOTH, correction=found, min_coverage=0.0)
-    right = decisions(corrected.positions[:, 0]) == quality.argmax(axis=1)
-    assert np.mean(right) > accuracy
-    assert list(found.values) == sorted(found.values)
-    assert 0 <= found.values[0] <= found.values[-1] <= 1
-
-
 def test_pairs_without_two_orders_do_not_count():
     whole = fit_position_map([0.9, 0.8], [0.6, 0.7])
     assert fit_position_map([0.9, NAN, 0.8, 0.99], [0.6, 0.1, 0.7, NAN]) == whole

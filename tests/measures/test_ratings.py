@@ -6,7 +6,7 @@ from scipy.integrate import trapezoid
 from scipy.optimize import minimize
 from scipy.special import eval_hermitenorm, factorial, ndtri
 
-from evalbias.measures import effect_at_equal_quality
+from evalbias.measures import likelihood_effect
 from evalbias.measures.equal_quality import BENT
 from evalbias.measures.ratings import (
     _lags,
@@ -70,7 +70,7 @@ def good_outputs(n, *, seed):
 def test_an_unbiased_judge_is_not_flagged_because_ratings_stop_at_5():
     flagged, without, draws = 0, 0, 150
     for seed in range(draws):
-        found = effect_at_equal_quality(*good_outputs(568, seed=seed))
+        found = likelihood_effect(*good_outputs(568, seed=seed))
         flagged += found.p_value < 0.05
         without += abs(found.value) > 1.96 * found.standard_error
         assert (found.p_value < 0.05) == (found.low > 0 or found.high < 0)
@@ -90,8 +90,8 @@ def good_pairs(n, *, seed):
 
 def test_differences_are_said_and_not_guessed():
     items = good_pairs(200, seed=0)
-    plain, stated = effect_at_equal_quality(*items), effect_at_equal_quality(*items, differences=True)
-    assert plain == effect_at_equal_quality(*items, differences=False)
+    plain, stated = likelihood_effect(*items), likelihood_effect(*items, differences=True)
+    assert plain == likelihood_effect(*items, differences=False)
     curved = curvature_of_differences(items[2].ravel(), shared=pool(items[2]).product.mean())
     assert plain.allowance[1] > 0
     assert stated.allowance[1] / plain.allowance[1] == pytest.approx(curved / BENT, rel=0.02)
