@@ -26,10 +26,10 @@ NO_SPREAD = 1e-9
 
 
 def settled(x: FloatArray) -> FloatArray:
-    """Return rows (..., n) whose values are made equal where all differ by no more than rounding errors.
+    """Make the values of each row (..., n) equal where all differ by no more than rounding errors; NaN stays NaN.
 
     Sums, logarithms and probabilities that should be equal often differ in the last digits, and a correlation or a
-    standardized score knows no size. What holds for equal values holds for such rows then. NaN stays NaN.
+    standardized score knows no size.
 
     Examples:
         >>> settled(np.array([[0.1 + 0.2, 0.3], [0.1, 0.2]])).tolist()
@@ -126,7 +126,7 @@ def checked(
 
 
 def vectors(**columns: ArrayLike) -> list[FloatArray]:
-    """Convert (n,) arrays about the same items with ``checked``."""
+    """Convert (n,) arrays with ``checked``."""
     return checked(columns, axes=(1,))
 
 

@@ -52,9 +52,9 @@ def corrected_mean(
     Args:
         scores: (n + N,) Score_m of all items. Items with a NaN are left out.
         people: (n + N,) Score_h, NaN where nobody labeled the item.
-        before: (n + N,) scores of another judge, whose estimate is subtracted; the difference has no test.
+        before: (n + N,) scores of another judge; the difference is resampled, and has no test.
         clusters: (n + N,) input of each item.
-        draws: Level of the interval; only a difference is resampled.
+        draws: Level of the interval.
 
     Returns:
         The interval, in points of the human scores; NaN for fewer than two labeled inputs. Its ends are NaN where all

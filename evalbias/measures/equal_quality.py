@@ -211,7 +211,7 @@ class EqualQuality:
         if self.reliability is not None:
             return _unless_exact(self._fitted(name, with_reliability(single, self.reliability), bare))
         ends = CHOICES if len(np.unique(single)) == 2 else RELIABILITIES
-        return _between(*(self._fitted(name, with_reliability(single, end), bare) for end in ends))
+        return _between(bare, *(self._fitted(name, with_reliability(single, end), bare) for end in ends))
 
     def _problem(self, feature: str) -> str:
         """Say why the model cannot be fitted; empty if it can."""
@@ -353,24 +353,14 @@ def _unless_exact(found: Effect) -> Effect:
     return replace(found, low=nan, high=nan, standard_error=nan, p_value=nan, reason=EXACT)
 
 
-def _between(first: Effect, second: Effect) -> Effect:
+def _between(bare: Effect, first: Effect, second: Effect) -> Effect:
     """Join the effects at both ends of the range of reliabilities; between them it is monotone."""
     if first.reason:
         return first
-    low, high = sorted((first.value, second.value))
-    return replace(
-        first,
-        value=math.nan,
-        low=min(first.low, second.low),
-        high=max(first.high, second.high),
-        standard_error=math.nan,
-        p_value=max(first.p_value, second.p_value) if low > ROUNDING or high < -ROUNDING else 1.0,
-        bounds=(low, high),
-        quality=math.nan,
-        reliability=math.nan,
-        first_stage_f=math.nan,
-        reason=ONE_RATING,
-    )
+    least, most = sorted((first.value, second.value))
+    p_value = max(first.p_value, second.p_value) if least > ROUNDING or most < -ROUNDING else 1.0
+    low, high = min(first.low, second.low), max(first.high, second.high)
+    return replace(bare, low=low, high=high, p_value=p_value, bounds=(least, most), reason=ONE_RATING)
 
 
 # Weak ratings.
@@ -462,13 +452,10 @@ def estimate_effect(
     draws: Draws = DRAWS,
     **options: Any,
 ) -> Effect:
-    """Estimate the effect of a feature (n,) at equal quality as any other number of a judge's scores.
+    """Estimate the effect of a feature (n,) at equal quality, in the form of ``estimate``: nothing is resampled.
 
-    ``names`` are those of the feature and of each that is held fixed; see ``EqualQuality`` for the rest. Nothing is
-    resampled, and a change (``before``) is tested by its own interval.
-
-    Raises:
-        ValueError: Another level than 95 %.
+    ``names`` are those of the feature and of each that is held fixed; see ``EqualQuality`` for the rest. ValueError for
+    another level than 95 %.
     """
     if draws.confidence != 0.95:
         raise ValueError(f"confidence={draws.confidence}: an effect at equal quality has a 95 % interval only.")
@@ -511,5 +498,5 @@ def _standardized(values: FloatArray) -> FloatArray:
 
 
 def _scaled(values: FloatArray) -> FloatArray:
-    """Do the same; a constant becomes 0."""
+    """Bring (n,) values to mean 0 and standard deviation 1; a constant becomes 0."""
     return np.nan_to_num(_standardized(values))

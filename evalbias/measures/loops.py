@@ -54,10 +54,7 @@ def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBiasScores:
     """Compute Bias, ``1/n sum_i (theta_i - E(theta_i))``: own minus expected score (Xu et al. 2024, eq 1).
 
     Expected scores (n,) are on the scale of the own ones (n,): human scores, a reference-based metric mapped with
-    ``QuantileMap``, or a predefined criterion. Items with a NaN are left out and counted.
-
-    Raises:
-        ValueError: The lengths differ, or a score is infinite.
+    ``QuantileMap``, or a predefined criterion. Items with a NaN are left out; an infinite score is a ValueError.
 
     Examples:
         >>> measure_self_bias([-5, -1, -2], [-10, -4, float("nan")])
@@ -79,13 +76,10 @@ def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
 def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
     """Compute the distance skewness of values (n,) around gamma, in [0, 1] (Xu et al. 2024, eq 2).
 
-    ``dSkew = 1 - sum_ij |x_i - x_j| / sum_ij |x_i + x_j - 2 gamma|`` over all ordered pairs with i = j included,
-    computed from the sorted values in O(n log n). It is 0 if and only if the sample is symmetric around gamma, 1 if all
-    values equal one constant other than gamma, and NaN if no value is defined or all of them equal gamma:
-    then the ratio is 0/0, which the published code calls 0.
-
-    Raises:
-        ValueError: A value is infinite.
+    ``dSkew = 1 - sum_ij |x_i - x_j| / sum_ij |x_i + x_j - 2 gamma|`` over all ordered pairs with i = j included. It is
+    0 if and only if the sample is symmetric around gamma, 1 if all values equal one constant other than gamma, and NaN
+    if no value is defined or all of them equal gamma: then the ratio is 0/0, which the published code calls 0. An
+    infinite value is a ValueError.
 
     Examples:
         >>> distance_skewness([0.0, 3.0])
@@ -191,11 +185,8 @@ class QuantileMap:
         """Fit the map to a sample of each metric, (n,) and (k,) scores that may differ in items; NaN is left out.
 
         Equal source scores share their mean rank, and with it one target score. The metric is the one to map; for
-        feedback sources their ``name``.
-
-        Raises:
-            ValueError: The metric has no name, the source has fewer than two distinct scores, the target has fewer than
-                two scores, or a score is infinite.
+        feedback sources their ``name``. ValueError for a metric without a name, an infinite score, fewer than two
+        different source scores or two target scores.
         """
         if not metric.strip():
             raise ValueError("metric is empty: name the metric of the source scores, such as 'chrf'.")

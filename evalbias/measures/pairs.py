@@ -180,10 +180,7 @@ def confidence(probabilities: ArrayLike) -> float:
 def calibration_gap(logprobs: ArrayLike) -> float:
     """Compute the largest gap between the classes' mean log-probabilities; of two, ``|mean(log p_A - log p_B)|``.
 
-    Takes (n, c) log-probabilities, finite where defined, and returns nats, >= 0; NaN if no row is defined.
-
-    Raises:
-        ValueError: An infinite log-probability.
+    Takes (n, c) log-probabilities, of which an infinite one is a ValueError; nats, >= 0, NaN if no row is defined.
     """
     rows = _matrix(logprobs, "logprobs")
     if np.isinf(rows).any():
@@ -521,10 +518,9 @@ class QuadraticFit:
 
 
 def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
-    """Fit a parabola by least squares.
+    """Fit a parabola by least squares to ``x`` (n,), such as decision rates of instructions, and ``y`` (n,), agreement.
 
-    ``x`` (n,) may be the decision rate of each instruction, ``y`` (n,) its agreement with people; points with a NaN are
-    left out. NaN for fewer than four points, fewer than three distinct x, or a constant y.
+    Points with a NaN are left out. NaN for fewer than four points, fewer than three distinct x, or a constant y.
 
     Examples:
         >>> fit = quadratic_fit([0.0, 0.25, 0.5, 0.75, 1.0], [0.1, 0.4, 0.5, 0.4, 0.1])

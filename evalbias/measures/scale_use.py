@@ -199,10 +199,8 @@ def score_uniformity(scores: ArrayLike, *, low: float, high: float) -> float:
     With x the scores mapped onto [0, 1] from ``low`` to ``high``, and F their distribution function, it is minus the
     Wasserstein-1 distance, ``-integral_0^1 |F(t) - t| dt``: 0 is uniform, -.25 has every score at the middle of the
     scale, -.5 at one end. NaN if no score is defined. A judge that gives every output the same score does not
-    distinguish them; a uniform distribution is not a guarantee that it orders them well.
-
-    Raises:
-        ValueError: A score lies outside the scale, or ``low`` is not below ``high``.
+    distinguish them; a uniform distribution is not a guarantee that it orders them well. ValueError where a score lies
+    outside the scale, or ``low`` is not below ``high``.
 
     Examples:
         >>> score_uniformity([3.0, 3.0, 3.0, 3.0], low=1, high=5)

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from evalbias.measures import bias_score, rs_scores, unfairness_scores
@@ -45,12 +44,3 @@ def test_rs_by_hand():
     # LS* = (-1, 0, 1); US centered: (-1/3, 2/3, -1/3) / (2/3) = (-1/2, 1, -1/2)
     assert rs_scores([-30, -20, -10], [0, 1, 0]) == pytest.approx([1.5, 1, 0.5])
     assert np.isnan(rs_scores([1, 1, 1], [1, 2, 3])).all()
-
-
-@pytest.mark.parametrize("normalization", NORMALIZATIONS)
-@given(x=values, scale=st.floats(0.5, 4), shift=st.floats(-5, 5))
-def test_unfairness_does_not_depend_on_the_scales(normalization, x, scale, shift):
-    model, human = np.array(x), np.array(x[::-1])
-    unfairness = unfairness_scores(model, human, normalization=normalization)
-    rescaled = unfairness_scores(model * scale + shift, human * 2 - 1, normalization=normalization)
-    np.testing.assert_allclose(unfairness, rescaled, atol=1e-9)

@@ -51,15 +51,6 @@ def test_comparisons_are_normalized_and_averaged_by_hand():
     assert np.isnan(low.probabilities).all()
 
 
-def test_offsets_are_divided_out_by_hand():
-    # .6 / .3 : .2 / .1 = 1 : 1, and .2 / .3 : .3 / .1 = 2 : 9
-    logprobs = np.log([[[0.6, 0.2], [0.2, 0.3]]])
-    offsets = PositionOffsets(tuple(np.log([0.3, 0.1])))
-    found = calibrate_comparisons(logprobs, BOTH, correction=offsets, min_coverage=0.0)
-    np.testing.assert_allclose(found.positions, [[[0.5, 0.5], [2 / 11, 9 / 11]]])
-    np.testing.assert_allclose(found.coverage, [0.5])  # of the answers as they were
-
-
 def test_answers_that_are_impossible_are_undefined():
     found = calibrate_comparisons(np.full((1, 1, 2), -np.inf), [(0, 1)], correction=None, min_coverage=0.0)
     assert np.isnan(found.positions).all()

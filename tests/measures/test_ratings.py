@@ -45,12 +45,6 @@ def test_choices_by_the_arcsine_law(r):
     assert found == pytest.approx(less * np.arcsin(r) / (r * np.arcsin(less)) - 1, abs=2e-3)
 
 
-def test_ratings_without_ends_leave_nothing_to_explain():
-    for scores in (NORMAL, CHOICES, np.exp(NORMAL)):
-        covariance = 0.8 * hermite_coefficients(scores)[0]
-        assert curvature(scores, NORMAL, shared=0.7, covariance=covariance) == pytest.approx(0.0, abs=2e-3)
-
-
 def test_a_correlation_outside_its_range_is_put_at_the_nearer_end():
     assert solved_correlation(lambda r: r + 1) == 0.0
     assert 0.999 < solved_correlation(lambda r: r - 2) < 1.0
@@ -156,12 +150,6 @@ def test_the_shortfall_of_a_large_panel_is_found(scales):
     assert correction(ratings) == pytest.approx(shortfall(scales), rel=0.02)
     assert correction(ratings * 10 - 7) == pytest.approx(correction(ratings), rel=1e-9)
     assert correction(ratings[:, ::-1]) == pytest.approx(correction(ratings), rel=1e-6)
-
-
-def test_three_raters_without_noise_by_hand():
-    # l = 1, 2, 3: the products of two have the mean (2 + 3 + 6) / 3, the squared mean is 4
-    quality = np.tile([-1.0, 0.0, 1.0], 4000)
-    assert correction(quality[:, None] * [1.0, 2.0, 3.0]) == pytest.approx(4 / (11 / 3), rel=2e-3)
 
 
 def test_the_scales_are_those_of_greatest_posterior_density():
