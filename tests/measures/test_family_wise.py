@@ -44,9 +44,7 @@ def test_the_magnitude_is_smaller_only_if_difference_and_sum_have_the_sign():
     assert smaller_in_magnitude(np.array([0.3, 0.3]), together).tolist() == [1.0]  # the same judge
     assert np.isnan(smaller_in_magnitude(np.array([0.3, np.nan]), errors[:, :2])).all()
     assert nonzero(0.1, errors[:, 0]) == pytest.approx(2 * stats.norm.sf(1), abs=0.01)
-    assert nonzero(-0.2, np.array([-0.3, 0.1, 0.0, 0.2])) == (2 + 1) / (
-        4 + 1
-    )  # as far from 0, or farther; the data count
+    assert nonzero(-0.2, np.array([-0.3, 0.1, 0.0, 0.2])) == (2 + 1) / (4 + 1)  # -.3 and .2 reach it
     assert np.isnan(nonzero(np.nan, errors[:, 0]))
 
 

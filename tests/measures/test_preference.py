@@ -1,9 +1,17 @@
+"""Decisions about pairs, positions and scales: by hand, by slow definitions and by direct search."""
+
 import math
+from functools import partial
 
 import numpy as np
 import pandas
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
 from scipy.special import expit
+from scipy.stats import t
 
 from evalbias.measures import (
     calibration_gap,
@@ -12,12 +20,16 @@ from evalbias.measures import (
     decision_rates,
     decision_shares,
     estimate_fairness,
+    estimate_first_rate,
+    estimate_share,
     fairness,
     longer_wins,
     negative_entropies,
+    quadratic_fit,
+    score_uniformity,
     win_shares,
 )
-from evalbias.measures.pairs import counted_odds
+from evalbias.measures.pairs import ONE_SIDED, counted_odds, estimate_balanced_rate
 
 NAN = math.nan
 ROWS = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5], [NAN, NAN]]
@@ -168,3 +180,170 @@ def test_rates_averaged_over_documents():
     assert fairness(ROWS, groups=groups) == pytest.approx(0.5 - (2 / 3 + 1 / 2) / 2)
     with pytest.raises(ValueError, match="groups has 2 entries for 5 items"):
         decision_rates(ROWS, groups=["a", "b"])
+
+
+# The win rate of the first position.
+
+both_orders = partial(estimate_first_rate, both_orders=True)
+
+
+def of_pairs(first, second, n):
+    """Pairs of which the first position won so many twice, and the second position so many."""
+    return np.array([1.0] * first + [0.0] * second + [0.5] * (n - first - second))
+
+
+# Pairs in both orders.
+
+
+@pytest.mark.parametrize("n", [3, 30, 80])
+def test_pairs_that_agree_leave_a_width_that_shrinks_with_their_number(n):
+    found = both_orders(of_pairs(0, 0, n))
+    squared = t.ppf(0.975, n - 1) ** 2
+    end = squared / (n + squared)  # Tango's interval of 0 of n discordant pairs
+    assert (found.low, found.high) == pytest.approx(((1 - end) / 2, (1 + end) / 2))
+    assert found.value == 0.5
+
+
+def z_by_definition(first, second, n, difference):
+    """Test statistic with the share of pairs won by the second position that a direct search finds most likely."""
+
+    def surprise(lost):
+        won = lost + difference
+        cells = [(first, won), (second, lost), (n - first - second, 1 - won - lost)]
+        return -sum(count * np.log(max(share, 1e-300)) for count, share in cells if count)
+
+    bounds = (max(0.0, -difference) + 1e-12, (1 - difference) / 2 - 1e-12)
+    lost = minimize_scalar(surprise, bounds=bounds, method="bounded", options={"xatol": 1e-12}).x
+    variance = 2 * lost + difference - difference**2
+    return ((first - second) / n - difference) / np.sqrt(variance / n)
+
+
+@pytest.mark.parametrize(("first", "second", "n"), [(1, 0, 30), (9, 2, 40), (3, 12, 25), (6, 6, 12)])
+def test_the_ends_are_where_the_test_statistic_is_the_quantile(first, second, n):
+    found = both_orders(of_pairs(first, second, n))
+    size = n * (n - 1) / n  # the variance of a sample counts n - 1
+    quantile = t.ppf(0.975, n - 1) * np.sqrt(n / size)
+    for end, sign in ((found.low, 1), (found.high, -1)):
+        assert z_by_definition(first, second, n, 2 * end - 1) == pytest.approx(sign * quantile, rel=1e-4)
+
+
+def test_a_position_and_its_mirror_image():
+    ours, theirs = both_orders(of_pairs(7, 1, 40)), both_orders(of_pairs(1, 7, 40))
+    assert (ours.low, ours.high) == pytest.approx((1 - theirs.high, 1 - theirs.low))
+    assert both_orders(of_pairs(12, 0, 12)).high == 1.0
+    assert both_orders(of_pairs(0, 12, 12)).low == 0.0
+
+
+def test_pairs_of_a_document_that_move_together_count_once():
+    documents = np.repeat(np.arange(12), 10)
+    alone = both_orders(of_pairs(3, 1, 12))
+    together = both_orders(np.repeat(of_pairs(3, 1, 12), 10), clusters=documents)
+    assert (together.low, together.high, together.units) == pytest.approx((alone.low, alone.high, 12))
+
+
+# Pairs in one order.
+
+
+def test_each_class_counts_half():
+    scores, classes = np.array([1.0, 0.0, 1.0, 1.0, 1.0, 0.25]), np.array([0.0, 0.0, 1.0, 1.0, 1.0, np.nan])
+    found = estimate_balanced_rate(scores, classes)
+    assert (found.value, found.n, found.undefined, found.units) == ((0.5 + 1.0) / 2, 5, 1, 2)
+    assert np.isnan(estimate_balanced_rate(np.ones(3), np.ones(3)).value)  # nothing in the first class
+
+
+def test_the_distances_to_the_ends_of_both_classes_are_added_as_standard_errors_are():
+    first, second = np.array([1.0, 1, 1, 0, 1, 0, 1]), np.array([0.0, 1, 0, 0])
+    a, b = estimate_share(first), estimate_share(second)
+    found = estimate_balanced_rate(np.concatenate([first, second]), np.repeat([0.0, 1.0], [7, 4]))
+    middle = (5 / 7 + 1 / 4) / 2
+    assert found.value == pytest.approx(middle)
+    assert found.low == pytest.approx(middle - math.hypot(5 / 7 - a.low, 1 / 4 - b.low) / 2)
+    assert found.high == pytest.approx(middle + math.hypot(a.high - 5 / 7, b.high - 1 / 4) / 2)
+
+
+def test_the_correlation_of_the_means_by_hand():
+    # (input, class, win) of four inputs and of four more that are like them; both classes win half of their pairs
+    pairs = [(0, 0, 1), (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 1, 1), (2, 0, 0), (3, 1, 0), (3, 1, 1)]
+    pairs += [(number + 4, of_class, win) for number, of_class, win in pairs]
+    inputs, classes, wins = np.array(pairs, dtype=float).T
+    found = estimate_balanced_rate(wins, classes, clusters=inputs.tolist())
+    # sums of win - 1/2 over the first four inputs: 1, -1/2, -1/2, 0 of one class, -1/2, 1/2, 0, 0 of the other
+    r = (-1 / 2 - 1 / 4) / math.sqrt((1 + 1 / 4 + 1 / 4) * (1 / 4 + 1 / 4))
+    one, other = (estimate_share(wins[classes == k], clusters=inputs[classes == k].tolist()) for k in (0, 1))
+    a, b = 1 / 2 - one.low, 1 / 2 - other.low
+    assert found.low == pytest.approx(1 / 2 - math.sqrt(a**2 + b**2 + 2 * r * a * b) / 2)
+    assert 0 < found.low < found.high < 1
+
+
+def test_two_inputs_that_differ_in_opposite_ways_leave_a_width():
+    # the classes' means err by the same amount with opposite signs: r = -1, which two inputs always have, or 1
+    wins, classes = np.array([1.0, 1, 0, 0, 0, 0, 1, 1]), np.tile([0.0, 0, 1, 1], 2)
+    found = estimate_balanced_rate(wins, classes, clusters=list("aaaabbbb"))
+    assert found.low < 0.3 < 0.7 < found.high
+
+
+def test_a_class_in_one_input_tells_nothing():
+    for classes in ([0.0] * 6, [0.0] * 5 + [1.0]):
+        found = estimate_balanced_rate(np.ones(6), np.array(classes))
+        assert math.isnan(found.low)
+        assert found.reason == ONE_SIDED
+
+
+def test_the_interval_of_a_difference_is_paired():
+    classes = np.repeat([0.0, 1.0], [12, 8])
+    a = np.tile([1.0, 0.0], 10)
+    found = estimate_balanced_rate(a, classes, before=a)
+    assert (found.value, found.low) == pytest.approx((0.0, -found.high))
+    assert found.high > 0.0
+    other = estimate_balanced_rate(1 - a, classes, before=a)
+    assert other.value == pytest.approx(0.0)
+    assert other.high > 2 * found.high
+
+
+# How scores fill their scale, and agreement against decision rates.
+
+
+def test_uniformity_by_hand():
+    assert score_uniformity([1, 1, 1], low=1, high=5) == pytest.approx(-0.5)
+    assert score_uniformity([5, 5], low=1, high=5) == pytest.approx(-0.5)
+    assert score_uniformity([3, 3, math.nan], low=1, high=5) == pytest.approx(-0.25)
+    assert score_uniformity([1, 5], low=1, high=5) == pytest.approx(-0.25)
+    assert score_uniformity([2, 4], low=1, high=5) == pytest.approx(-0.125)
+    assert score_uniformity(np.linspace(0, 1, 10_001), low=0, high=1) == pytest.approx(0, abs=1e-4)
+    assert math.isnan(score_uniformity([math.nan], low=0, high=1))
+    with pytest.raises(ValueError, match="must contain them"):
+        score_uniformity([0.5, 7], low=1, high=5)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_uniformity_equals_the_area_between_the_distribution_functions(scores):
+    area, _ = quad(lambda x: abs(np.mean(np.array(scores) <= x) - x), 0, 1, limit=400, points=sorted(set(scores)))
+    assert score_uniformity(scores, low=0, high=1) == pytest.approx(-area, abs=1e-6)
+
+
+def test_the_fit_by_hand():
+    # orthogonal polynomials (-3, -1, 1, 3) and (1, -1, -1, 1): coefficients 4/20 and -2/4 explain .8 + 1 of 2
+    fit = quadratic_fit([0, 1, 2, 3], [0, 1, 2, 1])
+    assert (fit.curvature, fit.slope, fit.constant) == pytest.approx((-0.5, 1.9, -0.1))
+    assert (fit.top, fit.r_squared, fit.n) == pytest.approx((1.9, 0.9, 4))
+    assert fit([0, 2]) == pytest.approx([-0.1, 1.7])
+    gap = quadratic_fit([0, 1, 2, 3, math.nan], [0, 1, 2, 1, 0.3])
+    assert (gap.curvature, gap.n) == (pytest.approx(-0.5), 4)
+
+
+def test_points_that_do_not_tell_a_parabola():
+    for x, y in (([0, 1, 2], [0, 1, 0]), ([0, 0, 1, 1], [0, 1, 2, 1]), ([0, 1, 2, 3], [5, 5, 5, 5]), ([], [])):
+        fit = quadratic_fit(x, y)
+        assert np.isnan([fit.curvature, fit.slope, fit.constant, fit.top, fit.r_squared]).all()
+        assert fit.n == len(x)
+    assert math.isnan(quadratic_fit([0, 1, 2, 3], [0, 0.5, 2, 4.5]).top)  # x^2 / 2 has no highest point
+    assert quadratic_fit([0, 0, 1, 2], [0, 0, 1, 0]).curvature == pytest.approx(-1)  # four points at three places
+
+
+def test_the_scale_holds_its_ends():
+    assert score_uniformity([0.0, 1.0], low=0, high=1) == pytest.approx(-0.25)
+    for low, high, scores in ((1, 1, [1]), (2, 1, []), (0, 1, [-0.1]), (0, 1, [0.5, 1.1])):
+        with pytest.raises(ValueError, match="must contain them"):
+            score_uniformity(scores, low=low, high=high)
+    with pytest.raises(ValueError, match=r"lowest and highest score are \[-0.5, 0.25\]; the scale 0 to 1"):
+        score_uniformity([0.25, -0.5, 0.0], low=0, high=1)
