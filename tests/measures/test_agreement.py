@@ -5,7 +5,6 @@ import math
 from functools import partial
 
 import numpy as np
-import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,12 +75,6 @@ def test_groups_undefined_items_and_groups_are_counted(measure):
     assert (pooled.n, pooled.undefined, pooled.groups, pooled.undefined_groups) == (8, 2, 1, 0)
     assert pooled.by_group == (pooled.value,)
     assert pooled.value == pytest.approx(measure(x[:8], y[:8]).value)
-
-
-def test_groups_belong_to_items_by_place_whatever_the_index_of_a_series():
-    x, y, groups = [1, 2, 3, 1, 2, 3], [1, 2, 3, 3, 2, 1], ["a", "a", "a", "b", "b", "b"]
-    for index in ([3, 4, 5, 0, 1, 2], [10, 11, 12, 13, 14, 15]):  # of sorted and of filtered rows
-        assert spearman(x, y, groups=pandas.Series(groups, index=index)) == spearman(x, y, groups=groups)
 
 
 @EACH

@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pandas
 import pytest
 from scipy import optimize, stats
 
@@ -138,14 +137,6 @@ def test_pairs_of_one_input_count_together_in_a_rate():
     assert 0 < found.low < found.high < 1
     assert found.units == 6
     assert rate(judge, human, [], clusters=inputs[:24].tolist()) == estimate_share(human, clusters=inputs[:24].tolist())
-
-
-@pytest.mark.parametrize("estimator", [corrected_mean, corrected_rate])
-def test_inputs_belong_to_items_by_place_whatever_the_index_of_a_series(estimator):
-    judge, human, rest, inputs = [1, 0, 1, 0, 1, 0], [1, 0, 1, 0, 0, 1], [1, 0, 1], list("aabccdeef")
-    by_place = corrected(judge, human, rest, estimator, clusters=inputs)
-    shuffled = pandas.Series(inputs, index=[5, 0, 4, 1, 3, 2, 8, 6, 7])
-    assert corrected(judge, human, rest, estimator, clusters=shuffled) == by_place
 
 
 def test_the_corrected_mean_is_the_center_of_its_interval_where_items_share_an_input():

@@ -176,12 +176,6 @@ def test_scores_that_are_constant_up_to_rounding_have_no_measure(name):
     assert np.isnan(found[0])
 
 
-@pytest.mark.parametrize("labeled", [m.corrected_mean, m.corrected_rate])
-def test_one_cluster_of_labels_has_no_interval(labeled):
-    found = labeled(OUTCOMES, LABELS * PEOPLE, clusters=["a"] * N)
-    assert np.isnan([found.low, found.high]).all()
-
-
 @pytest.mark.parametrize("none", [None, float("nan"), np.float64("nan"), pd.NA, pd.NaT])
 def test_a_missing_cluster_is_refused_with_the_item_however_it_is_made(none):
     groups = ["a", "b", none, *"c" * (N - 3)]

@@ -4,7 +4,6 @@ import math
 from functools import partial
 
 import numpy as np
-import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -175,8 +174,6 @@ def test_rates_averaged_over_documents():
     groups = ["a", "a", "a", "b", "b"]
     # a: A, A, B; b: shared, undefined
     assert decision_rates(ROWS, groups=groups).tolist() == pytest.approx([(2 / 3 + 1 / 2) / 2, (1 / 3 + 1 / 2) / 2])
-    by_place = decision_rates(ROWS, groups=pandas.Series(groups, index=[4, 3, 2, 1, 0]))
-    assert by_place.tolist() == decision_rates(ROWS, groups=groups).tolist()
     assert fairness(ROWS, groups=groups) == pytest.approx(0.5 - (2 / 3 + 1 / 2) / 2)
     with pytest.raises(ValueError, match="groups has 2 entries for 5 items"):
         decision_rates(ROWS, groups=["a", "b"])

@@ -572,7 +572,7 @@ def test_clusters_of_one_item_are_items_and_larger_ones_are_as_wide_as_their_mea
     whole = estimate_mean(x.repeat(4), clusters=np.arange(60).repeat(4))
     assert (whole.low, whole.high) == (pytest.approx(alone.low), pytest.approx(alone.high))
     by_place = estimate_share([1.0, 0.0, 1.0, 1.0, 0.0, 0.0], clusters=["a", "a", "a", "b", "b", "c"])
-    for index in ([5, 0, 4, 1, 3, 2], [10, 11, 12, 13, 14, 15]):
+    for index in ([5, 0, 4, 1, 3, 2], [10, 11, 12, 13, 14, 15]):  # of sorted and of filtered rows
         series = pandas.Series(["a", "a", "a", "b", "b", "c"], index=index)
         assert estimate_share([1.0, 0.0, 1.0, 1.0, 0.0, 0.0], clusters=series) == by_place
 
