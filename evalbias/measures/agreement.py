@@ -133,23 +133,14 @@ def _counted_below(x: IntArray, y: IntArray, places: IntArray, values: IntArray)
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement between two sets of scores of the same items.
+    """Agreement between two sets of scores of the same items."""
 
-    Attributes:
-        value: Correlation in [-1, 1], or pairwise accuracy in [0, 1]; with groups, the mean over those that define it.
-        n: Items used.
-        undefined: Items left out because a score is NaN.
-        groups: Groups with a defined value (1 when pooled).
-        undefined_groups: Groups without one: fewer than two items, or constant scores.
-        by_group: (groups + undefined_groups,) value of each group, in order of first appearance; NaN where undefined.
-    """
-
-    value: float
-    n: int
-    undefined: int
-    groups: int
-    undefined_groups: int
-    by_group: tuple[float, ...]
+    value: float  # correlation in [-1, 1], or accuracy in [0, 1]; with groups, the mean over those that define it
+    n: int  # items used
+    undefined: int  # items left out because a score is NaN
+    groups: int  # groups with a defined value (1 when pooled)
+    undefined_groups: int  # groups without one: fewer than two items, or constant scores
+    by_group: tuple[float, ...]  # value of each group, in order of first appearance; NaN where undefined
 
 
 def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:

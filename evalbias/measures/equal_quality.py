@@ -81,23 +81,17 @@ class Effect(Interval):
     cannot be told, see ``reason``. The interval is of 95 % and allows for ``allowance``; where only the reliability is
     unknown, it holds for every reliability from .5 to 1, or from 1/pi where the rating is one of two values.
 
-    Attributes:
-        standard_error: From the jackknife over inputs.
-        bounds: Smallest and largest effect that the unknown reliability of a single rating allows; else the effect.
-        quality: Change in the score for one point of quality, in its standard deviations.
-        score_sd: Standard deviation of the scores, in points: ``value * score_sd`` is the effect in points.
-        reliability: Share of the mean rating's variance that is quality; NaN if unknown.
-        first_stage_f: F of one rating as instrument for another, NaN for a single rating. Below 10 the interval is that
-            of Anderson and Rubin, which needs no strong instrument.
-        allowance: Smallest and largest effect that an unbiased judge would show because the ends of the scales cut off
-            ratings or scores; 0 lies between. Both are 0 for a change and for a single rating.
+    ``first_stage_f`` is the F of one rating as instrument for another, NaN for a single rating. Below 10 the interval
+    is that of Anderson and Rubin, which needs no strong instrument. The ``allowance`` is the smallest and largest
+    effect that an unbiased judge would show because the ends of the scales cut off ratings or scores; 0 lies between.
+    Both are 0 for a change and for a single rating.
     """
 
-    standard_error: float = math.nan
-    bounds: tuple[float, float] = (math.nan, math.nan)
-    quality: float = math.nan
-    score_sd: float = 1.0
-    reliability: float = math.nan
+    standard_error: float = math.nan  # from the jackknife over inputs
+    bounds: tuple[float, float] = (math.nan, math.nan)  # of the effect, by the unknown reliability of a single rating
+    quality: float = math.nan  # change in the score for one point of quality, in its standard deviations
+    score_sd: float = 1.0  # standard deviation of the scores, in points: ``value * score_sd`` is the effect in points
+    reliability: float = math.nan  # share of the mean rating's variance that is quality; NaN if unknown
     first_stage_f: float = math.nan
     allowance: tuple[float, float] = (0.0, 0.0)
 

@@ -35,19 +35,12 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class SelfBiasScores:
-    """Self-bias of a model on a set of its outputs.
+    """Self-bias of a model on a set of its outputs."""
 
-    Attributes:
-        bias: Mean of own minus expected score (eq 1), in points; positive if the model overrates its outputs.
-        skewness: Distance skewness of the differences around 0 (eq 2), in [0, 1].
-        n: Items used.
-        undefined: Items left out because a score is NaN.
-    """
-
-    bias: float
-    skewness: float
-    n: int
-    undefined: int
+    bias: float  # mean of own minus expected score (eq 1), in points; positive if the model overrates its outputs
+    skewness: float  # distance skewness of the differences around 0 (eq 2), in [0, 1]
+    n: int  # items used
+    undefined: int  # items left out because a score is NaN
 
 
 def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBiasScores:

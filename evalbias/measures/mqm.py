@@ -19,7 +19,7 @@ SEVERITIES = ("critical", "major", "minor")
 
 
 @dataclass(frozen=True)
-class MQMError:
+class MQMError:  # a model that is asked for a list of these reads the docstring in its prompt
     """One translation error that a judge reported.
 
     Attributes:
@@ -39,14 +39,12 @@ class MQMError:
 class MQMReading:
     """Errors read from one feedback text.
 
-    Attributes:
-        status: One of ``STATUSES``. ``"unreadable"`` text leaves a doubt about the number of errors or a severity,
-            contradicts itself, or states neither errors nor their absence.
-        errors: Errors in the order of the text; empty unless the status is ``"errors"``.
+    ``"unreadable"`` text leaves a doubt about the number of errors or a severity, contradicts itself, or states neither
+    errors nor their absence.
     """
 
-    status: str
-    errors: tuple[MQMError, ...] = ()
+    status: str  # one of ``STATUSES``
+    errors: tuple[MQMError, ...] = ()  # in the order of the text; empty unless the status is "errors"
 
 
 def mqm_score(errors: Iterable[MQMError], *, critical: float = -5.0) -> float:

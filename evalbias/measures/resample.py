@@ -42,22 +42,12 @@ Swapped = Callable[[BoolArray], tuple[FloatArray, FloatArray]]
 
 @dataclass(frozen=True)
 class Draws:
-    """How many resamples are drawn, and with which seed.
+    """How many resamples are drawn, and with which seed; ValueError for a number out of range."""
 
-    Attributes:
-        seed: Seed for resamples and swaps.
-        resamples: Bootstrap resamples of an interval; 0 computes values alone where an interval needs resamples.
-        swaps: Swaps of a paired permutation test; 0 makes none.
-        confidence: Level of the intervals, in (0, 1).
-
-    Raises:
-        ValueError: A number is out of range.
-    """
-
-    seed: int = 0
-    resamples: int = 2_000
-    swaps: int = 100_000
-    confidence: float = 0.95
+    seed: int = 0  # of resamples and swaps
+    resamples: int = 2_000  # of an interval; 0 computes values alone where an interval needs resamples
+    swaps: int = 100_000  # of a paired permutation test; 0 makes none
+    confidence: float = 0.95  # level of the intervals, in (0, 1)
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:
@@ -75,27 +65,18 @@ ALONE = Draws(resamples=0, swaps=0)
 class Interval:
     """An estimate, or by how much it differs between two judges, with its confidence interval and its test.
 
-    Attributes:
-        value: The estimate; NaN where undefined.
-        low: Lower end.
-        high: Upper end.
-        p_value: Two-sided p of the interval's own test against an unbiased judge, or of a change; NaN without a test.
-        n: Items that count.
-        undefined: Items left out because a number is NaN.
-        units: Units that count as independent: clusters, or items where there are no clusters.
-        unit: Unit of the value, such as ``SHARE``; empty where it has none.
-        reason: Why the estimate or its interval is undefined, where that is known.
+    The value and the ends ``low`` and ``high`` are NaN where undefined.
     """
 
     value: float
     low: float = math.nan
     high: float = math.nan
-    p_value: float = math.nan
-    n: int = 0
-    undefined: int = 0
-    units: int = 0
-    unit: str = ""
-    reason: str = ""
+    p_value: float = math.nan  # two-sided, of its own test against an unbiased judge, or of a change; NaN without one
+    n: int = 0  # items that count
+    undefined: int = 0  # items left out because a number is NaN
+    units: int = 0  # units that count as independent: clusters, or items where there are no clusters
+    unit: str = ""  # of the value, such as ``SHARE``; empty where it has none
+    reason: str = ""  # why the estimate or its interval is undefined, where that is known
 
 
 # One judge.
@@ -270,9 +251,9 @@ def change(
     """Estimate by how much a statistic differs between two judges on the items that both define: after minus before.
 
     The difference has the paired ``"normal"`` interval and the p of ``permutation_p``; without swaps no test is made.
-    The scores of both judges, ``before`` and ``after``, and the ``given`` columns, which are not the judge's, are (n,)
-    or (n, d) each. ``exchanged`` takes both judges' complete scores and those columns and returns what swaps make of
-    them, where scores as they are cannot be exchanged (ranks); by default ``counted_swaps``. See ``estimate``.
+    The ``given`` columns, (n,) or (n, d) each as the scores, are not the judge's. ``exchanged`` takes both judges'
+    complete scores and those columns and returns what swaps make of them, where scores as they are cannot be exchanged
+    (ranks); by default ``counted_swaps``. See ``estimate``.
 
     Examples:
         >>> found = change(mean, [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 5.0])

@@ -149,16 +149,6 @@ def test_the_human_ceiling_takes_every_choice_of_one_rater():
         assert found == pytest.approx(stats.spearmanr(*repeated.T).statistic)
 
 
-def test_the_human_ceiling_does_not_depend_on_the_order_of_the_rows():
-    rng = np.random.default_rng(0)
-    quality, level = np.repeat([0.0, 1.0, 2.0], 60), np.array([0.0, 2.0, 4.0])  # sorted by system; raters differ
-    ratings = quality[:, None] + level + rng.normal(size=(180, 3))
-    ratings[rng.random((180, 3)) < 0.1] = NAN
-    values = [ceiling(rows).value for rows in (ratings, rng.permutation(ratings), ratings[:, [2, 0, 1]])]
-    assert values == pytest.approx([values[0]] * 3)
-    assert values[0] > 0.4
-
-
 # Intervals of coefficients.
 
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
-from scipy.special import expit
 from scipy.stats import t
 
 from evalbias.measures import (
@@ -120,14 +119,6 @@ def test_a_resample_of_few_distant_items_is_separated_too():
     found = counted_odds(counts, wins, x)
     assert math.isnan(found[0])
     assert found[1] == pytest.approx(odds(x, wins)[0])
-
-
-def test_odds_solve_the_score_equations():
-    rng = np.random.default_rng(1)
-    x, p = rng.normal(size=(3, 40)), (rng.random((3, 40)) < 0.6).astype(float)
-    slope, intercept = np.log([odds(one, wins) for one, wins in zip(x, p, strict=True)]).T
-    error = expit(slope[:, None] * x + intercept[:, None]) - p
-    np.testing.assert_allclose([(error * x).mean(axis=1), error.mean(axis=1)], 0, atol=1e-8)
 
 
 def test_separated_decisions_have_no_odds():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evalbias.measures import agreement, likelihood, loops, pairs, resample, scale_use
-from evalbias.measures.arrays import checked, sums_by_cluster, vectors
+from evalbias.measures.arrays import checked, vectors
 from evalbias.measures.corrections import corrected_mean
 from evalbias.measures.equal_quality import estimate_effect
 from evalbias.measures.resample import (
@@ -700,14 +700,6 @@ def test_every_cluster_or_group_is_left_out_once(monkeypatch):
     assert np.concatenate(list(resample.left_out(codes))).tolist() == expected
     monkeypatch.setattr(resample, "GROUPS", 2)
     assert np.concatenate(list(resample.left_out(codes))).tolist() == [[0, 1, 1, 0, 0], [1, 0, 0, 1, 1]]
-
-
-def test_sums_and_the_variance_of_a_mean_by_cluster():
-    codes = np.array([0, 1, 0])
-    assert sums_by_cluster(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), codes).tolist() == [[6, 8], [3, 4]]
-    # 1, 3, 8 around their mean 4: clusters add up to -3 + 4 and -1; 2 / 1 * (1 + 1) / 9
-    assert resample.variance_of_mean(np.array([1.0, 3.0, 8.0]), codes) == pytest.approx(4 / 9)
-    assert resample.interval(lambda counts: mean(counts, np.arange(3.0)), codes, draws=resample.ALONE).value == 1
 
 
 def test_rows_are_split_into_chunks_that_fill_the_memory_granted():
