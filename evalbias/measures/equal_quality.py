@@ -88,7 +88,7 @@ class Effect(Interval):
     """
 
     standard_error: float = math.nan  # from the jackknife over inputs
-    bounds: tuple[float, float] = (math.nan, math.nan)  # of the effect, by the unknown reliability of a single rating
+    bounds: tuple[float, float] = (math.nan, math.nan)  # of the effect, if one rating's reliability is unknown; else it
     quality: float = math.nan  # change in the score for one point of quality, in its standard deviations
     score_sd: float = 1.0  # standard deviation of the scores, in points: ``value * score_sd`` is the effect in points
     reliability: float = math.nan  # share of the mean rating's variance that is quality; NaN if unknown
