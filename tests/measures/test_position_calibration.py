@@ -195,14 +195,7 @@ def test_bad_maps_are_refused():
             fit_position_map(*([share] for share in pair))
     with pytest.raises(ValueError, match="different lengths"):
         fit_position_map([0.5], [0.5, 0.6])
-    bad = [
-        ((0.1, 0.2), (0.5,)),
-        ((0.2, 0.1), (0.1, 0.2)),
-        ((0.1,), (1.2,)),
-        ((-0.5, 0.2), (0.1, 0.2)),
-        ((), ()),
-        ((NAN,), (NAN,)),
-    ]
-    for shares, values in bad:
+    bad = [((0.1, 0.2), (0.5,)), ((0.2, 0.1), (0.1, 0.2)), ((0.1,), (1.2,)), ((-0.5, 0.2), (0.1, 0.2)), ((), ())]
+    for shares, values in (*bad, ((NAN,), (NAN,))):
         with pytest.raises(ValueError, match="must ascend"):
             PositionMap(shares, values)

@@ -126,7 +126,7 @@ def test_undefined_items_are_left_out(name):
     assert found == replace(alone, undefined=N - kept.sum())
 
 
-@pytest.mark.parametrize("name", sorted(ALL.keys() - {"fairness of three"}))
+@IN_ALL
 def test_no_items_have_no_estimate(name):
     estimator, values, given = ALL[name]
     found = estimator(np.full_like(values, NAN), *given, draws=few())
