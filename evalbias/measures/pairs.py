@@ -290,7 +290,6 @@ def counted_fairness(counts: FloatArray, shares: FloatArray, prior: FloatArray |
 def estimate_fairness(
     shares: ArrayLike,
     *,
-    prior: ArrayLike | None = None,
     both_orders: bool = False,
     before: Before = None,
     clusters: Clusters = None,
@@ -299,7 +298,7 @@ def estimate_fairness(
     """Estimate the fairness of win shares (n, c) with an interval that holds 0 wherever a fair judge could have them.
 
     Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. Of two positions, with p the win
-    rate of the first, fairness is -|p - prior|, and its interval is that of p (``estimate_first_rate``). Of more, the
+    rate of the first, fairness is -|p - .5|, and its interval is that of p (``estimate_first_rate``). Of more, the
     interval holds the fairness of all rates no farther from those observed than 95 % of the resamples; it is then too
     wide for a judge far from fair.
 
@@ -308,16 +307,15 @@ def estimate_fairness(
     samples (``benchmarks/statistical_truth``). Test ``estimate_first_rate`` to learn whether both favor it alike.
     """
     (values,) = checked({"shares": shares}, clusters)
-    fair = np.full(values.shape[1], 1 / values.shape[1]) if prior is None else numbers(prior, "prior")
+    classes: int = values.shape[1]
     if before is not None:
-        exchanged = swapped_means(lambda rates: -np.abs(rates - fair).mean(axis=1))
-        statistic = partial(counted_fairness, prior=fair)
-        return change(statistic, before, values, clusters=clusters, exchanged=exchanged, draws=draws)
-    if len(fair) == 2:
-        return _fairness_of_two(values[:, 0], fair[0], both_orders=both_orders, clusters=clusters, draws=draws)
+        exchanged = swapped_means(lambda rates: -np.abs(rates - 1 / classes).mean(axis=1))
+        return change(counted_fairness, before, values, clusters=clusters, exchanged=exchanged, draws=draws)
+    if classes == 2:
+        return _fairness_of_two(values[:, 0], both_orders=both_orders, clusters=clusters, draws=draws)
     (kept,), codes = complete(values, clusters=clusters)
-    units, classes = int(codes.max(initial=-1)) + 1, len(fair)
-    value = float(counted_fairness(np.ones((1, len(codes))), kept, fair)[0])
+    units = int(codes.max(initial=-1)) + 1
+    value = float(counted_fairness(np.ones((1, len(codes))), kept)[0])
     bare = Interval(value, n=len(codes), undefined=len(values) - len(codes), units=units)
     if units < 2 or not draws.resamples:
         return bare
@@ -338,17 +336,14 @@ def estimate_fairness(
     return replace(bare, low=max(-2 / classes, -distance - around), high=min(0.0, around - distance), p_value=p)
 
 
-def _fairness_of_two(
-    first: FloatArray, fair: float, *, both_orders: bool, clusters: Clusters, draws: Draws
-) -> Interval:
-    """Estimate -|p - fair| of the win rate p of the first of two positions; the test reads its 95 % interval."""
+def _fairness_of_two(first: FloatArray, *, both_orders: bool, clusters: Clusters, draws: Draws) -> Interval:
+    """Estimate -|p - .5| of the win rate p of the first of two positions; the test reads its 95 % interval."""
     own = partial(estimate_first_rate, first, both_orders=both_orders, clusters=clusters)
     rate, of_95 = own(draws=draws), own(draws=replace(draws, confidence=0.95))
-    ends = rate.low - fair, rate.high - fair
+    ends = rate.low - 0.5, rate.high - 0.5
     nearest = 0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))
-    p = p_of_interval(of_95.value, of_95.low, of_95.high, null=fair, units=of_95.units)
-    low, high = -max(map(abs, ends)), -nearest
-    return replace(rate, value=-abs(rate.value - fair), low=low, high=high, p_value=p, unit="")
+    p = p_of_interval(of_95.value, of_95.low, of_95.high, null=0.5, units=of_95.units)
+    return replace(rate, value=-abs(rate.value - 0.5), low=-max(map(abs, ends)), high=-nearest, p_value=p, unit="")
 
 
 def counted_balance(counts: FloatArray, x: FloatArray, classes: FloatArray) -> FloatArray:

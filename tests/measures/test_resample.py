@@ -66,7 +66,6 @@ EXACT = {
     "mean coefficient": (resample.estimate_mean_coefficient, 2 * SHARES[:, 0] - 1, ()),
     "both orders": (partial(pairs.estimate_first_rate, both_orders=True), np.repeat([1, 0.5, 0.5, 0], 6), ()),
     "fairness of two": (pairs.estimate_fairness, FIRST_WINS, ()),
-    "fairness and a prior": (partial(pairs.estimate_fairness, prior=[0.3, 0.7]), FIRST_WINS, ()),
     "balanced": (pairs.estimate_balanced_rate, SHARES[:, 0], (GROUP,)),
     "gap": (pairs.estimate_gap, SHARES[:, 0], (GROUP,)),
     "top two": (partial(scale_use.estimate_top_two, levels=8), SCORES, ()),
