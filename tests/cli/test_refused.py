@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 WORLD = f"'{world.NAME}: {world.DEFINITION}'"
 ITEMS = f"--data items.jsonl --lm embedded --criterion {WORLD}"
 OUTPUTS = "--data outputs.jsonl --lm embedded"
-OWN = "a saved judge has its own criterion, scale, task and labels. Leave out"
+OWN = "a saved judge has its own criterion, scale, language, task and labels. Leave out"
 ANY = "say which judge: --criterion 'name: definition' for a new one, or --judge FILE"
 VOTES = "In the task mathematics votes replace the answer: use --task mathematics-refiner."
 STARS = "--data stars.csv --lm embedded --map source=data,output=text"
@@ -86,6 +86,7 @@ REFUSED = {
         ("--data items.jsonl --lm embedded", ANY),
         (f"{ITEMS} --judge scores.json", f"{OWN} --criterion."),
         ("--data items.jsonl --lm embedded --judge scores.json --output-label Reply", f"{OWN} --output-label."),
+        ("--data items.jsonl --lm embedded --judge scores.json --language ja", f"{OWN} --language."),
         ("--data items.jsonl --lm embedded --judge compares.json", "is not a saved"),
         ("--data pairs.jsonl --lm embedded --judge scores.json", "holds pairs, and this command takes one output"),
         ("--data empty.jsonl --lm embedded --judge scores.json", "holds no items: there is nothing to judge"),
@@ -99,12 +100,19 @@ REFUSED = {
         (f"{WORLD} --data many.jsonl --lm embedded --pairs 10", "--pairs 10 draws pairs of 9 of the 20 documents"),
         (f"{WORLD} {OUTPUTS} --budget 3 --bare", "does not cover the 96 examples"),
         (f"{WORLD} {OUTPUTS} --documents 99", "needs at least 99"),
+        (
+            f"{WORLD} --data many.jsonl --lm embedded --language ja --bare",
+            "its phrases are English. Name a model that rewords, LMParaphraser(lm) or --proposer-lm",
+        ),
         (f"{WORLD} {OUTPUTS} --objective elegance", "--objective elegance is unknown: choose one of fairness, conf"),
         (f"{WORLD} --data many.jsonl --lm embedded --curve", "--curve needs outputs that people rated"),
     ],
     "rank": [
         (OUTPUTS, "give either --criterion"),
-        (f"{OUTPUTS} --judge compares.json --ties", "a saved judge has its own labels and answers"),
+        (f"{OUTPUTS} --judge compares.json --ties", "a saved judge has its own language, labels and answers"),
+        (f"{OUTPUTS} --judge compares.json --language ja", "a saved judge has its own language, labels and answers"),
+        (f"{OUTPUTS} --criterion {WORLD} --language tlh", "'tlh' is not one of 'en', 'ja'"),
+        (f"{OUTPUTS} --criterion {WORLD} --orders 0", "Invalid value for '--orders'"),
         (f"--data pairs.jsonl --lm embedded --criterion {WORLD}", "holds pairs, and a ranking orders all outputs"),
     ],
     "audit": [
@@ -115,6 +123,11 @@ REFUSED = {
         ("--data items.jsonl --lm embedded --judge scores.json --criterion fluency", "this judge judges 'quality'"),
         ("--data items.jsonl --lm embedded --judge scores.json --scale 0-100", "has a scale of its own, 1 to 5"),
         ("--data items.jsonl --lm embedded --judge scores.json --task Say.", "this judge has a task of its own"),
+        (
+            "--data items.jsonl --lm embedded --judge scores.json --language ja",
+            "--language ja: this judge asks in 'en'",
+        ),
+        (f"{RATED} --scores-field mine --language ja", "Leave out --language: no model is asked"),
         (f"{RATED} --scores-field mine --pairs 500", "Leave out --pairs: recorded answers are taken"),
         (f"{RATED} --winner-field mine --samples 3", "Leave out --samples: recorded answers are taken"),
         (f"{RATED} --scores-field mine --labels 1,2", "Leave out --labels: for choices, and --scores-field names"),
