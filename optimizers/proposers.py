@@ -209,9 +209,9 @@ class GrammarParaphraser:
 
 
 def _is_latin(text: str) -> bool:
-    """Return whether at least half of a text's letters are Latin ones, which English is written in."""
+    """Return whether three of four letters of a text are Latin, which English is written in: names may be others."""
     letters = [letter for letter in text if letter.isalpha()]
-    return 2 * sum(unicodedata.name(letter, "").startswith("LATIN") for letter in letters) >= len(letters)
+    return sum(unicodedata.name(letter, "").startswith("LATIN") for letter in letters) >= 0.75 * len(letters)
 
 
 def _choices(text: str, parts: Sequence[tuple[str, ...]]) -> tuple[int, ...] | None:

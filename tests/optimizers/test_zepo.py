@@ -117,6 +117,10 @@ def test_a_grammar_does_not_wrap_japanese_in_english_but_names_a_model():
         ):
             refused()
     assert lm.asked == []
+    english = Criterion("品質", "does the text say all of the data?")
+    assert GrammarParaphraser()(
+        english, "Which output is better on 品質: say it well.", 1, known=(), seed=0
+    ).instructions
     phrases = GrammarParaphraser([["{name}が高い{output}は", "{output}の{name}が上なのは"], ["どれですか。"]])
     assert len(phrases(criterion, own, 2, known=(), seed=0).instructions) == 2
 
