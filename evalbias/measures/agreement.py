@@ -393,12 +393,7 @@ def counted_alpha(counts: FloatArray, scores: FloatArray, human: FloatArray, *, 
 
 
 def one_against_the_others(ratings: FloatArray) -> FloatArray:
-    """Return (n, r, 2) each of (n, r) ratings, and the mean of its item's others; NaN where one of both is missing.
-
-    Examples:
-        >>> one_against_the_others(np.array([[1.0, 2.0, 6.0], [4.0, np.nan, np.nan]])).tolist()
-        [[[1.0, 4.0], [2.0, 3.5], [6.0, 1.5]], [[nan, nan], [nan, nan], [nan, nan]]]
-    """
+    """Return (n, r, 2) each of (n, r) ratings, and the mean of its item's others; NaN where one of both is missing."""
     present = ~np.isnan(ratings)
     others = np.where(present, present.sum(axis=1, keepdims=True) - 1, 0).astype(np.float64)
     means = ratio(np.nansum(ratings, axis=1, keepdims=True) - np.nan_to_num(ratings), others)

@@ -157,12 +157,7 @@ def sums_by_cluster(values: FloatArray, codes: IntArray) -> FloatArray:
 
 
 def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Divide arrays of one shape; NaN where the denominator is not above 0.
-
-    Examples:
-        >>> ratio(np.array([1.0, 1.0]), np.array([2.0, 0.0])).tolist()
-        [0.5, nan]
-    """
+    """Divide arrays of one shape; NaN where the denominator is not above 0."""
     undefined = np.full(denominator.shape, np.nan)
     return np.asarray(np.divide(numerator, denominator, out=undefined, where=denominator > TINY))
 

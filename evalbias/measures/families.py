@@ -19,11 +19,6 @@ def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
     with the largest of all draws, the next one with the largest draw of the statistics that are left. Draws of one row
     belong together, so statistics that always agree cost no more than one of them, where Bonferroni counts each. p (m,)
     is in [1 / (R + 1), 1]; NaN where the statistic is undefined.
-
-    Examples:
-        >>> draws = np.array([[0.0, 2.0], [1.0, 0.0], [3.0, 0.0]])
-        >>> step_down(np.array([2.5, 0.5]), draws).tolist()
-        [0.5, 0.5]
     """
     adjusted, largest = np.full(len(statistics), np.nan), 0.0
     left = [int(j) for j in np.argsort(-statistics) if not np.isnan(statistics[j])]

@@ -80,12 +80,7 @@ def win_shares(answers: ArrayLike, *, ties: bool = False, decided: bool = False)
 
 
 def decision_shares(probabilities: ArrayLike) -> FloatArray:
-    """Return (n, c) each row's decision: 1 for the most probable class, shared equally by ties; NaN where undefined.
-
-    Examples:
-        >>> decision_shares([[0.9, 0.1], [0.5, 0.5]]).tolist()
-        [[1.0, 0.0], [0.5, 0.5]]
-    """
+    """Return (n, c) each row's decision: 1 for the most probable class, shared equally by ties; NaN where undefined."""
     return win_shares(_distributions(probabilities, "probabilities"), decided=True)
 
 

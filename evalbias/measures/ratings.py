@@ -60,14 +60,6 @@ def curvature(scores: FloatArray, ratings: FloatArray, *, shared: float, covaria
     of a judge that follows quality alone, where two ratings of an item have the covariance ``shared`` and a score and a
     rating ``covariance``. Ratings (m,) are all, without the raters' own levels. k is 0 where both scales bend alike or
     not at all, positive where the ratings' ends cut off more, negative where the scores' do.
-
-    Examples:
-        >>> rng = np.random.default_rng(0)
-        >>> quality, noise = rng.normal(size=(50_000, 1)), 0.7 * rng.normal(size=(50_000, 2))
-        >>> ratings = np.clip(np.round(4 + quality + noise), 1, 5)  # a third of them are 5
-        >>> shared, covariance = (float(np.cov(v, ratings[:, 0])[0, 1]) for v in (ratings[:, 1], quality[:, 0]))
-        >>> round(curvature(quality, ratings.ravel(), shared=shared, covariance=covariance), 2)
-        0.05
     """
     a, c = hermite_coefficients(scores), hermite_coefficients(ratings)
     among_raters = solved_correlation(lambda r: covariance_at(r, c, c) - shared)
@@ -209,14 +201,6 @@ def curvature_of_differences(differences: FloatArray, *, shared: float) -> float
 
     Takes each rater's rating of one output of a pair less that of the other (m,), and the covariance ``shared`` of two
     raters' differences. 0 where no two differences differ, or raters share nothing.
-
-    Examples:
-        >>> rng = np.random.default_rng(0)
-        >>> quality = rng.normal(size=(20_000, 1, 2))
-        >>> ratings = np.clip(np.round(4.5 + quality + 0.7 * rng.normal(size=(20_000, 2, 2))), 1, 5)
-        >>> first, second = (ratings @ [1, -1]).T
-        >>> round(curvature_of_differences(np.concatenate([first, second]), shared=float((first * second).mean())), 2)
-        0.12
     """
     if shared <= 0 or not np.any(differences):
         return 0.0

@@ -475,10 +475,6 @@ def p_of_interval(value: float, low: float, high: float, *, null: float, units: 
     so p < .05 exactly where the interval excludes the null. Other p are as good as this distribution is; none is needed
     for a bootstrap interval of another level, whose tail 2,000 resamples do not resolve. The interval's middle stands
     for a value that is NaN, as between bounds, or outside of it. NaN where an end is.
-
-    Examples:
-        >>> round(p_of_interval(0.196, 0.0, 0.392, null=0.0), 3), round(p_of_interval(0.3, 0.1, 0.4, null=0.0), 4)
-        (0.05, 0.0033)
     """
     centre = value if low <= value <= high else (low + high) / 2  # NaN where an end is, as is all that follows
     if centre == null:

@@ -100,12 +100,7 @@ def quality_slope(
 
 
 def nearest_levels(scores: ArrayLike, levels: ArrayLike) -> FloatArray:
-    """Return (n,) the position of the level nearest to each score, the lower of two equally near; NaN stays NaN.
-
-    Examples:
-        >>> nearest_levels([1.2, 4.9, 2.5], [1, 2, 3, 4, 5]).tolist()
-        [0.0, 4.0, 1.0]
-    """
+    """Return (n,) the position of the level nearest to each score, the lower of two equally near; NaN stays NaN."""
     x, steps = numbers(scores, "scores"), numbers(levels, "levels")
     places = np.abs(np.nan_to_num(x)[:, None] - steps).argmin(axis=1)
     return np.where(np.isnan(x), np.nan, places)
