@@ -1,4 +1,4 @@
-"""What each bias needs, and what each estimate is: signed, tested by swaps, confounded, 0 or 1 without a bias."""
+"""What each bias needs, and which estimates are tested by swaps or confounded; ``test_words`` shows nulls and signs."""
 
 from dataclasses import replace
 
@@ -11,15 +11,6 @@ from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
 from evalbias.evaluation.biases import EXPECTED, Joint, SelfPreference, Verbosity
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 
-NEVER_NEGATIVE = {
-    "agreement": {"accuracy", "accuracy_swapped", "consistency", "brier", "calibration_error"},
-    "likelihood": {"odds_per_nat", "odds_of_first"},
-    "position": {"first_rate", "first_rate_balanced", "position_consistency"},
-    "scale_use": {"spread_ratio", "top_two_share", "entropy", "ends_share"},
-    "self": {"skewness"},
-    "verbosity": {"longer_rate"},
-}
-SHARES_OF_PAIRS = {"human_ceiling", "likelihood_floor", "length_floor"}
 SWAPPED = {  # quick to compute, of the judge, and without a test of their own interval
     "agreement": {"spearman", "accuracy", "accuracy_swapped", "consistency", "brier"},
     "joint": {"position"},
@@ -32,21 +23,6 @@ SWAPPED = {  # quick to compute, of the judge, and without a test of their own i
 QUALITY_MAY_EXPLAIN = {  # better texts are longer and likelier, and in one order they may stand first
     "likelihood": {"bias_score", "bias_score_z", "likelihood_correlation", "odds_per_nat"},
     "verbosity": {"longer_rate", "accuracy_gap"},
-}
-UNBIASED = {  # all others: 0
-    "first_rate": 0.5,
-    "first_rate_balanced": 0.5,
-    "longer_rate": 0.5,
-    "odds_of_first": 1.0,
-    "odds_per_nat": 1.0,
-    "position_consistency": 1.0,
-    "slope": 1.0,
-}
-NOT_OF_A_BIAS = {
-    "likelihood": {"performance"},
-    "position": {"confidence"},
-    "scale_use": {"spread_ratio", "top_two_share", "entropy", "ends_share"},
-    "self": {"own", "expected"},
 }
 
 
@@ -68,17 +44,12 @@ def test_what_each_estimate_is(kind):
     applied = [one for one in {**BIASES, "self_preference": SelfPreference(own="mine")}.values() if one.applies(judged)]
     assert len(applied) > 4
     for bias in applied:
-        found, name = numbers(bias, judged), bias.name
-        unsigned = NEVER_NEGATIVE.get(name, set()) | (SHARES_OF_PAIRS if judged.pairwise else set())
+        name = bias.name
         confounded = QUALITY_MAY_EXPLAIN.get(name, set()) | ({"first_rate", "fairness"} if one_order else set())
-        unbiased = {} if name == "agreement" else {key: UNBIASED.get(key, 0.0) for key in found}
-        unbiased |= dict.fromkeys(NOT_OF_A_BIAS.get(name, set()) & {*found})
-        for key, number in found.items():
-            assert number.signed is (key not in unsigned), key
+        for key, number in numbers(bias, judged).items():
             assert number.tested is (key in SWAPPED.get(name, set())), key
             assert number.confounded is (key in confounded), key
             assert number.only_below is (key == "slope"), key
-            assert number.null == unbiased.get(key), key
 
 
 def test_what_a_bias_needs():

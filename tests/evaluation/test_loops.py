@@ -266,6 +266,8 @@ def test_each_round_by_hand():
     )
     assert [(one["own"].n, one["own"].undefined) for one in (first, second)] == [(3, 0), (2, 1)]
     assert first.ids == second.ids == ("a", "b", "c")
+    assert [e.text() for e in first.estimates.values()] == ["+1.00", "0.56", "+4.00", "+3.00", "+60.00"]
+    assert [e.null for e in first.estimates.values()] == [0, 0, None, None, None]
     loop = summarize_loop("m", OWN, EXPECTED, numbers=[0, 10], n_resamples=20, seed=0)
     assert (loop.numbers, [one.ids for one in loop.rounds]) == ((0, 10), [("0", "1", "2")] * 2)
     assert (loop.change["bias"].before.value, loop.change["bias"].after.value) == (1.5, 1.5)  # of the items of both

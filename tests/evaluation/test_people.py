@@ -154,9 +154,6 @@ def test_the_audit_and_its_report_say_it():
     assert found.caution.startswith("The judge is not shown to agree with people better than")
     (section,) = [one for one in sections(found) if one.title == "Agreement with people"]
     assert section.remark == found.caution
-    good = audit_answers(scored(rng, 200, raters=3, error=0.2))
-    assert good.caution == ""
-    assert "not shown to agree" not in good.verdict
 
 
 def test_a_mean_score():
