@@ -20,8 +20,7 @@ from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Comparison, compare
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.words import count
-from evalbias.lm.cache import CachedLM
-from evalbias.lm.contract import resolve_lm
+from evalbias.lm.cache import CachedLM, resolve_lm
 from evalbias.lm.types import Choices, Likelihood, Text
 from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, Selection, choose
 from evalbias.programs.items import check_two_candidates

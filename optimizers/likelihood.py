@@ -27,8 +27,7 @@ from evalbias.evaluation.judged import (
     total,
 )
 from evalbias.evaluation.words import count, signed
-from evalbias.lm.cache import CachedLM
-from evalbias.lm.contract import resolve_lm
+from evalbias.lm.cache import CachedLM, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import estimate_spearman, rs_scores, spearman, unfairness_scores
 from evalbias.measures.arrays import FloatArray

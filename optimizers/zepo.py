@@ -15,8 +15,7 @@ import numpy as np
 from evalbias.data.items import by_input, pairs
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.rankings import measure_ranking
-from evalbias.lm.cache import measuring
-from evalbias.lm.contract import resolve_lm
+from evalbias.lm.cache import measuring, resolve_lm
 from evalbias.measures import decision_rates
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.position_calibration import by_candidate, rotations

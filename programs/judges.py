@@ -24,8 +24,8 @@ from dspy.utils.callback import with_callbacks
 from dspy.utils.usage_tracker import UsageTracker
 
 from evalbias.data.items import item_name, number
-from evalbias.lm.cache import measuring
-from evalbias.lm.contract import Sampling, aask, ask, resolve_lm
+from evalbias.lm.cache import measuring, resolve_lm
+from evalbias.lm.contract import Sampling, aask, ask
 from evalbias.lm.dspy_seam import add_usage, tracks_usage
 from evalbias.lm.types import (
     ChoiceLogprobs,

@@ -10,7 +10,8 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.lm.contract import Sampling, resolve_lm
+from evalbias.lm.cache import resolve_lm
+from evalbias.lm.contract import Sampling
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, Written
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.pairs import win_shares

@@ -9,8 +9,8 @@ from typing import Any
 import dspy
 from dspy.utils.exceptions import AdapterParseError
 
+from evalbias.lm.cache import resolve_lm
 from evalbias.lm.calls import HARMLESS, Call, driven
-from evalbias.lm.contract import resolve_lm
 from evalbias.lm.dspy_seam import active_trace, refusal_of
 from evalbias.lm.types import raise_refused
 from evalbias.programs.prompts import Message

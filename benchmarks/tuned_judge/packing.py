@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from benchmarks.tuned_judge.questions import Question
-from evalbias.lm.head import decoder
 from evalbias.lm.local import LocalEngine
+from evalbias.lm.score import decoder
 from evalbias.lm.tokens import Scored, choice_sequences
 from evalbias.lm.tree import Rows, packs
 

@@ -144,14 +144,13 @@ def _server(name: str, options: MeasuringModels, template: dict[str, Any] | None
 
 def _distributed(name: str, options: MeasuringModels) -> WorkersLM:
     """Open a model in each of the workers that ``--workers`` names, which run in other folders."""
-    from evalbias.lm.cache import model_identity
-    from evalbias.lm.workers import RayPool, WorkersLM
+    from evalbias.lm.workers import WorkersLM
 
     actors = actors_of(options.workers or "")
     adapter = None if options.adapter is None else str(Path(options.adapter).resolve())
     resolved = str(Path(name).resolve()) if name != EMBEDDED and Path(name).exists() else name
     opening = functools.partial(open_lm, resolved, replace(options, adapter=adapter, workers=None))
-    return WorkersLM(RayPool(opening, model_identity, actors))
+    return WorkersLM(opening, actors)
 
 
 def actors_of(workers: str) -> int | None:

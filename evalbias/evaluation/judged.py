@@ -23,8 +23,7 @@ from evalbias.data.items import (
     single_ratings,
 )
 from evalbias.evaluation.words import model_title
-from evalbias.lm.cache import measuring
-from evalbias.lm.contract import resolve_lm
+from evalbias.lm.cache import measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import consistent_preferences
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio

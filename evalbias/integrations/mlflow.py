@@ -34,7 +34,7 @@ except ImportError as error:
 
 from evalbias import optimizers
 from evalbias.data.items import number
-from evalbias.lm.contract import resolve_lm
+from evalbias.lm.cache import resolve_lm
 from evalbias.optimizers.base import JudgeOptimizer
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.judges import PointwiseJudge

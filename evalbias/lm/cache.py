@@ -17,9 +17,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import dspy
 import numpy as np
 
-from evalbias.lm.contract import Sampling, as_measuring, estimated_choices
+from evalbias.lm.contract import AnyLM, Sampling, estimated_choices
 from evalbias.lm.types import Answers, Choices, MeasuringLM, Question, Refused, chunk_of, total_usage
 from evalbias.runs import Journal
 from evalbias.values import digest
@@ -237,6 +238,23 @@ class _Arriving(dict[int, Any]):
         """Take no answers any more."""
         with self._lock:
             self._closed = True
+
+
+# Which model is asked.
+
+
+def resolve_lm(lm: Any, predict: Any) -> Any:
+    """Return ``lm`` if given, else the predictor's own model, else the one that DSPy is configured with."""
+    return lm or predict.lm or dspy.settings.lm
+
+
+def as_measuring(lm: Any) -> MeasuringLM:
+    """Return a model that answers questions as it is, and any other through DSPy."""
+    if isinstance(lm, MeasuringLM):
+        return lm
+    if not callable(lm) or not hasattr(lm, "model"):
+        raise TypeError(f"{lm!r} is not a language model: configure one with dspy.configure(lm=...) or pass lm=.")
+    return AnyLM(lm)
 
 
 def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:

@@ -10,7 +10,6 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
 
-import dspy
 import numpy as np
 
 from evalbias.lm.calls import Call, driven, harmless
@@ -291,17 +290,3 @@ def _whole(question: Choices | Text, sampling: Sampling | None, answers: dict[in
     if sampling is None or not isinstance(question, Choices):
         return answers[0]
     return estimated_choices([answers[place].text for place in sorted(answers)], question.choices)
-
-
-def resolve_lm(lm: Any, predict: Any) -> Any:
-    """Return ``lm`` if given, else the predictor's own model, else the one that DSPy is configured with."""
-    return lm or predict.lm or dspy.settings.lm
-
-
-def as_measuring(lm: Any) -> MeasuringLM:
-    """Return a model that answers questions as it is, and any other through DSPy."""
-    if isinstance(lm, MeasuringLM):
-        return lm
-    if not callable(lm) or not hasattr(lm, "model"):
-        raise TypeError(f"{lm!r} is not a language model: configure one with dspy.configure(lm=...) or pass lm=.")
-    return AnyLM(lm)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from dspy import lm15
 
-from evalbias.lm.head import Head, decoder
+from evalbias.lm.score import Head, decoder
 from evalbias.lm.types import MAX_TOKENS, Text, Usage, Written
 
 

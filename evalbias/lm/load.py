@@ -32,8 +32,8 @@ from evalbias.lm.files import (
     unpacked,
 )
 from evalbias.lm.fingerprint import model_fingerprint
-from evalbias.lm.head import Head, decoder
 from evalbias.lm.render import template_of
+from evalbias.lm.score import Head, decoder
 from evalbias.values import read_json
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

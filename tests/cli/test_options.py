@@ -152,13 +152,13 @@ watch(lambda: BiasedDemos(4, select=False, n_resamples=99).compile(
 """,
     ),
     "score a prompt": (
-        19,
+        16,
         """
 from evalbias import PointwiseJudge, embedded_judge_lm
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC
-lm, judge = embedded_judge_lm(), PointwiseJudge(SYNTHETIC)
-watch(lambda: judge.batch(world.examples(2, seed=1), lm=lm))
+lm, judge, examples = embedded_judge_lm(), PointwiseJudge(SYNTHETIC), world.examples(2, seed=1)
+watch(lambda: judge.batch(examples, lm=lm))
 """,
     ),
 }

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 import ray
@@ -115,20 +116,19 @@ def test_a_worker_that_dies_is_replaced_and_costs_no_score(tmp_path, workers, mo
     PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
     command = ["judge", "--judge", "judge.json", "--data", "items.jsonl", "--lm", "embedded"]
     evalbias(*command, "--out", "here", cwd=tmp_path)
-    pool = workers._pool
-    actors, answers = [*pool._idle, *pool._starting.values()], pool.answers
+    actors = [*workers._idle, *workers._starting.values()]
     alive = [ray.get(actors[0].__ray_call__.remote(lambda worker: os.getpid()))]
 
-    def killing(*asked):
-        for answer in answers(*asked):
-            if alive:
-                os.kill(alive.pop(), signal.SIGKILL)
-            yield answer
+    def killing(reference):
+        result = ray.get(reference)
+        if alive:
+            os.kill(alive.pop(), signal.SIGKILL)
+        return result
 
-    monkeypatch.setattr(pool, "answers", killing)
+    monkeypatch.setattr(workers, "_ray", SimpleNamespace(wait=ray.wait, get=killing, exceptions=ray.exceptions))
     evalbias(*command, "--workers", "ray:2", "--out", "there", cwd=tmp_path)
     here, there = (records(tmp_path / run / "scores.jsonl") for run in ("here", "there"))
     assert [row["id"] for row in here] == [row["id"] for row in there] == [f"i{n}" for n in range(400)]
     assert [row["score"] for row in there] == pytest.approx([row["score"] for row in here], abs=1e-5)
-    left = [*pool._idle, *pool._starting.values()]
+    left = [*workers._idle, *workers._starting.values()]
     assert (len(left), actors[0] in left, actors[1] in left) == (2, False, True)

@@ -19,7 +19,6 @@ from evalbias.cli.run import Run
 from evalbias.cli.terminal import LeavableStream, Progress
 from evalbias.data import world
 from evalbias.lm.types import Choices, Likelihood, NoProbabilities, Text
-from evalbias.lm.workers import About
 from evalbias.options import JudgeOptions, MeasuringModels, OptimizeOptions, Out
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 
@@ -176,22 +175,11 @@ def test_the_price_list_is_fetched_on_demand_only(setting, asked, monkeypatch):
 
 def test_workers_open_the_model_themselves_and_only_that_of_lm(tmp_path, monkeypatch):
     opened = []
-
-    class Pool:
-        size = 4
-
-        def __init__(self, opening, identity, actors):
-            opened.append((opening.args, actors))
-
-        def about(self):
-            return About("the model", {"weights": "w"})
-
-    monkeypatch.setattr("evalbias.lm.workers.RayPool", Pool)
+    monkeypatch.setattr("evalbias.lm.workers.WorkersLM", lambda opening, actors: opened.append((opening.args, actors)))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
     given = MeasuringModels(workers="ray:4", adapter="lora", dtype="float32")
-    lm = open_lm("model", given)
-    assert (lm.model, lm.in_flight) == ("the model", 256)
+    open_lm("model", given)
     alone = replace(given, workers=None, adapter=str(tmp_path / "lora"))  # workers run in other folders
     assert opened == [((str(tmp_path / "model"), alone), 4)]
     open_lm("Qwen/Qwen3-8B", MeasuringModels(workers="ray"))

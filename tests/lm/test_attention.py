@@ -22,8 +22,7 @@ from evalbias.lm.attention import (
     plain_kernel,
     tree_attention,
 )
-from evalbias.lm.head import Head
-from evalbias.lm.score import Scorer
+from evalbias.lm.score import Head, Scorer
 from evalbias.lm.tokens import Scored
 from evalbias.lm.tree import Rows, packs
 

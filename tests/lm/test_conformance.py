@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from fake_server import served
 from fakes import outcome
+from lm.fake_ray import FakeRay
 
 from evalbias import RecordedLM
-from evalbias.lm.cache import CachedLM, model_identity
-from evalbias.lm.contract import as_measuring
+from evalbias.lm.cache import CachedLM, as_measuring
 from evalbias.lm.saved import record
 from evalbias.lm.types import Choices, Likelihood, PromptRefused, PromptTooLong, Text
-from evalbias.lm.workers import Worker, WorkersLM
+from evalbias.lm.workers import WorkersLM
 
 CHOICES = ("1", "2", "10")
 PROMPTS = [[{"role": "user", "content": f"the {word} sat on"}] for word in ("cat", "mat", "naïve café")]
@@ -22,23 +22,10 @@ TEXTS = [Text(prompt, 4, temperature=0.0) for prompt in PROMPTS]
 DRAWN = [Text(prompt, 4, temperature=1.0, seed=seed) for seed, prompt in enumerate(PROMPTS)]
 
 
-class InProcess:
-    """Three workers in this process, which answer the last part first; ``fault`` may change an outcome, or raise."""
-
-    size = 3
-
-    def __init__(self, opening, fault=lambda number, outcome: outcome):
-        self.workers = [Worker(opening, model_identity) for _ in range(self.size)]
-        self.fault = fault
-
-    def about(self):
-        return self.workers[0].about()
-
-    def answers(self, parts, afresh):
-        self.parts = parts
-        for number, start in reversed(list(enumerate(parts))):
-            outcome = self.workers[number % self.size].answer(parts[start], afresh)
-            yield start, self.fault(number, outcome)
+def in_workers(lm):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evalbias.lm.workers.started_ray", FakeRay)
+        return WorkersLM(lambda: lm, 2)
 
 
 def through_dspy(lm):
@@ -55,7 +42,7 @@ KINDS = {
     "local": lambda lm, _: lm,
     "any dspy.LM": lambda lm, _: through_dspy(lm),
     "recorded": lambda lm, folder: recorded(lm, folder / "recording.jsonl"),
-    "workers": lambda lm, _: WorkersLM(InProcess(lambda: lm)),
+    "workers": lambda lm, _: in_workers(lm),
     "cached": lambda lm, folder: CachedLM(lm, folder / "answers.jsonl"),
     "cached, of a dspy.LM": lambda lm, folder: CachedLM(through_dspy(lm), folder / "answers.jsonl", chunk=2),
     "cached, in memory": lambda lm, _: CachedLM(lm),

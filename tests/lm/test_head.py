@@ -5,10 +5,9 @@ import pytest
 import torch
 from lm.test_families import KINDS, VOCABULARY, build
 
-from evalbias.lm import head
+from evalbias.lm import score
 from evalbias.lm.generate import generate
-from evalbias.lm.head import Head, decoder
-from evalbias.lm.score import Scorer
+from evalbias.lm.score import Head, Scorer, decoder
 from evalbias.lm.tokens import Scored
 from evalbias.lm.types import Text
 
@@ -81,7 +80,7 @@ def test_large_output_layers_are_converted_in_parts(monkeypatch):
     model = build("Llama", {}).bfloat16()
     hidden = torch.randn(5, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
     expected = hidden.double() @ model.lm_head.weight.double().T
-    monkeypatch.setattr(head, "CONVERTED", 64 * 10)  # 10 tokens of the vocabulary at a time
+    monkeypatch.setattr(score, "CONVERTED", 64 * 10)  # 10 tokens of the vocabulary at a time
     logits = Head(model)(hidden)
     assert logits.shape == (5, VOCABULARY)
     np.testing.assert_allclose(logits.detach(), expected.detach(), atol=1e-4)
