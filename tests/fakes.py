@@ -18,8 +18,9 @@ from evalbias.lm.types import (
     MeasuringLM,
     Prompt,
     Refused,
+    Text,
     Written,
-    answer_by_kind,
+    by_kind,
 )
 
 
@@ -63,16 +64,16 @@ class Fake(MeasuringLM):
         self.batches.append(len(questions))
         self.questions += questions
         refused = {i for i, question in enumerate(questions) if self.refuses(question)}
-        taken, found = [i for i in range(len(questions)) if i not in refused], {}
-        answer_by_kind(
-            [questions[i] for i in taken],
-            found,
-            choices=lambda choices, some: self.choice_logprobs([q.prompt for q in some], choices).rows(),
-            likelihoods=lambda some: self.loglikelihood([(q.context, q.continuation) for q in some]),
-            texts=lambda some: [Written(self.write(q)) for q in some],
-        )
-        for number, i in enumerate(taken):
-            answers[i] = found[number]
+        taken = [i for i in range(len(questions)) if i not in refused]
+        for kind, places in by_kind([questions[i] for i in taken]).items():
+            some = [questions[taken[place]] for place in places]
+            if kind is Likelihood:
+                found = self.loglikelihood([(q.context, q.continuation) for q in some])
+            elif kind is Text:
+                found = [Written(self.write(q)) for q in some]
+            else:
+                found = self.choice_logprobs([q.prompt for q in some], kind).rows()
+            answers.update(zip((taken[place] for place in places), found, strict=True))
         for i in refused:
             answers[i] = Refused("has 99 tokens, but the model's context is 64.", too_long=True)
 

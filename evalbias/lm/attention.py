@@ -23,8 +23,8 @@ from transformers import AttentionInterface
 from evalbias.lm.tree import Layers, Pack, sent
 from evalbias.measures.arrays import BoolArray, IntArray
 
-# Which tokens each layer of a model attends to: all, those in a sliding window, or those in the same chunk, counted by
-# positions in the text, not places in the pack. A pack needs one tree mask per kind of layer, cut down to these.
+# Which tokens each layer attends to: all, or those in a sliding window, counted by positions in the text, not by
+# places in the pack. A pack needs one tree mask per kind of layer, cut down to these.
 #
 #     tree, full attention    sliding_window = 2      position
 #     a   x . . . .           x . . . .               0
@@ -34,11 +34,8 @@ from evalbias.measures.arrays import BoolArray, IntArray
 #     e   x . . . x           x . . . x               1
 
 
-FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+FULL, SLIDING = "full_attention", "sliding_attention"
 """transformers' names of the kinds, under which a model of mixed layers takes its masks."""
-
-WIDTHS = {SLIDING: "sliding_window", CHUNKED: "attention_chunk_size"}
-"""Settings that hold the width of each limited kind."""
 
 TILE = 128
 """Number of queries and of keys in a tile, the default of PyTorch's FlexAttention."""
@@ -125,10 +122,9 @@ def layer_kinds(config: Any) -> tuple[str, ...] | None:
     """Return the kind of each layer of a text model, or None if there are other layers than attention."""
     types = getattr(config, "layer_types", None)
     if types is None:
-        unused = {SLIDING} if getattr(config, "use_sliding_window", True) is False else set()
-        limited = [kind for kind, name in WIDTHS.items() if getattr(config, name, None) and kind not in unused]
-        types = [limited[0] if limited else FULL] * config.num_hidden_layers
-    return tuple(types) if set(types) <= {FULL, *WIDTHS} else None
+        slides = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True) is not False
+        types = [SLIDING if slides else FULL] * config.num_hidden_layers
+    return tuple(types) if set(types) <= {FULL, SLIDING} else None
 
 
 def layer_masks(config: Any, kinds: Sequence[str], pack: Pack, prefix_length: int) -> dict[str, Mask]:
@@ -138,9 +134,7 @@ def layer_masks(config: Any, kinds: Sequence[str], pack: Pack, prefix_length: in
     for kind in dict.fromkeys(kinds):
         # 1. The first position that each token attends to, (n,); negative if its window begins before the text.
         positions = pack.positions
-        width = 1 if kind == FULL else int(getattr(config, WIDTHS[kind]))
-        chunk = positions - positions % width
-        reach = np.zeros_like(positions) if kind == FULL else positions - width + 1 if kind == SLIDING else chunk
+        reach = np.zeros_like(positions) if kind == FULL else positions - int(config.sliding_window) + 1
         # 2. A window that cuts into the prefix leaves no part of it that all attend to.
         cut = bool(reach.max() > 0)
         if not cut and whole is not None:

@@ -10,6 +10,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
 
+import dspy
 import numpy as np
 
 from evalbias.lm.calls import Call, driven, harmless

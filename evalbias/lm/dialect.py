@@ -14,19 +14,8 @@ from dspy import lm15
 
 from evalbias.lm.fingerprint import Answering
 from evalbias.lm.reading import SUM_EXCESS, TOP_TOLERANCE, logprob_of
-from evalbias.lm.render import Renderer
-from evalbias.lm.tokens import (
-    Ids,
-    Joined,
-    PromptTokenizer,
-    Scored,
-    check_choices,
-    choice_sequences,
-    joint,
-    key_of,
-    too_long,
-    unknown_words,
-)
+from evalbias.lm.render import Prepared, Tokenizing
+from evalbias.lm.tokens import Ids, Scored, check_choices
 from evalbias.lm.transport import Connection, StatusError, Unreadable
 from evalbias.lm.types import (
     MAX_TOKENS,
@@ -41,7 +30,6 @@ from evalbias.lm.types import (
     Text,
     Usage,
     Written,
-    answer_by_kind,
     total_usage,
 )
 from evalbias.measures.arrays import FloatArray
@@ -73,15 +61,6 @@ class Endpoint:
     context_length: int | None = None  # in tokens; None if the server does not report it
     tolerance: float = TOP_TOLERANCE
     template_options: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A question as a server is asked it, in the order of keys: what begins alike shares the server's prefix cache."""
-
-    question: Question
-    content: Any  # what the dialect made of the prompt: sequences of tokens, messages or a text
-    key: bytes  # the prompt in bytes, as the server sees it
 
 
 class Dialect(ABC):
@@ -188,17 +167,15 @@ class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others,
     """The server tokenizes a text differently from the given tokenizer; no other dialect need be tried."""
 
 
-class TokenizedDialect(Dialect):
+class TokenizedDialect(Tokenizing, Dialect):
     """A server whose prompts are rendered and tokenized here, exactly as by ``LocalLM``."""
 
     capabilities = "choices and likelihoods, tokenized locally"
-    generated_after_choices: ClassVar[int] = 1  # tokens that the server must generate after the whole text of a choice
+    free: ClassVar[Mapping[type, int]] = {Choices: 1, Likelihood: 1, Text: 1}  # one is generated after any text
 
     def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self._tokenizer = PromptTokenizer(endpoint.tokenizer)
-        self._context_length = endpoint.context_length
-        self._render = Renderer(self._tokenizer, endpoint.template_options)
+        Dialect.__init__(self, endpoint)
+        Tokenizing.__init__(self, endpoint.tokenizer, endpoint.template_options, endpoint.context_length)
         ids = tuple(endpoint.tokenizer(PROBE_TEXT)["input_ids"])
         self._probe_text = Scored(ids, len(ids) - 1, PROBE_TEXT)  # the last token, one character, is scored
 
@@ -206,59 +183,17 @@ class TokenizedDialect(Dialect):
     async def _scores(self, row: Sequence[Scored]) -> FloatArray:
         """Return the log-probability of each sequence from its ``start`` on, shape (c,); all share a prefix."""
 
-    def _misread(self, texts: Iterable[Joined]) -> Refused | None:
-        """Return which plain text the server would read as a control token; one that takes tokens reads none."""
-        return None
-
     def _sent(self, text: str, ids: Ids) -> str | list[int]:
         """Return a prompt as the server takes it: its tokens, or a text that the server tokenizes identically."""
         return list(ids)
-
-    def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
-        done: dict[int, Any] = {}
-        answer_by_kind(questions, done, choices=self._rows, likelihoods=self._sequences, texts=self._prompts)
-        return [done[place] for place in range(len(questions))]
-
-    def _rows(self, choices: tuple[str, ...], questions: Sequence[Choices]) -> list[Prepared | Refused]:
-        rendered = [self._render(question.prompt) for question in questions]
-        rows = choice_sequences(self._tokenizer, rendered, choices)
-        return [
-            self._misread(prompt.before(choice) for choice in choices)
-            or self._too_long(max(len(s.ids) for s in row), self.generated_after_choices)
-            or Prepared(question, row, key_of(row[0].ids))
-            for question, prompt, row in zip(questions, rendered, rows, strict=True)
-        ]
-
-    def _sequences(self, questions: Sequence[Likelihood]) -> list[Prepared | Refused]:
-        pairs = [(self._render(question.context), question.continuation) for question in questions]
-        return [
-            self._misread([prompt.before(text)])
-            or unknown_words(self._tokenizer, scored)
-            or self._too_long(len(scored.ids), 1)
-            or Prepared(question, scored, key_of(scored.ids))
-            for question, (prompt, text), scored in zip(questions, pairs, joint(self._tokenizer, pairs), strict=True)
-        ]
-
-    def _prompts(self, questions: Sequence[Text]) -> list[Prepared | Refused]:
-        done: list[Prepared | Refused] = []
-        for question in questions:
-            rendered = self._render(question.prompt)
-            ids = tuple(self._tokenizer.encode(rendered.alone()).ids)
-            refused = self._misread([rendered.alone()]) or self._too_long(len(ids), 1)
-            content = self._sent(rendered.text, ids), rendered.lead
-            done.append(refused or Prepared(question, content, key_of(ids)))
-        return done
-
-    def _too_long(self, tokens: int, generated: int) -> Refused | None:
-        return too_long(tokens, self._context_length, whose="server", generated=generated)
 
     async def _choices(self, content: Any, choices: tuple[str, ...]) -> ChoiceLogprobs:
         return ChoiceLogprobs(choices, (await self._scores(content))[None])
 
     async def _text(self, content: Any, question: Text) -> Written:
         """Generate a text after a prompt, without the lead that it may begin with."""
-        prompt, lead = content
-        body = {"model": self._model, "prompt": prompt, **settings_of(question, "max_tokens")}
+        rendered, ids = content
+        body = {"model": self._model, "prompt": self._sent(rendered.text, ids), **settings_of(question, "max_tokens")}
         if question.logprobs is not None:
             body["logprobs"] = question.logprobs
         answer = await self._post("/v1/completions", body)
@@ -272,7 +207,7 @@ class TokenizedDialect(Dialect):
                 token_logprob(token, value, part(top or {}, kind=dict).items())
                 for token, value, top in zip(names, values, part(tops, kind=list), strict=True)
             )
-        return written(answer, part(choice, "text", kind=str).removeprefix(lead), logprobs)
+        return written(answer, part(choice, "text", kind=str).removeprefix(rendered.lead), logprobs)
 
 
 class NextTokenDialect(TokenizedDialect):
@@ -283,7 +218,7 @@ class NextTokenDialect(TokenizedDialect):
     vLLM, and from a given position on by SGLang.
     """
 
-    generated_after_choices = 0  # a choice's last token is the one that the server generates
+    free: ClassVar[Mapping[type, int]] = {Choices: 0, Likelihood: 1, Text: 1}  # a choice's last is generated
 
     @abstractmethod
     async def _next_tokens(self, ids: Ids, tokens: Sequence[int]) -> dict[int, float]:
@@ -291,7 +226,7 @@ class NextTokenDialect(TokenizedDialect):
 
     async def probe(self) -> None:
         """Compare the tokens of a short text with the server's, then its last token scored in two ways."""
-        ours = self._tokenizer.tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]
+        ours = self.tokenizer.tokenizer(PROBE_TEXT, add_special_tokens=False)["input_ids"]
         names = {"model": self._model, "prompt": PROBE_TEXT, "add_special_tokens": False}  # of vLLM and SGLang
         with suppress(StatusError):  # a server that does not reveal its tokens; llama.cpp takes the other two names
             answer = await self._post("/tokenize", {**names, "content": PROBE_TEXT, "add_special": False})

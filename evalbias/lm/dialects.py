@@ -161,7 +161,7 @@ class Echo(TokenizedDialect):
 
     def _misread(self, texts: Iterable[Joined]) -> Refused | None:
         for text in texts:
-            for start, stop in self._tokenizer.spans(text.text):
+            for start, stop in self.tokenizer.spans(text.text):
                 if (start, stop) not in text.controls:
                     return spells_control(text.text[start:stop])
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from dspy import lm15
@@ -19,10 +20,10 @@ from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
 from evalbias.lm.generate import generate
 from evalbias.lm.load import Loaded, ModelSource, load
-from evalbias.lm.render import Renderer
+from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.score import Scorer
-from evalbias.lm.tokens import PromptTokenizer, choice_sequences, joint, too_long, unknown_words
+from evalbias.lm.tokens import Scored
 from evalbias.lm.types import (
     MAX_TOKENS,
     Answers,
@@ -35,9 +36,6 @@ from evalbias.lm.types import (
     Refused,
     Text,
     Usage,
-    Written,
-    answer_by_kind,
-    as_messages,
 )
 
 BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
@@ -181,21 +179,19 @@ def embedded_judge_lm(*, device: str = "auto") -> LocalLM:
     return LocalLM(str(FOLDER), device=device, dtype="float32")
 
 
-class LocalEngine(Engine):
+class LocalEngine(Tokenizing, Engine):
     """The engine of ``LocalLM``, which copies of it share."""
 
+    whose = "model"
+    free: ClassVar[Mapping[type, int]] = {Choices: 0, Likelihood: 0, Text: 1}
+
     def __init__(self, loaded: Loaded, scorer: Scorer) -> None:
+        super().__init__(loaded.tokenizer, loaded.source.template_options, loaded.context_length)
         self.loaded, self.scorer = loaded, scorer
-        self.tokenizer = PromptTokenizer(loaded.tokenizer)
-        self.render = Renderer(self.tokenizer, loaded.source.template_options)
         self._busy = threading.RLock()  # the model runs one batch at a time
         self._batch: Batcher[Question, Any] = Batcher(self._answers)
         self._draws: dict[bytes, int] = {}  # prompt and settings -> number of draws so far, the latest last
         self._drawing = threading.Lock()  # not _busy: requests queue while the model runs
-
-    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions, those about the same choices in one batch."""
-        answer_by_kind(questions, answers, choices=self._choices, likelihoods=self._likelihoods, texts=self._texts)
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request, in one batch with those of other threads."""
@@ -211,52 +207,47 @@ class LocalEngine(Engine):
         self.answer(questions, answers)
         return [answers[place] for place in range(len(questions))]
 
-    def _choices(self, choices: tuple[str, ...], questions: Sequence[Choices]) -> list[ChoiceLogprobs | Refused]:
-        rows = choice_sequences(self.tokenizer, [self.render(q.prompt) for q in questions], choices)
-        refused = [self._too_long(max(len(s.ids) for s in row)) for row in rows]
-        asked = [place for place, reason in enumerate(refused) if reason is None]
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions: all that are about probabilities in one batch, and then texts."""
+        rows: dict[int, list[Scored]] = {}  # place -> the sequences that are scored
+        texts: dict[int, Prepared] = {}
+        for place, prepared in enumerate(self._prepared(questions)):
+            if isinstance(prepared, Refused):
+                answers[place] = prepared
+            elif isinstance(prepared.question, Text):
+                texts[place] = prepared
+            else:
+                rows[place] = [prepared.content] if isinstance(prepared.content, Scored) else prepared.content
+        sequences, places = [s for row in rows.values() for s in row], [p for p, row in rows.items() for _ in row]
         with self._busy:
-            values = self.scorer([s for i in asked for s in rows[i]], [i for i in asked for _ in choices])
-        totals = np.array([v.sum() for v in values]).reshape(len(asked), len(choices))  # (n, c)
-        read = [min(s.start for s in rows[i]) for i in asked]  # tokens before the choices; none is generated
-        answers = iter(
-            ChoiceLogprobs(choices, row[None], usage=Usage(n, 0)) for row, n in zip(totals, read, strict=True)
-        )
-        return [reason or next(answers) for reason in refused]
+            values = iter(self.scorer(sequences, places))
+        for place, row in rows.items():
+            question, logprobs = questions[place], list(itertools.islice(values, len(row)))
+            if isinstance(question, Choices):
+                totals = np.array([[own.sum() for own in logprobs]])  # (1, c)
+                read = min(sequence.start for sequence in row)  # tokens before the choices; none is generated
+                answers[place] = ChoiceLogprobs(question.choices, totals, usage=Usage(read, 0))
+            else:
+                answers[place] = LogLikelihood(logprobs[0], Usage(len(row[0].ids), 0))
+        self._write(texts, answers)
 
-    def _likelihoods(self, questions: Sequence[Likelihood]) -> list[LogLikelihood | Refused]:
-        sequences = joint(self.tokenizer, [(self.render(q.context), q.continuation) for q in questions])
-        refused = [unknown_words(self.tokenizer, s) or self._too_long(len(s.ids)) for s in sequences]
-        asked = [place for place, reason in enumerate(refused) if reason is None]
-        with self._busy:
-            values = self.scorer([sequences[i] for i in asked], asked)
-        usages = [Usage(len(sequences[i].ids), 0) for i in asked]
-        answers = map(LogLikelihood, values, usages)
-        return [reason or next(answers) for reason in refused]
-
-    def _texts(self, questions: Sequence[Text]) -> list[Written | Refused]:
+    def _write(self, texts: Mapping[int, Prepared], answers: Answers) -> None:
         """Generate texts, as many at once as ``batch_tokens`` allows."""
-        rendered = [self.render(as_messages(q.prompt)) for q in questions]  # as DSPy sends a text
-        prompts = [list(self.tokenizer.encode(one.alone()).ids) for one in rendered]
-        refused = [self._too_long(len(ids), generated=1) for ids in prompts]
-        asked = [place for place, reason in enumerate(refused) if reason is None]
-        seeded = {i: replace(questions[i], seed=self._seed(prompts[i], questions[i])) for i in asked}
-        size = max((len(prompts[i]) + (seeded[i].max_tokens or MAX_TOKENS) for i in asked), default=1)
-        most, loaded, written = max(1, self.scorer.batch_tokens // size), self.loaded, list[Written]()
-        with self._busy:
-            for start in range(0, len(asked), most):
-                part = asked[start : start + most]
-                given = [prompts[i] for i in part], [seeded[i] for i in part]
-                written += generate(loaded.model, loaded.tokenizer, *given, context=loaded.context_length)
-        leads = [rendered[i].lead for i in asked]
-        answers = iter(replace(one, text=one.text.removeprefix(lead)) for one, lead in zip(written, leads, strict=True))
-        return [reason or next(answers) for reason in refused]
+        prompts = {place: list(one.content[1]) for place, one in texts.items()}
+        seeded = {place: self._seeded(prompts[place], one.question) for place, one in texts.items()}
+        size = max((len(ids) + (seeded[p].max_tokens or MAX_TOKENS) for p, ids in prompts.items()), default=1)
+        most, loaded, places = max(1, self.scorer.batch_tokens // size), self.loaded, list(texts)
+        for start in range(0, len(places), most):
+            part = places[start : start + most]
+            given = [prompts[p] for p in part], [seeded[p] for p in part]
+            with self._busy:
+                written = generate(loaded.model, loaded.tokenizer, *given, context=loaded.context_length)
+            for place, one in zip(part, written, strict=True):
+                rendered, _ = texts[place].content
+                answers[place] = replace(one, text=one.text.removeprefix(rendered.lead))
 
-    def _too_long(self, tokens: int, *, generated: int = 0) -> Refused | None:
-        return too_long(tokens, self.loaded.context_length, whose="model", generated=generated)
-
-    def _seed(self, prompt: list[int], question: Text) -> int:
-        """Return a seed by prompt and settings, as prompts share no random numbers; by draw too if none is given."""
+    def _seeded(self, prompt: list[int], question: Any) -> Text:
+        """Set a seed by prompt and settings, as prompts share no random numbers; by draw too if none is given."""
         names = ("max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "logprobs")
         defaults = (MAX_TOKENS, 0.0, 1.0, None, (), None, None)
         values = [getattr(question, name) for name in names]
@@ -269,7 +260,9 @@ class LocalEngine(Engine):
                 number = self._draws[key] = self._draws.pop(key, 0) + 1
                 if len(self._draws) > MOST_DRAWN:
                     del self._draws[next(iter(self._draws))]
-        return int.from_bytes(hashlib.sha256(key + number.to_bytes(8, "big")).digest()[:8], "big") >> 1
+        seed = int.from_bytes(hashlib.sha256(key + number.to_bytes(8, "big")).digest()[:8], "big") >> 1
+        seeded: Text = replace(question, seed=seed)
+        return seeded
 
 
 # Batching of calls from many threads.

@@ -1,4 +1,4 @@
-"""From messages to text: chat templates, and texts that need none."""
+"""From questions to tokens: chat templates, texts that need none, and what a model cannot take."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 from jinja2 import Template, TemplateError
 from jinja2.exceptions import SecurityError
@@ -19,8 +20,28 @@ from jinja2.sandbox import SandboxedEnvironment
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from evalbias.lm.files import readable
-from evalbias.lm.tokens import FOLLOW, Joined, PromptTokenizer, Rendered, unused_characters
-from evalbias.lm.types import Message, Prompt
+from evalbias.lm.tokens import (
+    FOLLOW,
+    Joined,
+    PromptTokenizer,
+    Rendered,
+    Scored,
+    choice_sequences,
+    joint,
+    key_of,
+    unused_characters,
+)
+from evalbias.lm.types import (
+    Choices,
+    Likelihood,
+    Message,
+    Prompt,
+    Question,
+    Refused,
+    Text,
+    as_messages,
+    by_kind,
+)
 
 # A tokenizer's chat template, with fixed options and a fixed date: the same messages give the same text on any day.
 #
@@ -274,3 +295,98 @@ def _replaced(text: str, pairs: Sequence[tuple[str, str]]) -> str:
     for old, new in pairs:
         text = text.replace(old, new)
     return text
+
+
+# Questions as tokens.
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A question as a model or server is asked it; what begins alike, in the order of keys, shares a prefix."""
+
+    question: Question
+    content: Any  # a sequence of each choice, a sequence, or a rendered prompt with its tokens; else messages
+    key: bytes  # the prompt in bytes
+
+
+class Tokenizing:
+    """Base of what is asked in tokens that are made here: a model on this machine, and servers that take tokens."""
+
+    whose: ClassVar[str] = "server"  # "model" or "server", whose context limits a text
+    free: ClassVar[Mapping[type, int]]  # kind of question -> number of tokens that its whole text must leave free
+
+    def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None, context_length: int | None) -> None:
+        self.tokenizer = PromptTokenizer(tokenizer)
+        self.render = Renderer(self.tokenizer, options)
+        self._context_length = context_length  # in tokens; None if it is not known
+
+    def _misread(self, texts: Iterable[Joined]) -> Refused | None:
+        """Return which plain text would be read as a control token; what takes tokens reads none."""
+        return None
+
+    def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
+        """Prepare a call's questions; ValueError for a wrong form."""
+        done: dict[int, Any] = {}
+        for kind, places in by_kind(questions).items():
+            some: Any = [questions[place] for place in places]
+            if kind is Likelihood:
+                made = self._sequences(some)
+            else:
+                made = self._prompts(some) if kind is Text else self._rows(kind, some)
+            done.update(zip(places, made, strict=True))
+        return [done[place] for place in range(len(questions))]
+
+    def _rows(self, choices: tuple[str, ...], questions: Sequence[Choices]) -> list[Prepared | Refused]:
+        rendered = [self.render(question.prompt) for question in questions]
+        rows = choice_sequences(self.tokenizer, rendered, choices)
+        return [
+            self._misread(prompt.before(choice) for choice in choices)
+            or self._too_long(max(len(s.ids) for s in row), Choices)
+            or Prepared(question, row, key_of(row[0].ids))
+            for question, prompt, row in zip(questions, rendered, rows, strict=True)
+        ]
+
+    def _sequences(self, questions: Sequence[Likelihood]) -> list[Prepared | Refused]:
+        pairs = [(self.render(question.context), question.continuation) for question in questions]
+        return [
+            self._misread([prompt.before(text)])
+            or unknown_words(self.tokenizer, scored)
+            or self._too_long(len(scored.ids), Likelihood)
+            or Prepared(question, scored, key_of(scored.ids))
+            for question, (prompt, text), scored in zip(questions, pairs, joint(self.tokenizer, pairs), strict=True)
+        ]
+
+    def _prompts(self, questions: Sequence[Text]) -> list[Prepared | Refused]:
+        rendered = [self.render(as_messages(question.prompt)) for question in questions]  # as DSPy sends a text
+        prompts = [(prompt, tuple(self.tokenizer.encode(prompt.alone()).ids)) for prompt in rendered]
+        return [
+            self._misread([prompt.alone()])
+            or self._too_long(len(ids), Text)
+            or Prepared(question, (prompt, ids), key_of(ids))
+            for question, (prompt, ids) in zip(questions, prompts, strict=True)
+        ]
+
+    def _too_long(self, tokens: int, kind: type) -> Refused | None:
+        limit, free = self._context_length, self.free[kind]
+        if limit is None or tokens + free <= limit:
+            return None
+        room = f", of which {free} must stay free for the answer" if free else ""
+        return Refused(
+            f"has {tokens} tokens, but the {self.whose}'s context is {limit}{room}: shorten it or use fewer "
+            "demonstrations. Prompts are never truncated.",
+            too_long=True,
+        )
+
+
+def unknown_words(tokenizer: PromptTokenizer, scored: Scored) -> Refused | None:
+    """Return why a text has no likelihood: scored tokens stand for words that the vocabulary lacks; None if none does.
+
+    Its probability would be that of any such words. No token of a byte-level tokenizer stands for an unknown word.
+    """
+    ids, unknown = scored.ids[scored.start :], tokenizer.tokenizer.unk_token_id
+    if unknown not in ids:
+        return None
+    return Refused(
+        f"has words that the model does not know ({ids.count(unknown)} of its {len(ids)} tokens), so it has no "
+        "likelihood: name a model whose vocabulary has them."
+    )

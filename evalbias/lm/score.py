@@ -19,7 +19,6 @@ from torch.nn.functional import linear
 
 from evalbias.lm.attention import (
     TILE,
-    WIDTHS,
     Kernel,
     configs_of,
     configured,
@@ -57,7 +56,7 @@ GPU_PACK = 1 << 14
 """Size in tokens of a GPU's packs, which skip hidden tiles: what every pack costs, reading the weights and launching
 kernels, is then little beside its tokens' matrix products. Few sizes also mean few compiled kernels."""
 
-COUNTS_PLACES = ("window_size", "attn_temperature_tuning")
+COUNTS_PLACES = ("window_size", "attn_temperature_tuning", "attention_chunk_size")
 """Settings of GPT-Neo and Llama 4, whose layers count places in the pack whatever mask and positions they are given."""
 
 Run = Callable[[Rows], Iterator[tuple[Tensor, IntArray]]]
@@ -286,7 +285,7 @@ class Scorer:
         # 2. Their log-probabilities, alone and shared.
         answers = np.full((2, TRIAL_TEXTS * (len(ids[0]) - len(trunk))), np.nan)
         try:
-            with configured(self._configs, **dict.fromkeys(WIDTHS.values(), TRIAL_WINDOW)):
+            with configured(self._configs, sliding_window=TRIAL_WINDOW):
                 self._read(self._alone(rows), answers[0])
                 self._read(way(rows), answers[1])
         except Exception as error:  # any model's own code: what fails is done without

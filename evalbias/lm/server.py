@@ -13,13 +13,13 @@ from dspy import lm15
 
 from evalbias.lm.calls import Call, harmless
 from evalbias.lm.decisions import DecidingLM
-from evalbias.lm.dialect import Dialect, Endpoint, Prepared, WrongTokenizer
+from evalbias.lm.dialect import Dialect, Endpoint, WrongTokenizer
 from evalbias.lm.dialects import DIALECTS
 from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
 from evalbias.lm.fingerprint import Answering, same_sample
 from evalbias.lm.load import load_tokenizer
 from evalbias.lm.reading import TOP_TOLERANCE
-from evalbias.lm.render import ChatTemplate, template_of
+from evalbias.lm.render import ChatTemplate, Prepared, template_of
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.transport import (
     Connection,

@@ -15,7 +15,6 @@ from typing import Any
 from tokenizers import AddedToken, Encoding, Tokenizer
 
 from evalbias.lm.files import readable
-from evalbias.lm.types import Refused
 
 # Prompts as text, and joined with an answer.
 
@@ -440,35 +439,6 @@ def _aligned(row: Sequence[Scored]) -> list[Scored]:
     shared = common(ids[0], ids[-1])  # the first and the last share what all do
     start = max(1, min(shared, *(scored.start for scored in row)))
     return [replace(scored, start=start) for scored in row]
-
-
-# What a model cannot take.
-
-
-def too_long(tokens: int, limit: int | None, *, whose: str, generated: int = 0) -> Refused | None:
-    """Return why a prompt and the tokens after it exceed the context of ``whose``, "model" or "server"; else None."""
-    if limit is None or tokens + generated <= limit:
-        return None
-    free = f", of which {generated} must stay free for the answer" if generated else ""
-    return Refused(
-        f"has {tokens} tokens, but the {whose}'s context is {limit}{free}: shorten it or use fewer demonstrations. "
-        "Prompts are never truncated.",
-        too_long=True,
-    )
-
-
-def unknown_words(tokenizer: PromptTokenizer, scored: Scored) -> Refused | None:
-    """Return why a text has no likelihood: scored tokens stand for words that the vocabulary lacks; None if none does.
-
-    Its probability would be that of any such words. No token of a byte-level tokenizer stands for an unknown word.
-    """
-    ids, unknown = scored.ids[scored.start :], tokenizer.tokenizer.unk_token_id
-    if unknown not in ids:
-        return None
-    return Refused(
-        f"has words that the model does not know ({ids.count(unknown)} of its {len(ids)} tokens), so it has no "
-        "likelihood: name a model whose vocabulary has them."
-    )
 
 
 # Common beginnings.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -350,19 +349,9 @@ def raise_refused(answers: Mapping[int, Any], names: Mapping[int, str] | None = 
         raise kind({place: answer.reason for place, answer in refused.items()}, names)
 
 
-def answer_by_kind(
-    questions: Sequence[Question],
-    answers: Answers,
-    *,
-    choices: Callable[[tuple[str, ...], list[Choices]], Sequence[Any]],
-    likelihoods: Callable[[list[Likelihood]], Sequence[Any]],
-    texts: Callable[[list[Text]], Sequence[Any]],
-) -> None:
-    """Answer questions of each kind at once, and those about the same choices."""
-    groups: dict[Any, list[int]] = {}  # choices or kind -> places
+def by_kind(questions: Sequence[Question]) -> dict[Any, list[int]]:
+    """Return the places of questions that are asked together: by their choices, or their kind if they have none."""
+    groups: dict[Any, list[int]] = {}
     for place, question in enumerate(questions):
         groups.setdefault(question.choices if isinstance(question, Choices) else type(question), []).append(place)
-    for group, places in groups.items():
-        ask: Any = likelihoods if group is Likelihood else texts if group is Text else partial(choices, group)
-        for place, answer in zip(places, ask([questions[place] for place in places]), strict=True):
-            answers[place] = answer
+    return groups

@@ -33,7 +33,6 @@ OF_FAMILIES = (
     "gemma2, capped scores and logits",
     "gemma3, windows",
     "gpt-oss, sinks and windows",
-    "llama4, chunks",
 )
 MODELS = {"qwen3": QWEN3} | {kind: KINDS[kind][:2] for kind in OF_FAMILIES}
 

@@ -39,7 +39,7 @@ def tokens_asked(lm, ask):
 
     lm.engine.scorer = spy
     try:
-        with mock.patch("evalbias.lm.local.unknown_words", return_value=None):
+        with mock.patch("evalbias.lm.render.unknown_words", return_value=None):
             ask(lm)
     finally:
         lm.engine.scorer = scorer

@@ -21,10 +21,11 @@ from evalbias import PointwiseJudge
 from evalbias.cli.run import ModelWatch
 from evalbias.lm import dialect as tokenized
 from evalbias.lm.cache import CachedLM, measuring
-from evalbias.lm.dialect import Endpoint, Prepared
+from evalbias.lm.dialect import Endpoint
 from evalbias.lm.dialects import CONTROL, DIALECTS, QUESTION
 from evalbias.lm.dspy_seam import LOGPROBS, Engine, judgment_request, read_judgment
 from evalbias.lm.fingerprint import same_sample
+from evalbias.lm.render import Prepared
 from evalbias.lm.server import Served, find_dialect
 from evalbias.lm.transport import StatusError
 from evalbias.lm.types import ChoiceLogprobs, Choices, Likelihood, ModelChanged, Refused, Text, Unanswered, Usage

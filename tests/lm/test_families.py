@@ -96,7 +96,7 @@ KINDS = {
     "nanochat, capped logits": ("NanoChat", {"final_logit_softcapping": 5.0}, PACKS),
     "gpt-oss, sinks and windows": ("GptOss", {"head_dim": 16, **EXPERTS, **WINDOWS}, PACKS),
     "opt, a decoder in the decoder": ("OPT", {"word_embed_proj_dim": 64, "ffn_dim": 96}, PACKS),
-    "llama4, chunks": ("Llama4Text", {**LLAMA4, **CHUNKS}, PACKS),
+    "llama4, chunks": ("Llama4Text", {**LLAMA4, **CHUNKS}, BRANCHES),
     "llama4, places by distance": ("Llama4Text", LLAMA4 | {"attention_chunk_size": 32, "floor_scale": 40}, BRANCHES),
     "falcon-h1, scaled logits": ("FalconH1", {**MAMBA2, "lm_head_multiplier": 0.5}, BRANCHES),
     "phi3, longrope": ("Phi3", {"rope_parameters": LONGROPE, "original_max_position_embeddings": 150}, PACKS),
