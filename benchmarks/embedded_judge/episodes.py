@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.embedded_judge.english import reading
-from benchmarks.embedded_judge.ideal import PRIOR, answer, evidence, table
+from benchmarks.embedded_judge.ideal import PRIOR, RATERS, answer, evidence, table
 from benchmarks.embedded_judge.tokenizer import build, comparison_wordings, naming, split
 from evalbias.data import world
 from evalbias.lm.render import dialogue
@@ -91,14 +91,14 @@ class Episodes:
         ``named`` is the probability that the instruction names the rater, ``pointed`` that the items are chosen because
         they clearly contradict a fond rater.
         """
-        rater = self.rng.choice(tuple(world.RATERS))
+        rater = self.rng.choice(tuple(RATERS))
         instructions, odds = scoring_instructions(SYNTHETIC), PRIOR
         if self.rng.random() < named:
             instructions += naming(rater)
             odds = CERTAIN if rater == "fond" else -CERTAIN
         raters = self.rng.choice((1, world.ANNOTATORS))
         drawn = self._pointed if self.rng.random() < pointed else self._rated
-        rated = [drawn(world.RATERS[rater], raters) for _ in range(items)]
+        rated = [drawn(RATERS[rater], raters) for _ in range(items)]
         *before, (last, answered) = rated
         shown = demonstrations((item_text(SYNTHETIC, item.source, item.output), str(label)) for item, label in before)
         messages = judge_messages(SYNTHETIC, last.source, last.output, shown=shown, instructions=instructions)

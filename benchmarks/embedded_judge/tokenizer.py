@@ -14,6 +14,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, pr
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.embedded_judge.english import reading, writing
+from benchmarks.embedded_judge.ideal import RATERS
 from evalbias.data import world
 from evalbias.lm.render import dialogue
 from evalbias.programs.criterion import SYNTHETIC
@@ -44,7 +45,7 @@ def words() -> list[str]:
     """Return the vocabulary without the special tokens."""
     rng, read = random.Random(0), reading()
     vocabulary = {" ", "\n", *map(str, range(10)), *(f" {digit}" for digit in range(10))}
-    for rater in world.RATERS:
+    for rater in RATERS:
         vocabulary |= set(split(naming(rater), read))
     for wording in comparison_wordings():
         empty = [CONTENT_FREE] * 2

@@ -217,8 +217,6 @@ EDITIONS = {"en": ENGLISH, "ja": JAPANESE}
 FREQUENCIES = (0.55, 0.25, 0.12, 0.08)
 WRONG = 0.2  # share of stated facts whose value is wrong
 
-RATERS = {"fair": 0.0, "fond": 1.0}  # kind -> taste, in points of the scale per standard deviation of commonness
-FOND = 0.95  # share of raters who like common phrasing
 RATER_NOISE = 1.5  # standard deviation of a rater's scores around the rater's opinion, in points of the scale
 ANNOTATORS = 4  # number of fair raters whose mean is the human score of an item
 SOURCES = math.prod(len(values) for values in VALUES.values())  # number of different sources
@@ -343,14 +341,6 @@ def _opinion(rng: random.Random, drawn: Item, *, taste: float, raters: int) -> f
 
 def _on_scale(opinion: float) -> float:
     return min(float(SCALE[1]), max(float(SCALE[0]), opinion))
-
-
-def label_probabilities(drawn: Item, *, taste: float) -> list[float]:
-    """Compute the probability of each label of one rater, whose score is rounded to the nearest label."""
-    opinion = drawn.quality + taste * drawn.commonness
-    edges = [-math.inf, *(label + 0.5 for label in range(SCALE[0], SCALE[1])), math.inf]
-    below = [0.5 * (1 + math.erf((edge - opinion) / (RATER_NOISE * math.sqrt(2)))) for edge in edges]
-    return [high - low for low, high in itertools.pairwise(below)]
 
 
 def examples(n: int, *, seed: int, language: str = "en") -> list[dspy.Example]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from benchmarks.embedded_judge.ideal import label_probabilities
 from evalbias.data import by_input, world
 from evalbias.programs import SYNTHETIC
 from evalbias.programs.criterion import SYNTHETIC_JA
@@ -95,7 +96,7 @@ def test_classes_are_equally_frequent_and_have_the_same_phrasing_frequencies():
 def test_label_probabilities_are_those_of_a_rounded_rating():
     rng = random.Random(2)
     drawn = world.item(rng)
-    probabilities = world.label_probabilities(drawn, taste=1.0)
+    probabilities = label_probabilities(drawn, taste=1.0)
     assert sum(probabilities) == pytest.approx(1)
     labels = [math.floor(world.rating(rng, drawn, taste=1.0) + 0.5) for _ in range(20000)]
     assert [labels.count(v) / 20000 for v in range(1, 6)] == pytest.approx(probabilities, abs=0.015)

@@ -242,4 +242,7 @@ def test_reads_inside_a_trunk():
     likely = [trunk, *([*trunk, *rng.integers(3, VOCABULARY, n).tolist()] for n in (1, 9, 40))]
     sequences = [Scored(tuple(ids), 1) for ids in likely]
     made = Scorer(model, context=512, batch_tokens=64)
+    run, sizes = made._decoder, []
+    made._decoder = lambda input_ids, **rest: sizes.append(input_ids.shape) or run(input_ids=input_ids, **rest)
     np.testing.assert_allclose(np.concatenate(made(sequences)), plain(model, sequences), atol=1e-4)
+    assert all(count == 1 or count * tokens <= 64 for count, tokens in sizes)

@@ -20,7 +20,7 @@ from evalbias.lm import score as readout
 from evalbias.lm.dspy_seam import judgment_request, read_judgment
 from evalbias.lm.generate import generate
 from evalbias.lm.render import Renderer
-from evalbias.lm.tokens import PromptTokenizer, Rendered, choice_sequences, joint
+from evalbias.lm.tokens import PromptTokenizer, choice_sequences
 from evalbias.lm.types import PromptRefused, PromptTooLong, Text, Usage
 
 CHAT = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
@@ -105,23 +105,6 @@ def test_a_shared_prefix_runs_once(folders, share):
     assert share or lm.tokens_run > 2 * lm.tokens_distinct
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen2"])
-def test_a_token_across_the_boundary_belongs_to_the_continuation(lms, kind):
-    tokenizer = lms[kind].engine.loaded.tokenizer
-    (scored,) = joint(lms[kind].engine.tokenizer, [(Rendered("Source: the c"), "at sat")])
-    offsets = tokenizer("Source: the cat sat", return_offsets_mapping=True)["offset_mapping"]
-    assert scored.start == next(i for i, (_, end) in enumerate(offsets) if end > len("Source: the c"))
-    assert offsets[scored.start][0] < len("Source: the c")  # " cat" is one token: it is never split
-
-
-def test_prefix_choices_exclude_each_other(lms):
-    for lm in lms.values():
-        (row,) = choice_sequences(lm.engine.tokenizer, [Rendered("Score: ")], ["1", "10", "100"])
-        for one in row:
-            for other in row:
-                assert one is other or other.ids[: len(one.ids)] != one.ids
-
-
 def test_chat_prompts_go_through_the_chat_template(lms):
     render = lms["qwen2-chat"].engine.render
     assert render(CHAT).text == "[system]Judge.[end][user]Output: a cat.\nQuality:[end][assistant]"
@@ -156,13 +139,6 @@ def test_a_likelihood_begins_with_the_continuation(lms):
         (rest,) = lms[kind].loglikelihood([("a. Source: the cat", " sat on the mat")])
         assert first.total + rest.total == pytest.approx(joined.total, abs=1e-4)
         assert first.tokens + rest.tokens == joined.tokens
-
-
-def test_texts_and_chats_get_one_start_token(lms):
-    for kind in ("llama", "llama-chat"):
-        lm = lms[kind]
-        (scored,) = joint(lm.engine.tokenizer, [(lm.engine.render(CHAT), "4")])
-        assert scored.ids.count(lm.engine.loaded.tokenizer.bos_token_id) == 1
 
 
 @pytest.mark.parametrize("kind", ["llama", "llama-chat", "qwen2-chat"])
@@ -318,17 +294,6 @@ def test_calls_from_threads_and_awaited_ones_are_batched(folders, awaited):
     for prompt, options, response in zip(prompts, choices, responses, strict=True):
         expected = lm.choice_logprobs([prompt], options)
         np.testing.assert_allclose(read_judgment(response, options).logprobs, expected.logprobs, atol=1e-5)
-
-
-def test_one_bad_request_does_not_fail_the_others(lms):
-    lm = lms["gpt2"]
-    long = [{"role": "user", "content": "the cat " * 300}]
-    with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(lm, judgment_request(lm.model, p, ["1", "2"])) for p in (CHAT, long, CHAT[1:])]
-    assert futures[0].result() is not None
-    assert futures[2].result() is not None
-    with pytest.raises(dspy.utils.exceptions.LMError, match="model's context"):
-        futures[1].result()
 
 
 def test_generation_is_seeded_and_reports_the_sampled_tokens_logprob(lms):

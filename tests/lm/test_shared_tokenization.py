@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from chat_models import llama_3
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lm.models import TEXTS, byte_level, sentencepiece_like
 from tokenizers import AddedToken, Tokenizer, models, normalizers, trainers
@@ -36,24 +36,6 @@ words = st.lists(
 texts = words.map("".join)
 
 
-@settings(max_examples=150)
-@given(texts, st.lists(texts, min_size=1, max_size=6), st.sampled_from([*MAKERS]), st.booleans())
-def test_the_tokens_are_those_of_the_whole_text(tokenizers, beginning, ends, name, special):
-    tokenizer = tokenizers[name]
-    reader = PromptTokenizer(tokenizer).reader([])
-    long = beginning * 3
-    given = [long + end for end in ends]
-    for encoded in (
-        encode(reader, given, special=special),
-        encode(reader, given, special=special, known=encode(reader, given[-1:], special=special)[0]),
-    ):
-        whole = tokenizer(given, add_special_tokens=special, return_offsets_mapping=True)
-        for one, ids, offsets in zip(encoded, whole["input_ids"], whole["offset_mapping"], strict=True):
-            assert one.ids[: len(ids)] == ids[: len(one.ids)]
-            assert abs(len(ids) - len(one.ids)) <= special  # a closing special token may be left out
-            assert one.ends == [end for _, end in offsets[: len(one.ids)]]
-
-
 def with_added_tokens():
     """Return tokenizers with added tokens of many words, one of which takes the blanks before it."""
     for token in (
@@ -76,6 +58,7 @@ pieces = st.lists(
 
 
 @settings(max_examples=150)
+@example("9 the cat sat on a ma", ["", "t"])  # the first text ends within an added token
 @given(pieces.map("".join), st.lists(pieces.map("".join), min_size=2, max_size=5))
 def test_tokens_do_not_depend_on_a_first_text_that_spells_part_of_an_added_token(beginning, ends):
     for tokenizer in ADDED:
@@ -83,15 +66,6 @@ def test_tokens_do_not_depend_on_a_first_text_that_spells_part_of_an_added_token
         given = ["4 5 6 7 8 " + beginning + end for end in ends]
         for text, one in zip(given, encode(reader, given, special=False), strict=True):
             assert one.ids == tokenizer(text, add_special_tokens=False)["input_ids"]
-
-
-def test_a_first_text_may_end_within_an_added_token():
-    tokenizer = ADDED[0]
-    texts = ["4 5 6 7 8 9 the cat sat on a ma", "4 5 6 7 8 9 the cat sat on a mat"]
-    first, second = encode(PromptTokenizer(tokenizer).reader([]), texts, special=False)
-    (added,) = [id_ for token, id_ in tokenizer.get_added_vocab().items() if token.startswith("the cat")]
-    assert added not in first.ids
-    assert second.ids[-1] == added
 
 
 @pytest.mark.parametrize("name", [n for n in MAKERS if n != "without_words"])
@@ -111,13 +85,13 @@ def test_a_common_prefix_is_tokenized_once(tokenizers, name):
     assert counting.characters < 1.5 * len(beginning) + 20 * 60
 
 
-def slowly(tokenizer, prompts, choices):
+def slowly(tokenizer, prompts, choices, special):
     """Return tokens and first scored token of every choice, each tokenized whole by the tokenizer itself."""
     rows = []
     for prompt in prompts:
         for closed in (False, True):
             texts = [prompt.before(choice, closed=closed) for choice in choices]
-            read = [tokenizer(text.text, return_offsets_mapping=True) for text in texts]
+            read = [tokenizer(t.text, return_offsets_mapping=True, add_special_tokens=special) for t in texts]
             ids = [tuple(one["input_ids"]) for one in read]
             if not any(a is not b and b[: len(a)] == a for a in ids for b in ids):
                 break
@@ -142,16 +116,17 @@ def slowly(tokenizer, prompts, choices):
     st.sampled_from(["", " "]),
     st.sampled_from([*MAKERS]),
     st.integers(1, 3),
+    st.booleans(),
 )
 def test_choices_have_the_tokens_of_whole_texts_whatever_precedes_them(
-    tokenizers, beginning, ends, choices, lead, name, at_once
+    tokenizers, beginning, ends, choices, lead, name, at_once, special
 ):
     tokenizer = tokenizers[name]
-    prompts = [Rendered("4 5 " + beginning * 3 + end, lead) for end in ends]
+    prompts = [Rendered("4 5 " + beginning * 3 + end, lead, special) for end in ends]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evalbias.lm.tokens.AT_ONCE", at_once)  # prompts of one batch share those of the batch before
         rows = choice_sequences(PromptTokenizer(tokenizer), prompts, choices)
-    assert [[(s.ids, s.start) for s in row] for row in rows] == slowly(tokenizer, prompts, choices)
+    assert [[(s.ids, s.start) for s in row] for row in rows] == slowly(tokenizer, prompts, choices, special)
 
 
 def test_equal_choices_after_prompts_that_end_alike_are_tokenized_once(monkeypatch):

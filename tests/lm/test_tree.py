@@ -9,7 +9,7 @@ from lm.test_families import VOCABULARY, build
 
 from evalbias.lm.score import Scorer
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import KVParts, PrefixStore, Rows, branches, chained, packs, token_count
+from evalbias.lm.tree import KVParts, PrefixStore, Rows, chained, packs, token_count
 
 FAMILIES = ("Llama", "Qwen2", "GPT2", "GPTNeoX")
 
@@ -72,35 +72,6 @@ def test_two_thousand_prompts(models, family):
         packed.tokens_run == packed.tokens_distinct == len({s.ids[:k] for s in sequences for k in range(1, len(s.ids))})
     )
     np.testing.assert_allclose(flat(packed(sequences[::-1])[::-1]), logprobs, atol=1e-5)
-
-
-class Deaf(torch.nn.Module):
-    """A model that attends in code of its own, whatever attention its configuration names."""
-
-    def __init__(self, inner):
-        super().__init__()
-        self.inner, self.config, self.device, self.dtype = inner, inner.config, inner.device, inner.dtype
-        self.base_model = self
-
-    def get_input_embeddings(self):
-        return self.inner.get_input_embeddings()
-
-    def get_output_embeddings(self):
-        return self.inner.get_output_embeddings()
-
-    def forward(self, attention_mask=None, **rest):
-        self.config._attn_implementation = "sdpa"
-        given = attention_mask is not None and attention_mask.ndim == 4
-        return self.inner.base_model(attention_mask=None if given else attention_mask, **rest)
-
-
-def test_a_model_that_ignores_the_attention_it_is_given_runs_no_packs(caplog):
-    model = build("Llama", {})
-    deaf = Scorer(Deaf(model), context=256, batch_tokens=4096)
-    assert not deaf.share
-    assert "in packs, its answers differ by" in caplog.text
-    sequences = random_trie(np.random.default_rng(3), 20)
-    np.testing.assert_allclose(flat(deaf(sequences)), flat(make_scorer(model, share=False)(sequences)), atol=1e-5)
 
 
 def prompts(rng, count, *, prefix):
@@ -278,36 +249,3 @@ def test_a_walk_by_hand():
     assert (second.ids.tolist(), second.source.tolist()) == ([5, 6], [0, 1, 3])
     assert second.ends.tolist() == [1, 1, 1, 1, 2]  # the last row attends to nothing of the path
     assert second.reads.tolist() == [[0, 80, 4], [1, 90, 5]]
-
-
-def test_every_token_of_branches_runs_in_its_place_and_is_read_once():
-    """A stand-in model returns each token's sum with all tokens before it."""
-
-    class Sums:
-        def __call__(self, input_ids, use_cache, past_key_values=None):
-            before = torch.zeros(len(input_ids), 1) if past_key_values is None else past_key_values.sums
-            hidden = input_ids.cumsum(1) + before
-            cache = Cache(hidden[:, -1:])
-            return type("Outputs", (), {"last_hidden_state": hidden[..., None], "past_key_values": cache})
-
-    class Cache:
-        def __init__(self, sums):
-            self.sums = sums
-
-        def reorder_cache(self, places):
-            self.sums = self.sums[places]
-
-    rng = np.random.default_rng(2)
-    paths = [()]
-    for _ in range(60):
-        parent = paths[rng.integers(len(paths))]
-        paths.append((*parent, *rng.integers(0, 9, rng.integers(1, 40)).tolist()))
-    sequences = [Scored((*path, 7), 1) for path in paths if path]
-    expected = [sum(s.ids[:stop]) for s in sequences for stop in range(1, len(s.ids))]
-    found = np.full(len(expected), -1.0)
-    for hidden, reads in branches(Sums(), Rows(sequences), 300, torch.device("cpu")):
-        assert hidden.shape[0] == 1 or hidden.shape[0] * hidden.shape[1] <= 300
-        place, _, target = reads.T
-        assert (found[target] == -1).all()
-        found[target] = hidden.flatten()[place]
-    assert found.tolist() == expected
