@@ -111,7 +111,10 @@ def slowly(tokenizer, prompts, choices, special):
     texts,
     st.lists(texts.filter(bool), min_size=1, max_size=5),
     st.lists(
-        st.sampled_from(["1", "10", " A", "B", "no", "n", "café", " the cat"]), min_size=1, max_size=4, unique=True
+        st.sampled_from(["1", "10", "100", " A", "B", "no", "n", "café", " the cat"]),
+        min_size=1,
+        max_size=4,
+        unique=True,
     ),
     st.sampled_from(["", " "]),
     st.sampled_from([*MAKERS]),
