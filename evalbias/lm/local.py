@@ -229,13 +229,14 @@ class LocalEngine(Tokenizing, Engine):
                 answers[place] = ChoiceLogprobs(question.choices, totals, usage=Usage(read, 0))
             else:
                 answers[place] = LogLikelihood(logprobs[0], Usage(len(row[0].ids), 0))
-        self._write(texts, answers)
+        if texts:
+            self._write(texts, answers)
 
     def _write(self, texts: Mapping[int, Prepared], answers: Answers) -> None:
         """Generate texts, as many at once as ``batch_tokens`` allows."""
         prompts = {place: list(one.content[1]) for place, one in texts.items()}
         seeded = {place: self._seeded(prompts[place], one.question) for place, one in texts.items()}
-        size = max((len(ids) + (seeded[p].max_tokens or MAX_TOKENS) for p, ids in prompts.items()), default=1)
+        size = max(len(ids) + (seeded[p].max_tokens or MAX_TOKENS) for p, ids in prompts.items())
         most, loaded, places = max(1, self.scorer.batch_tokens // size), self.loaded, list(texts)
         for start in range(0, len(places), most):
             part = places[start : start + most]
