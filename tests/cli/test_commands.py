@@ -1,26 +1,18 @@
 """The commands, as a user runs them."""
 
-import errno
-import io
 import json
 import math
-import os
 import random
 import re
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import dspy
 import pytest
-import typer
 from commands import answered, as_jsonl, evalbias, kill_once, records
 from lm.gguf_files import save_llama
 from lm.models import load, save
 
 from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
-from evalbias.cli import app as cli
 from evalbias.cli.judge import in_words, summary
 from evalbias.data import world
 from evalbias.evaluation.biases import Likelihood
@@ -397,187 +389,6 @@ def test_measure_preference_and_rank(outputs, tmp_path):
     assert len(rows) == plain["documents"] == 16
     for row in rows:
         assert sorted(row["scores"], key=lambda i: -row["scores"][i]) == row["order"]
-
-
-@pytest.mark.parametrize(
-    "command", ["", "audit", "judge", "optimize", "measure", "measure likelihood", "compile", "compile refine"]
-)
-def test_help_cuts_nothing_off_in_a_terminal_of_80_columns(monkeypatch, tmp_path, command):
-    monkeypatch.setenv("COLUMNS", "80")
-    text = evalbias(*command.split(), "--help", cwd=tmp_path).stdout
-    assert max(map(len, text.splitlines())) <= 80
-    assert "…" not in text
-    _, _, listed = text.partition("Commands:")
-    assert [line for line in listed.splitlines() if line.endswith("...")] == []
-    if not command:
-        assert [line.split()[0] for line in listed.strip().splitlines()] == cli.LISTED
-        assert sorted(typer.main.get_command(cli.app).commands) == sorted(cli.LISTED)
-
-
-def test_help_lists_the_options_of_a_command_by_section(tmp_path):
-    text = evalbias("audit", "--help", cwd=tmp_path).stdout
-    assert "source=question,output=answer,score=rating" in text
-    assert "\n  Exit codes: 0 done; 1 a --fail-on condition is met; 2 an error that you can\n" in text
-    _, *parts = re.split(r"^(\S.*):\n", text, flags=re.MULTILINE)
-    sections = {
-        heading: set(re.findall(r"^ +.*?(--[a-z-]+)", lines, re.MULTILINE))
-        for heading, lines in zip(parts[::2], parts[1::2], strict=True)
-    }
-    assert [*sections] == ["Data", "Model and judge", "Measurement", "Running models", "Run"]
-    assert sections["Measurement"] == {"--task", "--likelihood-lm", "--own-system", "--reliability"}
-    assert {"--data", "--map"} <= sections["Data"]
-    assert {"--lm", "--scores-field", "--winner-field"} <= sections["Model and judge"]
-    assert {"--api-base", "--device"} <= sections["Running models"]
-    assert {"--fail-on", "--yes", "--help"} <= sections["Run"]
-    for command in ("refine", "compile refine", "measure style"):  # whose loops judge nothing
-        listed = evalbias(*command.split(), "--help", cwd=tmp_path).stdout
-        assert "--api-base" in listed
-        for option in ("--samples", "--sample-temperature", "--sample-tokens", "--workers", "--exact-resume", "--yes"):
-            assert option not in listed
-
-
-DATA = ["--data", "items.jsonl"]
-EMBEDDED = [*DATA, "--lm", "embedded", "--criterion", CRITERION]
-LOOP = [*DATA, "--lm", "embedded", "--task", "constrained-generation"]
-OPENED, READ = "runs.RunFolder.__init__", "runs.read_run"
-LEAVES = {
-    "audit": ([*DATA, "--scores-field", "mine"], OPENED),
-    "judge": (EMBEDDED, OPENED),
-    "rank": (EMBEDDED, OPENED),
-    "refine": (LOOP, OPENED),
-    "optimize": ([CRITERION, *DATA, "--lm", "embedded"], OPENED),
-    "demo": ([], OPENED),
-    "measure likelihood": (EMBEDDED, OPENED),
-    "measure preference": (EMBEDDED, OPENED),
-    "measure self": ([*DATA, "--own", "mine", "--expected", "theirs"], OPENED),
-    "measure style": (LOOP, OPENED),
-    "compile likelihood": (EMBEDDED, OPENED),
-    "compile refine": (LOOP, OPENED),
-    "runs list": (["--root", "."], "runs.list_runs"),
-    "runs show": (["."], READ),
-    "runs compare": ([".", "."], READ),
-    "runs delete": (["."], READ),
-}
-"""Command -> arguments with which it gets as far as a function, and the function."""
-
-
-@pytest.fixture
-def few(tmp_path):
-    """Items for every command, in the folder in which it runs."""
-    rows = [
-        {"id": f"{k}", "input_id": f"{k // 2}", "source": f"s{k // 2}", "output": e.output, "concepts": ["a", "b"]}
-        | {"mine": k % 3 + 0.5, "theirs": k % 4 + 0.5, "score": k % 5 + 1, "iteration": 0}
-        for k, e in enumerate(world.examples(16, seed=1))
-    ]
-    as_jsonl(tmp_path / "items.jsonl", rows)
-
-
-class Panic(BaseException):
-    """What a fault in a library written in Rust raises."""
-
-
-def leaves(group, *names):
-    for name, command in group.commands.items():
-        yield from leaves(command, *names, name) if hasattr(command, "commands") else [" ".join((*names, name))]
-
-
-def test_every_command_is_tried_with_defects():
-    assert sorted(leaves(typer.main.get_command(cli.app))) == sorted(LEAVES)
-
-
-@pytest.fixture
-def failing(few, tmp_path, monkeypatch):
-    """Run a command in which a function raises an error."""
-
-    def run(command, error):
-        def fail(*_, **__):
-            raise error
-
-        arguments, function = LEAVES[command]
-        monkeypatch.setattr(f"evalbias.{function}", fail)
-        return evalbias(*command.split(), *arguments, cwd=tmp_path, check=False)
-
-    return run
-
-
-@pytest.mark.parametrize("command", LEAVES)
-def test_a_defect_exits_with_70(failing, command):
-    told = failing(command, TypeError("of\n::error::type"))
-    assert told.returncode == 70, told.stderr
-    assert told.stderr.splitlines()[-2:] == [
-        "evalbias: TypeError: of",
-        "  \ufffd:error::type. This is a defect of evalbias: please report it, with the traceback that -v prints.",
-    ]
-    assert "Traceback" not in told.stderr
-
-
-@pytest.mark.parametrize(
-    ("code", "errors"),
-    [
-        (70, [MemoryError(), RecursionError("deep"), KeyError("k"), EOFError(), RuntimeError(), Panic("in Rust")]),
-        (2, [BrokenPipeError(errno.EPIPE, "Broken pipe"), OSError("o"), ValueError("v"), typer.BadParameter("b")]),
-        (130, [KeyboardInterrupt()]),
-        (143, [SystemExit(143)]),
-    ],
-)
-def test_no_error_exits_with_1(failing, code, errors):
-    for error in errors:
-        assert failing("runs show", error).returncode == code, error
-
-
-def test_the_traceback_of_a_defect_is_told_on_request(tmp_path):
-    script = """
-import sys
-from evalbias import runs
-from evalbias.cli import app
-
-def read_run(path):
-    key = "sk-" + "secret"
-    raise TypeError("wrong")
-
-runs.read_run = read_run
-app.main()
-"""
-    for option in ([], ["-v"]):
-        command = [sys.executable, "-c", script, "runs", "show", ".", *option]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 70
-        assert ("Traceback" in done.stderr) == ("in read_run" in done.stderr) == bool(option)
-        assert "sk-secret" not in done.stderr  # variables, of which keys are some
-        assert done.stderr.splitlines()[-1].startswith("evalbias: TypeError: wrong. This is a defect of evalbias")
-
-
-def test_an_error_that_cannot_be_printed_does_not_exit_with_1(few, tmp_path):
-    command = [sys.executable, "-m", "evalbias", "runs", "show", "."]
-    for unbuffered in ("", "1"):
-        with open("/dev/full", "w") as full:
-            environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-            assert subprocess.run(command, cwd=tmp_path, stderr=full, env=environment).returncode == 2
-
-
-@pytest.mark.parametrize(("answer", "code"), [("n", 1), ("", 1), (None, 2), (KeyboardInterrupt(), 130)])
-def test_only_a_no_exits_with_1(tmp_path, monkeypatch, answer, code):
-    (tmp_path / "run.json").write_text("{}")
-
-    class Answers(io.StringIO):
-        def readline(self, *_):
-            if isinstance(answer, BaseException):
-                raise answer
-            return "" if answer is None else f"{answer}\n"
-
-    monkeypatch.setattr(sys, "stdin", Answers())
-    assert evalbias("runs", "delete", ".", cwd=tmp_path, check=False).returncode == code
-    assert (tmp_path / "run.json").exists()
-
-
-@pytest.mark.parametrize("command", ["audit", "judge", pytest.param("demo", marks=pytest.mark.slow)])
-def test_what_needs_no_network_asks_for_none(few, tmp_path, monkeypatch, command):
-    asked = []
-    for name in ("connect", "connect_ex", "sendto"):
-        monkeypatch.setattr(socket.socket, name, lambda *given: asked.append(given))
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *given, **_: asked.append(given))
-    evalbias(command, *LEAVES[command][0], cwd=tmp_path)
-    assert asked == []
 
 
 def test_items_that_the_model_did_not_answer_are_told_from_those_that_it_cannot_take(tmp_path):

@@ -4,13 +4,35 @@ import itertools
 
 import dspy
 import pytest
-from loop_recording import write_recording
+from models_of_text import Engine
 
 from evalbias.data.loops import recorded_loop
 from evalbias.evaluation.loops import run_loops
-from evalbias.lm.saved import RecordedLM
+from evalbias.lm.saved import RecordedLM, record
 from evalbias.programs.concepts import ExactConcepts
+from evalbias.programs.loops import EMPTY
 from evalbias.programs.tasks import constrained_generation, translation
+from evalbias.programs.writing import module_inputs
+
+
+def write_recording(loop, items, path):
+    """Write the prompts that a loop would send for recorded outputs, with the recorded texts as answers.
+
+    ``items`` are the inputs of each item and its (output, feedback text) pairs, from the first output on. A recording
+    repeats an output that was not improved: the loop's refiner then writes the same text again.
+    """
+    answers, program = [], loop.deepcopy()
+    engine = Engine(lambda _: answers[-1] or " ")
+    program.set_lm(record(dspy.LM("recorded/texts", engine=engine, cache=False), path))
+    for inputs, steps in items:
+        shown = {name: value for name, value in inputs.items() if name in module_inputs(program.generate)}
+        draft, module = {}, program.generate
+        for output, feedback in steps:
+            answers.append(output)
+            written = str(module(**shown, **draft)[program.field])
+            answers.append(feedback)
+            comment = program.feedback(inputs, written).text if written.strip() else EMPTY
+            draft, module = {"draft": written, "feedback": comment}, program.refine
 
 
 def translation_loop(iterations):
@@ -85,6 +107,3 @@ def test_a_loop_that_leaves_the_recording_fails_with_a_reason(tmp_path):
     loop.max_iterations = 2
     run = run_loops(loop, [dspy.Example(id="a", **inputs)], lm=lm)
     assert "has no answer to the prompt" in run.failed["a"]
-    loop.feedback = ExactConcepts()
-    with pytest.raises(ValueError, match="does not ask a model"):
-        write_recording(loop, [], tmp_path / "r")
