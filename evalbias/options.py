@@ -81,13 +81,6 @@ class Models:
     template_options: str | None = None
     dialect: str = "auto"
 
-    def of_another(self, api_base: str | None = None) -> Models:
-        """Return the options for another model than `lm`, behind another address or none."""
-        key = self.api_key_env if api_base == self.api_base else None
-        return Models(
-            api_base=api_base, api_key_env=key, in_flight=self.in_flight, device=self.device, dtype=self.dtype
-        )
-
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuringModels(Models):
@@ -108,6 +101,13 @@ class MeasuringModels(Models):
     workers: str | None = None
     exact_resume: bool = False
     yes: bool = False
+
+    def of_another(self, api_base: str | None = None) -> MeasuringModels:
+        """Return the options for another model than `lm`, behind another address or none."""
+        key = self.api_key_env if api_base == self.api_base else None
+        return MeasuringModels(
+            api_base=api_base, api_key_env=key, in_flight=self.in_flight, device=self.device, dtype=self.dtype
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,6 +52,18 @@ def answered(*arguments, cwd):
     return json.loads(evalbias(*arguments, "--json", cwd=cwd).stdout)
 
 
+def refused(*arguments, cwd):
+    """Return what a command says that ends with an error of its user, in one line."""
+    done = evalbias(*arguments, cwd=cwd, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return " ".join(done.stderr.replace("│", " ").split())
+
+
+def rows_of(examples, *fields):
+    return [{name: e[name] for name in ("source", "output", *fields)} for e in examples]
+
+
 def as_jsonl(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

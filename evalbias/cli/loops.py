@@ -182,7 +182,7 @@ def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
             f"The quality in {folder} is on the scale of its own scores already: leave --quantile-map out."
         )
     numbers = tuple(range(len(own)))
-    by = result.get("by", "iteration")  # runs of earlier versions only refined
+    by = result["by"]
     if by == "k":  # row i is the best of i + 1
         numbers = doublings(len(own))
         rows = np.array(numbers) - 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from evalbias.cli.terminal import say
-from evalbias.options import MeasuringModels, Models
+from evalbias.options import MeasuringModels
 
 if TYPE_CHECKING:
     from evalbias.lm.workers import WorkersLM
@@ -29,12 +29,12 @@ OPEN = ("openai/gpt-oss", "openai/privacy-filter")  # begin names of open models
 OWN_NAMES = {"openai": r"gpt-\d|chatgpt-|o\d(-|$)", "anthropic": "claude-", "gemini": "gemini-", "xai": "grok-"}
 """Provider -> how names of its models begin."""
 Kind = Literal["embedded", "local", "server", "dspy"]
-DEFAULTS = Models()
+DEFAULTS = MeasuringModels()
 OPENAI = "openai/"
 OPENAI_ADDRESS = "https://api.openai.com/v1"
 
 
-def open_lm(name: str, options: Models = DEFAULTS, *, writes: bool = False) -> Any:
+def open_lm(name: str, given: MeasuringModels = DEFAULTS, *, writes: bool = False) -> Any:
     """Open a model by name; options that such a model cannot use are refused.
 
     The name is ``embedded``, a folder, a GGUF file, a Hugging Face name, a server's model (``NAME`` or, as DSPy writes
@@ -42,7 +42,6 @@ def open_lm(name: str, options: Models = DEFAULTS, *, writes: bool = False) -> A
     ``PROVIDERS``), or any other of DSPy's models (``dspy:PROVIDER/NAME``), which reads their keys from the environment.
     For a server's key see ``evalbias.lm.transport.key_for``. A server that only ``writes`` needs no probabilities.
     """
-    given = MeasuringModels(**vars(options))
     if given.dialect != "auto" and name.startswith(OPENAI) and given.api_base is None:
         name, given = name.removeprefix(OPENAI), replace(given, api_base=OPENAI_ADDRESS)
     elif given.api_base is None and is_hosted(name):

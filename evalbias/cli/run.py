@@ -253,15 +253,15 @@ def _open_models(options: Any, given: MeasuringModels, *, writes: bool) -> dict[
         if named == SAME:
             opened[name] = opened["lm"]
             continue
-        opening: Models = given
+        opening = given
         if name == "proposer_lm" and named == options.lm and options.proposer_api_base is None:
             opening = replace(given, workers=None)  # it writes here where workers judge
         elif name != "lm":
             opening = given.of_another(getattr(options, f"{name.removesuffix('lm')}api_base", None))
-        key = (named, MeasuringModels(**vars(opening)))
-        if key not in shared:
-            shared[key] = open_lm(named, opening, writes=writes or name in ("proposer_lm", "instructscore"))
-        opened[name] = shared[key]
+        if (named, opening) not in shared:
+            writing = writes or name in ("proposer_lm", "instructscore")
+            shared[named, opening] = open_lm(named, opening, writes=writing)
+        opened[name] = shared[named, opening]
     return opened
 
 

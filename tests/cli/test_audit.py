@@ -6,7 +6,7 @@ import shlex
 import subprocess
 
 import pytest
-from commands import COMMAND, answered, as_jsonl, evalbias
+from commands import COMMAND, answered, as_jsonl, evalbias, refused, rows_of
 
 import evalbias as package
 from evalbias import data
@@ -134,7 +134,7 @@ NEW = [
 def test_a_new_judge_of_a_criterion_is_the_saved_one(kind, tmp_path):
     kind(SYNTHETIC).save(str(tmp_path / "judge.json"))
     if kind is PointwiseJudge:
-        rows = [{k: e[k] for k in ("id", "source", "output", "ratings")} for e in world.examples(30, seed=3)]
+        rows = rows_of(world.examples(30, seed=3), "id", "ratings")
     else:
         both = [world.documents(1, 2, seed=n) for n in range(30)]
         rows = [
@@ -177,7 +177,7 @@ def test_other_codes_of_choices_are_named(tmp_path):
     options = ["audit", "--data", as_jsonl(tmp_path / "b.jsonl", rows), *VERDICTS]
     found = answered(*options, "--map", "better=people", "--labels", "1,2,tie", cwd=tmp_path)
     assert found["biases"] == same["biases"]
-    assert "b.jsonl:1: 'verdict_swapped' is 2" in evalbias(*options, cwd=tmp_path, check=False).stderr
+    assert "b.jsonl:1: 'verdict_swapped' is 2" in refused(*options, cwd=tmp_path)
 
 
 def test_a_judge_is_compared_with_choices_in_other_codes(tmp_path):

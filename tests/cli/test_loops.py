@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import answered, as_jsonl, evalbias, kill_once, records
+from commands import answered, as_jsonl, evalbias, kill_once, records, refused
 from lm.models import save
 
 from evalbias.programs.tasks import TASKS
@@ -137,11 +137,11 @@ def test_a_killed_compilation_goes_on_and_its_loop_is_run(run, tmp_path):
     assert (tmp_path / "killed/sides.png").exists()
     task, program = ["refine", "constrained-generation", "--max-tokens", 16], tmp_path / "killed/program.json"
     assert len(run(*task, "--program", program, rows=rows)["own"]) == report["iterations"] + 1
-    wrong = run(*task, "--program", tmp_path / "killed/run.json", rows=rows, ask=evalbias, check=False)
-    assert "is not a saved refine loop" in wrong.stderr
+    wrong = run(*task, "--program", tmp_path / "killed/run.json", rows=rows, ask=refused)
+    assert "is not a saved refine loop" in wrong
     rows = [ITEMS["mathematics-refiner"]]
-    wrong = run("refine", "mathematics-refiner", "--program", program, rows=rows, ask=evalbias, check=False)
-    assert "is a compiled loop of another task" in wrong.stderr
+    wrong = run("refine", "mathematics-refiner", "--program", program, rows=rows, ask=refused)
+    assert "is a compiled loop of another task" in wrong
 
 
 def test_the_commands_seed_decides_for_a_saved_loop(run, tmp_path):
@@ -191,8 +191,8 @@ def test_a_file_of_examples_is_shown_and_kept_in_the_run(run, tmp_path):
 
 
 def test_bias_of_translations_needs_a_map(data_dir, run, tmp_path):
-    def measured(*options, **more):
-        return evalbias("measure", "self", *options, "--resamples", 50, "--json", cwd=tmp_path, **more)
+    def measured(*options, ask=evalbias):
+        return ask("measure", "self", *options, "--resamples", 50, "--json", cwd=tmp_path)
 
     folder = data_dir / "self_bias_recorded"
     recorded = ["--data", folder / "mt/gpt-3.5-turbo__jav_Latn-en.jsonl", "--expected", "bleurt_raw"]
@@ -211,18 +211,17 @@ def test_bias_of_translations_needs_a_map(data_dir, run, tmp_path):
     plain = run("refine", "translation", "--max-iterations", 1, "--out", "plain", rows=rows, ask=evalbias)
     assert "No Bias is measured: own scores are MQM points (-25 to 0), and chrf gives 0 to 100" in plain.stderr
     assert 'human MQM scores: lines such as {"chrf": 50.0, "mqm": -12.0}.' in plain.stderr
-    unmapped = measured("--data", "plain", check=False)
-    assert "has no Bias: own scores lie in -25 to 0, and the quality in 0 to 100" in unmapped.stderr
-    mapped = measured("--data", "plain", "--quantile-map", "chrf.jsonl", check=False)
-    assert "plain has no output with both an own and an expected score" in mapped.stderr  # the model writes no feedback
+    unmapped = measured("--data", "plain", ask=refused)
+    assert "has no Bias: own scores lie in -25 to 0, and the quality in 0 to 100" in unmapped
+    mapped = measured("--data", "plain", "--quantile-map", "chrf.jsonl", ask=refused)
+    assert "plain has no output with both an own and an expected score" in mapped  # the model writes no feedback
     other = ["--quantile-map", "bleu.jsonl"]
     for wrong, metric in (
-        (measured("--data", "plain", *other, check=False), "chrf"),
-        (measured(*recorded, *other, check=False), "bleurt_raw"),
-        (run("refine", "translation", *other, rows=rows, ask=evalbias, check=False), "chrf"),
+        (measured("--data", "plain", *other, ask=refused), "chrf"),
+        (measured(*recorded, *other, ask=refused), "bleurt_raw"),
+        (run("refine", "translation", *other, rows=rows, ask=refused), "chrf"),
     ):
-        fitted = f"The quantile map was fitted to scores of 'bleu', but these are scores of {metric!r}"
-        assert (wrong.returncode, fitted in wrong.stderr) == (2, True)
+        assert f"The quantile map was fitted to scores of 'bleu', but these are scores of {metric!r}" in wrong
     style = ["measure style", "translation", *other, "--metric", "bleu", "--out", "style"]
     assert "No Bias is measured" not in run(*style, rows=rows, ask=evalbias).stderr
     settings = json.loads((tmp_path / "style/run.json").read_text())

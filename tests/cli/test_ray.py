@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import ray
-from commands import as_jsonl, evalbias, records
+from commands import as_jsonl, evalbias, records, rows_of
 
 from evalbias import PointwiseJudge
 from evalbias.cli import models
@@ -99,9 +99,7 @@ COMMANDS = {
 @pytest.mark.usefixtures("_opened")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_has_the_results_of_a_run_without_workers(tmp_path, name):
-    fields = ("id", "input_id", "source", "output", "scores")
-    rows = [{k: e[k] for k in fields} for e in world.documents(24, 4, seed=9)]
-    as_jsonl(tmp_path / "items.jsonl", rows)
+    as_jsonl(tmp_path / "items.jsonl", rows_of(world.documents(24, 4, seed=9), "id", "input_id", "scores"))
     PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
     command = [*COMMANDS[name], "--data", "items.jsonl", "--lm", "embedded"]
     evalbias(*command, "--out", "here", cwd=tmp_path)

@@ -1,10 +1,9 @@
 """What a user can correct is told in one message with exit code 2, before any model is asked."""
 
-import re
 import shlex
 
 import pytest
-from commands import as_jsonl, evalbias
+from commands import as_jsonl, refused, rows_of
 
 from evalbias.data import world
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
@@ -14,12 +13,11 @@ from evalbias.programs import SYNTHETIC, PairwiseJudge, PointwiseJudge
 def folder(tmp_path_factory):
     """A folder with data and judges of every kind."""
     folder = tmp_path_factory.mktemp("refused")
-    fields = ("id", "source", "output", "scores")
-    as_jsonl(folder / "items.jsonl", [{k: e[k] for k in fields} for e in world.examples(40, seed=5)])
-    documents = [{k: e[k] for k in (*fields, "input_id")} for e in world.documents(16, 4, seed=9)]
+    as_jsonl(folder / "items.jsonl", rows_of(world.examples(40, seed=5), "id", "scores"))
+    documents = rows_of(world.documents(16, 4, seed=9), "id", "scores", "input_id")
     as_jsonl(folder / "outputs.jsonl", documents)
     as_jsonl(folder / "one.jsonl", [*documents[:4], {"source": "alone", "output": "x"}])
-    as_jsonl(folder / "many.jsonl", [{k: e[k] for k in ("source", "output")} for e in world.documents(40, 4, seed=9)])
+    as_jsonl(folder / "many.jsonl", rows_of(world.documents(40, 4, seed=9)))
     rated = [{"id": i, "source": f"s{i}", "output": "a " * (1 + i % 7), "mine": i % 5} for i in range(30)]
     as_jsonl(folder / "rated.jsonl", [{**row, "ratings": [k % 5, (k + k // 5) % 5]} for k, row in enumerate(rated)])
     pair = {"outputs": ["an answer", "the other answer"], "verdict": 0, "swapped": 1, "better": 1}
@@ -168,8 +166,5 @@ REFUSED = {
 @pytest.mark.parametrize(("command", "words", "told"), [(c, *case) for c, cases in REFUSED.items() for case in cases])
 def test_it_is_told(folder, tmp_path, command, words, told):
     before = sorted(folder.rglob("*"))
-    done = evalbias(*command.split(), *shlex.split(words), cwd=folder, check=False)
-    assert done.returncode == 2
-    assert told in re.sub(r"[\s│]+", " ", done.stderr)
-    assert "Traceback" not in done.stderr
+    assert told in refused(*command.split(), *shlex.split(words), cwd=folder)
     assert [file for file in sorted(folder.rglob("*")) if file not in before and "runs" not in file.parts] == []
