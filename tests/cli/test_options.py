@@ -19,7 +19,7 @@ from evalbias.evaluation.answers import language_of, prepared
 from evalbias.evaluation.biases import BIASES
 from evalbias.optimizers import ZEPO, BiasedDemos, LikelihoodMitigation
 from evalbias.optimizers.refine import ExternalFeedbackRefine
-from evalbias.options import AuditOptions, Out, RankOptions, keywords, recorded
+from evalbias.options import AuditOptions, RankOptions, recorded
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge
 from evalbias.programs.languages import LANGUAGES
 
@@ -80,14 +80,6 @@ def test_single_outputs_are_drawn_as_many_pairs_by_both_doors():
     assert len(prepared(asked).questions) == 500  # of 600
     assert len(prepared(replace(asked, pairs=None)).questions) == 600
     assert prepared(ready := prepared(asked)) is ready
-
-
-def test_keywords_or_the_object_itself():
-    @keywords(Out)
-    def work(asked):
-        return asked
-
-    assert work(as_json=True) == work(Out(as_json=True)) == Out(as_json=True)
 
 
 def test_every_option_has_help_and_one_spelling():

@@ -147,21 +147,6 @@ class JournalMachine(RuleBasedStateMachine):
             assert len(found) >= len(all_numbers) - 4
         assert copy.read_bytes() == content
 
-    @rule(content=st.binary(max_size=40))
-    def foreign(self, content):
-        """What is no log is refused before anything is written."""
-        other = self.path.with_name("other.jsonl")
-        content = b"%" + content
-        other.write_bytes(content)
-        for use in (lambda log: log.read("n"), lambda log: log.append([{"n": 1}])):
-            try:
-                use(Journal(other))
-            except ValueError as error:
-                assert "other.jsonl:1 is not JSON" in str(error)  # noqa: PT017
-            else:
-                raise AssertionError(content)
-        assert other.read_bytes() == content
-
     @invariant()
     def what_is_whole_is_read(self):
         before = self.path.read_bytes() if self.path.exists() else b""
