@@ -31,7 +31,7 @@ _CRC = re.compile(rb', "crc": "([0-9a-f]{8})"\}$')
 
 
 class Journal:
-    """A log of JSON objects, one per line, each with a CRC-32 of its text; lines of older versions have none.
+    """A log of JSON objects, one per line, each with a CRC-32 of its text.
 
     Records that are appended together form a chunk. After a kill or a full disk, the file holds every earlier chunk;
     the first ``append`` moves the rest of the torn one to ``FILE.torn``. Whoever appends holds the folder's lock.
@@ -125,9 +125,10 @@ class Journal:
             raise ValueError(f"{place} is not JSON ({error}): delete the file to start over.") from error
         if not isinstance(record, dict):
             raise ValueError(f"{place} is not a JSON object: delete the file to start over.")
-        if (crc := _CRC.search(line)) and zlib.crc32(line[: crc.start()] + b"}") != int(record.pop("crc"), 16):
+        crc = _CRC.search(line)
+        if crc and zlib.crc32(line[: crc.start()] + b"}") != int(record.pop("crc"), 16):
             raise ValueError(f"{place} is damaged (its checksum differs): delete the line.")
-        if missing := [name for name in required if name not in record]:
+        if missing := [name for name in required if name not in record] + ["crc"] * (crc is None):
             raise ValueError(f"{place} is no record of this log, it lacks {missing}: delete the file.")
         length = record.get(CHUNK, 1)
         if type(length) is not int or length < 1 or (chunk and length != chunk[0].get(CHUNK, 1)):

@@ -125,7 +125,7 @@ def watch(work):
 """
 WAYS = {
     "audit a CSV": (
-        36,
+        29,
         """
 from evalbias.cli.app import main
 sys.argv = ["evalbias", "-q", "audit", "--data", "replies.csv", "--scores-field", "mine", "--out", "run"]
@@ -133,7 +133,7 @@ watch(main)
 """,
     ),
     "compile a judge": (
-        27,
+        24,
         """
 from evalbias import BiasedDemos, PointwiseJudge
 from evalbias.programs import SYNTHETIC

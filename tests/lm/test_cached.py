@@ -8,6 +8,7 @@ from fakes import FormulaLM, outcome
 
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.types import Choices, Unanswered
+from evalbias.runs import Journal
 
 CHOICES = ("1", "2")
 
@@ -75,7 +76,7 @@ def test_a_torn_end_is_cut_off_and_asked_again(tmp_path, kept, asked):
 def test_a_damaged_answer_is_named(tmp_path, damage):
     CachedLM(FormulaLM(), tmp_path / "j").choice_logprobs([prompt(1)], CHOICES)
     key = json.loads((tmp_path / "j").read_text())["key"]
-    (tmp_path / "j").write_text(json.dumps({"key": key, "renormalized": False, **damage}) + "\n")
+    Journal(tmp_path / "j").rewrite([{"key": key, "renormalized": False, **damage}])
     with pytest.raises(ValueError, match=f"j: the answer {key} is damaged .*: delete its line"):
         CachedLM(FormulaLM(), tmp_path / "j").choice_logprobs([prompt(1)], CHOICES)
 
