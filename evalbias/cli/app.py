@@ -35,7 +35,7 @@ def pair_limit(text: str) -> int | None:
     if text == "all":
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"--pairs {text}: give a number of at least 1, or 'all'.")
+        raise ValueError(f"`pairs` {text}: give a number of at least 1, or 'all'.")
     return int(text)
 
 
@@ -43,7 +43,7 @@ def read_scale(text: str) -> tuple[float, float]:
     """Read ``--scale``: the lowest and the highest score, such as 1-5, 0.0-1.0 or -2-2."""
     ends = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?)\s*-\s*(-?\d+(?:\.\d+)?)\s*", text)
     if ends is None or not float(ends[1]) < float(ends[2]):
-        raise typer.BadParameter(f"--scale {text}: write the lowest and the highest score as 1-5, 0.0-1.0 or -2-2.")
+        raise ValueError(f"`scale` {text}: write the lowest and the highest score as 1-5, 0.0-1.0 or -2-2.")
     return float(ends[1]), float(ends[2])
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import dspy
 import numpy as np
-import typer
 from rich.console import Group
 
 from evalbias.cli.items import compared, comparing_judge
@@ -138,7 +137,7 @@ def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out
     (criterion,) = criteria_of(options, [options.criterion])
     split = compared(options, criterion, test_fraction=options.test_fraction)
     if options.curve and (hold_pairs(split.test) or not any(is_rated(e, criterion.name) for e in split.test)):
-        raise typer.BadParameter("--curve needs outputs that people rated on the criterion: leave it out.")
+        raise ValueError("`curve` needs outputs that people rated on the criterion: leave it out.")
     with Run("optimize", options, models, out, more=split.settings()) as run:
         run.leave(search(run, run.options, split, world.GENERAL)[0])
 

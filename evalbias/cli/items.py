@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from evalbias import data
 from evalbias.cli.run import Split
 from evalbias.cli.terminal import say
@@ -29,9 +27,9 @@ def scoring_judges(
     if judge is None:
         return [PointwiseJudge(one, language=language_of(options)) for one in criteria_of(options, names)]
     defining = {"criterion": names or None, **{n: getattr(options, n, None) for n in ("scale", "language", *PROMPT)}}
-    if given := [f"--{name.replace('_', '-')}" for name, value in defining.items() if value is not None]:
-        raise typer.BadParameter(
-            "--judge: a saved judge has its own criterion, scale, language, task and labels. Leave out "
+    if given := [f"`{name}`" for name, value in defining.items() if value is not None]:
+        raise ValueError(
+            "`judge`: a saved judge has its own criterion, scale, language, task and labels. Leave out "
             f"{', '.join(given)}."
         )
     return [load_judge(judge)]
@@ -40,14 +38,14 @@ def scoring_judges(
 def comparing_judge(options: ComparingOptions, debias: str | None = None) -> PairwiseJudge:
     """Open a saved judge, whose debiasing and calibration may be replaced, or make a new one for the criterion."""
     if (options.judge is None) == (options.criterion is None):
-        raise typer.BadParameter("give either --criterion 'name: definition' or --judge FILE.")
+        raise ValueError("Give either `criterion` 'name: definition' or `judge` FILE.")
     given = [("debias", debias), ("calibration", options.calibration)]
     replaced: dict[str, Any] = {name: None if value == "none" else value for name, value in given if value is not None}
     if options.criterion is not None:
         (criterion,) = criteria_of(options, [options.criterion])
         return PairwiseJudge(criterion, ties=options.ties, language=language_of(options), **replaced)
     if options.ties or any(getattr(options, name) for name in ("language", "source_label", "output_label")):
-        raise typer.BadParameter("a saved judge has its own language, labels and answers: leave those options out.")
+        raise ValueError("`judge`: a saved judge has its own language, labels and answers. Leave those options out.")
     judge = load_pairwise_judge(options.judge or "")
     for name, value in replaced.items():
         setattr(judge, name, value)

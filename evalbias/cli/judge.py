@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
 from evalbias import data
 from evalbias.cli.items import load_items, scoring_judges
@@ -31,7 +30,9 @@ from evalbias.values import json_number, json_object
 def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> None:
     """Score every item; leave scores.jsonl in the run's folder."""
     if options.judge is None and options.criterion is None:
-        raise typer.BadParameter("say which judge: --criterion 'name: definition' for a new one, or --judge FILE.")
+        raise ValueError(
+            "Say which judge: `criterion` 'name: definition' for a new one, or `judge`, a saved one's file."
+        )
     (program,) = scoring_judges(options, [] if options.criterion is None else [options.criterion], options.judge)
     judge = judge_items if models.workers is None else judge_corpus
     judge(options, models, out, program)

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import typer
-
 from evalbias.cli.terminal import say
 from evalbias.options import MeasuringModels
 
@@ -161,7 +159,7 @@ def actors_of(workers: str) -> int | None:
     """
     match = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
     if match is None:
-        raise typer.BadParameter(f"--workers {workers}: write ray, or ray:N for N actors.")
+        raise ValueError(f"`workers` {workers}: write ray, or ray:N for N actors.")
     return int(match[1]) if match[1] else None
 
 

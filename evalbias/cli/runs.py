@@ -30,7 +30,7 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
     from evalbias.runs import list_runs
 
     if not root.is_dir():
-        raise typer.BadParameter(f"{root} is not a folder: name the folder that holds the run folders with --root.")
+        raise ValueError(f"{root} is not a folder: name the folder that holds the run folders with --root.")
     runs = list_runs(root)
     if as_json:
         print_json([_summary(run) for run in runs])
@@ -82,7 +82,7 @@ def compare_command(
         from evalbias.report.runs import comparison_page
 
         if os.path.lexists(html) and not is_page(html):
-            raise typer.BadParameter(f"{html} exists and is no page of evalbias: choose another --html, or delete it.")
+            raise ValueError(f"{html} exists and is no page of evalbias: choose another --html, or delete it.")
         comparison_page(*records).write(html)
     if as_json:
         print_json(compare_runs(*records))

@@ -125,7 +125,7 @@ def watch(work):
 """
 WAYS = {
     "audit a CSV": (
-        29,
+        30,
         """
 from evalbias.cli.app import main
 sys.argv = ["evalbias", "-q", "audit", "--data", "replies.csv", "--scores-field", "mine", "--out", "run"]

@@ -40,7 +40,7 @@ WORLD = f"'{world.NAME}: {world.DEFINITION}'"
 ITEMS = f"--data items.jsonl --lm embedded --criterion {WORLD}"
 OUTPUTS = "--data outputs.jsonl --lm embedded"
 OWN = "a saved judge has its own criterion, scale, language, task and labels. Leave out"
-ANY = "say which judge: --criterion 'name: definition' for a new one, or --judge FILE"
+ANY = "Say which judge: --criterion 'name: definition' for a new one, or --judge FILE."
 VOTES = "In the task mathematics votes replace the answer: use --task mathematics-refiner."
 STARS = "--data stars.csv --lm embedded --map source=data,output=text"
 RATED, SUMS = "--data rated.jsonl", "--data sums.jsonl --lm embedded --task mathematics"
@@ -106,7 +106,7 @@ REFUSED = {
         (f"{WORLD} --data many.jsonl --lm embedded --curve", "--curve needs outputs that people rated"),
     ],
     "rank": [
-        (OUTPUTS, "give either --criterion"),
+        (OUTPUTS, "Give either --criterion"),
         (f"{OUTPUTS} --judge compares.json --ties", "a saved judge has its own language, labels and answers"),
         (f"{OUTPUTS} --judge compares.json --language ja", "a saved judge has its own language, labels and answers"),
         (f"{OUTPUTS} --criterion {WORLD} --language tlh", "'tlh' is not one of 'en', 'ja'"),
