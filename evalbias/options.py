@@ -489,7 +489,6 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     """
 
     beside = (MeasuringModels, Out)
-    arguments: ClassVar[tuple[str, ...]] = ("criterion",)
     criterion: str
     proposer_lm: Any = "grammar"
     population: int = 5

@@ -96,7 +96,6 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
 JUDGE = "lm judge scores_field winner_field swapped_field criterion criteria scale language source_label output_label"
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
 SECTIONS = {  # heading -> its options, in the order of a command's help; any other stands under Options
-    "Arguments": "",
     "Data": "task_of_loop data loops mapping labels by pairs split_by limit candidates documents",
     "Model and judge": f"{JUDGE} debias calibration ties",
     "Options": "",
@@ -132,7 +131,6 @@ class Sectioned(TyperCommand):
             if (record := parameter.get_help_record(ctx)) is not None:
                 name = "task_of_loop" if is_loop and parameter.name == "task" else str(parameter.name)
                 heading = next((one for one, names in SECTIONS.items() if name in names.split()), "Options")
-                heading = "Arguments" if parameter.param_type_name == "argument" else heading
                 names = SECTIONS[heading].split()
                 sections[heading].append((names.index(name) if name in names else len(names), record))
         for heading, records in sections.items():
@@ -154,11 +152,7 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
     if flag.kind and default is not inspect.Parameter.empty:
         default = None if default in (None, ()) else str(default)
         kind |= None
-    if option.name in getattr(group, "arguments", ()):
-        info: Any = typer.Argument(help=text)
-    else:
-        written = flag.spelling or spelled(option.name)
-        info = typer.Option(*written.split(), help=text, **flag.more)
+    info = typer.Option(*(flag.spelling or spelled(option.name)).split(), help=text, **flag.more)
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
     )
@@ -322,6 +316,14 @@ def user_errors() -> tuple[type[BaseException], ...]:
     return ours if loaded is None else (*ours, loaded.LMError)
 
 
+def arranged(words: Sequence[str]) -> list[str]:
+    """Return the words, those for every command first; in 0.1, ``optimize CRITERION`` needs no ``--criterion``."""
+    first, rest = ([word for word in words if (word in EVERYWHERE) == every] for every in (True, False))
+    if rest[:1] == ["optimize"] and len(rest) > 1 and not rest[1].startswith("-"):
+        rest.insert(1, spelled("criterion"))
+    return first + rest
+
+
 def check_words(words: Sequence[str]) -> None:
     """Refuse an empty word, which an unset shell variable leaves: as a path, it would name the current folder."""
     for before, word in pairwise(["evalbias", *words]):
@@ -349,7 +351,7 @@ def main() -> None:
     with readers_may_leave(), stopped_by_signals():
         try:
             check_words(words)
-            app([word for word in words if word in EVERYWHERE] + [word for word in words if word not in EVERYWHERE])
+            app(arranged(words))
         except user_errors() as error:
             _exit(2, error, as_typed(f"evalbias: {error}"))
         except (KeyboardInterrupt, SystemExit):

@@ -175,8 +175,8 @@ class Position(Bias):
     headlines = ("first_rate", "fairness", "position_consistency", "first_rate_balanced")
     helps: ClassVar[Mapping[str, str]] = {
         "pairs": "ask in both orders and average, which removes it at twice the prompts (PairwiseJudge with "
-        "debias='permutation'); 'evalbias optimize CRITERION --data FILE --lm MODEL' searches for a wording that needs "
-        "only one prompt for each pair",
+        "debias='permutation'); 'evalbias optimize --criterion CRITERION --data FILE --lm MODEL' searches for a "
+        "wording that needs only one prompt for each pair",
         "others": "ask in both orders and average, which removes it at twice the prompts",
     }
 
@@ -265,8 +265,8 @@ class Verbosity(EffectBias):
     effect_name, objective = "length_effect", "longer_rate"
     headlines = ("length_effect", "longer_rate")
     helps: ClassVar[Mapping[str, str]] = {
-        "pairs": "'evalbias optimize CRITERION --objective verbosity --data FILE --lm MODEL' searches for a wording "
-        "without it; the search takes a few thousand judgments once, and the wording costs nothing",
+        "pairs": "'evalbias optimize --criterion CRITERION --objective verbosity --data FILE --lm MODEL' searches for "
+        "a wording without it; the search takes a few thousand judgments once, and the wording costs nothing",
         "scores": "'evalbias compile likelihood' may lessen it where length and likelihood go together (measure again "
         "afterwards); outputs of equal length avoid it",
         "others": "judge outputs of equal length, or change the judge's wording or examples and audit it again",

@@ -244,7 +244,7 @@ def test_a_killed_run_resumes_to_the_same_result(items, outputs, new, tmp_path, 
     more = {
         "judge": ["--data", items, *new[:2]],
         "compile likelihood": ["--data", items, "--criterion", CRITERION, "--bare", "--keep-worse", "--resamples", 99],
-        "optimize": [CRITERION, "--data", outputs, *WORLDLY, *SMALL],
+        "optimize": ["--criterion", CRITERION, "--data", outputs, *WORLDLY, *SMALL],
     }
     options = [*command.split(), *more[command], "--lm", "embedded", "--exact-resume", "--out"]
     evalbias(*options, "whole", cwd=tmp_path)

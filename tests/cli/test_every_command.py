@@ -68,7 +68,7 @@ LEAVES = {
     "judge": (EMBEDDED, OPENED),
     "rank": (EMBEDDED, OPENED),
     "refine": (LOOP, OPENED),
-    "optimize": ([CRITERION, *DATA, "--lm", "embedded"], OPENED),
+    "optimize": (EMBEDDED, OPENED),
     "demo": ([], OPENED),
     "measure likelihood": (EMBEDDED, OPENED),
     "measure preference": (EMBEDDED, OPENED),
