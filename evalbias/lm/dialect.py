@@ -13,7 +13,7 @@ import numpy as np
 from dspy import lm15
 
 from evalbias.lm.fingerprint import Answering
-from evalbias.lm.reading import SUM_EXCESS, TOP_TOLERANCE, logprob_of
+from evalbias.lm.reading import SUM_EXCESS, logprob_of
 from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.tokens import Ids, Scored, check_choices
 from evalbias.lm.transport import Connection, StatusError, Unreadable
@@ -59,7 +59,6 @@ class Endpoint:
     model: str
     tokenizer: Any = None  # fast; None for dialects that do not use it
     context_length: int | None = None  # in tokens; None if the server does not report it
-    tolerance: float = TOP_TOLERANCE
     template_options: Mapping[str, Any] | None = None
 
 

@@ -247,7 +247,6 @@ class Chat(MessageDialect):
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
-        self._tolerance = endpoint.tolerance
         self._neutral: dict[str, float] = NEUTRAL  # this and the next are found out by ``probe``
         self._limit = "max_completion_tokens"
 
@@ -280,8 +279,7 @@ class Chat(MessageDialect):
 
     async def _choices(self, content: Sequence[Message], choices: tuple[str, ...]) -> ChoiceLogprobs:
         """Return the log-probability that an answer begins with each choice as one token, by ``first_token_row``."""
-        row = first_token_row(await self._top(content), choices, tolerance=self._tolerance)
-        return ChoiceLogprobs(choices, row[None])
+        return ChoiceLogprobs(choices, first_token_row(await self._top(content), choices)[None])
 
     async def _text(self, content: Sequence[Message], question: Text) -> Written:
         body = {"model": self._model, "messages": [dict(m) for m in content], **settings_of(question, self._limit)}

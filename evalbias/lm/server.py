@@ -18,7 +18,6 @@ from evalbias.lm.dialects import DIALECTS
 from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
 from evalbias.lm.fingerprint import Answering, same_sample
 from evalbias.lm.load import load_tokenizer
-from evalbias.lm.reading import TOP_TOLERANCE
 from evalbias.lm.render import ChatTemplate, Prepared, template_of
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.transport import (
@@ -70,8 +69,6 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         in_flight: Number of simultaneous requests to each server; the attribute counts all servers together.
         timeout: Time limit of one attempt in seconds.
         patience: Time in seconds for which a failing request is retried with backoff; at most 10 for the first one.
-        tolerance: For chats, which report only the 20 most probable tokens: the largest probability share, in [0, 1],
-            that unreported choices may have and count as 0. Above it the row is NaN.
         template_options: Values of the chat template's variables, as for ``LocalLM``, where prompts are rendered here.
         **kwargs: Options of ``dspy.LM``: ``temperature``, ``max_tokens`` and others.
 
@@ -96,7 +93,6 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         in_flight: int = 64,
         timeout: float = 120.0,
         patience: float = 300.0,
-        tolerance: float = TOP_TOLERANCE,
         template_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -110,12 +106,14 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
             "in_flight": in_flight,
             "timeout": timeout,
             "patience": patience,
-            "tolerance": tolerance,
             "template_options": template_options,
         }
         self._served_name = model
         self.in_flight = in_flight * len(addresses)
-        kinds = _kinds(dialect)
+        kinds = [kind for kind in DIALECTS if dialect in ("auto", kind.name)]
+        if not kinds:
+            names = [kind.name for kind in DIALECTS]
+            raise ValueError(f"dialect={dialect!r} is unknown: use 'auto' or one of {names}.")
         key = key_for(addresses, api_key)
         pool = Pool(api_key=key, in_flight=in_flight, timeout=timeout, patience=patience)
         # 1. Each server lists the model; the shortest context is that of all.
@@ -130,7 +128,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         self._tokenizer_digest = None if loaded is None else _digest(loaded, template)
         dialects: list[Dialect] = []
         for connection, served in zip(connections, listings, strict=True):
-            endpoint = Endpoint(connection, model, loaded, min(contexts, default=None), tolerance, template_options)
+            endpoint = Endpoint(connection, model, loaded, min(contexts, default=None), template_options)
             dialects.append(_run(pool, connection, model, find_dialect(endpoint, served, kinds)))
         if len(dialects) > 1:
             check_alike(dialects, [_run(pool, one.connection, model, one.sample()) for one in dialects])
@@ -383,14 +381,6 @@ def _run(pool: Pool, connection: Connection, model: str, job: Coroutine[Any, Any
         raise ConnectionError(
             f"{model} at {connection.base_url} gives no usable answer: {describe_error(error)}"
         ) from error
-
-
-def _kinds(dialect: str) -> Sequence[type[Dialect]]:
-    """Return the dialects to try."""
-    kinds = [kind for kind in DIALECTS if dialect in ("auto", kind.name)]
-    if not kinds:
-        raise ValueError(f"dialect={dialect!r} is unknown: use 'auto' or one of {[kind.name for kind in DIALECTS]}.")
-    return kinds
 
 
 def _tokenizer(model: str, name: str | None, kinds: Sequence[type[Dialect]], served: Served) -> Any:

@@ -27,7 +27,6 @@ from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 import certifi
-import orjson
 
 from evalbias.lm.types import KEY_REMEDY
 from evalbias.values import get_logger
@@ -246,7 +245,7 @@ class Connection:
         ``heavy``: whether the answer takes much of the server's memory, so that few may be in flight.
         """
         async with self._pool.slots(self.base_url, heavy=True) if heavy else nullcontext():
-            return await self._retried("POST", path, _json(body), patience=self._pool.patience)
+            return await self._retried("POST", path, json.dumps(body).encode(), patience=self._pool.patience)
 
     async def _retried(self, method: str, path: str, body: bytes | None, *, patience: float) -> Any:
         slots, started = self._pool.slots(self.base_url), time.monotonic()
@@ -275,14 +274,6 @@ def _pause(error: RequestError, attempt: int) -> float:
     if isinstance(error, StatusError) and error.retry_after is not None:
         return float(error.retry_after)
     return random.uniform(0.0, min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(attempt, 10)))
-
-
-def _json(body: dict[str, Any]) -> bytes:
-    """Return a request's JSON. orjson is faster, but takes neither lone surrogates nor integers beyond 64 bits."""
-    try:
-        return orjson.dumps(body)
-    except TypeError:
-        return json.dumps(body).encode()
 
 
 def proxy_of(url: str) -> str | None:

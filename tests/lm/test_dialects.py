@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from commands import as_jsonl, evalbias
-from fake_decisions import asked
+from fake_decisions import REFUSED, asked
 from fake_server import TOKENIZED, FakeServer, opened, served, serving
 from fakes import outcome
 from texts import writer
@@ -175,6 +175,33 @@ def test_a_dialect_refuses_what_it_cannot_take_before_anything_is_sent(spoken):
     assert len(fake.requests) == sent
     keys = [one.key for one in dialect.prepared(QUESTIONS)]
     assert len(set(keys)) == len(keys)
+
+
+ENDING = [{"role": "assistant", "content": "2"}, {"role": "user", "content": "Output: a cat.\nQuality:"}]
+
+
+@pytest.mark.parametrize("kind", ENDPOINTS)
+def test_a_decision_endpoint_is_asked_about_one_text_and_a_declined_one_costs_itself_alone(lms, kind, tmp_path):
+    shown = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a mat.\nQuality:"}, *ENDING]
+    questions = [Choices(prompt, ("1", "2")) for prompt in (shown, "the cat", REFUSED)]
+    with served(lms["qwen2-chat"], kind) as (lm, fake):
+        assert lm.capabilities.startswith(f"{ENDPOINTS[kind]}: choices as options of a closed question")
+        before = len(fake.requests)
+        answers, refused, _ = outcome(CachedLM(lm, tmp_path / "j.jsonl"), questions)
+        sent = [body.get("state", body.get("input")) for _, body in fake.requests[before:]]
+        measured = read_judgment(lm(judgment_request(lm.model, shown, ["1", "2"])), ["1", "2"])
+        again, _, _ = outcome(CachedLM(lm, tmp_path / "j.jsonl"), questions[:2])
+        fake.faults = lambda *_: lambda answer: {**answer, "answers": {"answer": {"probabilities": {"1": 0, "2": 1}}}}
+        zero, _, _ = outcome(lm, questions[:1])
+    assert set(sent) == {"Judge.\n\nOutput: a mat.\nQuality: 2\n\nOutput: a cat.\nQuality:", "the cat", REFUSED}
+    assert len(sent) == 3  # no trial with a harmless text: the server names the reason
+    assert refused == ({2: "is refused by tiny: the model declined the question."} if kind == "decisions" else {})
+    np.testing.assert_array_equal(again[0].logprobs, answers[0].logprobs)
+    np.testing.assert_allclose(measured.logprobs, answers[0].logprobs, atol=1e-9)
+    for one in (*answers.values(), *again.values(), measured):
+        assert one.renormalized == np.isnan(one.coverage).all() == (kind == "decisions")  # OpenAI gives shares only
+    if kind == "systemone":
+        assert zero[0].logprobs[0, 0] == -math.inf
 
 
 @pytest.mark.parametrize("kind", ["chat", *dict.fromkeys(ENDPOINTS.values())])

@@ -49,6 +49,7 @@ REPORTED = [Text(prompt, 2, temperature=0.0, logprobs=2) for prompt in PROMPTS]
 
 CHOICE = ("choices", 0)
 CHAT_TOP = (*CHOICE, "logprobs", "content", 0, "top_logprobs")
+SHARES, SHARE = ("answers", "answer", "probabilities"), {"value": "1", "probability": 0.5}
 MALFORMED = [
     ("llama.cpp", CHOICES, put(..., "completion_probabilities", 0, "top_logprobs", 0, "id"), "id is missing"),
     ("llama.cpp", CHOICES, put("1", "completion_probabilities", 0, "top_logprobs", 0, "id"), "id is a str"),
@@ -70,6 +71,13 @@ MALFORMED = [
     ("sglang", LIKELIHOODS, put({}, "meta_info", "input_token_logprobs"), "input_token_logprobs is a dict"),
     ("echo", LIKELIHOODS, put({}, "usage"), "usage.prompt_tokens is missing"),
     ("echo", LIKELIHOODS, put(1.5, *CHOICE, "logprobs", "token_logprobs"), "token_logprobs is a float"),
+    ("systemone", CHOICES, put({"1": 0.5, "2": 0.2}, *SHARES), "sum to 0.700, not to 1"),
+    ("systemone", CHOICES, put({"1": 0.5, "3": 0.5}, *SHARES), r"of \['1', '3'\], not of \['1', '2'\]"),
+    ("systemone", CHOICES, put({"1": 1.5, "2": -0.5}, *SHARES), "1.5 is not a probability"),
+    ("systemone", CHOICES, put({"1": True, "2": False}, *SHARES), "True is not a probability"),
+    ("systemone", CHOICES, put({"1": None, "2": 1.0}, *SHARES), "None is not a probability"),
+    ("systemone", CHOICES, put(["1", "2"], *SHARES), "probabilities is a list, but must be a dict"),
+    ("decisions", CHOICES, put([SHARE, SHARE], "answers", 0, "probabilities"), "an option twice"),
     ("chat", CHOICES, put("no", *CHAT_TOP, 0), "token is missing"),
     ("chat", CHOICES, put(0.0, *CHAT_TOP, 1, "logprob"), "the probabilities of the first token sum to"),
     ("chat", TEXTS, put(4, *CHOICE, "message", "content"), "an entry is a int, but must be a str"),

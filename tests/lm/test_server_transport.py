@@ -25,7 +25,6 @@ from evalbias.lm.transport import (
     Pool,
     StatusError,
     Unreadable,
-    _json,
     describe_error,
     key_for,
 )
@@ -306,8 +305,3 @@ def test_proxies_of_the_environment_are_used(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     assert transport.proxy_of("http://judge.example/v1") == "http://proxy:3128"
     assert transport.proxy_of("http://127.0.0.1:8000/v1") is None
-
-
-def test_a_request_may_hold_what_the_fast_json_library_refuses():
-    body = {"seed": 1 << 70, "prompt": "half a character: \ud83d", "ids": (1, 2)}
-    assert json.loads(_json(body)) == {**body, "ids": [1, 2]}

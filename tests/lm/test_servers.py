@@ -8,8 +8,7 @@ import dspy
 import numpy as np
 import pytest
 from commands import as_jsonl, evalbias, records
-from dspy import lm15
-from fake_server import KEY, opened, served, serving
+from fake_server import KEY, TOKENIZED, opened, served, serving
 from fakes import outcome
 
 from evalbias import LocalLM, PointwiseJudge, ServerLM
@@ -169,6 +168,7 @@ def test_a_key_is_sent_and_never_saved(lms, monkeypatch):
     np.testing.assert_array_equal(*logprobs)
 
 
+UNABLE = (501, {"error": {"message": "The model does not support the structured decision API", "code": 501}})
 NOWHERE = "http://127.0.0.1:9/v1"
 
 
@@ -192,11 +192,13 @@ NOWHERE = "http://127.0.0.1:9/v1"
         # some servers list their models without a key, and ask for one at the first prompt
         ("chat", {"faults": lambda _, path, __: (401, {"error": {"message": "No key"}}) if "chat" in path else None},
          {}, r"status 401, No key\. Give the key .*OPENAI_API_KEY"),
+        ("systemone", {"faults": lambda _, path, __: UNABLE if path == "/v1/systemone" else None},
+         {"dialect": "systemone"}, "as systemone: status 501.*does not support the structured decision API"),
     ],
 )  # fmt: skip
 def test_wrong_settings_and_contradictions_are_refused(lms, folders, kind, state, options, message):
-    options = {"tokenizer": "llama", **options} if kind != "chat" else options
-    with serving(lms["llama-chat" if kind == "chat" else "llama"], kind) as (address, fake):
+    options = {"tokenizer": "llama", **options} if kind in TOKENIZED else options
+    with serving(lms["llama" if kind in TOKENIZED else "llama-chat"], kind) as (address, fake):
         vars(fake).update(state)
         address = address.replace("/v1", options.pop("path", "/v1"))
         tokenizer = {"tokenizer": folders[options.pop("tokenizer")]} if "tokenizer" in options else {}
@@ -210,16 +212,8 @@ def test_a_server_generates_text_as_a_dspy_lm(lms, kind):
     with serving(local, kind) as (address, _):
         lm = ServerLM("tiny", base_url=address, max_tokens=5, temperature=0.0)  # the tokenizer is the one listed
         provenance, texts = lm.provenance(), lm(messages=CHAT)
-        expected = local.copy(temperature=0.0, max_tokens=5, cache=False)(messages=CHAT)
-        assert texts == expected
-        assert texts[0]
-        messages = (lm15.Message.user("the cat"),)
-        config = lm15.Config(max_tokens=3, temperature=0.0, logprobs=2)
-        response = lm(lm15.Request(model=lm.model, messages=messages, config=config))
-        with pytest.raises(Exception, match=r"does not support config.presence_penalty"):
-            lm(lm15.Request(model=lm.model, messages=messages, config=lm15.Config(presence_penalty=1.0)))
-    assert len(response.logprobs) == 3
-    assert all(len(token.top) >= 1 and token.logprob <= 0 for token in response.logprobs)
+    assert texts == local.copy(temperature=0.0, max_tokens=5, cache=False)(messages=CHAT)
+    assert texts[0]
     if kind == "vllm":
         assert (provenance["server"], provenance["version"], len(provenance["tokenizer"])) == ("vllm", "9.9", 12)
 
@@ -252,9 +246,9 @@ def test_a_command_on_a_server_reports_an_error_and_resumes(lms, tmp_path):
 # Several servers of one model: each answers a contiguous share of the sorted prompts, and its failure costs that.
 
 
-def test_several_servers_give_the_numbers_of_one(lms):
+def test_several_servers_give_the_numbers_of_one_and_each_gets_prompts_that_begin_alike(lms):
     local, choices = lms["qwen2"], ["1", "2", "10"]
-    prompts = [f"Source: {a} the cat sat Output: {b}" for a in ("on", "the mat") for b in "abcdef"]
+    prompts = [f"{document} the cat sat on {output}" for output in "abcde" for document in "0123456789"]
     with serving(local) as (one, first), serving(local) as (two, second):
         second.context = 200
         lm = opened([one, two, one], local, in_flight=6)
@@ -266,22 +260,11 @@ def test_several_servers_give_the_numbers_of_one(lms):
         assert lm.provenance() == opened(one, local).provenance()
         before = len(first.requests), len(second.requests)
         answer = lm.choice_logprobs(prompts, choices)
-        assert len(first.requests) > before[0]
-        assert len(second.requests) > before[1]
-    np.testing.assert_allclose(answer.logprobs, local.choice_logprobs(prompts, choices).logprobs, atol=1e-4)
-
-
-def test_prompts_that_begin_alike_go_to_one_server(lms):
-    local = lms["qwen2"]
-    prompts = [f"{document} the cat sat on {output}" for output in "abcde" for document in "0123456789"]
-    with serving(local) as (one, first), serving(local) as (two, second):
-        lm = opened([one, two], local)
-        before = len(first.requests), len(second.requests)
-        lm.choice_logprobs(prompts, ["1", "2"])
         sent = [fake.requests[start:] for fake, start in zip((first, second), before, strict=True)]
     documents = [{local.engine.loaded.tokenizer.decode(body["prompt"])[0] for _, body in bodies} for bodies in sent]
     assert [len(some) for some in documents] == [5, 5]
     assert not documents[0] & documents[1]
+    np.testing.assert_allclose(answer.logprobs, local.choice_logprobs(prompts, choices).logprobs, atol=1e-4)
 
 
 @pytest.mark.parametrize("fault", [503, 404])
