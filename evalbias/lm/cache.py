@@ -37,9 +37,6 @@ FACTOR = 4
 INTERVAL = 1.0
 """Time in seconds between flushes to the disk, and reports of progress, while answers of a server arrive."""
 
-NEXT = "next"
-"""Key under which a chunk's last record holds the size of the next chunk, so that a resumed run asks for the same."""
-
 
 class CachedLM(MeasuringLM):
     """A model that is asked nothing twice.
@@ -86,8 +83,7 @@ class CachedLM(MeasuringLM):
         self._whole = file is None and chunk is None
         most = chunk or chunk_of(self._lm)
         self._least, self._most = chunk or (most if exact else max(1, self.in_flight)), most
-        kept = next((record[NEXT] for record in reversed(records) if NEXT in record), FIRST)
-        self._chunk = max(self._least, min(self._most, kept))
+        self._chunk = max(self._least, min(self._most, FIRST))
         self._keeping = threading.RLock()
         self._reported, self._unreported = -math.inf, 0  # time of the last report of progress, and answers since
         self.questions: Counter[type] = Counter()  # kind -> questions answered so far, known ones included
@@ -193,8 +189,6 @@ class CachedLM(MeasuringLM):
             due = not streamed or time.monotonic() - self._reported >= INTERVAL
             if self._journal is not None:
                 records = [{"key": key, **todo[key].dump(answer)} for key, answer in new.items()]
-                if records and not streamed:
-                    records[-1][NEXT] = self._chunk
                 self._journal.append(records, flush=due)
             self._known |= new
             self.asked.update(type(todo[key]) for key in new)

@@ -138,21 +138,6 @@ def test_a_chunk_that_is_interrupted_is_asked_again_as_a_whole_where_digits_coun
     assert resumed.replayed == kept
 
 
-@pytest.mark.parametrize("chunks", [1, 3])
-def test_a_resumed_run_asks_in_the_chunks_of_the_one_that_was_killed(tmp_path, monkeypatch, chunks):
-    prompts = many(300)
-    whole = Clocked(0.03, monkeypatch)
-    CachedLM(whole, tmp_path / "j").choice_logprobs(prompts, CHOICES)
-    lines = (tmp_path / "j").read_text().splitlines(keepends=True)
-    done = sum(whole.sizes[:chunks])
-    (tmp_path / "j").write_text("".join(lines[: done + 1]))  # and one line of the next chunk
-    resumed = Clocked(0.0001, monkeypatch)  # on a quicker machine
-    resumed_sizes = whole.sizes[chunks : chunks + 1]
-    CachedLM(resumed, tmp_path / "j").choice_logprobs(prompts, CHOICES)
-    assert resumed.sizes[:1] == resumed_sizes
-    assert sum(resumed.sizes) == 300 - done
-
-
 class Server(FormulaLM):
     """Answers each question in another thread, in reverse order, and raises an error after so many."""
 
