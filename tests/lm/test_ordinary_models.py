@@ -26,19 +26,11 @@ def openai(address):
     return dspy.LM("openai/tiny", api_base=address, api_key="none", cache=False, num_retries=0)
 
 
-def one_token_texts(local, fake, messages, most):
-    """Those of the most probable first tokens that are one token as a text too."""
-    tops = fake.chat({"messages": messages, "max_tokens": 1, "top_logprobs": most, "logprobs": True})
-    tops = tops["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-    tokenize = local.engine.loaded.tokenizer.tokenize
-    return [e["token"] for e in tops if tokenize(e["token"]) == [e["token"]]]
-
-
 @pytest.mark.parametrize("most_top", [20, 5])
 def test_an_openai_model_is_measured_from_its_first_tokens(lms, caplog, most_top):
     local = lms["qwen2-chat"]
     with serving(local, "chat") as (address, fake):
-        choices = one_token_texts(local, fake, CHAT, most_top)[:3]
+        choices = fake.one_token_texts(CHAT, most_top)[:3]
         fake.unknown, fake.most_top = set(), most_top
         with caplog.at_level(logging.WARNING):
             answer = measuring(openai(address)).choice_logprobs([CHAT, CHAT], choices)
