@@ -188,7 +188,7 @@ NOWHERE = "http://127.0.0.1:9/v1"
         ("vllm", {}, {"base_url": NOWHERE, "patience": 0}, "no usable answer.*Check that the server runs"),
         ("vllm", {}, {"path": "/v2"}, r"No model is served at .*/v2: give"),
         ("chat", {"faults": lambda _, path, __: "drop" if "chat" in path else None}, {},
-         r"reports no token probabilities.*as chat.*--tokenizer"),
+         r"reports no token probabilities.*as chat.*give the folder of its tokenizer"),
         # some servers list their models without a key, and ask for one at the first prompt
         ("chat", {"faults": lambda _, path, __: (401, {"error": {"message": "No key"}}) if "chat" in path else None},
          {}, r"status 401, No key\. Give the key .*OPENAI_API_KEY"),
