@@ -110,6 +110,8 @@ def add_usage(tracker: UsageTracker, model: str, usage: Usage | None) -> None:
     """Add an answer's tokens to a tracker: none for an answer that was known, and those that the model reports."""
     if usage is not None:
         counts = {"prompt_tokens": usage.prompt, "completion_tokens": usage.completion}
+        if None not in counts.values():
+            counts["total_tokens"] = sum(filter(None, counts.values()))
         tracker.add_usage(model, {name: count for name, count in counts.items() if count is not None})
 
 

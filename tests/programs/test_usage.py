@@ -83,6 +83,7 @@ def test_every_form_of_a_judgment_reports_the_tokens_of_its_prompts(form, kind, 
         usages = [prediction.get_lm_usage() for prediction in FORMS[form](judge, items)]
     assert [list(usage) for usage in usages] == [[lm.model]] * 2
     counts = [(one["prompt_tokens"], one["completion_tokens"]) for (one,) in (usage.values() for usage in usages)]
+    assert [one["total_tokens"] for (one,) in (usage.values() for usage in usages)] == [sum(one) for one in counts]
     for (prompt, completion), (own, drawn) in zip(counts, expected, strict=True):
         assert prompt == own
         assert completion == drawn if drawn is not None else 3 <= completion <= 6
