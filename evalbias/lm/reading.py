@@ -126,12 +126,10 @@ def first_tokens(reported: Iterable[tuple[str, Any]]) -> dict[str, float]:
     return {text: min(value, 0.0) for text, value in top.items()}
 
 
-def first_token_row(
-    top: Mapping[str, float], choices: Sequence[str], *, tolerance: float = TOP_TOLERANCE
-) -> FloatArray:
+def first_token_row(top: Mapping[str, float], choices: Sequence[str]) -> FloatArray:
     """Return the log-probability in nats that an answer begins with each choice as one token, shape (c,).
 
-    Unreported choices count as 0 if together they have at most ``tolerance`` times the probability of the reported
+    Unreported choices count as 0 if together they have at most ``TOP_TOLERANCE`` times the probability of the reported
     choices. Otherwise, and if a reported token is a prefix of an unreported choice, the row is undefined: NaN.
 
     Example:
@@ -148,4 +146,4 @@ def first_token_row(
     shares = np.exp(list(top.values()))
     bound = min(max(0.0, 1.0 - float(shares.sum())), len(unreported) * float(shares.min()))
     reported = float(np.exp(row).sum())
-    return row if reported > 0 and bound <= tolerance * reported else np.full(len(choices), np.nan)
+    return row if reported > 0 and bound <= TOP_TOLERANCE * reported else np.full(len(choices), np.nan)
