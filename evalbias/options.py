@@ -475,8 +475,8 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
         proposer_lm: Model that rewords the instruction: 'grammar' (no model), or any that `lm` takes.
         population: Number of wordings in each epoch.
         epochs: Number of epochs.
-        objective: What the search optimizes: fairness (the paper's), confidence, context-free, calibration, or a bias
-            (position, verbosity).
+        objective: What the search optimizes: fairness (the paper's), debiased (fairness of decisions averaged over both
+            orders), confidence, context-free, calibration, or a bias (position, verbosity).
         pairs: Maximum number of pairs, drawn with the seed, or 'all'.
         exact: Judge every wording on every pair, instead of dropping wordings early that cannot win (racing).
         budget: Maximum number of judgments in the search.

@@ -320,7 +320,7 @@ def hold_back(examples: Sequence[dspy.Example], *, seed: int) -> tuple[list[dspy
         raise ValueError(
             f"The trainset has {count(inputs, 'input')}: choosing between candidates and the given program keeps half "
             f"of them back, and needs {FEWEST_TO_CHOOSE} or more. Give more, or select=False (--bare) for the method "
-            "as it is, whose result may be worse than the given program."
+            "as its paper has it, whose result may be worse than the given program."
         )
     return halves(examples, seed=seed)
 

@@ -10,7 +10,7 @@ import dspy
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.data.items import input_key
+from evalbias.data.items import input_key, item_name
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import LENGTHS, Judged, text_length
@@ -20,7 +20,7 @@ from evalbias.measures import calibration_gap, confidence, fairness, score_unifo
 from evalbias.measures.arrays import SLACK, FloatArray, cluster_codes, defined
 from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
-from evalbias.measures.position_calibration import rotations
+from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.resample import Statistic, mean
 from evalbias.optimizers.selection import Rule, count_unanswered
 from evalbias.programs.judges import PointwiseJudge, answer_items
@@ -65,8 +65,24 @@ def _last_line(judge: SearchedJudge) -> str:
     return "" if isinstance(judge, PairwiseJudge) else f"\n{judge.answer_format}"
 
 
-def check_searchable(judge: SearchedJudge, examples: Sequence[dspy.Example]) -> None:
-    """Refuse pairs of different sizes, no items, and a judge without probabilities."""
+def check_searchable(judge: SearchedJudge, examples: Sequence[dspy.Example], *, debiased: bool = False) -> None:
+    """Refuse pairs of different sizes, no items, and a judge without probabilities.
+
+    ``debiased`` decisions, which are averaged over the orders, also need a judge that compares, and each pair once: its
+    two orders would have opposite decisions, whose rates are even under any wording.
+    """
+    if debiased:
+        if not isinstance(judge, PairwiseJudge):
+            raise ValueError("Debiased decisions are of a judge that compares: give one, or another objective.")
+        seen: dict[tuple[str, frozenset[str]], int] = {}
+        for i, e in enumerate(examples):
+            first = seen.setdefault((e.source, frozenset(e.candidates)), i)
+            if first != i:
+                raise ValueError(
+                    f"The pairs {item_name(examples[first], first)!r:.80} and {item_name(e, i)!r:.80} hold the same "
+                    "outputs: averaged over the orders, their decisions are opposite, and the rates are even under any "
+                    "wording. Give each pair once (pairs(items, ordered=False, seed=0))."
+                )
     if isinstance(judge, PairwiseJudge):
         sizes = {len(e.candidates) for e in examples}
         if len(sizes) != 1:
@@ -86,13 +102,26 @@ def without_content(judge: SearchedJudge, example: dspy.Example) -> dspy.Example
 
 
 def probabilities(
-    judge: SearchedJudge, wordings: Sequence[str], examples: Sequence[dspy.Example], lm: MeasuringLM
+    judge: SearchedJudge,
+    wordings: Sequence[str],
+    examples: Sequence[dspy.Example],
+    lm: MeasuringLM,
+    *,
+    debiased: bool = False,
 ) -> FloatArray:
     """Return (w, n, c) probabilities of the answers to n examples of one size under w wordings.
 
     They are by position for a judge that compares, by label (ascending) for one that scores; NaN where the answer is
-    undefined, for example because the model cannot take a prompt that long.
+    undefined, for example because the model cannot take a prompt that long. ``debiased`` comparisons are asked in every
+    rotation of the candidates; their probabilities are by candidate, averaged over the rotations.
     """
+    if debiased:
+        orders = rotations(len(examples[0].candidates), every=True)
+        asked = [e.copy(candidates=[e.candidates[i] for i in order]) for e in examples for order in orders]
+        rows = probabilities(judge, wordings, asked, lm)  # (w, n r, c)
+        positions = rows.reshape(len(wordings) * len(examples), len(orders), -1)
+        averaged = by_candidate(positions, orders).mean(axis=1)
+        return np.asarray(averaged.reshape(len(wordings), len(examples), -1))
     judges, labels = [reworded(judge, wording) for wording in wordings], judge.labels(examples[0])
     # 1. All wordings are asked in one call, example by example, so that the wordings of one example share a prefix.
     questions = [Choices(one.messages(example), labels) for example in examples for one in judges]
@@ -160,10 +189,12 @@ class Objective:
     Attributes:
         name: Name in reports.
         content_free: Whether it needs the answer to a content-free input.
+        debiased: Whether it is of decisions averaged over the orders of the candidates.
     """
 
     name: str
     content_free = False
+    debiased = False
 
     def __call__(self, judged: Judged) -> float:
         """Return the objective of the answers."""
@@ -197,6 +228,18 @@ class Fairness(Objective):
         if self.prior is None:
             return over_defined(counted_fairness, counts, win_shares(shares, ties=judged.ties))
         return over_defined(partial(counted_fairness, prior=np.asarray(self.prior, dtype=np.float64)), counts, shares)
+
+
+class DebiasedFairness(Fairness):
+    """Fairness of decisions averaged over both orders, as in the paper's search with permutation debiasing.
+
+    It asks twice as many prompts. An averaged decision does not depend on the order, so of pairs in random order the
+    first wins half by chance, under any wording; of pairs whose first output is by one system, it tells how often that
+    system wins.
+    """
+
+    name = "debiased fairness"
+    debiased = True
 
 
 class Confidence(Objective):

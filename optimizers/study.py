@@ -165,6 +165,11 @@ class JudgeStudy(JudgeOptimizer):
     def check(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Also refuse pairs of different sizes, and an objective that cannot be chosen by."""
         check_searchable(student, trainset)
+        if self.objective is not None and self.objective.debiased:
+            raise ValueError(
+                f"A study weighs debiasing itself, so its objective is of one order, not the {self.objective.name}: "
+                "give Fairness(), or search with ZEPO."
+            )
         if self.select and not with_preference(trainset):
             check_held_back(self.objective)
         super().check(student, trainset, valset)

@@ -18,7 +18,6 @@ from evalbias.evaluation.rankings import measure_ranking
 from evalbias.lm.cache import measuring, resolve_lm
 from evalbias.measures import decision_rates
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_budget
 from evalbias.optimizers.objectives import (
     BiasObjective,
@@ -144,7 +143,8 @@ class ZEPO(JudgeOptimizer):
 
     The trainset holds pairs with ``source`` and ``candidates`` for a pairwise judge (``evalbias.data.pairs`` makes
     them), or items with ``source`` and ``output`` for a pointwise one. A pairwise judge's debiasing and calibration
-    take no part in the search: decision rates are those of the given order, so that there is a bias to remove.
+    take no part in the search: decision rates are those of the given order, so that there is a bias to remove. The
+    objective ``DebiasedFairness()`` is of both orders' average instead.
 
     Args:
         proposer: What rewords the incumbent. Defaults to ``GrammarParaphraser()``, which needs no model.
@@ -241,13 +241,19 @@ class ZEPO(JudgeOptimizer):
 
     def tested(self, problem: Problem, judge: SearchedJudge) -> Judged:
         """Have a judge answer the held-back examples in the given order."""
-        check_searchable(judge, problem.held_back)
-        (rows,) = probabilities(judge, [first_wording(judge)], problem.held_back, problem.lm)
+        check_searchable(judge, problem.held_back, debiased=self.debiased)
+        wording = first_wording(judge)
+        (rows,) = probabilities(judge, [wording], problem.held_back, problem.lm, debiased=self.debiased)
         return judged_in_order(judge, rows, problem.held_back)
 
     def ask(self, problem: Problem, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
         """Return (w, n, c) probabilities of the judge's answers under several wordings."""
-        return probabilities(problem.student, wordings, examples, problem.lm)
+        return probabilities(problem.student, wordings, examples, problem.lm, debiased=self.debiased)
+
+    @property
+    def debiased(self) -> bool:
+        """Whether decisions are averaged over the orders."""
+        return self.objective is not None and self.objective.debiased
 
 
 class _Search:
@@ -258,7 +264,8 @@ class _Search:
         self.problem, self.zepo, self.judge = problem, zepo, judge
         self.objective = zepo.objective or default_objective(judge)
         # 1. What cannot be searched is refused before anything is judged.
-        check_searchable(judge, examples)
+        check_searchable(judge, examples, debiased=zepo.debiased)
+        self.orders = len(examples[0].candidates) if zepo.debiased else 1  # prompts of an example
         own = first_wording(judge)
         if wrong := fault(own, judge.criterion, ()):
             raise ValueError(
@@ -386,9 +393,10 @@ class _Search:
     def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, FloatArray]:
         """Return the (n, c) probabilities of the judge's answers under each wording."""
         rows = self.zepo.ask(self.problem, list(wordings.values()), examples)
-        self.judgments += len(wordings) * len(examples)
+        prompts = len(wordings) * len(examples) * self.orders
+        self.judgments += prompts
         if self.zepo.progress is not None:
-            self.zepo.progress(len(wordings) * len(examples))
+            self.zepo.progress(prompts)
         return dict(zip(wordings, rows, strict=True))
 
     def note(self, wordings: Sequence[Wording], accepted: Wording | None) -> None:
@@ -399,7 +407,7 @@ class _Search:
 
     def most(self, wordings: int) -> int:
         """Return the number of judgments that so many wordings take at most."""
-        return wordings * (len(self.examples) + int(self.objective.content_free))
+        return wordings * self.orders * (len(self.examples) + int(self.objective.content_free))
 
     def left(self) -> float:
         """Return the number of judgments that the budget still allows."""
@@ -437,23 +445,15 @@ def sensitivity_curve(
     are of the probabilities averaged over both orders (the figure after debiasing): both say the same, so each pair
     counts once, in an order drawn at random. ``progress`` is called with the number of judgments done.
     """
-    orders, model = rotations(2, every=judge.debias == "permutation"), measuring(resolve_lm(lm, judge.predict))
-    compared = pairs(items, limit=limit, ordered=len(orders) == 1, seed=seed)
-    documents = list(by_input(items).values())
-
-    def averaged(text: str, examples: Sequence[dspy.Example]) -> FloatArray:
-        """Return (n, c) probabilities of the first and second candidate, averaged over the orders."""
-        ordered = [e.copy(candidates=[e.candidates[i] for i in order]) for e in examples for order in orders]
-        (rows,) = probabilities(judge, [text], ordered, model)
-        positions = rows.reshape(len(examples), len(orders), -1)
-        return np.asarray(by_candidate(positions, orders).mean(axis=1))
-
+    debiased, model = judge.debias == "permutation", measuring(resolve_lm(lm, judge.predict))
+    compared = pairs(items, limit=limit, ordered=not debiased, seed=seed)
+    documents, nothing = list(by_input(items).values()), [without_content(judge, compared[0])]
     points = []
     for text in instructions:
-        shares = averaged(text, compared)
-        free = averaged(text, [without_content(judge, compared[0])])
+        (shares,) = probabilities(judge, [text], compared, model, debiased=debiased)
+        (free,) = probabilities(judge, [text], nothing, model, debiased=debiased)
         if progress is not None:
-            progress(len(orders) * (len(compared) + 1))
+            progress((1 + debiased) * (len(compared) + 1))
         judged = judged_in_order(judge, shares, compared, free)
         one: PairwiseJudge = judge.deepcopy()
         instruct(one, text)

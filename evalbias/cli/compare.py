@@ -125,6 +125,7 @@ def _first(rows: Sequence[dict[str, Any]]) -> str:
 
 OBJECTIVES: dict[str, Callable[[], objectives.Objective]] = {
     "fairness": objectives.Fairness,
+    "debiased": objectives.DebiasedFairness,
     "confidence": objectives.Confidence,
     "context-free": objectives.ContextFreeConfidence,
     "calibration": objectives.CalibrationGap,
@@ -164,6 +165,7 @@ def search(
         instruction_place=options.instruction_place,
         language=language_of(options),
     )
+    objective = objective_of(options.objective)
     proposer: Any = GrammarParaphraser(grammar)
     if options.proposer_lm != "grammar":
         proposer = LMParaphraser(options.proposer_lm)
@@ -176,7 +178,7 @@ def search(
     zepo = ZEPO(
         proposer,
         population=options.population,
-        objective=objective_of(options.objective),
+        objective=objective,
         stopping=Epochs(options.epochs),
         racing=not options.exact,
         select=not options.bare,
@@ -184,14 +186,16 @@ def search(
         seed=options.seed,
         log_dir=run.folder.path / "search",
     )
-    drawn, all_pairs = pairs(train, limit=limit, seed=options.seed), count_pairs(train)
+    ordered = not objective.debiased  # both orders of a pair are averaged
+    drawn = pairs(train, limit=limit, ordered=ordered, seed=options.seed)
+    all_pairs = count_pairs(train, ordered=ordered)
     few, documents = len(by_input(drawn)), len(by_input(train))
     if not options.bare and few < FEWEST_TO_CHOOSE <= documents:
         raise ValueError(
             f"`pairs` {limit} draws pairs of {few} of the {documents} documents to search on, and choosing needs "
             f"{FEWEST_TO_CHOOSE}: raise `pairs`, or take the result unchecked (`bare`)."
         )
-    with run.progress((1 + options.population * options.epochs) * len(drawn)):
+    with run.progress((1 + options.population * options.epochs) * len(drawn) * (1 if ordered else 2)):
         compiled = zepo.compile(judge, trainset=drawn, lm=options.lm)
     tested = count_pairs(test) if limit is None else min(count_pairs(test), limit)
     # Comparisons of ranking every document once, by the greedy search; pairs are not ranked.

@@ -34,6 +34,7 @@ from evalbias.measures.arrays import mean_of_defined
 from evalbias.measures.resample import SHARE
 from evalbias.optimizers.likelihood import BiasedDemosReport, MitigationReport
 from evalbias.optimizers.likelihood_rules import LikelihoodRule, bias_number
+from evalbias.optimizers.objectives import DebiasedFairness
 from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import ZEPOReport
@@ -223,7 +224,7 @@ def search_table(report: ZEPOReport) -> Table:
 def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int, int] | None = None) -> Table:
     """Return one column a judge, on the documents that took no part in the search: every bias's headline estimates.
 
-    ``pairs``: the ordered pairs that the search used, and all that its documents have.
+    ``pairs``: the pairs that the search used, and all that its documents have, in both orders where it asks one.
     """
     lines: list[tuple[str, ...]] = []
     for bias, measurement in next(iter(rows.values())).measurements.items():
@@ -234,7 +235,8 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int,
                 sign = mark(row.comparisons[bias][name].p_value) if tested else ""
                 cells.append(row.measurements[bias][name].text() + sign)
             lines.append((measurement[name].label, *cells))
-    used = [] if pairs is None else [f"searched on {pairs[0]} of {pairs[1]} ordered pairs"]
+    kind = "pairs" if report.objective == DebiasedFairness.name else "ordered pairs"
+    used = [] if pairs is None else [f"searched on {pairs[0]} of {pairs[1]} {kind}"]
     caption = "; ".join([*used, *_rows_caption(rows, report)])
     return Table(("estimate", *rows), lines, f"Chosen: {report.chosen}", caption)
 

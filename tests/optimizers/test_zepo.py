@@ -13,6 +13,7 @@ from dspy.utils import DummyLM
 from fakes import LEANS, PARTS, Comparer, FormulaLM, Wording, items, pair, rated
 from models_of_text import Seeded
 
+from evalbias import data
 from evalbias.evaluation import BIASES, Judged, compare, measure
 from evalbias.measures import decision_rates, fairness, quadratic_fit, score_uniformity
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
@@ -22,10 +23,12 @@ from evalbias.optimizers.objectives import (
     CalibrationGap,
     Confidence,
     ContextFreeConfidence,
+    DebiasedFairness,
     Fairness,
     Objective,
     ObjectiveRule,
     ScoreUniformity,
+    probabilities,
 )
 from evalbias.optimizers.proposers import Proposal, fault
 from evalbias.optimizers.study import JudgeStudy
@@ -160,6 +163,44 @@ def test_a_population_is_asked_in_one_call():
     assert lm.batches == [12, 48, 48]
     assert found.report.judgments == 108
     assert found.instruction_place == "last"
+
+
+def test_debiased_decisions_are_averaged_over_both_orders():
+    pairs = [pair(2, 1), pair(3, 1), pair(5, 4), pair(1, 3), pair(2, 2.5)]
+    lm, judge = Wording(first=3.0), PairwiseJudge(C, debias="permutation")
+    (rows,) = probabilities(judge, [judge.predict.signature.instructions], pairs, lm, debiased=True)
+    np.testing.assert_allclose(rows, [p.probabilities for p in judge.batch(pairs, lm=lm)])
+    for debiased, first_rate in ((False, 1.0), (True, 0.6)):  # of one order the lean decides, of both the quality
+        objective = DebiasedFairness() if debiased else Fairness()
+        lm = Wording(first=3.0)
+        report = search(lm, pairs=pairs, objective=objective, stopping=Epochs(1)).report
+        assert report.objective == objective.name
+        assert report.tried[0].decision_rates[0] == pytest.approx(first_rate)
+        assert report.tried[0].objective == pytest.approx(0.5 - first_rate)
+        assert report.judgments == len(lm.asked) == (1 + 4) * len(pairs) * (1 + debiased)
+    assert {one.objective for one in report.tried} == {report.tried[0].objective}  # no wording moves the average
+    with pytest.raises(ValueError, match=r"budget=9 does not cover the 5 examples"):
+        search(pairs=pairs, objective=DebiasedFairness(), budget=9)
+
+
+def test_debiased_decisions_need_each_pair_once_and_a_judge_that_compares():
+    both = [pair(2, 1), pair(3, 1), pair(1, 2)]
+    with pytest.raises(ValueError, match=r"'0' and '2' hold the same outputs: .* ordered=False"):
+        search(pairs=both, objective=DebiasedFairness())
+    with pytest.raises(ValueError, match="are of a judge that compares"):
+        search(judge=PointwiseJudge(C), pairs=items(3, 0), lm=FormulaLM(), objective=DebiasedFairness())
+    with pytest.raises(ValueError, match="not the debiased fairness: give Fairness"):
+        JudgeStudy(objective=DebiasedFairness()).compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording())
+
+
+def test_the_papers_ten_documents_are_searched_by_the_bare_method_which_the_refusal_names():
+    documents = rated(documents=10, outputs=16)
+    drawn = data.pairs(documents, seed=0)
+    assert len(drawn) == 2400
+    with pytest.raises(ValueError, match=r"has 10 inputs: .* select=False \(--bare\) for the method as its"):
+        search(pairs=drawn, select=True)
+    found = search(pairs=drawn, population=1, stopping=Epochs(1)).report
+    assert (found.judgments, found.candidates) == (4800, ())
 
 
 def test_the_incumbent_never_gets_worse_and_every_wording_has_its_descent():
