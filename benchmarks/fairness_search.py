@@ -2,13 +2,15 @@
 
 usage: python -m benchmarks.fairness_search --lm MODEL [--dtype bfloat16] [--proposer-lm MODEL]
            [--sets synthetic newsroom summeval topicalchat] [--search-documents N] [--test-documents N] [--pairs N]
-           [--labeled] [--encoder MODEL --layers N] [--curve-wordings N] [--longest-source CHARACTERS]
-           [--criteria NAME ...] [--out DIR] [--write] [--title TEXT]
+           [--labeled] [--debiased] [--places last first] [--encoder MODEL --layers N] [--curve-wordings N]
+           [--longest-source CHARACTERS] [--criteria NAME ...] [--out DIR] [--write] [--title TEXT]
 
 The data are read from EVALBIAS_DATA. The search and the ranking use different documents, by default as many for the
 search as the paper (of TopicalChat's 60 dialogues, half), and all ordered pairs of them. ``--labeled`` adds MIPROv2 and
 GEPA, which use human preferences on the documents of the search; where the wordings come from the grammar, theirs do
-too, so that the searches differ only in how they choose. The curves go to ``--out``.
+too, so that the searches differ only in how they choose. ``--debiased`` adds a search on decisions averaged over both
+orders. All methods are run with the instruction in the first of ``--places``, by default last, as in the paper, but
+first for the embedded judge; a second one adds ZEPO's rows with the instruction there. The curves go to ``--out``.
 """
 
 from __future__ import annotations
@@ -36,11 +38,18 @@ from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import by_input, pairs, world
 from evalbias.evaluation import Measurement, compare_with_baselines, measure_ranking
+from evalbias.evaluation.answers import instruction_place_for
 from evalbias.evaluation.words import count, mark
 from evalbias.lm.cache import model_identity
 from evalbias.measures import quadratic_fit, spearman
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
-from evalbias.optimizers.objectives import CalibrationGap, Confidence, ContextFreeConfidence, Fairness
+from evalbias.optimizers.objectives import (
+    CalibrationGap,
+    Confidence,
+    ContextFreeConfidence,
+    DebiasedFairness,
+    Fairness,
+)
 from evalbias.optimizers.proposers import Proposer
 from evalbias.optimizers.zepo import CurvePoint, ZEPOReport, sensitivity_curve
 from evalbias.options import MeasuringModels
@@ -250,6 +259,11 @@ class Settings:
     pairs: int | None  # largest number of pairs in a search and in a measurement; None takes all
     curve: int | None  # number of tried wordings to rank with, for the curve; None takes all
     seed: int
+    instruction_place: str  # in the prompt of judges that compare: last or first
+
+    def judge(self, criterion: Criterion, **options: Any) -> PairwiseJudge:
+        """Return a new judge that compares."""
+        return PairwiseJudge(criterion, instruction_place=self.instruction_place, **options)
 
 
 @dataclass(frozen=True)
@@ -296,19 +310,15 @@ def run(
     for name, scorer in scorers.items():
         agreement = spearman(scorer(criterion, test, lm), human, groups=groups)
         outcomes[name] = Outcome(agreement.value, agreement.groups, agreement.undefined_groups)
-    judge, drawn = PairwiseJudge(criterion), pairs(train, limit=settings.pairs, seed=seed)
+    judge, drawn = settings.judge(criterion), pairs(train, limit=settings.pairs, seed=seed)
     searches = {}
     for name, racing in (("ZEPO", False), ("ZEPO, racing", True)):
-        zepo = ZEPO(settings.proposer, racing=racing, seed=seed, select=False)
+        zepo = _zepo(settings, racing=racing)
         with _spent(lm) as costs[name]:
             searches[name] = zepo.compile(judge, trainset=drawn, lm=lm)
         costs[name].judgments = searches[name].report.judgments
     whole, part = searches.values()
-    rows = compare_with_baselines(judge, whole, test, lm=lm, limit=settings.pairs, seed=seed)
-    for name, row in rows.items():
-        rate = row.measurements["position"]["first_rate"].value
-        p_value = row.comparisons["agreement"]["spearman"].p_value if row.comparisons else None
-        outcomes[TITLES[name]] = _outcome(row.measurements["agreement"], rate, p_value)
+    outcomes |= _with_baselines(judge, whole, test, lm, settings)
     if settings.writer is not None:
         sides = _labeled_pairs(criterion, train, settings)
         for name in LABELED:
@@ -321,10 +331,51 @@ def run(
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
     points, debiased = (
         sensitivity_curve(one, instructions, test, objectives=OBJECTIVES, lm=lm, limit=settings.pairs, seed=seed)
-        for one in (judge, PairwiseJudge(criterion, debias="permutation"))
+        for one in (judge, settings.judge(criterion, debias="permutation"))
     )
     sizes = len(by_input(train)), len(by_input(test))
     return CriterionResult(outcomes, costs, whole.report, part.report, points, debiased, len(drawn), sizes)
+
+
+def search_elsewhere(
+    criterion: Criterion, train: Sequence[dspy.Example], test: Sequence[dspy.Example], lm: Any, settings: Settings
+) -> tuple[dict[str, Outcome], dict[str, Cost]]:
+    """Return ZEPO's rows, and its cost, with the instruction in another place."""
+    judge, title = settings.judge(criterion), f", instruction {settings.instruction_place}"
+    drawn, zepo = pairs(train, limit=settings.pairs, seed=settings.seed), _zepo(settings)
+    with _spent(lm) as cost:
+        found = zepo.compile(judge, trainset=drawn, lm=lm)
+    cost.judgments = found.report.judgments
+    rows = _with_baselines(judge, found, test, lm, settings)
+    return {name + title: row for name, row in rows.items()}, {f"ZEPO{title}": cost}
+
+
+def search_debiased(
+    criterion: Criterion, train: Sequence[dspy.Example], test: Sequence[dspy.Example], lm: Any, settings: Settings
+) -> tuple[dict[str, Outcome], dict[str, Cost]]:
+    """Return the row, and the cost, of the search on decisions averaged over both orders, ranked in both orders."""
+    drawn = pairs(train, limit=settings.pairs, ordered=False, seed=settings.seed)
+    judge, zepo = settings.judge(criterion, debias="permutation"), _zepo(settings, objective=DebiasedFairness())
+    with _spent(lm) as cost:
+        found = zepo.compile(judge, trainset=drawn, lm=lm)
+    cost.judgments = found.report.judgments
+    ranked = measure_ranking(PairwiseRanker(found, seed=settings.seed), list(by_input(test).values()), lm=lm)
+    return {"ZEPO on debiased decisions + permutation": _outcome(ranked)}, {"ZEPO, debiased decisions": cost}
+
+
+def _zepo(settings: Settings, **options: Any) -> ZEPO:
+    return ZEPO(settings.proposer, seed=settings.seed, select=False, **{"racing": False, **options})
+
+
+def _with_baselines(
+    judge: PairwiseJudge, searched: PairwiseJudge, test: Sequence[dspy.Example], lm: Any, settings: Settings
+) -> dict[str, Outcome]:
+    rows, outcomes = compare_with_baselines(judge, searched, test, lm=lm, limit=settings.pairs, seed=settings.seed), {}
+    for name, row in rows.items():
+        rate = row.measurements["position"]["first_rate"].value
+        p_value = row.comparisons["agreement"]["spearman"].p_value if row.comparisons else None
+        outcomes[TITLES[name]] = _outcome(row.measurements["agreement"], rate, p_value)
+    return outcomes
 
 
 def _labeled_pairs(
@@ -381,7 +432,8 @@ def agreement_table(dataset: str, results: Mapping[str, CriterionResult]) -> str
             body.append([f"published: {judge}, pairwise -> ZEPO", *cells, "-"])
     note = (
         "Mean Spearman over documents; in brackets the win rate of the first position, for judges that compare. "
-        "\\* p < .05, † p < .06 against pairwise + PairS (paired permutation test over documents)."
+        "\\* p < .05, † p < .06 against pairwise + PairS, the instruction in the same place (paired permutation test "
+        "over documents)."
     )
     return f"{markdown(['method', *results, 'average'], body)}\n\n{note}"
 
@@ -414,7 +466,7 @@ def search_table(results: Mapping[str, CriterionResult]) -> str:
         saved = 1 - result.racing.judgments / result.search.judgments
         same = "the same" if whole.instruction == part.instruction else f"another ({_signed(part.objective)})"
         change = f"{_signed(result.search.tried[0].objective)} -> {_signed(whole.objective)}"
-        rejected, instruction = len(result.search.rejected), whole.instruction.replace("|", "\\|")
+        rejected, instruction = len(result.search.rejected), " ".join(whole.instruction.split()).replace("|", "\\|")
         body.append([name, change, f"{same}, {saved:.0%} fewer judgments", rejected, instruction])
     return markdown(["criterion", "fairness", "winner with racing", "wordings rejected", "instruction"], body)
 
@@ -508,8 +560,14 @@ def run_dataset(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any
         if args.labeled:
             writer = grammar_writer(grammar, criterion) if args.proposer_lm == "grammar" else _proposer_lm(args, lm)
         started = time.monotonic()
-        settings = Settings(proposer, writer, bert_score, args.pairs, args.curve_wordings, args.seed)
-        results[criterion.name] = run(criterion, train, test, lm, settings)
+        settings = Settings(proposer, writer, bert_score, args.pairs, args.curve_wordings, args.seed, args.places[0])
+        found = results[criterion.name] = run(criterion, train, test, lm, settings)
+        more = [search_debiased(criterion, train, test, lm, settings)] if args.debiased else []
+        for place in args.places[1:]:
+            more.append(search_elsewhere(criterion, train, test, lm, replace(settings, instruction_place=place)))
+        for outcomes, costs in more:
+            found.outcomes.update(outcomes)
+            found.costs.update(costs)
         args.out.mkdir(parents=True, exist_ok=True)
         curves = {"initial": results[criterion.name].points, "after permutation": results[criterion.name].debiased}
         plots.write_png(plots.curve(curves), args.out / f"curve-{dataset}-{criterion.name}.png")
@@ -535,15 +593,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--pairs", type=int, help="largest number of pairs; default: all")
     parser.add_argument("--curve-wordings", type=int, help="wordings on the curve; default: all that were tried")
     parser.add_argument("--labeled", action="store_true")
+    parser.add_argument("--debiased", action="store_true")
+    parser.add_argument("--places", nargs="+", choices=["last", "first"], help="of the instruction")
     parser.add_argument("--encoder")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--title", default="a judge")
     args = parser.parse_args(arguments)
     lm = open_lm(args.lm, MeasuringModels(dtype=args.dtype))
     bert_score = BERTScore(args.encoder, args.layers) if args.encoder else None
+    args.places = list(dict.fromkeys(args.places or [instruction_place_for(lm)]))
     settings = (
-        f"Judge: {judge_of(model_identity(lm))}. Wordings: {args.proposer_lm}; 5 epochs of 5. Different documents for "
-        f"the search and for the ranking; {f'at most {args.pairs}' if args.pairs else 'all'} pairs; seed {args.seed}."
+        f"Judge: {judge_of(model_identity(lm))}. Instruction {args.places[0]} in the prompt. Wordings: "
+        f"{args.proposer_lm}; 5 epochs of 5. Different documents for the search and for the ranking; "
+        f"{f'at most {args.pairs}' if args.pairs else 'all'} pairs; seed {args.seed}."
     )
     if args.longest_source:
         settings += f" Documents of more than {args.longest_source} characters are left out."

@@ -15,6 +15,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from evalbias.cli.models import open_lm
 from evalbias.data import world
 from evalbias.data.items import input_key
 from evalbias.evaluation import judge_examples, measure
+from evalbias.evaluation.answers import instruction_place_for
 from evalbias.evaluation.biases import Position
 from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.lm.cache import model_identity
@@ -88,21 +90,22 @@ def mitigations(
 ) -> dict[str, Mitigation]:
     """Return every mitigation, fitted to pairs without labels."""
     pairs = [dspy.Example(source=e.source, candidates=e.candidates, input_id=input_key(e)) for e in fit]
-    made = {"none": Mitigation(PairwiseJudge(criterion), 0)}
-    made["contextual"] = Mitigation(PairwiseJudge(criterion, calibration="contextual"), 1)
+    new = partial(PairwiseJudge, criterion, instruction_place=instruction_place_for(lm))
+    made = {"none": Mitigation(new(), 0)}
+    made["contextual"] = Mitigation(new(calibration="contextual"), 1)
     for title, kind in (("batch", "batch"), ("PriDe", "pride"), ("CalibraEval", "calibraeval")):
-        judge = PairwiseJudge(criterion, calibration=kind)
+        judge = new(calibration=kind)
         try:
             made[title] = Mitigation(judge, judge.calibrate(pairs, lm=lm))
         except CalibrationError as error:
             made[title] = Mitigation(None, 0, str(error))
     zepo = ZEPO(GrammarParaphraser(world.PARTS), seed=seed, select=False)
-    compiled = zepo.compile(PairwiseJudge(criterion), trainset=pairs, lm=lm)
+    compiled = zepo.compile(new(), trainset=pairs, lm=lm)
     made["ZEPO"] = Mitigation(compiled, compiled.report.judgments)
     both = compiled.deepcopy()
     both.calibration = "pride"
     made["ZEPO + PriDe"] = Mitigation(both, compiled.report.judgments + both.calibrate(pairs, lm=lm))
-    made["permutation"] = Mitigation(PairwiseJudge(criterion, debias="permutation"), 0)
+    made["permutation"] = Mitigation(new(debias="permutation"), 0)
     return made
 
 
@@ -152,7 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     text = "\n\n".join(
         [
             f"## Mitigations of position bias: {title}",
-            f"Judge: {judge_of(model_identity(lm))}. Fitted to {len(fit)} pairs without labels, measured on "
+            f"Judge: {judge_of(model_identity(lm))}. Instruction {instruction_place_for(lm)} in the prompt. "
+            f"Fitted to {len(fit)} pairs without labels, measured on "
             f"{len(test)} pairs of other sources, {args.pairs} data; seed {args.seed}. Agreement: share of pairs, in "
             f"both orders, in which {truth} is preferred, a tie counting half; where it is the same in every pair, it "
             "has no interval. 95% intervals resample sources. Where permutation agrees with the truth in every pair, "

@@ -28,6 +28,7 @@ from benchmarks.harness import argument_parser, finish, judge_of, markdown
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import world
+from evalbias.evaluation.answers import instruction_place_for
 from evalbias.lm.cache import model_identity
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import estimate_share
@@ -38,6 +39,7 @@ from evalbias.optimizers.objectives import probabilities
 from evalbias.optimizers.racing import DROP_LEVEL, race_rounds
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.programs import SYNTHETIC, PairwiseJudge
+from evalbias.programs.prompts import answer_line
 from evalbias.runs import Journal, check_settings
 
 DOCUMENTS = 20
@@ -103,6 +105,7 @@ def formula(pool: Sequence[dspy.Example]) -> Ask:
     """Return a judge of the synthetic world that leans as its wordings were made to."""
     quality = np.array([[world.true_quality(pair.source, text) for text in pair.candidates] for pair in pool])
     leanings = comparison_wordings()
+    leanings = {text + answer_line(): lean for text, lean in leanings.items()}
     places = {text: place for place, text in enumerate(leanings)}
 
     def ask(texts: Sequence[str]) -> FloatArray:
@@ -165,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--outputs", type=int, default=5, help="outputs of each of the pool's 20 documents")
     args = parser.parse_args(arguments)
     pool = data.pairs(world.documents(DOCUMENTS, args.outputs, seed=POOL_SEED), seed=0)
-    judge, title = PairwiseJudge(SYNTHETIC), "a formula"
+    judge, title = PairwiseJudge(SYNTHETIC, instruction_place=instruction_place_for(args.lm)), "a formula"
     if args.lm is None:
         answers = Answers(pool, formula(pool), None)
         made = f"the synthetic world's formula, with noise of {NOISE} nats"

@@ -479,9 +479,13 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
             orders), confidence, context-free, calibration, or a bias (position, verbosity).
         pairs: Maximum number of pairs, drawn with the seed, or 'all'.
         exact: Judge every wording on every pair, instead of dropping wordings early that cannot win (racing).
+        same_question: Ask the judge's model whether each new wording asks for the same quality as the first, and leave
+            out those that do not.
         budget: Maximum number of judgments in the search.
-        instruction: Your own wording to start from. It must contain the criterion's name and no answers.
-        instruction_place: Where the instruction stands in the prompt: first, as in the paper, or last, which is faster.
+        instruction: Your own wording to start from. It must contain the criterion's name; {answers} stands for the
+            answers, which otherwise follow in a line of their own.
+        instruction_place: Where the instruction stands in the prompt: last, as in the paper, or first. By default last,
+            but first for 'embedded', which was trained so.
         search: Search that turns comparisons into a ranking.
         curve: Also rank with every wording tried, with and without debiasing: agreement by decision rate.
         test_fraction: Fraction of the documents to keep out of the search.
@@ -496,9 +500,10 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     objective: str = "fairness"
     pairs: int | None = 200
     exact: bool = False
+    same_question: bool = False
     budget: int | None = None
     instruction: str | None = None
-    instruction_place: Literal["first", "last"] = "first"
+    instruction_place: Literal["first", "last"] | None = None
     search: Literal["greedy", "beam"] = "greedy"
     curve: bool = False
     test_fraction: float = 0.5

@@ -34,8 +34,8 @@ SWAPS = 2_000  # swaps of the permutation test of an objective, and resamples of
 
 # Answers of a judge under one or many instructions, in the given order, without debiasing and calibration.
 #
-# A wording is what is searched: the instruction of a judge that compares, and that of one that scores without its last
-# line, which names the answers. A judge's own instruction stays as it is, also where it ends without that line.
+# A wording is what is searched: the whole instruction of a judge that compares, and that of one that scores without its
+# last line, which names the answers. A judge's own instruction stays as it is, also where it ends without that line.
 
 
 def first_wording(judge: SearchedJudge) -> str:

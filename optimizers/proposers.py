@@ -1,6 +1,6 @@
 """Proposers of new instructions.
 
-A wording must keep the criterion's name. The line that names the answers is not part of it and cannot be lost.
+A wording must keep the criterion's name and, if the instruction has it, the place of the answers, ``{answers}``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dspy.utils.exceptions import AdapterParseError
 from evalbias.data.world import GENERAL
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.languages import LANGUAGES
-from evalbias.programs.prompts import LETTERS
+from evalbias.programs.prompts import ANSWERS, LETTERS
 from evalbias.programs.writing import LARGEST_SEED
 from evalbias.values import WORD_CHARACTER
 
@@ -67,6 +67,8 @@ def fault(text: str, criterion: Criterion, known: Collection[str], instruction: 
         return "empty"
     if not re.search(rf"(?<!{WORD_CHARACTER}){re.escape(criterion.title)}(?!{WORD_CHARACTER})", text, re.IGNORECASE):
         return f"without the name {criterion.title!r}"
+    if ANSWERS in instruction and ANSWERS not in text:
+        return f"without {ANSWERS}, the place of the answers"
     ties = (language.tie for language in LANGUAGES.values())
     labels = "|".join(map(re.escape, (*LETTERS, *ties, *criterion.labels)))
     if re.search(rf"(?:^|[:：]|\bis)\W*(?:{labels})\W*$", text):
@@ -93,7 +95,7 @@ class Reword(dspy.Signature):  # type: ignore[misc]
 
 
 class LMParaphraser:
-    """Rewords the instruction with any ``dspy.LM``, which answers in the form of DSPy's adapter.
+    """Rewords the whole instruction with any ``dspy.LM``, which answers in the form of DSPy's adapter.
 
     The whole field ``wording`` of its answer is the new instruction. An answer without that field is rejected, so that
     no preamble of a chat model becomes an instruction, and so is one that the model could not finish.
@@ -118,12 +120,13 @@ class LMParaphraser:
         def draw(attempt: int) -> tuple[str, str | None]:
             nonlocal calls
             predict, number = dspy.Predict(Reword), (seed * 10_007 + attempt) % LARGEST_SEED
+            given = {"instruction": instruction, "keep": [criterion.title, *[ANSWERS] * (ANSWERS in instruction)]}
             config = {"temperature": self.temperature, "max_tokens": self.max_tokens, "seed": number}
             wrong = None
             # The predictor's own history tells how its answers ended.
             with dspy.context(lm=self.lm, disable_history=False, max_history_size=10_000):
                 try:
-                    text = _bare(predict(instruction=instruction, keep=[criterion.title], config=config).wording or "")
+                    text = _bare(predict(**given, config=config).wording or "")
                 except AdapterParseError as error:
                     text = error.lm_response
                     wrong = "without the field that the adapter reads" if text.strip() else "empty"
@@ -154,7 +157,7 @@ class GrammarParaphraser:
 
     It changes one part, with probability one half another one, and so on, so that most wordings stay close to the given
     instruction. An instruction that the parts cannot make, such as a hand-written one, has no parts to change: wordings
-    are then drawn freely.
+    are then drawn freely. A last line with the place of the answers stays as it is.
 
     Args:
         parts: Alternatives for each place; ``{source}``, ``{output}``, ``{name}`` and ``{definition}`` are the
@@ -171,14 +174,18 @@ class GrammarParaphraser:
         if count:
             self.check(criterion, instruction)
         rng, parts = random.Random(seed), self._filled(criterion)
-        choices = _choices(instruction, parts)
+        question, ending = _split(instruction)
+        choices = _choices(question, parts)
 
         def draw(_: int) -> tuple[str, None]:
             if choices is None:
-                return " ".join(rng.choice(options) for options in parts), None
-            return " ".join(options[i] for options, i in zip(parts, _mutated(choices, parts, rng), strict=True)), None
+                phrases = [rng.choice(options) for options in parts]
+            else:
+                phrases = [options[i] for options, i in zip(parts, _mutated(choices, parts, rng), strict=True)]
+            return " ".join(phrases) + ending, None
 
-        return _gathered(draw, criterion, instruction, count, known)
+        # Phrases have no place of the answers; where no line has it, the judge's own line follows.
+        return _gathered(draw, criterion, instruction if ending else question.replace(ANSWERS, ""), count, known)
 
     def check(self, criterion: Criterion, instruction: str) -> None:
         """Refuse an instruction or a definition in another script than the phrases, such as Japanese in English ones.
@@ -187,7 +194,7 @@ class GrammarParaphraser:
         """
         if not _is_latin(re.sub(r"{\w+}", "", " ".join(itertools.chain(*self.parts)))):
             return
-        for text in (instruction, criterion.definition):
+        for text in (_split(instruction)[0], criterion.definition):
             if not _is_latin(text):
                 raise ValueError(
                     f"GrammarParaphraser cannot reword {text!r:.80}: its phrases are English. Name a model that "
@@ -196,7 +203,7 @@ class GrammarParaphraser:
 
     def makes(self, criterion: Criterion, instruction: str) -> bool:
         """Return whether an instruction is one of the grammar's wordings."""
-        return _choices(instruction, self._filled(criterion)) is not None
+        return _choices(_split(instruction)[0], self._filled(criterion)) is not None
 
     def _filled(self, criterion: Criterion) -> list[tuple[str, ...]]:
         fields = {
@@ -206,6 +213,12 @@ class GrammarParaphraser:
             "definition": criterion.definition,
         }
         return [tuple(option.format(**fields) for option in options) for options in self.parts]
+
+
+def _split(instruction: str) -> tuple[str, str]:
+    """Return an instruction without its last line, and that line if it has the place of the answers."""
+    question, newline, line = instruction.rpartition("\n")
+    return (question, newline + line) if newline and ANSWERS in line else (instruction, "")
 
 
 def _is_latin(text: str) -> bool:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
 
 from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.words import in_one_line
 from evalbias.lm.cache import model_identity
 from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.position_calibration import rotations
@@ -227,7 +228,7 @@ class JudgeStudy(JudgeOptimizer):
             "study_name": study.study_name,
         }
         options = f"debias={best.choice.debias}, calibration={best.choice.calibration}"
-        name = f"{best.choice.instruction} (set {best.choice.demonstrations} of demonstrations, {options})"
+        name = f"{in_one_line(best.choice.instruction)} (set {best.choice.demonstrations} of demonstrations, {options})"
         return [Candidate(name, trials.fitted(best.choice)[0])]
 
     def rules(self, problem: Problem) -> list[Rule]:

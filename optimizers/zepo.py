@@ -15,7 +15,9 @@ import numpy as np
 from evalbias.data.items import by_input, pairs
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.rankings import measure_ranking
+from evalbias.evaluation.words import in_one_line
 from evalbias.lm.cache import measuring, resolve_lm
+from evalbias.lm.types import Choices, unanswered
 from evalbias.measures import decision_rates
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_budget
@@ -39,7 +41,9 @@ from evalbias.optimizers.objectives import (
 from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, checked_proposer, fault
 from evalbias.optimizers.racing import drop, race_rounds, worst_last
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule
-from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.judges import answer_items
+from evalbias.programs.pairwise import MIN_COVERAGE, PairwiseJudge
+from evalbias.programs.prompts import YES_NO, same_question_messages
 from evalbias.programs.ranking import PairwiseRanker
 from evalbias.runs import Journal, check_settings
 from evalbias.values import describe
@@ -113,7 +117,7 @@ class ZEPOReport(CompileReport):
         objective: Name of the objective.
         tried: Every instruction, in the order tested.
         history: The incumbent's objective at the start and after every epoch.
-        judgments: Prompts that the search judged.
+        judgments: Prompts that the search asked; with ``same_question``, one for each new wording too.
         saved: Prompts that racing saved by dropping wordings.
         rounds: Number of examples judged by the end of each round of a race; only all of them without racing.
         rejected: (reason, text) of every wording that was turned down.
@@ -156,7 +160,11 @@ class ZEPO(JudgeOptimizer):
         racing: Whether to judge an epoch's wordings in rounds, on more and more random examples, and to drop one once
             the interval of its difference to the best excludes 0 (``evalbias.optimizers.racing``). The winner is
             judged on all examples. Fewer than 40 examples are judged in one round.
-        budget: Largest number of prompts to judge; the search ends before it would need more. None sets no limit.
+        same_question: Whether to ask the judge's model, for each new wording, if it asks for the same quality as the
+            judge's own; wordings for which "No" is at least as likely as "Yes", or neither has a probability of
+            ``MIN_COVERAGE``, are turned down and stand in the report's ``rejected``. A model that says "Yes" to
+            everything turns nothing down.
+        budget: Largest number of prompts to ask; the search ends before it would need more. None sets no limit.
         log_dir: Folder to log the search in; the same search started again continues from there.
         **options: Options of every optimizer; see ``JudgeOptimizer``.
     """
@@ -172,6 +180,7 @@ class ZEPO(JudgeOptimizer):
         acceptance: Acceptance = strict_improvement,
         stopping: Stopping = Epochs(5),
         racing: bool = True,
+        same_question: bool = False,
         budget: int | None = None,
         log_dir: Path | None = None,
         **options: Unpack[Options],
@@ -185,6 +194,7 @@ class ZEPO(JudgeOptimizer):
         self.acceptance = acceptance
         self.stopping = stopping
         self.racing = racing
+        self.same_question = same_question
         self.budget = check_budget(budget)
         self.log_dir = log_dir
 
@@ -213,6 +223,7 @@ class ZEPO(JudgeOptimizer):
             wordings = search.propose(epoch, incumbent)
             if stopped := search.why_not(wordings):
                 break
+            wordings = search.same(wordings)
             # 3. Judge them on the same examples, in rounds; a race drops those that cannot win on all of them.
             rivals = search.race(wordings, epoch, incumbent)
             # 4. The first that the rule accepts, from the best objective down, takes the incumbent's place.
@@ -226,14 +237,14 @@ class ZEPO(JudgeOptimizer):
             "tried": tuple(search.tried),
             "history": tuple(history),
             "judgments": search.judgments,
-            "saved": search.most(len(search.tried)) - search.judgments,
+            "saved": search.most(len(search.tried)) + search.checked - search.judgments,
             "rounds": tuple(search.rounds),
             "rejected": tuple(search.rejected),
             "stopped": stopped,
             "best": incumbent.number,
         }
-        problem.given = Candidate(first_wording(judge), judge, {"best": 0})
-        return [Candidate(incumbent.instruction, reworded(judge, incumbent.instruction))]
+        problem.given = Candidate(in_one_line(first_wording(judge)), judge, {"best": 0})
+        return [Candidate(in_one_line(incumbent.instruction), reworded(judge, incumbent.instruction))]
 
     def rules(self, problem: Problem) -> list[Rule]:
         """A wording is better if the objective is, in a permutation test over the held-back inputs."""
@@ -287,6 +298,7 @@ class _Search:
                 "objective": describe(self.objective),
                 "population": zepo.population,
                 "racing": zepo.racing,
+                "same_question": zepo.same_question,
                 "seed": zepo.seed,
             }
             check_settings(zepo.log_dir / "search.json", settings)
@@ -301,7 +313,8 @@ class _Search:
         self.rounds = race_rounds(len(examples)) if racing else [len(examples)]
         shuffled = np.random.default_rng(zepo.seed).permutation(len(examples))
         self.examples = [examples[i] for i in shuffled] if len(self.rounds) > 1 else examples
-        self.judgments = 0
+        self.judgments = self.checked = 0
+        self.different: set[str] = set()
         self.tried: list[Wording] = []
         self.rejected: list[tuple[str, str]] = []
 
@@ -322,7 +335,8 @@ class _Search:
         """Return rewordings of the incumbent, the logged ones where there are some."""
         zepo, key = self.zepo, f"{epoch} {incumbent.instruction}"
         if key not in self.proposals:
-            known, seed = {one.instruction for one in self.tried}, zepo.seed * 1_000_003 + epoch
+            known = self.different | {one.instruction for one in self.tried}
+            seed = zepo.seed * 1_000_003 + epoch
             proposal = zepo.proposer(
                 self.judge.criterion, incumbent.instruction, zepo.population, known=known, seed=seed
             )
@@ -340,10 +354,35 @@ class _Search:
             common = Counter(reason for reason, _ in self.rejected).most_common(1)
             most = f" ({len(self.rejected)} wordings turned down, most of them {common[0][0]})" if common else ""
             return f"the proposer has nothing new{most}"
-        needed, left = self.most(len(wordings)), self.left()
+        needed, left = self.most(len(wordings)) + len(wordings) * self.zepo.same_question, self.left()
         if needed > left:
             return f"the budget is spent: the next epoch may take {needed} judgments, {left} are left"
         return ""
+
+    def same(self, wordings: Sequence[str]) -> Sequence[str]:
+        """Return the wordings that ask the same as the judge's own, if they are to be checked."""
+        if not self.zepo.same_question:
+            return wordings
+        own, model = first_wording(self.judge), measuring(self.problem.lm, self.judge.sampling)
+        questions = [Choices(same_question_messages(own, text), YES_NO) for text in wordings]
+        try:
+            answers, _ = answer_items(model, questions, [dspy.Example(id=text) for text in wordings])
+        except ValueError as error:
+            raise ValueError(
+                f"The judge's model cannot say whether wordings ask the same: {error} Leave `same_question` out."
+            ) from error
+        self._count(len(questions))
+        self.checked += len(questions)
+        kept = []
+        for i, text in enumerate(wordings):
+            yes, no = np.exp(answers.get(i, unanswered(YES_NO)).logprobs[0])
+            if yes > no and yes + no >= MIN_COVERAGE:
+                kept.append(text)
+            else:
+                reason = "another question" if yes + no >= MIN_COVERAGE else "not known to be the same question"
+                self.rejected.append((f"{reason} (by the judge's model)", text))
+                self.different.add(text)
+        return kept
 
     def race(self, wordings: Sequence[str], epoch: int, incumbent: Wording | None) -> list[Wording]:
         """Judge wordings round by round, and drop those that are behind; the others are judged on all examples."""
@@ -393,17 +432,20 @@ class _Search:
     def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, FloatArray]:
         """Return the (n, c) probabilities of the judge's answers under each wording."""
         rows = self.zepo.ask(self.problem, list(wordings.values()), examples)
-        prompts = len(wordings) * len(examples) * self.orders
+        self._count(len(wordings) * len(examples) * self.orders)
+        return dict(zip(wordings, rows, strict=True))
+
+    def _count(self, prompts: int) -> None:
         self.judgments += prompts
         if self.zepo.progress is not None:
             self.zepo.progress(prompts)
-        return dict(zip(wordings, rows, strict=True))
 
     def note(self, wordings: Sequence[Wording], accepted: Wording | None) -> None:
         """Keep an epoch's wordings, one of which may have become the incumbent."""
-        self.tried += [replace(one, accepted=one is accepted) for one in wordings]
+        noted = [replace(one, accepted=one is accepted) for one in wordings]
+        self.tried += noted
         if self.zepo.log_dir is not None:
-            self.tried_log.append([one.to_dict() for one in self.tried[-len(wordings) :]])
+            self.tried_log.append([one.to_dict() for one in noted])
 
     def most(self, wordings: int) -> int:
         """Return the number of judgments that so many wordings take at most."""

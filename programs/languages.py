@@ -25,7 +25,9 @@ class Language:
         scoring: First line of the instruction of a judge that scores.
         scale: Line that names its answers, from ``{low}`` (worst) to ``{high}`` (best).
         comparison: Instruction of a judge that compares.
-        answers: Line that names its answers, of ``{others}`` and ``{last}``.
+        answers: Line that names its ``{answers}``.
+        either: The answers, of ``{others}`` and ``{last}``.
+        question: An ``{instruction}`` that follows the candidates.
         comma: What separates the answers.
         tie: Answer that there is no difference.
     """
@@ -41,6 +43,8 @@ class Language:
     scale: str
     comparison: str
     answers: str
+    either: str
+    question: str
     comma: str
     tie: str
 
@@ -62,7 +66,9 @@ LANGUAGES = {
         scoring="Judge the {output} on {name}: {definition}",
         scale="Answer with a whole number from {low} (worst) to {high} (best).",
         comparison="Which {output} is better on {name}: {definition}",
-        answers="Answer with {others} or {last}.",
+        answers="Answer with {answers}.",
+        either="{others} or {last}",
+        question="Question: {instruction}",
         comma=", ",
         tie="Tie",
     ),
@@ -77,7 +83,9 @@ LANGUAGES = {
         scoring="{output}の{name}を評価してください：{definition}",
         scale="{low}（最低）から{high}（最高）までの整数で答えてください。",
         comparison="{name}がより優れている{output}はどれですか：{definition}",
-        answers="{others}または{last}で答えてください。",
+        answers="{answers}で答えてください。",
+        either="{others}または{last}",
+        question="質問：{instruction}",
         comma="、",
         tie="引き分け",
     ),

@@ -37,6 +37,7 @@ from evalbias.programs.judges import Judge, RefusedItems, load_program
 from evalbias.programs.languages import in_language
 from evalbias.programs.prompts import (
     Message,
+    answer_line,
     comparison_instructions,
     comparison_labels,
     comparison_messages,
@@ -79,8 +80,8 @@ def corrections_of(saved: Mapping[str, dict[str, Any]]) -> Corrections:
 class PairwiseJudge(Judge):
     """Compares two or more candidates on one criterion.
 
-    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations, but not the
-    line that names the answers.
+    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations. In an
+    instruction, ``{answers}`` stands for the answers; where it is missing, a line that names them follows.
 
     Args:
         criterion: Quality on which the candidates are compared.
@@ -91,10 +92,11 @@ class PairwiseJudge(Judge):
             content-free input, ``"batch"`` by their geometric mean over a batch, ``"pride"`` by the positions' prior;
             ``"calibraeval"`` maps the probabilities of a pair so that both orders agree. None corrects nothing.
         min_coverage: Smallest total probability of the answers, in [0, 1]; comparisons below it are undefined.
-        instruction: Wording of the question, without the line that names the answers. Defaults to a question about the
-            criterion's name and definition.
-        instruction_place: ``"first"`` in the prompt, as in the paper, or ``"last"``, after the candidates: different
-            wordings then share the prompt's prefix, which is much faster.
+        instruction: Wording of the question. Defaults to one about the criterion's name and definition, and a line
+            "Answer with {answers}."
+        instruction_place: ``"last"``, after the candidates, as in the paper: different wordings then share the prompt's
+            prefix, which is much faster. Or ``"first"`` in the prompt, as the embedded judge was trained; see
+            ``evalbias.evaluation.answers.instruction_place_for``.
         scoring: ``"expected"`` measures the probability of every answer; ``"sampled"`` estimates the probabilities from
             repeated answers, for models that report none.
         sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
@@ -129,7 +131,7 @@ class PairwiseJudge(Judge):
         calibration: str | None = None,
         min_coverage: float = MIN_COVERAGE,
         instruction: str | None = None,
-        instruction_place: str = "first",
+        instruction_place: str = "last",
         scoring: str = "expected",
         sampling: Sampling | None = None,
         language: str = "en",
@@ -147,8 +149,9 @@ class PairwiseJudge(Judge):
             corrections={},
         )
         self.criterion = in_language(criterion, language)
-        instructions = comparison_instructions(self.criterion, language) if instruction is None else instruction
-        self.predict = Predictor(dspy.Signature("source: str, candidates: list[str] -> preference: str", instructions))
+        if instruction is None:
+            instruction = comparison_instructions(self.criterion, language) + answer_line(language)
+        self.predict = Predictor(dspy.Signature("source: str, candidates: list[str] -> preference: str", instruction))
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
         """Compare the candidates of one source; undefined numbers of the prediction are NaN.

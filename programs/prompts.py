@@ -81,6 +81,27 @@ def comparison_labels(count: int, *, ties: bool, language: str = ENGLISH) -> tup
     return tuple(LETTERS[:count]) + ((LANGUAGES[language].tie,) if ties else ())
 
 
+ANSWERS = "{answers}"
+"""Stands for the answers in the instruction of a comparison."""
+
+
+def answer_line(language: str = ENGLISH) -> str:
+    """Return the end of a comparison's initial instruction."""
+    return f"\n{LANGUAGES[language].answers}"
+
+
+def asked(instruction: str, labels: Sequence[str], language: str = ENGLISH) -> str:
+    """Return an instruction with the answers in place of ``{answers}``, in a line at its end where it has none.
+
+    Examples:
+        >>> asked("Which is better, {answers}?", ("A", "B", "Tie"))
+        'Which is better, A, B or Tie?'
+    """
+    said = LANGUAGES[language]
+    whole = instruction if ANSWERS in instruction else instruction + answer_line(language)
+    return whole.replace(ANSWERS, said.either.format(others=said.comma.join(labels[:-1]), last=labels[-1]))
+
+
 def comparison_instructions(criterion: Criterion, language: str = ENGLISH) -> str:
     """Return a comparison's initial instruction, without the line that names the answers."""
     said = LANGUAGES[language]
@@ -100,16 +121,29 @@ def comparison_messages(
 ) -> list[Message]:
     """Render the prompt of one comparison; ``labels`` has one per candidate, and possibly one for ties.
 
-    ``shown`` holds the messages of ``demonstrations``. ``instructions`` default to
-    ``comparison_instructions``; the line that names the answers follows in either case, so that no wording can lose it.
-    ``last`` puts both after the candidates, so that prompts of different wordings share a long prefix.
+    ``shown`` holds the messages of ``demonstrations``. ``instructions`` default to ``comparison_instructions``; see
+    ``asked`` for how the answers are named. ``last`` puts them after the candidates, as in the template of Zhou et al.
+    (2024, appendix A), so that prompts of different wordings share a long prefix.
     """
     said = LANGUAGES[language]
     wording = comparison_instructions(criterion, language) if instructions is None else instructions
-    instruction = f"{wording}\n{said.answers.format(others=said.comma.join(labels[:-1]), last=labels[-1])}"
+    instruction = asked(wording, labels, language)
     head = [] if last else [{"role": "system", "content": instruction}]
-    question = pair_text(criterion, source, candidates, ["", instruction] if last else [], language)
+    ending = ["", said.question.format(instruction=instruction)] if last else []
+    question = pair_text(criterion, source, candidates, ending, language)
     return [*head, *shown, {"role": "user", "content": question}]
+
+
+YES_NO = ("Yes", "No")
+
+
+def same_question_messages(first: str, second: str) -> list[Message]:
+    """Render the question whether two instructions, of any language, ask the same, up to one of ``YES_NO``."""
+    content = (
+        f"First instruction: {first}\n\nSecond instruction: {second}\n\n"
+        "Do both instructions ask for a judgment of the same quality? Answer with Yes or No.\nSame quality:"
+    )
+    return [{"role": "user", "content": content}]
 
 
 def pair_text(

@@ -192,7 +192,7 @@ class Wording(Comparer):
         self.asked += [json.dumps(p) for p in prompts]
         rows = []
         for prompt in prompts:
-            found = re.search(r"lean=(-?[\d.]+)", prompt[0]["content"])
+            found = re.search(r"lean=(-?[\d.]+)", prompt[0]["content"] + prompt[-1]["content"])  # first or last
             self.lean = float(found.group(1)) if found else self.first
             rows.append(super().choice_logprobs([prompt], choices).logprobs[0])
         return type(super().choice_logprobs(prompts[:1], choices))(tuple(choices), np.array(rows))

@@ -17,6 +17,7 @@ MIRRORS = {
     "lm.local.__init__",
     "lm.server.__init__",
     "lm.attention.attend",  # the signature that transformers calls
+    "optimizers.zepo.__init__",
     "measures.equal_quality.__init__",  # these are what a user decides, each with a default
     "programs.loops.__init__",
     "programs.pairwise.__init__",

@@ -62,7 +62,7 @@ def scored(criterion: Criterion, items: Sequence[dspy.Example], lm: Any, seed: i
 def compared(criterion: Criterion, items: Sequence[dspy.Example], lm: Any, limit: int, seed: int) -> dict[str, Any]:
     """Measure the pairwise judge on pairs whose outputs people rated differently."""
     pairs = data.pairs(items, criterion=criterion.name, ordered=False, limit=limit, seed=seed)
-    judged = judge_examples(PairwiseJudge(criterion), pairs, lm=lm)
+    judged = judge_examples(PairwiseJudge(criterion, instruction_place="first"), pairs, lm=lm)
     shares, wanted = judged.win_shares, np.array([pair.preference == "A" for pair in pairs])
     known = ~np.isnan(shares)
     return {

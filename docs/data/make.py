@@ -33,7 +33,7 @@ def replies(name: str, n: int, seed: int) -> None:
 def verdicts(name: str, seed: int) -> None:
     """Write pairs with the choices of a judge in both orders, and which output is better."""
     pairs = data.pairs(world.documents(40, 5, seed=seed), ordered=False, limit=160, seed=0)
-    judge = evalbias.PairwiseJudge(SYNTHETIC)
+    judge = evalbias.PairwiseJudge(SYNTHETIC, instruction_place="first")
     judged = evalbias.judge_examples(judge, pairs, lm=evalbias.embedded_judge_lm())
     rows = []
     for name_of_pair, pair, (forward, swapped) in zip(judged.ids, pairs, judged.answers, strict=True):

@@ -15,7 +15,7 @@ from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.cli.terminal import say
 from evalbias.data import by_input, count_pairs, hold_pairs, is_rated, pairs, world
 from evalbias.evaluation import BIASES, compare_with_baselines, judge_examples, ranking_agreement
-from evalbias.evaluation.answers import criteria_of, language_of
+from evalbias.evaluation.answers import criteria_of, instruction_place_for, language_of
 from evalbias.evaluation.audit import findings_of, paragraphs_of
 from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking, with_scores
@@ -162,7 +162,7 @@ def search(
         criterion,
         ties=options.ties,
         instruction=options.instruction,
-        instruction_place=options.instruction_place,
+        instruction_place=options.instruction_place or instruction_place_for(options.lm),
         language=language_of(options),
     )
     objective = objective_of(options.objective)
@@ -181,6 +181,7 @@ def search(
         objective=objective,
         stopping=Epochs(options.epochs),
         racing=not options.exact,
+        same_question=options.same_question,
         select=not options.bare,
         budget=options.budget,
         seed=options.seed,
@@ -220,7 +221,7 @@ def search(
         drawn_curves.append(curve_section(curves))
         result["curves"] = curves
     brief = {
-        "instruction": report.chosen,
+        "instruction": compiled.predict.signature.instructions,
         "judgments": report.judgments,
         "rows": {
             title: {name: m.to_dict(items=False) for name, m in row.measurements.items()} for title, row in rows.items()

@@ -12,7 +12,7 @@ from evalbias.cli.run import Split
 from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
 from evalbias.data.reading import check_field, lacking
-from evalbias.evaluation.answers import PROMPT, criteria_of, language_of
+from evalbias.evaluation.answers import PROMPT, criteria_of, instruction_place_for, language_of
 from evalbias.options import ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
 from evalbias.programs import PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge
 from evalbias.programs.criterion import BINS, Criterion
@@ -43,7 +43,8 @@ def comparing_judge(options: ComparingOptions, debias: str | None = None) -> Pai
     replaced: dict[str, Any] = {name: None if value == "none" else value for name, value in given if value is not None}
     if options.criterion is not None:
         (criterion,) = criteria_of(options, [options.criterion])
-        return PairwiseJudge(criterion, ties=options.ties, language=language_of(options), **replaced)
+        replaced |= {"language": language_of(options), "instruction_place": instruction_place_for(options.lm)}
+        return PairwiseJudge(criterion, ties=options.ties, **replaced)
     if options.ties or any(getattr(options, name) for name in ("language", "source_label", "output_label")):
         raise ValueError("`judge`: a saved judge has its own language, labels and answers. Leave those options out.")
     judge = load_pairwise_judge(options.judge or "")

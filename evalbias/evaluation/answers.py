@@ -426,8 +426,11 @@ def prepared(options: AuditOptions) -> PreparedAudit:
         if others:
             names = ", ".join(one.name for one in (criterion, *others))
             raise ValueError(f"Say what a new judge judges: give `criterion` 'name: definition', or one of {names}.")
-        kind = PairwiseJudge if any(candidates_of(item) for item in items) else PointwiseJudge
-        judge = kind(criterion, language=language_of(options))
+        if any(candidates_of(item) for item in items):
+            place = instruction_place_for(options.lm)
+            judge = PairwiseJudge(criterion, language=language_of(options), instruction_place=place)
+        else:
+            judge = PointwiseJudge(criterion, language=language_of(options))
     else:
         criterion = _rated_criterion(options, items)
     # 3. The items that it judges.
@@ -439,6 +442,15 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     given = {f.name: getattr(options, f.name) for f in fields(options)}
     given |= {"judge": judge, "criterion": criterion, "by": by}
     return PreparedAudit(**given, dataset=items, questions=examples)
+
+
+def instruction_place_for(lm: Any) -> str:
+    """Return where the instruction of a new pairwise judge stands for a model, or for its name on the command line.
+
+    The embedded judge was trained with the instruction first; for other models it is last, as in the paper.
+    """
+    name = str(getattr(lm, "model", lm))
+    return "first" if name == "embedded" or name.startswith("local/embedded@") else "last"
 
 
 def answers_of(options: PreparedAudit) -> Judged:

@@ -106,6 +106,11 @@ def count(amount: int, word: str) -> str:
     return f"{amount} {word}" + ("" if amount == 1 else "s")
 
 
+def in_one_line(text: str) -> str:
+    """Return a text without its line breaks."""
+    return " ".join(text.split())
+
+
 def joined(names: Sequence[str]) -> str:
     """Return names as people list them: "a, b and c"; empty without any."""
     *others, last = names or [""]

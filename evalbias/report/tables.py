@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -21,6 +22,7 @@ from evalbias.evaluation.words import (
     Table,
     count,
     ends,
+    in_one_line,
     joined,
     mark,
     median_coverage,
@@ -207,10 +209,19 @@ def search_table(report: ZEPOReport) -> Table:
     """Return one row an instruction that was the best so far when it was tried."""
     taken = [tried for tried in report.tried if tried.accepted or tried.number in (0, report.best)]
     rows = [
-        (str(one.epoch), signed(one.objective), unsigned(one.decision_rates[0]), str(one.examples), one.instruction)
+        (
+            str(one.epoch),
+            signed(one.objective),
+            unsigned(one.decision_rates[0]),
+            str(one.examples),
+            in_one_line(one.instruction),
+        )
         for one in taken
     ]
     caption = f"{len(report.tried)} instructions were tried; these were the best so far when they were tried."
+    if report.rejected:
+        reasons = Counter(reason for reason, _ in report.rejected).most_common()
+        caption += f" {len(report.rejected)} were turned down: {', '.join(f'{n} {reason}' for reason, n in reasons)}."
     if len(report.rounds) > 1:
         dropped = sum(one.behind is not None for one in report.tried)
         caption += (

@@ -1,5 +1,7 @@
 """The fairness paper's tables: every method, the costs, and DSPy's optimizers with labels."""
 
+from dataclasses import replace
+
 import dspy
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from benchmarks import fairness_search as command
 from benchmarks import racing
 from benchmarks.fairness_search import (
     SPEARMAN,
+    TITLES,
     BERTScore,
     CriterionResult,
     Settings,
@@ -17,6 +20,8 @@ from benchmarks.fairness_search import (
     grammar_writer,
     report,
     run,
+    search_debiased,
+    search_elsewhere,
 )
 from benchmarks.position import recorded_pairs
 from evalbias import embedded_judge_lm
@@ -38,7 +43,7 @@ def lm():
 @pytest.fixture(scope="module")
 def result(lm):
     train, test = world.documents(8, 4, seed=11), world.documents(12, 4, seed=12)
-    return run(SYNTHETIC, train, test, lm, Settings(GRAMMAR, None, BERTScore(str(FOLDER), 2), 40, None, 0))
+    return run(SYNTHETIC, train, test, lm, Settings(GRAMMAR, None, BERTScore(str(FOLDER), 2), 40, None, 0, "first"))
 
 
 @pytest.mark.slow
@@ -80,6 +85,21 @@ def test_the_report_has_the_published_figures(result):
     assert table.count("published") == 2
 
 
+@pytest.mark.slow
+def test_a_search_has_rows_with_the_instruction_elsewhere_and_on_debiased_decisions(lm, result):
+    train, test = world.documents(8, 4, seed=11), world.documents(12, 4, seed=12)
+    settings = Settings(GRAMMAR, None, None, 40, None, 0, "first")
+    rows, costs = search_elsewhere(SYNTHETIC, train, test, lm, settings)
+    assert rows == {f"{title}, instruction first": result.outcomes[title] for title in TITLES.values()}  # that of run
+    assert costs["ZEPO, instruction first"].judgments == 26 * 40
+    (row,), (cost,) = (each.values() for each in search_debiased(SYNTHETIC, train, test, lm, settings))
+    assert row.spearman > result.outcomes["pairwise + PairS"].spearman
+    assert (row.documents + row.undefined, row.decision_rate) == (12, None)
+    assert cost.judgments == 2 * 26 * 40
+    judge = replace(settings, instruction_place="last").judge(SYNTHETIC, debias="permutation")
+    assert (judge.instruction_place, judge.debias) == ("last", "permutation")
+
+
 def test_direct_scoring_is_the_most_probable_label_and_gptscore_asks_for_the_aspect():
     class Scorer(FormulaLM):
         def choice_logprobs(self, prompts, choices):
@@ -105,7 +125,8 @@ def test_direct_scoring_is_the_most_probable_label_and_gptscore_asks_for_the_asp
 def test_optimizers_with_labels_compile_the_same_judge(lm, name):
     train = pairs(world.documents(8, 4, seed=21), limit=20, criterion="quality", seed=0)
     val = pairs(world.documents(8, 4, seed=22), limit=30, criterion="quality", seed=0)
-    judge, writer = PairwiseJudge(SYNTHETIC), grammar_writer(GRAMMAR, SYNTHETIC)
+    judge = PairwiseJudge(SYNTHETIC, instruction_place="first")
+    writer = grammar_writer(GRAMMAR, SYNTHETIC)
     better, judgments = compiled(name, judge, train, val, lm=lm, writer=writer, seed=0, budget=300)
     assert better.predict.signature.instructions != judge.predict.signature.instructions
     assert judgments >= 100

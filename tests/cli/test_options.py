@@ -34,13 +34,13 @@ def defaults(call):
 
 
 OTHER_NAMES = {"resamples": "n_resamples", "threads": "num_threads"}
-OTHER_THINGS = {"criterion", "objective", "k", "language"}
-"""Names of options that a callable gives to another kind of value, or whose default is a saved judge's own."""
+OTHER_THINGS = {"criterion", "objective", "k", "language", "instruction_place"}
+"""Names of options that a callable gives to another kind of value, or whose default is a judge's or model's own."""
 ALIKE = [
     (options.CompileOptions, LikelihoodMitigation, {"max_loss", "resamples", "seed", "reduction", "normalization"}),
     (options.CompileOptions, BiasedDemos, {"resamples", "seed", "reduction", "normalization"}),
-    (options.OptimizeOptions, ZEPO, {"population", "budget", "seed"}),
-    (options.OptimizeOptions, PairwiseJudge, {"ties", "instruction", "instruction_place"}),
+    (options.OptimizeOptions, ZEPO, {"population", "same_question", "budget", "seed"}),
+    (options.OptimizeOptions, PairwiseJudge, {"ties", "instruction"}),
     (RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
     (RankOptions, PairwiseRanker, {"search", "beam_size", "gap", "seed", "orders"}),
     (options.CompileRefineOptions, ExternalFeedbackRefine, {"until", "budget", "seed", "threads"}),

@@ -13,9 +13,12 @@ from planted import compared, rated_once, scored
 
 import evalbias
 from evalbias import data as evalbias_data
+from evalbias.evaluation.answers import instruction_place_for, prepared
 from evalbias.evaluation.audit import Finding, audit_answers, findings_of, paragraphs_of
 from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.words import LOW_COVERAGE
+from evalbias.lm.cache import CachedLM
+from evalbias.options import AuditOptions
 from evalbias.programs.criterion import DEFAULT_TASK
 from evalbias.report.tables import audit_view
 
@@ -330,3 +333,11 @@ def test_a_judge_that_repeats_people_is_not_called_unbiased():
     found = of_scores(rows)
     assert {f.status for f in found.findings} == {"not measured"}
     assert "verbosity (the scores follow people's ratings exactly" in found.verdict
+
+
+def test_the_embedded_judge_is_asked_as_it_was_trained_with_the_instruction_first():
+    embedded, given = evalbias.embedded_judge_lm(), {"data": first_places(4, first=0), "criterion": QUALITY}
+    for lm, place in ((embedded, "first"), (CachedLM(embedded), "first"), ("embedded", "first"), (Comparer(), "last")):
+        assert instruction_place_for(lm) == place
+        assert prepared(AuditOptions(**given, lm=lm)).judge.instruction_place == place
+    assert instruction_place_for("a/folder/embedded") == instruction_place_for(None) == "last"

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 from types import SimpleNamespace
 
 import dspy
@@ -13,8 +14,10 @@ from dspy.utils import DummyLM
 from fakes import LEANS, PARTS, Comparer, FormulaLM, Wording, items, pair, rated
 from models_of_text import Seeded
 
-from evalbias import data
+from evalbias import data, embedded_judge_lm
+from evalbias.data import world
 from evalbias.evaluation import BIASES, Judged, compare, measure
+from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures import decision_rates, fairness, quadratic_fit, score_uniformity
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.objectives import (
@@ -33,7 +36,7 @@ from evalbias.optimizers.objectives import (
 from evalbias.optimizers.proposers import Proposal, fault
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import Epochs, sensitivity_curve, strict_improvement
-from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
+from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
 
@@ -151,7 +154,7 @@ def test_the_search_finds_a_fairer_wording():
     assert first.objective < -0.25
     assert best.objective > first.objective + 0.15
     assert judge.predict.signature.instructions == best.instruction
-    assert abs(float(best.instruction.split("lean=")[1])) < 1
+    assert abs(float(best.instruction.split("lean=")[1].split()[0])) < 1
     rows = judge.batch(all_pairs(), lm=lm)
     assert fairness([p.positions[0] for p in rows]) == pytest.approx(best.objective)
     assert decision_rates([p.positions[0] for p in rows]) == pytest.approx(best.decision_rates)
@@ -159,14 +162,26 @@ def test_the_search_finds_a_fairer_wording():
 
 def test_a_population_is_asked_in_one_call():
     lm = Wording()
-    found = search(lm, judge=PairwiseJudge(C, instruction_place="last"), pairs=all_pairs(2), stopping=Epochs(2))
+    found = search(lm, judge=PairwiseJudge(C, instruction_place="first"), pairs=all_pairs(2), stopping=Epochs(2))
     assert lm.batches == [12, 48, 48]
     assert found.report.judgments == 108
-    assert found.instruction_place == "last"
+    assert found.instruction_place == "first"
+
+
+def test_wordings_after_the_texts_share_what_stands_before_them():
+    run = {}
+    for place in ("first", "last"):
+        lm, judge = embedded_judge_lm(), PairwiseJudge(SYNTHETIC, instruction_place=place)
+        wordings = GrammarParaphraser(world.PARTS)(SYNTHETIC, "", 6, known=(), seed=0).instructions
+        texts = [" ".join(e.output for e in world.documents(1, 6, seed=seed)) for seed in range(4)]  # 6 outputs each
+        compared = [dspy.Example(source="s", candidates=texts[:2]), dspy.Example(source="t", candidates=texts[2:])]
+        probabilities(judge, wordings, compared, lm)
+        run[place] = lm.tokens_run
+    assert run["last"] < 0.5 * run["first"]
 
 
 def test_debiased_decisions_are_averaged_over_both_orders():
-    pairs = [pair(2, 1), pair(3, 1), pair(5, 4), pair(1, 3), pair(2, 2.5)]
+    pairs = [pair(2, 1), pair(3, 1), pair(5, 4), pair(1, 3.5), pair(2, 2.5)]
     lm, judge = Wording(first=3.0), PairwiseJudge(C, debias="permutation")
     (rows,) = probabilities(judge, [judge.predict.signature.instructions], pairs, lm, debiased=True)
     np.testing.assert_allclose(rows, [p.probabilities for p in judge.batch(pairs, lm=lm)])
@@ -248,7 +263,7 @@ def test_a_log_is_of_one_proposer_one_objective_and_one_judge(tmp_path):
 def test_a_wording_that_silences_the_judge_is_logged_as_json(tmp_path):
     class Silent(Wording):
         def choice_logprobs(self, prompts, choices):
-            self.mass = 0.8 if "lean" not in prompts[0][0]["content"] else 1e-9
+            self.mass = 0.8 if "lean" not in prompts[0][-1]["content"] else 1e-9
             return super().choice_logprobs(prompts, choices)
 
     report = search(Silent(), stopping=Epochs(1), log_dir=tmp_path).report
@@ -260,7 +275,7 @@ def test_a_wording_that_silences_the_judge_is_logged_as_json(tmp_path):
 
 def test_a_judge_that_may_tie_is_fair_if_its_positions_are():
     fair = search(Wording(tie=-1.0), judge=PairwiseJudge(C, ties=True), population=5, stopping=Epochs(2), racing=True)
-    assert fair.report.history[-1] > -0.2
+    assert fair.report.history[-1] > -0.1
     rates = fair.report.tried[fair.report.best].decision_rates
     assert abs(rates[0] - rates[1]) < 0.2
 
@@ -468,6 +483,83 @@ def test_bad_input():
     assert hidden.rejected[0] == ("without the name 'wit'", "the one with the best")
     nameless = GrammarParaphraser([("which one?",)])(C, "", 1, known=(), seed=0)
     assert nameless == Proposal((), (("without the name 'quality'", "which one?"),) * 4)
+
+
+def test_the_whole_instruction_is_reworded_its_answer_format_included():
+    given = PairwiseJudge(C).predict.signature.instructions
+    assert given == "Which output is better on quality: is it good?\nAnswer with {answers}."
+    whole = "Weigh the quality: lean=0.5\nReply {answers}.\nNothing else."
+    lm = says(field("Weigh the quality: say A or B."), field(whole))
+    compiled = search(proposer=LMParaphraser(lm), population=1, stopping=Epochs(1))
+    assert compiled.report.rejected == (
+        ("without {answers}, the place of the answers", "Weigh the quality: say A or B."),
+    )
+    assert compiled.predict.signature.instructions == compiled.report.tried[1].instruction == whole
+    assert compiled.report.chosen == " ".join(whole.split())
+    asked = lm.asked[0].messages[0].text
+    assert given in asked
+    assert '["quality", "{answers}"]' in asked  # what the writer must keep
+    (message,) = compiled.messages(pair(1, 2, 3))
+    assert "\n\nQuestion: Weigh the quality: lean=0.5\nReply A, B or C.\nNothing else.\nBetter" in message["content"]
+    assert fault("On quality, {answers}?", C, (), given) is None
+    assert fault("On quality, choose.", C, (), "Mind the quality.") is None  # a line that names the answers follows
+
+
+class Asked(Wording):
+    """Says "No", another question, to wordings that lean to the second position; to the steepest, hardly anything."""
+
+    def choice_logprobs(self, prompts, choices):
+        if choices != ("Yes", "No"):
+            return super().choice_logprobs(prompts, choices)
+        self.asked += [json.dumps(p) for p in prompts]
+        leans = [re.search(r"lean=(-?[\d.]+)", p[-1]["content"]) for p in prompts]
+        yes = np.array([0.1 if float(lean[1]) < 0 else 0.8 for lean in leans])
+        mass = np.array([1e-5 if float(lean[1]) == -3 else 1.0 for lean in leans])
+        return ChoiceLogprobs(choices, np.log(np.stack([mass * yes, mass * (0.9 - yes)], axis=1)))
+
+
+class Wordless(Wording):
+    """Has no tokens for "Yes" and "No"."""
+
+    def choice_logprobs(self, prompts, choices):
+        if choices == ("Yes", "No"):
+            raise ValueError("it knows neither word.")
+        return super().choice_logprobs(prompts, choices)
+
+
+def test_a_wording_that_asks_another_question_is_turned_down_and_counted(tmp_path):
+    lm, options = Asked(), {"same_question": True, "population": 9, "stopping": Epochs(3)}
+    report = search(lm, log_dir=tmp_path, **options).report
+    turned = [(reason, text) for reason, text in report.rejected if "judge's model" in reason]
+    leans = {float(re.search(r"lean=(-?[\d.]+)", text)[1]): reason for reason, text in turned}
+    assert leans
+    assert all(lean < 0 for lean in leans)
+    assert {reason for lean, reason in leans.items() if lean > -3} == {"another question (by the judge's model)"}
+    assert leans.get(-3.0, "not known to be the same question (by the judge's model)").startswith("not known")
+    tried = [one.instruction for one in report.tried[1:]]
+    assert not any("lean=-" in text for text in tried)
+    assert report.judgments == len(lm.asked) == (1 + len(tried)) * 48 + len(tried) + len(turned)
+    assert report.saved == 0
+    assert len({text for _, text in turned}) == len(turned)  # none is proposed again
+    assert search(Asked(), log_dir=tmp_path, **options).report.rejected == report.rejected
+    with pytest.raises(ValueError, match="holds a run with other settings"):
+        search(log_dir=tmp_path, **{**options, "same_question": False})
+    with pytest.raises(ValueError, match=r"cannot say whether wordings ask the same: it knows neither word. Leave"):
+        search(Wordless(), **options)
+    n = 48
+    few = search(Asked(), budget=n + 9 * n, **options).report  # 9 more would be asked
+    assert few.stopped == f"the budget is spent: the next epoch may take {9 * n + 9} judgments, {9 * n} are left"
+
+
+def test_a_grammar_leaves_the_line_of_the_answers_as_it_is():
+    grammar, line = GrammarParaphraser(FOUR), "\nSay {answers}."
+    plain = grammar(C, "a0 b1 c2 quality.", 9, known=(), seed=3).instructions
+    ended = grammar(C, "a0 b1 c2 quality." + line, 9, known=(), seed=3).instructions
+    assert ended == tuple(text + line for text in plain)
+    assert grammar.makes(C, "a0 b1 c2 quality." + line)
+    assert not grammar.makes(C, "a0 b1 c2 quality.\nSay it.")
+    inside = grammar(C, "Of quality, {answers}?", 9, known=(), seed=3)  # the judge's own line follows the phrases
+    assert (len(inside.instructions), inside.rejected) == (9, ())
 
 
 def test_a_hand_written_instruction_begins_the_search_and_is_reworded():

@@ -43,13 +43,19 @@ def test_a_japanese_judge_that_scores_asks_in_japanese_alone():
 
 
 def test_a_japanese_judge_that_compares_asks_in_japanese_alone():
-    judge = PairwiseJudge(MAIL, language="ja", ties=True)
+    judge = PairwiseJudge(MAIL, language="ja", ties=True, instruction_place="first")
     judge.predict.demos = [dspy.Example(source=SOURCE, candidates=["右です。", "右にあります。"], preference="tie")]
     assert contents(judge, source=SOURCE, candidates=["右です。", "知らん。"]) == [
         "自然さがより優れている返信はどれですか：日本語として自然か？\nA、Bまたは引き分けで答えてください。",
         "入力：駅はどこですか。\n返信A：右です。\n返信B：右にあります。\n自然さがより優れている返信：",
         "引き分け",
         "入力：駅はどこですか。\n返信A：右です。\n返信B：知らん。\n自然さがより優れている返信：",
+    ]
+    judge.instruction_place, judge.predict.demos = "last", []
+    judge.predict.signature = judge.predict.signature.with_instructions("自然さで勝るのは{answers}か。")
+    assert contents(judge, source=SOURCE, candidates=["右です。", "知らん。"]) == [
+        "入力：駅はどこですか。\n返信A：右です。\n返信B：知らん。\n\n質問：自然さで勝るのはA、Bまたは引き分けか。\n"
+        "自然さがより優れている返信：",
     ]
 
 
@@ -68,7 +74,7 @@ def test_a_tie_is_the_same_answer_in_every_language(language, tie):
     (row,) = judge._ask([(item, item)], lm)
     assert (row["preference"], lm.questions[0].choices) == ("Tie", ("A", "B", tie))
     judge.predict.demos = [item.copy(preference=row["preference"])]
-    assert judge.messages(item)[2]["content"] == tie
+    assert judge.messages(item)[1]["content"] == tie
 
 
 def test_a_language_that_is_not_there_is_refused_with_those_that_are():

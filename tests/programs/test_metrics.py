@@ -370,7 +370,7 @@ def test_the_texts_of_a_demonstration_may_be_named_outputs():
     judges[0].predict.demos = [labeled_pair(preference=1)]
     judges[1].predict.demos = [dspy.Example(source="s", outputs=["x", "y"], better=1)]
     assert judges[0].messages(labeled_pair()) == judges[1].messages(labeled_pair())
-    assert judges[0].messages(labeled_pair())[2] == {"role": "assistant", "content": "B"}
+    assert judges[0].messages(labeled_pair())[1] == {"role": "assistant", "content": "B"}
     judges[1].predict.demos = [dspy.Example(source="s", output="x", preference="A")]
     with pytest.raises(ValueError, match="The demonstration 's' has no candidates: give pairs"):
         judges[1].messages(labeled_pair())

@@ -135,12 +135,12 @@ def test_listwise_choice_and_ties():
     assert predictions[1].tie > 0.5
     shared = [p.probability + p.tie / len(p.probabilities) for p in predictions]
     assert [p.win_share for p in predictions] == pytest.approx(shared)
-    assert {len(p[-1]["content"].splitlines()) for p in lm.prompts} == {4, 5}
-    assert lm.prompts[-1][0]["content"].endswith("Answer with A, B or Tie.")
+    assert {len(p[-1]["content"].splitlines()) for p in lm.prompts} == {7, 8}
+    assert lm.prompts[-1][-1]["content"].splitlines()[-2] == "Answer with A, B or Tie."
 
 
-def test_the_instruction_may_follow_the_candidates():
-    first, last = PairwiseJudge(C), PairwiseJudge(C, instruction_place="last")
+def test_the_instruction_follows_the_candidates_or_comes_first():
+    first, last = PairwiseJudge(C, instruction_place="first"), PairwiseJudge(C)
     demo = dspy.Example(source="s", candidates=["a", "b"], preference="A")
     for judge in (first, last):
         judge.predict.demos = [demo]
@@ -149,8 +149,8 @@ def test_the_instruction_may_follow_the_candidates():
     assert [m["role"] for m in moved] == ["user", "assistant", "user"]
     assert moved[:2] == others[:2]
     head, answer_line = others[2]["content"].rsplit("\n", 1)
-    assert moved[2]["content"] == f"{head}\n\n{system['content']}\n{answer_line}"
-    own = PairwiseJudge(C, instruction="Mind the quality.")
+    assert moved[2]["content"] == f"{head}\n\nQuestion: {system['content']}\n{answer_line}"
+    own = PairwiseJudge(C, instruction="Mind the quality.", instruction_place="first")
     assert own.messages(pair(1, 2))[0]["content"] == "Mind the quality.\nAnswer with A or B."
 
 

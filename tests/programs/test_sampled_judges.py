@@ -24,7 +24,7 @@ def preference(text, system):
     """Prefers the higher q by its difference, and the first position by the wording's lean (1.5 without one)."""
     found = re.findall(r"q=(-?[\d.]+)", text)
     first, second = map(float, found) if found else (0.0, 0.0)  # the harmless text after a refusal
-    lean = re.search(r"lean=(-?[\d.]+)", system)
+    lean = re.search(r"lean=(-?[\d.]+)", f"{text} {system}")  # the instruction stands last or first
     p = 1 / (1 + math.exp(second - first - (float(lean[1]) if lean else 1.5)))
     return {"A": 0.9 * p, "B": 0.9 * (1 - p), "Neither.": 0.1}
 
@@ -67,8 +67,8 @@ def test_the_search_finds_a_fairer_wording_on_a_model_that_only_writes():
         zepo.compile(PairwiseJudge(C), trainset=pairs, lm=lm)
     judge = zepo.compile(student, trainset=pairs, lm=lm)
     report = judge.report
-    assert report.tried[report.best].objective > report.tried[0].objective + 0.3
-    assert judge.predict.signature.instructions.split()[-1] in LEANS
+    assert report.tried[report.best].objective > report.tried[0].objective + 0.15
+    assert judge.predict.signature.instructions.splitlines()[0].split()[-1] in LEANS
     assert report.cost.calls == 9 * report.judgments
     assert report.cost.judgments == 0  # none was measured
     spent = len(engine.requests)

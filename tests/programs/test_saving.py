@@ -48,7 +48,7 @@ def pairwise():
         debias="permutation",
         calibration="batch",
         min_coverage=0.01,
-        instruction_place="last",
+        instruction_place="first",
         language="ja",
     )
     judge.calibrate([pair(1, 2), pair(2, 1)], lm=Comparer(lean=1.0, tie=-1.0))

@@ -17,6 +17,7 @@ from evalbias.programs.prompts import (
     judge_messages,
     likelihood_messages,
     pair_text,
+    same_question_messages,
 )
 from evalbias.programs.tasks import CONCEPTS, ROLES, TASKS, TRANSLATION
 from evalbias.values import digest
@@ -62,6 +63,21 @@ def test_the_messages_of_a_judge():
         "Data: s\nText A: p\nText B: q\nBetter quality:",
         "B",
         "Data: src\nText A: x\nText B: y\nBetter quality:",
+    ]
+    last = comparison_messages(C, "src", ["x", "y"], labels=("A", "B", "Tie"), shown=shown, last=True)
+    assert [m["content"] for m in last] == [
+        "Data: s\nText A: p\nText B: q\nBetter quality:",
+        "B",
+        "Data: src\nText A: x\nText B: y\n\n"
+        "Question: Which text is better on quality: does the text say the data well?\nAnswer with A, B or Tie.\n"
+        "Better quality:",
+    ]
+    assert same_question_messages("Which is best?", "Which wins?") == [
+        {
+            "role": "user",
+            "content": "First instruction: Which is best?\n\nSecond instruction: Which wins?\n\n"
+            "Do both instructions ask for a judgment of the same quality? Answer with Yes or No.\nSame quality:",
+        }
     ]
     assert [m["content"] for m in likelihood_messages(C, "src")] == ["Say the data.", "Data: src\nText:"]
     roles = [[m["role"] for m in messages] for messages in (compared, likelihood_messages(C, "src"))]
