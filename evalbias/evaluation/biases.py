@@ -279,10 +279,16 @@ class Verbosity(EffectBias):
 
     def numbers(self, judged: Judged) -> list[Number]:
         """Return the effect and, of pairs, how often the longer output wins."""
-        lengths, numbers = judged.covariates.get(LENGTHS), super().numbers(judged)
+        numbers = [*super().numbers(judged), *self._of_longer(judged)]
         if judged.provenance.get(LENGTH) == "graphemes":
-            says = "Effect of length in graphemes at equal quality"
-            numbers = [replace(one, label="effect of length (graphemes)", says=says) for one in numbers]
+            unit = " (graphemes)"
+            numbers = [replace(one, label=one.label + unit, says=one.says and one.says + unit) for one in numbers]
+        return numbers
+
+    @staticmethod
+    def _of_longer(judged: Judged) -> list[Number]:
+        """Return the numbers of pairs, of which one output is longer."""
+        lengths, numbers = judged.covariates.get(LENGTHS), list[Number]()
         if lengths is None or not judged.pairwise:
             return numbers
         first, second = lengths[:, 0], lengths[:, 1]

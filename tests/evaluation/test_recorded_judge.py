@@ -50,6 +50,8 @@ def test_lengths_are_counted_in_characters_or_graphemes_and_say_which():
     assert measure(BIASES["verbosity"], counted, seed=0)["length_effect"].label == "effect of length (graphemes)"
     verdicts = recorded_verdicts([dspy.Example(outputs=TEXTS[2:4], winner=0)], "winner").counted_in("graphemes")
     np.testing.assert_array_equal(verdicts.covariate(LENGTHS), [[1, 6]])
+    (longer,) = measure(BIASES["verbosity"], verdicts, seed=0).estimates.values()
+    assert (longer.label, longer.words) == ("longer (graphemes)", "How often the longer output wins (graphemes)")
     audited = audit(items, scores_field="mine", length="graphemes", reliability=0.5)
     assert audited.provenance["length"] == "graphemes"
     np.testing.assert_array_equal(audited.judged.covariate(LENGTHS), counted.covariate(LENGTHS))
