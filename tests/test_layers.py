@@ -42,7 +42,7 @@ APART = {
 
 HEAVY = ("torch", "transformers", "openai", "aiohttp", "matplotlib", "dspy", "litellm", "scipy", "mlflow", "inspect_ai")
 
-JUDGE = "evalbias.cli.items, evalbias.cli.run, evalbias.cli.judge, evalbias.programs, evalbias.report.sections"
+JUDGE = "evalbias.cli.items, evalbias.cli.run, evalbias.cli.judge, evalbias.programs, evalbias.report.page"
 """What ``evalbias judge`` imports before it opens a model."""
 
 

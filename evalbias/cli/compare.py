@@ -25,7 +25,7 @@ from evalbias.optimizers.zepo import Epochs, sensitivity_curve
 from evalbias.options import MeasuringModels, OptimizeOptions, Out, PreferenceOptions, RankOptions
 from evalbias.programs import PairwiseJudge, PairwiseRanker
 from evalbias.programs.ranking import most_comparisons
-from evalbias.report.sections import Section, curve_section, ranked_section
+from evalbias.report.page import Section, curve_section, ranked_section
 from evalbias.report.tables import rows_table
 from evalbias.runs import write_jsonl
 

@@ -22,7 +22,7 @@ from evalbias.lm.types import CHUNK, chunk_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import JudgeOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
-from evalbias.report.sections import lowest_section, scored_section
+from evalbias.report.page import lowest_section, scored_section
 from evalbias.runs import Journal, write_jsonl
 from evalbias.values import json_number, json_object
 

@@ -26,7 +26,7 @@ from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_dem
 from evalbias.optimizers.likelihood import LikelihoodOptimizer
 from evalbias.options import CompileOptions, LikelihoodBiasOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
-from evalbias.report.sections import scatter_section
+from evalbias.report.page import scatter_section
 from evalbias.report.tables import headlines_table, mitigation_table, words_note
 
 

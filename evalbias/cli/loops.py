@@ -21,6 +21,7 @@ from evalbias.evaluation import (
     CachedScorer,
     Loop,
     LoopScores,
+    Measurement,
     Paraphrased,
     compare_loops,
     doublings,
@@ -30,6 +31,7 @@ from evalbias.evaluation import (
     summarize_loop,
 )
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
+from evalbias.evaluation.words import count
 from evalbias.lm.cache import measuring, model_identity
 from evalbias.measures import QuantileMap
 from evalbias.measures.arrays import FloatArray
@@ -59,8 +61,8 @@ from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
 from evalbias.programs.saved import read_state
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items, read_examples
 from evalbias.report import plots, tables
+from evalbias.report.page import loop_sections
 from evalbias.report.plots import write_png
-from evalbias.report.sections import loop_sections
 from evalbias.runs import RESULT, SETTINGS, write_jsonl
 from evalbias.values import digest, file_digest, message, read_json
 
@@ -92,11 +94,9 @@ def measure_self_command(options: SelfOptions, out: Out) -> None:
         summaries = [summarize_loop(x.name, x.own, x.expected, numbers=x.numbers, **how) for x in loops]
         if trajectory := plots.rounds({one.name: (one.numbers, one.rounds) for one in summaries}):
             write_png(trajectory, run.folder.path / "trajectory.png")
-        for loop in loops:
-            place = run.folder.path / "differences.png" if alone else run.folder.file("differences", loop.name, ".png")
-            sides = {f"{by} {loop.numbers[k]}": loop.own[k] - loop.expected[k] for k in (0, -1)}
-            if drawn := plots.score_differences(sides):
-                write_png(drawn, place)
+        for one in summaries:
+            place = run.folder.path / "differences.png" if alone else run.folder.file("differences", one.name, ".png")
+            _draw_differences(one.rounds[-1], place)
         pairs = compare_loops(loops, **how)
         conclusions = [conclude_self(summary, rounds=by) for summary in summaries]
         result: dict[str, Any] = {"loops": summaries, "pairs": pairs, "conclusions": conclusions}
@@ -113,10 +113,18 @@ def measure_self_command(options: SelfOptions, out: Out) -> None:
             tables.self_bias_table(summaries[0], rounds=by) if alone else tables.loops_table(summaries, rounds=by)
         ]
         if pairs:
-            shown.append(tables.pairs_table(pairs, rounds=by))
+            between = {f"{one.first} -> {one.second}, {by} {one.number}": one.comparison for one in pairs}
+            note = f"two-sided, on the items of both, not corrected for {count(len(pairs), 'pair')}"
+            shown.append(tables.headlines_table(between, of="loops", title="Between loops", note=note))
         elif not alone:
             shown.append("The loops are not compared: no two have an item and a round in common.")
         run.leave(RunOutcome(result, result, [*shown, *conclusions], examples=loops[0].texts))
+
+
+def _draw_differences(last: Measurement, file: Path) -> None:
+    """Draw own less expected scores of the last outputs; nothing where no item defines both."""
+    if drawn := last.bias.plot(last):
+        write_png(drawn, file)
 
 
 def _recorded_loops(options: SelfOptions, to_mqm: QuantileMap | None) -> list[Recorded]:
@@ -309,7 +317,8 @@ def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
         if aspects:
             same = model_identity(run.options.aspects_lm) == model_identity(run.options.lm)
             judge = "the model that wrote the texts" if same else str(run.options.aspects_lm.model)
-            shown.append(tables.aspects_table(aspects, judge=judge))
+            changes = {aspect.name: aspect.change for aspect in aspects}
+            shown.append(tables.headlines_table(changes, of="aspect", title=f"Besides quality, judged by {judge}"))
         shown += filter(None, [conclusion])
         step = "refinement" if best_of is None else "draw"
         sections = loop_sections(outcome, quality, items, limits=(source.low, source.high), step=step)
@@ -383,9 +392,7 @@ def measure_style_command(options: StyleOptions, models: Models, out: Out) -> No
                 progress=advance,
                 seed=options.seed,
             )
-        sides = (("given output", report.before), ("own paraphrase", report.after))
-        if drawn := plots.score_differences({name: side.numbers["bias"].values for name, side in sides}):
-            write_png(drawn, run.folder.path / "differences.png")
+        _draw_differences(report.after, run.folder.path / "differences.png")
         conclusion = conclude_style(report.change)
-        result, shown = {"report": report, "conclusion": conclusion}, [tables.style_table(report), conclusion]
+        result, shown = {"report": report, "conclusion": conclusion}, [report.change.table(), conclusion]
         _leave(run, task, report.failed, RunOutcome(result, result, shown, examples=items))

@@ -30,8 +30,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.selection import GIVEN, CompileReport
 from evalbias.options import MODELS, MeasuringModels, Models, Out, recorded
 from evalbias.programs.criterion import Criterion
-from evalbias.report.page import FILE, write_report
-from evalbias.report.sections import Section
+from evalbias.report.page import FILE, Section, write_report
 from evalbias.report.tables import coverage_note
 from evalbias.runs import RunFolder, check_free, write_whole
 from evalbias.values import digest, read_json, to_json

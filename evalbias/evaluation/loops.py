@@ -333,7 +333,7 @@ def measure_aspects(
         items: dict[str, Any] = {"bias": Aspect(), "criterion": source.name, "ids": run.ids}
         rounds = []
         for row in run.quality(examples, source):
-            number = Number(SCORE, source.name, row, estimate_mean)
+            number = Number(SCORE, "mean score", row, estimate_mean)
             rounds.append(measured([number], **items, columns={SCORE: row}, n_resamples=n_resamples, seed=seed))
         summaries.append(_summary(source.name, rounds, n_resamples=n_resamples, seed=seed))
     return summaries

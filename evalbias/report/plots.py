@@ -375,23 +375,6 @@ def _line(x: FloatArray, y: FloatArray) -> FloatArray:
     return np.stack([x, y, *[np.full(len(x), np.nan)] * 2], axis=1)
 
 
-def score_differences(sides: Mapping[str, FloatArray], *, file: str = "differences") -> Plot | None:
-    """Draw own minus expected scores (n,) of two sides, NaN left out; None where one has no defined difference."""
-    defined = {name: values[~np.isnan(values)] for name, values in sides.items()}
-    if not all(map(len, defined.values())):
-        return None
-    edges = np.histogram_bin_edges(np.concatenate([*defined.values()]), bins=20)
-    heights = {f"{name} (n = {len(values)})": np.histogram(values, edges)[0] for name, values in defined.items()}
-    names = list(defined)
-    means = [f"{values.mean():+.2f} ({name})" for name, values in defined.items()]
-    return Plot(
-        f"Own score less expected score: {' and '.join(means)} on average",
-        f"How many items have which difference, {' and '.join(names)}. 0 = no bias.",
-        (Bars(heights, edges, ("too low", "points from the expected score", "too high"), "items"),),
-        file,
-    )
-
-
 def scatter(sides: Mapping[str, Judged], *, file: str = "scatter") -> Plot:
     """Draw unfairness score against likelihood score, as Ohi et al. (2024, figure 2); the sides from the top."""
     marks, said = [], []

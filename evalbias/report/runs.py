@@ -12,8 +12,7 @@ from evalbias.evaluation.bias import interval_plot
 from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.words import Table, count
-from evalbias.report.page import Page, title_of_run
-from evalbias.report.sections import Block, Section
+from evalbias.report.page import Block, Page, Section, title_of_run
 from evalbias.runs import LONGEST_LIST, RESULT, RunRecord, compare_runs
 from evalbias.values import json_number
 

@@ -15,7 +15,7 @@ from evalbias.evaluation.audit import AGREEMENT, Audit, is_of_bias
 from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import LIKELIHOODS, RATINGS
-from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport, doublings
+from evalbias.evaluation.loops import LoopRun, LoopSummary, doublings
 from evalbias.evaluation.rankings import Row
 from evalbias.evaluation.words import (
     SIGNIFICANCE,
@@ -132,19 +132,26 @@ def estimates_table(measurement: Measurement) -> Table:
     return table.without_empty()
 
 
-def headlines_table(results: Mapping[str, Measurement | Comparison]) -> Table:
-    """Return one row per criterion and headline of one bias: its value and interval, or before -> after and its p."""
+def headlines_table(
+    results: Mapping[str, Measurement | Comparison], *, of: str = "criterion", title: str = "", note: str = ""
+) -> Table:
+    """Return one row per result and headline of one bias: its value and interval, or before -> after and its p.
+
+    ``of`` says what the results are told apart by. The title names the bias where none is given; a note follows the
+    signs of significance.
+    """
     rows: list[tuple[str, ...]] = []
     for criterion, result in results.items():
         for place, part in enumerate(result[name] for name in result.headlines):
             shown, e = (p_text(part.p_value), part.after) if isinstance(part, Change) else (part.interval, part)
             rows.append(("" if place else criterion, e.label, part.text(), shown, str(e.n), str(e.undefined)))
     first = next(iter(results.values()))
-    title = f"{first.bias.title.capitalize()} bias"
+    name = f"{first.bias.title.capitalize()} bias"
     if isinstance(first, Measurement):
-        return _counted(("criterion", "estimate", "value", INTERVAL, "n", "undefined"), rows, title)
-    headings = ("criterion", "estimate", "before -> after", "p", "n", "undefined")
-    return _counted(headings, rows, f"{title}, before -> after", SIGNIFICANCE)
+        return _counted((of, "estimate", "value", INTERVAL, "n", "undefined"), rows, title or name)
+    caption = "; ".join(filter(None, [SIGNIFICANCE, note]))
+    headings = (of, "estimate", "before -> after", "p", "n", "undefined")
+    return _counted(headings, rows, title or f"{name}, before -> after", caption)
 
 
 def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:
@@ -289,14 +296,11 @@ def self_bias_table(loop: LoopSummary, *, rounds: str) -> Table:
         cells = (measurement["own"].text(), measurement["expected"].text(), *intervals)
         rows.append((str(place), *(short(cell).replace("nan", "-") for cell in cells), str(bias.n)))
     undefined = sum(measurement["bias"].undefined for measurement in loop.rounds)
-    caption = f"last against first: {_tests(loop.change)}; {undefined} scores undefined"
+    last = [loop.change[name] for name in ("bias", "skewness")]
+    tests = ", ".join(f"{change.label} {p_equals(change.p_value)}" for change in last)
+    caption = f"last against first: {tests} (paired permutation test); {undefined} scores undefined"
     headings = ("round", "own", "quality", "Bias", "Dskew", "n")
     return Table(headings, rows, f"Self-bias by {rounds}, with 95 % intervals", caption, left=0)
-
-
-def _tests(change: Comparison) -> str:
-    bias, skewness = (p_equals(change[name].p_value) for name in ("bias", "skewness"))
-    return f"Bias {bias}, Dskew {skewness} (paired permutation test)"
 
 
 def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
@@ -309,20 +313,6 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
         rows.append((loop.name, *map(str.__add__, cells, signs), str(last["bias"].n)))
     caption = f"{rounds} first -> last; {SIGNIFICANCE}; intervals in result.json"
     return Table(("loop", "quality", "Bias", "Dskew", "n"), rows, "Self-bias", caption)
-
-
-def pairs_table(pairs: Sequence[LoopPair], *, rounds: str) -> Table:
-    """Return two rows per pair of loops: the Bias and Dskew of the first, and of the second with the tests' p."""
-    rows: list[tuple[str, ...]] = []
-    for pair in pairs:
-        bias, skewness = pair.comparison["bias"], pair.comparison["skewness"]
-        rows.append((pair.first, str(pair.number), bias.before.text(), "", skewness.before.text(), "", ""))
-        ps = [short(p_equals(one.p_value)).removeprefix("p ").removeprefix("= ") for one in (bias, skewness)]
-        tested = (bias.after.text(), ps[0], skewness.after.text(), ps[1])
-        rows.append((pair.second, "", *tested, str(bias.after.n)))
-    caption = f"second against first on the items of both, in their last common {rounds}; paired permutation test"
-    caption += f", two-sided, not corrected for {count(len(pairs), 'pair')}"
-    return Table(("loops", "round", "Bias", "p", "Dskew", "p", "n"), rows, "Between loops", caption)
 
 
 def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int | None = None) -> Table:
@@ -384,21 +374,3 @@ def _refine_caption(report: RefineReport) -> str:
         f"{quality.after.text()} ({p_equals(quality.p_value)}), Bias {change['bias'].before.text()} -> "
         f"{change['bias'].after.text()}, calls an item {before:.1f} -> {after:.1f}"
     )
-
-
-def aspects_table(aspects: Sequence[LoopSummary], *, judge: str) -> Table:
-    """Return one row a quality besides the loop's own: its mean before and after the loop, and the judge's name."""
-    changes = {aspect.name: aspect.change["score"] for aspect in aspects}
-    rows = [(name, change.text(), str(change.after.undefined)) for name, change in changes.items()]
-    headings = ("aspect", "first -> last output", "undefined")
-    return Table(headings, rows, f"Besides quality, judged by {judge}", SIGNIFICANCE)
-
-
-def style_table(report: StyleReport) -> Table:
-    """Return the self-bias before and after paraphrasing."""
-    rows = []
-    for name, side in (("as given", report.before), ("paraphrased", report.after)):
-        cells = [side[estimate].text() for estimate in ("own", "expected", "bias", "skewness")]
-        rows.append((name, *cells, str(side["bias"].n)))
-    headings = ("", "own score", "quality", "Bias", "Dskew", "n")
-    return Table(headings, rows, "Outputs of others, and in the model's own words", _tests(report.change))

@@ -36,19 +36,14 @@ def artefact(content):
     )
 
 
-def test_parts_are_joined_and_a_whole_file_is_not_fetched_again(tmp_path, downloads):
-    fetch(tmp_path, [artefact(WHOLE)])
-    assert (tmp_path / "model/whole.gguf").read_bytes() == WHOLE
-    fetch(tmp_path, [artefact(WHOLE)])
-    assert downloads == ["part-1", "part-2"]
-
-
-def test_a_damaged_file_is_fetched_again(tmp_path, downloads):
+def test_parts_are_joined_and_only_a_damaged_file_is_fetched_again(tmp_path, downloads):
     file = tmp_path / "model/whole.gguf"
-    file.parent.mkdir()
-    file.write_bytes(WHOLE[:-1])
-    fetch(tmp_path, [artefact(WHOLE)])
-    assert file.read_bytes() == WHOLE
+    for content, fetched in ((None, 2), (WHOLE, 2), (WHOLE[:-1], 4)):
+        if content is not None:
+            file.write_bytes(content)
+        fetch(tmp_path, [artefact(WHOLE)])
+        assert file.read_bytes() == WHOLE
+        assert len(downloads) == fetched
 
 
 def test_another_content_than_expected_is_not_installed(tmp_path, downloads):

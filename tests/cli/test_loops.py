@@ -175,7 +175,7 @@ def test_instructscore_aspects_and_style(run, model, tmp_path):
     assert len(style["after"]["items"]["scores"]) == 2
     assert -25 < expected[0] == expected[1] < 0
     own = [[value for value in style[side]["items"]["scores"] if value is not None] for side in ("before", "after")]
-    assert (tmp_path / "style/differences.png").exists() == all(own)  # drawn where both sides have a score
+    assert (tmp_path / "style/differences.png").exists() == bool(own[1])  # drawn where the last outputs have a score
 
 
 def test_a_file_of_examples_is_shown_and_kept_in_the_run(run, tmp_path):

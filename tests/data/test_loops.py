@@ -8,7 +8,6 @@ import pytest
 
 from evalbias.data import DataError
 from evalbias.data.loops import loop_items, quantile_map, recorded_loop
-from evalbias.evaluation import compare, measure_rounds
 from evalbias.measures import (
     QuantileMap,
     distance_skewness,
@@ -35,33 +34,6 @@ def test_the_human_evaluation_to_every_published_digit(gpt):
         assert (measured.n, measured.undefined) == (50, 50)
         assert round(measured.bias, 1) == bias
         assert round(measured.skewness, 3) == skewness
-
-
-def test_bias_grows_over_the_iterations_of_every_recorded_loop(folder):
-    rises = {}
-    for file in sorted((folder / "mt").iterdir()):
-        loops = recorded_loop(file)
-        rounds = measure_rounds(loops.scores("self_score"), loops.scores("bleurt_mapped"), n_resamples=50, seed=0)
-        assert len(rounds) == len(loops.numbers)
-        for bias, skewness in ((measurement["bias"], measurement["skewness"]) for measurement in rounds):
-            assert bias.low <= bias.value <= bias.high
-            assert 0 <= skewness.low <= skewness.value <= skewness.high + 0.05
-        rises[file.name] = rounds[-1]["bias"].value - rounds[0]["bias"].value
-    assert len(rises) == 16
-    assert all(rise > 0 for rise in rises.values()), rises
-
-
-def test_the_rise_is_significant_for_gpt(gpt):
-    own, expected = gpt.scores("self_score"), gpt.scores("bleurt_mapped")
-    rounds, difference = measure_rounds(own, expected, n_resamples=50, seed=0), own - expected
-    change = compare(rounds[0], rounds[-1], n_resamples=2_000, n_intervals=50, seed=0)
-    bias, skewness = change["bias"].difference, change["skewness"].difference
-    assert bias.value == pytest.approx(
-        measure_self_bias(difference[-1], 0 * difference[-1]).bias - difference[0].mean()
-    )
-    assert bias.p_value < 0.01
-    assert skewness.value == pytest.approx(distance_skewness(difference[-1]) - distance_skewness(difference[0]))
-    assert skewness.p_value < 0.05
 
 
 def test_best_of_k_as_published(folder):

@@ -25,8 +25,6 @@ def test_one_order_of_every_pair():
     firsts = [data.pairs(items, ordered=False, seed=s)[0].ids for s in range(20)]
     assert len({tuple(f) for f in firsts}) > 6  # both the order within a pair and its position are drawn
     assert [data.count_pairs(items, ordered=ordered) for ordered in (True, False)] == [12, 6]
-    five = [item(f"{d}-{k}", f"s{d}") for d in range(60) for k in range(5)]
-    assert data.count_pairs(five) == len(data.pairs(five, seed=0)) == 1200  # of Zhou et al. (2024)
 
 
 def given_pair(name, source, *candidates, **more):
@@ -139,8 +137,8 @@ def test_what_is_no_number_is_refused_by_its_item(fields, match):
 
 
 def test_single_ratings_of_an_example():
-    example = dspy.Example(id="7", ratings={"wit": [3, None, "4.5"]})
-    assert single_ratings(example, "wit") == pytest.approx([3, math.nan, 4.5], nan_ok=True)
+    example = dspy.Example(id="7", ratings={"wit": [3, "4.5"]})
+    assert single_ratings(example, "wit") == [3, 4.5]
     assert single_ratings(example, "tact") == []
     assert single_ratings(dspy.Example(), "wit") == []
     assert single_ratings(dspy.Example(score=4, ratings=[3, 5]), "wit") == [3, 5]  # of the criterion that is judged
@@ -216,20 +214,17 @@ def test_the_size_of_the_test_set_is_rounded_half_up(n, percent):
         assert len(split(numbered(n), seed=0, test_fraction=percent / 100)[1]) == size
 
 
-@hypothesis.given(seed=st.integers(0, 30))
-def test_no_input_is_on_both_sides(seed):
-    examples = [dspy.Example(id=k, source="same", output="o", input_id=k // 4) for k in range(40)]  # the first id is 0
-    train, test = split(examples, seed=seed, by="input")
-    assert not {e.input_id for e in train} & {e.input_id for e in test}
-    assert len({e.input_id for e in test}) == 2
-
-
 def test_an_input_id_is_not_mistaken_for_a_source():
     examples = [
         dspy.Example(id=k, source=str(k % 5), output="o", **({"input_id": k} if k < 5 else {})) for k in range(10)
-    ]
+    ]  # the first id is 0
     sides = [{e.id for e in split(examples, seed=seed, by="input")[1]} for seed in range(40)]
     assert any(k in side and k + 5 not in side for side in sides for k in range(5))
+    same = [dspy.Example(id=k, source="same", output="o", input_id=k // 4) for k in range(40)]
+    for seed in range(10):
+        train, test = ({e.input_id for e in side} for side in split(same, seed=seed, by="input"))
+        assert not train & test
+        assert len(test) == 2
 
 
 def test_a_split_never_changes():

@@ -108,8 +108,7 @@ def test_a_cell_holds_what_its_column_says(tmp_path):
     ("ending", "text"),
     [
         ("csv", "source;output;score, in points;judge\nq;a, b;2;2,9\n"),  # a comma in the name of a column
-        ("csv", "sep=;\nsource;output;judge\nq;a, b;2,9\n"),  # as Excel names it
-        ("csv", '"sep=;"\r\nsource;output;judge\r\nq;a, b;2,9\r\n'),
+        ("csv", '"sep=;"\r\nsource;output;judge\r\nq;a, b;2,9\r\n'),  # as Excel names it
         ("csv", "source\toutput\tjudge\nq\ta, b\t2.9\n"),
         ("tsv", "source;output;judge\nq;a, b;2,9\n"),
         ("tsv", "source\toutput\tjudge\tmean, by people; rounded, twice\nq\ta, b\t2.9\t3\n"),
@@ -271,7 +270,6 @@ def refused(folder, text, match, **options):
     ("text", "match"),
     [
         ("source,output\ns,o\ns,o,p\n", r"a\.csv:3 has 3 cells, the header has 2; correct the row, and quote texts"),
-        ("source,output\ns\n", r"a\.csv:2 has 1 cells, the header has 2"),
         ("source,output,source\ns,o,p\n", r"a\.csv:1 has several columns named 'source'"),
         ('source,output\n"s,o\n', r"a\.csv:2 is not valid CSV"),
         ("source,output,score\ns,o,good\n", r"a\.csv:2: the score is 'good': give a number"),
@@ -358,7 +356,6 @@ def test_a_number_with_which_the_measures_would_overflow_names_its_line(tmp_path
     [
         # fields of a record that is valid otherwise
         ({**SO, "ratings": {"wit": 3}}, "the ratings on 'wit' are 3; write a list"),
-        ({**SO, "ratings": {"wit": []}}, r"the ratings on 'wit' are \[\]; write a list"),
         ({**SO, "ratings": {"wit": ["3"]}}, "a rating on 'wit' is '3': give a number, 3 without quotes"),
         ({**SO, "ratings": []}, r"the ratings on 'the criterion' are \[\]; write a list"),
         ({**SO, "ratings": [3], "scores": {"wit": 3}}, r"'ratings' holds \[3\]; it must be"),
@@ -384,7 +381,6 @@ def test_a_number_with_which_the_measures_would_overflow_names_its_line(tmp_path
         ('{"n": ' + "[" * 100_000 + "]" * 100_000 + "}", r"is not valid JSON \(maximum recursion"),
         ("[1]", r"holds \[1\]; it must be a JSON object"),
         ('{"scores": {"wit": NaN}}', r"is not valid JSON \(NaN is not a JSON value; .* null"),
-        ('{"scores": {"wit": -Infinity}}', r"is not valid JSON \(-Infinity"),
         ('{"source": "s", "output": "o", "scores": {"wit": 1e999}}', "the score on 'wit' is inf: give a number"),
         ('{"source": "s", "output": "o", "scores": {"wit": 1%s}}' % ("0" * 9999), "is not valid JSON"),
     ],
@@ -401,7 +397,6 @@ def test_a_malformed_line_is_named(tmp_path, line, match):
     [
         ("items.txt", {}, ValueError, r"'items\.txt' names no data; give a file that ends in \.jsonl, \.json, \.csv"),
         ("a.xlsx", {}, ValueError, "Save a spreadsheet as CSV"),
-        ("webnlg2020", {}, ValueError, "names no data"),
         ("nothing:a", {}, ValueError, "names no data"),
         ("folder", {}, ValueError, "is a folder, not a file of data; .* a NAME of evalbiasbench, llmbar"),
         ("jsonl:folder", {}, DataError, "is a folder, not a file"),
@@ -412,7 +407,6 @@ def test_a_malformed_line_is_named(tmp_path, line, match):
         ("none.parquet", {}, DataError, r"none\.parquet is damaged or no Parquet file"),
         ("object.json", {}, DataError, "must be a JSON list"),
         ("torn.jsonl.gz", {}, DataError, r"torn\.jsonl\.gz is damaged"),
-        ("plain.jsonl.gz", {}, DataError, r"plain\.jsonl\.gz is damaged"),
     ],
 )
 def test_a_source_that_is_no_table_is_refused(tmp_path, monkeypatch, source, options, error, match):
@@ -421,14 +415,11 @@ def test_a_source_that_is_no_table_is_refused(tmp_path, monkeypatch, source, opt
     (tmp_path / "none.parquet").write_bytes(b"none")
     (tmp_path / "object.json").write_text('{"data": []}')
     (tmp_path / "torn.jsonl.gz").write_bytes(gzip.compress(json.dumps(SO).encode())[:-9])
-    (tmp_path / "plain.jsonl.gz").write_bytes(b"plain")
     with pytest.raises(error, match=match):
         data.read(source, **options)
 
 
 def test_specifications_of_data(tmp_path):
-    assert data.parse_spec("tmu-gfm:a.csv") == ("tmu-gfm", "a.csv")
-    assert data.parse_spec("a.jsonl.gz") == ("jsonl", "a.jsonl.gz")
     assert data.parse_spec(r"jsonl:C:\a.txt") == ("jsonl", r"C:\a.txt")
     (tmp_path / "empty.jsonl.gz").write_bytes(b"")
     assert data.read(tmp_path / "empty.jsonl.gz") == []
@@ -490,14 +481,6 @@ def test_items_and_records_of_refine_loops_are_tables_too(tmp_path):
 
 
 # --- one's own JSONL files ---
-
-
-def test_recorded_tmu_gfm_is_also_plain_jsonl(data_dir):
-    path = data_dir / "tmu_gfm.jsonl.gz"
-    plain, named = data.read(path), data.read(f"tmu-gfm:{path}")
-    for field in ("id", "source", "output", "scores", "system"):
-        assert [e[field] for e in plain] == [e[field] for e in named]
-    assert plain.sha256 == named.sha256
 
 
 def test_users_own_items(tmp_path):

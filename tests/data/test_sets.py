@@ -143,29 +143,6 @@ def test_summeval_in_its_published_form(data_dir, tmp_path):
     whole = data.read(f"summeval:{data_dir / 'summeval.jsonl.gz'}")
     assert {e.id: e.ratings for e in whole if "ratings" in e} == {e.id: e.ratings for e in items}
     assert len(whole) == 1120
-    del rows[3]["text"]
-    file = as_jsonl(tmp_path / "b.jsonl", rows)
-    refused(f"summeval:{file}", r"b\.jsonl:4: 'text' is missing: the annotations must be paired")
-    rows[3] |= {"text": "x", "expert_annotations": [{"coherence": 9}]}
-    file = as_jsonl(tmp_path / "c.jsonl", rows)
-    refused(f"summeval:{file}", r"c\.jsonl:4: coherence is 9: give a number from 1 to 5")
-
-
-@pytest.mark.parametrize("name", ["newsroom", "topicalchat"])
-def test_a_malformed_record_is_named(name, tmp_path):
-    (tmp_path / "x.json").write_text("{}")
-    refused(f"{name}:{tmp_path / 'x.json'}", "must be a JSON list of records")
-    (tmp_path / "x.json").write_text('[{"doc_id": "1"}]')
-    refused(f"{name}:{tmp_path / 'x.json'}", r"x\.json\[0\]: '.*' is missing")
-
-
-def test_the_papers_sizes(data_dir):
-    items = data.read(f"newsroom:{data_dir / 'upstream/newsroom.json'}")
-    full = [e for group in data.by_input(items).values() if len({x.output for x in group}) == 7 for e in group]
-    assert len(data.pairs(full, inputs=20, seed=0)) == 840
-    summaries = data.read(f"summeval:{data_dir / 'summeval.jsonl.gz'}")
-    full = [e for group in data.by_input(summaries).values() if len({x.output for x in group}) == 16 for e in group]
-    assert len(data.pairs(full, inputs=10, seed=0)) == 2400
 
 
 TMU = "source,output,grammer,fluency,meaning,system,ave_g,ave_f,ave_m\n"
@@ -176,28 +153,6 @@ def row(**cells):
     """Return a CSV file of one valid row with the given cells replaced."""
     values = {**ROW, "system": "lstm", "ave_g": "4.0", "ave_f": "4.0", "ave_m": "4.0", **cells}
     return TMU + ",".join(f'"{cell}"' for cell in values.values()) + "\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("a,b\n", r"lacks the columns \['ave_f'"),
-        (row(grammer="4,4,4,4,x"), r"t\.csv:2: grammer is '4,4,4,4,x'; it must hold 5 ratings from 0 to 4"),
-        (row(grammer="4,4,4,4,9"), "5 ratings from 0 to 4"),
-        (row(fluency="4,4"), "fluency is '4,4'; it must hold 5 ratings"),
-        (row(meaning="4,4,4,2,2"), r"ave_m is 4\.0, but the ratings \[4, 4, 4, 2, 2\] without 0 have the mean 3\.200"),
-        (row(ave_g="nan"), "ave_g is 'nan': give a number"),
-        (row(ave_g="four"), "ave_g is 'four': give a number"),
-        (row() + "s,o,4,4\n", r"t\.csv:3 has 4 cells, the header has 9"),
-        (row() + 's,"o"o,4,4\n', r"t\.csv:3 is not valid CSV"),
-        (row() + 's,"o\n\n', r"t\.csv:3 is not valid CSV \(unexpected end of data"),
-        (row(source="a\nb") + "s,o,4,4\n", r"t\.csv:4 has 4 cells, the header has 9"),
-        (row(source=" "), r"t\.csv:2: 'source' is ' '"),
-    ],
-)
-def test_a_malformed_csv_row_is_named(tmp_path, text, match):
-    (tmp_path / "t.csv").write_text(text)
-    refused(f"tmu-gfm:{tmp_path / 't.csv'}", match)
 
 
 def test_a_mean_of_only_zero_ratings_is_undefined_and_ids_count_rows(tmp_path):
@@ -322,30 +277,53 @@ def test_a_missing_file_is_named(checkout):
     refused(f"webnlg2020:{checkout}", "contains no system folder; give the top folder")
 
 
-RECORD = {
-    "id": "a/2",
-    "sample_id": 2,
-    "system": "a",
-    "triples": [["A_b", "c", "D"]],
-    "output": "o",
-    "scores": dict.fromkeys(SETS["webnlg2020"].rated, 50.0),
-    "n_annotators": 1,
-}
+# --- what is malformed is named ---
+
+WEBNLG = {"id": "a/2", "sample_id": 2, "system": "a", "triples": [["A_b", "c", "D"]], "output": "o", "n_annotators": 1}
+WEBNLG |= {"scores": dict.fromkeys(SETS["webnlg2020"].rated, 50.0)}
+EXPERTS = {"id": "d", "model_id": "M0", "text": "x", "decoded": "o", "expert_annotations": [{"coherence": 9}]}
+PANDA = {"source": "q", "outputs": ["a", "b"], "systems": "x_y"}
 
 
 @pytest.mark.parametrize(
-    ("change", "match"),
+    ("name", "content", "match"),
     [
-        ({"triples": []}, r"w\.jsonl:1: 'triples' is \[\]"),
-        ({"triples": [["a", "b"]]}, r"w\.jsonl:1: 'triples' is"),
-        ({"triples": [["a", "b", 3]]}, r"w\.jsonl:1: 'triples' is"),
-        ({"sample_id": None}, r"w\.jsonl:1: sample_id is None"),
-        ({"scores": {"fluency": 1}}, r"w\.jsonl:1: 'scores' lacks \['correctness', .*null"),
+        ("webnlg2020", WEBNLG | {"triples": []}, r":1: 'triples' is \[\]"),
+        ("webnlg2020", WEBNLG | {"triples": [["a", "b", 3]]}, ":1: 'triples' is"),
+        ("webnlg2020", WEBNLG | {"sample_id": None}, ":1: sample_id is None"),
+        ("webnlg2020", WEBNLG | {"scores": {"fluency": 1}}, r":1: 'scores' lacks \['correctness', .*null"),
+        ("tmu-gfm", "a,b\n", r"lacks the columns \['ave_f'"),
+        ("tmu-gfm", row(grammer="4,4,4,4,x"), ":2: grammer is '4,4,4,4,x'; it must hold 5 ratings from 0 to 4"),
+        ("tmu-gfm", row(fluency="4,4"), "fluency is '4,4'; it must hold 5 ratings"),
+        ("tmu-gfm", row(meaning="4,4,4,2,2"), r"ave_m is 4\.0, but the ratings \[4, 4, 4, 2, 2\] .* the mean 3\.200"),
+        ("tmu-gfm", row(ave_g="nan"), "ave_g is 'nan': give a number"),
+        ("tmu-gfm", row(source="a\nb") + "s,o,4,4\n", ":4 has 4 cells, the header has 9"),
+        ("tmu-gfm", row(source=" "), ":2: 'source' is ' '"),
+        ("newsroom", {}, "must be a JSON list of records"),
+        ("newsroom", [{"doc_id": "1"}], r"\[0\]: 'source' is missing"),
+        ("topicalchat", [{"source": "1"}], r"\[0\]: 'context' is missing"),
+        ("summeval", {"id": "d"}, ":1: 'text' is missing: the annotations must be paired"),
+        ("summeval", EXPERTS, ":1: coherence is 9: give a number from 1 to 5"),
+        (
+            "llmbar",
+            [{"input": "q", "output_1": "a", "output_2": "b", "label": [1]}],
+            r"'label' is \[1\]; it must be 1 or 2",
+        ),
+        *(
+            (
+                "pandalm",
+                PANDA | {"annotators": given},
+                f":1: the annotators' choices are {re.escape(str(given))}; each must",
+            )
+            for given in ([3], [1, 1, [2]], [])
+        ),
     ],
 )
-def test_a_malformed_record_of_webnlg_is_named(tmp_path, change, match):
-    put(tmp_path / "w.jsonl", {**RECORD, **change})
-    refused(f"webnlg2020:{tmp_path / 'w.jsonl'}", match)
+def test_a_malformed_record_is_named(tmp_path, name, content, match):
+    recorded = name in ("webnlg2020", "summeval", "pandalm")  # in lines; the others in the published form
+    file = tmp_path / ("x.jsonl" if recorded else "x.csv" if name == "tmu-gfm" else "x.json")
+    put(file, content)
+    refused(f"{name}:{file}", rf"x\.\w+{match}" if match[0] in ":" else match)
 
 
 # --- sets of pairs ---
@@ -398,8 +376,6 @@ def test_llmbar_as_its_owners_publish_it(tmp_path):
     assert (items[0].source, items[0].candidates, items[0].better, items[0].preference) == ("q", ["a", "b"], 1, "B")
     (tmp_path / "empty").mkdir()
     refused(f"llmbar:{tmp_path / 'empty'}", r"holds no dataset\.json; give the folder 'Dataset'")
-    put(tmp_path / "list/dataset.json", [ROW_OF_LLMBAR | {"label": [1]}])
-    refused(f"llmbar:{tmp_path / 'list'}", r"dataset\.json\[0\]: 'label' is \[1\]; it must be 1 or 2")
 
 
 @pytest.mark.parametrize("above", ["evaluators", "CaseStudy", "Dataset", "evaluators/judge"])
@@ -457,12 +433,5 @@ def test_pandalm(pairs, tmp_path):
     again = data.read(f"pandalm:{tmp_path}")
     assert [e.toDict() for e in again] == [e.toDict() for e in recorded]
     assert "gpt35" not in data.read(f"pandalm:{tmp_path / 'testset-v1.json'}")[0]
-
-
-@pytest.mark.parametrize("annotators", [[3], [1, 1, [2]], []])
-def test_annotators_of_pandalm_choose_0_1_or_2(tmp_path, annotators):
-    row = {"source": "q", "outputs": ["a", "b"], "systems": "x_y", "annotators": annotators}
-    file = as_jsonl(tmp_path / "a.jsonl", [row])
-    refused(f"pandalm:{file}", rf"a\.jsonl:1: the annotators' choices are {re.escape(str(annotators))}; each must be")
-    as_jsonl(file, [row | {"annotators": [1, 1, 2], "gpt35": [1]}])
-    assert data.read(f"pandalm:{file}")[0].gpt35 is None
+    (item,) = data.read(f"pandalm:{as_jsonl(tmp_path / 'a.jsonl', [PANDA | {'annotators': [1, 1, 2], 'gpt35': [1]}])}")
+    assert item.gpt35 is None

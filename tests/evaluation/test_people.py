@@ -14,7 +14,7 @@ from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import corrected_mean, corrected_rate
-from evalbias.report.sections import sections
+from evalbias.report.page import sections
 
 NAN = math.nan
 FIRST, SECOND, TIE, NONE = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (NAN, NAN, NAN)

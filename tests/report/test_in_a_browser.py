@@ -8,16 +8,22 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(program() is None, reason="needs Chromium (apt-get install chromium)"),
 ]
+SHOWN = "[...document.querySelectorAll('.tip')].filter(t => getComputedStyle(t).display != 'none').length"
 
 
-def test_the_page_is_silent_and_asks_for_nothing(folder):  # noqa: F811
-    with Browser() as browser:
-        browser.open(folder / "report.html")
-        assert browser.messages == []
-        assert browser.requests == []
-        assert "document.title='ran'" in browser.evaluate("document.title")  # as text
-        assert browser.evaluate("document.title") != "ran"
-        assert browser.evaluate("document.images.length + document.scripts.length") == 0
+@pytest.fixture
+def browser(folder):  # noqa: F811
+    with Browser() as opened:
+        opened.open(folder / "report.html")
+        yield opened
+
+
+def test_the_page_is_silent_and_asks_for_nothing(browser):
+    assert browser.messages == []
+    assert browser.requests == []
+    assert "document.title='ran'" in browser.evaluate("document.title")  # as text
+    assert browser.evaluate("document.title") != "ran"
+    assert browser.evaluate("document.images.length + document.scripts.length") == 0
 
 
 def test_without_its_policy_hostile_texts_do_not_run_either(folder, tmp_path):  # noqa: F811
@@ -46,33 +52,27 @@ def test_nothing_is_wider_than_the_screen(folder, width):  # noqa: F811
         assert heights > 9  # pixels: readable on a telephone
 
 
-def test_terms_are_reached_by_keyboard_and_shown(folder):  # noqa: F811
-    shown = "[...document.querySelectorAll('.tip')].filter(t => getComputedStyle(t).display != 'none').length"
-    with Browser() as browser:
-        browser.open(folder / "report.html")
-        assert browser.evaluate(shown) == 0
-        for _ in range(12):
-            browser.press("Tab")
-            if browser.evaluate("document.activeElement.className") == "term":
-                break
-        assert browser.evaluate(shown) == 1
-        inside = "(() => { const r = document.activeElement.querySelector('.tip').getBoundingClientRect();"
-        assert browser.evaluate(inside + " return r.top > 0 && r.bottom <= innerHeight && r.left >= 0; })()")
-        browser.press("Enter")
-        target = browser.evaluate("location.hash.slice(1)")
-        assert target.startswith("term-")
-        assert browser.evaluate(f"document.getElementById('{target}').getBoundingClientRect().top < innerHeight")
+def test_terms_are_reached_by_keyboard_and_shown(browser):
+    assert browser.evaluate(SHOWN) == 0
+    for _ in range(12):
+        browser.press("Tab")
+        if browser.evaluate("document.activeElement.className") == "term":
+            break
+    assert browser.evaluate(SHOWN) == 1
+    inside = "(() => { const r = document.activeElement.querySelector('.tip').getBoundingClientRect();"
+    assert browser.evaluate(inside + " return r.top > 0 && r.bottom <= innerHeight && r.left >= 0; })()")
+    browser.press("Enter")
+    target = browser.evaluate("location.hash.slice(1)")
+    assert target.startswith("term-")
+    assert browser.evaluate(f"document.getElementById('{target}').getBoundingClientRect().top < innerHeight")
 
 
-def test_a_term_is_shown_under_the_mouse(folder):  # noqa: F811
-    shown = "[...document.querySelectorAll('.tip')].filter(t => getComputedStyle(t).display != 'none').length"
-    with Browser() as browser:
-        browser.open(folder / "report.html")
-        term = "document.querySelector('main .term')"
-        browser.evaluate(f"{term}.scrollIntoView()")
-        box = f"(() => {{ const r = {term}.getClientRects()[0]; return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
-        browser.hover(*browser.evaluate(box))
-        assert browser.evaluate(shown) == 1
+def test_a_term_is_shown_under_the_mouse(browser):
+    term = "document.querySelector('main .term')"
+    browser.evaluate(f"{term}.scrollIntoView()")
+    box = f"(() => {{ const r = {term}.getClientRects()[0]; return [r.x + r.width / 2, r.y + r.height / 2]; }})()"
+    browser.hover(*browser.evaluate(box))
+    assert browser.evaluate(SHOWN) == 1
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -22,10 +22,9 @@ from evalbias.evaluation.loops import measure_rounds
 from evalbias.evaluation.words import Table
 from evalbias.optimizers.selection import CompileReport, Cost, Tried
 from evalbias.programs import Criterion, PairwiseJudge
-from evalbias.report.page import Explainer, Page, terms, title_of_run, write_report
+from evalbias.report.page import Explainer, Page, Quote, Section, sections, terms, title_of_run, worst_of, write_report
 from evalbias.report.plots import draw
 from evalbias.report.runs import comparison_page, estimate_rows, run_differences
-from evalbias.report.sections import Quote, Section, sections, worst_of
 from evalbias.report.tables import candidates_table
 from evalbias.runs import RunFolder, compare_runs, read_run
 

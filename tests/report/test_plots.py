@@ -22,8 +22,8 @@ from evalbias.measures.resample import SHARE, estimate_mean
 from evalbias.optimizers.zepo import CurvePoint
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.loops import Step
+from evalbias.report.page import loop_sections, lowest_section, scored_section, worst_items
 from evalbias.report.plots import by_construction, curve, draw, scatter, write_png
-from evalbias.report.sections import loop_sections, lowest_section, scored_section, worst_items
 
 OUTCOMES = ("same output both times", "always the first", "always the second", "a tie in one order")
 

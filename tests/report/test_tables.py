@@ -16,7 +16,6 @@ from planted import scored
 from evalbias import data
 from evalbias.evaluation import (
     LoopScores,
-    StyleReport,
     compare,
     compare_loops,
     compare_with_baselines,
@@ -37,20 +36,17 @@ from evalbias.optimizers.zepo import ZEPO, Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.loops import Step
+from evalbias.report.page import sections
 from evalbias.report.plots import history, write_png
-from evalbias.report.sections import sections
 from evalbias.report.tables import (
-    aspects_table,
     coverage_note,
     headlines_table,
     loop_table,
     loops_table,
     mitigation_table,
-    pairs_table,
     refine_table,
     rows_table,
     self_bias_table,
-    style_table,
 )
 from evalbias.values import to_json
 
@@ -229,18 +225,12 @@ def test_pairs_of_loops_fit():
         LoopScores(name, tuple(range(11)), tuple(map(str, ids)), OWN - 10 * k, EXPECTED) for k, name in enumerate(names)
     ]
     pairs = compare_loops(loops, **DRAWS)
-    table = pairs_table(pairs, rounds="iteration")
-    rows = cells(table, width=80)
-    bias = [measure_self_bias(OWN[-1] - 10 * k, EXPECTED[-1]).bias for k in range(3)]
-    assert [row[0] for row in rows[:2]] == names[:2]
-    assert (rows[0][1], rows[1][1]) == ("10", "")
-    assert [row[2] for row in rows[:2]] == [f"{value:+.2f}" for value in bias[:2]]
-    assert "not corrected for 3 pairs" in said(table)
-    for p, shown in ((1e-6, "< 0.0001"), (math.nan, "-"), (0.03, "0.0300")):
-        named = pairs[0].comparison.changes.items()
-        changes = {name: replace(one, difference=replace(one.difference, p_value=p)) for name, one in named}
-        pair = replace(pairs[0], comparison=replace(pairs[0].comparison, changes=changes))
-        assert pairs_table([pair], rounds="k").rows[1][3::2] == (shown, shown)
+    table = headlines_table({f"{p.first} -> {p.second}, k {p.number}": p.comparison for p in pairs}, of="loops")
+    shown = cells(table, width=80)
+    bias = [measure_self_bias(OWN[-1] - 10 * k, EXPECTED[-1]).bias for k in range(2)]
+    change = f"{bias[0]:+.2f} -> {bias[1]:+.2f}*"
+    assert any(row[1:3] == ["Bias", change] for row in shown)
+    assert shown[0][0].startswith("gpt-3.5-turbo")
 
 
 def test_a_compilation_fits_and_is_drawn(tmp_path):
@@ -286,7 +276,7 @@ class Short:
         return Feedback(float(len(output)), "")
 
 
-def test_a_loop_its_aspects_and_its_style_fit():
+def test_a_loop_and_its_aspects_fit():
     steps = tuple(Step(k, "x" * (k + 1), -float(k), "", True, "", 1000, 2) for k in range(3))
     run = LoopRun((Loop("a", steps), Loop("b", (), error="down")), "own MQM", -25, 0)
     quality = [[-3.0, math.nan]] * 3
@@ -295,9 +285,6 @@ def test_a_loop_its_aspects_and_its_style_fit():
     assert [row[0] for row in cells(drawn, width=80)] == ["1", "2", "3"]
     assert "1 of 1 items have fewer than 4 different drafts, 3.0 on average" in said(drawn)
     aspects = measure_aspects(run, [{"id": "a"}, {"id": "b"}], [Short()], n_resamples=20)
-    (row,) = cells(aspects_table(aspects, judge="local/judge"), width=80)
-    assert row == ["judge of understandability", "+1.00 -> +3.00", "1"]
-    first, last = measure_rounds(OWN[:2], EXPECTED[:2], **DRAWS)
-    change = compare(first, last, n_intervals=20, **DRAWS)
-    rows = cells(style_table(StyleReport(first, last, change, run, {})), width=80)
-    assert [row[0] for row in rows] == ["as given", "paraphrased"]
+    table = headlines_table({one.name: one.change for one in aspects}, of="aspect")
+    row = cells(table, "understandability")
+    assert row == ["judge of understandability", "mean score", "+1.00 -> +3.00", "", "1", "1"]
