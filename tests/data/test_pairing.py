@@ -70,7 +70,7 @@ def test_pairs_are_ordered_seeded_and_of_one_input():
     items.append(dspy.Example(id="twice", source="s0", output="o0"))
     items.append(dspy.Example(id="alone", source="s9", output="o0"))
     pairs = data.pairs(items, seed=0)
-    assert len(pairs) == 3 * 6
+    assert len(pairs) == data.count_pairs(items) == 3 * 6  # a repeated output counts once
     assert len({(p.source, *p.candidates) for p in pairs}) == 18
     assert all(a != b for a, b in (p.candidates for p in pairs))
     assert not any({"twice", "alone"} & {*p.ids} for p in pairs)
@@ -220,7 +220,7 @@ def test_an_input_id_is_not_mistaken_for_a_source():
     ]  # the first id is 0
     sides = [{e.id for e in split(examples, seed=seed, by="input")[1]} for seed in range(40)]
     assert any(k in side and k + 5 not in side for side in sides for k in range(5))
-    same = [dspy.Example(id=k, source="same", output="o", input_id=k // 4) for k in range(40)]
+    same = [dspy.Example(id=k, source=f"s{k}", output="o", input_id=k // 4) for k in range(40)]
     for seed in range(10):
         train, test = ({e.input_id for e in side} for side in split(same, seed=seed, by="input"))
         assert not train & test
