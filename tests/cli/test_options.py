@@ -144,7 +144,7 @@ watch(lambda: BiasedDemos(4, select=False, n_resamples=99).compile(
 """,
     ),
     "score a prompt": (
-        15,
+        16,
         """
 from evalbias import PointwiseJudge, embedded_judge_lm
 from evalbias.data import world
