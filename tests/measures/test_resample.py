@@ -458,6 +458,20 @@ def test_bad_input(call, match):
         call()
 
 
+def test_documents_are_swapped_whole():
+    documents = list("aabbbcddde")
+    a, b = np.random.default_rng(2).normal(size=(2, 10))
+    found = estimate_mean(a, before=b, clusters=documents, draws=swaps(40_000))
+    totals = [sum(x - y for x, y, d in zip(a, b, documents, strict=True) if d == one) for one in "abcde"]
+    extreme = sum(
+        abs(sum(s * t for s, t in zip(signs, totals, strict=True))) >= abs(sum(totals)) - 1e-9
+        for signs in itertools.product([1, -1], repeat=5)
+    )
+    assert found.p_value == pytest.approx(extreme / 2**5, abs=0.01)
+    assert (found.n, found.units) == (10, 5)
+    assert p_of_means(a, b, clusters=range(10)) == p_of_means(a, b)
+
+
 @pytest.mark.parametrize("name", RANKED)
 def test_the_scales_of_the_judges_do_not_matter(name):
     ls, human, a, b = systems(30)
