@@ -1,5 +1,7 @@
 """Run refine loops of a real model on CommonGen Hard: under its own list of missing concepts, and under the true one.
 
+The model's own list is drawn at temperature 1, as in the published code, and once more decoded greedily.
+
 usage: python -m benchmarks.commongen --lm MODEL [--dtype bfloat16] [--items 30] [--refinements 3]
            [--max-tokens 150] [--threads 8] [--seed 0] [--out DIR] [--write]
 
@@ -84,11 +86,15 @@ def arms(
     threads: int,
     out: Path | None,
 ) -> list[Arm]:
-    """Run the loop under the model's own feedback and under the external one, from the same first outputs."""
+    """Run the loop under the model's own feedback, drawn and greedy, and under the external one.
+
+    All begin with the same outputs, and the beliefs beside the external feedback are drawn.
+    """
     results = []
     share = CoveredShare()
-    for name, external in (("own", None), ("external", share)):
-        loop = constrained_generation(max_iterations=refinements, max_tokens=max_tokens, seed=seed).loop
+    config: dict[str, Any] = {"max_iterations": refinements, "max_tokens": max_tokens, "seed": seed}
+    for name, temperature, external in (("own", 1.0, None), ("own, greedy", 0.0, None), ("external", 1.0, share)):
+        loop = constrained_generation(feedback_temperature=temperature, **config).loop
         own: Any = loop.feedback
         own.set_lm(lm)
         if external is not None:

@@ -73,8 +73,10 @@ def test_a_model_that_believes_itself_gains_by_the_true_list_of_missing_concepts
     concepts = ["cat", "dog", "snow", "wall", "tool"]
     items = [dspy.Example(id=str(n), concepts=concepts[: 4 + (n == 0)]) for n in range(6)]
     made = commongen.arms(Seeded(content_writer), items, refinements=2, max_tokens=20, seed=0, threads=2, out=None)
-    own, external = (arm.row(0) for arm in made)
+    own, greedy, external = (arm.row(0) for arm in made)
+    assert [made[0].name, greedy[0]] == ["own", "own, greedy"]
+    assert own[1:] == greedy[1:]  # this model answers alike at any temperature
     assert own[1:6] == ["1.00 -> 1.00 (0, 0)", "0.00 -> 0.00", "1.00 -> 1.00", "1.00 -> 1.00", "0.24 -> 0.24"]
     assert external[1:6] == ["1.00 -> 1.00 (0, 0)", "0.00 -> 0.00", "1.00 -> 1.00", "1.00 -> 1.00", "0.24 -> 0.72"]
     assert external[6].startswith("The loop improves its outputs by +0.48 points of share of the concepts")
-    assert [len(arm.run.loops[0].steps) for arm in made] == [1, 3]  # a loop that believes all covered stops
+    assert [len(arm.run.loops[0].steps) for arm in made] == [1, 1, 3]  # a loop that believes all covered stops
