@@ -105,10 +105,10 @@ def formula(pool: Sequence[dspy.Example]) -> Ask:
     """Return a judge of the synthetic world that leans as its wordings were made to."""
     quality = np.array([[world.true_quality(pair.source, text) for text in pair.candidates] for pair in pool])
     leanings = comparison_wordings()
-    leanings = {text + answer_line(): lean for text, lean in leanings.items()}
     places = {text: place for place, text in enumerate(leanings)}
 
     def ask(texts: Sequence[str]) -> FloatArray:
+        texts = [text.removesuffix(answer_line()) for text in texts]
         noise = [np.random.default_rng([POOL_SEED, places[text]]).normal(0, NOISE, len(pool)) for text in texts]
         odds = world.GAIN * (quality[:, 0] - quality[:, 1]) + np.array([[leanings[t]] for t in texts]) + noise
         return np.stack([expit(odds), expit(-odds)], axis=2)
