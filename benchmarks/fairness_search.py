@@ -340,11 +340,16 @@ def run(
 def search_elsewhere(
     criterion: Criterion, train: Sequence[dspy.Example], test: Sequence[dspy.Example], lm: Any, settings: Settings
 ) -> tuple[dict[str, Outcome], dict[str, Cost]]:
-    """Return ZEPO's rows, and its cost, with the instruction in another place."""
+    """Return ZEPO's rows, and its cost, with the instruction in another place; undefined where the judge is mute."""
     judge, title = settings.judge(criterion), f", instruction {settings.instruction_place}"
     drawn, zepo = pairs(train, limit=settings.pairs, seed=settings.seed), _zepo(settings)
-    with _spent(lm) as cost:
-        found = zepo.compile(judge, trainset=drawn, lm=lm)
+    try:
+        with _spent(lm) as cost:
+            found = zepo.compile(judge, trainset=drawn, lm=lm)
+    except ValueError as error:  # it must not cost the rows before it
+        print(f"{criterion.name}{title}: {error}", file=sys.stderr)
+        mute = Outcome(math.nan, 0, len(by_input(test)))
+        return dict.fromkeys((name + title for name in TITLES.values()), mute), {f"ZEPO{title}": Cost()}
     cost.judgments = found.report.judgments
     rows = _with_baselines(judge, found, test, lm, settings)
     return {name + title: row for name, row in rows.items()}, {f"ZEPO{title}": cost}

@@ -326,7 +326,8 @@ class _Search:
         if math.isnan(wording.objective):
             raise ValueError(
                 f"Under the first instruction, the judge answers none of the {len(self.examples)} examples: its "
-                "answers have no probability (see min_coverage), so there is nothing to compare. Try another model."
+                "answers have no probability (see min_coverage), so there is nothing to compare. Try another model, or "
+                "another instruction_place of a judge that compares."
             )
         self.note([wording], wording)
         return wording

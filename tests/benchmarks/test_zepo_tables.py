@@ -1,5 +1,6 @@
 """The fairness paper's tables: every method, the costs, and DSPy's optimizers with labels."""
 
+import math
 from dataclasses import replace
 
 import dspy
@@ -13,6 +14,7 @@ from benchmarks.fairness_search import (
     SPEARMAN,
     TITLES,
     BERTScore,
+    Cost,
     CriterionResult,
     Settings,
     agreement_table,
@@ -96,6 +98,9 @@ def test_a_search_has_rows_with_the_instruction_elsewhere_and_on_debiased_decisi
     assert row.spearman > result.outcomes["pairwise + PairS"].spearman
     assert (row.documents + row.undefined, row.decision_rate) == (12, None)
     assert cost.judgments == 2 * 26 * 40
+    rows, costs = search_elsewhere(SYNTHETIC, train, test, lm, replace(settings, instruction_place="last"))
+    assert list(costs.values()) == [Cost()]  # it was not trained for this place, and answers nothing
+    assert all(math.isnan(one.spearman) and one.undefined == 12 for one in rows.values())
     judge = replace(settings, instruction_place="last").judge(SYNTHETIC, debias="permutation")
     assert (judge.instruction_place, judge.debias) == ("last", "permutation")
 
