@@ -26,7 +26,7 @@ from dspy.utils.usage_tracker import UsageTracker
 from evalbias.data.items import item_name, number
 from evalbias.lm.cache import measuring, resolve_lm
 from evalbias.lm.contract import Sampling, aask, ask
-from evalbias.lm.dspy_seam import add_usage, tracks_usage
+from evalbias.lm.dspy_seam import add_usage
 from evalbias.lm.types import (
     ChoiceLogprobs,
     Choices,
@@ -307,6 +307,11 @@ def check_batch_options(options: Mapping[str, Any]) -> None:
 
 _trackers: ContextVar[Mapping[int, UsageTracker]] = ContextVar("_trackers")
 """id of an item of the batch that is judged -> the tokens of what is asked about it."""
+
+
+def tracks_usage() -> bool:
+    """Return whether DSPy counts the tokens of calls: by its setting ``track_usage``, or in a context of that name."""
+    return bool(dspy.settings.track_usage) or dspy.settings.usage_tracker is not None
 
 
 @contextmanager

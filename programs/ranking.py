@@ -21,10 +21,9 @@ import dspy
 import numpy as np
 from dspy.utils.usage_tracker import UsageTracker
 
-from evalbias.lm.dspy_seam import tracks_usage
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.items import read_pair
-from evalbias.programs.judges import check_batch_options, load_program
+from evalbias.programs.judges import check_batch_options, load_program, tracks_usage
 from evalbias.programs.pairwise import FITTED, PairwiseJudge
 from evalbias.programs.saved import Instrument, Setting, number_within, one_of
 

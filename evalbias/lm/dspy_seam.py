@@ -101,11 +101,6 @@ def without_truncation_warning() -> Iterator[None]:
 # Tokens of answers, as DSPy's trackers count those of its own requests.
 
 
-def tracks_usage() -> bool:
-    """Return whether DSPy counts the tokens of calls: by its setting ``track_usage``, or in a context of that name."""
-    return bool(dspy.settings.track_usage) or dspy.settings.usage_tracker is not None
-
-
 def add_usage(tracker: UsageTracker, model: str, usage: Usage | None) -> None:
     """Add an answer's tokens to a tracker: none for an answer that was known, and those that the model reports."""
     if usage is not None:
@@ -117,9 +112,14 @@ def add_usage(tracker: UsageTracker, model: str, usage: Usage | None) -> None:
 
 def usage_in(tracker: UsageTracker) -> Usage | None:
     """Return the tokens that a tracker counted; None where all requests were answered from DSPy's cache."""
-    totals = tracker.get_total_tokens().values()
-    counts = [Usage(total.get("prompt_tokens"), total.get("completion_tokens")) for total in totals]
+    requests = [one for entries in tracker.usage_data.values() for one in entries]
+    counts = [Usage(*(_count(one.get(name)) for name in ("prompt_tokens", "completion_tokens"))) for one in requests]
     return total_usage(counts) if counts else None
+
+
+def _count(value: Any) -> int | None:
+    """Return a number of tokens; None for anything else, which a user's own model class may report."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 @contextmanager

@@ -133,7 +133,7 @@ watch(main)
 """,
     ),
     "compile a judge": (
-        24,
+        25,
         """
 from evalbias import BiasedDemos, PointwiseJudge
 from evalbias.programs import SYNTHETIC

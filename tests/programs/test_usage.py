@@ -4,6 +4,7 @@ import asyncio
 
 import dspy
 import pytest
+from dspy.utils.usage_tracker import UsageTracker
 from fake_server import served
 from models_of_text import Scripted
 from texts import writer
@@ -11,6 +12,7 @@ from texts import writer
 from evalbias import Criterion, Sampling
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import AnyLM
+from evalbias.lm.dspy_seam import usage_in
 from evalbias.lm.types import Usage, total_usage
 from evalbias.measures.corrections import LikelihoodCalibration
 from evalbias.programs import PairwiseJudge, PairwiseRanker, PointwiseJudge
@@ -163,6 +165,15 @@ def test_tokens_that_a_server_does_not_report_are_unknown_and_not_0(lms):
     assert prompts.get_lm_usage() == {lm.model: {"prompt_tokens": 14}}
     assert nothing.get_lm_usage() == {}
     assert total_usage([Usage(1, 2), Usage(3, None)]) == Usage(4, None)
+
+
+@pytest.mark.parametrize("count", ["7", -1, True, 2.5, float("nan"), None])
+def test_what_is_no_count_makes_the_total_of_an_ordinary_model_unknown(count):
+    tracker = UsageTracker()
+    assert usage_in(tracker) is None
+    tracker.add_usage("m", {"prompt_tokens": 3, "completion_tokens": 1})
+    tracker.add_usage("m", {"prompt_tokens": count, "completion_tokens": 2})
+    assert usage_in(tracker) == Usage(None, 3)
 
 
 def test_the_tokens_of_an_interrupted_batch_are_reported(lms):
