@@ -126,10 +126,11 @@ class Journal:
         if not isinstance(record, dict):
             raise ValueError(f"{place} is not a JSON object: delete the file to start over.")
         crc = _CRC.search(line)
-        if crc and zlib.crc32(line[: crc.start()] + b"}") != int(record.pop("crc"), 16):
+        if "crc" in record and (crc is None or zlib.crc32(line[: crc.start()] + b"}") != int(crc[1], 16)):
             raise ValueError(f"{place} is damaged (its checksum differs): delete the line.")
-        if missing := [name for name in required if name not in record] + ["crc"] * (crc is None):
+        if missing := [name for name in (*required, "crc") if name not in record]:
             raise ValueError(f"{place} is no record of this log, it lacks {missing}: delete the file.")
+        del record["crc"]
         length = record.get(CHUNK, 1)
         if type(length) is not int or length < 1 or (chunk and length != chunk[0].get(CHUNK, 1)):
             expected = f", {chunk[0][CHUNK]} in the lines before" if chunk else ""

@@ -175,7 +175,7 @@ def _mapped(scores: FloatArray, to_mqm: QuantileMap | None, metric: str) -> tupl
 def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
     """Read the folder that evalbias refine left; a map is applied to the quality."""
     file = folder / RESULT
-    if not file.exists() or "ranges" not in (result := read_json(file)):
+    if not file.exists() or not {"ranges", "by"} <= (result := read_json(file)).keys():
         raise ValueError(f"{folder} holds no finished run of evalbias refine.")
     ranges = result["ranges"]
     own, quality = (np.array(result[side], dtype=np.float64) for side in ("own", "quality"))  # null becomes NaN
@@ -394,5 +394,7 @@ def measure_style_command(options: StyleOptions, models: Models, out: Out) -> No
             )
         _draw_differences(report.after, run.folder.path / "differences.png")
         conclusion = conclude_style(report.change)
-        result, shown = {"report": report, "conclusion": conclusion}, [report.change.table(), conclusion]
+        title = "Outputs of others, as given (before) and in the model's own words (after)"
+        shown = [replace(report.change.table(), title=title), conclusion]
+        result = {"report": report, "conclusion": conclusion}
         _leave(run, task, report.failed, RunOutcome(result, result, shown, examples=items))

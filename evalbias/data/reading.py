@@ -496,8 +496,6 @@ def _pair(record: dict[str, Any], outputs: Any, where: str, choices: Mapping[str
         fields[name] = None if value != value else int(value)
     if fields.get("better") in (0, 1):
         fields["preference"] = "AB"[fields["better"]]
-    elif "better" in fields:
-        fields["better"] = None  # after a tie, people prefer neither
     return fields
 
 

@@ -54,7 +54,7 @@ def corrected_mean(
         people: (n + N,) Score_h, NaN where nobody labeled the item.
         before: (n + N,) scores of another judge; the difference is resampled, and has no test.
         clusters: (n + N,) input of each item.
-        draws: Level of the interval.
+        draws: Level of the interval; resamples and seed of a difference.
 
     Returns:
         The interval, in points of the human scores; NaN for fewer than two labeled inputs. Its ends are NaN where all

@@ -88,7 +88,7 @@ class Effect(Interval):
     """
 
     standard_error: float = math.nan  # from the jackknife over inputs
-    bounds: tuple[float, float] = (math.nan, math.nan)  # of the effect, if one rating's reliability is unknown; else it
+    bounds: tuple[float, float] = (math.nan, math.nan)  # least and greatest effect; equal if the reliability is known
     quality: float = math.nan  # change in the score for one point of quality, in its standard deviations
     score_sd: float = 1.0  # standard deviation of the scores, in points: ``value * score_sd`` is the effect in points
     reliability: float = math.nan  # share of the mean rating's variance that is quality; NaN if unknown
@@ -209,17 +209,17 @@ class EqualQuality:
 
     def _problem(self, feature: str) -> str:
         """Say why the model cannot be fitted; empty if it can."""
-        least = self.x.shape[1] + 3
+        least, words = self.x.shape[1] + 3, feature.replace("_", " ")
         if self.groups < MIN_CLUSTERS or self.n < least:
             return (
-                f"too few items have a score, a {feature} and ratings ({_count(self.n, 'item')} from "
+                f"too few items have a score, ratings and a known {words} ({_count(self.n, 'item')} from "
                 f"{_count(self.groups, 'input')}): at least {_count(least, 'item')} from {MIN_CLUSTERS} inputs are "
                 "needed"
             )
         if np.isnan(self.scores).any() or np.ptp(self.target) <= SLACK:
             return "both judges score alike" if self.change else "all items have the same score"
         if np.ptp(self.x[:, self.names.index(feature)]) == 0:
-            return f"all items have the same {feature}"
+            return f"all items have the same {words}"
         if np.ptp(settled(np.nanmean(self.ratings, axis=1))) == 0:
             return "all items have the same rating"
         if np.linalg.matrix_rank(self.x) < self.x.shape[1]:
@@ -242,10 +242,10 @@ class EqualQuality:
         f = float(agreement.sum() ** 2 / noise) if noise > 0 else math.inf
         bare = replace(bare, reliability=rated.reliability)
         if not agreement.sum() > 0:
-            return replace(bare, reason=UNRELATED.format(feature=name))
+            return replace(bare, reason=UNRELATED.format(feature=name.replace("_", " ")))
         bare = replace(bare, first_stage_f=f)
         if math.isnan(value):
-            return replace(bare, reason=COLLINEAR.format(feature=name))
+            return replace(bare, reason=COLLINEAR.format(feature=name.replace("_", " ")))
         # 3. the effects that the ends of the scales alone would show
         allowed = (0.0, 0.0) if self.change or not self.several else self._allowance(place, rated)
         null = min(max(value, allowed[0]), allowed[1])

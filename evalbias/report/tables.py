@@ -141,10 +141,10 @@ def headlines_table(
     signs of significance.
     """
     rows: list[tuple[str, ...]] = []
-    for criterion, result in results.items():
+    for told_apart, result in results.items():
         for place, part in enumerate(result[name] for name in result.headlines):
             shown, e = (p_text(part.p_value), part.after) if isinstance(part, Change) else (part.interval, part)
-            rows.append(("" if place else criterion, e.label, part.text(), shown, str(e.n), str(e.undefined)))
+            rows.append(("" if place else told_apart, e.label, part.text(), shown, str(e.n), str(e.undefined)))
     first = next(iter(results.values()))
     name = f"{first.bias.title.capitalize()} bias"
     if isinstance(first, Measurement):

@@ -63,6 +63,7 @@ def test_measure_self_on_the_recordings(data_dir, tmp_path):
     shown = evalbias("measure", "self", *several, "--resamples", 50, "--out", "several", cwd=tmp_path).stdout
     assert "first -> last" in shown
     assert "Between loops" in shown
+    assert "on the items of both, not corrected for 1 pair" in " ".join(shown.split())
     both = json.loads((tmp_path / "several/result.json").read_text())
     assert [loop["name"] for loop in both["loops"]] == ["gpt-3.5-turbo__yor-en", "deepseek_moe__yor-en"]
     for loop in both["loops"]:

@@ -227,9 +227,9 @@ def pair_rows(*values, name="better"):
 @pytest.mark.parametrize(
     ("values", "labels", "choices"),
     [
-        (["A", "b", "tie", "Tie", None], (), [0, 1, None, None, None]),
-        ([0, 1, -1, None], (), [0, 1, None, None]),
-        ([1, 2, "tie", None], (1, 2, "tie"), [0, 1, None, None]),
+        (["A", "b", "tie", "Tie", None], (), [0, 1, -1, -1, None]),
+        ([0, 1, -1, None], (), [0, 1, -1, None]),
+        ([1, 2, "tie", None], (1, 2, "tie"), [0, 1, -1, None]),
         ([1, 2, "A", "B"], ("1", "2"), [0, 1, 0, 1]),  # a letter means the same beside other codes
         ([True, False, None], ("true", "false"), [0, 1, None]),
         (["B", "A"], ("B", "A"), [0, 1]),

@@ -1,4 +1,4 @@
-"""Agreement with people: by hand, by slow definitions, and by scipy, krippendorff and statsmodels."""
+"""Agreement with people: by hand, by slow definitions, and by scipy; ``test_resample`` has krippendorff."""
 
 import itertools
 import math

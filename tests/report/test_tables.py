@@ -225,12 +225,15 @@ def test_pairs_of_loops_fit():
         LoopScores(name, tuple(range(11)), tuple(map(str, ids)), OWN - 10 * k, EXPECTED) for k, name in enumerate(names)
     ]
     pairs = compare_loops(loops, **DRAWS)
-    table = headlines_table({f"{p.first} -> {p.second}, k {p.number}": p.comparison for p in pairs}, of="loops")
+    between = {f"{p.first} -> {p.second}, k {p.number}": p.comparison for p in pairs}
+    table = headlines_table(between, of="loops", title="Between loops", note="two-sided, not corrected for 3 pairs")
     shown = cells(table, width=80)
     bias = [measure_self_bias(OWN[-1] - 10 * k, EXPECTED[-1]).bias for k in range(2)]
     change = f"{bias[0]:+.2f} -> {bias[1]:+.2f}*"
     assert any(row[1:3] == ["Bias", change] for row in shown)
     assert shown[0][0].startswith("gpt-3.5-turbo")
+    assert "Between loops" in said(table)
+    assert "(paired test); two-sided, not corrected for 3 pairs" in said(table)
 
 
 def test_a_compilation_fits_and_is_drawn(tmp_path):

@@ -79,6 +79,8 @@ def test_records_of_a_chunk_agree_on_its_length(tmp_path, length, place):
     ("line", "told"),
     [
         (None, r"damaged \(its checksum differs\): delete the line"),  # a changed digit
+        ('{"score": 4.5, "crc": "0123456x"}', r"damaged \(its checksum differs\): delete the line"),
+        ('{"scor": 4.5, "crc": "01234567"}', r"damaged \(its checksum differs\): delete the line"),
         ("nonsense", "not JSON .*delete the file to start over"),
         ("[1]", "not a JSON object: delete the file to start over"),
         ('{"score": 4.5}', r"no record of this log, it lacks \['crc'\]: delete the file"),
