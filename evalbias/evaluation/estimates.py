@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import scipy
 
-from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.judged import LENGTH, Judged
 from evalbias.evaluation.words import Table, count, ends, joined, mark, p_text, signed, unsigned
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.equal_quality import Effect
@@ -426,6 +426,8 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
         raise ValueError("The items of before and after belong to different inputs: measure both on the same valset.")
     if before.provenance.get("reduction") != after.provenance.get("reduction"):
         raise ValueError("Before and after were measured with different reductions of LS: use the same.")
+    if len({one.provenance.get(LENGTH) for one in (before, after)} - {None}) > 1:
+        raise ValueError("Before and after were measured with different units of length: use the same.")
     for name, first in before.numbers.items():
         if name in after.numbers and not first.like(after.numbers[name]):
             raise ValueError(

@@ -25,6 +25,8 @@ def folder(tmp_path_factory):
     as_jsonl(folder / "sums.jsonl", [{"id": f"i{k}", "source": "2 + 2", "answer": "4"} for k in range(4)])
     (folder / "stars.csv").write_text("data,text,stars\na,b,3\nc,d,4\ne,f,2\ng,h,5\ni,j,1\n")
     (folder / "ids.txt").write_text("elsewhere\n")
+    (folder / "unfinished").mkdir()
+    (folder / "unfinished/result.json").write_text('{"ranges": {}, "own": [], "quality": []}')
     as_jsonl(folder / "empty.jsonl", [])
     as_jsonl(folder / "round.jsonl", [{"iteration": 0}])
     as_jsonl(folder / "loop.jsonl", [{"id": 1, "iteration": 0, "self_score": 3}])
@@ -159,6 +161,7 @@ REFUSED = {
         ("--data rated.jsonl --own mine", "'iteration' is missing; give"),
         ("--data round.jsonl", "'id' and 'i' are missing; give"),
         ("--data loop.jsonl", "has no field 'expected'"),
+        ("--data unfinished", "unfinished holds no finished run of evalbias refine"),
     ],
 }
 

@@ -6,7 +6,7 @@ import pytest
 from dspy.utils import DummyLM
 
 from evalbias import Criterion, PointwiseJudge, audit, function_scores, judge_metric, recorded_scores, recorded_verdicts
-from evalbias.evaluation import BIASES, measure
+from evalbias.evaluation import BIASES, compare, measure
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 
 
@@ -48,6 +48,8 @@ def test_lengths_are_counted_in_characters_or_graphemes_and_say_which():
     assert (judged.provenance["length"], counted.provenance["length"]) == ("characters", "graphemes")
     assert measure(BIASES["verbosity"], judged, seed=0)["length_effect"].label == "effect of length"
     assert measure(BIASES["verbosity"], counted, seed=0)["length_effect"].label == "effect of length (graphemes)"
+    with pytest.raises(ValueError, match="with different units of length: use the same"):
+        compare(*(measure(BIASES["verbosity"], one, seed=0) for one in (judged, counted)), seed=0)
     verdicts = recorded_verdicts([dspy.Example(outputs=TEXTS[2:4], winner=0)], "winner").counted_in("graphemes")
     np.testing.assert_array_equal(verdicts.covariate(LENGTHS), [[1, 6]])
     (longer,) = measure(BIASES["verbosity"], verdicts, seed=0).estimates.values()
@@ -63,6 +65,9 @@ def test_people_s_choice_may_stand_in_the_field_preference_in_any_code(code, cho
     np.testing.assert_array_equal(judged.covariate(BETTER), [choice, 1])
     both = recorded_verdicts([pair(winner=0, preference=code, better=1)], "winner")
     assert both.covariate(BETTER).tolist() == [1]
+    rows = [{"source": "s", "outputs": ["x", "y"], "winner": 0, "better": one} for one in (code, "B")]
+    read = audit(rows, winner_field="winner")  # the same where a file or rows are read: people's tie is a label
+    np.testing.assert_array_equal(read.judged.covariate(BETTER), [choice, 1])
 
 
 def test_the_judges_own_answers_are_not_taken_for_peoples():

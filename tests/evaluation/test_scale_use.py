@@ -62,6 +62,9 @@ def test_statistics_at_their_ends():
     assert nearest_levels([1.5, NAN, 9.0], [1, 2]) == pytest.approx([0, NAN, 1], nan_ok=True)
     for one in (estimate_top_two, estimate_entropy):
         assert math.isnan(one(np.full(3, NAN), levels=5).low)
+    same = estimate_top_two(np.ones(20), levels=5)  # one level for all items is not certain to be the only one
+    assert (same.low < 0.85, same.high) == (True, 1)
+    assert math.isnan(estimate_entropy(np.ones(20), levels=5).low)
 
 
 def slowly(scores, ratings):
