@@ -604,8 +604,9 @@ def written_score(criterion: Criterion, text: str) -> float:
     "5点満点中4点".
     """
     low, high = criterion.scale
-    ends = rf"(?<![\w.-]){low}\s*(?:to|-|\u2013|から|\u301c|\uff5e)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)"
-    of = rf"(?:/|\b(?:out )?of\b)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)|(?<![\w.-]){high}(?:点満点|段階)"
+    before = rf"(?<!{WORD_CHARACTER})(?<![.-])"
+    ends = rf"{before}{low}\s*(?:to|-|\u2013|から|\u301c|\uff5e)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)"
+    of = rf"(?:/|\b(?:out )?of\b)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)|{before}{high}(?:点満点|段階)"
     named = set(_NUMBER.findall(re.sub(f"{ends}|{of}", " ", half_width(text))))
     return float(named.pop()) if len(named) == 1 and named <= set(criterion.labels) else math.nan
 

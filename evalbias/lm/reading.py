@@ -48,13 +48,13 @@ def named_choice(text: str, choices: Sequence[str]) -> str | None:
         >>> named_choice("A and B are equal", ["A", "B"]) is None
         True
     """
-    by_name = {choice.casefold(): choice for choice in choices}
-    text = half_width(text)
+    own, text = {half_width(choice): choice for choice in choices}, half_width(text)
+    by_name = {name.casefold(): choice for name, choice in own.items()}
     lines = text.strip().splitlines() or [""]
     for part in (lines[0].strip(_MARKS), text):
-        if part in choices:
-            return part
-        matches = _pattern(tuple(choices)).findall(part)
+        if part in own:
+            return own[part]
+        matches = _pattern(tuple(own)).findall(part)
         names = {by_name[match.casefold()] for match in matches}
         if len(names) == 1:
             return None if _doubtful(part, matches[0]) else names.pop()
@@ -90,7 +90,7 @@ TOP = 20
 """Number of most probable tokens that OpenAI's protocol returns at most."""
 
 TOP_TOLERANCE = 1e-3
-"""Default for the largest probability share that unreported choices may have and count as 0."""
+"""Largest probability, as a share of that of the reported choices, at which unreported ones count as 0."""
 
 SUM_EXCESS = 0.05
 """Largest excess over 1 of the sum of reported probabilities, which servers round."""

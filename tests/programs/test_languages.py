@@ -126,7 +126,8 @@ def test_a_model_that_only_writes_is_read_in_japanese():
     ("text", "score"),
     [
         ("4", 4), ("４", 4), ("4点です。", 4), ("スコアは4です。", 4), ("5点満点中4点", 4), ("5段階で3", 3),
-        ("1から5で言えば2です", 2), ("1〜5：3", 3), ("3.5点", math.nan), ("14点", math.nan), ("3か4", math.nan),
+        ("1から5で言えば2です", 2), ("評価は5点満点で4点", 4), ("評価は１から５で４", 4),
+        ("1〜5：3", 3), ("3.5点", math.nan), ("14点", math.nan), ("3か4", math.nan),
     ],
 )  # fmt: skip
 def test_a_score_is_read_in_japanese(text, score):
