@@ -31,6 +31,9 @@ SEARCHES = ("greedy", "beam")
 CALIBRATION_PAIRS = 200
 """Number of randomly drawn pairs to which a ranking fits a calibration."""
 
+MOST_ORDERS = 10_000
+"""Limit of the sorts that a saved ranker can ask for."""
+
 
 def most_comparisons(n: int) -> int:
     """Return the largest number of comparisons in a greedy ranking, ``n ceil(log2 n)``, if all of them are defined.
@@ -50,7 +53,7 @@ class PairwiseRanker(Instrument):
         gap: Difference of the two probabilities, in [0, 1], below which beam search follows both outcomes.
         seed: Seed for the initial orders of the candidates and for the pairs of a fitted calibration.
         orders: Number of random initial orders to sort from; the scores are averaged over them (the paper's code: 100).
-            A pair is asked about once, and once more where another sort shows it the other way round.
+            At most 10,000. A pair is asked about once, and once more where another sort shows it the other way round.
     """
 
     kind = "ranker"
@@ -58,7 +61,7 @@ class PairwiseRanker(Instrument):
     beam_size = Setting[int](number_within(1, whole=True))
     gap = Setting[float](number_within(0, 1))
     seed = Setting[int](number_within(0, whole=True))
-    orders = Setting[int](number_within(1, whole=True))
+    orders = Setting[int](number_within(1, MOST_ORDERS, whole=True))
 
     def __init__(
         self,
