@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS
 from evalbias.measures import Draws, estimate
 from evalbias.measures.scale_use import (
     TOO_WEAK,
+    counted_entropy,
     counted_spread,
     estimate_entropy,
     estimate_top_two,
@@ -65,6 +67,15 @@ def test_statistics_at_their_ends():
     same = estimate_top_two(np.ones(20), levels=5)  # one level for all items is not certain to be the only one
     assert (same.low < 0.85, same.high) == (True, 1)
     assert math.isnan(estimate_entropy(np.ones(20), levels=5).low)
+
+
+def test_the_interval_of_the_entropy_holds_that_of_bca_and_the_basic_one():
+    places, statistic = np.repeat([0.0, 1.0, 2.0], [14, 9, 1]), partial(counted_entropy, levels=3)
+    found, bca = estimate_entropy(places, levels=3), estimate(statistic, places)
+    quantiles = estimate(statistic, places, method="percentile")
+    basic = 2 * found.value - np.array([quantiles.high, quantiles.low])
+    assert (found.low, found.high) == pytest.approx((min(bca.low, basic[0]), max(bca.high, basic[1])))
+    assert bca.low != pytest.approx(basic[0])
 
 
 def slowly(scores, ratings):

@@ -310,6 +310,12 @@ def test_swapped_means_are_those_of_counts():
     (a, b), swap = rng.random((2, 9, 3)), rng.random((20, 9)) < 0.5
     quick = resample.swapped_means(lambda means: -np.abs(means - 1 / 3).mean(axis=1))(a, b)(swap)
     np.testing.assert_allclose(quick, resample.counted_swaps(pairs.counted_fairness)(a, b)(swap))
+    for before, after in ((a, b), (a[:, :2], b[:, :2])):
+        p_values = [
+            estimator(pairs.counted_fairness, before, after, draws=swaps(999)).p_value
+            for estimator in (resample.change, lambda _, x, y, draws: pairs.estimate_fairness(y, before=x, draws=draws))
+        ]
+        assert p_values[0] == p_values[1] < 1
 
 
 # Paired tests.
