@@ -319,7 +319,8 @@ def user_errors() -> tuple[type[BaseException], ...]:
 def arranged(words: Sequence[str]) -> list[str]:
     """Return the words, those for every command first; in 0.1, ``optimize CRITERION`` needs no ``--criterion``."""
     first, rest = ([word for word in words if (word in EVERYWHERE) == every] for every in (True, False))
-    if rest[:1] == ["optimize"] and len(rest) > 1 and not rest[1].startswith("-"):
+    named = any(word.partition("=")[0] == spelled("criterion") for word in rest)
+    if rest[:1] == ["optimize"] and len(rest) > 1 and not rest[1].startswith("-") and not named:
         rest.insert(1, spelled("criterion"))
     return first + rest
 

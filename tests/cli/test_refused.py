@@ -104,6 +104,7 @@ REFUSED = {
             f"{WORLD} --data many.jsonl --lm embedded --language ja --bare",
             "its phrases are English. Name a model that rewords, LMParaphraser(lm) or --proposer-lm",
         ),
+        (f"{WORLD} {OUTPUTS} --criterion 'wit: is it funny?'", "unexpected extra argument"),
         (f"{WORLD} {OUTPUTS} --objective elegance", "--objective elegance is unknown: choose one of fairness, "),
         (f"{WORLD} --data many.jsonl --lm embedded --curve", "--curve needs outputs that people rated"),
     ],

@@ -290,6 +290,7 @@ PANDA = {"source": "q", "outputs": ["a", "b"], "systems": "x_y"}
     [
         ("webnlg2020", WEBNLG | {"triples": []}, r":1: 'triples' is \[\]"),
         ("webnlg2020", WEBNLG | {"triples": [["a", "b", 3]]}, ":1: 'triples' is"),
+        ("webnlg2020", WEBNLG | {"triples": [["a", "b"]]}, ":1: 'triples' is"),
         ("webnlg2020", WEBNLG | {"sample_id": None}, ":1: sample_id is None"),
         ("webnlg2020", WEBNLG | {"scores": {"fluency": 1}}, r":1: 'scores' lacks \['correctness', .*null"),
         ("tmu-gfm", "a,b\n", r"lacks the columns \['ave_f'"),

@@ -290,6 +290,9 @@ def test_the_weak_interval_is_the_set_that_the_test_accepts():
     for end, inward in ((low, 0.02), (high, -0.02)):
         assert distance(end + inward) < quantile < distance(end - inward)
     assert p_value == pytest.approx(2 * stats.t.sf(np.sqrt(distance(0.0)), 29), abs=0.01)
+    rescaled = weak_test(y, x * [1, 60], 1, rated, groups, null=0.1 / 60)  # the effect of one unit
+    *ends, p_of_null = weak_test(y, x, 1, rated, groups, null=0.1)
+    assert rescaled == pytest.approx((*(end / 60 for end in ends), p_of_null))
     # values that the test rejects begin right behind the ends, which lie between those that are searched first
     for end, outward in ((low, -4e-4), (high, 4e-4)):
         assert weak_test(y, x, 1, rated, groups, null=end)[2] >= 0.05 - 1e-9
