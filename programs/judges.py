@@ -173,10 +173,10 @@ class Judge(Instrument):
         DSPy would fine-tune the program's own model on the judgments of a trace.
         """
         closed = len(dspy.settings.caller_modules or ()) > 1 and not self.tunable
-        return dspy.context(adapter=JudgeAdapter(self), send_stream=None, **({"trace": None} if closed else {}))
+        return dspy.context(adapter=JudgeAdapter(self), **({"trace": None} if closed else {}))
 
     def _judged(self, **fields: Any) -> dspy.Prediction:
-        """Judge the item of a call; a judgment is never streamed."""
+        """Judge the item of a call."""
         item = self._item(fields)
         with self._asking():
             rows = [self.predict(**question) for question in self._questions(item)]

@@ -149,7 +149,8 @@ class AnyLM(MeasuringLM):
 
     async def _answer(self, question: Question, send: Send) -> ChoiceLogprobs | Written:
         if isinstance(question, Choices | Text):
-            with dspy.track_usage() as tracker:  # DSPy passes it on to the tracker around it
+            # DSPy passes the usage on to the tracker around it. A streamed program does not stream its judge's answers.
+            with dspy.track_usage() as tracker, dspy.context(send_stream=None):
                 ask = self._choices(question, send) if isinstance(question, Choices) else self._text(question, send)
                 answer = await ask
             return replace(answer, usage=usage_in(tracker))

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -305,12 +306,36 @@ def test_a_copy_keeps_the_callbacks_of_its_judge(copied):
     assert judge.deepcopy().callbacks == [recorder]
 
 
-def test_a_judge_in_a_streamed_program_answers_once(kind):
-    judge = kind.make(C)
-    judge.predict.lm = writer(lambda *_: {"4": 0.5, "A": 0.4, "2": 0.1, "B": 0.0}, top=3)[0]
+class Streamed(dspy.Module):
+    def __init__(self, ask):
+        super().__init__()
+        self.ask = ask
+
+    def forward(self, **item):
+        return self.ask(item)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "call"),
+    [
+        *itertools.product(KINDS, [{}, {"scoring": "sampled"}], ["one", "batch"]),
+        *itertools.product(["compares"], [{"calibration": "contextual"}], ["one", "batch"]),
+        ("compares", {}, "ranking"),
+    ],
+)
+def test_a_judge_in_a_streamed_program_answers_once(name, options, call):
+    """Neither its own answers nor what a calibration or a ranking asks besides are streamed."""
+    kind = KINDS[name]
+    judge = kind.make(C, **options)
+    judge.predict.lm = writer(lambda *_: {"4": 0.5, "A": 0.4, "2": 0.07, "B": 0.03}, top=4)[0]
+    asking = {
+        "one": lambda item: judge(**item),
+        "batch": lambda item: judge.batch([dspy.Example(**item)])[0],
+        "ranking": lambda item: PairwiseRanker(judge)(**item),
+    }
 
     async def streamed():
-        return [part async for part in dspy.streamify(judge)(**kind.item(4).inputs())]
+        return [part async for part in dspy.streamify(Streamed(asking[call]))(**kind.item(4).inputs())]
 
     (found,) = asyncio.run(streamed())
-    assert kind.value(found) > 0.9
+    assert found.order if call == "ranking" else kind.value(found) > 0.4
