@@ -287,6 +287,8 @@ def check_agreement(after: float, within: float) -> None:
 PROMPT_TOKENS = ("prompt_tokens", "input_tokens", "tokens_evaluated")
 """Names for the tokens of a prompt: of OpenAI's completions and SGLang, of decision endpoints, of llama.cpp."""
 COMPLETION_TOKENS = ("completion_tokens", "output_tokens", "tokens_predicted")
+MOST_COUNTED = 1 << 53
+"""Limit of a number of tokens; sums of larger ones may be too long to print."""
 
 
 def usage_of(answer: dict[str, Any]) -> Usage:
@@ -300,8 +302,8 @@ def _count(places: Sequence[dict[str, Any]], names: Sequence[str]) -> int | None
         for name in names:
             if place.get(name) is not None:
                 count: int = part(place, name, kind=int)
-                if count < 0:
-                    raise Unreadable(f"{name} is {count}")
+                if not 0 <= count < MOST_COUNTED:
+                    raise Unreadable(f"{name} is {count!s:.80}")
                 return count
     return None
 

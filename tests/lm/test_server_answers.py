@@ -61,6 +61,7 @@ MALFORMED = [
     ("vllm", LIKELIHOODS, put("3", "usage", "completion_tokens"), "completion_tokens is a str, but must be a int"),
     ("llama.cpp", CHOICES, put(2.5, "tokens_evaluated"), "tokens_evaluated is a float, but must be a int"),
     ("sglang", CHOICES, put(-2, "meta_info", "prompt_tokens"), "prompt_tokens is -2"),
+    ("sglang", LIKELIHOODS, put(10**4000, "meta_info", "prompt_tokens"), "prompt_tokens is 10{79}"),
     ("vllm", TEXTS, put(True, "usage", "prompt_tokens"), "prompt_tokens is a bool, but must be a int"),
     ("vllm", TEXTS, put(-1, "usage", "prompt_tokens"), "prompt_tokens is -1"),
     ("vllm", TEXTS, put(3, *CHOICE, "text"), "text is a int, but must be a str"),
