@@ -11,7 +11,7 @@ import scipy
 
 from evalbias.evaluation.bias import MARGINS
 from evalbias.evaluation.biases import Likelihood
-from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Number
+from evalbias.evaluation.estimates import N_RESAMPLES, Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.words import p_equals
 from evalbias.measures import Draws, estimate_spearman, likelihood_effect, pearson, spearman
@@ -109,18 +109,14 @@ def _bias_score_errors(
 
 def _value(name: str, judged: Judged) -> float:
     if name != EFFECT:
-        return _number(name, judged).value()
+        return Likelihood().number(name, judged).value()
     columns = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(RATINGS)
     return likelihood_effect(*columns, clusters=judged.inputs or None).value  # also where ratings are too few to test
 
 
 def _estimate(name: str, judged: Judged, seed: int) -> Estimate:
-    found = _number(name, judged).estimate(judged.clusters, seed=seed)
+    found = Likelihood().number(name, judged).estimate(judged.clusters, seed=seed)
     return replace(found, value=_value(name, judged), label=BIAS_LABELS.get(name, found.label))
-
-
-def _number(name: str, judged: Judged) -> Number:
-    return next(one for one in Likelihood().numbers(judged) if one.name == name)
 
 
 # Rules of the choice between judges.
