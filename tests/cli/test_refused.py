@@ -112,6 +112,7 @@ REFUSED = {
         (OUTPUTS, "Give either --criterion"),
         (f"{OUTPUTS} --judge compares.json --ties", "a saved judge has its own language, labels and answers"),
         (f"{OUTPUTS} --judge compares.json --language ja", "a saved judge has its own language, labels and answers"),
+        (f"{OUTPUTS} --judge compares.json --output-label A", "a saved judge has its own language, labels and answers"),
         (f"{OUTPUTS} --criterion {WORLD} --language tlh", "'tlh' is not one of 'en', 'ja'"),
         (f"{OUTPUTS} --criterion {WORLD} --orders 0", "Invalid value for '--orders'"),
         (f"--data pairs.jsonl --lm embedded --criterion {WORLD}", "holds pairs, and a ranking orders all outputs"),

@@ -31,6 +31,7 @@ from evalbias.evaluation.loops import Loop, LoopRun
 from evalbias.evaluation.words import coverage_warning, mark
 from evalbias.measures import measure_self_bias
 from evalbias.optimizers import GrammarParaphraser
+from evalbias.optimizers.objectives import DebiasedFairness
 from evalbias.optimizers.refine import LoopRecord, RefineReport
 from evalbias.optimizers.zepo import ZEPO, Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
@@ -46,6 +47,7 @@ from evalbias.report.tables import (
     mitigation_table,
     refine_table,
     rows_table,
+    search_table,
     self_bias_table,
 )
 from evalbias.values import to_json
@@ -174,6 +176,10 @@ def test_four_judges_and_what_the_search_took(searched):
     assert remark in said(table)
     assert compiled.report.chosen in said(table)
     assert "searched on 100 of 360 ordered pairs" in said(rows_table(rows, compiled.report, pairs=(100, 360)))
+    debiased = replace(compiled.report, objective=DebiasedFairness.name)
+    assert "searched on 100 of 180 pairs;" in said(rows_table(rows, debiased, pairs=(100, 180)))
+    turned = replace(compiled.report, rejected=(("empty", ""), ("known already", "x"), ("empty", " ")))
+    assert "3 were turned down: 2 empty, 1 known already." in said(search_table(turned))
 
 
 def test_what_a_table_cannot_show_is_said(searched):
