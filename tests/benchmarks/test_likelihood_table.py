@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from benchmarks.likelihood_table import TABLE, Finished, intrinsic, rows
+from benchmarks.likelihood_table import TABLE, Finished, intrinsic, number, report, rows
 from evalbias.evaluation import BIASES, Change, Comparison, Estimate
 from evalbias.measures import Interval
 from evalbias.values import to_json
@@ -69,3 +69,13 @@ def test_every_published_criterion_is_one_of_ours():
 
     for name, criteria in TABLE.items():
         assert {*criteria} == {c.name for c in PRESETS[name]} | {"total"}
+
+
+def test_numbers_and_report(run):
+    assert [number(x) for x in (0.5, -0.05, 1.0, None)] == [".50", "-.05", "1.00", "undefined"]
+    assert not math.isnan(float(rows(run)[0][3].split()[0]))
+    text = report({"sum": run, "mean": run})
+    assert "sum and mean over tokens" in text
+    lines = [line.split(" | ")[:2] for line in text.splitlines() if line.startswith(("| grammar | ", "| fluency | "))]
+    assert lines[:4] == [[f"| {c}", r] for c in ("grammar", "fluency") for r in ("sum", "mean")]
+    assert "| 4 | 50 (21) | .36 -> .29" in text

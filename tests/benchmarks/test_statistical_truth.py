@@ -1,9 +1,24 @@
 """A short form of the simulation: tests hold their level, intervals cover, and the plain bootstrap does not."""
 
+import math
+
 import numpy as np
 import pytest
 
-from benchmarks.statistical_truth import WORLDS, check, check_effect, check_scales, normal, power
+from benchmarks.statistical_truth import (
+    WORLDS,
+    Check,
+    check,
+    check_effect,
+    check_scales,
+    drift_table,
+    effect_table,
+    normal,
+    power,
+    power_table,
+    report,
+    scales_table,
+)
 
 SETS = 120
 """Data sets: a share of 95 % has a standard error of 2 %."""
@@ -63,6 +78,10 @@ def test_the_power_of_every_statistic_is_told_by_size():
     assert found["Bias", "own scores 1.0 points too high and 0", 200] == 1
     assert found["first rate", "pull of the first position 0.5 sd and 0", 200] == 1
     assert {row["statistic"] for row in rows} >= {"BiasScore", "fairness", "Dskew", "ranking agreement"}
+    lines = power_table(rows[::-1]).splitlines()
+    assert lines[2] == "| statistic | judges | n = 30 (4 sets) | n = 200 (4 sets) |"
+    assert any(line.startswith("| Bias | own scores 1.0 points too high and 0 | ") for line in lines)
+    assert len(lines) == 4 + len(rows) // 2
 
 
 def test_equal_judges_differ_in_position_as_often_as_the_level_says(fair):
@@ -78,6 +97,9 @@ def test_a_planted_effect_is_recovered_and_found():
     assert large["mean"] == pytest.approx(large["truth"], abs=0.04)
     assert none["found"] < 0.15 < 0.6 < large["found"]
     assert min(none["covered"], large["covered"]) > 0.85
+    lines = effect_table([none, {**large, "n": 3000, "mean": large["truth"] + 0.03}]).splitlines()
+    assert lines[-2].startswith("| +0.0 | ")
+    assert f"| **{large['truth'] + 0.03:+.3f}** |" in lines[-1]
 
 
 def test_scales_of_three_raters_do_no_harm_and_those_of_two_are_told_apart_by_nobody():
@@ -85,3 +107,24 @@ def test_scales_of_three_raters_do_no_harm_and_those_of_two_are_told_apart_by_no
     found = {tuple(row["scales"]): row for row in rows}
     assert all(abs(found[scales]["mean"]) < 0.05 for scales in ((1, 1, 1), (0.7, 1, 1.3), (0.5, 1, 1.5), (1, 1)))
     assert found[0.6, 1.4]["mean"] < -0.1
+    lines = scales_table([{**rows[0], "found": 0.061}, {**rows[1], "found": 0.05}]).splitlines()
+    assert lines[-2].endswith("| **6.1 %** |")
+    assert lines[-1].startswith("| 0.7, 1, 1.3 | 120 | 60 | ")
+
+
+def test_the_table_marks_what_misses_its_goal():
+    one = Check("fair", "fairness", 30, 1, 2000, 0.0, -0.1, 0.05, math.nan, 0.972, 400, 0.6, 0.95)
+    two = Check("fair", "fairness", 120, 4, 2000, 0.0, -0.1, 0.02, 0.12, 0.95, 400, 0.94, 0.95)
+    moved = [{"effect": 0.3, "n": n, "mean-range": m, "z-score": 0.17} for n, m in ((30, 0.1), (568, -0.09))]
+    strength = {"statistic": "BiasScore", "judges": "effect .2 and 0", "n": 120, "sets": 400, "found": 0.41}
+    text = report([one, two], {"power": [strength], "drift": moved})
+    lines = text.splitlines()
+    assert (
+        "| fair | fairness | 30 | own | 2000 / 400 | 0.000 | -0.100 | 5.0 % |  | **60.0 %** | 97.2 % ? | 95.0 % |"
+        in lines
+    )
+    assert lines[lines.index(next(x for x in lines if "30 of 4" in x))].endswith(
+        "| **2.0 %** | **12.0 %** | 94.0 % | 95.0 % | 95.0 % |"
+    )
+    assert "| BiasScore | effect .2 and 0 | 41 % |" in lines
+    assert "| effect 0.3 | mean-range | +0.10 | -0.09 |" in drift_table(moved).splitlines()

@@ -21,6 +21,8 @@ from benchmarks.tuned_judge.questions import (
     pointwise,
     pointwise_draws,
 )
+from benchmarks.tuned_judge.report import report
+from benchmarks.tuned_judge.train import PEAK, rate
 from evalbias import Criterion, LocalLM, PairwiseJudge, PointwiseJudge
 from evalbias.programs import PRESETS
 
@@ -64,7 +66,7 @@ def test_losses_of_a_pack_are_those_of_the_judges_own_answers(lms, kind):
     scores = PointwiseJudge(QUALITY).batch([ITEMS[0], ITEMS[1], ITEMS[3]], lm=lm)
     logprobs = [{k: math.log(p * s.coverage) for k, p in s.distribution.items()} for s in scores]
     pair = dspy.Example(source="the cat", candidates=["a cat was", "a cat sat"])
-    asked = PairwiseJudge(QUALITY)
+    asked = PairwiseJudge(QUALITY, instruction_place="first")  # as in the questions
     (answer,) = asked.batch([pair], lm=lm)
     logprobs.append({k: math.log(p * answer.coverage) for k, p in zip("AB", answer.positions[0], strict=True)})
     expected = [-sum(q.target[k] * row[k] for k in q.target) for q, row in zip(made, logprobs, strict=True)]
@@ -91,6 +93,34 @@ def test_draws_are_repeated_by_their_seed_and_hold_training_inputs_only():
     assert [len(few(random.Random(seed))) for seed in range(5)] == [1] * 5
     both = pairwise_draws(sets, inputs=1)(random.Random(0))
     assert [q.target["A"] for q in both] == [1 - q.target["A"] for q in both[::-1]]
+
+
+def test_the_learning_rate_rises_stays_and_falls():
+    assert rate(0, 100) == pytest.approx(PEAK / 10)
+    assert [rate(step, 100) for step in (9, 50, 80)] == [PEAK] * 3
+    assert rate(90, 100) == pytest.approx(PEAK / 2)
+    assert rate(99, 100) == pytest.approx(PEAK / 20)
+
+
+def evaluation(effect, agreement):
+    estimate = {"value": effect, "low": effect - 0.1, "high": effect + 0.1}
+    pointwise = {
+        "n": 20,
+        "coverage": 0.9,
+        "estimates": {"performance": estimate},
+        "alone": {"LS": None, "length": -0.2},
+    }
+    pairwise = {"n": 10, "coverage": 0.8, "first": 1.0, "agreement": agreement}
+    row = {"set": "tmu-gfm", "criterion": "fluency", "inputs": 7, "pointwise": pointwise, "pairwise": pairwise}
+    return {"rows": [row]}
+
+
+def test_the_report_puts_published_judges_beside_ours():
+    record = {"base": "a model", "settings": {"rank": 12}, "steps": 3, "seconds": 90, "questions": {"tmu-gfm": 40}}
+    text = report(record, {"prompted": evaluation(0.1, 0.5), "tuned": evaluation(0.4, 0.75)})
+    assert "| tmu-gfm, fluency | tuned | 20 (7) | 0.90 | +0.40 [+0.30, +0.50] | +nan | -0.20 |" in text
+    assert "| tmu-gfm, fluency | Llama2-13B, published |  |  | .49 -> .48 |  |  |" in text
+    assert "| tmu-gfm, fluency | tuned | 10 | 0.80 | 1.00 | 0.75 |" in text
 
 
 ADAPTER = Path(train.__file__).parent / "adapter"
