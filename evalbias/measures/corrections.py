@@ -191,7 +191,7 @@ def _difference(
     draws: Draws,
 ) -> Interval:
     """Estimate the difference of two judges' corrected means or rates from resamples, without a test by swaps."""
-    (human,) = vectors(people=people)
+    *judges, human = checked({"before": before, "after": after, "people": people}, clusters, axes=(1,))
     labeled = ~np.isnan(human)
 
     def statistic(counts: FloatArray, scores: FloatArray, people: FloatArray, labeled: FloatArray) -> FloatArray:
@@ -200,7 +200,7 @@ def _difference(
         return np.array([corrected(scores[i], known[i]).value for i in items])
 
     given = np.where(labeled, human, 0.0), labeled.astype(np.float64)
-    return change(statistic, before, after, *given, clusters=clusters, draws=replace(draws, swaps=0))
+    return change(statistic, *judges, *given, clusters=clusters, draws=replace(draws, swaps=0))
 
 
 # Likelihood calibration: take the effect of likelihood out of a judge's expected scores.

@@ -4,11 +4,12 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas
 import pytest
 from scipy import optimize, stats
 
 from evalbias.evaluation import Number
-from evalbias.measures import corrected_mean, corrected_rate, estimate_share
+from evalbias.measures import Draws, corrected_mean, corrected_rate, estimate_share
 from evalbias.measures.resample import ALIKE
 
 NAN = math.nan
@@ -150,3 +151,14 @@ def test_the_corrected_mean_is_the_center_of_its_interval_where_items_share_an_i
     assert found.value == pytest.approx((found.low + found.high) / 2)
     assert found.value == number.value(clusters.tolist())
     assert abs(found.value - number.value()) > 0.01  # as if every item had its own input, the weight is another
+
+
+def test_a_difference_of_two_judges_is_of_the_same_items():
+    people = pandas.Series([*HUMAN, *[NAN] * 6])
+    scores = people.fillna(3.0)
+    found = corrected_mean(scores + 1, people, before=scores, draws=Draws(resamples=20))
+    assert (found.value, found.n) == (pytest.approx(0), 10)  # the judge's own scale does not matter
+    with pytest.raises(ValueError, match="pandas indexes of the arrays differ"):
+        corrected_mean(scores + 1, people[::-1], before=scores)
+    with pytest.raises(ValueError, match="different lengths: before 10, after 10, people 9"):
+        corrected_mean(scores.tolist(), people[:9].tolist(), before=scores.tolist())
