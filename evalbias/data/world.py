@@ -254,12 +254,8 @@ def _item(rng: random.Random, facts: dict[str, str], edition: Edition) -> Item:
         commonness += (math.log(FREQUENCIES[level]) - _MEAN) / _SD
         kind = rng.randrange(3)
         if kind == 1:
-            phrasing, value, error, counts = (
-                edition.unknown[relation][level],
-                rng.choice(edition.blanks),
-                "omission",
-                0.0,
-            )
+            phrasing, value = edition.unknown[relation][level], rng.choice(edition.blanks)
+            error, counts = "omission", 0.0
         elif kind == 2:
             phrasing, error, counts = edition.broken[relation][level], "disfluency", 0.5
         elif rng.random() < WRONG:

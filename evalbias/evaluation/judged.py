@@ -473,9 +473,8 @@ def gather(
     # 1 the texts: lengths, and likelihoods after the task
     texts = [candidates_of(e) if pairwise else (e.get("output"),) for e in examples]
     if all(row and all(isinstance(text, str) for text in row) for row in texts):
-        covariates[LENGTHS] = np.array([text_length(text) for row in texts for text in row], dtype=np.float64).reshape(
-            shape
-        )
+        lengths = [text_length(text) for row in texts for text in row]
+        covariates[LENGTHS] = np.array(lengths, dtype=np.float64).reshape(shape)
         provenance[LENGTH] = "characters"
     if scorer is not None:
         outputs = _likelihood_items(examples, texts)
