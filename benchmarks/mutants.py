@@ -318,7 +318,11 @@ def _paths(files: Sequence[str]) -> list[str]:
     return [str(ROOT / "tests" / file) for file in files]
 
 
-FOLDERS = {"measures": ("measures", "evaluation"), "evaluation": ("evaluation",), "optimizers": ("optimizers",)}
+FOLDERS = {
+    "measures": ("measures", "evaluation"),
+    "evaluation": ("evaluation", "report"),
+    "optimizers": ("optimizers",),
+}
 """Part of evalbias -> folders of the tests that may notice its faults."""
 LEFT_OUT_MODULES = ("measures.arrays", "evaluation.answers", "optimizers.proposers")
 """What only words, loads or proposes, and what every test of the measures runs."""

@@ -153,7 +153,11 @@ def test_every_round_of_a_loop_is_drawn_and_undefined_ones_are_left_out():
     rounds = measure_rounds(own, expected, n_resamples=20, seed=0)
     found = [*sections(rounds)]
     for section, points in zip(found, (1.33, 2.33), strict=False):
-        assert section.finding.startswith(f"The model's own scores lie {points} points")
+        assert section.finding.startswith(f"The model's own scores lie {points} points above the expected ones")
+        (plot,) = (block for block in section.blocks if isinstance(block, Plot))
+        assert plot.marks[0].heights["items"].sum() == 3
+    below = next(iter(sections(measure_rounds(expected, own, n_resamples=20, seed=0))))
+    assert below.finding.startswith("The model's own scores lie 1.33 points below the expected ones")
     assert found[2].finding.startswith("Bias is undefined: ")
     assert not any(isinstance(block, Plot) for block in found[2].blocks)
 
