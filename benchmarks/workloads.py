@@ -65,8 +65,8 @@ def population(folder: Path, n: int, *, last: bool = True) -> Workload:
     return Workload(f"ZEPO population, Newsroom pairs, instruction {place}", prompts[:n], [("A", "B")] * n)
 
 
-def paper_order(folder: Path, n: int) -> Workload:
-    """Return the same population with the instruction before each pair, as in the paper."""
+def population_first(folder: Path, n: int) -> Workload:
+    """Return the same population with the instruction before each pair."""
     return population(folder, n, last=False)
 
 
@@ -93,7 +93,7 @@ def llmbar(folder: Path, n: int) -> Workload:
 WORKLOADS = {
     "pointwise": pointwise,
     "population": population,
-    "population-first": paper_order,
+    "population-first": population_first,
     "likelihood": likelihood,
     "llmbar": llmbar,
 }

@@ -87,7 +87,9 @@ def test_a_batch_is_a_trace_for_each_item(experiment, judge, lm):
         assert found[item.output]["distribution"] == pytest.approx(prediction.distribution, abs=1e-4)
     one, other = items[:2]
     pair = dspy.Example(source=one.source, candidates=[one.output, other.output]).with_inputs("source", "candidates")
-    (prediction,) = evalbias.PairwiseJudge(SYNTHETIC, debias="permutation").batch([pair], lm=lm)
+    compares = evalbias.PairwiseJudge(SYNTHETIC, debias="permutation", instruction_place="first")
+    (prediction,) = compares.batch([pair], lm=lm)
+    assert prediction.preference is not None
     (root,) = (t.data.spans[0] for t in traces() if t.data.spans[0].name == "PairwiseJudge.forward")
     assert root.inputs == {"source": one.source, "candidates": [one.output, other.output]}
     assert root.outputs["probabilities"] == pytest.approx(list(prediction.probabilities), abs=1e-4)
