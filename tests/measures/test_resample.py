@@ -201,10 +201,10 @@ def test_groups_of_many_inputs_are_of_whole_inputs():
 
 
 def test_many_even_levels_are_as_often_even_as_the_interval_says():
-    rng, held, levels = np.random.default_rng(5), 0, 5
-    for _ in range(100):
+    rng, held, levels = np.random.default_rng(5), 0, 50  # of few levels, the BCa interval ends at 1 as well
+    for _ in range(200):
         held += scale_use.estimate_entropy(rng.integers(0, levels, 5001).astype(float), levels=levels).high == 1
-    assert stats.binomtest(held, 100, 0.95, alternative="less").pvalue > 0.01
+    assert stats.binomtest(held, 200, 0.95).pvalue > 0.01
     skewed = rng.choice(levels, size=6000, p=np.arange(1, levels + 1) / np.arange(1, levels + 1).sum()).astype(float)
     assert scale_use.estimate_entropy(skewed, levels=levels).high < 1
 
