@@ -38,8 +38,8 @@ def list_command(root: Root = Path("runs"), as_json: Json = False) -> None:
     named = ("command", "data", "model", "status")
     rows = []
     for run in runs:
-        cells = (str(_summary(run)[name] or "-") for name in named)
-        rows.append((run.path.name, *cells, f"{run.changed:%Y-%m-%d %H:%M}"))
+        summary = _summary(run)
+        rows.append((run.path.name, *(str(summary[n] or "-") for n in named), f"{run.changed:%Y-%m-%d %H:%M}"))
     headings = ("folder", *named, "changed (UTC)")
     PlainConsole().print(Table(headings, rows, f"{count(len(runs), 'run')} in {root}", left=len(headings)))
 
