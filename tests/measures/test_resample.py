@@ -401,6 +401,11 @@ def test_ties_count_half_and_the_data_in_full():
     # the second item is equal: every swap ties, in full if it swaps both items or none, else half
     one_draw = {p_of_means([1.0, 0.5], [0.0, 0.5], 1, seed) for seed in range(20)}
     assert one_draw == {(1 + 1) / 2, (1 + 1 / 2) / 2}
+    # swaps without a statistic count in full: nobody knows that they are less extreme
+    undefined = resample.permutation_p(
+        lambda swap: (np.full(len(swap), NAN),) * 2, 1.0, 0.0, np.arange(9), draws=swaps(99)
+    )
+    assert undefined == 1.0
 
 
 @pytest.mark.parametrize("unit", [1e-14, 1e-3, 1e9])
