@@ -27,6 +27,7 @@ def changed_directory(path):
 def evalbias(*arguments, cwd, check=True):
     """Run a command in this process, as ``evalbias`` on the command line does; packages are imported once for all."""
     from evalbias.cli.app import main
+    from evalbias.cli.terminal import set_verbosity
 
     argv, code = ["evalbias", *map(str, arguments)], 0
     out, err = io.StringIO(), io.StringIO()
@@ -41,6 +42,8 @@ def evalbias(*arguments, cwd, check=True):
             main()
         except SystemExit as stop:
             code = stop.code or 0
+        finally:
+            set_verbosity(quiet=False, verbose=False)  # of this process, in which other tests read the log
     done = subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
     if check:
         assert code == 0, done.stderr

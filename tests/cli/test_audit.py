@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import subprocess
+from functools import partial
 
 import pytest
 from commands import COMMAND, answered, as_jsonl, evalbias, refused, rows_of
@@ -130,9 +131,10 @@ NEW = [
 ]
 
 
-@pytest.mark.parametrize("kind", [PointwiseJudge, PairwiseJudge])
+@pytest.mark.parametrize("kind", [PointwiseJudge, partial(PairwiseJudge, instruction_place="first")])
 def test_a_new_judge_of_a_criterion_is_the_saved_one(kind, tmp_path):
-    kind(SYNTHETIC).save(str(tmp_path / "judge.json"))
+    judge = kind(SYNTHETIC)
+    judge.save(str(tmp_path / "judge.json"))
     if kind is PointwiseJudge:
         rows = rows_of(world.examples(30, seed=3), "id", "ratings")
     else:
@@ -145,7 +147,7 @@ def test_a_new_judge_of_a_criterion_is_the_saved_one(kind, tmp_path):
     new = answered(*options, *NEW, cwd=tmp_path)
     assert new["biases"] == saved["biases"]
     assert new["agreement"] == saved["agreement"]
-    assert saved["judge"].startswith(f"{kind.kind} on embedded")
+    assert saved["judge"].startswith(f"{judge.kind} on embedded")
     bias = "likelihood" if kind is PointwiseJudge else "position"
     assert saved["n"] == saved["biases"][bias]["n"] == 30
 

@@ -243,7 +243,7 @@ def _not_quiet():
 def outputs(tmp_path):
     """A folder with judges and items, one of which is empty."""
     PointwiseJudge(SYNTHETIC).save(str(tmp_path / "judge.json"))
-    PairwiseJudge(SYNTHETIC).save(str(tmp_path / "pairwise.json"))
+    PairwiseJudge(SYNTHETIC, instruction_place="first").save(str(tmp_path / "pairwise.json"))
     drawn = [(f"{d}-{k}", e) for d in range(2) for k, e in enumerate(world.documents(1, 3, seed=d))]
     rows = [{"id": name, "source": e.source, "output": e.output} for name, e in drawn]
     as_jsonl(tmp_path / "items.jsonl", [*rows, {"id": "none", "source": "s", "output": ""}])
