@@ -83,7 +83,7 @@ def llmbar(folder: Path, n: int) -> Workload:
     items = data.read(f"llmbar:{folder / 'pairs/llmbar.jsonl.gz'}")
     criterion = Criterion("quality", "How well does the output carry out the instruction?")
     prompts: list[Prompt] = [
-        comparison_messages(criterion, pair.source, order, labels=("A", "B"))
+        comparison_messages(criterion, pair.source, order, labels=("A", "B"), last=False)
         for pair in items[: -(-n // 2)]
         for order in (list(pair.candidates), list(pair.candidates)[::-1])
     ]

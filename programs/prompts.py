@@ -114,9 +114,9 @@ def comparison_messages(
     candidates: Sequence[str],
     *,
     labels: Sequence[str],
+    last: bool,
     shown: Sequence[Message] = (),
     instructions: str | None = None,
-    last: bool = False,
     language: str = ENGLISH,
 ) -> list[Message]:
     """Render the prompt of one comparison; ``labels`` has one per candidate, and possibly one for ties.

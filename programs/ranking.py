@@ -31,8 +31,8 @@ SEARCHES = ("greedy", "beam")
 CALIBRATION_PAIRS = 200
 """Number of randomly drawn pairs to which a ranking fits a calibration."""
 
-MOST_ORDERS = 10_000
-"""Limit of the sorts that a saved ranker can ask for."""
+MOST = 10_000
+"""Most orders, and partial merges of a beam: a saved ranker may be a stranger's."""
 
 
 def most_comparisons(n: int) -> int:
@@ -49,7 +49,7 @@ class PairwiseRanker(Instrument):
     Args:
         judge: Judge that compares two candidates.
         search: ``"greedy"`` takes at most ``n ceil(log2 n)`` comparisons of n candidates; ``"beam"`` takes more.
-        beam_size: Number of partial merges that beam search keeps; the likeliest of them is the result.
+        beam_size: Number of partial merges that beam search keeps, at most 10,000; the likeliest is the result.
         gap: Difference of the two probabilities, in [0, 1], below which beam search follows both outcomes.
         seed: Seed for the initial orders of the candidates and for the pairs of a fitted calibration.
         orders: Number of random initial orders to sort from; the scores are averaged over them (the paper's code: 100).
@@ -58,10 +58,10 @@ class PairwiseRanker(Instrument):
 
     kind = "ranker"
     search = Setting[str](one_of(*SEARCHES))
-    beam_size = Setting[int](number_within(1, whole=True))
+    beam_size = Setting[int](number_within(1, MOST, whole=True))
     gap = Setting[float](number_within(0, 1))
     seed = Setting[int](number_within(0, whole=True))
-    orders = Setting[int](number_within(1, MOST_ORDERS, whole=True))
+    orders = Setting[int](number_within(1, MOST, whole=True))
 
     def __init__(
         self,

@@ -122,7 +122,7 @@ class Episodes:
         source, candidates, last = shown.pop()
         before = demonstrations((pair_text(SYNTHETIC, demo, texts), label) for demo, texts, label in shown)
         messages = comparison_messages(
-            SYNTHETIC, source, candidates, labels=("A", "B"), shown=before, instructions=wording
+            SYNTHETIC, source, candidates, labels=("A", "B"), last=False, shown=before, instructions=wording
         )
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": last}]))
         scores = self._after(ids, f" {SYNTHETIC.title}", ":", before="Better")

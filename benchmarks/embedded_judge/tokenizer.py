@@ -49,7 +49,9 @@ def words() -> list[str]:
         vocabulary |= set(split(naming(rater), read))
     for wording in comparison_wordings():
         empty = [CONTENT_FREE] * 2
-        prompt = comparison_messages(SYNTHETIC, CONTENT_FREE, empty, labels=("A", "B"), instructions=wording)
+        prompt = comparison_messages(
+            SYNTHETIC, CONTENT_FREE, empty, labels=("A", "B"), last=False, instructions=wording
+        )
         vocabulary |= {" A", " B"}
         vocabulary |= set(split(dialogue([*prompt, {"role": "assistant", "content": "A"}]), read))
     for _ in range(5000):

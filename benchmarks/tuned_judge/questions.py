@@ -85,7 +85,7 @@ def pairwise(first: dspy.Example, second: dspy.Example, criterion: Criterion) ->
         return None
     labels = comparison_labels(2, ties=False)
     share = min(max(0.5 + lead / 2, 0.0), 1.0)
-    messages = comparison_messages(criterion, first.source, [first.output, second.output], labels=labels)
+    messages = comparison_messages(criterion, first.source, [first.output, second.output], labels=labels, last=False)
     return Question(messages, labels, dict(zip(labels, (share, 1 - share), strict=True)))
 
 

@@ -130,9 +130,7 @@ class Judged:
         """Return the same answers with the lengths of the texts in "characters" or "graphemes"."""
         if LENGTHS not in self.covariates or self.provenance.get(LENGTH) == unit:
             return self
-        texts = [text for e in self.examples for text in (candidates_of(e) if self.pairwise else (e.output,))]
-        lengths = np.array([text_length(text, unit) for text in texts], dtype=np.float64)
-        counted = lengths.reshape(self.covariates[LENGTHS].shape)
+        counted = _lengths(_texts(self.examples, pairwise=self.pairwise), unit, self.covariates[LENGTHS].shape)
         return replace(
             self,
             covariates={**self.covariates, LENGTHS: counted},
@@ -471,10 +469,9 @@ def gather(
     n, covariates, provenance = len(examples), dict[str, FloatArray](), dict[str, Any]()
     shape = (n, 2) if pairwise else (n,)
     # 1 the texts: lengths, and likelihoods after the task
-    texts = [candidates_of(e) if pairwise else (e.get("output"),) for e in examples]
+    texts = _texts(examples, pairwise=pairwise)
     if all(row and all(isinstance(text, str) for text in row) for row in texts):
-        lengths = [text_length(text) for row in texts for text in row]
-        covariates[LENGTHS] = np.array(lengths, dtype=np.float64).reshape(shape)
+        covariates[LENGTHS] = _lengths(texts, "characters", shape)
         provenance[LENGTH] = "characters"
     if scorer is not None:
         outputs = _likelihood_items(examples, texts)
@@ -505,6 +502,15 @@ def gather(
         provenance=provenance,
         examples=examples,
     )
+
+
+def _texts(examples: Sequence[dspy.Example], *, pairwise: bool) -> list[Sequence[Any]]:
+    """Return the texts of each item that were judged: one, or a pair's; a missing one is None."""
+    return [candidates_of(e) if pairwise else (e.get("output"),) for e in examples]
+
+
+def _lengths(texts: Sequence[Sequence[Any]], unit: str, shape: tuple[int, ...]) -> FloatArray:
+    return np.array([text_length(text, unit) for row in texts for text in row], dtype=np.float64).reshape(shape)
 
 
 def human_scores(examples: Sequence[dspy.Example], criterion: Criterion, *, required: bool = True) -> FloatArray:

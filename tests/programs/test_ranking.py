@@ -311,7 +311,7 @@ def test_equal_candidates_share_a_place_also_if_there_are_no_others():
     ("documents", "options", "message"),
     [
         ([], {"search": "bubble"}, "search='bubble' is unknown"),
-        ([], {"beam_size": 0}, "beam_size=0: give a whole number of at least 1"),
+        ([], {"beam_size": 0}, "beam_size=0: give a whole number from 1 to 10000"),
         ([pair(1, 2), pair(1)], {}, "The item '1' has the candidates .*: give a list of 2 or more texts"),
         ([dspy.Example(source="s")], {}, "The item '0' does not have two candidates: give pairs"),
     ],

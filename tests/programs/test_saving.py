@@ -548,7 +548,7 @@ def test_a_setting_outside_its_range_is_refused_whenever_it_is_set(value):
         judge.min_coverage = value
     assert judge.min_coverage == PairwiseJudge(QUALITY).min_coverage
     ranker = PairwiseRanker(judge)
-    with pytest.raises(ValueError, match=r"beam_size=1\.5: give a whole number of at least 1"):
+    with pytest.raises(ValueError, match=r"beam_size=1\.5: give a whole number from 1 to 10000"):
         ranker.beam_size = 1.5
     with pytest.raises(ValueError, match="scoring='direct' is unknown"):
         judge.scoring = "direct"

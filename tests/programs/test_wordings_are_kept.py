@@ -57,7 +57,7 @@ def test_the_messages_of_a_judge():
         "Data: src\nText: out\nQuality:",
     ]
     shown = demonstrations([(pair_text(C, "s", ["p", "q"]), "B")])
-    compared = comparison_messages(C, "src", ["x", "y"], labels=("A", "B", "Tie"), shown=shown)
+    compared = comparison_messages(C, "src", ["x", "y"], labels=("A", "B", "Tie"), last=False, shown=shown)
     assert [m["content"] for m in compared] == [
         "Which text is better on quality: does the text say the data well?\nAnswer with A, B or Tie.",
         "Data: s\nText A: p\nText B: q\nBetter quality:",
