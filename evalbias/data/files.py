@@ -91,9 +91,9 @@ class Source:
         """Yield (``file[index]``, record) for every entry of a JSON list."""
         return _json_list(self.text(path), self.path if path is None else path)
 
-    def json_lines(self) -> Rows:
-        """Yield (``file:line``, record) for every line of the JSONL file that is not blank."""
-        return _json_lines(self.text(), self.path)
+    def json_lines(self, path: Path | None = None) -> Rows:
+        """Yield (``file:line``, record) for every line of a JSONL file that is not blank."""
+        return _json_lines(self.text(path), self.path if path is None else path)
 
     def leave_out(self, reason: str, item: str) -> None:
         """Record that an item is left out."""

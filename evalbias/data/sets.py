@@ -335,6 +335,80 @@ def _expert_ratings(experts: Any, aspect: str, where: str) -> list[float]:
     return [number(expert[aspect], f"{where}: {aspect}", low=1, high=5, required=True) for expert in experts]
 
 
+# Judgments of 1,200 SummEval summaries by GPT-4, GPT-3.5 and Llama 2 (Shen et al. 2023), beside the experts' ratings.
+
+_OPTIONS = {letter: score for score, letter in enumerate("ABCDE", start=1)}
+_WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
+_SCORE = rf"([1-5](?:\.\d+)?|{'|'.join(_WORDS)})\b"
+_STATED = [
+    re.compile(pattern)
+    for pattern in (
+        rf"final score\W*(?:(?:is|of)\W+)?{_SCORE}",
+        rf"scor(?:e|es|ed|ing)\W+(?:(?:is|of|it|this|the|summary|fluency|an?|as|at)\W+)*{_SCORE}",
+        rf"{_SCORE}(?:(?: ?/ ?| out of )(?:5|five)| stars?)",
+        rf"{_SCORE}\W*$",
+    )
+]
+"""Where an answer states its score, in lower case; the first that is there counts, and of it the first place."""
+
+
+@data_set(
+    "summeval-judges",
+    task="Summarize the article.",
+    labels=("Article", "Summary"),
+    criteria=SETS["summeval"].criteria,
+)
+def summeval_judges(source: Source) -> Rows:
+    """Path: a checkout of the repository DAMO-NLP-SG/LLM_summeval.
+
+    Items are summaries of 12 systems with the experts' ``ratings`` and every judge's scores: the folder and the file
+    below ``eval_model_generations`` name the field, such as ``gpt-4-0314/coherence_rts``. A score is the option chosen
+    (``mcq``) or the one that an answer states ("Final score: 4", "4 out of 5"); None where it states none. Of two
+    answers about one summary, the last counts. The source is the article in ``comp_data``, tokenized as the summaries.
+    """
+    annotated, judged = (source.path / folder for folder in ("model_output_annotations", "eval_model_generations"))
+    files, compared = (
+        sorted(annotated.glob("M*_outputs_annotations.jsonl")),
+        sorted(source.path.glob("comp_data/*.txt")),
+    )
+    if not (files and compared):
+        raise DataError(
+            f"{source.path} lacks model_output_annotations/M*_outputs_annotations.jsonl or comp_data/*.txt; give a "
+            "checkout of LLM_summeval."
+        )
+    articles = {text(r, "id", where): text(r, "src", where) for where, r in source.json_lines(compared[0])}
+    for file in files:
+        system, given = file.name.partition("_")[0], dict[str, dict[str, float | None]]()
+        # the answers of every judge about this system's summaries: document -> field -> score
+        for aspect in SETS["summeval-judges"].criteria:
+            for answers in sorted(judged.glob(f"*/eval_{system}_generations/{aspect}_*.txt")):
+                name = f"{answers.parts[-3]}/{answers.stem}"
+                for where, record in source.json_lines(answers):
+                    read = _option if answers.stem.endswith("mcq") else _stated
+                    given.setdefault(text(record, "id", where), {})[name] = read(text(record, "resp", where))
+        for where, record in source.json_lines(file):
+            document, summary = text(record, "id", where), text(record, "decoded", where, blank=True)
+            if document not in articles:
+                raise DataError(f"{where}: {compared[0]} has no article {document!r:.80}; download both again.")
+            row: dict[str, Any] = {"id": f"{document}/{system}", "input_id": document, "system": system}
+            row |= {"source": articles[document], "output": summary}
+            experts = record.get("expert_annotations")
+            row["ratings"] = {aspect: _expert_ratings(experts, aspect, where) for aspect in _EXPERTS}
+            yield where, row | given.get(document, {})
+
+
+def _option(answer: str) -> float | None:
+    return _OPTIONS.get(answer.strip())
+
+
+def _stated(answer: str) -> float | None:
+    """Return the score from 1 to 5 that an answer in prose states; None where it states none."""
+    for pattern in _STATED:
+        if found := pattern.search(answer.lower()):
+            return float(_WORDS.get(found[1], found[1]))
+    return None
+
+
 # TopicalChat-USR (Mehri and Eskenazi 2020): 60 dialogues with six responses each, rated on six aspects.
 
 
@@ -423,6 +497,41 @@ def evalbiasbench(source: Source) -> Rows:
             row["source"] = text(record, "instruction", where)
             row["outputs"] = [text(record, f"response{k}", where, blank=True) for k in (1, 2)]
             yield where, row | {"better": _better(record, where)}
+
+
+# JudgeBench (Tan et al. 2025): pairs of answers by one model, one right and one wrong, and verdicts of many judges.
+
+_DECISIONS = {"A>B": 0, "B>A": 1, "A=B": -1}
+
+
+@data_set("judgebench")
+def judgebench(source: Source) -> Rows:
+    """Path: a file of the repository's folder ``outputs``, the verdicts of one judge; or of ``data``, pairs alone.
+
+    ``winner`` and ``winner_swapped`` are the judge's choices in both orders (0 or 1 of the pair as it stands, -1 for a
+    tie, None where it named none); ``subset`` is the set that the question is from, and ``systems`` the one writer.
+    """
+    for where, record in source.json_lines():
+        row: dict[str, Any] = {"id": text(record, "pair_id", where), "subset": text(record, "source", where)}
+        row |= {"source": text(record, "question", where), "systems": [text(record, "response_model", where)] * 2}
+        row["outputs"] = [text(record, f"response_{side}", where, blank=True) for side in "AB"]
+        row["better"] = _decision(record.get("label"), where)
+        judgments = record.get("judgments", [])
+        if not isinstance(judgments, list) or not all(isinstance(one, dict | None) for one in judgments):
+            raise DataError(f"{where}: 'judgments' is {judgments!r:.80}; it must be a list of objects.")
+        for name, judgment in zip(("winner", "winner_swapped"), judgments, strict=False):
+            decision = None if judgment is None else judgment.get("decision")
+            chosen = None if decision is None else _decision(decision, where)
+            row[name] = 1 - chosen if chosen in (0, 1) and name == "winner_swapped" else chosen
+        yield where, row
+
+
+def _decision(decision: object, where: str) -> int:
+    """Return the index of the output that is called better, -1 for a tie."""
+    chosen = _meaning(decision, _DECISIONS)
+    if chosen is None:
+        raise DataError(f"{where}: a decision is {decision!r:.80}; it must be one of {', '.join(_DECISIONS)}.")
+    return chosen
 
 
 # PandaLM's test set (Wang et al. 2024): pairs of outputs with the choices of three people and of two judges.

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 from commands import as_jsonl
 
+import evalbias
 from evalbias import data
 from evalbias.data import DataError
 from evalbias.data.sets import SETS
@@ -74,7 +75,7 @@ def test_every_value_is_the_recorded_one(data_dir):
     assert (len(items), len({e.input_id for e in items}), len({e.system for e in items})) == (1120, 70, 16)
 
 
-@pytest.mark.parametrize("name", [name for name, known in SETS.items() if known.criteria])
+@pytest.mark.parametrize("name", [name for name, known in SETS.items() if known.criteria and name != "summeval-judges"])
 def test_the_criteria_of_a_set_are_rated_in_it_on_their_scale(name, data_dir):
     items = data.read(f"{name}:{data_dir / (FORMS[name][1] if name in FORMS else 'summeval.jsonl.gz')}")
     assert all(set(SETS[name].rated) <= e.scores.keys() for e in items)
@@ -163,6 +164,62 @@ def test_a_mean_of_only_zero_ratings_is_undefined_and_ids_count_rows(tmp_path):
     assert items.left_out == {"empty output": (f"{tmp_path / 't.csv'}:2",)}
     assert math.isnan(items[0].scores["grammar"])
     assert items[0].scores["fluency"] == 4.0
+
+
+# --- a checkout of the judges of SummEval ---
+
+ANSWERS = {
+    "The text drifts; final score: 2. It names 4 of 5 points.": 2,
+    "Final Score: 3.5/5 (nearly good)": 3.5,
+    "It is clear, earning a score of 4 out of 5. Style: 5/5": 4,
+    "It has no thread, so it scores a one.": 1,
+    "I would score this summary a 2 in terms of order.": 2,
+    "Well kept, 3 out of 5 overall, not 4 out of 5.": 3,
+    "Four stars. It names 2 of the teams.": 4,
+    "All sentences hold. 4.5": 4.5,
+    "The team won 6 to 3 in 1987, and the summary says so.": None,
+}
+"""What an invented judge answered -> the score that it states."""
+
+
+def judges_of_summeval(root, answers=tuple(ANSWERS), options=("E", " B\n", "F")):
+    documents = [f"doc-{k}" for k in range(len(answers))]
+    experts = [{"coherence": 1, "consistency": 2, "fluency": 3, "relevance": 4}, dict.fromkeys(RATED, 5)]
+    texts = [{"id": d, "decoded": f"Summary of {d}.", "expert_annotations": experts, "text": "-"} for d in documents]
+    articles = [{"id": d, "src": f"Article {d} .", "summary_1": "-"} for d in documents]
+    written = [{"id": d, "resp": answer, "prompt_len": 9} for d, answer in zip(documents, answers, strict=True)]
+    chosen = [{"id": d, "resp": option} for d, option in zip(documents, options, strict=False)]
+    for path, lines in {
+        "model_output_annotations/M8_outputs_annotations.jsonl": texts,
+        "comp_data/M8-M9_fluency.txt": articles,
+        "eval_model_generations/judge-9/eval_M8_generations/coherence_rts.txt": written,
+        "eval_model_generations/judge-9/eval_M8_generations/fluency_mcq.txt": [{"id": "doc-0", "resp": "A"}, *chosen],
+    }.items():
+        put(root / path, "\n".join(map(json.dumps, lines)))
+    return root
+
+
+RATED = ("coherence", "consistency", "fluency", "relevance")
+
+
+def test_the_judges_of_summeval_as_their_owners_publish_them(tmp_path):
+    items = data.read(f"summeval-judges:{judges_of_summeval(tmp_path)}")
+    assert [e["judge-9/coherence_rts"] for e in items] == [*ANSWERS.values()]
+    assert [e.get("judge-9/fluency_mcq", "none") for e in items][:4] == [5, 2, None, "none"]  # the last of two counts
+    first = items[0]
+    assert (first.id, first.input_id, first.system) == ("doc-0/M8", "doc-0", "M8")
+    assert (first.source, first.output) == ("Article doc-0 .", "Summary of doc-0.")
+    assert first.ratings == {"coherence": [1, 5], "consistency": [2, 5], "fluency": [3, 5], "relevance": [4, 5]}
+    assert first.scores["relevance"] == 4.5
+    assert PRESETS["summeval-judges"][0].task == "Summarize the article."
+
+
+def test_incomplete_checkouts_of_the_judges_of_summeval_are_refused(tmp_path):
+    judges_of_summeval(tmp_path / "a")
+    put(tmp_path / "a/comp_data/M8-M9_fluency.txt", json.dumps({"id": "doc-1", "src": "Article."}))
+    refused(f"summeval-judges:{tmp_path / 'a'}", r"jsonl:1: .*M8-M9_fluency\.txt has no article 'doc-0'; download")
+    (tmp_path / "a/comp_data/M8-M9_fluency.txt").unlink()
+    refused(f"summeval-judges:{tmp_path / 'a'}", r"lacks .* or comp_data/\*\.txt; give a checkout of LLM_summeval")
 
 
 # --- a checkout of WebNLG ---
@@ -405,6 +462,30 @@ def test_evalbiasbench(pairs, tmp_path):
     published["length bias"][3]["label"] = 0
     (tmp_path / "biasbench.json").write_text(json.dumps(published))
     refused(f"evalbiasbench:{tmp_path / 'biasbench.json'}", r"length bias\[3\]: 'label' is 0; it must be 1 or 2")
+
+
+def judged_pair(*decisions, label="B>A"):
+    judgments = [None if one is None else {"judgment": {}, "decision": one} for one in decisions]
+    texts = {"question": "2 + 2?", "response_A": "5", "response_B": "4", "response_model": "writer-9"}
+    return {"pair_id": f"pair-{decisions}", "source": "sums", "label": label, "judgments": judgments} | texts
+
+
+def test_judgebench_as_its_owners_publish_it(tmp_path):
+    both = judged_pair("B>A", "A>B"), judged_pair("A>B", "A>B"), judged_pair("A=B", None), judged_pair(None, "B>A")
+    rows = [*both, judged_pair("B>A"), {k: v for k, v in judged_pair("-").items() if k != "judgments"}]
+    items = data.read(f"judgebench:{as_jsonl(tmp_path / 'a.jsonl', rows)}")
+    chosen = [(e.get("winner", "-"), e.get("winner_swapped", "-")) for e in items]
+    assert chosen == [(1, 1), (0, 1), (-1, None), (None, 0), (1, "-"), ("-", "-")]
+    first = items[0]
+    assert (first.source, first.candidates, first.better, first.subset) == ("2 + 2?", ["5", "4"], 1, "sums")
+    assert first.systems == ["writer-9", "writer-9"]
+    found = evalbias.audit([e for e in items if "winner_swapped" in e], winner_field="winner", seed=0)
+    assert found["agreement"]["accuracy"].value == pytest.approx((1 + 0 + 0.5) / 3)
+    wrong = {":1: a decision is 'A>>B'; it must be one of A>B": judged_pair("A>>B")}
+    wrong[":1: a decision is None"] = judged_pair("A>B", label=None)
+    wrong[":1: 'judgments' is 'A>B'; it must be a list of objects"] = judged_pair() | {"judgments": "A>B"}
+    for match, row in wrong.items():
+        refused(f"judgebench:{as_jsonl(tmp_path / 'b.jsonl', [row])}", match)
 
 
 def test_pandalm(pairs, tmp_path):
