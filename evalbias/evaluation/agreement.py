@@ -30,6 +30,7 @@ from evalbias.measures.agreement import (
     counted_ceiling,
     counted_kappa,
     counted_pearson,
+    counted_spearman,
     estimate_calibration_error,
     estimate_kendall,
     one_against_the_others,
@@ -51,11 +52,13 @@ SWAPS = 10_000  # swaps of the test that a judge agrees with people better than 
 class PeopleAgreement(Bias):
     """Agreement with people, their own (the ceiling), and that of likelihood or length alone (the floors).
 
-    The ``human_ceiling`` of scores is Spearman's rho of one rating with the mean of the item's others, over every
-    choice of the one, each rater's own level subtracted; of pairs, the share of choices of one rater who prefers the
-    same candidate as the others. A floor ranks by LS or by length, on whichever side agrees better with these items: so
-    one near chance is a little too high. Krippendorff's alpha takes judge and human score as two raters. Of pairs, a
-    tie counts half; probabilities (``brier``, ``calibration_error``) are averaged over the orders.
+    The ``human_ceiling`` of scores is Spearman's rho of a rater's ratings with the mean of the item's others, averaged
+    over the raters; of pairs, the share in which a rater prefers the same candidate as the mean of the others, where
+    they have a preference. Where judge and people say pass (1) or fail (0), ``kappa`` is Cohen's kappa of the judge
+    with one person of the item, drawn at random, and ``human_kappa`` that of a rater with another. A floor ranks by LS
+    or by length, on whichever side agrees better with these items: so one near chance is a little too high.
+    Krippendorff's alpha takes judge and human score as two raters. Of pairs, a tie of judge or rater counts half;
+    probabilities (``brier``, ``calibration_error``) are averaged over the orders.
     """
 
     name, title, kind = "agreement", "agreement with people", "validity"
@@ -121,11 +124,17 @@ def _of_scores(judged: Judged) -> list[Number]:
             number("alpha_interval", "alpha (interval)", alpha, "Agreement in points (Krippendorff's alpha)"),
             number("alpha_ordinal", "alpha (ordinal)", ordinal, "Agreement in ranks (Krippendorff's alpha)"),
         ]
-    if RATINGS in judged.covariates:
-        columns = ceiling_columns(judged.covariate(RATINGS))
-        if not np.isnan(columns).all():
-            ceiling = partial(estimate_coefficient, counted_ceiling)
-            numbers.append(Number("human_ceiling", "one rater", columns, ceiling, says=CEILING, tested=False))
+    if judged.pass_or_fail:
+        kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement with one person beyond chance (kappa)"
+        numbers.append(number("kappa", "kappa", kappa, says))
+    columns = ceiling_columns(judged.covariates.get(RATINGS, np.empty((0, 1))))
+    if not np.isnan(columns).all():
+        kinds = {"human_ceiling": ("one rater", CEILING, counted_spearman)}
+        if judged.pass_or_fail:
+            kinds["human_kappa"] = ("one rater's kappa", f"{CEILING}, beyond chance (kappa)", counted_kappa)
+        for name, (label, says, statistic) in kinds.items():
+            ceiling = partial(estimate_coefficient, partial(counted_ceiling, statistic=statistic))
+            numbers.append(Number(name, label, columns, ceiling, says=says, tested=False))
     return numbers
 
 
@@ -155,7 +164,7 @@ def _of_choices(judged: Judged) -> list[Number]:
         ]
     if RATINGS in judged.covariates:
         one, others = np.moveaxis(one_against_the_others(judged.covariate(RATINGS)), 2, 0)
-        ceiling = mean_of_raters(agreeing(side(one), side(others)))
+        ceiling = mean_of_raters(agreeing((1 + np.sign(one)) / 2, side(others)))  # ties as those of the judge
         if not np.isnan(ceiling).all():
             numbers.append(share_number("human_ceiling", "one rater", ceiling, says=CEILING, tested=False))
     return numbers

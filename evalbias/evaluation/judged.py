@@ -267,6 +267,15 @@ class Judged:
         meet = scores.min() < human.max() and human.min() < scores.max()
         return bool(meet and 2 * np.ptp(human) >= whole and 4 * np.ptp(scores) >= whole)
 
+    @cached_property
+    def pass_or_fail(self) -> bool:
+        """True if a judge that scores, and everybody who rates, says 1 or 0 only: pass or fail."""
+        if self.pairwise or HUMAN_SCORES not in self.covariates:
+            return False
+        rated = self.covariates.get(RATINGS, self.covariates[HUMAN_SCORES])
+        known = [values[~np.isnan(values)] for values in (self.answers, rated)]
+        return all(len(values) > 0 and np.isin(values, (0.0, 1.0)).all() for values in known)
+
     # --- what the judge says of pairs ---
 
     @property

@@ -26,13 +26,13 @@ from evalbias.measures.arrays import (
     sums_by_cluster,
     vectors,
 )
-from evalbias.measures.ratings import without_levels
 from evalbias.measures.resample import (
     ALONE,
     DRAWS,
     FEWEST_UNITS,
     Draws,
     Interval,
+    Statistic,
     Swapped,
     chunks,
     estimate,
@@ -401,28 +401,31 @@ def one_against_the_others(ratings: FloatArray) -> FloatArray:
 
 
 def ceiling_columns(ratings: FloatArray) -> FloatArray:
-    """Return what ``counted_ceiling`` takes of (n, r) ratings, NaN where a rater gave none, less each rater's level.
+    """Return (n, 3r) what ``counted_ceiling`` takes of (n, r) ratings, NaN where a rater gave none.
 
-    (n, 3r): each choice of one rating, the mean of its others, and what it counts, 1 by the number of choices. 0 for
-    choices that an item lacks, NaN for an item with fewer than two ratings.
+    They are the ratings, the mean of the item's others, and 1 where there are both, else 0; NaN for an item without.
     """
-    rated = (~np.isnan(ratings)).sum(axis=1) > 1
-    pairs = np.full((*ratings.shape, 2), np.nan)
-    if rated.any():
-        level = settled(without_levels(ratings[rated]).ravel()).reshape(-1, ratings.shape[1])
-        # ratings that are equal stay so but for rounding, which would break their ties
-        pairs[rated] = np.round(one_against_the_others(level / (np.nanstd(level) or 1.0)), 9)
-    chosen = ~np.isnan(pairs[:, :, 0])
-    shares = chosen / np.maximum(chosen.sum(axis=1, keepdims=True), 1)
-    columns = np.concatenate([np.nan_to_num(pairs[:, :, 0]), np.nan_to_num(pairs[:, :, 1]), shares], axis=1)
-    return np.where(rated[:, None], columns, np.nan)
+    given = ratings[~np.isnan(ratings)]
+    unit = float(np.ptp(given)) or 1.0 if len(given) else 1.0
+    pairs = np.round(one_against_the_others(ratings / unit), 9) * unit  # rounding errors would break ties of means
+    known = ~np.isnan(pairs[:, :, 1])
+    columns = [np.where(known, one, 0.0) for one in np.moveaxis(pairs, 2, 0)]
+    return np.where(known.any(axis=1, keepdims=True), np.concatenate([*columns, known], axis=1), np.nan)
 
 
-def counted_ceiling(counts: FloatArray, columns: FloatArray) -> FloatArray:
-    """Compute Spearman's rho of one rating with the mean of the item's others, over every choice of the one.
+def counted_ceiling(counts: FloatArray, columns: FloatArray, *, statistic: Statistic = counted_spearman) -> FloatArray:
+    """Average over the raters how each one's ratings agree with the mean of the item's others, in resamples (k, n).
 
-    Every item counts once, each of its choices alike; columns (n, 3r) as from ``ceiling_columns``.
+    Each rater is compared by itself, so a stricter one changes nothing and equal ratings stay equal; it counts by the
+    number of its items (columns (n, 3r) as from ``ceiling_columns``). One without a ``statistic``, as whoever rates all
+    items alike, does not count. Columns that hold another person item by item, as of crowd workers, are one rater each:
+    the value is then that of one worker with the item's others, and a worker's severity is part of the error, as it is
+    for whoever takes one such rating. Of ratings 0 and 1, ``counted_kappa`` gives Cohen's kappa of a rater with another
+    one of the item, drawn at random.
     """
-    one, others, shares = np.split(columns, 3, axis=1)  # (n, r) each
-    weights = (counts[:, :, None] * shares).reshape(len(counts), -1)  # (k, n r)
-    return counted_spearman(weights, one.ravel(), others.ravel())
+    one, others, known = np.split(columns, 3, axis=1)  # (n, r) each
+    rated = [np.flatnonzero(column) for column in known.T]
+    with np.errstate(invalid="ignore"):  # a resample without a rater's items
+        found = np.stack([statistic(counts[:, i], one[i, j], others[i, j]) for j, i in enumerate(rated)], axis=1)
+    weights = np.where(np.isnan(found), 0.0, counts @ known)  # (k, r)
+    return ratio((np.nan_to_num(found) * weights).sum(axis=1), weights.sum(axis=1))

@@ -33,15 +33,14 @@ def test_a_judge_that_scores():
     judged = scored(np.random.default_rng(0), 150, raters=3)
     human, ratings = judged.covariates[HUMAN_SCORES], judged.covariates[RATINGS]
     found = agreement(judged)
-    level = ratings - ratings.mean(axis=0)
-    choices_of_one = [(row[r], np.delete(row, r).mean()) for row in level for r in range(3)]
+    others = [np.delete(ratings, r, axis=1).mean(axis=1) for r in range(3)]
     expected = {
         "spearman": stats.spearmanr(judged.answers, human).statistic,
         "kendall": stats.kendalltau(judged.answers, human).statistic,
         "pearson": stats.pearsonr(judged.answers, human).statistic,
         "alpha_interval": krippendorff.alpha([judged.answers, human], level_of_measurement="interval"),
         "alpha_ordinal": krippendorff.alpha([judged.answers, human], level_of_measurement="ordinal"),
-        "human_ceiling": stats.spearmanr(*np.round(choices_of_one, 9).T).statistic,
+        "human_ceiling": np.mean([stats.spearmanr(ratings[:, r], others[r]).statistic for r in range(3)]),
         "likelihood_floor": stats.spearmanr(judged.covariates[LIKELIHOODS], human).statistic,
         "length_floor": stats.spearmanr(judged.covariates[LENGTHS], human).statistic,
     }
@@ -96,6 +95,19 @@ def test_verdicts_by_hand():
     assert {"accuracy_swapped", "consistency"}.isdisjoint(agreement(one_order).estimates)
 
 
+def test_pass_or_fail_has_a_kappa_beside_that_of_one_rater():
+    rng = np.random.default_rng(2)
+    quality = rng.normal(size=(150, 1))
+    ratings, answers = (quality + rng.normal(size=(150, 3)) > 1).astype(float), (quality[:, 0] > 0.5).astype(float)
+    found = agreement(by_hand(answers, **{RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}))
+    same = np.mean([(answers == one).mean() for one in ratings.T])
+    chance = answers.mean() * ratings.mean() + (1 - answers.mean()) * (1 - ratings.mean())
+    assert found["kappa"].value == pytest.approx((same - chance) / (1 - chance))
+    assert 0 < found["human_kappa"].low < found["human_kappa"].value < found["human_ceiling"].value
+    for other in (answers * 0.5, np.where(answers == 1, 5, 1)):
+        assert "kappa" not in agreement(by_hand(other, **{RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}))
+
+
 def test_probabilities_are_scored_as_forecasts():
     answers = [[(0.8, 0.2), (0.4, 0.6)], [(0.3, 0.7), (0.5, 0.5)]]  # first candidate: .7 and .4
     found = agreement(by_hand(answers, **{BETTER: [0, 0]}))
@@ -110,6 +122,9 @@ def test_ratings_stand_in_for_choices():
     found = agreement(judged)
     # one rater against the others: in the first 1 against 0 (neither), -1 against 1; in the third -1 against -1
     assert (found["human_ceiling"].value, found["human_ceiling"].n) == (0.5, 2)
+    judged.covariates[RATINGS][3] = [1.0, 0.0, NAN]  # a tie of the one counts half, as one of the judge does
+    found = agreement(judged)
+    assert (found["human_ceiling"].value, found["human_ceiling"].n) == (0.5, 3)
     pairs = agreement(compared(np.random.default_rng(1), 300, raters=3))
     assert 0.6 < pairs["human_ceiling"].low < pairs["human_ceiling"].value < pairs["accuracy"].high
     assert pairs["likelihood_floor"].value > 0.5

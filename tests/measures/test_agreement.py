@@ -124,29 +124,72 @@ def test_alpha_and_kappa_by_hand():
     assert math.isnan(alone(counted_kappa, [1, 1], [1, 1]))
 
 
-def ceiling(ratings):
-    return estimate_coefficient(counted_ceiling, ceiling_columns(ratings))
+def ceiling(ratings, **options):
+    return estimate_coefficient(partial(counted_ceiling, **options), ceiling_columns(np.asarray(ratings, dtype=float)))
 
 
-def test_the_human_ceiling_takes_every_choice_of_one_rater():
+def rhos(ratings):
+    """Spearman's rho of each rater with the mean of the others, and the number of its items, by scipy."""
+    found = []
+    for j, own in enumerate(ratings.T):
+        rest = np.delete(ratings, j, axis=1)
+        kept = ~np.isnan(own) & ~np.isnan(rest).all(axis=1)
+        others = np.round(np.nanmean(rest[kept], axis=1), 9)
+        constant = min(len(np.unique(own[kept])), len(np.unique(others))) < 2
+        found.append((NAN if constant else stats.spearmanr(own[kept], others).statistic, kept.sum()))
+    return np.array(found)
+
+
+def test_each_of_choices_of_one_rater_by_hand():
     ratings = np.array([[1, 5, 3], [2, 4, NAN], [4, NAN, NAN], [3, 1, 2]], dtype=float)
     pairs = one_against_the_others(ratings)
     assert pairs[0] == pytest.approx(np.array([[1, 4], [5, 2], [3, 3]]))
     assert pairs[1] == pytest.approx(np.array([[2, 4], [4, 2], [NAN, NAN]]), nan_ok=True)
     assert np.isnan(pairs[2]).all()
-    ratings = np.random.default_rng(0).integers(1, 6, (30, 1)) + np.random.default_rng(1).integers(0, 3, (30, 3)) - 1.0
-    ratings -= ratings.mean(axis=0)  # the raters have one level
-    columns = ceiling_columns(ratings)
-    choices = [(row[r], np.delete(row, r).mean()) for row in ratings for r in range(3)]
-    expected = stats.spearmanr(*np.round(choices, 9).T).statistic
-    assert ceiling(ratings).value == pytest.approx(expected)
     missing = ceiling_columns(np.array([[1.0, 2.0], [3.0, NAN], [4.0, 5.0]]))
     assert np.isnan(missing).all(axis=1).tolist() == [False, True, False]
-    assert ceiling(ratings - [0, 10, 20]).value == pytest.approx(expected)
-    counts = np.random.default_rng(2).integers(0, 3, (2, 30)).astype(float)
-    for found, held in zip(counted_ceiling(counts, columns), counts.astype(int), strict=True):
-        repeated = np.repeat(np.round(choices, 9).reshape(30, 3, 2), held, axis=0).reshape(-1, 2)
-        assert found == pytest.approx(stats.spearmanr(*repeated.T).statistic)
+
+
+@given(st.integers(3, 30), st.integers(2, 5), st.sampled_from([1.0, 0.1]), st.floats(0.0, 0.6), st.integers(0, 99))
+def test_the_human_ceiling_is_scipys_rho_rater_by_rater(n, raters, step, left_out, seed):
+    rng = np.random.default_rng(seed)
+    ratings = step * np.clip(4 + rng.integers(-2, 2, (n, 1)) + rng.integers(-1, 2, (n, raters)), 1, 5)  # many ties
+    ratings[rng.random(ratings.shape) < left_out] = NAN
+    each, sizes = rhos(ratings).T
+    known = ~np.isnan(each)
+    expected = np.average(each[known], weights=sizes[known]) if sizes[known].sum() else NAN
+    strict = ratings - np.arange(raters) if left_out == 0 else ratings  # a rater's level changes nothing
+    assert ceiling(strict).value == pytest.approx(expected, nan_ok=True)
+    columns, counts = ceiling_columns(ratings), rng.integers(0, 3, (2, n)).astype(float)
+    if not np.isnan(columns).any():
+        repeated = [np.repeat(ratings, held.astype(int), axis=0) for held in counts]
+        each, sizes = np.moveaxis([rhos(rows) for rows in repeated], 2, 0)
+        weights = np.where(np.isnan(each), 0, sizes)
+        slow = [(np.nan_to_num(e) @ w / w.sum()) if w.sum() else NAN for e, w in zip(each, weights, strict=True)]
+        assert counted_ceiling(counts, columns) == pytest.approx(slow, nan_ok=True)
+
+
+def test_ties_at_the_end_of_the_scale_do_not_hide_that_raters_agree():
+    rng = np.random.default_rng(0)
+    quality = rng.normal(size=(600, 1))
+    ratings = np.clip(np.round(5.3 + quality + 0.4 * rng.normal(size=(600, 3))), 1, 5) - [0, 0, 1]  # one is stricter
+    assert (ratings[:, 0] == 5).mean() > 0.7
+    assert ceiling(ratings).value == pytest.approx(rhos(ratings)[:, 0].mean())
+    assert ceiling(ratings).low > 0.6
+
+
+def test_the_kappa_of_a_rater_is_that_with_another_one():
+    rng = np.random.default_rng(1)
+    ratings = (rng.normal(size=(80, 1)) + rng.normal(size=(80, 3)) > 0.8).astype(float)
+    each = []
+    for j in range(3):
+        first, second = ratings[:, j], np.delete(ratings, j, axis=1)
+        same, rates = (first[:, None] == second).mean(), (first.mean(), second.mean())
+        chance = rates[0] * rates[1] + (1 - rates[0]) * (1 - rates[1])
+        each.append((same - chance) / (1 - chance))
+    assert ceiling(ratings, statistic=counted_kappa).value == pytest.approx(np.mean(each))
+    two = ceiling(ratings[:, :2], statistic=counted_kappa).value
+    assert two == pytest.approx(alone(counted_kappa, ratings[:, 0], ratings[:, 1]))
 
 
 # Intervals of coefficients.
