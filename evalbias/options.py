@@ -128,8 +128,9 @@ class AuditOut(Out):
     """Where the result of an audit goes, and when it fails a build.
 
     Attributes:
-        fail_on: Exit with code 1 if the condition holds or cannot be measured, such as 'likelihood>0.2' (distance from
-            an unbiased judge) or 'agreement.spearman<0.3'. Repeatable.
+        fail_on: Exit with code 1 if the 95 % interval shows the condition, such as 'likelihood>0.2' (distance from an
+            unbiased judge) or 'agreement.spearman<0.3'; with a question mark, such as 'likelihood<0.2?', if it shows
+            the contrary. Code 3 if it shows neither, 1 if the number cannot be measured. Repeatable.
         given: Names of the options on the command line.
     """
 
@@ -256,8 +257,8 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
     Measures every bias and the agreement with people. Say which judge: `lm` with `criterion` or `judge`,
     `scores_field`, or `winner_field`.
 
-    Exit codes: 0 done; 1 a `fail_on` condition is met; 2 an error that you can correct (the message says how); 70 a
-    defect of evalbias, please report it.
+    Exit codes: 0 done; 1 a `fail_on` condition fails the build; 2 an error that you can correct (the message says how);
+    3 a `fail_on` condition is undecided; 70 a defect of evalbias, please report it.
 
     Attributes:
         lm: Model of the judge: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with

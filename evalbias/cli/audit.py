@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from evalbias.cli.run import Run, RunOutcome, Split
-from evalbias.cli.terminal import say
+from evalbias.cli.terminal import UNDECIDED, say
 from evalbias.evaluation.answers import PreparedAudit, prepared
 from evalbias.evaluation.audit import AGREEMENT, Audit, audit
 from evalbias.evaluation.biases import BIASES
@@ -25,7 +25,7 @@ from evalbias.values import file_digest, message
 
 
 def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut) -> None:
-    """Audit the judge; exit with 1 if a condition is met."""
+    """Audit the judge; exit with 1 if a condition fails the build, with ``UNDECIDED`` if one is undecided."""
     conditions = parse_conditions(out.fail_on)
     if options.judge is not None and options.lm is None:
         raise ValueError("`judge` answers with a model: name it with `lm`.")
@@ -49,10 +49,12 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
                 verdict=audited.paragraphs[0],
             )
         )
-    if met := [reason for condition in conditions if (reason := condition.reason(audited))]:
-        for reason in met:
-            typer.echo(message(f"failed: {reason}"), err=True)
-        raise typer.Exit(1)
+    decided = [condition.decide(audited) for condition in conditions]
+    for code, why in decided:
+        if code:
+            typer.echo(message(f"{'undecided' if code == UNDECIDED else 'failed'}: {why}"), err=True)
+    if codes := {code for code, _ in decided if code}:
+        raise typer.Exit(min(codes))  # one that fails decides
 
 
 def _settings(options: AuditOptions, ready: PreparedAudit) -> dict[str, Any]:
@@ -96,54 +98,59 @@ def refuse_unused(given: Set[str]) -> None:
             raise ValueError(f"Leave out {', '.join(f'`{name}`' for name in named)}: {reason}.")
 
 
-# Conditions under which an audit fails a build, such as ``likelihood>0.2``.
+# Conditions under which an audit fails a build, such as ``likelihood>0.2``, or that it must show, ``likelihood<0.2?``.
 
 
 OPERATORS: dict[str, Callable[[float, float], bool]] = {">=": ge, "<=": le, ">": gt, "<": lt}
-_FORM = re.compile(r"\s*([a-z][a-z_ -]*?)(?:\.([^<>]*[^<>\s]))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*")
+_FORM = re.compile(r"\s*([a-z][a-z_ -]*?)(?:\.([^<>]*[^<>\s]))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*(\?)?\s*")
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on one number of an audit."""
+    """A condition on one number of an audit, which the 95 % interval of the number decides.
+
+    It is shown where it holds at both ends, its contrary where it holds at neither, and else it is undecided. So a
+    judge that is measured twice gets 0 once and 1 once in less than 5 % of such pairs, whatever its bias is: one of
+    both intervals would have to lie wholly on the wrong side.
+    """
 
     text: str  # as the user wrote it
     bias: str  # or ``"agreement"``
     estimate: str | None  # None for the headline of a bias
     operator: str  # one of ``OPERATORS``
     limit: float
+    required: bool = False  # whether it must be shown, and its contrary fails the build
 
-    def reason(self, audit: Audit) -> str:
-        """Say why the condition is met, or why it cannot be checked, which fails too; empty where it is not met.
+    def decide(self, audit: Audit) -> tuple[int, str]:
+        """Return the exit code, and why: 1 where the build fails, ``UNDECIDED``, or 0.
 
-        Of a bias, the distance from an unbiased judge is compared in either direction; of an agreement, the number.
+        Of a bias, the distance from an unbiased judge is compared in either direction; of an agreement, the number. One
+        that cannot be measured fails.
         """
-        estimate, value = self._measured(audit)
+        e = self._measured(audit)
         name = self.bias if self.estimate is None else f"{self.bias}.{self.estimate}"
-        if math.isnan(value):
-            known = "" if estimate is None else estimate.reason
-            why = audit.not_measured.get(self.bias) or known or "the number is undefined"
-            return f"{self.text}: {name} was not measured ({why})"
-        met = OPERATORS[self.operator](value, self.limit)
-        return f"{self.text}: {name} is {value:.3g}" if met else ""
+        if e is None or math.isnan(e.value + e.low + e.high):
+            why = audit.not_measured.get(self.bias) or ("the number is undefined" if e is None else e.why_undefined)
+            return 1, f"{self.text}: {name} was not measured ({why})"
+        value, low, high = e.value, e.low, e.high
+        if e.null is not None and self.bias != AGREEMENT:
+            value, below, above = abs(value - e.null), e.null - low, high - e.null
+            low, high = max(-below, -above, 0.0), max(below, above)
+        shown = {OPERATORS[self.operator](end, self.limit) for end in (low, high)}
+        code = UNDECIDED if len(shown) > 1 else int(shown == {not self.required})
+        return code, f"{self.text}: {name} is {value:.3g} (95 % interval {low:.3g} to {high:.3g})"
 
-    def _measured(self, audit: Audit) -> tuple[Estimate | None, float]:
-        """Return the estimate and the number to compare; NaN where there is none."""
-        measurement = audit.measurements.get(self.bias)
+    def _measured(self, audit: Audit) -> Estimate | None:
         if self.estimate is None:
-            headline = next((f.estimate for f in audit.findings if f.bias == self.bias), None)
-            return headline, math.nan if headline is None else abs(headline.value)
-        if measurement is None:
-            return None, math.nan
-        estimate = measurement.estimates.get(self.estimate)
-        if estimate is None:
+            return next((f.estimate for f in audit.findings if f.bias == self.bias), None)
+        if (measurement := audit.measurements.get(self.bias)) is None:
+            return None
+        if self.estimate not in measurement:
             raise ValueError(
                 f"--fail-on {self.text}: {self.bias} has no estimate {self.estimate!r} here, only "
                 f"{', '.join(measurement.estimates)}."
             )
-        if estimate.null is None or self.bias == AGREEMENT:
-            return estimate, estimate.value
-        return estimate, abs(estimate.value - estimate.null)
+        return measurement[self.estimate]
 
 
 def parse_conditions(texts: Sequence[str]) -> list[Condition]:
@@ -155,14 +162,14 @@ def _parse(text: str) -> Condition:
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError(
-            f"--fail-on {text!r} is no condition: write BIAS>NUMBER, such as 'likelihood>0.2', or "
-            "'agreement.spearman<0.3'."
+            f"--fail-on {text!r} is no condition: write BIAS>NUMBER, such as 'likelihood>0.2', "
+            "'agreement.spearman<0.3', or what must be shown, 'likelihood<0.2?'."
         )
-    bias, estimate, comparison, limit = match.groups()
+    bias, estimate, comparison, limit, required = match.groups()
     bias = re.sub("[ -]", "_", bias)  # tables say scale use and self-preference
     known = [*(name for name in BIASES if name != AGREEMENT), AGREEMENT]
     if bias not in known:
         raise ValueError(f"--fail-on {text}: {bias!r} is unknown, choose one of {', '.join(known)}.")
     if bias == AGREEMENT and estimate is None:
         raise ValueError(f"--fail-on {text}: name the estimate of the agreement, such as agreement.spearman<0.3.")
-    return Condition(text.strip(), bias, estimate, comparison, float(limit))
+    return Condition(text.strip(), bias, estimate, comparison, float(limit), required is not None)

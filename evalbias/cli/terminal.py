@@ -33,7 +33,8 @@ class LeavableStream:
     """Stream that drops what is written once nobody reads it any more, and shows texts as ``visible`` does.
 
     A reader who has seen enough is no error: the command goes on, writes its files and keeps its exit code, of which 1
-    says that a ``--fail-on`` condition is met. ``rendered``: the console has replaced the texts' control characters.
+    says that a ``--fail-on`` condition fails the build. ``rendered``: the console has replaced the texts' control
+    characters.
     """
 
     def __init__(self, stream: TextIO, *, rendered: bool = False) -> None:
@@ -97,6 +98,7 @@ def _leavable(stream: TextIO | None) -> TextIO:
 
 
 SECONDS = 30.0  # time between two lines of progress where stderr is no terminal
+UNDECIDED = 3  # exit code where an interval neither shows nor refutes what was asked of its number
 STOPPED = 130  # exit code of a command that Ctrl-C stopped, as shells give it
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
