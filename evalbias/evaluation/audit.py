@@ -16,7 +16,7 @@ from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
 from evalbias.evaluation.biases import BIASES, Joint, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
 from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
-from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined
+from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined, percent
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
 from evalbias.measures.scale_use import SLOPE
@@ -70,6 +70,18 @@ class Finding:
         return self.joint is None or self.joint.low > 0 or self.joint.high < 0  # NaN is neither
 
     @property
+    def condition(self) -> str:
+        """On which reliability of the mean rating a bias at equal quality rests; empty for other findings."""
+        e = self.estimate
+        if self.status != "biased" or e is None or math.isnan(e.reliability):
+            return ""
+        if math.isnan(e.robustness):
+            return "holds whatever share of the variance of the mean rating is quality"
+        side = "less" if e.robustness < e.reliability else "more"
+        share = f"{percent(e.robustness)} or {side} of the variance of the mean rating is quality"
+        return f"holds unless {share}, where {percent(e.reliability)} is taken"
+
+    @property
     def tolerated(self) -> float:
         """Distance below an unbiased judge that is no bias, where the interval as shown excludes 0; else 0."""
         if self.status == "biased" or self.estimate is None or not round(self.estimate.high, 2) < 0:
@@ -79,9 +91,9 @@ class Finding:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON data, the numbers of the estimate beside its words."""
         e, names = self.estimate, ("value", "low", "high", "null", "n", "undefined", "name", "unit", "p_value")
-        numbers = {name: None if e is None else getattr(e, name) for name in names}
+        numbers = {name: None if e is None else getattr(e, name) for name in (*names, "reliability", "robustness")}
         said = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
-        words = {name: getattr(self, name) for name in (*said, "remedy", "alone")}
+        words = {name: getattr(self, name) for name in (*said, "remedy", "alone", "condition")}
         return {"estimate": numbers.pop("value"), **numbers, **words}
 
 
@@ -203,6 +215,7 @@ def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caut
         f"{coverage_warning({'': coverage})} {first}".strip(),
         _confused([f for f in not_shown if f not in untold], "is not shown", "are not shown"),
         _confused(untold, "cannot be told", "cannot be told apart"),
+        _assumption(findings),
         caution,
         *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in biased if f.remedy),
         _listed("No sign of bias", clear, _why_clear),
@@ -225,6 +238,18 @@ def _confused(findings: Sequence[Finding], one: str, several: str) -> str:
         f"With the other biases held fixed, {_titles(findings)} {one if len(findings) == 1 else several} (see 'Biases "
         "in one model'): in these outputs, one bias may look like another."
     )
+
+
+def _assumption(findings: Sequence[Finding]) -> str:
+    """Say what conclusions at equal quality take for granted, and how far it carries; empty without any."""
+    decided = [f.estimate for f in findings if f.status in ("biased", "no sign")]
+    if not any(e is not None and e.unit in RATED for e in decided):
+        return ""
+    holds = "; ".join(f"the finding of {title_of(f.bias)} {f.condition}" for f in findings if f.condition)
+    return (
+        "Conclusions at equal quality take the errors of raters to be independent: what raters share or copy counts as "
+        f"quality. {holds[:1].upper()}{holds[1:]}{'.' * bool(holds)}"
+    ).strip()
 
 
 def _listed(what: str, findings: Sequence[Finding], why: Callable[[Finding], str]) -> str:

@@ -103,6 +103,8 @@ class Number(Named):
             undefined=len(self.values) - interval.n - self.excluded,
             p_value=p_value,
             points=interval.score_sd if isinstance(interval, Effect) else math.nan,
+            reliability=getattr(interval, "reliability", math.nan),
+            robustness=getattr(interval, "robustness", math.nan),
         )
 
     def change(
@@ -133,6 +135,9 @@ class Estimate(Named):
         p_value: Two-sided p against ``null``: by the interval's own test, else ``p_of_interval``; NaN without a null.
         unit: Unit of the estimate, such as ``"share"``; empty where it has none.
         points: Points, log-odds or verdicts in one standard deviation of the score, where that is the unit; else NaN.
+        reliability: Share of the variance of people's mean rating that is taken for quality; NaN where none is held
+            fixed, or it is unknown.
+        robustness: Value of this share at which an effect would be 0; NaN where it is 0 at none.
         reason: Why the estimate is undefined, where that is known.
     """
 
@@ -146,6 +151,8 @@ class Estimate(Named):
     p_value: float = math.nan
     unit: str = ""
     points: float = math.nan
+    reliability: float = math.nan
+    robustness: float = math.nan
     reason: str = ""
 
     def text(self, value: float | None = None) -> str:

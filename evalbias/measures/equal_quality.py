@@ -92,6 +92,7 @@ class Effect(Interval):
     quality: float = math.nan  # change in the score for one point of quality, in its standard deviations
     score_sd: float = 1.0  # standard deviation of the scores, in points: ``value * score_sd`` is the effect in points
     reliability: float = math.nan  # share of the mean rating's variance that is quality; NaN if unknown
+    robustness: float = math.nan  # reliability of the mean rating at which the effect would be 0; NaN if at none
     first_stage_f: float = math.nan
     allowance: tuple[float, float] = (0.0, 0.0)
 
@@ -240,7 +241,8 @@ class EqualQuality:
         small = small_sample(self.groups, len(x), x.shape[1] + 1)
         noise = (sums_by_cluster(agreement - relevance * spread, self.codes) ** 2).sum() * small
         f = float(agreement.sum() ** 2 / noise) if noise > 0 else math.inf
-        bare = replace(bare, reliability=rated.reliability)
+        robustness = self._robustness(place, rated, lowest=1 - float((rest**2).sum() / (rated.mean**2).sum()))
+        bare = replace(bare, reliability=rated.reliability, robustness=robustness)
         if not agreement.sum() > 0:
             return replace(bare, reason=UNRELATED.format(feature=name.replace("_", " ")))
         bare = replace(bare, first_stage_f=f)
@@ -270,6 +272,19 @@ class EqualQuality:
             allowance=allowed,
             reason=ONE_INPUT if math.isnan(low) else "",
         )
+
+    def _robustness(self, place: int, rated: Rated, *, lowest: float) -> float:
+        """Return the reliability of the mean rating at which the effect of a column is 0; NaN if at none.
+
+        At ``lowest`` and less, the columns explain all of the quality. Of one feature x it is r_xh r_hy / r_xy.
+        """
+        others = np.delete(self.x, place, axis=1)
+        parts = np.column_stack([self.x[:, place], rated.mean, self.target])
+        x, h, y = (parts - others @ np.linalg.lstsq(others, parts, rcond=None)[0]).T
+        whole = float((rated.mean**2).sum())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at = (np.divide((x @ h) * (h @ y), x @ y) + whole - h @ h) / whole
+        return float(at) if lowest < at <= 1 else math.nan
 
     def _allowance(self, place: int, rated: Rated) -> tuple[float, float]:
         """Return the smallest and largest effect of a column that the curvature of the scales explains."""
@@ -354,7 +369,9 @@ def _between(bare: Effect, first: Effect, second: Effect) -> Effect:
     least, most = sorted((first.value, second.value))
     p_value = max(first.p_value, second.p_value) if least > ROUNDING or most < -ROUNDING else 1.0
     low, high = min(first.low, second.low), max(first.high, second.high)
-    return replace(bare, low=low, high=high, p_value=p_value, bounds=(least, most), reason=ONE_RATING)
+    return replace(
+        bare, low=low, high=high, p_value=p_value, bounds=(least, most), robustness=first.robustness, reason=ONE_RATING
+    )
 
 
 # Weak ratings.

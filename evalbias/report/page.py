@@ -215,7 +215,8 @@ def _audited(audit: Audit) -> Iterator[Section]:
 def _remark(finding: Finding) -> str:
     if finding.remedy:
         caution = "" if finding.alone else "With the other biases held fixed, this one is not shown. "
-        return f"{caution}What helps: {finding.remedy}."
+        condition = f" The finding {finding.condition}." if finding.condition else ""
+        return f"{caution}What helps: {finding.remedy}.{condition}"
     if finding.status == "no sign" and finding.margin_in_words:
         return _sentence(f"{finding.margin_in_words} is ruled out")
     if finding.status == "too few items" and finding.items_needed is not None:

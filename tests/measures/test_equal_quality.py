@@ -491,3 +491,40 @@ def test_the_effect_is_that_of_a_regression_through_the_origin():
     assert (found.n, found.units, found.undefined) == (60, 60, 0)
     _, score, _ = of_pairs(60)
     assert found.score_sd == pytest.approx(np.sqrt((score @ score) / 60))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_at_the_robustness_value_the_effect_is_0(seed):
+    rng = np.random.default_rng(seed)
+    length, quality = rng.normal(size=(2, 200))
+    ls = 0.5 * quality + 0.4 * length + rng.normal(size=200)
+    scores = quality + 0.4 * ls + 0.3 * length + rng.normal(size=200)
+    ratings = quality[:, None] + 0.8 * rng.normal(size=(200, 3))
+    mean = pool(ratings).mean
+    # of one feature: r_xh r_hy / r_xy
+    r = np.corrcoef([ls, mean, scores])
+    alone = likelihood_effect(ls, scores, ratings).robustness
+    assert alone == pytest.approx(r[0, 1] * r[1, 2] / r[0, 2])
+    # of several: the model with this reliability has the coefficient 0
+    features = {"likelihood": ls, "length": length}
+    held = EqualQuality(scores, ratings, features).effect("likelihood").robustness
+    assert 0 < held != pytest.approx(alone)
+    for value, columns in ((alone, {"likelihood": ls}), (held, features)):
+        known = EqualQuality(scores, mean[:, None], columns, reliability=value).effect("likelihood")
+        assert known.value == pytest.approx(0, abs=1e-9)
+        assert (known.reliability, known.robustness) == pytest.approx((value, value))
+    unknown = EqualQuality(scores, mean[:, None], features).effect("likelihood")
+    assert (unknown.robustness, unknown.reliability) == (pytest.approx(held), pytest.approx(np.nan, nan_ok=True))
+
+
+def test_an_effect_that_no_reliability_explains_has_no_robustness_value():
+    rng = np.random.default_rng(0)
+    quality, ls = rng.normal(size=(2, 300))
+    ratings = quality[:, None] + rng.normal(size=(300, 2))
+    ls = ls - 0.2 * quality  # likely outputs are worse, and yet preferred
+    found = likelihood_effect(ls, quality + ls + rng.normal(size=300), ratings)
+    assert found.low > 0
+    assert np.isnan(found.robustness)
+    # so does one that is 0 only where the features explain all of the quality
+    copied = likelihood_effect(ratings.mean(axis=1), 0.1 * quality + rng.normal(size=300), ratings)
+    assert np.isnan(copied.robustness)
