@@ -273,6 +273,7 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
         own_system: Name of the judge's own system, as the field system has it.
         by: Field that groups the items: agreement is also measured in each group. By default, the kinds of bias in
             evalbiasbench.
+        only: Test this bias by itself, without a correction for testing several. The others are not tested.
         pairs: Maximum number of pairs, drawn with the seed, or 'all'.
         num_threads: Calls of a function at the same time.
         progress: Called with the number of judgments done.
@@ -288,6 +289,7 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
     scale: tuple[float, float] | None = None
     own_system: str | None = None
     by: str | None = None
+    only: Literal["likelihood", "position", "verbosity", "self_preference", "scale_use"] | None = None
     pairs: int | None = 500
     num_threads: int = 1
     progress: Callable[[int], None] | None = None

@@ -99,7 +99,7 @@ SECTIONS = {  # heading -> its options, in the order of a command's help; any ot
     "Data": "task_of_loop data loops mapping labels by pairs split_by limit candidates documents",
     "Model and judge": f"{JUDGE} debias calibration ties",
     "Options": "",
-    "Measurement": "task likelihood_lm own_system reduction reliability length",
+    "Measurement": "only task likelihood_lm own_system reduction reliability length",
     "External feedback and quality": "instructscore instructscore_prompt metric quantile_map aspects_lm "
     "aspects_api_base",
     "Running models": f"{MODELS} samples sample_temperature sample_tokens workers",

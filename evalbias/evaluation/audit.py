@@ -368,6 +368,7 @@ def audit(asked: AuditOptions) -> Audit:
         own_system=asked.own_system,
         reliability=asked.reliability,
         by=asked.by,
+        only=asked.only,
         seed=asked.seed,
     )
 
@@ -378,34 +379,55 @@ def audit_answers(
     own_system: str | None = None,
     reliability: float | None = None,
     by: str | None = None,
+    only: str | None = None,
     seed: int = 0,
 ) -> Audit:
-    """Audit a judge that has answered."""
+    """Audit a judge that has answered; ``only`` names one bias to test by itself."""
     # 1 every bias, with the settings that it has
     settings = {"own": own_system, "reliability": reliability}
-    biases = [bias.configured(**settings) for bias in BIASES.values()]
+    left_out = {} if only is None else _left_out(only, judged)
+    biases = [bias.configured(**settings) for name, bias in BIASES.items() if name not in left_out]
     measurements = {bias.name: measure(bias, judged, seed=seed) for bias in biases if bias.applies(judged)}
     # 2 the findings, what could not be measured, and what follows
     not_measured = {**_lacking(biases, measurements, judged), **judged.unmeasurable}
-    missing = {name: why for name, why in not_measured.items() if name != AGREEMENT}
+    missing = {name: why for name, why in not_measured.items() if name not in (AGREEMENT, *left_out)}
     findings = findings_of(measurements, judged, missing)
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
+    not_measured |= left_out
     agreement = measurements.get(AGREEMENT)
     caution = "" if agreement is None else PeopleAgreement().caution(agreement, seed=seed)
     # 3 what people should label next, and the agreement by group
     known = judged.labeled
-    used = {name: value for name, value in settings.items() if value is not None}
+    used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
+    paragraphs = paragraphs_of(findings, coverage=judged.coverage, caution=caution)
+    if left_out:
+        paragraphs += (f"Not tested, because one bias was asked for: {', '.join(map(title_of, left_out))}.",)
     return Audit(
         judged=judged,
         measurements=measurements,
         findings=findings,
-        paragraphs=paragraphs_of(findings, coverage=judged.coverage, caution=caution),
+        paragraphs=paragraphs,
         caution=caution,
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
         label_next=label_next(judged, MOST_LABELS, seed) if known.any() and not known.all() else [],
         groups={} if by is None else _by_group(judged, by, seed=seed),
     )
+
+
+def _left_out(only: str, judged: Judged) -> dict[str, str]:
+    """Return the biases that such a judge can have besides the one to test -> why they are not tested.
+
+    Raises:
+        ValueError: Such a judge cannot have the one to test.
+    """
+    possible = ("", "pairs" if judged.pairwise else "scores")
+    biases = [bias for bias in BIASES.values() if bias.kind == "bias" and bias.judges in possible]
+    names = [bias.name for bias in biases if bias.applies(judged) or bias.lacks(judged)]  # not that of loops
+    if only not in names:
+        kind = "compares" if judged.pairwise else "scores"
+        raise ValueError(f"only={only!r} is no bias of a judge that {kind}: name one of {', '.join(names)}.")
+    return {name: f"only {title_of(only)} was asked for" for name in names if name != only}
 
 
 def _lacking(biases: Sequence[Bias], measurements: Mapping[str, Measurement], judged: Judged) -> dict[str, str]:

@@ -65,6 +65,12 @@ def test_every_language_of_a_judge_can_be_named_and_english_is_the_default():
         assert defaults(call)["language"] == language_of(options.JudgeOptions("file", lm="embedded")) == "en"
 
 
+def test_every_bias_of_an_audit_can_be_tested_alone():
+    (named, _) = get_args(get_type_hints(options.AuditOptions)["only"])
+    of_loops = {"self"}
+    assert {*get_args(named)} == {name for name, bias in BIASES.items() if bias.kind == "bias"} - of_loops
+
+
 def test_the_audit_takes_the_options_of_its_command():
     signature = inspect.signature(package.audit)
     assert list(signature.parameters) == [f.name for f in fields(AuditOptions)]

@@ -341,3 +341,21 @@ def test_the_embedded_judge_is_asked_as_it_was_trained_with_the_instruction_firs
         assert instruction_place_for(lm) == place
         assert prepared(AuditOptions(**given, lm=lm)).judge.instruction_place == place
     assert instruction_place_for("a/folder/embedded") == instruction_place_for(None) == "last"
+
+
+def test_one_bias_can_be_tested_by_itself():
+    judged = scored(np.random.default_rng(3), 150, length=0.28, squeeze=0.8)
+    all_, alone = (audit_answers(judged, only=only, seed=1) for only in (None, "verbosity"))
+    (finding,) = alone.findings
+    assert about(all_, "verbosity").p_adjusted > finding.p_adjusted == finding.estimate.p_value
+    assert finding.estimate == about(all_, "verbosity").estimate
+    assert alone.paragraphs[-1] == "Not tested, because one bias was asked for: likelihood, self-preference, scale use."
+    assert alone.not_measured == dict.fromkeys(
+        ("likelihood", "self_preference", "scale_use"), "only verbosity was asked for"
+    )
+    assert alone.provenance["only"] == "verbosity"
+    assert "only" not in all_.provenance
+    assert {*all_.measurements} - {*alone.measurements} == {*alone.not_measured}
+    assert of_scores(bare_scores(30), only="verbosity").provenance["only"] == "verbosity"
+    with pytest.raises(ValueError, match="only='position' is no bias of a judge that scores: name one of like"):
+        audit_answers(judged, only="position")
