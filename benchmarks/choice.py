@@ -128,7 +128,7 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     first = np.arange(inputs - inputs // 2)
     held, shown_held = last_items(given, inputs // 2), [last_items(one, inputs // 2) for one in shown]
     seed = int(rng.integers(1 << 30))
-    rule, agreement = (one(EFFECT, n_resamples=2_000, seed=seed) for one in (LikelihoodRule, AgreementRule))
+    rule, agreement = (one(EFFECT, seed=seed) for one in (LikelihoodRule, AgreementRule))
     half, half_tastes = calibrations(held, given.take(first), world.given)
     other, other_tastes = calibrations(shown_held[0], shown[0].take(first), world.shown)
     rest, rest_tastes = [*shown_held, *other], [world.shown] * len(shown) + other_tastes

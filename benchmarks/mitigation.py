@@ -104,8 +104,10 @@ PAPER = "highest RS (sum LS)"
 """End of the name of the paper's method."""
 CALIBRATED = "likelihood calibration"
 """Part of the names of the calibrated judges, which share their judgments: all strengths cost no more than one."""
+LOST = ("loses", "orders")
+"""Beginnings of the reason for which a judge agrees significantly less."""
 MAX_LOSS = 0.05
-"""Loss of performance that the second choice of every row allows; the first allows no significant one."""
+"""Loss of agreement that the second choice of every row allows; the first allows no significant one."""
 
 
 class KeptSearch(LikelihoodMitigation):
@@ -120,7 +122,7 @@ class KeptSearch(LikelihoodMitigation):
         return self.found
 
     def chosen_with(self, max_loss: float) -> Selection:
-        """Choose once more where a loss of performance is allowed; the model keeps its answers (``CachedLM``)."""
+        """Choose once more where a loss of agreement is allowed; the model keeps its answers (``CachedLM``)."""
         lenient = copy(self)
         lenient.max_loss = max_loss
         inputs = len(set(map(input_key, self.problem.held_back)))
@@ -158,7 +160,7 @@ def compiled(
     given = tried[GIVEN]
     number = bias_number(given.covariates.get(RATINGS))
     how: Any = {"n_resamples": n_resamples, "seed": seed}
-    rule, agreement = LikelihoodRule(number, **how), AgreementRule(number, **how)
+    rule, agreement = LikelihoodRule(number, seed=seed), AgreementRule(number, seed=seed)
     problem = optimizer.problem
     facts = baseline_facts(problem.fit, criterion, problem.likelihood_lm, reduction=optimizer.reduction)
     alone = against_baselines(tried[chosen], facts, **how)
@@ -250,13 +252,13 @@ def _cells(row: Row, name: str) -> list[str]:
 def summary(rows: Sequence[Row]) -> str:
     """Count in how many rows the compiled judge keeps what it promises."""
     with_paper = [row for row in rows if row["paper"] is not None]
-    harmed = [row for row in with_paper if row["tried"][row["paper"]]["loss"].startswith("loses")]
+    harmed = [row for row in with_paper if row["tried"][row["paper"]]["loss"].startswith(LOST)]
     above = [row for row in with_paper if _above(row)]
     unbeaten = [row for row in rows if "not significantly better" in row["against_baselines"]]
     points = [
         f"Compiled: {_kept(rows, 'chosen')}",
         f"Compiled where a loss of {MAX_LOSS:g} is allowed: {_kept(rows, 'chosen_with_loss')}",
-        f"The paper's method loses performance significantly in {len(harmed)} of {len(with_paper)} rows.",
+        f"The paper's method loses agreement significantly in {len(harmed)} of {len(with_paper)} rows.",
         f"In {len(above)} of {len(with_paper)} rows, the given judge, one of its calibrated forms or the compiled "
         "judge has no more bias than the paper's method and no lower performance.",
         f"In {len(unbeaten)} of {len(rows)} rows, the judge does not agree with people significantly better than "
@@ -270,7 +272,7 @@ def _kept(rows: Sequence[Row], form: str) -> str:
     kept = f"the given judge was kept in {len(rows) - len(compiled)} of {len(rows)} rows."
     if not compiled:
         return kept
-    lost = [_name(row) for row in compiled if row["tried"][row[form]]["loss"].startswith("loses")]
+    lost = [_name(row) for row in compiled if row["tried"][row[form]]["loss"].startswith(LOST)]
     halved = [row for row in compiled if _bias(row, row[form]) <= _bias(row, "given") / 2]
     gained = [row for row in compiled if json_number(row["tried"][row[form]]["p_agrees"]) < CHOICE_LEVEL]
     return (

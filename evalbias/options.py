@@ -379,7 +379,7 @@ class CompileOptions(Choosing, ScoringOptions):
         k: Number of demonstrations.
         normalization: How RS normalizes scores: mean-range as in the paper, center-max as in its code.
         resamples: Number of random swaps in the permutation test.
-        max_loss: Loss of performance (Spearman's rho) to allow for a smaller bias, such as 0.05; 0 allows no
+        max_loss: Loss of agreement with people (Pearson's r) to allow for a smaller bias, such as 0.05; 0 allows no
             significant loss.
     """
 

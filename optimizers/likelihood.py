@@ -53,6 +53,7 @@ from evalbias.optimizers.likelihood_rules import (
     bias_number,
     cross_fitted,
     fitted,
+    proxy_worth,
 )
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection, last_items
 from evalbias.programs.criterion import Criterion
@@ -143,7 +144,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
     def rules(self, problem: Problem) -> list[Rule]:
         """Less likelihood bias, or else better agreement."""
         name = self.number(problem)
-        how: Any = {"held_back": len(problem.held_back), "n_resamples": self.n_resamples, "seed": self.seed}
+        how: Any = {"held_back": len(problem.held_back), "seed": self.seed}
         return [LikelihoodRule(name, max_loss=self.max_loss, **how), AgreementRule(name, **how)]
 
     def number(self, problem: Problem) -> str:
@@ -160,6 +161,14 @@ class LikelihoodOptimizer(JudgeOptimizer):
             reduction=self.reduction,
             progress=self.progress,
         )
+
+    def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
+        """Also say beside the choice how well likelihood itself agrees with people on the held-back items."""
+        fields = super().validate(problem, selection)
+        if selection.answers is None:
+            return fields
+        held_back = last_items(selection.answers, len(problem.held_back))  # calibrated scores answer all items
+        return {**fields, "decision": f"{selection.fields['decision']} {proxy_worth(held_back, LIKELIHOODS)}"}
 
     def with_random(self, problem: Problem, k: int) -> tuple[PointwiseJudge, list[dspy.Example], list[dspy.Example]]:
         """Return the judge with k random demonstrations, those, and the other rated items; keep these alone.
@@ -329,7 +338,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     * random demonstrations;
     * a likelihood calibration at several strengths, of the given judge and of the one with random demonstrations.
 
-    ``LikelihoodRule`` looks for a smaller likelihood effect at no loss of performance; without any,
+    ``LikelihoodRule`` looks for a smaller likelihood effect at no loss of agreement; without any,
     ``AgreementRule`` for better agreement with people at no larger effect. Demonstrations are drawn from one half of
     the inputs and tested on the other; calibrations of the given judge are fitted and tested on all rated items
     (``cross_fitted``). The trainset is as for ``BiasedDemos``; where no item has several ratings (``ratings``), the
@@ -337,7 +346,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
 
     Args:
         k: Numbers of demonstrations to try, each at least 2.
-        max_loss: Fall in performance (Spearman's rho, from 0 to below 1) that a smaller bias may cost; a judge is taken
+        max_loss: Fall in agreement (Pearson's r, from 0 to below 1) that a smaller bias may cost; a judge is taken
             if the items rule out a larger one. 0 takes only judges that are not significantly worse.
         **options: Options of ``LikelihoodOptimizer`` and of every optimizer; it always chooses (``select``). With a
             ``likelihood_lm`` no candidate is calibrated, because a calibrated judge measures LS wherever it judges.
@@ -353,7 +362,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         if not self.select:
             raise ValueError("select=False: LikelihoodMitigation always chooses; BiasedDemos has a bare form.")
         if not 0 <= max_loss < 1:
-            raise ValueError(f"max_loss={max_loss}: give a fall in performance from 0 to below 1, such as 0.05.")
+            raise ValueError(f"max_loss={max_loss}: give a fall in agreement from 0 to below 1, such as 0.05.")
         if isinstance(k, int) or not k or min(k) < 2:
             raise ValueError(f"k={k}: give the numbers of demonstrations to try, each at least 2, such as (2, 4, 8).")
         self.max_loss = max_loss
@@ -399,7 +408,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
         """Also compare what was chosen with likelihood alone and length alone, on the held-back items."""
         assert selection.answers is not None
-        compared = last_items(selection.answers, len(problem.held_back))  # calibrated scores answer all items
+        compared = last_items(selection.answers, len(problem.held_back))
         criterion, lm = problem.student.criterion, problem.likelihood_lm
         known = baseline_facts(problem.fit, criterion, lm, reduction=self.reduction)
         beside = against_baselines(compared, known, n_resamples=self.n_resamples, seed=self.seed)

@@ -5,26 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy
 
 from evalbias.evaluation.bias import MARGINS
 from evalbias.evaluation.biases import Likelihood
-from evalbias.evaluation.estimates import N_RESAMPLES, Estimate
+from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
-from evalbias.evaluation.words import p_equals
-from evalbias.measures import Draws, estimate_spearman, likelihood_effect, pearson, spearman
-from evalbias.measures.agreement import counted_spearman, exchanged_ranks
+from evalbias.evaluation.words import ends, p_equals, signed
+from evalbias.measures import Interval, likelihood_effect, pearson
+from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy, pearson_influence
 from evalbias.measures.arrays import FloatArray, cluster_codes, complete, defined
 from evalbias.measures.corrections import LikelihoodCalibration, fit_likelihood_calibration
 from evalbias.measures.equal_quality import SCORE_SD, effects_on_judges
 from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
 from evalbias.measures.likelihood import counted_bias_score
-from evalbias.measures.resample import bootstrapped, interval
+from evalbias.measures.resample import Draws, bootstrapped
 from evalbias.optimizers.selection import CHOICE_LEVEL, Rule, last_items
 
-EFFECT, BIAS_SCORE_Z, PERFORMANCE = "likelihood_effect", "bias_score_z", "performance"
+EFFECT, BIAS_SCORE_Z, PERFORMANCE, AGREEMENT = "likelihood_effect", "bias_score_z", "performance", "pearson"
 BIAS_LABELS = {EFFECT: "likelihood effect", BIAS_SCORE_Z: "BiasScore (z)"}
 REASONS = {
     EFFECT: "the items have several ratings",
@@ -32,8 +33,9 @@ REASONS = {
 }
 """Number -> why it says the likelihood bias of these items."""
 
-LOSS = 0.05  # level of the one-sided tests that the performance falls, and that it falls by no more than the margin
-LOSS_MARGIN = 0.1  # fall in performance (Spearman's rho) that held-back items must rule out where no loss is allowed
+# Agreement with people is Pearson's correlation here: a correction breaks the ties of coarse scores, which moves ranks.
+LOSS = 0.05  # level of the one-sided tests that the agreement falls, and that it falls by no more than the margin
+LOSS_MARGIN = 0.1  # fall in agreement (Pearson's r) that held-back items must rule out where no loss is allowed
 RISE = MARGINS[SCORE_SD]  # rise in the bias that the items must rule out: what an audit calls worth finding
 ERROR_DRAWS = 5_000  # draws of the errors of all judges' biases, from which the adjusted p-values are read
 FOLDS = 10  # parts of the inputs; each is corrected by a calibration that was fitted on the others
@@ -80,9 +82,29 @@ def _effect_errors(
         return None
     scores = np.column_stack([one.answers for one in judges])  # (n, s)
     effects, influence = effects_on_judges(ls, scores, ratings, clusters=clusters)  # (s,), (inputs, s)
+    return effects, _drawn_errors(influence, draws, rng)
+
+
+def _drawn_errors(influence: FloatArray, draws: int, rng: np.random.Generator) -> FloatArray:
+    """Draw (draws, s) errors of s numbers from the multivariate t of the jackknife's influences (inputs, s)."""
     inputs = len(influence)
     normal = rng.standard_normal((draws, inputs)) @ influence
-    return effects, normal / np.sqrt(rng.chisquare(inputs - 1, size=(draws, 1)) / (inputs - 1))
+    return np.asarray(normal / np.sqrt(rng.chisquare(inputs - 1, size=(draws, 1)) / (inputs - 1)))
+
+
+def agreement_errors(judges: Sequence[Judged], *, draws: int, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Return (s,) Pearson's correlations of judges with people, and (draws, s) joint draws of their errors.
+
+    On the items that all judges scored; NaN for fewer than two inputs, and for a judge with constant scores.
+    """
+    first = judges[0]
+    columns = [*(one.answers for one in judges), first.covariate(HUMAN_SCORES)]
+    (*scores, human), codes = complete(*columns, clusters=first.clusters)
+    if len(np.unique(codes)) < 2:
+        return np.full(len(judges), np.nan), np.full((draws, len(judges)), np.nan)
+    values = np.array([pearson(one, human).value for one in scores])
+    influence = pearson_influence(np.column_stack(scores), human, codes)
+    return values, _drawn_errors(influence, draws, np.random.default_rng(seed))
 
 
 def _bias_score_errors(
@@ -119,33 +141,50 @@ def _estimate(name: str, judged: Judged, seed: int) -> Estimate:
     return replace(found, value=_value(name, judged), label=BIAS_LABELS.get(name, found.label))
 
 
+def proxy_worth(judged: Judged, feature: str) -> str:
+    """Say how well a feature (a covariate) agrees with people by itself, which decides what removing it costs."""
+    values, human = judged.covariate(feature), judged.covariate(HUMAN_SCORES)
+    found = estimate_pearson(values, human, clusters=judged.clusters)
+    name = feature.replace("_", " ").removesuffix("s")
+    if not (found.low > 0 or found.high < 0):
+        return (
+            f"The {name} alone is not shown to agree with people ({_shown(found)}): removing its effect need not cost."
+        )
+    return (
+        f"The {name} alone agrees with people ({_shown(found)}), so a judge that no longer follows it loses "
+        "agreement, unless its scores say the same by themselves."
+    )
+
+
+def _shown(found: Interval) -> str:
+    return f"Pearson {signed(found.value)}, {ends(signed(found.low), signed(found.high))}"
+
+
 # Rules of the choice between judges.
 
 
 class LikelihoodRule(Rule):
-    """A judge is better if its likelihood bias is significantly smaller, and its performance is not lower.
+    """A judge is better if its likelihood bias is significantly smaller, and its agreement with people is not lower.
 
     Smaller: the given judge's bias differs from 0, two-sided, and the judge's magnitude is smaller, one-sided, adjusted
     for all judges. The chance that any judge passes whose bias is no smaller is at most ``level``; the other half of
-    5 % is left to ``AgreementRule``. Not lower: the performance is not significantly lower, and the items rule out that
-    it is lower by more than ``LOSS_MARGIN``, because few items show no significant loss of anything. With ``max_loss``,
-    a user says what a smaller bias may cost, and only the second demand counts, with this margin. ``held_back`` is the
-    number of held-back items, the last ones of all answers; None where all items are.
+    5 % is left to ``AgreementRule``. Not lower: neither Pearson's correlation with people nor the pairwise accuracy
+    with calibrated ties is significantly lower, and the items rule out that the correlation is lower by more than
+    ``LOSS_MARGIN``, because few items show no significant loss of anything. With ``max_loss``, a user says what a
+    smaller bias may cost, and only the last demand counts, with this margin. ``held_back`` is the number of held-back
+    items, the last ones of all answers; None where all items are.
     """
 
     level = CHOICE_LEVEL / 2
 
-    def __init__(
-        self, name: str, *, held_back: int | None = None, max_loss: float = 0.0, n_resamples: int, seed: int
-    ) -> None:
-        self.name, self.held_back, self.max_loss = name, held_back, max_loss
-        self.n_resamples, self.seed = n_resamples, seed
-        cost = f"a loss of performance of at most {max_loss:g}" if max_loss else "no significant loss of performance"
+    def __init__(self, name: str, *, held_back: int | None = None, max_loss: float = 0.0, seed: int) -> None:
+        self.name, self.held_back, self.max_loss, self.seed = name, held_back, max_loss, seed
+        cost = f"a loss of agreement of at most {max_loss:g}" if max_loss else "no significant loss of agreement"
         self.aim = f"less likelihood bias at {cost}"
 
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
-        """Return the likelihood bias, the published BiasScore, and the performance."""
-        return {name: _estimate(name, judged, self.seed) for name in (self.name, "bias_score", PERFORMANCE)}
+        """Return the likelihood bias, the published BiasScore, the agreement (Pearson) and the performance."""
+        return {name: _estimate(name, judged, self.seed) for name in (self.name, "bias_score", AGREEMENT, PERFORMANCE)}
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
         """Return the p that the magnitude of each bias is no smaller, adjusted for all of them.
@@ -162,74 +201,63 @@ class LikelihoodRule(Rule):
         return [float(p) for p in np.minimum(1.0, np.maximum(_in_families(judged, given, smaller), biased))]  # keep NaN
 
     def loss(self, judged: Judged, given: Judged) -> str:
-        """Say whether the performance falls, or may fall by more than the margin."""
+        """Say whether the agreement falls, or may fall by more than the margin."""
         given = last_items(given, len(judged.ids))
-        human, draws = given.covariate(HUMAN_SCORES), Draws(seed=self.seed, resamples=0, swaps=self.n_resamples)
-        test = estimate_spearman(judged.answers, human, before=given.answers, clusters=given.clusters, draws=draws)
+        human, draws = given.covariate(HUMAN_SCORES), Draws(seed=self.seed, confidence=1 - 2 * LOSS)
+        how: dict[str, Any] = {"before": given.answers, "clusters": given.clusters, "draws": draws}
+        test, order = (one(judged.answers, human, **how) for one in (estimate_pearson, estimate_tied_accuracy))
         common = defined(judged.answers, given.answers, human)
-        before, after = (spearman(one.answers[common], human[common]).value for one in (given, judged))
+        before, after = (pearson(one.answers[common], human[common]).value for one in (given, judged))
         digits = 2 if abs(test.value) >= 0.01 else 3
         fall = f"{before:.{digits}f} -> {after:.{digits}f}"
-        lowest, margin = self._lowest_change(judged, given), self.max_loss or LOSS_MARGIN
-        if not self.max_loss and test.value < 0 and test.p_value / 2 < LOSS:
-            lost = f"loses performance ({fall}, {p_equals(test.p_value / 2)}, at worst {lowest:+.2f}"
+        lowest, margin = test.low, self.max_loss or LOSS_MARGIN
+        if not self.max_loss and _falls(test):
+            lost = f"loses agreement ({fall}, {p_equals(test.p_value / 2)}, at worst {lowest:+.2f}"
             if not -LOSS_MARGIN < lowest < 0:  # it may be large, or NaN
                 return f"{lost})"
             allowed = math.floor(1 - 100 * lowest) / 100  # the least of two digits that the loss does not reach
             return f"{lost}; max_loss={allowed:g}, --max-loss {allowed:g}, would allow it)"
+        if not self.max_loss and _falls(order):
+            return f"orders fewer pairs as people do ({100 * order.value:+.1f} of 100, {p_equals(order.p_value / 2)})"
         if not lowest > -margin:  # NaN is not above
-            return f"may lose more than {margin:g} of performance ({fall}, change at worst {lowest:+.2f})"
+            return f"may lose more than {margin:g} of agreement ({fall}, change at worst {lowest:+.2f})"
         return ""
-
-    def _lowest_change(self, judged: Judged, given: Judged) -> float:
-        """Return the lower end of the one-sided 95 % interval of the change in performance; 0 for equal rankings."""
-        arrays = given.answers, judged.answers, given.covariate(HUMAN_SCORES)
-        (before, after, human), codes = complete(*arrays, clusters=given.clusters)
-
-        def change(counts: FloatArray) -> FloatArray:
-            return counted_spearman(counts, after, human) - counted_spearman(counts, before, human)
-
-        draws = Draws(seed=self.seed, resamples=N_RESAMPLES, confidence=1 - 2 * LOSS)
-        return interval(change, codes, method="percentile", draws=draws).low
 
     def error(self, judged: Judged) -> float:
         """Return the standard error of the bias on the held-back items."""
         return _standard_error(_estimate(self.name, self._compared(judged), self.seed))
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return the magnitude of the bias, and minus the performance, on the held-back items."""
+        """Return the magnitude of the bias, and minus the agreement, on the held-back items."""
         compared = self._compared(judged)
-        return abs(_value(self.name, compared)), -_value(PERFORMANCE, compared)
+        return abs(_value(self.name, compared)), -_value(AGREEMENT, compared)
 
     def _compared(self, judged: Judged) -> Judged:
         return judged if self.held_back is None else last_items(judged, self.held_back)
+
+
+def _falls(test: Interval) -> bool:
+    return bool(test.value < 0 and test.p_value / 2 < LOSS)
 
 
 class AgreementRule(LikelihoodRule):
     """A judge is better if it agrees with people significantly better, and its likelihood bias is not larger.
 
     A judge may have little bias because its scores say little, and demonstrations may make it useful. Better is a
-    one-sided permutation test, adjusted for all judges. Not larger: the magnitude of the bias is not significantly
-    larger, and the items rule out that it is larger by more than ``RISE``. And the interval of the performance must lie
-    above 0: a calibration can raise -.05 to -.01 significantly, which makes no useless judge useful.
+    one-sided test of Pearson's correlation, adjusted for all judges. Not larger: the magnitude of the bias is not
+    significantly larger, and the items rule out that it is larger by more than ``RISE``. And the interval of the
+    agreement must lie above 0: a calibration can raise -.05 to -.01 significantly, which makes no useless judge useful.
     """
 
-    def __init__(self, name: str, *, held_back: int | None = None, n_resamples: int, seed: int) -> None:
-        super().__init__(name, held_back=held_back, n_resamples=n_resamples, seed=seed)
+    def __init__(self, name: str, *, held_back: int | None = None, seed: int) -> None:
+        super().__init__(name, held_back=held_back, seed=seed)
         self.aim = "better agreement with people at no larger likelihood bias"
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
-        """Return the p that the performance of each is no higher, adjusted for all of them."""
+        """Return the p that the agreement of each is no higher, adjusted for all of them by ``step_down``."""
 
         def higher(judges: list[Judged]) -> FloatArray:
-            return higher_than_first(
-                counted_spearman,
-                [one.answers for one in judges],
-                judges[0].covariate(HUMAN_SCORES),
-                clusters=judges[0].clusters,
-                exchanged=exchanged_ranks,
-                draws=Draws(seed=self.seed, swaps=self.n_resamples),
-            )
+            return higher_than_first(*agreement_errors(judges, draws=ERROR_DRAWS, seed=self.seed))
 
         return [float(p) for p in np.minimum(1.0, _in_families(judged, given, higher))]
 
@@ -246,16 +274,16 @@ class AgreementRule(LikelihoodRule):
             return f"is more biased ({rise})"
         if most > RISE:
             return f"may be more biased ({rise}, change at worst {most:+.2f})"
-        performance = _estimate(PERFORMANCE, judged, self.seed)
-        shown = f"performance {performance.text()}, {performance.interval}"
-        return "" if performance.low > 0 else f"is not shown to agree with people ({shown})"
+        agreement = _estimate(AGREEMENT, judged, self.seed)
+        shown = f"Pearson {agreement.text()}, {agreement.interval}"
+        return "" if agreement.low > 0 else f"is not shown to agree with people ({shown})"
 
     def error(self, judged: Judged) -> float:
-        """Return the standard error of the performance on the held-back items."""
-        return _standard_error(_estimate(PERFORMANCE, self._compared(judged), self.seed))
+        """Return the standard error of the agreement on the held-back items."""
+        return _standard_error(_estimate(AGREEMENT, self._compared(judged), self.seed))
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return minus the performance, and the magnitude of the bias, on the held-back items."""
+        """Return minus the agreement, and the magnitude of the bias, on the held-back items."""
         return super().costs(judged)[::-1]
 
 

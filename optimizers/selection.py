@@ -59,7 +59,7 @@ class Rule:
         return 0.0
 
     def loss(self, judged: Judged, given: Judged) -> str:
-        """Say what a candidate makes significantly worse, such as "the performance falls"; empty if nothing."""
+        """Say what a candidate makes significantly worse, such as "the agreement falls"; empty if nothing."""
         return ""
 
 

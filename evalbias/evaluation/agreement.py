@@ -29,10 +29,11 @@ from evalbias.measures.agreement import (
     counted_alpha,
     counted_ceiling,
     counted_kappa,
-    counted_pearson,
     counted_spearman,
     estimate_calibration_error,
     estimate_kendall,
+    estimate_pearson,
+    estimate_tied_accuracy,
     one_against_the_others,
 )
 from evalbias.measures.arrays import FloatArray
@@ -110,14 +111,14 @@ def _of_scores(judged: Judged) -> list[Number]:
     def number(name: str, label: str, estimator: Callable[..., Interval], says: str, *, tested: bool = False) -> Number:
         return Number(name, label, scores, estimator, given=(human,), says=says, tested=tested)
 
-    pearson, alpha, ordinal = (
-        partial(estimate_coefficient, statistic)
-        for statistic in (counted_pearson, counted_alpha, partial(counted_alpha, ordinal=True))
+    alpha, ordinal = (
+        partial(estimate_coefficient, statistic) for statistic in (counted_alpha, partial(counted_alpha, ordinal=True))
     )
     numbers = [
         number("spearman", "Spearman", estimate_spearman, "Rank correlation with people (Spearman)", tested=True),
         number("kendall", "Kendall", estimate_kendall, "Rank correlation with people (Kendall)"),
-        number("pearson", "Pearson", pearson, "Linear correlation with people (Pearson)"),
+        number("pearson", "Pearson", estimate_pearson, "Linear correlation with people (Pearson)"),
+        number("tied_accuracy", "accuracy of order", estimate_tied_accuracy, "Same order or tie as people, of pairs"),
     ]
     if judged.on_peoples_scale:
         numbers += [

@@ -52,7 +52,7 @@ from evalbias.measures import (
     unfairness_scores,
     win_shares,
 )
-from evalbias.measures.agreement import counted_spearman
+from evalbias.measures.agreement import counted_spearman, estimate_pearson
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.loops import differences
 from evalbias.measures.pairs import counted_fairness, counted_odds, estimate_balanced_rate, estimate_gap, over_orders
@@ -65,7 +65,7 @@ class Likelihood(EffectBias):
     """A judge overrates what is likely under a model (Ohi et al., Findings of ACL 2024).
 
     Numbers of scores besides the effect: ``bias_score`` (eq 5, with the published normalization, which depends on the
-    extremes and thereby on n), ``bias_score_z`` (of z-scores, which does not) and ``performance``. Of pairs:
+    extremes and thereby on n), ``bias_score_z`` (of z-scores, which does not), ``pearson``, ``performance``. Of pairs:
     ``likelihood_correlation`` (Spearman's rho of the difference in LS and the win probability), ``odds_per_nat``
     (factor on the odds of winning for each nat by which a candidate is likelier, position held fixed) and
     ``odds_of_first`` (odds of the first position between equally likely candidates).
@@ -110,11 +110,12 @@ class Likelihood(EffectBias):
             estimator = partial(estimate_bias_score, normalization=normalization)
             return Number(name, label, scores, estimator, given=(ls, human), null=0.0, confounded=True)
 
-        says = "Rank correlation with people (performance)"
+        says, linear = "Rank correlation with people (performance)", "Linear correlation with people (Pearson)"
         return [
             *super().numbers(judged),
             score("bias_score", "BiasScore", "mean-range"),
             score("bias_score_z", "BiasScore (z)", "z-score"),
+            Number("pearson", "Pearson", scores, estimate_pearson, given=(human,), says=linear, tested=False),
             Number("performance", "performance", scores, estimate_spearman, given=(human,), says=says),
         ]
 

@@ -30,14 +30,18 @@ from evalbias.measures.resample import (
     ALONE,
     DRAWS,
     FEWEST_UNITS,
+    SHARE,
     Draws,
     Interval,
     Statistic,
     Swapped,
+    change,
     chunks,
     estimate,
     estimate_coefficient,
     jackknife_variance,
+    left_out,
+    share_ends,
     with_variance,
 )
 
@@ -252,6 +256,111 @@ def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> Swap
 
 def _z_scores(x: FloatArray) -> FloatArray:
     return np.asarray((x - x.mean()) / x.std()) if np.ptp(x) > 0 else np.full(len(x), np.nan)
+
+
+def estimate_pearson(
+    scores: ArrayLike, reference: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
+) -> Interval:
+    """Estimate Pearson's correlation; arguments as ``estimate_spearman``. Its error is the jackknife's over clusters.
+
+    A change between judges has Student's t interval and test (``draws`` gives the level alone). It is the measure to
+    test a correction with: breaking the ties of coarse scores moves ranks by half of the items, and values hardly.
+    """
+    if before is None:
+        return estimate_coefficient(counted_pearson, scores, reference, clusters=clusters, draws=draws)
+    alone = change(counted_pearson, before, scores, reference, clusters=clusters, draws=ALONE)
+    (a, b, y), codes = complete(*vectors(before=before, scores=scores, reference=reference), clusters=clusters)
+    if alone.units < FEWEST_UNITS or np.isnan(alone.value) or not draws.resamples:
+        return alone
+    first, second = pearson_influence(np.column_stack([a, b]), y, codes).T
+    return _with_t(alone, second - first, draws.confidence)
+
+
+def pearson_influence(scores: FloatArray, reference: FloatArray, codes: IntArray) -> FloatArray:
+    """Return (G, s) the jackknife's influence of each cluster, or of 200 groups, on the correlations of s judges.
+
+    Of scores (n, s) and a reference (n,) without NaN. ``influence.T @ influence`` is the correlations' covariance.
+    """
+    rest = np.concatenate(
+        [np.column_stack([counted_pearson(c, x, reference) for x in scores.T]) for c in left_out(codes)]
+    )
+    return np.asarray((rest.mean(axis=0) - rest) * np.sqrt((len(rest) - 1) / len(rest)))
+
+
+def _with_t(found: Interval, influence: FloatArray, confidence: float) -> Interval:
+    """Give a change Student's t interval and test, from the jackknife's influence of each cluster on it (G,)."""
+    error, df, value = float(np.sqrt((influence**2).sum())), len(influence) - 1, found.value
+    if error <= SLACK:  # scores that are a linear function of the others have the same correlation
+        return replace(found, low=value, high=value, p_value=float(abs(value) <= SLACK))
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, df)) * error
+    return replace(found, low=value - half, high=value + half, p_value=2 * scipy.stats.t.sf(abs(value) / error, df))
+
+
+MOST_PAIRS = 2_000_000
+"""Most pairs of items that an accuracy compares; of more, each item is compared with an equal number of others."""
+
+
+def estimate_tied_accuracy(
+    scores: ArrayLike, reference: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
+) -> Interval:
+    """Estimate pairwise accuracy with calibrated ties, acc*_eq in [0, 1] (Deutsch et al. 2023, "Ties matter").
+
+    It is the share of pairs of items that the scores put in the reference's order, or call a tie where it does. Scores
+    that differ by a threshold or less are tied; the threshold is the one that makes most pairs right (tie calibration),
+    so neither coarse nor fine scores have an advantage. Pairs are those within a cluster, or all where no two items
+    share one. The jackknife over clusters keeps the threshold. Arguments as ``estimate_pearson``.
+
+    Examples:
+        >>> estimate_tied_accuracy([1.0, 1.1, 3.0], [1, 1, 2]).value  # .1 apart is a tie
+        1.0
+    """
+    judges = {"scores": scores} if before is None else {"before": before, "scores": scores}
+    arrays = vectors(**judges, reference=reference)
+    (*columns, y), codes = complete(*arrays, clusters=clusters)
+    pairs, units = _pairs(codes), len(np.unique(codes))
+    found = Interval(np.nan, n=len(y), undefined=len(arrays[0]) - len(y), units=units)
+    if not len(pairs):
+        return found
+    right = [_right(x, y, pairs) for x in columns]
+    gains = right[-1] - (right[0] if before is not None else 0.0)  # (m,)
+    found = replace(found, value=float(gains.mean()), unit=SHARE)
+    if units < FEWEST_UNITS or not draws.resamples:
+        return found
+    first, second = codes[pairs].T
+    ones = np.ones(len(pairs))
+    touched, amounts = (  # what the pairs of each cluster sum to, one between two clusters in both of them
+        np.bincount(first, part, units) + np.bincount(second, part * (first != second), units) for part in (gains, ones)
+    )
+    rest = ratio(gains.sum() - touched, np.asarray(len(pairs) - amounts, dtype=np.float64))
+    influence = (rest.mean() - rest) * np.sqrt((units - 1) / units)
+    if before is not None:
+        return _with_t(found, influence, draws.confidence)
+    variance = float((influence**2).sum())
+    low, high = share_ends(found.value, variance, units=units, confidence=draws.confidence)
+    return replace(found, low=low, high=high)
+
+
+def _pairs(codes: IntArray) -> IntArray:
+    """Return (m, 2) items to compare: pairs within a cluster (n,), or of all items where each is its own."""
+    n = len(codes)
+    if len(np.unique(codes)) < n:
+        members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+        return np.concatenate([one[np.column_stack(np.triu_indices(len(one), 1))] for one in members])
+    if n * (n - 1) // 2 <= MOST_PAIRS:
+        return np.column_stack(np.triu_indices(n, 1))
+    order = np.random.default_rng(0).permutation(n)
+    return np.concatenate([np.column_stack([order, np.roll(order, shift)]) for shift in range(1, MOST_PAIRS // n + 1)])
+
+
+def _right(x: FloatArray, y: FloatArray, pairs: IntArray) -> FloatArray:
+    """Return (m,) 1 where the scores order or tie a pair as the reference does, at the calibrated threshold, else 0."""
+    apart, wanted = (np.round((v[pairs[:, 0]] - v[pairs[:, 1]]) / (np.ptp(v) or 1.0), 9) for v in (x, y))
+    sizes, tied, ordered = np.abs(apart), wanted == 0, (np.sign(apart) == np.sign(wanted)) & (wanted != 0)
+    order = np.argsort(sizes, kind="stable")
+    thresholds = np.unique(np.append(sizes, 0.0))
+    below = np.searchsorted(sizes[order], thresholds, side="right")  # pairs that each threshold ties
+    gained = np.cumsum(np.append(0, tied[order].astype(np.int64) - ordered[order]))[below]
+    return np.asarray(np.where(sizes <= thresholds[np.argmax(gained)], tied, ordered), dtype=np.float64)
 
 
 def estimate_kendall(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import SLACK, Clusters, FloatArray, complete
-from evalbias.measures.resample import DRAWS, Draws, Statistic, Swapped, counted_swaps, numbered, random_swaps
+from evalbias.measures.arrays import SLACK, FloatArray
 
 
 def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
@@ -55,35 +53,16 @@ def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
     return step_down(np.where(undefined, np.nan, t[nearest, columns]), (drawn / unit)[:, nearest, columns])
 
 
-def higher_than_first(
-    statistic: Statistic,
-    systems: Sequence[ArrayLike],
-    *given: ArrayLike,
-    clusters: Clusters = None,
-    exchanged: Callable[..., Swapped] | None = None,
-    draws: Draws = DRAWS,
-) -> FloatArray:
-    """Test which of (1 + m) systems have a higher statistic than the first one, by paired permutation tests.
+def higher_than_first(values: FloatArray, errors: FloatArray) -> FloatArray:
+    """Test which of m estimates are higher than the first (1 + m in all), such as judges' agreement with people.
 
-    The tests are those of ``permutation_p``, one-sided. All of them swap the same units, so ``step_down`` adjusts for
-    their number by the joint distribution of the differences, in standard deviations: systems that score alike cost
-    hardly more than one. Only items that all systems scored count. Returns (m,) adjusted one-sided p-values; NaN where
-    a statistic is undefined. Arguments as those of ``change``.
+    Errors are joint draws (R, 1 + m), in whose standard deviations the differences count, so that estimates that move
+    together cost hardly more than one (``step_down``). Returns (m,) adjusted one-sided p-values; NaN where undefined.
     """
-    columns, codes = complete(*numbered((*systems, *given), clusters), clusters=clusters)
-    (first, *others), rest, one = columns[: len(systems)], columns[len(systems) :], np.ones((1, len(codes)))
-    if len(codes) < 2 or not others:
-        return np.full(len(others), np.nan)
-    observed = np.array([(statistic(one, x, *rest) - statistic(one, first, *rest)).item() for x in others])
-    pairs = [(exchanged or counted_swaps(statistic))(x, first, *rest) for x in others]
-    drawn = [
-        np.column_stack([np.subtract(*pair(swap)) for pair in pairs])
-        for swap in random_swaps(codes, draws.swaps, draws.seed)
-    ]
-    differences = np.where(np.isnan(observed), 0.0, np.concatenate(drawn))
-    scale = np.nanstd(differences, axis=0)
-    unit = np.where(scale > 0, scale, np.inf)  # a system that always equals the first one differs by 0 of them
-    return step_down(observed / unit - SLACK, differences / unit)  # rounding errors make no tie a smaller difference
+    gaps, drawn = values[1:] - values[0], errors[:, 1:] - errors[:, :1]
+    scale = drawn.std(axis=0)
+    unit = np.where(scale > SLACK, scale, np.inf)  # estimates that always agree differ by 0 standard errors
+    return step_down(np.where(np.isnan(scale), np.nan, gaps / unit), drawn / unit)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

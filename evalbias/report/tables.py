@@ -181,7 +181,7 @@ def mitigation_table(reports: Mapping[str, MitigationReport], *, seed: int) -> T
     for criterion, report in reports.items():
         sides = {"given": report.before, "paper's method": report.paper, "compiled": report.after}
         for place, (name, judged) in enumerate((name, one) for name, one in sides.items() if one is not None):
-            rule = LikelihoodRule(bias_number(judged.covariates.get(RATINGS)), n_resamples=1, seed=seed)
+            rule = LikelihoodRule(bias_number(judged.covariates.get(RATINGS)), seed=seed)
             estimates = rule.estimates(judged).values()
             headings = headings or [estimate.label for estimate in estimates]
             rows.append(("" if place else criterion, name, *map(_cell, estimates)))

@@ -40,7 +40,7 @@ def row(chosen, with_loss=None, **forms):
         "chosen": chosen,
         "chosen_with_loss": with_loss or chosen,
         "paper": "paper",
-        "tried": {"given": tried(0.4, 0.5), "paper": tried(-0.3, 0.2, "loses performance (0.50 -> 0.20)"), **forms},
+        "tried": {"given": tried(0.4, 0.5), "paper": tried(-0.3, 0.2, "loses agreement (0.50 -> 0.20)"), **forms},
         "alone": {"likelihood alone": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 90}},
         "against_baselines": "The judge is not significantly better than likelihood alone: no gain is shown.",
         "inputs": {"train": 40, "test": 30},
@@ -51,7 +51,7 @@ def row(chosen, with_loss=None, **forms):
 
 def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses():
     half = row("likelihood calibration", **{"likelihood calibration": tried(0.2, 0.5)})
-    lost = tried(0.3, 0.3, "loses performance (0.50 -> 0.30)")
+    lost = tried(0.3, 0.3, "loses agreement (0.50 -> 0.30)")
     less = row("random", "half", half=tried(0.1, 0.45, p_agrees=0.01), random=lost)
     text = report([half, less, row("given"), {"judge": "J", "set": "summeval", "why_not": "14 inputs"}])
     compiled, with_loss = (line for line in text.splitlines() if line.startswith("- Compiled"))
@@ -61,7 +61,7 @@ def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses():
     )
     assert with_loss.endswith("halved in 2, and performance was gained significantly in 1 and lost significantly in 0.")
     assert lines(less)[3][2:4] == ["with loss: half", "+0.10 [+0.00, +0.20]"]
-    assert "The paper's method loses performance significantly in 3 of 3 rows." in text
+    assert "The paper's method loses agreement significantly in 3 of 3 rows." in text
     # beside |-.3| and .2: the calibration's .2 and .5, and .3 and .3 of the compiled random demonstrations
     assert "In 2 of 3 rows, the given judge, one of its calibrated forms or the compiled judge" in text
     assert "In 3 of 3 rows, the judge does not agree" in text

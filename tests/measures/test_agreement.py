@@ -30,9 +30,11 @@ from evalbias.measures.agreement import (
     counted_pearson,
     estimate_calibration_error,
     estimate_kendall,
+    estimate_pearson,
+    estimate_tied_accuracy,
     one_against_the_others,
 )
-from evalbias.measures.resample import ALONE
+from evalbias.measures.resample import ALONE, share_ends
 
 NAN = math.nan
 EACH = pytest.mark.parametrize("measure", [spearman, pearson, kendall, pairwise_accuracy])
@@ -273,3 +275,84 @@ def test_an_error_as_large_as_chance_often_makes_it_may_be_0():
     # of 20 coins, 13 or more fall alike with a probability of .26, 14 or more with .12
     found = estimate_calibration_error(np.full(20, 0.5), outcomes, draws=Draws(confidence=0.8))
     assert (found.value, found.low) == (pytest.approx(0.15), 0.0)
+
+
+# What ties cannot move.
+
+
+def slow_tied_accuracy(x, y, clusters):
+    """Deutsch et al. 2023, equation 4: try every difference of two scores as the threshold of a tie."""
+    pairs = [
+        p for p in itertools.combinations(range(len(x)), 2) if clusters is None or len({clusters[i] for i in p}) < 2
+    ]
+
+    def right(threshold):
+        signs = [0 if abs(x[i] - x[j]) <= threshold + 1e-9 else np.sign(x[i] - x[j]) for i, j in pairs]
+        return np.mean([sign == np.sign(y[i] - y[j]) for sign, (i, j) in zip(signs, pairs, strict=True)])
+
+    return max(right(threshold) for threshold in [0, *(abs(x[i] - x[j]) for i, j in pairs)])
+
+
+@given(st.integers(0, 10_000), st.integers(0, 2), st.booleans())
+def test_the_accuracy_of_pairs_calibrates_its_ties(seed, digits, clustered):
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(size=14).round(digits), rng.integers(0, 3, 14)
+    clusters = [int(c) for c in np.arange(14) % 4] if clustered else None
+    found = estimate_tied_accuracy(x, y, clusters=clusters, draws=ALONE)
+    assert found.value == pytest.approx(slow_tied_accuracy(x, y, clusters))
+    assert estimate_tied_accuracy(-3 * x + 1, -y, clusters=clusters).value == pytest.approx(found.value)
+
+
+def test_the_accuracy_of_pairs_by_hand_and_its_interval():
+    # 1 < 2 < 2: pairs (a, b) and (a, c) ordered, (b, c) tied; scores .1 apart are tied best
+    assert estimate_tied_accuracy([1.0, 2.0, 2.1], [1, 2, 2]).value == 1
+    assert estimate_tied_accuracy([1.0, 2.0, 2.1], [1, 1, 2]).value == pytest.approx(2 / 3)
+    assert math.isnan(estimate_tied_accuracy([1.0], [1]).value)
+    rng = np.random.default_rng(0)
+    y = np.arange(40.0)
+    x, clusters = y + rng.normal(0, 20, 40), [i // 4 for i in range(40)]
+    found = estimate_tied_accuracy([*x, math.nan], [*y, 1.0], clusters=[*clusters, 0])
+    assert (found.n, found.undefined, found.units) == (40, 1, 10)
+    ordered = np.array(
+        [(np.diff(x[np.array(p)]) > 0)[0] for p in itertools.combinations(range(40), 2) if p[0] // 4 == p[1] // 4]
+    )
+    shares = ordered.reshape(10, 6).mean(axis=1)  # no pair is tied by people, so none should be by the scores
+    assert found.value == pytest.approx(shares.mean())
+    variance = shares.var() / 9
+    ends = share_ends(found.value, variance, units=10, confidence=0.95)
+    assert (found.low, found.high) == pytest.approx(ends)
+    many = rng.normal(size=3_000)
+    assert estimate_tied_accuracy(many, many + rng.normal(size=3_000)).value == pytest.approx(0.75, abs=0.02)
+
+
+def test_a_change_of_the_correlation_has_the_jackknifes_error():
+    rng = np.random.default_rng(1)
+    y = rng.normal(size=60)
+    a, b, clusters = y + rng.normal(size=60), y + 2 * rng.normal(size=60), [i // 3 for i in range(60)]
+    found = estimate_pearson(b, y, before=a, clusters=clusters)
+
+    def difference(kept):
+        return pearson(b[kept], y[kept]).value - pearson(a[kept], y[kept]).value
+
+    rest = np.array([difference(np.array(clusters) != c) for c in range(20)])
+    error = math.sqrt(19 * rest.var())
+    half = stats.t.ppf(0.975, 19) * error
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (difference(np.full(60, True)), found.value - half, found.value + half)
+    )
+    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(found.value) / error, 19))
+    linear = estimate_pearson(5 + 0.1 * a, y, before=a)
+    assert (linear.value, linear.p_value) == (pytest.approx(0, abs=1e-12), 1.0)
+    assert math.isnan(estimate_pearson(a[:4], y[:4], before=b[:4]).low)
+
+
+@pytest.mark.parametrize("estimator", [estimate_pearson, estimate_tied_accuracy])
+def test_equal_judges_differ_in_five_percent_of_data_sets_however_coarse_one_is(estimator):
+    rejected = []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        quality, clusters = rng.normal(size=120), [i // 4 for i in range(120)]
+        people = np.round(quality + 0.7 * rng.normal(size=120))
+        one, other = (np.round(quality + rng.normal(size=120)) for _ in range(2))
+        rejected.append(estimator(other, people, before=one, clusters=clusters).p_value < 0.05)
+    assert 0.02 <= np.mean(rejected) <= 0.09

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalbias.measures import Draws, estimate_spearman, likelihood_effect
-from evalbias.measures.agreement import counted_spearman, exchanged_ranks
+from evalbias.measures import likelihood_effect
+from evalbias.measures.agreement import estimate_pearson, pearson_influence
 from evalbias.measures.equal_quality import effects_on_judges
 from evalbias.measures.families import higher_than_first, holm, nonzero, smaller_in_magnitude, step_down
-from evalbias.measures.resample import mean
 
 
 def test_step_down_worked_by_hand():
@@ -99,40 +98,31 @@ def rated(noise, *, n=60, seed=0, draw=1):
     return quality, quality + noise * np.random.default_rng([seed, draw]).normal(size=n)
 
 
-def higher(human, systems, swaps=20_000, **options):
-    """Adjusted p of the performance of each system but the first."""
-    options = {"exchanged": exchanged_ranks, "draws": Draws(swaps=swaps), **options}
-    return higher_than_first(counted_spearman, systems, human, **options)
+def test_higher_estimates_have_the_t_tests_p_and_twins_cost_nothing():
+    rng = np.random.default_rng(0)
+    errors = rng.normal(size=(20_000, 8)) * 0.1
+    values = np.array([0.2, 0.5, 0.1, *5 * [0.2]])
+    (alone,) = higher_than_first(values[:2], errors[:, :2])
+    assert alone == pytest.approx(stats.norm.sf(0.3 / (0.1 * math.sqrt(2))), abs=0.003)
+    twins = [0, 1, 1, 1]
+    assert higher_than_first(values[twins], errors[:, twins]) == pytest.approx([alone] * 3)
+    assert alone < higher_than_first(values, errors)[0] < 7 * alone
+    assert higher_than_first(values, errors)[1] > 0.5
+    assert higher_than_first(values[[0, 0]], errors[:, [0, 0]]) == [1.0]
 
 
-def test_higher_statistics_have_the_permutation_tests_p_and_twins_cost_nothing():
-    human, given = rated(2.0)
-    better, worse = (rated(noise, draw=2)[1] for noise in (1.0, 4.0))
-    (alone,) = higher(human, [given, better])
-    paired = estimate_spearman(better, human, before=given, draws=Draws(resamples=0, swaps=20_000))
-    assert paired.value > 0
-    assert alone == pytest.approx(paired.p_value / 2, abs=0.003)
-    assert higher(human, [given, better, better, better]) == pytest.approx([alone] * 3)
-    rivals = [rated(2.0, draw=k)[1] for k in range(3, 9)]
-    assert alone < higher(human, [given, better, *rivals])[0] < 7 * alone
-    assert higher(human, [given, worse])[0] > 0.5
-    assert higher(human, [given, given]) == [1.0]
-
-
-def test_clusters_are_swapped_whole_and_undefined_systems_and_items_are_left_out():
+def test_the_agreement_of_judges_errs_over_inputs_and_undefined_judges_have_no_test():
     human, given = rated(2.0)
     better = rated(1.0, draw=2)[1]
-    few = higher(human, [given, human], 4_000, clusters=[i // 20 for i in range(60)])
-    assert few == pytest.approx([1 / 8], abs=0.02)  # all of 3 clusters as they are: 1 of 2^3 swaps
-    assert np.isnan(higher(human, [given, np.zeros(60), better], 4_000)).tolist() == [True, False]
-    holes = np.where(np.arange(60) < 20, np.nan, better)
-    part = higher(human[20:], [given[20:], better[20:]], 4_000)
-    assert higher(human, [given, holes], 4_000) == pytest.approx(part)
-    assert np.isnan(higher(human, [given, np.full(60, np.nan)])).all()
-    assert higher(human, [given]).shape == (0,)
-    # differences of .5 and 1: no swap but that of neither item reaches their sum, 1 of 2^2
-    p = higher_than_first(mean, [[1.0, 2.0], [1.5, 3.0]], draws=Draws(swaps=4_000))
-    assert p == pytest.approx([1 / 4], abs=0.02)
+    scores, inputs = np.column_stack([given, better]), np.arange(60) // 3
+    influence = pearson_influence(scores, human, inputs)
+    change = estimate_pearson(better, human, before=given, clusters=inputs.tolist())
+    error = math.sqrt(((influence[:, 1] - influence[:, 0]) ** 2).sum())
+    assert influence.shape == (20, 2)
+    assert change.high - change.value == pytest.approx(stats.t.ppf(0.975, 19) * error)
+    errors = np.random.default_rng(0).normal(size=(99, 20)) @ influence
+    found = higher_than_first(np.array([0.4, math.nan, 0.7]), np.insert(errors, 1, np.nan, axis=1))
+    assert np.isnan(found).tolist() == [True, False]
 
 
 def test_holm_by_its_definition():

@@ -15,7 +15,7 @@ from evalbias.evaluation import judge_examples, measure
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.types import Choices
-from evalbias.measures import bias_score, likelihood_effect, rs_scores, spearman, unfairness_scores
+from evalbias.measures import bias_score, estimate_spearman, likelihood_effect, rs_scores, spearman, unfairness_scores
 from evalbias.optimizers import compile_each, count_answers
 from evalbias.optimizers import likelihood_rules as rules
 from evalbias.optimizers.demonstrations import (
@@ -38,6 +38,7 @@ from evalbias.optimizers.likelihood_rules import (
     bias_number,
     cross_fitted,
     fitted,
+    proxy_worth,
     slope,
 )
 from evalbias.optimizers.selection import CHOICE_LEVEL
@@ -271,11 +272,11 @@ def test_what_a_measurement_lacks_is_named():
 
 
 def rule(name=EFFECT, **options):
-    return LikelihoodRule(name, n_resamples=500, seed=0, **options)
+    return LikelihoodRule(name, seed=0, **options)
 
 
 def agreement(**options):
-    return AgreementRule(EFFECT, n_resamples=2_000, seed=0, **options)
+    return AgreementRule(EFFECT, seed=0, **options)
 
 
 def p_value(one, given, name=EFFECT):
@@ -320,29 +321,65 @@ def test_families_of_different_items_share_the_level_and_the_given_judge_must_be
     assert compared.error(fair) == compared.error(fair.take(half))
 
 
-def test_a_smaller_bias_must_not_cost_performance():
+def test_a_smaller_bias_must_not_cost_agreement():
     given = with_effect(0.6)
     noisy = with_effect(0.0, noise=4.0)
     found = rule()
-    assert found.loss(noisy, given).startswith("loses performance (0.")
+    assert found.loss(noisy, given).startswith("loses agreement (0.")
     assert "max_loss" not in found.loss(noisy, given)  # it may be large
     assert found.loss(with_effect(0.0), given) == ""
     few = with_effect(0.6, n=24), with_effect(0.0, n=24, noise=1.0)
     reason = found.loss(few[1], few[0])  # no significant loss, but so few items cannot rule one out
-    assert reason.startswith("may lose more than 0.1 of performance (0.")
+    assert reason.startswith("may lose more than 0.1 of agreement (0.")
     assert rule().loss(replace(few[0], answers=2 * few[0].answers), few[0]) == ""  # the same ranking
     effect = found.estimates(given)[EFFECT]
     assert found.error(given) == pytest.approx((effect.high - effect.low) / (2 * 1.959964), rel=1e-6)
-    bias, performance = found.costs(given)
+    bias, agreement = found.costs(given)
     assert bias == pytest.approx(abs(effect.value))
-    assert performance < -0.5
+    assert agreement == -found.estimates(given)["pearson"].value < -0.5
+
+
+def test_breaking_the_ties_of_coarse_scores_is_no_loss():
+    rng = np.random.default_rng(7)
+    given = with_effect(0.5, n=600)
+    coarse = replace(given, answers=np.where(given.covariates[HUMAN_SCORES] > -0.8, 5.0, 3.0))
+    broken = replace(coarse, answers=coarse.answers - 0.001 * rng.normal(size=600))  # moves nothing but ties
+    human = coarse.covariates[HUMAN_SCORES]
+    ranks = estimate_spearman(broken.answers, human, before=coarse.answers)
+    assert ranks.value < -0.1
+    assert ranks.p_value < 0.001
+    assert rule().loss(broken, coarse) == ""
+    noisy = replace(coarse, answers=coarse.answers + 2 * rng.normal(size=600))
+    assert rule().loss(noisy, coarse).startswith("loses agreement (0.")
+
+
+def test_pairs_in_the_wrong_order_are_a_loss_that_a_correlation_may_hide():
+    human, rng = np.repeat([0.0, 1.0, 30.0], 60), np.random.default_rng(1)
+    loose = replace(with_effect(0.0, n=180), answers=human + rng.normal(size=180) * np.repeat([0.1, 0.1, 4.0], 60))
+    loose.covariates[HUMAN_SCORES] = human
+    turned = replace(loose, answers=np.repeat([1.0, 0.0, 30.0], 60) + rng.normal(size=180) / 10)
+    assert rule().costs(turned)[1] < rule().costs(loose)[1]  # the correlation rises
+    assert re.match(r"orders fewer pairs as people do \(-\d+\.\d of 100, p = 0\.\d+\)", rule().loss(turned, loose))
+
+
+def test_the_worth_of_the_likelihood_itself_stands_beside_the_choice():
+    given = with_effect(0.6)
+    assert proxy_worth(given, LIKELIHOODS).startswith("The likelihood alone agrees with people (Pearson +0.")
+    unlike = replace(given, covariates={**given.covariates, LIKELIHOODS: np.random.default_rng(3).normal(size=200)})
+    assert "removing its effect need not cost" in proxy_worth(unlike, LIKELIHOODS)
+    report = (
+        BiasedDemos(4, n_resamples=99, seed=0)
+        .compile(PointwiseJudge(C), trainset=of_sources(60, 1), lm=FormulaLM())
+        .report
+    )
+    assert " The likelihood alone " in report.decision
 
 
 def test_a_loss_that_is_allowed_is_ruled_out_by_the_items_to_be_larger():
     given = with_effect(0.5, noise=0.3, n=600)
     noisy = replace(given, answers=given.answers + 0.05 * np.sign(-given.covariates[HUMAN_SCORES]))
     lost = re.match(
-        r"loses performance \((0\.\d+) -> (0\.\d+), p = 0\.\d+, at worst -0\.\d\d; max_loss=(0\.\d+), --max-loss \3, ",
+        r"loses agreement \((0\.\d+) -> (0\.\d+), p < 0\.0001, at worst -0\.\d\d; max_loss=(0\.\d+), --max-loss \3, ",
         rule().loss(noisy, given),
     )
     assert lost[1] != lost[2]  # two digits would not tell them apart
@@ -350,8 +387,8 @@ def test_a_loss_that_is_allowed_is_ruled_out_by_the_items_to_be_larger():
     assert rule(max_loss=float(lost[3]) - 0.01).loss(noisy, given) != ""
     assert rule(max_loss=0.1).loss(noisy, given) == ""
     much = replace(given, answers=np.random.default_rng(9).normal(size=600))
-    assert rule(max_loss=0.1).loss(much, given).startswith("may lose more than 0.1 of performance (0.")
-    assert rule(max_loss=0.1).aim == "less likelihood bias at a loss of performance of at most 0.1"
+    assert rule(max_loss=0.1).loss(much, given).startswith("may lose more than 0.1 of agreement (0.")
+    assert rule(max_loss=0.1).aim == "less likelihood bias at a loss of agreement of at most 0.1"
     with pytest.raises(ValueError, match=r"max_loss=1.5: give a fall"):
         LikelihoodMitigation(max_loss=1.5)
 
@@ -367,7 +404,7 @@ def test_without_several_ratings_the_standardized_bias_score_decides_and_says_wh
         np.corrcoef(single.covariates[LIKELIHOODS], x)[0, 1] for x in (single.answers, single.covariates[HUMAN_SCORES])
     ]
     assert slope(BIAS_SCORE_Z, single) == pytest.approx(correlations[0] - correlations[1])
-    assert list(rule(BIAS_SCORE_Z).estimates(single)) == ["bias_score_z", "bias_score", "performance"]
+    assert list(rule(BIAS_SCORE_Z).estimates(single)) == ["bias_score_z", "bias_score", "pearson", "performance"]
 
 
 def test_ratings_that_do_not_agree_are_the_reason_why_an_effect_is_not_compared():
@@ -458,17 +495,15 @@ def test_a_judge_that_disagrees_a_little_less_does_not_agree():
     random -= np.polyval(np.polyfit(human, random, 1), human)  # uncorrelated
     useless, less = replace(given, answers=random), replace(given, answers=random + 0.02 * human)
     assert agreement().p_values([less], useless)[0] < 0.025
-    assert agreement().loss(less, useless).startswith("is not shown to agree with people (performance ")
+    assert agreement().loss(less, useless).startswith("is not shown to agree with people (Pearson +0.04, -0.")
 
 
-def test_the_performance_comes_first_and_its_standard_error_decides_what_is_equal():
+def test_the_agreement_comes_first_and_its_standard_error_decides_what_is_equal():
     sharp = with_effect(0.3, noise=0.1)
-    minus_performance, bias = agreement().costs(sharp)
-    assert (bias, -minus_performance) == tuple(
-        abs(x) for x in LikelihoodRule(EFFECT, n_resamples=9, seed=0).costs(sharp)
-    )
-    performance = agreement().estimates(sharp)["performance"]
-    assert agreement().error(sharp) == pytest.approx((performance.high - performance.low) / (2 * 1.959964), rel=1e-6)
+    minus_agreement, bias = agreement().costs(sharp)
+    assert (bias, -minus_agreement) == tuple(abs(x) for x in LikelihoodRule(EFFECT, seed=0).costs(sharp))
+    found = agreement().estimates(sharp)["pearson"]
+    assert agreement().error(sharp) == pytest.approx((found.high - found.low) / (2 * 1.959964), rel=1e-6)
     late = agreement(held_back=100)
     assert late.costs(sharp) == late.costs(sharp.take(np.arange(100, 200))) != agreement().costs(sharp)
 
