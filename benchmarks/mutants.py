@@ -13,11 +13,11 @@ definition that a later one of the same name replaces (``@overload``), or in ``z
 the code around it ensures; and those that Python warns about (``is`` with a literal), because the linter finds them.
 ``mutants_equivalents.json`` lists mutants that mean the same as the code, with the reason.
 
-The tests of a module are imported and collected once, in a process of their own, and run once to learn how long each
-takes. Every mutant then gets a fork of this process, in which the functions' code is exchanged, and the shortest tests
-run first, up to the first failure. A fault outside functions decides what importing the module gives, so such a mutant
-starts from a process that has not imported it. Results are kept in ``--out``, so that a stopped run continues; a mutant
-that no test noticed is tried again.
+The tests of a package are imported and collected once, in a process of their own, and run once to learn how long each
+takes and which modules it calls. Every mutant then gets a fork of this process, in which the functions' code is
+exchanged, and the shortest tests that call its module run first, up to the first failure. A fault outside functions
+decides what importing the module gives, so such a mutant starts from a process that has not imported it. Results are
+kept in ``--out``, so that a stopped run continues; a mutant that no test noticed is tried again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import time
 import types
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -176,35 +176,37 @@ OPTIONS = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly"]
 
 
 class Trial:
-    """A plugin for pytest that runs the collected tests on mutants of one module, whose faults lie within functions.
+    """A plugin for pytest that runs the collected tests on mutants whose faults lie within functions.
 
-    ``tell`` is called with each mutant and whether a test noticed it.
+    ``tell`` is called with each mutant and whether a test noticed it; none is tried after ``end``, by the clock.
     """
 
-    def __init__(self, mutants: Sequence[Mutant], tell: Callable[[Mutant, bool], None]) -> None:
-        self._mutants, self._tell = mutants, tell
+    def __init__(self, mutants: Sequence[Mutant], tell: Callable[[Mutant, bool], None], end: float) -> None:
+        self._mutants, self._tell, self._end = mutants, tell, end
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Run the tests without any fault, then those that call the module on each mutant in a fork."""
-        if not self._mutants:
-            return True
-        file = str(path_of(self._mutants[0].module))
-        timed = [(*_timed(item, file), number) for number, item in enumerate(session.items)]
-        items = [session.items[number] for calls, _, number in sorted(timed, key=lambda one: one[1:]) if calls]
+        """Run the tests without any fault, then those that call its module on each mutant in a fork."""
+        files = {str(path_of(mutant.module)) for mutant in self._mutants}
+        timed = [(*_timed(item, files), number) for number, item in enumerate(session.items)] if files else []
+        timed.sort(key=lambda one: one[1:])
         for mutant in self._mutants:
+            file = str(path_of(mutant.module))
+            items = [session.items[number] for called, _, number in timed if file in called]
+            if time.monotonic() > self._end:
+                break
             self._tell(mutant, _forked(partial(_fails, mutant, items)))
         return True
 
 
-def _timed(item: pytest.Item, file: str) -> tuple[bool, float]:
-    """Run a test; return whether it calls a function of a file, and the seconds that it takes."""
-    called = False
+def _timed(item: pytest.Item, files: Set[str]) -> tuple[set[str], float]:
+    """Run a test; return the files of which it calls a function, and the seconds that it takes."""
+    called = set[str]()
 
     def watch(frame: types.FrameType, event: str, argument: object) -> None:
-        nonlocal called
-        if event == "call" and frame.f_code.co_filename == file:
-            called = True
-            stop(None)
+        if event == "call" and frame.f_code.co_filename in files:
+            called.add(frame.f_code.co_filename)
+            if called == files:
+                stop(None)
 
     def stop(function: Any) -> None:
         sys.setprofile(function)
@@ -290,10 +292,13 @@ def imported(mutant: Mutant, files: Sequence[str]) -> bool:
         return _forked(failing)
 
 
-def try_all(mutants: Sequence[Mutant], inside: Sequence[bool], files: Sequence[str], journal: Path) -> None:
-    """Try the mutants of one module; append to a journal (JSON lines) each fault and whether a test noticed it.
+def try_all(
+    mutants: Sequence[Mutant], inside: Sequence[bool], files: Sequence[str], journal: Path, *, end: float
+) -> None:
+    """Try the mutants of one package; append to a journal (JSON lines) each fault and whether a test noticed it.
 
-    ``inside`` says of each whether the fault lies within a function; ``files`` are test files below tests/.
+    ``inside`` says of each whether the fault lies within a function; ``files`` are test files below tests/; none is
+    tried after ``end``, by the clock.
     """
 
     def tell(mutant: Mutant, noticed: bool) -> None:
@@ -302,16 +307,16 @@ def try_all(mutants: Sequence[Mutant], inside: Sequence[bool], files: Sequence[s
             lines.write(json.dumps({**record, "noticed": noticed}) + "\n")
 
     for mutant, within in zip(mutants, inside, strict=True):
-        if not within:
+        if not within and time.monotonic() < end:
             tell(mutant, imported(mutant, files))
     rest = [mutant for mutant, within in zip(mutants, inside, strict=True) if within]
     child = os.fork()
     if not child:
         with Path(os.devnull).open("w") as null:
             os.dup2(null.fileno(), 1)
-        os._exit(int(pytest.main([*OPTIONS, *_paths(files)], plugins=[Trial(rest, tell)])))
+        os._exit(int(pytest.main([*OPTIONS, *_paths(files)], plugins=[Trial(rest, tell, end)])))
     if os.waitpid(child, 0)[1]:
-        raise RuntimeError(f"{mutants[0].module}: its tests fail without any fault")
+        raise RuntimeError(f"{', '.join(sorted({one.module for one in mutants}))}: tests fail without any fault")
 
 
 def _paths(files: Sequence[str]) -> list[str]:
@@ -336,9 +341,8 @@ MODULES = sorted(
 EQUIVALENTS = Path(__file__).parent / "mutants_equivalents.json"
 
 
-def files_of(module: str) -> list[str]:
-    """Return the test files that may notice a module's faults, below tests/."""
-    folders = FOLDERS[module.partition(".")[0]]
+def files_of(folders: Sequence[str]) -> list[str]:
+    """Return the test files of folders below tests/."""
     return [
         f"{folder}/{path.name}" for folder in folders for path in sorted((ROOT / "tests" / folder).glob("test_*.py"))
     ]
@@ -398,21 +402,22 @@ def main() -> None:
     parser = argument_parser(__doc__, out="mutants")
     parser.add_argument("--sample", type=int, default=300)
     parser.add_argument("--modules", nargs="+", choices=MODULES, default=MODULES)
-    parser.add_argument("--minutes", type=float, default=60.0, help="start no further module after these")
+    parser.add_argument("--minutes", type=float, default=60.0, help="try no further mutant after these")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    journal, started = args.out / "journal.jsonl", time.monotonic()
+    journal, end = args.out / "journal.jsonl", time.monotonic() + 60 * args.minutes
     equivalents = json.loads(EQUIVALENTS.read_text(encoding="utf-8"))
     left_out = {(one["module"], one["change"]) for one in equivalents}
     chosen, noticed = sample(args.out, args.sample, args.seed), tried(journal)
-    for module in args.modules:
+    for package, folders in FOLDERS.items():
         open_ones = [
             one
             for one in chosen
-            if one.module == module and (module, one.title) not in left_out and not noticed.get((module, one.title))
+            if one.module in args.modules and one.module.partition(".")[0] == package
+            if (one.module, one.title) not in left_out and not noticed.get((one.module, one.title))
         ]
-        if open_ones and time.monotonic() - started < 60 * args.minutes:
-            try_all(open_ones, [within_function(one) for one in open_ones], files_of(module), journal)
+        if open_ones and time.monotonic() < end:
+            try_all(open_ones, [within_function(one) for one in open_ones], files_of(folders), journal, end=end)
     finish(args, "mutants", section(chosen, tried(journal), equivalents, args.seed))
 
 
