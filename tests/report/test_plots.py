@@ -70,6 +70,9 @@ def test_the_line_of_an_effect_has_the_slope_of_its_dots():
     plot = found.bias.plot(found)
     assert f"{direct.value * direct.score_sd:+.2f} points at equal quality" in plot.title
     assert "300 of 4,000 dots" in plot.caption
+    along, *lines = plot.marks[0].line.T
+    slopes = np.array([direct.value, direct.low, direct.high]) * direct.score_sd
+    assert_allclose(lines, slopes[:, None] * along, rtol=1e-6)
 
 
 def test_what_is_drawn_where_little_is_known():
