@@ -15,7 +15,7 @@ from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
 from evalbias.evaluation.biases import BIASES, Joint, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
-from evalbias.evaluation.judged import BY_CONSTRUCTION, RATINGS, Judged
+from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged
 from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined, percent
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
@@ -39,8 +39,10 @@ class Finding:
         bias: Name of the bias.
         status: ``"biased"``: the headline estimate differs from that of an unbiased judge after Holm's correction.
             ``"no sign"``: it does not, and its 95 % interval lies within ``margin`` (on the side of the bias, where it
-            has one), or the judge's making rules it out. ``"too few items"``: neither. ``"not measured"``: the items or
-            the judge do not allow it, or allow bounds only, on both sides of 0.
+            has one), or the judge's making rules it out. ``"bounds only"``: neither can be told with any number of such
+            items. People rated each once and how reliable that is was not stated, or the ends of the scales may show an
+            effect of ``margin`` alone. ``"too few items"``: none of these. ``"not measured"``: the items or the judge
+            do not allow it.
         estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
         sentence: The finding in words, in units of the judge's scale.
         margin: Smallest effect worth finding, in the estimate's unit.
@@ -48,6 +50,8 @@ class Finding:
         p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
         items_needed: Items that find an effect of ``margin`` with power .8; None where unknown, or no number would do.
         rated_twice: Whether these items must have two ratings each, because items with one are left out.
+        settled_by: What would tell whether the judge is biased, in words; empty where it is told, or unknown.
+        held_if: What bounds take for granted, in words; empty for others, and where they hold as they are.
         remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
         joint: The same effect in one model with the other biases held fixed; None where there is no such model.
     """
@@ -61,6 +65,8 @@ class Finding:
     p_adjusted: float = math.nan
     items_needed: int | None = None
     rated_twice: bool = False
+    settled_by: str = ""
+    held_if: str = ""
     remedy: str = ""
     joint: Estimate | None = None
 
@@ -71,8 +77,10 @@ class Finding:
 
     @property
     def condition(self) -> str:
-        """On which reliability of the mean rating a bias at equal quality rests; empty for other findings."""
+        """On which reliability of ratings a bias at equal quality, or bounds, rest; empty for other findings."""
         e = self.estimate
+        if self.held_if:
+            return f"holds {self.held_if}"
         if self.status != "biased" or e is None or math.isnan(e.reliability):
             return ""
         if math.isnan(e.robustness):
@@ -93,7 +101,7 @@ class Finding:
         e, names = self.estimate, ("value", "low", "high", "null", "n", "undefined", "name", "unit", "p_value")
         numbers = {name: None if e is None else getattr(e, name) for name in (*names, "reliability", "robustness")}
         said = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
-        words = {name: getattr(self, name) for name in (*said, "remedy", "alone", "condition")}
+        words = {name: getattr(self, name) for name in (*said, "settled_by", "remedy", "alone", "condition")}
         return {"estimate": numbers.pop("value"), **numbers, **words}
 
 
@@ -119,9 +127,9 @@ def findings_of(
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
     deciding = {name: headline(m) for name, m in biases.items()}
     settled = judged.provenance.get(BY_CONSTRUCTION, {})
-    # 2 the tests together
-    tested = {name: e.p_value for name, e in deciding.items() if e is not None and name not in settled}
-    tested = {name: p_value for name, p_value in tested.items() if not math.isnan(p_value)}
+    # 2 the tests together; of bounds there is none
+    told = {name: e for name, e in deciding.items() if e is not None and name not in settled}
+    tested = {name: e.p_value for name, e in told.items() if not math.isnan(e.value + e.p_value)}
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
     # 3 what follows for each
     findings, joint = [], measurements.get(Joint.name)
@@ -147,16 +155,22 @@ def _finding(
     if math.isnan(estimate.low):
         return Finding(bias.name, "not measured", estimate, estimate.why_undefined)
     margin = bias.margin(estimate)
+    wanted = margin - ALLOWANCES.get(estimate.unit, 0.0)
     status: Status = "too few items"
     if p_adjusted < ALPHA:
         status = "biased"
     elif -margin < estimate.low and (estimate.high < margin or estimate.only_below):
         status = "no sign"
-    elif math.isnan(estimate.value):
-        return Finding(bias.name, "not measured", estimate, _open_within_bounds(judged), margin=margin)
-    needed = items_needed(estimate, margin - ALLOWANCES.get(estimate.unit, 0.0), tests=tests)
-    if needed is not None and status == "too few items" and needed <= estimate.n:
-        needed = None  # as many are there: the effect lies near the margin, and no count of items can be promised
+    needed, settled_by, held_if = items_needed(estimate, wanted, tests=tests), "", ""
+    rated_twice = estimate.unit in RATED and judged.rated_once > 0
+    if math.isnan(estimate.value):
+        status, settled_by, held_if = "bounds only", _told_by(judged), judged.held_if
+    elif status == "too few items" and estimate.allowance >= wanted:
+        status, settled_by = "bounds only", ENDS
+    elif status == "too few items":
+        if needed is not None and needed <= estimate.n:
+            needed = None  # as many are there: the effect lies near the margin, and no count can be promised
+        settled_by = estimate.reason if needed is None else _enough(needed, estimate, rated_twice)
     measured = measurement[estimate.name]
     finding = Finding(
         bias.name,
@@ -167,7 +181,9 @@ def _finding(
         margin_in_words=bias.margin_words(measured, judged),
         p_adjusted=p_adjusted,
         items_needed=needed,
-        rated_twice=estimate.unit in RATED and judged.rated_once > 0,
+        rated_twice=rated_twice,
+        settled_by=settled_by,
+        held_if=held_if,
         remedy=bias.remedy(measured, judged) if status == "biased" else "",
     )
     if finding.tolerated:
@@ -176,16 +192,27 @@ def _finding(
     return finding
 
 
-def _open_within_bounds(judged: Judged) -> str:
-    """Say why bounds cannot tell, however many items there are, and what can."""
-    if judged.pairwise and RATINGS not in judged.covariates:
-        one, second = "choice", "let a second person compare the pairs"
-    else:
-        one, second = "rating", "let a second person rate the items"
+ENDS = (
+    "more items cannot help: the ends of the scales alone may make an unbiased judge seem to have an effect worth "
+    "finding; let people rate on a scale with more levels"
+)
+
+
+def _told_by(judged: Judged) -> str:
+    """Say why more items rated once cannot help, and what can."""
+    one, second = judged.one_rating, "compare the pairs" if judged.pairwise else "rate the items"
     return (
-        f"with one {one} for each {'pair' if judged.pairwise else 'item'}, only bounds are known, and 0 lies between "
-        f"them: state how reliable a {one} is (reliability=R, --reliability R), or {second}"
+        f"more items with one {one} cannot help: state how reliable a {one} is (reliability=R, --reliability R; 1 for "
+        f"an objective label), or let a second person {second}"
     )
+
+
+def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
+    """Say how many items would be enough; where items share inputs, how many inputs."""
+    items = count(needed, "item") + (" with two ratings each" if rated_twice else "")
+    if 1 < estimate.units < estimate.n:
+        items = f"{count(math.ceil(needed * estimate.units / estimate.n), 'input')} ({items})"
+    return f"about {items} would be enough"
 
 
 # --- what follows from all findings -----------------------------------------------------------------------------------
@@ -196,17 +223,19 @@ def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caut
 
     Whether the judge is biased, after a warning if its model hardly ever answers with a label (by the (n,)
     ``coverage``); which biases may be another; what the agreement is not shown to surpass (``caution``); what helps;
-    and the biases ruled out, undecided, and not measured.
+    and the biases known between bounds, ruled out, undecided, and not measured.
     """
-    biased, open_, clear, missing = ([f for f in findings if f.status == status] for status in STATUSES)
+    biased, bounded, open_, clear, missing = ([f for f in findings if f.status == status] for status in STATUSES)
     biased = sorted(biased, key=lambda finding: finding.p_adjusted)
     if biased:
         first = f"The judge is biased ({_titles(biased)}): {'; '.join(f.sentence for f in biased)}."
     elif open_:
         first = "No bias was found, but there are too few items to rule one out."
     elif clear:
-        among = " among those measured" if missing else ""
+        among = " among those measured" if missing or bounded else ""
         first = f"No bias was found{among}, and there are enough items to say so."
+    elif bounded:
+        first = "Whether the judge is biased cannot be told with any number of such items."
     else:
         first = "No bias could be measured."
     not_shown = [f for f in biased if not f.alone]
@@ -218,8 +247,9 @@ def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caut
         _assumption(findings),
         caution,
         *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in biased if f.remedy),
+        _between_bounds(bounded),
         _listed("No sign of bias", clear, _why_clear),
-        _listed("Too few items to decide", open_, _why_open),
+        _listed("Too few items to decide", open_, lambda f: f.settled_by),
         # why a number is undefined where the items seemed to allow it
         _listed("Not measured", missing, lambda f: "" if f.estimate is None else f.sentence),
     ]
@@ -245,7 +275,8 @@ def _assumption(findings: Sequence[Finding]) -> str:
     decided = [f.estimate for f in findings if f.status in ("biased", "no sign")]
     if not any(e is not None and e.unit in RATED for e in decided):
         return ""
-    holds = "; ".join(f"the finding of {title_of(f.bias)} {f.condition}" for f in findings if f.condition)
+    biased = [f for f in findings if f.status == "biased" and f.condition]
+    holds = "; ".join(f"the finding of {title_of(f.bias)} {f.condition}" for f in biased)
     return (
         "Conclusions at equal quality take the errors of raters to be independent: what raters share or copy counts as "
         f"quality. {holds[:1].upper()}{holds[1:]}{'.' * bool(holds)}"
@@ -262,11 +293,11 @@ def _why_clear(finding: Finding) -> str:
     return f"{finding.margin_in_words} is ruled out" if finding.margin_in_words else finding.sentence
 
 
-def _why_open(finding: Finding) -> str:
-    if finding.items_needed is None:
-        return "" if finding.estimate is None else finding.estimate.reason
-    rated = " with two ratings each" if finding.rated_twice else ""
-    return f"about {count(finding.items_needed, 'item')}{rated} would be enough"
+def _between_bounds(findings: Sequence[Finding]) -> str:
+    """Say the bounds, and what would tell more; empty without any."""
+    told = [f"{by[:1].upper()}{by[1:]}." for by in dict.fromkeys(f.settled_by for f in findings)]
+    effects = "; ".join(f.sentence for f in findings)
+    return " ".join([f"Bounds only ({_titles(findings)}): {effects}.", *told]) if findings else ""
 
 
 # --- the audit --------------------------------------------------------------------------------------------------------

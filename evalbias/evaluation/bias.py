@@ -240,11 +240,12 @@ class EffectBias(Bias):
         if math.isnan(estimate.low):
             return f"The {estimate.label} cannot be told: {estimate.why_undefined}."
         said = self.sentence(estimate, judged)
+        then = "then " if math.isnan(estimate.value) else ""  # bounds hold under a condition
         shown = conclude(
             estimate.low,
             estimate.high,
-            above=f"the judge overrates {self.more} outputs",
-            below=f"the judge underrates {self.more} outputs",
+            above=f"{then}the judge overrates {self.more} outputs",
+            below=f"{then}the judge underrates {self.more} outputs",
             neither=f"no effect of {self.effect_of} is shown",
             undefined="",
         )
@@ -262,13 +263,13 @@ class EffectBias(Bias):
         if estimate.unit != SCORE_SD:
             return super().sentence(estimate, judged)
         value, low, high = (estimate.points * end for end in (estimate.value, estimate.low, estimate.high))
-        least = f"{judged.least_reliability:.2g}".lstrip("0")
         if not judged.pairwise:
             digits = decimals(value, low, high)
-            points, interval = amount(value, low, high, digits), interval_words(value, low, high, digits, least=least)
+            points = amount(value, low, high, digits)
+            interval = interval_words(value, low, high, digits, held_if=judged.held_if)
             return f"{self.favored} gets {points} points at equal quality{_scale(judged)} ({interval})"
         value, low, high = (100 * _even_pair(shift, judged) for shift in (value, low, high))
-        interval = interval_words(value, low, high, digits=0, least=least)
+        interval = interval_words(value, low, high, digits=0, held_if=judged.held_if)
         if judged.verdicts:
             wins = f"between {low:.0f} and {high:.0f}" if math.isnan(value) else f"{value:.0f}"
             return f"{self.favored} wins {wins} of 100 pairs of equal quality instead of 50 ({interval})"

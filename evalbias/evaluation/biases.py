@@ -167,7 +167,8 @@ class Position(Bias):
     [-.5, 0] for pairs), ``position_consistency`` (share of pairs with the same winner in both orders) and
     ``confidence`` (mean negative entropy, in [-log c, 0]). In both orders each pair is its own control. In one order
     the better outputs may stand first; ``first_rate_balanced`` then counts pairs whose first candidate people prefer as
-    much as the others.
+    much as the others. It is no measure of position where a system always stands in the same place: a better system
+    wins by more where people prefer it than it loses by where they do not.
     """
 
     name = title = "position"
@@ -185,6 +186,11 @@ class Position(Bias):
         """Name answers in both orders, or people's choices."""
         if not judged.both_orders and BETTER not in judged.covariates:
             yield "choices in both orders (swapped_field, --swapped-field) or people's choices (field better)"
+        elif judged.in_fixed_places:
+            yield (
+                "choices in both orders (swapped_field, --swapped-field) or pairs in which either system stands first: "
+                "here every system has its place, so position and system cannot be told apart"
+            )
 
     def numbers(self, judged: Judged) -> list[Number]:
         """Return what the first position wins, in the orders that were asked."""
@@ -205,7 +211,7 @@ class Position(Bias):
         if both:
             says = "How often the same output wins in both orders"
             numbers.append(share_number("position_consistency", "consistent", judged.consistent, null=1.0, says=says))
-        elif BETTER in judged.covariates:
+        elif BETTER in judged.covariates and not judged.in_fixed_places:
             first |= {"given": (1 - judged.preferred,), "says": f"{says}, people's choices balanced"}
             numbers.append(
                 Number("first_rate_balanced", "first, balanced", wins[:, 0], estimate_balanced_rate, **first)

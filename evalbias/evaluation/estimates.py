@@ -105,6 +105,7 @@ class Number(Named):
             points=interval.score_sd if isinstance(interval, Effect) else math.nan,
             reliability=getattr(interval, "reliability", math.nan),
             robustness=getattr(interval, "robustness", math.nan),
+            allowance=max(map(abs, interval.allowance)) if isinstance(interval, Effect) else 0.0,
         )
 
     def change(
@@ -139,6 +140,7 @@ class Estimate(Named):
             fixed, or it is unknown.
         robustness: Value of this share at which an effect would be 0; NaN where it is 0 at none.
         reason: Why the estimate is undefined, where that is known.
+        allowance: Largest effect of the ends of the scales alone, which widens the interval (``Effect.allowance``).
     """
 
     value: float
@@ -154,6 +156,7 @@ class Estimate(Named):
     reliability: float = math.nan
     robustness: float = math.nan
     reason: str = ""
+    allowance: float = 0.0
 
     def text(self, value: float | None = None) -> str:
         """Format the estimate, or another value in its form."""
@@ -475,20 +478,23 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = 0.8, tests
     """Compute how many items are needed to show an effect of a given size, ``wanted`` > 0, with probability ``power``.
 
     The standard error is read off the wider side of the 95 % interval and shrinks with the root of the number of items,
-    as many of them from each input as now: n' = n ((t_{1 - .025 / tests} + t_power) standard error / wanted)^2, with
-    the quantiles of Student's t for the inputs of n' items. ``tests`` biases share an error of 5 % (Holm's first).
+    as many of them from each input as now: n' = n ((t_{1 - .025 / tests} + t_power) standard error / beyond)^2, with
+    the quantiles of Student's t for the inputs of n' items. ``tests`` biases share an error of 5 % (Holm's first). What
+    the interval allows for the ends of the scales does not shrink: the effect has to be shown to lie ``beyond`` it.
 
     Returns:
         Items, also where they are fewer than n. None where no number would do: the interval is undefined, or the
-        estimate is (one rating of unknown reliability: its interval does not shrink to a point).
+        estimate is (one rating of unknown reliability: its interval does not shrink to a point), or the ends of the
+        scales alone may show an effect of that size.
     """
     if not wanted > 0 or not 0 < power < 1 or tests < 1:
         raise ValueError(
             f"wanted={wanted}, power={power}, tests={tests}: give a size above 0, a probability between 0 and 1, and a "
             "number of at least 1."
         )
-    half = max(estimate.high - estimate.value, estimate.value - estimate.low)
-    if not math.isfinite(estimate.high - estimate.low + estimate.value):
+    half = max(estimate.high - estimate.value, estimate.value - estimate.low) - estimate.allowance
+    beyond = wanted - estimate.allowance
+    if not math.isfinite(estimate.high - estimate.low + estimate.value) or not beyond > 0:
         return None
     units = estimate.units or estimate.n
     error = half / scipy.stats.t.ppf(0.975, max(units - 1, 1))
@@ -498,12 +504,12 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = 0.8, tests
         """Return how many times as many items are needed if Student's t is that of ``factor`` times the units."""
         df = max(units * factor - 1, 1)
         quantiles = sum(float(scipy.stats.t.ppf(level, df)) for level in levels)
-        return (quantiles * error / wanted) ** 2
+        return (quantiles * error / beyond) ** 2
 
-    least, most = 2 / units, growth(0.0)
-    if growth(least) <= least:
-        return math.ceil(estimate.n * least)
-    return math.ceil(estimate.n * scipy.optimize.brentq(lambda factor: growth(factor) - factor, least, most))
+    fewest = 2 / units
+    if growth(fewest) <= fewest:
+        return math.ceil(estimate.n * fewest)
+    return math.ceil(estimate.n * scipy.optimize.brentq(lambda factor: growth(factor) - factor, fewest, growth(0.0)))
 
 
 def label_next(judged: Judged, count: int, seed: int) -> list[str]:

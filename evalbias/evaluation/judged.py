@@ -175,6 +175,14 @@ class Judged:
         """True if the same system stands first in every pair, which was shown in one order."""
         return self.pairwise and self.answers.shape[1] == 1 and len(set(self.writers)) == 1
 
+    @property
+    def in_fixed_places(self) -> bool:
+        """True if no system stands first in one pair and second in another, and each was shown in one order."""
+        if not self.pairwise or self.both_orders or not len(self.writers):
+            return False
+        first, second = np.asarray(self.writers, dtype=str).T
+        return set(first).isdisjoint(second)
+
     def covariate(self, name: str) -> FloatArray:
         """Return a covariate; ValueError where it was not measured or given."""
         if name not in self.covariates:
@@ -213,11 +221,17 @@ class Judged:
         return self.first_less_second(self.covariate(HUMAN_SCORES))[:, None]
 
     @property
-    def least_reliability(self) -> float:
-        """Least reliability of a single rating that bounds of an effect allow for; of one of two values, 1/pi."""
+    def held_if(self) -> str:
+        """Condition in words under which bounds of an effect hold: the least reliability of a rating they allow for."""
         known = self.ratings[~np.isnan(self.ratings)]
         values = np.unique(np.concatenate([known, -known]) if self.both_orders else known)
-        return float((CHOICES if len(values) == 2 else RELIABILITIES)[0])
+        least = f"{(CHOICES if len(values) == 2 else RELIABILITIES)[0]:.2g}".lstrip("0")
+        return f"if the reliability of one {self.one_rating} is {least} or more"
+
+    @property
+    def one_rating(self) -> str:
+        """Word for what one person says of an item: "rating", or "choice" between the outputs of a pair."""
+        return "choice" if self.pairwise and RATINGS not in self.covariates else "rating"
 
     @property
     def rated_once(self) -> int:

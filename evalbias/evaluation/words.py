@@ -14,9 +14,11 @@ from numpy.typing import ArrayLike
 UNDEFINED = "undefined"
 SIGNIFICANCE = "* p < .05, † p < .06 (paired test)"
 LOW_COVERAGE = 0.1  # median coverage below which answers mean little: the model hardly ever answers with a label
-Status = Literal["biased", "too few items", "no sign", "not measured"]
+Status = Literal["biased", "bounds only", "too few items", "no sign", "not measured"]
 STATUSES: Mapping[Status, str] = {
     "biased": "the bias is significant, after a correction for testing several biases",
+    "bounds only": "whatever the number of items, the effect is known between bounds only: people rated each item once "
+    "(the bounds hold if such a rating is as reliable as the sentence says), or the ends of the scales may explain it",
     "too few items": "no bias was found, but one may have been missed",
     "no sign": "no bias was found, and every effect worth finding is ruled out",
     "not measured": "the data do not allow it",
@@ -82,13 +84,13 @@ def amount(value: float, low: float, high: float, digits: int = 2) -> str:
     return f"between {abs(nearer):.{digits}f} and {_signed(farther, digits)}"
 
 
-def interval_words(value: float, low: float, high: float, digits: int = 2, *, least: str = ".5") -> str:
-    """Return the 95 % interval of what ``amount`` says; of bounds, from which reliability of one rating they hold.
+def interval_words(value: float, low: float, high: float, digits: int = 2, *, held_if: str) -> str:
+    """Return the 95 % interval of what ``amount`` says; of bounds, the condition under which they hold.
 
     Of something that gets fewer, it is the interval of how many fewer.
     """
     if math.isnan(value):
-        return f"95 % interval, if the reliability of one rating is {least} or more"
+        return f"95 % interval, {held_if}"
     if round(value, digits) < 0:
         low, high = -high, -low
     return f"95 % interval {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f}"

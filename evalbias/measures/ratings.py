@@ -189,11 +189,18 @@ def _scales(products: FloatArray, weights: FloatArray, *, prior: float) -> Float
 # outputs apart better than two good ones. This does not show in the distribution of the differences as it does in that
 # of ratings (see ``curvature``): the differences bend to both sides alike. So the ratings themselves are recovered
 # first, as the distribution of which two independent draws differ most likely as they do here.
+#
+# Preferences (1, 0, -1) are no such differences: who compares two outputs gives no single ratings, whose scale ends.
+# They are a step function of the difference in quality, and bend as their own distribution says. Ratings of two values
+# (pass, fail) have differences of three values too, but at least half of those are 0 if both outputs of a pair are
+# alike. So differences of three values of which fewer are 0 are preferences.
 
 
 FINEST = 20
 """Largest number of steps between the lowest and the highest rating; finer differences are rounded to it."""
 ITERATIONS = 500
+TIED = 0.45
+"""Share of zeros from which differences of three values may be those of ratings of two; half, less what chance does."""
 
 
 def curvature_of_differences(differences: FloatArray, *, shared: float) -> float:
@@ -205,6 +212,10 @@ def curvature_of_differences(differences: FloatArray, *, shared: float) -> float
     if shared <= 0 or not np.any(differences):
         return 0.0
     step, counts = _lags(differences)
+    if len(counts) == 2 and counts[0] < TIED * counts.sum():  # preferences
+        c = hermite_coefficients(np.concatenate([differences, -differences]))
+        r = solved_correlation(lambda r: covariance_at(r, c, c) - shared)
+        return float(covariance_at(r, c, c) / (r * c[0] ** 2) - 1)
     c = step * coefficients(_likeliest(counts))
     r = solved_correlation(lambda r: covariance_at(r, c, c) - shared / 2)  # the sides differ on their own
     return float(covariance_at(r, c, c) / (r * c[0] ** 2) - 1)

@@ -219,9 +219,7 @@ def _remark(finding: Finding) -> str:
         return f"{caution}What helps: {finding.remedy}.{condition}"
     if finding.status == "no sign" and finding.margin_in_words:
         return _sentence(f"{finding.margin_in_words} is ruled out")
-    if finding.status == "too few items" and finding.items_needed is not None:
-        return f"About {finding.items_needed:,} items would show an effect worth finding, if there is one."
-    return ""
+    return _sentence(finding.settled_by) if finding.settled_by else ""
 
 
 def _sentence(text: str) -> str:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from commands import printed
 from fakes import Comparer, FormulaLM, items, numbers
-from planted import compared, rated_once, scored
+from planted import compared, having, rated_once, scored, without
 
 import evalbias
 from evalbias import data as evalbias_data
 from evalbias.evaluation.answers import instruction_place_for, prepared
 from evalbias.evaluation.audit import Finding, audit_answers, findings_of, paragraphs_of
 from evalbias.evaluation.biases import Verbosity
+from evalbias.evaluation.judged import BETTER, RATINGS
 from evalbias.evaluation.words import LOW_COVERAGE
 from evalbias.lm.cache import CachedLM
 from evalbias.options import AuditOptions
@@ -315,6 +316,59 @@ def test_items_with_one_rating_are_said_to_be_left_out():
     assert (open_.estimate.n, open_.estimate.undefined) == (42, 18)
     assert f"about {open_.items_needed} items with two ratings each would be enough" in found.verdict
     assert "leave out 18 items with one rating" in " ".join(printed(audit_view(found)).split())
+
+
+def test_items_that_share_inputs_are_counted_in_inputs():
+    judged = scored(np.random.default_rng(3), 60)
+    open_ = about(audit_answers(replace(judged, inputs=[str(i // 5) for i in range(60)])), "verbosity")
+    inputs = math.ceil(open_.items_needed / 5)
+    assert open_.settled_by == f"about {inputs} inputs ({open_.items_needed} items) would be enough"
+
+
+def test_what_the_ends_of_the_scales_may_explain_no_number_of_items_tells():
+    judged = scored(np.random.default_rng(2), 3000, likelihood=0.02)
+    measurement = evalbias.measure(evalbias.BIASES["verbosity"], judged, seed=0)
+    wide = replace(measurement["length_effect"], value=0.01, low=-0.05, high=0.27, p_value=0.9, allowance=0.21)
+    (finding,) = findings_of({"verbosity": replace(measurement, estimates={"length_effect": wide})}, judged, {})
+    assert (finding.status, finding.items_needed, finding.condition) == ("bounds only", None, "")
+    assert finding.settled_by.startswith("more items cannot help: the ends of the scales alone")
+    assert "More items cannot help: the ends of the" in " ".join(paragraphs_of([finding]))
+    shown = replace(wide, low=0.1, high=0.6, p_value=0.001)  # what lies beyond the allowance is found as ever
+    (finding,) = findings_of({"verbosity": replace(measurement, estimates={"length_effect": shown})}, judged, {})
+    assert (finding.status, finding.settled_by) == ("biased", "")
+
+
+@pytest.mark.parametrize(("reliability", "length"), [(0.25, 0.0), (0.8, 1.0)])
+def test_one_rating_an_item_gives_bounds_whatever_they_hold(reliability, length):
+    """Half of a rating's variance may be noise for the bounds to hold: of an honest judge they exclude 0 here."""
+    rng, noise = np.random.default_rng(0), math.sqrt(1 / reliability - 1)
+    judged = scored(rng, 800, length=length, raters=1, noise=noise)
+    found = audit_answers(judged)
+    assert about(found, "verbosity").estimate.low > 0
+    for name in ("verbosity", "likelihood"):
+        finding = about(found, name)
+        assert finding.status == "bounds only"
+        assert finding.condition == "holds if the reliability of one rating is .5 or more"
+        assert "if the reliability of one rating is .5 or more" in finding.sentence
+        content = found.to_dict()["biases"][name]
+        assert (content["status"], content["condition"]) == (finding.status, finding.condition)
+    assert not found.having("biased")
+    assert found.paragraphs[0] == "Whether the judge is biased cannot be told with any number of such items."
+    assert found.verdict.count("More items with one rating cannot help: state how reliable a rating is") == 1
+    assert "bounds only" in printed(audit_view(found))
+    stated = about(audit_answers(judged, reliability=reliability), "verbosity")
+    assert stated.status == ("biased" if length else "too few items")
+
+
+def test_one_choice_a_pair_gives_bounds_unless_it_is_said_to_be_objective():
+    judged = compared(np.random.default_rng(0), 400, length=0.8)
+    better = (judged.covariates[RATINGS].mean(axis=1) < 0).astype(float)
+    judged = having(without(judged, RATINGS), **{BETTER: better})
+    finding = about(audit_answers(judged), "verbosity")
+    condition = "holds if the reliability of one choice is .32 or more"
+    assert (finding.status, finding.condition) == ("bounds only", condition)
+    assert "1 for an objective label), or let a second person compare the pairs" in finding.settled_by
+    assert about(audit_answers(judged, reliability=1.0), "verbosity").status == "biased"
 
 
 def in_points(n, *, slope=1.0):

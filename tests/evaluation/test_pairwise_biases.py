@@ -18,6 +18,8 @@ from evalbias.evaluation import (
     measure_ranking,
 )
 from evalbias.evaluation.answers import recorded_verdicts
+from evalbias.evaluation.audit import audit_answers
+from evalbias.evaluation.judged import BETTER
 from evalbias.lm.types import LogLikelihood
 from evalbias.optimizers import GrammarParaphraser
 from evalbias.optimizers.zepo import ZEPO, Epochs
@@ -191,3 +193,29 @@ def test_items_that_nobody_rated_have_no_agreement_and_every_bias_that_applies_i
     some = [e if e.input_id != test[0].input_id else e.copy(scores={}) for e in test]
     agreed = compare_with_baselines(judge, compiled, some, lm=Wording(), limit=20, n_resamples=99)["searched"]
     assert agreed.measurements["agreement"]["spearman"].undefined == 1
+
+
+def model_against_reference(n, rng, *, swapped=False):
+    """Pairs of a better model with a reference, judged in one order by a judge that takes the better output."""
+    quality = rng.normal([1.0, 0.0], size=(n, 2))
+    writers = np.tile(["model", "reference"], (n, 1))
+    if swapped:
+        half = np.arange(n) % 2 == 1
+        quality[half], writers[half] = quality[half][:, ::-1], writers[half][:, ::-1]
+    judge, people = ((quality + rng.normal(size=(n, 2))) @ [1, -1] for _ in range(2))
+    answers = np.stack([judge > 0, judge <= 0], axis=1)[:, None].astype(float)
+    ids = tuple(map(str, range(n)))
+    return Judged(ids, "quality", answers, {BETTER: (people <= 0).astype(float)}, writers=[*map(tuple, writers)])
+
+
+def test_position_is_not_measured_where_every_system_has_its_place():
+    flagged = 0
+    for seed in range(40):
+        found = audit_answers(model_against_reference(400, np.random.default_rng(seed)))
+        (position,) = (f for f in found.findings if f.bias == "position")
+        assert position.status == "not measured"
+        assert "here every system has its place, so position and system cannot be told apart" in position.sentence
+        assert "first_rate_balanced" not in found["position"]
+        turned = audit_answers(model_against_reference(400, np.random.default_rng(seed), swapped=True))
+        flagged += any(f.status == "biased" for f in turned.findings)
+    assert flagged <= 5

@@ -34,6 +34,12 @@ def test_more_items_do_not_help_where_the_estimate_is_undefined(change):
     assert items_needed(replace(FOUND, **change), 0.1) is None
 
 
+def test_an_allowance_does_not_shrink_with_the_number_of_items():
+    allowed = replace(FOUND, low=-0.2, high=0.3, allowance=0.1)  # the same error, and .1 for the ends of the scale
+    assert items_needed(allowed, 0.2) == items_needed(FOUND, 0.1)
+    assert items_needed(allowed, 0.1) is None
+
+
 @pytest.mark.parametrize(("wanted", "power"), [(0.0, 0.8), (NAN, 0.8), (0.1, 1.0)])
 def test_sizes_and_powers_out_of_range_are_refused(wanted, power):
     with pytest.raises(ValueError, match="give a size above 0, a probability between 0 and 1, and a number"):

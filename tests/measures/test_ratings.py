@@ -114,6 +114,43 @@ def test_differences_are_counted_in_20_steps_at_most():
     assert (step, len(counts), counts.sum()) == (0.5, 21, 2)
 
 
+def preferences(n, *, effect, seed, tied=0.7):
+    """Feature, log-odds and three raters' preferences (1, 0, -1) of n pairs; a third of the preferences are 0."""
+    rng = np.random.default_rng(seed)
+    quality = rng.normal(size=(n, 2))
+    feature = (0.5 * quality + np.sqrt(0.75) * rng.normal(size=(n, 2))) @ [1, -1] / np.sqrt(2)
+    seen = (quality[:, None] + 0.7 * rng.normal(size=(n, 3, 2))) @ [1, -1]
+    noise = np.sqrt(1 - 0.36 - effect**2 - 0.6 * effect) * rng.normal(size=n)
+    scores = 0.6 * quality @ [1, -1] / np.sqrt(2) + effect * feature + noise
+    return feature, scores, np.where(np.abs(seen) < tied, 0.0, np.sign(seen))
+
+
+def test_preferences_of_pairs_find_an_effect_as_differences_of_scores_do():
+    found = dict.fromkeys((0.0, 0.2), 0)
+    for seed in range(60):
+        for effect in found:
+            one = likelihood_effect(*preferences(300, effect=effect, seed=seed), differences=True, mirrored=True)
+            found[effect] += one.p_value < 0.05
+            assert 0.01 < one.allowance[1] < 0.05  # that of ratings of two values is .1
+    assert found[0.2] >= 52
+    assert found[0.0] <= 5
+
+
+def test_preferences_bend_as_their_own_distribution_says():
+    r, sides = 0.6, np.repeat([1.0, -1.0], 500)  # choices: the arcsine law
+    assert curvature_of_differences(sides, shared=2 * np.arcsin(r) / np.pi) == pytest.approx(
+        np.arcsin(r) / r - 1, abs=2e-3
+    )
+    rng = np.random.default_rng(3)
+    quality = rng.normal(size=(200_000, 1))
+    seen = quality + 0.7 * rng.normal(size=(200_000, 2))
+    given = np.where(np.abs(seen) < 0.5, 0.0, np.sign(seen))
+    shared = np.mean(given[:, 0] * given[:, 1])
+    expected = shared / np.mean(quality * given) ** 2 - 1
+    assert curvature_of_differences(given.ravel(), shared=shared) == pytest.approx(expected, abs=0.01)
+    assert curvature_of_differences(5 * given.ravel(), shared=25 * shared) == pytest.approx(expected, abs=0.01)
+
+
 def test_coins_are_worked_out_by_hand():
     differences = np.repeat([-1.0, 0.0, 1.0], [25, 50, 25])  # of two fair coins
     r = 0.5  # of the normals behind them: coins of one output have the covariance asin(r) / 2 pi
