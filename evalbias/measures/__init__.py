@@ -9,7 +9,6 @@ from evalbias.measures.agreement import pairwise_accuracy as pairwise_accuracy
 from evalbias.measures.agreement import pearson as pearson
 from evalbias.measures.agreement import spearman as spearman
 from evalbias.measures.corrections import corrected_mean as corrected_mean
-from evalbias.measures.corrections import corrected_rate as corrected_rate
 from evalbias.measures.equal_quality import Effect as Effect
 from evalbias.measures.equal_quality import EqualQuality as EqualQuality
 from evalbias.measures.equal_quality import estimate_effect as estimate_effect
@@ -49,3 +48,6 @@ from evalbias.measures.resample import estimate_mean as estimate_mean
 from evalbias.measures.resample import estimate_share as estimate_share
 from evalbias.measures.scale_use import quality_slope as quality_slope
 from evalbias.measures.scale_use import score_uniformity as score_uniformity
+from evalbias.measures.verdicts import corrected_rate as corrected_rate
+from evalbias.measures.verdicts import estimate_dependence as estimate_dependence
+from evalbias.measures.verdicts import estimate_rate as estimate_rate

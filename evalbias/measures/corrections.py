@@ -1,4 +1,4 @@
-"""Corrections of scores and rates by a labeled part of the items."""
+"""Corrections of scores by a labeled part of the items."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from evalbias.measures.arrays import (
     sums_by_cluster,
     vectors,
 )
-from evalbias.measures.resample import ALIKE, DRAWS, SHARE, Draws, Interval, change, estimate_share
+from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change
 
-# Means and rates that people would give to all items, from a judge on all of them and people on a few.
+# Means that people would give to all items, from a judge on all of them and people on a few; rates: ``verdicts``.
 #
 # A judge's mean score is wrong by its bias. People on a random part of the items show by how much, and with the bias
-# its uncertainty. Both estimators are right only if the labeled items are a random sample of all items.
+# its uncertainty. The estimator is right only if the labeled items are a random sample of all items.
 
 
 MIN_LABELS = 2
@@ -69,8 +69,8 @@ def corrected_mean(
         3.16
     """
     if before is not None:
-        return _difference(corrected_mean, before, scores, people, clusters=clusters, draws=draws)
-    judge, human, rest, codes, bare = _samples(scores, people, clusters)
+        return difference(corrected_mean, before, scores, people, clusters=clusters, draws=draws)
+    judge, human, rest, codes, bare = labeled_first(scores, people, clusters)
     if bare.units < MIN_LABELS:
         return bare
     human, judge, rest = map(settled, (human, judge, rest))
@@ -96,92 +96,24 @@ def corrected_mean(
     return replace(bare, value=estimate, low=estimate - half, high=estimate + half)
 
 
-def corrected_rate(
-    verdicts: ArrayLike, people: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
-) -> Interval:
-    """Estimate the rate of positive human verdicts over all items (Rogan and Gladen 1978).
-
-    The judge's rate p on the unlabeled items mixes its hits and its false alarms; sensitivity (its rate on the items
-    that people call positive) and specificity (one minus its rate on the others) undo the mixture:
-
-        (p + specificity - 1) / (sensitivity + specificity - 1)
-
-    The interval is the delta method's over all three rates, each with the pseudo-counts of Agresti and Coull (1998) so
-    that a rate of 0 or 1 in few labels is not taken for certain. The quantile is Student's t with one degree of freedom
-    less than labeled inputs. Arguments as in ``corrected_mean``, with verdicts, 1 or 0, for scores.
-
-    Returns:
-        The interval, within [0, 1]; without unlabeled items, that of the people's own rate. NaN where the labels of
-            either kind are of fewer than two inputs, and for a judge whose sensitivity and specificity do not exceed 1
-            together: its verdicts tell nothing.
-
-    Raises:
-        ValueError: The lengths differ, a verdict is not 0, 1 or NaN.
-
-    Examples:
-        >>> judge = [1] * 9 + [0] * 1 + [1] * 2 + [0] * 8 + [1] * 60 + [0] * 40  # sensitivity .9, specificity .8
-        >>> round(corrected_rate(judge, [1] * 10 + [0] * 10 + 100 * [np.nan]).value, 3)  # (.6 + .8 - 1) / .7
-        0.571
-    """
-    if before is not None:
-        return _difference(corrected_rate, before, verdicts, people, clusters=clusters, draws=draws)
-    judge, human, rest, codes, bare = _samples(verdicts, people, clusters, verdicts=True)
-    labels, positive = codes[: len(human)], human == 1
-    if not len(rest):
-        return replace(estimate_share(human, clusters=labels.tolist(), draws=draws), undefined=bare.undefined)
-    if min(len(set(labels[kind].tolist())) for kind in (positive, ~positive)) < MIN_LABELS:
-        return bare
-    hits, passes = judge[positive], 1 - judge[~positive]
-    if hits.mean() + passes.mean() <= 1:
-        return bare
-    estimate = float((rest.mean() + passes.mean() - 1) / (hits.mean() + passes.mean() - 1))
-    t = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, bare.units - 1))
-    rates = _padded(rest, t**2 / 2), _padded(hits, 1), _padded(passes, 1)
-    (rate, of_rate, _), (sensitivity, of_hits, _), (specificity, of_passes, _) = rates
-    informed = sensitivity + specificity - 1
-    center = (rate + specificity - 1) / informed
-    labeled = np.empty(len(human))  # derivatives of the corrected rate, times informed
-    labeled[positive], labeled[~positive] = -center * of_hits, (1 - center) * of_passes
-    sums = sums_by_cluster(np.concatenate([labeled, of_rate]), codes)  # of an input; a pseudo-count is by itself
-    derivatives = 1.0, center, 1 - center
-    pseudo = sum(d**2 * variance for d, (_, _, variance) in zip(derivatives, rates, strict=True))
-    half = t * float(np.sqrt((sums**2).sum() + pseudo)) / informed
-    low, high, estimate = (float(np.clip(v, 0, 1)) for v in (center - half, center + half, estimate))
-    return replace(bare, value=estimate, low=min(low, estimate), high=max(high, estimate))
-
-
-def _samples(
-    scores: ArrayLike, people: ArrayLike, clusters: Clusters, *, verdicts: bool = False
+def labeled_first(
+    scores: ArrayLike, people: ArrayLike, clusters: Clusters
 ) -> tuple[FloatArray, FloatArray, FloatArray, IntArray, Interval]:
     """Return judge (n,) and people (n,) on the labeled items, the judge on the others (N,), and n + N cluster codes.
 
     Also an interval with the counts: its units are the clusters of the labeled items.
     """
     judge, human = checked({"scores": scores, "people": people}, clusters, axes=(1,))
-    for name, values in {"scores": judge, "people": human}.items():
-        wrong = np.flatnonzero(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
-        if verdicts and len(wrong):
-            raise ValueError(f"{name}[{wrong[0]}] is {values[wrong[0]]:g}: a verdict is 1, 0, or NaN where undefined.")
     kept = ~np.isnan(judge)
     judge, human, codes = judge[kept], human[kept], cluster_codes(clusters, kept)
     labeled = ~np.isnan(human)
-    units, unit = len(set(codes[labeled].tolist())), SHARE if verdicts else ""
-    bare = Interval(math.nan, n=len(judge), undefined=int((~kept).sum()), units=units, unit=unit)
+    units = len(set(codes[labeled].tolist()))
+    bare = Interval(math.nan, n=len(judge), undefined=int((~kept).sum()), units=units)
     codes = np.concatenate([codes[labeled], codes[~labeled]])
     return judge[labeled], human[labeled], judge[~labeled], codes, bare
 
 
-def _padded(values: FloatArray, pseudo: float) -> tuple[float, FloatArray, float]:
-    """Return the rate of (n,) zeros and ones with as many pseudo-counts of either kind.
-
-    Also what each item adds to its error (n,), and the sum of squares of what the pseudo-counts add.
-    """
-    size = len(values) + 2 * pseudo
-    share = float((values.sum() + pseudo) / size)
-    return share, (values - share) / size, pseudo * (share**2 + (1 - share) ** 2) / size**2
-
-
-def _difference(
+def difference(
     corrected: Callable[..., Interval],
     before: ArrayLike,
     after: ArrayLike,

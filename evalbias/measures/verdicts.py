@@ -1,0 +1,429 @@
+"""Pass or fail: how often a judge is right, though annotators err too, and the rate that people would give."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import lru_cache, partial
+from itertools import chain
+from typing import Any, Literal
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+from evalbias.measures.agreement import counted_kappa
+from evalbias.measures.arrays import (
+    TINY,
+    Before,
+    Clusters,
+    FloatArray,
+    checked,
+    complete,
+    numbers,
+    ratio,
+    sums_by_cluster,
+)
+from evalbias.measures.corrections import MIN_LABELS, difference, labeled_first
+from evalbias.measures.families import holm
+from evalbias.measures.resample import (
+    DRAWS,
+    FEWEST_UNITS,
+    MANY,
+    SHARE,
+    Draws,
+    Interval,
+    bootstrapped,
+    change,
+    estimate_coefficient,
+    estimate_share,
+    jackknife_variance,
+    left_out,
+    share_ends,
+    variance_of_mean,
+    with_variance,
+)
+
+# With one annotator, the truth is what that annotator says. Several annotators contradict each other, so they err, and
+# a judge that contradicts one of them may be right. Then the truth of an item is a latent class (Dawid and Skene 1979):
+# it deserves to pass, with a probability that is the prevalence; each annotator, and the judge like them, passes what
+# deserves it at one rate, and fails what does not at another. Given the truth, the errors of all of them are taken for
+# independent. Two annotators and a judge are enough to find all rates (Hui and Walter 1980); from three annotators on,
+# ``estimate_dependence`` tests that the errors are independent.
+
+Rate = Literal["tpr", "tnr", "kappa", "prevalence", "annotator_tpr", "annotator_tnr", "annotator_kappa"]
+ROUNDS = 1_000
+"""Most rounds of a fit, of three steps of EM each."""
+STEP = 1e-8
+"""Change of every rate in a step of EM below which a fit has converged."""
+EDGE = 1e-4
+"""Distance from 0 and 1 up to which a rate is extrapolated: where EM starts at an end, it stays there."""
+EMPTY = 1e-3
+"""Number of items below which a class is empty, and the rates of its items are undefined."""
+WEAK = 5.0
+"""Standard errors by which annotators agree beyond chance, below which resamples of the rates are skewed."""
+DISAGREE = "the annotators are not shown to agree beyond chance, so their verdicts do not tell what deserves to pass"
+UNTESTED = "only three annotators or more of the same items show whether the errors are independent"
+
+
+def latent_rates(cells: FloatArray, patterns: FloatArray) -> FloatArray:
+    """Fit two latent classes to counts (k, P) of P patterns of verdicts, in each of k resamples.
+
+    Maximum likelihood by EM (Dawid and Skene 1979), extrapolated after every two steps (SQUAREM, Varadhan and Roland
+    2008). The patterns (P, r) hold the verdicts of the judge and of r - 1 annotators, 1, 0, or -1 for none. Of the two
+    classes, the one whose items the annotators pass more often deserves to pass.
+
+    Returns:
+        (k, 1 + 2r) the prevalence, the true positive rates and the true negative rates; NaN of an empty class.
+    """
+    said, raters, sizes = (patterns == 1.0, patterns == 0.0), patterns.shape[1], cells.sum(axis=1)
+    passed, failed = (one.astype(np.float64) for one in said)
+    votes, given = passed[:, 1:].sum(axis=1), (passed + failed)[:, 1:].sum(axis=1)
+    rates = _maximized(cells, (votes + 0.5) / (given + 1), passed, failed)
+    fitted, active = rates.copy(), np.arange(len(cells))
+    for _ in range(ROUNDS):
+        # 1 two steps of EM, and a leap along the curve on which they lie
+        first, _ = _improved(rates, cells, passed, failed)
+        second, likelihood = _improved(first, cells, passed, failed)
+        step, bend = np.nan_to_num(first - rates), np.nan_to_num(second - 2 * first + rates)
+        stride = np.fmax(1, ratio(np.linalg.norm(step, axis=1), np.linalg.norm(bend, axis=1)))[:, None]
+        leap = np.clip(rates + 2 * stride * step + stride**2 * bend, EDGE, 1 - EDGE)
+        # 2 a step from there, unless it lies lower
+        third, further = _improved(leap, cells, passed, failed)
+        rates = np.where((further >= likelihood)[:, None], third, second)
+        done = np.abs(np.nan_to_num(second - first)).max(axis=1) < STEP
+        fitted[active] = np.where(done[:, None], second, rates)
+        active, rates, cells = active[~done], rates[~done], cells[~done]
+        if not len(active):
+            break
+    # 3 the class that annotators pass more often deserves it
+    share, tpr, tnr = np.split(fitted, [1, 1 + raters], axis=1)
+    turned = (np.nan_to_num(tpr + tnr - 1)[:, 1:].sum(axis=1) < 0)[:, None]
+    share, tpr, tnr = np.where(turned, 1 - share, share), np.where(turned, 1 - tnr, tpr), np.where(turned, 1 - tpr, tnr)
+    tpr[share[:, 0] * sizes < EMPTY], tnr[(1 - share[:, 0]) * sizes < EMPTY] = np.nan, np.nan
+    return np.column_stack([share, tpr, tnr])
+
+
+def _improved(
+    rates: FloatArray, cells: FloatArray, passed: FloatArray, failed: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the rates after a step of EM, and the log-likelihood (k,) of those before it."""
+    good, bad = _joint(rates, passed, failed)
+    weights = scipy.special.expit(good - bad)
+    return _maximized(cells, weights, passed, failed), (cells * np.logaddexp(good, bad)).sum(axis=1)
+
+
+def _joint(rates: FloatArray, passed: FloatArray, failed: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return log-probabilities (k, P) of a pattern and that it deserves to pass, and of it and that it does not."""
+    known = np.clip(np.nan_to_num(rates, nan=0.5), 1e-12, 1 - 1e-12)  # a rate is undefined where nothing depends on it
+    ends = [1, 1 + passed.shape[1]]
+    (share, tpr, tnr), (rest, fnr, fpr) = (np.split(np.log(x), ends, axis=1) for x in (known, 1 - known))
+    return share + tpr @ passed.T + fnr @ failed.T, rest + fpr @ passed.T + tnr @ failed.T
+
+
+def _maximized(cells: FloatArray, weights: FloatArray, passed: FloatArray, failed: FloatArray) -> FloatArray:
+    """Return the rates where patterns deserve to pass with the probabilities ``weights``; NaN of an empty class."""
+    good, bad = cells * weights, cells * (1 - weights)
+    hits, misses, alarms, rejections = good @ passed, good @ failed, bad @ passed, bad @ failed
+    share = ratio(good.sum(axis=1), cells.sum(axis=1))
+    return np.column_stack([share, ratio(hits, hits + misses), ratio(rejections, rejections + alarms)])
+
+
+# Estimates from the fits of the data and of resamples of them.
+
+
+@lru_cache(maxsize=1)
+def _fits(data: bytes, raters: int, codes: bytes, draws: Draws) -> tuple[FloatArray, FloatArray]:
+    """Fit verdicts (n, r) and resamples of them; the last fits are kept, because several numbers are read from them.
+
+    Returns (1 + k, 1 + 2r) rates as ``latent_rates``, of the data first, and (1 + k, pairs) by how much the verdicts of
+    two raters correlate more than their rates explain. Of many clusters, the resamples are those of the jackknife.
+    """
+    verdicts, clusters = np.frombuffer(data).reshape(-1, raters), np.frombuffer(codes, dtype=np.int64)
+    many = int(clusters.max()) + 1 > MANY
+    resampled = left_out(clusters) if many else bootstrapped(clusters, draws.resamples, draws.seed)
+    parts = []
+    for counts in chain([np.ones((1, len(clusters)))], resampled):
+        patterns, cells = _counted(counts, verdicts)
+        rates = latent_rates(cells, patterns)
+        parts.append((rates, _excess(cells, rates, patterns)))
+    return np.concatenate([rates for rates, _ in parts]), np.concatenate([excess for _, excess in parts])
+
+
+def _counted(counts: FloatArray, verdicts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the patterns (P, r) of verdicts (n, r), and how often each resample (k, n) holds each, (k, P)."""
+    patterns, places = np.unique(verdicts, axis=0, return_inverse=True)
+    members = scipy.sparse.csr_array((np.ones(len(verdicts)), (np.arange(len(verdicts)), places.ravel())))
+    return patterns, np.asarray(counts @ members)
+
+
+def _excess(cells: FloatArray, rates: FloatArray, patterns: FloatArray) -> FloatArray:
+    """Return (k, pairs) by how much the verdicts of two raters correlate more than the latent classes explain."""
+    share, tpr, tnr = np.split(rates, [1, 1 + patterns.shape[1]], axis=1)
+    a, b = np.triu_indices(patterns.shape[1], 1)
+    both = (patterns[:, a] >= 0) & (patterns[:, b] >= 0)
+    observed = ratio(cells @ ((patterns[:, a] == 1) & (patterns[:, b] == 1)), cells @ both)
+    expected = share * tpr[:, a] * tpr[:, b] + (1 - share) * (1 - tnr[:, a]) * (1 - tnr[:, b])
+    passed = share * tpr + (1 - share) * (1 - tnr)
+    spread = np.sqrt(passed * (1 - passed))
+    return ratio(observed - expected, spread[:, a] * spread[:, b])
+
+
+def estimate_rate(
+    verdicts: ArrayLike,
+    ratings: ArrayLike,
+    *,
+    of: Rate,
+    before: Before = None,
+    clusters: Clusters = None,
+    draws: Draws = DRAWS,
+) -> Interval:
+    """Estimate how often a judge, or an annotator, is right about what deserves to pass.
+
+    Where no annotator contradicts another, the truth is what they say: the rates of the judge are shares of the items
+    that they passed (``"tpr"``, true positive rate) and of those that they failed (``"tnr"``, true negative rate), as
+    by ``estimate_share``. Else the truth is the class of ``latent_rates``, and no error of an annotator is the judge's.
+    Then the interval is Wilson's with the variance of resamples. Where annotators agree by less than ``WEAK`` standard
+    errors beyond chance, it also covers the middle 95 % of the resamples, which are skewed then.
+
+    Args:
+        verdicts: (n,) verdicts of the judge, 1 for pass, 0 for fail, NaN where undefined.
+        ratings: (n,) or (n, r) verdicts of r annotators, NaN where one gave none; items without any are left out.
+            Another person may stand in a column from item to item, if it is at random who does.
+        of: ``"tpr"``, ``"tnr"``, ``"kappa"`` (Cohen's, of the judge and the truth), ``"prevalence"`` (share of items
+            that deserve to pass), or of one verdict of an annotator: ``"annotator_tpr"``, ``"annotator_tnr"``,
+            ``"annotator_kappa"``.
+        before: (n,) verdicts of another judge, whose rate is subtracted; no test is made against a latent truth.
+        clusters: (n,) input of each item.
+        draws: Resamples, seed and level of the interval.
+
+    Raises:
+        ValueError: The lengths differ, or a verdict is not 0, 1 or NaN.
+
+    Examples:
+        >>> judge, people = [1] * 9 + [0] + [1] * 2 + [0] * 8, [1] * 10 + [0] * 10
+        >>> estimate_rate(judge, people, of="tpr").value, estimate_rate(judge, people, of="tnr").value
+        (0.9, 0.8)
+    """
+    ours, votes = _votes(verdicts, ratings, clusters)
+    if not _contradict(votes):
+        return _of_one(ours, votes.max(axis=1), of, before=before, clusters=clusters, draws=draws)
+    if before is not None:
+        given: dict[str, Any] = {"clusters": clusters, "limits": (0.0, 1.0), "draws": replace(draws, swaps=0)}
+        return change(partial(_counted_rate, of=of), before, ours, votes, **given)
+    return _of_several(ours, votes, of, clusters, draws)
+
+
+def _votes(verdicts: ArrayLike, ratings: ArrayLike, clusters: Clusters) -> tuple[FloatArray, FloatArray]:
+    """Return verdicts (n,) and ratings (n, r), -1 where an annotator gave none, NaN where all did."""
+    ours, people = checked({"verdicts": verdicts, "ratings": ratings}, clusters)
+    for name, values in {"verdicts": ours, "ratings": people}.items():
+        wrong = np.argwhere(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
+        if len(wrong):
+            place, value = ", ".join(map(str, wrong[0])), values[tuple(wrong[0])]
+            raise ValueError(f"{name}[{place}] is {value:g}: a verdict is 1, 0, or NaN where undefined.")
+    people = people.reshape(len(ours), -1)
+    none = np.isnan(people)
+    return ours, np.where(none.all(axis=1, keepdims=True), np.nan, np.where(none, -1.0, people))
+
+
+def _contradict(votes: FloatArray) -> bool:
+    """Return whether annotators contradict each other on any item."""
+    return bool(((votes == 0).any(axis=1) & (votes == 1).any(axis=1)).any())
+
+
+def _of_one(ours: FloatArray, truth: FloatArray, of: Rate, *, before: Before, **options: Any) -> Interval:
+    if of == "kappa":
+        return estimate_coefficient(counted_kappa, ours, truth, before=before, **options)
+    if of not in ("tpr", "tnr", "prevalence"):
+        return Interval(math.nan, reason="no annotator contradicts another, so what they say is taken for the truth")
+
+    def right(own: FloatArray) -> FloatArray:
+        return {"tpr": np.where(truth == 1, own, np.nan), "tnr": np.where(truth == 0, 1 - own, np.nan)}.get(of, truth)
+
+    return estimate_share(right(ours), before=None if before is None else right(numbers(before, "before")), **options)
+
+
+def _of_several(ours: FloatArray, votes: FloatArray, of: Rate, clusters: Clusters, draws: Draws) -> Interval:
+    """Estimate a rate against the latent truth."""
+    (judge, votes), codes = complete(ours, votes, clusters=clusters)
+    verdicts, n, units = np.column_stack([judge, votes]), len(codes), int(codes.max(initial=-1)) + 1
+    bare = Interval(math.nan, n=n, undefined=len(ours) - n, units=units, unit="" if "kappa" in of else SHARE)
+    # 1 without agreement beyond chance, any classes fit as well
+    given = votes >= 0
+    deviations = np.where(given, votes - ratio((votes == 1).sum(axis=0), given.sum(axis=0)), 0.0)
+    alike = (deviations.sum(axis=1) ** 2 - (deviations**2).sum(axis=1)) / 2
+    beyond = alike.mean() / math.sqrt(variance_of_mean(alike, codes)) if units > 1 else math.nan
+    if not beyond > scipy.stats.norm.ppf((1 + draws.confidence) / 2):
+        return replace(bare, reason=DISAGREE)
+    if units < FEWEST_UNITS or not draws.resamples:
+        return replace(bare, value=float(_counted_rate(np.ones((1, n)), judge, votes, of=of)[0]))
+    # 2 the value, and how much it varies
+    rates, _ = _fits(verdicts.tobytes(), verdicts.shape[1], codes.tobytes(), draws)
+    value, *drawn = _read(rates, verdicts, of).tolist()
+    known = np.array(drawn)[~np.isnan(drawn)]
+    bare = replace(bare, value=value)
+    if math.isnan(value) or not len(known):
+        return bare
+    variance = jackknife_variance(known) if units > MANY else float(known.var()) * units / (units - 1)
+    # 3 the interval; units of a class are clusters that hold an item of it
+    if "kappa" in of:
+        found = with_variance(bare, variance, confidence=draws.confidence)
+    else:
+        share = {"tpr": rates[0, 0], "tnr": 1 - rates[0, 0]}.get(of.removeprefix("annotator_"), 1.0)
+        inside = max(2, min(units, round(share * n)))
+        inner = float(np.clip(value, 1 / (inside + 2), 1 - 1 / (inside + 2)))  # at an end, no share has a variance
+        near = inner if inner * (1 - inner) < inside * variance else value
+        low, high = share_ends(near, variance, units=inside, confidence=draws.confidence)
+        found = replace(bare, low=min(low, value), high=max(high, value))
+    if beyond < WEAK and units <= MANY:
+        low, high = np.quantile(known, [(1 - draws.confidence) / 2, (1 + draws.confidence) / 2]).tolist()
+        found = replace(found, low=min(found.low, low), high=max(found.high, high))
+    return found
+
+
+def _counted_rate(counts: FloatArray, ours: FloatArray, votes: FloatArray, *, of: Rate) -> FloatArray:
+    """Compute a rate against the latent truth in resamples (k, n) of complete verdicts (n,) and votes (n, r)."""
+    verdicts = np.column_stack([ours, votes])
+    patterns, cells = _counted(counts, verdicts)
+    return _read(latent_rates(cells, patterns), verdicts, of)
+
+
+def _read(rates: FloatArray, verdicts: FloatArray, of: Rate) -> FloatArray:
+    """Read one number (k,) from rates (k, 1 + 2r): the judge's, or the annotators' mean by their verdicts."""
+    share, tpr, tnr = np.split(rates, [1, 1 + verdicts.shape[1]], axis=1)
+    if of == "prevalence":
+        return share[:, 0]
+    passed = share * tpr + (1 - share) * (1 - tnr)
+    chance = share * passed + (1 - share) * (1 - passed)
+    kappa = ratio(share * tpr + (1 - share) * tnr - chance, 1 - chance)
+    kind = of.removeprefix("annotator_")
+    found = {"tpr": tpr, "tnr": tnr, "kappa": kappa}[kind]
+    if kind == of:
+        return found[:, 0]
+    weights = (verdicts[:, 1:] >= 0).sum(axis=0) * ~np.isnan(found[:, 1:])
+    return ratio((np.nan_to_num(found[:, 1:]) * weights).sum(axis=1), weights.sum(axis=1))
+
+
+def estimate_dependence(
+    verdicts: ArrayLike, ratings: ArrayLike, *, clusters: Clusters = None, draws: Draws = DRAWS
+) -> Interval:
+    """Test whether the errors of judge and annotators are independent, as ``estimate_rate`` takes them to be.
+
+    Of every two of them, it compares how their verdicts correlate with what the latent classes explain. The p-value is
+    the smallest of Holm's; the value is the excess correlation of that pair, in [-1, 1], 0 for independent errors. A
+    judge that errs where an annotator errs seems better than it is; annotators who err together make it seem worse. An
+    error that all share is not found. Arguments as in ``estimate_rate``; undefined for fewer than three annotators.
+    """
+    ours, votes = _votes(verdicts, ratings, clusters)
+    (judge, votes), codes = complete(ours, votes, clusters=clusters)
+    data, units = np.column_stack([judge, votes]), int(codes.max(initial=-1)) + 1
+    bare = Interval(math.nan, n=len(codes), undefined=len(ours) - len(codes), units=units, reason=UNTESTED)
+    if votes.shape[1] < 3 or not _contradict(votes) or units < FEWEST_UNITS or not draws.resamples:
+        return bare
+    value, *drawn = _fits(data.tobytes(), data.shape[1], codes.tobytes(), draws)[1]
+    variances = [jackknife_variance(one) if units > MANY else float(np.nanvar(one)) for one in np.transpose(drawn)]
+    errors = np.sqrt(np.where(np.array(variances) > TINY, variances, np.nan))
+    z = np.abs(value / errors)
+    if np.isnan(z).all():
+        return bare
+    first, p_value = int(np.nanargmax(z)), float(np.nanmin(holm((2 * scipy.stats.norm.sf(z[~np.isnan(z)])).tolist())))
+    half = float(scipy.stats.norm.ppf((1 + draws.confidence) / 2) * errors[first])
+    found = float(value[first])
+    return replace(bare, value=found, low=found - half, high=found + half, p_value=p_value, reason="")
+
+
+# The rate that people would give to all items, from a judge on all of them and people on a few.
+
+
+def corrected_rate(
+    verdicts: ArrayLike, people: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
+) -> Interval:
+    """Estimate the rate of items that deserve to pass, from a judge on all items (Rogan and Gladen 1978).
+
+    The judge's rate p on the unlabeled items mixes its hits and its false alarms; its true positive rate (sensitivity)
+    and its true negative rate (specificity) on the labeled items undo the mixture:
+
+        (p + specificity - 1) / (sensitivity + specificity - 1)
+
+    The interval is the delta method's and adds the errors of all three rates, each with pseudo-counts so that a rate of
+    0 or 1 in few labels is not taken for certain (Agresti and Coull 1998; Lang and Reiczigel 2014). Its quantile is
+    Student's t with one degree of freedom less than labeled inputs. With fewer than two labels of one kind, as at a low
+    prevalence, the value is that of the rates with pseudo-counts. If annotators contradict each other, the latent
+    classes of ``latent_rates`` are fitted to all items, labeled or not.
+
+    It holds also if labels were chosen by what people say, such as as many passes as fails, unless people contradict
+    each other. Of a random sample, ``corrected_mean`` is more precise: of 100 labels at a prevalence of .02, its error
+    is less than half of this one's.
+
+    Args:
+        verdicts: (n + N,) verdicts of the judge, 1 or 0, on all items. Items with a NaN are left out.
+        people: (n + N,) or (n + N, r) verdicts of people, NaN where nobody labeled the item.
+        before: (n + N,) verdicts of another judge; the difference is resampled, and has no test.
+        clusters: (n + N,) input of each item.
+        draws: Level of the interval; resamples and seed of a difference and of several annotators.
+
+    Returns:
+        The interval, within [0, 1]; without unlabeled items, that of the prevalence. NaN where several labels of one
+            kind are all of one input, and for a judge whose sensitivity and specificity do not exceed 1 together: its
+            verdicts tell nothing.
+
+    Raises:
+        ValueError: The lengths differ, a verdict is not 0, 1 or NaN.
+
+    Examples:
+        >>> judge = [1] * 9 + [0] * 1 + [1] * 2 + [0] * 8 + [1] * 60 + [0] * 40  # sensitivity .9, specificity .8
+        >>> round(corrected_rate(judge, [1] * 10 + [0] * 10 + 100 * [np.nan]).value, 3)  # (.6 + .8 - 1) / .7
+        0.571
+    """
+    ours, votes = _votes(verdicts, people, clusters)
+    if _contradict(votes):
+        every = np.nan_to_num(votes, nan=-1.0)
+        if before is None:
+            return _of_several(ours, every, "prevalence", clusters, draws)
+        statistic, less = partial(_counted_rate, of="prevalence"), replace(draws, swaps=0)
+        return change(statistic, before, ours, every, clusters=clusters, limits=(0.0, 1.0), draws=less)
+    human = votes.max(axis=1)
+    if before is not None:
+        return difference(corrected_rate, before, ours, human, clusters=clusters, draws=draws)
+    judge, human, rest, codes, bare = labeled_first(ours, human, clusters)
+    bare = replace(bare, unit=SHARE)
+    labels, positive = codes[: len(human)], human == 1
+    if not len(rest):
+        return replace(estimate_share(human, clusters=labels.tolist(), draws=draws), undefined=bare.undefined)
+    kinds = [labels[kind].tolist() for kind in (positive, ~positive)]
+    if bare.units < MIN_LABELS or any(len(set(one)) < MIN_LABELS <= len(one) for one in kinds):
+        return bare  # outputs of one input do not tell how much others differ
+    # 1 the rates, plain and with pseudo-counts
+    hits, passes = judge[positive], 1 - judge[~positive]
+    t = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, bare.units - 1))
+    rates = _padded(rest, t**2 / 2), _padded(hits, 1), _padded(passes, 1)
+    (rate, of_rate, _), (sensitivity, of_hits, _), (specificity, of_passes, _) = rates
+    informed, few = sensitivity + specificity - 1, min(map(len, kinds)) < MIN_LABELS
+    plain = informed if few else hits.mean() + passes.mean() - 1
+    if min(informed, plain) <= 0:
+        return replace(bare, reason=USELESS)
+    center = (rate + specificity - 1) / informed
+    value = center if few else (rest.mean() + passes.mean() - 1) / plain
+    # 2 the half of the interval: what each input adds to the error of all three, and what the pseudo-counts add
+    labeled = np.empty(len(human))  # derivatives of the corrected rate, times informed
+    labeled[positive], labeled[~positive] = -center * of_hits, (1 - center) * of_passes
+    sums = sums_by_cluster(np.concatenate([labeled, of_rate]), codes)
+    derivatives = 1.0, center, 1 - center
+    pseudo = sum(d**2 * variance for d, (_, _, variance) in zip(derivatives, rates, strict=True))
+    half = t * float(np.sqrt((sums**2).sum() + pseudo)) / informed
+    low, high, value = (float(np.clip(v, 0, 1)) for v in (center - half, center + half, value))
+    return replace(bare, value=value, low=min(low, value), high=max(high, value))
+
+
+USELESS = "the judge passes what deserves it no more often than what does not, so its verdicts tell nothing"
+
+
+def _padded(values: FloatArray, pseudo: float) -> tuple[float, FloatArray, float]:
+    """Return the rate of (n,) zeros and ones with as many pseudo-counts of either kind.
+
+    Also what each item adds to its error (n,), and the sum of squares of what the pseudo-counts add.
+    """
+    size = len(values) + 2 * pseudo
+    share = float((values.sum() + pseudo) / size)
+    return share, (values - share) / size, pseudo * (share**2 + (1 - share) ** 2) / size**2
