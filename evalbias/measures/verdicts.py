@@ -100,6 +100,7 @@ def latent_rates(cells: FloatArray, patterns: FloatArray) -> FloatArray:
     share, tpr, tnr = np.split(fitted, [1, 1 + raters], axis=1)
     turned = (np.nan_to_num(tpr + tnr - 1)[:, 1:].sum(axis=1) < 0)[:, None]
     share, tpr, tnr = np.where(turned, 1 - share, share), np.where(turned, 1 - tnr, tpr), np.where(turned, 1 - tpr, tnr)
+    tpr, tnr = (np.where(np.minimum(x, 1 - x) < EDGE / 10, np.round(x), x) for x in (tpr, tnr))
     tpr[share[:, 0] * sizes < EMPTY], tnr[(1 - share[:, 0]) * sizes < EMPTY] = np.nan, np.nan
     return np.column_stack([share, tpr, tnr])
 
@@ -205,7 +206,7 @@ def estimate_rate(
         >>> estimate_rate(judge, people, of="tpr").value, estimate_rate(judge, people, of="tnr").value
         (0.9, 0.8)
     """
-    ours, votes = _votes(verdicts, ratings, clusters)
+    ours, votes = _votes(verdicts, clusters, ratings=ratings)
     if not _contradict(votes):
         return _of_one(ours, votes.max(axis=1), of, before=before, clusters=clusters, draws=draws)
     if before is not None:
@@ -214,17 +215,18 @@ def estimate_rate(
     return _of_several(ours, votes, of, clusters, draws)
 
 
-def _votes(verdicts: ArrayLike, ratings: ArrayLike, clusters: Clusters) -> tuple[FloatArray, FloatArray]:
-    """Return verdicts (n,) and ratings (n, r), -1 where an annotator gave none, NaN where all did."""
-    ours, people = checked({"verdicts": verdicts, "ratings": ratings}, clusters)
-    for name, values in {"verdicts": ours, "ratings": people}.items():
+def _votes(verdicts: ArrayLike, clusters: Clusters, **people: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return verdicts (n,) and people's (n, r), given by their name: -1 where one of them gave none, NaN where all."""
+    columns = {"verdicts": verdicts, **people}
+    ours, those = checked(columns, clusters)
+    for name, values in zip(columns, (ours, those), strict=True):
         wrong = np.argwhere(~np.isnan(values) & ~np.isin(values, (0.0, 1.0)))
         if len(wrong):
             place, value = ", ".join(map(str, wrong[0])), values[tuple(wrong[0])]
             raise ValueError(f"{name}[{place}] is {value:g}: a verdict is 1, 0, or NaN where undefined.")
-    people = people.reshape(len(ours), -1)
-    none = np.isnan(people)
-    return ours, np.where(none.all(axis=1, keepdims=True), np.nan, np.where(none, -1.0, people))
+    those = those.reshape(len(ours), -1)
+    none = np.isnan(those)
+    return ours, np.where(none.all(axis=1, keepdims=True), np.nan, np.where(none, -1.0, those))
 
 
 def _contradict(votes: FloatArray) -> bool:
@@ -272,10 +274,12 @@ def _of_several(ours: FloatArray, votes: FloatArray, of: Rate, clusters: Cluster
     else:
         share = {"tpr": rates[0, 0], "tnr": 1 - rates[0, 0]}.get(of.removeprefix("annotator_"), 1.0)
         inside = max(2, min(units, round(share * n)))
-        inner = float(np.clip(value, 1 / (inside + 2), 1 - 1 / (inside + 2)))  # at an end, no share has a variance
-        near = inner if inner * (1 - inner) < inside * variance else value
-        low, high = share_ends(near, variance, units=inside, confidence=draws.confidence)
-        found = replace(bare, low=min(low, value), high=max(high, value))
+        inner = float(np.clip(value, 1 / (inside + 2), 1 - 1 / (inside + 2)))  # at 0 and 1, no share varies
+        if inner * (1 - inner) < inside * variance:
+            value = inner
+        variance *= value * (1 - value) / (inner * (1 - inner))
+        low, high = share_ends(value, variance, units=inside, confidence=draws.confidence)
+        found = replace(bare, low=min(low, bare.value), high=max(high, bare.value))
     if beyond < WEAK and units <= MANY:
         low, high = np.quantile(known, [(1 - draws.confidence) / 2, (1 + draws.confidence) / 2]).tolist()
         found = replace(found, low=min(found.low, low), high=max(found.high, high))
@@ -315,7 +319,7 @@ def estimate_dependence(
     judge that errs where an annotator errs seems better than it is; annotators who err together make it seem worse. An
     error that all share is not found. Arguments as in ``estimate_rate``; undefined for fewer than three annotators.
     """
-    ours, votes = _votes(verdicts, ratings, clusters)
+    ours, votes = _votes(verdicts, clusters, ratings=ratings)
     (judge, votes), codes = complete(ours, votes, clusters=clusters)
     data, units = np.column_stack([judge, votes]), int(codes.max(initial=-1)) + 1
     bare = Interval(math.nan, n=len(codes), undefined=len(ours) - len(codes), units=units, reason=UNTESTED)
@@ -376,7 +380,7 @@ def corrected_rate(
         >>> round(corrected_rate(judge, [1] * 10 + [0] * 10 + 100 * [np.nan]).value, 3)  # (.6 + .8 - 1) / .7
         0.571
     """
-    ours, votes = _votes(verdicts, people, clusters)
+    ours, votes = _votes(verdicts, clusters, people=people)
     if _contradict(votes):
         every = np.nan_to_num(votes, nan=-1.0)
         if before is None:

@@ -102,15 +102,41 @@ def test_a_rate_by_hand():
 def test_a_rate_that_the_judge_cannot_tell_is_undefined():
     assert math.isnan(rate(*counts(5, 5, 5, 5), [1, 0]).value)  # it tells nothing
     assert math.isnan(rate(*counts(2, 8, 9, 1), [1, 0]).value)  # it tells the opposite
-    assert math.isnan(rate(*counts(9, 1, 0, 1), [1, 0]).value)  # one label of a kind
     one = rate(*counts(3, 1, 1, 3), [1, 0, 1], clusters=list("aaaabbccdef"))  # people's yes of one input only
     assert math.isnan(one.value)
     judge, human = counts(9, 1, 2, 8)
     assert rate(judge, human, [NAN]) == replace(estimate_share(human), undefined=1)
     assert rate(*counts(10, 0, 0, 10), [1] * 10).high == 1.0
-    for judge, human, named in (([1, 0.5], [1, 0], r"scores\[1\] is 0.5"), ([1, 0], [2, 0], r"people\[0\] is 2")):
+    for judge, human, named in (([1, 0.5], [1, 0], r"verdicts\[1\] is 0.5"), ([1, 0], [2, 0], r"people\[0\] is 2")):
         with pytest.raises(ValueError, match=f"{named}: a verdict is 1, 0, or NaN"):
             rate(judge, human, [1])
+
+
+def test_a_rate_at_a_low_prevalence_is_defined():
+    # one label of a kind, or none: with pseudo-counts, sensitivity 1 / 3 and specificity 95 / 101
+    rest = [1] * 80 + [0] * 920
+    for judge, human in (counts(0, 1, 5, 94), counts(0, 0, 5, 95)):
+        found = rate(judge, human, rest)
+        t = stats.t.ppf(0.975, len(human) - 1)
+        p, positives, negatives = (80 + t**2 / 2) / (1000 + t**2), sum(human), len(human) - sum(human)
+        sensitivity, specificity = 1 / (positives + 2), (negatives - 5 + 1) / (negatives + 2)
+        assert found.value == pytest.approx((p + specificity - 1) / (sensitivity + specificity - 1))
+        assert 0 == found.low < found.value < found.high < 0.4
+    # it was 0 for certain: by 1 of 2 labels it tells less than chance, and pseudo-counts divide by less than 0
+    found = rate(*counts(1, 1, 12, 8), [0] * 30)
+    assert (math.isnan(found.value), "tell nothing" in found.reason) == (True, True)
+
+
+def test_intervals_at_a_low_prevalence_hold_the_truth():
+    rng, holds, undefined = np.random.default_rng(0), [], 0
+    for _ in range(200):  # over 2,000 draws, 99 % hold it: pseudo-counts are cautious
+        human, rest = rng.random(100) < 0.01, rng.random(1_000) < 0.01
+        judge, ours = (np.where(one, rng.random(len(one)) < 0.9, rng.random(len(one)) < 0.02) for one in (human, rest))
+        found = rate(judge.astype(float), human.astype(float), ours.astype(float))
+        holds.append(found.low <= 0.01 <= found.high)
+        undefined += math.isnan(found.value)
+    assert np.mean(holds) > 0.95
+    assert undefined == 0
 
 
 def weighted_rate(weights, kind, verdict):

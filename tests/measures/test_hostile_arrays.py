@@ -61,6 +61,8 @@ CALLS = {
     "estimate_calibration_error": lambda x, of: m.estimate_calibration_error(x, of(OUTCOMES), **DRAWN),
     "corrected_mean": lambda x, of: m.corrected_mean(x, of(LABELS * HUMAN)),
     "corrected_rate": lambda x, of: m.corrected_rate(choices(x), of(LABELS * PEOPLE)),
+    "estimate_rate": lambda x, of: m.estimate_rate(choices(x), of(PEOPLE), of="tpr", **DRAWN),
+    "estimate_dependence": lambda x, of: m.estimate_dependence(choices(x), of(PEOPLE), **DRAWN),
     "estimate_share": lambda x, of: m.estimate_share(x, clusters=of(np.arange(N) // 2)),
     "estimate_mean": lambda x, of: m.estimate_mean(x, clusters=of(np.arange(N) // 2), **DRAWN),
     "estimate": lambda x, of: m.estimate(counted_spread, x, of(HUMAN), clusters=of(np.arange(N) // 2), **DRAWN),
