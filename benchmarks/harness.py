@@ -85,9 +85,14 @@ def finish(args: argparse.Namespace, page: str, text: str, *, section: str = "")
 
 def write_section(file: Path, section: str, text: str) -> None:
     """Replace a section of a page, or add it at the end; the date, the machine and the versions are added."""
+    replace_section(file, section, f"{text}\n\nMeasured {provenance()}")
+
+
+def replace_section(file: Path, section: str, text: str) -> None:
+    """Replace what stands between a section's markers in a page, or add it at the end."""
     old = file.read_text(encoding="utf-8") if file.exists() else f"# {file.stem.replace('_', ' ').capitalize()}\n"
     begin, end = f"<!-- begin {section} -->", f"<!-- end {section} -->"
-    new = f"{begin}\n\n{text}\n\nMeasured {provenance()}\n\n{end}"
+    new = f"{begin}\n\n{text}\n\n{end}"
     pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     found = pattern.search(old)
     content = old[: found.start()] + new + old[found.end() :] if found else f"{old.rstrip()}\n\n{new}\n"

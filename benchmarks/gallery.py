@@ -1,0 +1,480 @@
+"""Which biases do judges have that other people ran? Audits of recorded judgments, written to docs/gallery.md.
+
+usage: python -m benchmarks.gallery [--sets NAME ...] [--second FILE.gguf] [--out DIR] [--seed 0] [--write]
+
+Reads ``EVALBIAS_DATA/judges`` and ``pairs``: what judges of other people said, beside what people said of the same
+texts. Each judge and criterion is audited as by ``evalbias audit``, with the recorded likelihoods of SmolLM2;
+``--second`` measures those of another model beside them. An audit stands in ``--out`` until the data or the measures
+change. ``--write`` puts tables and plots into docs/gallery.md, and the first rows into README.md and docs/index.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import ROOT, argument_parser, data_folder, markdown, replace_section, write_section
+from evalbias import data
+from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.evaluation.audit import AGREEMENT, audit_answers
+from evalbias.evaluation.bias import Intervals, Plot
+from evalbias.evaluation.biases import BIASES, title_of
+from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.judged import LIKELIHOODS
+from evalbias.options import AuditOptions
+from evalbias.programs.criterion import PRESETS
+from evalbias.report.plots import write_png
+from evalbias.values import digest, json_number
+
+Record = Mapping[str, Any]
+DOCS = ROOT / "docs"
+FIELDS = ("id", "input_id", "source", "output", "outputs", "system", "systems", "ratings", "better")
+OBJECTIVE = {"reliability": 1.0}  # of labels that are right or wrong by construction
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What one judge said of the items of a data set, on one criterion.
+
+    Attributes:
+        judge: Name of the judge, as recorded.
+        criterion: Name of the criterion.
+        rows: Items as ``evalbias.data.read`` takes them, with the judge's answers in ``judge`` and, of pairs in the
+            other order, ``swapped``.
+        options: Options of the audit.
+        covariates: Name of a covariate -> id of an item -> its value, two for a pair.
+    """
+
+    judge: str
+    criterion: str
+    rows: Sequence[Record]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    covariates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def lines(name: str) -> list[dict[str, Any]]:
+    """Return the records of a file of the recorded data."""
+    path = data_folder(name)
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+        return [dict(json.loads(line)) for line in file]
+
+
+def row(record: Record, **more: Any) -> dict[str, Any]:
+    """Return the fields of an item, and more; ratings by criterion are left out."""
+    kept = {name: record[name] for name in FIELDS if name in record and not isinstance(record[name], Mapping)}
+    return kept | more
+
+
+# --- the data sets ----------------------------------------------------------------------------------------------------
+
+
+def likelihoods_of(scored: Sequence[Record]) -> dict[str, float]:
+    """Return id -> the recorded log-likelihood of SmolLM2, of the summaries that have one."""
+    recorded = {one["id"]: one["smollm2-135m-instruct"] for one in lines("judges/summeval_likelihoods.jsonl")}
+    return {one["id"]: recorded[one["id"]] for one in scored}
+
+
+def summaries() -> list[dict[str, Any]]:
+    """Return the summaries of SummEval with their articles."""
+    articles = {one["input_id"]: one["source"] for one in lines("judges/summeval_documents.jsonl.gz")}
+    return [one | {"source": articles[one["input_id"]]} for one in lines("judges/summeval_scores.jsonl.gz")]
+
+
+def summeval() -> Iterator[Recorded]:
+    """SummEval's summaries and articles, rated by three experts; scores (Shen et al. 2023)."""
+    scored = summaries()
+    likelihoods = {LIKELIHOODS: likelihoods_of(scored)}
+    for judge in scored[0]["judges"]:
+        for criterion in scored[0]["ratings"]:
+            rows = [row(r, ratings=r["ratings"][criterion], judge=r["judges"][judge][criterion]) for r in scored]
+            yield Recorded(judge, criterion, rows, {"scale": (1, 5)}, likelihoods)
+
+
+def summeval_pairs() -> Iterator[Recorded]:
+    """Pairs of these summaries, compared in both orders by GPT-3.5."""
+    scored = {one["id"]: one for one in summaries()}
+    known = likelihoods_of([*scored.values()])
+    compared = lines("judges/summeval_pairs.jsonl.gz")
+    for criterion in dict.fromkeys(pair["criterion"] for pair in compared):
+        rows, likelihoods = [], {}
+        for pair in (pair for pair in compared if pair["criterion"] == criterion):
+            names = [f"{pair['input_id']}/{system}" for system in pair["systems"]]
+            texts = {"outputs": [scored[n]["output"] for n in names], "source": scored[names[0]]["source"]}
+            rows.append(row(pair, **texts, judge=pair["winner"], swapped=pair["winner_swapped"]))
+            likelihoods[pair["id"]] = [known[name] for name in names]
+        judge = f"{compared[0]['judge']}, pairs"
+        yield Recorded(judge, criterion, rows, covariates={LIKELIHOODS: likelihoods})
+
+
+def judgebench() -> Iterator[Recorded]:
+    """Pairs of answers of which one is right and the other wrong (Tan et al. 2025)."""
+    yield from verdicts("judges/judgebench.jsonl.gz", "judges/judgebench_verdicts.jsonl.gz", "right answer")
+
+
+def llmbar() -> Iterator[Recorded]:
+    """Pairs of outputs of which one follows the instruction (Zeng et al. 2024)."""
+    yield from verdicts("pairs/llmbar.jsonl.gz", "pairs/llmbar_verdicts.jsonl.gz", "instruction followed", "LLMBar-")
+
+
+def verdicts(items: str, answers: str, criterion: str, only: str = "") -> Iterator[Recorded]:
+    """Yield the judges of objectively labeled pairs, by judge and prompt."""
+    pairs = {one["id"]: one for one in lines(items) if one.get("set", "").startswith(only)}
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for one in lines(answers):
+        if one["id"] in pairs:
+            rows = groups.setdefault(f"{one['judge']}, {one['prompt'].replace('_', ' ')}", [])
+            rows.append(row(pairs[one["id"]], judge=one["winner"], swapped=one["winner_swapped"]))
+    for judge, rows in groups.items():
+        yield Recorded(judge, criterion, rows, OBJECTIVE)
+
+
+def pandalm() -> Iterator[Recorded]:
+    """Pairs of outputs with three people's choices (Wang et al. 2024); judges in one order."""
+    pairs = data.read(f"pandalm:{data_folder('pairs/pandalm.jsonl.gz')}")
+    for judge in ("gpt35", "pandalm7b"):
+        rows = [row({**pair.toDict(), "outputs": pair.candidates}, judge=pair[judge]) for pair in pairs]
+        yield Recorded(judge, "better output", rows)
+
+
+def arena() -> Iterator[Recorded]:
+    """Battles of Chatbot Arena with one user's vote; judges in one order."""
+    battles = lines("judges/arena_verdicts.jsonl.gz")
+    for judge in ("gpt-5.2", "gpt-4o-mini"):
+        yield Recorded(judge, "preferred by users", [row(one, judge=one.get(judge)) for one in battles])
+
+
+def prd() -> Iterator[Recorded]:
+    """Pairs of answers of five models, which are the judges (Li et al. 2023)."""
+    pairs = lines("judges/prd_verdicts.jsonl.gz")
+    for judge in ("gpt-4", "claude-1", "gpt-3.5", "bard", "vicuna-13b"):
+        rows = [row(one, judge=one[judge], swapped=one[f"{judge}/swapped"]) for one in pairs]
+        yield Recorded(judge, "better answer", rows, {"own_system": judge})
+
+
+def autoj() -> Iterator[Recorded]:
+    """Pairs with one person's choice (Li et al. 2024)."""
+    pairs = lines("judges/autoj_verdicts.jsonl.gz")
+    rows = [row(one, judge=one["auto-j-13b"], swapped=one["auto-j-13b/swapped"]) for one in pairs]
+    yield Recorded("auto-j-13b", "better answer", rows)
+
+
+def cobbler() -> Iterator[Recorded]:
+    """Answers of 15 models, most of which are the judges; comparisons won (Koo et al. 2024)."""
+    answers = lines("judges/cobbler_scores.jsonl.gz")
+    writers = [*dict.fromkeys(one["system"] for one in answers)]
+    for judge in [name for name in answers[0] if name in {*writers, "llamav2"}]:
+        options = {"scale": (0, 14), "own_system": judge if judge in writers else None}
+        yield Recorded(judge, "quality", [row(one, judge=one.get(judge)) for one in answers], options)
+
+
+def seq2seq() -> Iterator[Recorded]:
+    """Summaries, simplifications and corrections, three people by criterion; GPT-4."""
+    written = lines("judges/seq2seq_scores.jsonl.gz")
+    for task in dict.fromkeys(one["task"] for one in written):
+        outputs = [one for one in written if one["task"] == task]
+        for criterion in outputs[0]["ratings"]:
+            rows = [row(o, ratings=o["ratings"][criterion], judge=o[f"gpt-4/{criterion}"]) for o in outputs]
+            counted = min(o["judge"] for o in rows if o["judge"] is not None) <= 0  # errors, on no scale
+            yield Recorded(f"gpt-4, {task}", criterion, rows, {} if counted else {"scale": (1, 5)})
+
+
+def conala() -> Iterator[Recorded]:
+    """Python for intents, graded by people who differ by item; GPT-3.5 (Zhuo 2024)."""
+    code = lines("judges/ice_conala_scores.jsonl.gz")
+    people = sorted({name for one in code for name in one["raters"]})
+    for judge in (name for name in code[0] if name.startswith("gpt-3.5-turbo/")):
+        rows = []
+        for one in code:
+            given = dict(zip(one["raters"], one["ratings"], strict=True))
+            rows.append(row(one, ratings=[given.get(name) for name in people], judge=one.get(judge)))
+        yield Recorded(judge.replace("_", " "), "usefulness", rows, {"scale": (0, 4)})
+
+
+def wmt23() -> Iterator[Recorded]:
+    """Translations with two people's scores; GPT-4, which is one of the writers."""
+    translated = lines("judges/wmt23_ende_scores.jsonl.gz")
+    rows = [row(one, judge=one["gpt-4"]) for one in translated]
+    yield Recorded("gpt-4, GEMBA-MQM", "translation", rows, {"own_system": "gpt-4"})
+
+
+def topicalchat() -> Iterator[Recorded]:
+    """Replies with one mean rating; the mean of 20 sampled scores (Chiang and Lee 2023)."""
+    replies = lines("judges/topicalchat_samples.jsonl.gz")
+    for judge in replies[0]["judges"]:
+        for criterion in replies[0]["judges"][judge]:
+            rows = []
+            for one in replies:
+                samples = [s for s in one["judges"].get(judge, {}).get(criterion, []) if s is not None]
+                mean = sum(samples) / len(samples) if samples else None
+                rows.append(row(one, score=one["scores"][criterion], judge=mean))
+            yield Recorded(judge.replace("_", " "), criterion, rows)
+
+
+def ttcw() -> Iterator[Recorded]:
+    """Stories with 14 tests each, passed or failed by three experts (Chakrabarty et al. 2024)."""
+    stories = lines("judges/ttcw_verdicts.jsonl.gz")
+    own = {"gpt-4-turbo": "GPT4", "gpt-3.5-turbo": "GPT3.5", "claude-1.3": "Claude"}
+    for judge in ("gpt-4-turbo", "gpt-3.5-turbo", "claude-1.3", "claude-2.0", "claude-2.1", "gemini-pro"):
+        options = {"scale": (0, 1), "own_system": own.get(judge)}
+        yield Recorded(judge, "tests passed", [row(one, judge=one.get(judge)) for one in stories], options)
+
+
+COLLECTIONS: dict[str, Callable[[], Iterator[Recorded]]] = {
+    "summeval": summeval,
+    "summeval-pairs": summeval_pairs,
+    "judgebench": judgebench,
+    "llmbar": llmbar,
+    "pandalm": pandalm,
+    "arena": arena,
+    "prd": prd,
+    "autoj": autoj,
+    "cobbler": cobbler,
+    "seq2seq": seq2seq,
+    "conala": conala,
+    "wmt23": wmt23,
+    "topicalchat": topicalchat,
+    "ttcw": ttcw,
+}
+"""Data set -> a function that yields its judges; each has a section of docs/gallery.md, where people say what it is."""
+
+
+# --- the audits -------------------------------------------------------------------------------------------------------
+
+
+def audited(one: Recorded, seed: int) -> dict[str, Any]:
+    """Return the audit of a recorded judge as JSON data, its paragraphs among them."""
+    pairwise = "outputs" in one.rows[0]
+    asked: dict[str, Any] = {"criterion": one.criterion, "seed": seed, **one.options}
+    asked["winner_field" if pairwise else "scores_field"] = "judge"
+    if any("swapped" in record for record in one.rows):
+        asked["swapped_field"] = "swapped"
+    ready = prepared(AuditOptions(data=list(one.rows), **asked))
+    judged = answers_of(ready).counted_in(ready.length)
+    known = {name: np.array([of[i] for i in judged.ids], dtype=float) for name, of in one.covariates.items()}
+    judged = replace(judged, covariates={**judged.covariates, **known})
+    result = audit_answers(judged, own_system=ready.own_system, reliability=ready.reliability, seed=seed)
+    return {"paragraphs": result.paragraphs, "caution": result.caution, **result.to_dict()}
+
+
+def audits(recorded: Iterable[Recorded], seed: int, out: Path) -> list[dict[str, Any]]:
+    """Audit every judge of a data set, or read the audit that stands in ``out``."""
+    done = []
+    for one in recorded:
+        key = digest([MEASURES, seed, one.judge, one.criterion, one.rows, one.options, one.covariates])
+        file = out / f"{key}.json"
+        if not file.exists():
+            start = time.monotonic()
+            kept = {"judge": one.judge, "criterion": one.criterion, "audit": audited(one, seed)}
+            out.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(kept), encoding="utf-8")
+            print(f"{one.judge}, {one.criterion}: {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
+        done.append(json.loads(file.read_text(encoding="utf-8")))
+    return done
+
+
+MEASURES = digest(
+    [
+        path.read_text(encoding="utf-8")
+        for folder in ("measures", "evaluation")
+        for path in sorted((ROOT / "evalbias" / folder).glob("*.py"))
+    ]
+)
+"""What decides the numbers of an audit besides its data."""
+
+
+# --- likelihoods of a second model ------------------------------------------------------------------------------------
+
+
+def measured_likelihoods(model: Path, out: Path) -> dict[str, float]:
+    """Measure id -> log-likelihood of every summary of SummEval under a model, or read them from ``out``."""
+    file, items = out / f"likelihoods-{model.stem}.json", summaries()
+    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    left = data.read([row(one) for one in items if one["id"] not in known]) if len(known) < len(items) else []
+    if left:
+        from evalbias import LocalLM
+        from evalbias.programs.judges import likelihood_scores
+
+        lm, (criterion, *_) = LocalLM(str(model), device="cpu", dtype="float32"), PRESETS["summeval-judges"]
+        by_article = sorted(left, key=lambda one: str(one.input_id))  # whose tokens run once
+        for start in range(0, len(left), 60):  # kept as they come
+            some = by_article[start : start + 60]
+            values = likelihood_scores(some, criterion, lm)
+            known |= dict(zip([one.id for one in some], map(float, values), strict=True))
+            file.write_text(json.dumps(known), encoding="utf-8")
+    return known
+
+
+def by_model(results: Sequence[Record], second: Sequence[Record], name: str) -> str:
+    """Return the likelihood effects of the same judges by the model that measures likelihood."""
+    rows, same, alike = [], 0, 0
+    for one, other in zip(results, second, strict=True):
+        found = [finding(one, "likelihood"), finding(other, "likelihood")]
+        rows.append((one["judge"], one["criterion"], *map(cell, found)))
+        if found[0] and found[1]:
+            same += found[0]["status"] == found[1]["status"]
+            alike += found[0]["estimate"] * found[1]["estimate"] > 0
+    said = f"Of {len(rows)} findings, {same} are the same with both models; {alike} effects have the same sign."
+    return f"{said}\n\n{markdown(['judge', 'criterion', 'SmolLM2 135M', name], rows)}"
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+BESIDE = {"human_ceiling": "one person", "likelihood_floor": "likelihood alone", "length_floor": "length alone"}
+PLOTS = {
+    "likelihood": ("Effect of likelihood at equal quality, in sd of the score", ("summeval", "summeval-pairs")),
+    "verbosity": (
+        "Effect of length at equal quality, in sd of the score",
+        ("summeval", "summeval-pairs", "judgebench"),
+    ),
+    "position": ("How often the output shown first wins", ("summeval-pairs", "judgebench", "llmbar", "prd", "autoj")),
+}
+"""Bias -> title of its plot, and the data sets whose judges it shows."""
+FIRST = [
+    ("summeval", "gpt-4-0314", "coherence", "GPT-4 on summaries (SummEval), coherence", ("likelihood", "verbosity")),
+    ("judgebench", "o1-mini-2024-09-12, arena hard", "right answer", "o1-mini on JudgeBench", ("position",)),
+    ("cobbler", "vicuna", "quality", "Vicuna 13B on answers of 15 models (CoBBLEr)", ("self_preference",)),
+]
+"""What the first pages show: data set, judge and criterion, what they call it, and biases."""
+
+
+def finding(result: Record, bias: str) -> dict[str, Any] | None:
+    """Return what an audit found of a bias; None where it has no number."""
+    found: dict[str, Any] | None = result["audit"]["biases"].get(bias)
+    return None if found is None or found["low"] is None else found
+
+
+def raw(found: Record) -> dict[str, Any]:
+    """Return the estimate behind a finding as it is measured, not as the distance from an unbiased judge."""
+    estimate: dict[str, Any] = found["estimates"][found["name"]]
+    return estimate
+
+
+def number(estimate: Record, name: str) -> str:
+    """Format a number of an estimate: a share in percent, others with two decimals."""
+    value = round(json_number(estimate[name]), 10) + 0.0
+    return f"{100 * value:.0f} %" if estimate["unit"] == "share" else f"{value:{'+' if estimate['signed'] else ''}.2f}"
+
+
+def cell(found: Record | None) -> str:
+    """Return an estimate with its interval: in bold where the judge is biased, with "?" where that is open."""
+    if found is None:
+        return "-"
+    estimate = raw(found)
+    low, high = number(estimate, "low"), number(estimate, "high")
+    known = estimate["value"] is not None
+    text = f"{number(estimate, 'value')} ({low} to {high})" if known else f"between {low} and {high}"
+    return {"biased": f"**{text}**", "no sign": text}.get(found["status"], f"{text} ?")
+
+
+def agreement(result: Record) -> list[str]:
+    """Return the agreement with people with its interval, and the numbers that stand beside it."""
+    values, ends = result["audit"][AGREEMENT], result["audit"]["agreement_intervals"]
+    name = "spearman" if "spearman" in values else "accuracy"
+    if values.get(name) is None:
+        return ["-"] * (1 + len(BESIDE))
+    own = f"{values[name]:.2f} ({ends[name]['low']:.2f} to {ends[name]['high']:.2f})"
+    return [own, *("-" if values.get(one) is None else f"{values[one]:.2f}" for one in BESIDE)]
+
+
+def table(results: Sequence[Record]) -> str:
+    """Return the audits of a data set, a sentence for each below them, and why a bias was not measured."""
+    biases = [name for name in BIASES if any(finding(result, name) for result in results)]
+    headings = ["judge", "criterion", "items", "agreement", *BESIDE.values(), *map(title_of, biases)]
+    rows, said, missing = [], [], dict[str, str]()
+    for one in results:
+        content = one["audit"]
+        cells = [content["n"], *agreement(one), *(cell(finding(one, name)) for name in biases)]
+        rows.append([one["judge"], one["criterion"], *cells])
+        said.append(f"- {one['judge']}, {one['criterion']}: {content['paragraphs'][0]} {content['caution']}".rstrip())
+        missing |= {bias: why for bias, why in content["not_measured"].items() if bias in BIASES}
+    kept = [k for k in range(len(headings)) if k < 4 or any(cells[k] != "-" for cells in rows)]
+    shown = markdown([headings[k] for k in kept], [[cells[k] for k in kept] for cells in rows])
+    words = "<details markdown><summary>In words</summary>\n\n" + "\n".join(said) + "\n\n</details>"
+    why = "; ".join(f"{title_of(bias)}: {reason}" for bias, reason in missing.items())
+    return f"{shown}\n\n{words}" + (f"\n\nNot measured everywhere: {why}." if why else "")
+
+
+def overview(results: Sequence[Record]) -> str:
+    """Return how many audits found which bias."""
+    rows = []
+    for bias in BIASES:
+        found = [one for one in (finding(result, bias) for result in results) if one]
+        biased, clear = ([raw(one) for one in found if one["status"] == status] for status in ("biased", "no sign"))
+        known = sorted((one for one in biased if one["value"] is not None), key=lambda one: float(one["value"]))
+        span = f"{number(known[0], 'value')} to {number(known[-1], 'value')}" if known else "-"
+        if found:
+            undecided = len(found) - len(biased) - len(clear)
+            rows.append((title_of(bias), len(found), len(biased), len(clear), undecided, span))
+    beaten = sum(bool(result["audit"]["caution"]) for result in results)
+    shown = markdown(["bias", "audits", "biased", "no sign", "open", "estimates of the biased"], rows)
+    return (
+        f"{shown}\n\nIn {beaten} of {len(results)} audits the judge is not shown to agree with people better than "
+        "likelihood or length alone."
+    )
+
+
+def forest(results: Mapping[str, Sequence[Record]], bias: str, path: Path) -> bool:
+    """Draw a bias of the judges of some data sets that have an estimate of it; False without any."""
+    rows, undefined = dict[str, Sequence[Estimate]](), ("value", "low", "high", "p_value", "points")
+    title, names = PLOTS[bias]
+    for one in (one for name in names for one in results.get(name, ())):
+        found = finding(one, bias)
+        if found is not None and raw(found)["value"] is not None:
+            content: dict[str, Any] = {k: json_number(v) if k in undefined else v for k, v in raw(found).items()}
+            rows[f"{one['judge']}, {one['criterion']}"] = [Estimate(**content)]
+    if rows:
+        null = next(iter(rows.values()))[0].null
+        mark = Intervals(rows, null, f"{null:g} = no bias", percent=bias == "position")
+        write_png(Plot(title, "", [mark]), path)
+    return bool(rows)
+
+
+def first_rows(results: Mapping[str, Sequence[Record]]) -> str:
+    """Return the rows that the first pages show; a judge that was not audited is left out."""
+    rows = []
+    for name, judge, criterion, title, biases in FIRST:
+        for one in results.get(name, ()):
+            if (one["judge"], one["criterion"]) == (judge, criterion):
+                found = [finding(one, bias) for bias in biases]
+                rows.append((title, "; ".join(each["sentence"] for each in found if each is not None)))
+    return markdown(["judge", "what the audit found"], rows)
+
+
+def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> None:
+    """Audit the recorded judges, print the tables, and write the pages below ``root`` if asked."""
+    parser = argument_parser(__doc__, out="gallery")
+    parser.add_argument("--sets", nargs="+", choices=[*COLLECTIONS], default=[*COLLECTIONS])
+    parser.add_argument("--second", type=Path, help="GGUF file of a second model that measures likelihood")
+    args = parser.parse_args(arguments)
+    args.out.mkdir(parents=True, exist_ok=True)
+    results = {name: audits(COLLECTIONS[name](), args.seed, args.out) for name in args.sets}
+    every = [one for some in results.values() for one in some]
+    sections = {name: table(some) for name, some in results.items()}
+    if args.second is not None:
+        likelihoods = {LIKELIHOODS: measured_likelihoods(args.second, args.out)}
+        again = audits((replace(one, covariates=likelihoods) for one in summeval()), args.seed, args.out / "second")
+        sections["models"] = by_model(audits(summeval(), args.seed, args.out), again, args.second.stem)
+    folder = root / "docs" if args.write else args.out
+    drawn = [bias for bias in PLOTS if forest(results, bias, folder / f"gallery-{bias}.png")]
+    sections["plots"] = "\n\n".join(f"![{PLOTS[bias][0]}](gallery-{bias}.png)" for bias in drawn)
+    for name, text in sections.items():
+        print(f"## {name}\n\n{text}\n", flush=True)
+    print(overview(every))
+    if args.write:
+        for name, text in sections.items():
+            replace_section(root / "docs/gallery.md", name, text)
+        write_section(root / "docs/gallery.md", "overview", overview(every))
+        for page in (root / "README.md", root / "docs/index.md"):
+            replace_section(page, "gallery", first_rows(results))
+
+
+if __name__ == "__main__":
+    main()
