@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from benchmarks.harness import ROOT, argument_parser, data_folder, markdown, replace_section, write_section
 from evalbias import data
@@ -116,22 +117,26 @@ def summeval_pairs() -> Iterator[Recorded]:
 
 def judgebench() -> Iterator[Recorded]:
     """Pairs of answers of which one is right and the other wrong (Tan et al. 2025)."""
-    yield from verdicts("judges/judgebench.jsonl.gz", "judges/judgebench_verdicts.jsonl.gz", "right answer")
+    yield from verdicts(
+        lines("judges/judgebench.jsonl.gz"), lines("judges/judgebench_verdicts.jsonl.gz"), "right answer"
+    )
 
 
 def llmbar() -> Iterator[Recorded]:
     """Pairs of outputs of which one follows the instruction (Zeng et al. 2024)."""
-    yield from verdicts("pairs/llmbar.jsonl.gz", "pairs/llmbar_verdicts.jsonl.gz", "instruction followed", "LLMBar-")
+    pairs = [one for one in lines("pairs/llmbar.jsonl.gz") if one["set"].startswith("LLMBar-")]
+    answers = lines("pairs/llmbar_verdicts.jsonl.gz")
+    named = [one | {"judge": f"{one['judge']}, {one['prompt'].replace('_', ' ')}"} for one in answers]
+    yield from verdicts(pairs, named, "instruction followed")
 
 
-def verdicts(items: str, answers: str, criterion: str, only: str = "") -> Iterator[Recorded]:
-    """Yield the judges of objectively labeled pairs, by judge and prompt."""
-    pairs = {one["id"]: one for one in lines(items) if one.get("set", "").startswith(only)}
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for one in lines(answers):
-        if one["id"] in pairs:
-            rows = groups.setdefault(f"{one['judge']}, {one['prompt'].replace('_', ' ')}", [])
-            rows.append(row(pairs[one["id"]], judge=one["winner"], swapped=one["winner_swapped"]))
+def verdicts(pairs: Sequence[Record], answers: Sequence[Record], criterion: str) -> Iterator[Recorded]:
+    """Yield the judges of objectively labeled pairs; the name of a model's owner is left out."""
+    known, groups = {one["id"]: one for one in pairs}, dict[str, list[Record]]()
+    for one in answers:
+        if one["id"] in known:
+            answered = row(known[one["id"]], judge=one["winner"], swapped=one["winner_swapped"])
+            groups.setdefault(one["judge"].rpartition("_")[2], []).append(answered)
     for judge, rows in groups.items():
         yield Recorded(judge, criterion, rows, OBJECTIVE)
 
@@ -339,7 +344,7 @@ PLOTS = {
 """Bias -> title of its plot, and the data sets whose judges it shows."""
 FIRST = [
     ("summeval", "gpt-4-0314", "coherence", "GPT-4 on summaries (SummEval), coherence", ("likelihood", "verbosity")),
-    ("judgebench", "o1-mini-2024-09-12, arena hard", "right answer", "o1-mini on JudgeBench", ("position",)),
+    ("judgebench", "o1-mini-2024-09-12", "right answer", "o1-mini on JudgeBench", ("position",)),
     ("cobbler", "vicuna", "quality", "Vicuna 13B on answers of 15 models (CoBBLEr)", ("self_preference",)),
 ]
 """What the first pages show: data set, judge and criterion, what they call it, and biases."""
@@ -434,6 +439,7 @@ def forest(results: Mapping[str, Sequence[Record]], bias: str, path: Path) -> bo
         null = next(iter(rows.values()))[0].null
         mark = Intervals(rows, null, f"{null:g} = no bias", percent=bias == "position")
         write_png(Plot(title, "", [mark]), path)
+        Image.open(path).quantize(32).save(path, optimize=True)  # a fifth of the size
     return bool(rows)
 
 

@@ -81,7 +81,7 @@ def test_the_page_says_what_the_audits_found_and_remarks_stay(invented, capsys):
     assert "- long, order: The judge is biased (verbosity" in text
     assert "self-preference: it needs" in text
     table = text[text.index("begin judgebench") :]
-    first = dict(zip(cells(table[: table.index("| first")], "judge"), cells(table, "first, my prompt"), strict=True))
+    first = dict(zip(cells(table[: table.index("| first")], "judge"), cells(table, "first"), strict=True))
     assert re.fullmatch(r"\*\*8\d % \(\d\d % to \d\d %\)\*\*", first["position"])
     for bias in ("likelihood", "verbosity", "position"):
         assert (invented / f"docs/gallery-{bias}.png").stat().st_size > 5_000
