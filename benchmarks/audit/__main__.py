@@ -10,21 +10,19 @@ the first ``--peer-draws`` draws of ``--peer-judges``.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.audit.judges import JUDGES, Defects, Drawn, draw
 from benchmarks.audit.ours import findings
-from benchmarks.audit.peers import VERSIONS, applies, ask
+from benchmarks.audit.peers import VERSIONS, Flags, applies, ask, kept
 from benchmarks.harness import argument_parser, finish, markdown
 
-Flags = Sequence[frozenset[str]]
-"""Biases that were flagged, draw by draw."""
+PEERS = ("judgekit", "judgecal", "juryrig")
 WORDS = {"self_preference": "own", "scale_use": "scale"}
 OURS = "evalbias"
 
@@ -55,21 +53,14 @@ def flags_of(tool: str, judge: str, n: int, draws: int, *, out: Path, seed: int)
     """Return what a tool flags, draw by draw; what is saved is not asked again."""
     if tool != OURS and not applies(tool, pairwise=JUDGES[judge].pairwise):
         return ()
-    path = out / f"{tool}-{re.sub(r'[^a-z]+', '-', judge)}-{n}-{seed}.jsonl"
-    done = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    missing = range(len(done), draws)
-    judges = (drawn(judge, n, index, seed) for index in missing)
-    flags: Iterator[set[str]]
-    if tool == OURS:
-        flags = (biased(one, index) for one, index in zip(judges, missing, strict=True))
-    else:
-        flags = ask(tool, (one.numbers for one in judges)) if missing else iter(())
-    with path.open("a", encoding="utf-8") as file:
-        for found in flags:
-            done.append(json.dumps(sorted(found)))
-            file.write(done[-1] + "\n")
-            file.flush()
-    return [frozenset(json.loads(line)) for line in done]
+
+    def flags(missing: range) -> Iterable[set[str]]:
+        judges = (drawn(judge, n, index, seed) for index in missing)
+        if tool == OURS:
+            return (biased(one, index) for one, index in zip(judges, missing, strict=True))
+        return ask(tool, (one.numbers for one in judges))
+
+    return kept(out / f"{tool}-{re.sub(r'[^a-z]+', '-', judge)}-{n}-{seed}.jsonl", draws, flags)
 
 
 def biased(one: Drawn, seed: int) -> set[str]:
@@ -111,7 +102,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=200)
     parser.add_argument("--peer-draws", type=int, default=20)
     parser.add_argument("--sizes", type=int, nargs="+", default=[120, 568])
-    parser.add_argument("--peers", nargs="*", choices=list(VERSIONS), default=list(VERSIONS))
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS)
     parser.add_argument("--peer-judges", nargs="+", choices=list(JUDGES), default=list(JUDGES))
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)

@@ -15,12 +15,13 @@ OTHERS = ("agreement", "corrected", "joint")
 """Measurements that are not of a bias."""
 
 
-def findings(judged: Judged, *, seed: int) -> tuple[Finding, ...]:
+def findings(judged: Judged, *, seed: int, only: str | None = None) -> tuple[Finding, ...]:
     """Return the findings of ``audit_answers`` on biases, without the estimates that decide none of them.
 
     The bootstrap of a full audit takes 1 to 2 seconds for 568 items, most of it for numbers that only describe.
     """
-    biases = {name: bias for name, bias in BIASES.items() if name not in OTHERS and bias.applies(judged)}
+    names = [name for name in BIASES if name not in OTHERS] if only is None else [only]
+    biases = {name: BIASES[name] for name in names if BIASES[name].applies(judged)}
     deciding = {name: _deciding(bias, judged) for name, bias in biases.items()}
     measurements = {
         name: measured(

@@ -7,15 +7,27 @@ import os
 import subprocess
 import sys
 import venv
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 HERE = Path(__file__).parent
 PEERS = HERE.parents[1] / ".servers" / "peers"
-VERSIONS = {"judgekit": "0.2.1", "judgecal": "0.1.0", "juryrig": "0.3.1"}
+VERSIONS = {
+    "judgekit": "0.2.1",
+    "judgecal": "0.1.0",
+    "juryrig": "0.3.1",
+    "truescore": "0.7.4",
+    "evalaudit": "0.6.0",
+    "judge-audit": "0.1.0",
+    "judge-audit-mcp": "0.1.1",
+    "metajudge": "0.3.0",
+    "judgekeeper": "0.1.3",
+}
 """Peer -> version."""
+Flags = Sequence[frozenset[str]]
+"""What was flagged, draw by draw."""
 ONLY = {"judgecal": "pairs"}
 """Peer -> the only kind of judge that it audits."""
 
@@ -25,13 +37,25 @@ def applies(peer: str, *, pairwise: bool) -> bool:
     return ONLY.get(peer, "") in ("", "pairs" if pairwise else "scores")
 
 
+def kept(file: Path, draws: int, flags: Callable[[range], Iterable[Set[str]]]) -> Flags:
+    """Return the flags of ``draws`` draws; what the file holds is not asked again, and what is asked is added to it."""
+    done = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    missing = range(len(done), draws)
+    with file.open("a", encoding="utf-8") as opened:
+        for found in flags(missing) if missing else ():
+            done.append(json.dumps(sorted(found)))
+            opened.write(done[-1] + "\n")
+            opened.flush()
+    return [frozenset(json.loads(line)) for line in done]
+
+
 def ask(peer: str, draws: Iterable[dict[str, Any]]) -> Iterator[set[str]]:
     """Yield the biases that a peer flags, draw by draw.
 
     Raises:
         RuntimeError: The peer failed; the end of its message is given.
     """
-    command = [_python(peer), HERE / f"peer_{peer}.py"]
+    command = [_python(peer), HERE / f"peer_{peer.replace('-', '_')}.py"]
     with TemporaryFile("w+", encoding="utf-8") as given, TemporaryFile("w+", encoding="utf-8") as errors:
         given.writelines(json.dumps(numbers) + "\n" for numbers in draws)
         given.seek(0)

@@ -1,0 +1,231 @@
+"""Does an audit tell a judge that likes long text from one that does not? Ours and seven peers on the same draws.
+
+usage: python -m benchmarks.audit.length [--draws 100] [--tools NAME ...] [--out DIR] [--seed 0] [--write]
+
+What each tool flags is saved in ``--out`` draw by draw and not asked again. The peers are installed into
+``.servers/peers`` on first use. judgekit resamples in Python and sees half of the draws.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+
+from benchmarks.audit.judges import likert
+from benchmarks.audit.ours import findings
+from benchmarks.audit.peers import VERSIONS, Flags, ask, kept
+from benchmarks.harness import argument_parser, finish, markdown
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, RATINGS, Judged
+
+ITEMS = 300
+POINTS = 0.8
+"""Points on the scale of 1 to 5 for one standard deviation of quality, and for one of a rating's error."""
+BIAS = 0.2
+"""Standard deviations of the score for one of log length, at equal quality."""
+LENIENCY = 1.0
+"""Points that a lenient judge gives above the raters."""
+JUDGES = {"unbiased": (0.0, 0.0), "unbiased and lenient": (0.0, LENIENCY), "biased": (BIAS, 0.0)}
+"""Judge -> weight of the log length, points above the raters."""
+CORRELATIONS = (0.3, 0.5)
+"""Correlations of log length and quality."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What a judge gives, and how many raters there are.
+
+    Attributes:
+        kind: ``"scores"`` of 1 to 5, ``"pairs"`` compared in both orders, or ``"verdicts"`` of 0 or 1.
+        raters: Number of raters, who score as the judge does, or score both outputs of a pair.
+        judges: Names of the judges in it.
+        tools: Tools that audit such a judge, in the order of the table.
+    """
+
+    kind: str
+    raters: int
+    judges: tuple[str, ...]
+    tools: tuple[str, ...]
+
+
+OURS = ("evalbias", "evalbias --only verbosity")
+OF_SCORES = ("truescore", "judgekit", "judge-audit", "judge-audit-mcp", "metajudge")
+WORLDS = {
+    "scores, two raters": World("scores", 2, (*JUDGES,), (*OURS, *OF_SCORES)),
+    "scores, one rater": World("scores", 1, ("unbiased", "biased"), (*OURS, *OF_SCORES)),
+    "pairs, two raters": World("pairs", 2, ("unbiased", "biased"), (*OURS, "judgekit", "evalaudit")),
+    "pass or fail, two raters": World(
+        "verdicts", 2, (*JUDGES,), (*OURS, *(one for one in OF_SCORES if one != "judgekit"), "judgekeeper")
+    ),
+}
+SLOW, BLIND = ("judgekit",), ("judgekeeper",)
+"""Peers that see half of the draws; peers without a check of length."""
+
+TEXT = f"""
+## A bias of length, ours and seven peers
+
+{ITEMS} items, whose log length correlates with quality at .3 (left of /) and .5 (right); raters whose scores of 1 to 5
+correlate at .46. The unbiased judge is drawn as one more rater, the lenient one gives a point more, and the biased one
+{BIAS} standard deviations of its score for one of log length at equal quality (`benchmarks/audit/length.py`). Cells: of
+100 draws, how many the tool flags for length, and in brackets for anything else that such a judge does not have. An
+unbiased judge should be flagged in 5 at most.
+
+Each tool runs at its default, called as its documentation says, with the mean rating as the human score. evalbias flags
+what its audit calls biased. truescore: `length_bias`, if its interval excludes 0. judgekit: `run_audit`, what it flags.
+judge-audit: `audit`, whose report prints a t statistic for length and no verdict; above 1.96 counts. judge-audit-mcp:
+the probe `length_confound`, if not "clean". metajudge: differential functioning of the longer half of the outputs, with
+the mean rating as external conditioner, of class B or C. evalaudit: `audit` with choices, lengths and people's choices,
+what it warns of; pairs that people rate alike are left out, because it takes no tie. judgekeeper: `check_table` with
+the first rater's label, if it calls the judge not trustworthy; it has no check of length. Not listed: what audits no
+such judge for length. All but evalbias hold one number of people's fixed as if it were the quality; the raters' error
+then leaves a part of quality to length (see "At equal quality" in `docs/biases/index.md`).
+
+"""
+FIRST = """
+
+### A simulation that was written before this one
+
+It had the same design, in code of its own; of 100 draws each:
+
+| tool | unbiased | unbiased and lenient | biased |
+| --- | --- | --- | --- |
+| evalbias | 0 / 1 | 2 / 5 | 81 / 67 |
+| evalbias --only verbosity | 2.5 to 4.5 (200 draws) | | 85 / 68 |
+| truescore | 6 / 8 | 43 / 90 | 99 / 98 |
+| judgekit | 5 / 28 | | |
+| evalaudit, pairs | 25 / 62 | | |
+| judge-audit | 40 / 87 | | |
+| judge-audit-mcp | 38 / 90 | | |
+| metajudge | 2 / 7 | | 68 / 90 |"""
+
+
+def latent(weight: float, correlation: float, quality: Any, length: Any, rng: Generator) -> Any:
+    """Return scores of unit variance; without a weight, they are those of one more rater.
+
+    Their correlation with quality is sqrt(.5) at equal length, as a rater's is.
+    """
+    on_quality = np.sqrt(0.5)
+    rest = 1 - on_quality**2 - weight**2 - 2 * on_quality * weight * correlation
+    return on_quality * quality + weight * length + np.sqrt(rest) * rng.normal(size=quality.shape)
+
+
+def draw(world: World, judge: str, correlation: float, rng: Generator) -> tuple[Judged, dict[str, Any]]:
+    """Draw items, people's ratings of them and the judge's answers: for ours, and as numbers for the peers."""
+    (weight, leniency), pairwise = JUDGES[judge], world.kind == "pairs"
+    shape = (ITEMS, 2) if pairwise else (ITEMS,)
+    quality = rng.normal(size=shape)
+    length = correlation * quality + np.sqrt(1 - correlation**2) * rng.normal(size=shape)
+    seen = partial(latent, weight, correlation, quality, length, rng)
+    people = [latent(0.0, correlation, quality, length, rng) for _ in range(world.raters)]
+    scale = (0.0, 1.0) if world.kind == "verdicts" else (1.0, 5.0)
+    ratings = np.stack([given(world.kind, one, 0.0) for one in people], axis=1)  # (n, raters) or (n, raters, 2)
+    characters = np.round(400 * np.exp(0.5 * length))
+    ids = tuple(f"{i:04d}" for i in range(ITEMS))
+    mean = ratings.mean(axis=1)
+    numbers: dict[str, Any] = {
+        "pairwise": pairwise,
+        "ids": ids,
+        "lengths": characters.astype(int).tolist(),
+        "people": mean.tolist(),
+        "ratings": ratings.tolist(),
+        "scale": scale,
+        "own": None,
+        "writers": [None] * ITEMS,
+    }
+    covariates = {LENGTHS: characters}
+    if pairwise:
+        odds = np.stack([seen() @ [1, -1], seen() @ [-1, 1]], axis=1)  # (n, orders), for the output shown first
+        wins = (odds > 0).astype(float)
+        answers = np.stack([wins, 1 - wins], axis=2)
+        judged = Judged(ids, "quality", answers, covariates | {RATINGS: ratings @ [1, -1]})
+        return judged, {**numbers, "odds": odds.tolist(), "probabilities": False}
+    scores = given(world.kind, seen(), leniency)
+    covariates |= {RATINGS: ratings, HUMAN_SCORES: mean}
+    return Judged(ids, "quality", scores, covariates, scale=scale), {**numbers, "scores": scores.tolist()}
+
+
+def given(kind: str, seen: Any, leniency: float) -> Any:
+    """Return the scores of 1 to 5, or the verdicts, of what was seen."""
+    points = 3 + leniency + POINTS * np.sqrt(2) * seen
+    return (points > 3).astype(float) if kind == "verdicts" else likert(points)
+
+
+def flags_of(tool: str, world: str, judge: str, correlation: float, args: Any) -> Flags:
+    """Return what a tool calls a problem, draw by draw."""
+    place = [[*WORLDS].index(world), [*JUDGES].index(judge), round(10 * correlation)]
+
+    def flags(missing: range) -> Iterable[set[str]]:
+        rngs = (np.random.default_rng([args.seed, *place, index]) for index in missing)
+        drawn = (draw(WORLDS[world], judge, correlation, rng) for rng in rngs)
+        if tool not in OURS:
+            return ask(tool, (numbers for _, numbers in drawn))
+        only = None if tool == OURS[0] else "verbosity"
+        return (
+            {one.bias for one in findings(judged, seed=index, only=only) if one.status == "biased"}
+            for (judged, _), index in zip(drawn, missing, strict=True)
+        )
+
+    name = re.sub(r"[^a-z]+", "-", f"{tool} {world} {judge}")
+    return kept(args.out / f"{name}-{correlation}-{args.seed}.jsonl", args.draws // (2 if tool in SLOW else 1), flags)
+
+
+def cell(tool: str, judge: str, flags: Sequence[Flags]) -> str:
+    """Say in how many of 100 draws a tool flags the length, and any other thing that such a judge does not have.
+
+    Examples:
+        >>> cell("ours", "unbiased", [[frozenset({"verbosity", "position"}), frozenset()], [frozenset()]])
+        '50 / 0 (other: 50 / 0)'
+    """
+    right = {"verbosity", "leniency"} if JUDGES[judge][1] else {"verbosity"}
+    length = "-" if tool in BLIND else shares([{"verbosity"} <= found for found in one] for one in flags)
+    other = [[bool(found - right) for found in one] for one in flags]
+    return length + (f" (other: {shares(other)})" if any(map(any, other)) else "")
+
+
+def shares(columns: Iterable[Sequence[bool]]) -> str:
+    """Return percentages beside each other."""
+    return " / ".join(f"{100 * sum(one) / len(one):.0f}" for one in columns)
+
+
+def tables(found: Mapping[tuple[str, str, str], Sequence[Flags]]) -> str:
+    """Return a table for each world: a row a tool, a column a judge; by (world, tool, judge), flags by correlation."""
+    parts = []
+    for name, world in WORLDS.items():
+        rows = [
+            [
+                f"{tool} {VERSIONS[tool]}" if tool in VERSIONS else tool,
+                *(cell(tool, judge, found[name, tool, judge]) for judge in world.judges),
+                len(found[name, tool, world.judges[0]][0]),
+            ]
+            for tool in world.tools
+            if (name, tool, world.judges[0]) in found
+        ]
+        parts.append(f"### {name.capitalize()}\n\n{markdown(['tool', *world.judges, 'draws'], rows)}")
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    """Parse the command line and run the benchmark."""
+    parser = argument_parser(__doc__, out="audit-length")
+    parser.add_argument("--draws", type=int, default=100)
+    tools = list(dict.fromkeys(tool for world in WORLDS.values() for tool in world.tools))
+    parser.add_argument("--tools", nargs="+", choices=tools, default=tools)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    found: dict[tuple[str, str, str], Sequence[Flags]] = {}
+    for tool in args.tools:
+        for name, world in WORLDS.items():
+            for judge in world.judges if tool in world.tools else ():
+                found[name, tool, judge] = [flags_of(tool, name, judge, one, args) for one in CORRELATIONS]
+                print(f"{tool}, {name}, {judge}: done", file=sys.stderr)
+    finish(args, "audit", TEXT + tables(found) + FIRST, section="length")
+
+
+if __name__ == "__main__":
+    main()
