@@ -255,7 +255,7 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
     """Say whether a judge is biased, by how much, and what helps.
 
     Measures every bias and the agreement with people. Say which judge: `lm` with `criterion` or `judge`,
-    `scores_field`, or `winner_field`.
+    `scores_field`, `samples_field`, or `winner_field`.
 
     Exit codes: 0 done; 1 a `fail_on` condition fails the build; 2 an error that you can correct (the message says how);
     3 a `fail_on` condition is undecided; 70 a defect of evalbias, please report it.
@@ -266,6 +266,8 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
             model that measures how likely the outputs are.
         judge: JSON file of a judge to run on `lm`.
         scores_field: Field that holds the judge's recorded scores.
+        samples_field: Field that holds several recorded scores of the same prompt, as a list, or NAME of columns
+            NAME_1, NAME_2 ...: their mean is audited, and how noisy the judge is.
         winner_field: Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null.
         swapped_field: Field that holds its choices in the other order; 0 still means the same output.
         criterion: 'name: definition', or the name of a criterion of the data set.
@@ -283,6 +285,7 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
     lm: Any = None
     judge: Any = None
     scores_field: str | None = None
+    samples_field: str | None = None
     winner_field: str | None = None
     swapped_field: str | None = None
     criterion: Any = None
@@ -295,11 +298,13 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
     progress: Callable[[int], None] | None = None
 
     def __post_init__(self) -> None:
-        named = [one for one in (self.judge, self.scores_field, self.winner_field) if one is not None]
+        fields = (self.scores_field, self.samples_field, self.winner_field)
+        named = [one for one in (self.judge, *fields) if one is not None]
         if len(named) > 1 or (not named and self.lm is None):
             raise ValueError(
                 "Name one judge: a model (`lm`) with a `criterion` or a `judge`, the field of its recorded scores "
-                "(`scores_field`), or the field of its recorded choices (`winner_field`)."
+                "(`scores_field`, or `samples_field` for several of the same prompt), or the field of its recorded "
+                "choices (`winner_field`)."
             )
         if self.swapped_field is not None and self.winner_field is None:
             raise ValueError("`swapped_field` goes with `winner_field`, the choices in the order of outputs.")
@@ -307,7 +312,8 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
     @property
     def is_recorded(self) -> bool:
         """True if the judge's answers are in the data."""
-        return self.scores_field is not None or self.winner_field is not None
+        fields = (self.scores_field, self.samples_field, self.winner_field)
+        return any(one is not None for one in fields)
 
 
 # Judges that score.

@@ -93,7 +93,8 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "as_json": Flag("--json"),
 }
 
-JUDGE = "lm judge scores_field winner_field swapped_field criterion criteria scale language source_label output_label"
+RECORDED = "scores_field samples_field winner_field swapped_field"
+JUDGE = f"lm judge {RECORDED} criterion criteria scale language source_label output_label"
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
 SECTIONS = {  # heading -> its options, in the order of a command's help; any other stands under Options
     "Data": "task_of_loop data loops mapping labels by pairs split_by limit candidates documents",

@@ -81,6 +81,7 @@ def read(
     mapping: Mapping[str, str] | None = None,
     choices: Mapping[str, Sequence[object]] | None = None,
     numbers: Sequence[str] = (),
+    samples: str | None = None,
 ) -> Dataset:
     """Read items to judge, or pairs to compare, with what people and other judges said about them.
 
@@ -99,6 +100,8 @@ def read(
         choices: Field of recorded choices between two outputs -> codes of the first output, the second and a tie, such
             as ``{"better": (1, 2, "tie")}``; no codes for those of ``items.choice``. Items have 0, 1, -1 or None.
         numbers: Fields of recorded numbers, such as a judge's scores. Items have a number or None.
+        samples: Field of several scores of the same prompt: a list, of a table as JSON, or columns ``NAME_1, NAME_2,
+            ...``. Items have a list of numbers and None, empty where there is none.
 
     Raises:
         DataError: A row is not a valid item, or a column is missing; the message names the place and the likely column.
@@ -120,11 +123,11 @@ def read(
             if any(choices.values()):
                 raise ValueError(f"The choices of {name} are known: give {name}:{path} without labels (--labels).")
             files = Source(name, _existing(path))
-            return _items(files, SETS[name].rows(files), rated=SETS[name].rated)
+            return _items(files, SETS[name].rows(files), samples=samples, rated=SETS[name].rated)
     table = table_of(source, mapping)
     _check_columns(table, [*choices, *numbers], judged="score" in numbers)
     try:
-        return _items(table, table.rows, choices, numbers)
+        return _items(table, table.rows, choices, numbers, samples=samples)
     except DataError as error:
         named = {f"{o!r} is your column {t!r}" for o, t in table.mapping.items() if o != t and repr(o) in str(error)}
         raise DataError(" ".join([str(error), *(f"({words}.)" for words in sorted(named))])) from error
@@ -397,6 +400,7 @@ def _items(
     choices: Mapping[str, Sequence[object]] | None = None,
     numbers: Sequence[str] = (),
     *,
+    samples: str | None = None,
     rated: Sequence[str] = (),
 ) -> Dataset:
     examples, places = list[dspy.Example](), dict[str, str]()
@@ -405,6 +409,8 @@ def _items(
         for name in (name for name in numbers if name in record):
             value = number(record[name], f"{where}: {name!r}", texts=True)
             record[name] = None if value != value else value
+        if samples is not None:
+            _gather_samples(record, samples, where)
         fields = _item(record, where, choices or {}, rated)
         if (first := places.setdefault(fields["id"], where)) != where:
             raise DataError(
@@ -455,6 +461,23 @@ def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
         if {"system_1", "system_2"} <= record.keys():
             record["systems"] = [record.pop("system_1"), record.pop("system_2")]
     return record
+
+
+def _gather_samples(record: dict[str, Any], name: str, where: str) -> None:
+    """Gather the columns ``NAME_1``, ``NAME_2``, ... of a record, and read its list of numbers."""
+    columns = [c for c in record if c.removeprefix(f"{name}_").isdecimal() and name not in record]
+    if columns:
+        record[name] = [record.pop(c) for c in sorted(columns, key=lambda c: int(c.removeprefix(f"{name}_")))]
+    if name not in record:
+        return
+    given = _from_json(record[name] or [], name, where)
+    if not isinstance(given, list):
+        raise DataError(
+            f"{where}: {name!r} is {given!r:.80}; give a list of the judge's scores of the same prompt, such as "
+            "[4, 5, null], or name a field of single scores by --scores-field."
+        )
+    scores = [number(value, f"{where}: a score of {name!r}", texts=True) for value in given]
+    record[name] = [None if score != score else score for score in scores]
 
 
 def _from_json(value: Any, name: str, where: str) -> Any:

@@ -33,7 +33,7 @@ from evalbias.data.items import (
 )
 from evalbias.data.reading import check_field
 from evalbias.data.sets import SETS
-from evalbias.evaluation.judged import BETTER, Judged, gather, judge_examples
+from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
 from evalbias.evaluation.words import joined
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
@@ -85,6 +85,24 @@ def recorded_scores(
     check_size(answers, f"The judge's scores {field!r}")
     known = gather(examples, as_criterion(criterion), pairwise=False, scorer=likelihood_lm, required=False)
     return replace(known, answers=np.array(answers), scale=scale, judge=f"recorded scores {field!r}")
+
+
+def recorded_samples(examples: Sequence[dspy.Example], field: str, **known: Any) -> Judged:
+    """Gather several recorded scores of the same prompt, whose mean is the answer.
+
+    ``examples`` have lists of numbers or None in ``field``; the other arguments are those of ``recorded_scores``.
+
+    Examples:
+        >>> recorded_samples([dspy.Example(mine=[4, 5, None]), dspy.Example(mine=None)], "mine").answers.tolist()
+        [4.5, nan]
+    """
+    rows = [e.get(field) or [] for e in _having(examples, field)]
+    single = [e.copy(**{field: score}) for e, row in zip(examples, rows, strict=True) for score in row or [None]]
+    scores = iter(recorded_scores(single, field, scale=known.get("scale")).answers)  # each is a number on the scale
+    samples = padded([[next(scores) for _ in row or [None]] for row in rows])
+    means = mean_of_raters(samples)
+    judged = recorded_scores([e.copy(**{field: m}) for e, m in zip(examples, means, strict=True)], field, **known)
+    return replace(judged, covariates={**judged.covariates, SAMPLES: samples}, examples=examples)
 
 
 def recorded_verdicts(
@@ -414,6 +432,7 @@ def prepared(options: AuditOptions) -> PreparedAudit:
         mapping=options.mapping,
         choices=dict.fromkeys(choices, options.labels),
         numbers=[] if options.scores_field is None else [options.scores_field],
+        samples=options.samples_field,
     )
     if not items:
         raise ValueError(f"{items.path} holds no items to judge: give at least one row with an output.")
@@ -476,6 +495,8 @@ def answers_of(options: PreparedAudit) -> Judged:
         return function_scores(examples, judge, **known)
     if options.scores_field is not None:
         return recorded_scores(examples, options.scores_field, scale=options.scale, **known)
+    if options.samples_field is not None:
+        return recorded_samples(examples, options.samples_field, scale=options.scale, **known)
     return recorded_verdicts(examples, str(options.winner_field), swapped=options.swapped_field, **known)
 
 

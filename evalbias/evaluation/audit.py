@@ -16,6 +16,7 @@ from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
 from evalbias.evaluation.biases import BIASES, Joint, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
 from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged
+from evalbias.evaluation.repeats import Repeats
 from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined, percent
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
@@ -319,6 +320,8 @@ class Audit(ByName[Measurement]):
         provenance: What decides the numbers.
         label_next: Ids of the items that people should label next; empty where they labeled all or none.
         groups: Value of the field ``by`` -> agreement with people on its items; empty without such a field.
+        discuss: ``"raters"`` and ``"judge"`` -> ids of the items on which raters differ most from each other, and the
+            judge most from people; empty without repeated scores and ratings.
     """
 
     judged: Judged
@@ -330,6 +333,7 @@ class Audit(ByName[Measurement]):
     provenance: Mapping[str, Any]
     label_next: Sequence[str] = ()
     groups: Mapping[str, Measurement] = field(default_factory=dict)
+    discuss: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def verdict(self) -> str:
@@ -366,6 +370,7 @@ class Audit(ByName[Measurement]):
             "groups": {name: m.estimates for name, m in self.groups.items()},
             "not_measured": self.not_measured,
             "label_next": self.label_next,
+            "discuss": self.discuss,
             "undefined": dict(self.judged.reasons),
             "provenance": self.provenance,
         }
@@ -431,6 +436,9 @@ def audit_answers(
     known = judged.labeled
     used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
     paragraphs = paragraphs_of(findings, coverage=judged.coverage, caution=caution)
+    repeats = measurements.get(Repeats.name)
+    if repeats is not None:
+        paragraphs += (Repeats().conclusion(repeats),)
     if left_out:
         paragraphs += (f"Not tested, because one bias was asked for: {', '.join(map(title_of, left_out))}.",)
     return Audit(
@@ -443,6 +451,7 @@ def audit_answers(
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
         label_next=label_next(judged, MOST_LABELS, seed) if known.any() and not known.all() else [],
         groups={} if by is None else _by_group(judged, by, seed=seed),
+        discuss={} if repeats is None else repeats.bias.discuss(repeats),
     )
 
 

@@ -35,6 +35,7 @@ from evalbias.evaluation.judged import (
     RATINGS,
     Judged,
 )
+from evalbias.evaluation.repeats import Repeats
 from evalbias.evaluation.words import count, percent
 from evalbias.measures import bias_score as bias_score_of
 from evalbias.measures import (
@@ -627,6 +628,7 @@ BIASES: dict[str, Bias] = {
         Joint(),
         PeopleAgreement(),
         CorrectedEstimates(),
+        Repeats(),
     )
 }
 """Every bias that can be measured, and what is measured besides, by name."""

@@ -43,6 +43,8 @@ LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
 RATINGS = "ratings"
 """(n, r) single ratings of each item in the raters' order, NaN where a rater gave none. For pairs they are each rater's
 difference, the first candidate's rating less the second's."""
+SAMPLES = "samples"
+"""(n, s) scores of the same prompt, whose mean is the answer; NaN where a judge gave fewer."""
 BETTER = "better"
 """(n,) the candidate of each pair that people prefer, 0 or 1; -1 where they prefer neither, NaN where nobody chose."""
 EXPECTED, QUALITY = "expected", "quality"
@@ -409,6 +411,10 @@ def judge_examples(
     else:
         predictions = judge.batch(usable, lm=model, progress=progress)
         answers = np.array([p.score for p in predictions], dtype=np.float64)
+        if any(p.get("samples") for p in predictions):
+            known = replace(
+                known, covariates={**known.covariates, SAMPLES: _drawn(predictions, judge.criterion.values)}
+            )
     refused = zip(known.ids, predictions, strict=True)
     return replace(
         known,
@@ -423,6 +429,16 @@ def judge_examples(
         examples=examples,
         compilable=True,
     )
+
+
+def _drawn(predictions: Sequence[dspy.Prediction], values: Sequence[float]) -> FloatArray:
+    """Return (n, s) scores of the readable answers from which each distribution was estimated, NaN behind them."""
+    rows = []
+    for p in predictions:
+        shares = np.nan_to_num(list((p.get("distribution") or {}).values()))
+        counts = np.round(shares * (p.get("samples") or 0) * np.nan_to_num(p.coverage)).astype(int)
+        rows.append(np.repeat(values, counts) if len(counts) else np.empty(0))
+    return padded(rows)
 
 
 def _compare(
@@ -456,7 +472,8 @@ def total(judged: Sequence[Judged]) -> Judged:
     if HUMAN_SCORES in covariates:
         covariates[HUMAN_SCORES] = np.mean([j.covariate(HUMAN_SCORES) for j in judged], axis=0)
     ratings = [j.covariates.get(RATINGS, np.empty((0, 0))) for j in judged]
-    covariates.pop(RATINGS, None)
+    for name in (RATINGS, SAMPLES):  # of one criterion
+        covariates.pop(name, None)
     if ratings[0].size and len({r.shape for r in ratings}) == 1:  # the same raters on every criterion
         covariates[RATINGS] = np.mean(ratings, axis=0)
     return replace(
@@ -543,11 +560,15 @@ def human_scores(examples: Sequence[dspy.Example], criterion: Criterion, *, requ
 
 def human_ratings(examples: Sequence[dspy.Example], criterion: Criterion) -> FloatArray:
     """Return (n, r) the examples' single ratings on a criterion in the raters' order; NaN where a rater gave none."""
-    rows = [single_ratings(e, criterion.name) for e in examples]
-    padded = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
+    return padded([single_ratings(e, criterion.name) for e in examples])
+
+
+def padded(rows: Sequence[Sequence[float] | FloatArray]) -> FloatArray:
+    """Return rows of different lengths as one array, NaN behind the shorter ones."""
+    table = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
     for index, row in enumerate(rows):
-        padded[index, : len(row)] = row
-    return padded
+        table[index, : len(row)] = row
+    return table
 
 
 def _likelihood_items(examples: Sequence[dspy.Example], texts: Sequence[Sequence[Any]]) -> list[dspy.Example]:

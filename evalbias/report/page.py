@@ -30,7 +30,7 @@ from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import CurvePoint, ZEPOReport
 from evalbias.report import plots
 from evalbias.report.plots import by_construction, draw, write_png
-from evalbias.report.tables import candidates_table, estimates_table, groups_table, search_table
+from evalbias.report.tables import DIFFER, candidates_table, estimates_table, groups_table, search_table
 from evalbias.runs import SETTINGS, flatten, write_whole
 from evalbias.values import read_json, visible
 
@@ -205,6 +205,8 @@ def _audited(audit: Audit) -> Iterator[Section]:
         reasons_of = [(title_of(bias).capitalize(), why) for bias, why in missing.items()]
         table = Table(("", "why, and what would make it possible"), reasons_of)
         yield Section("Not measured", [table], _sentence(joined([title_of(bias) for bias in missing])))
+    for whose, ids in audit.discuss.items():
+        yield Section(f"Items to discuss: {DIFFER[whose]}", [Quote(", ".join(ids))])
     if audit.label_next:
         said = "Ratings of these items would make the corrected mean most precise:"
         yield Section(f"Items to label next ({len(audit.label_next):,})", [said, Quote(", ".join(audit.label_next))])

@@ -46,6 +46,7 @@ from evalbias.optimizers.zepo import ZEPOReport
 ROWS = 12  # rows of the longest table that a terminal shows
 SHOWN = 5  # number of the items to label next that a terminal names
 INTERVAL = "95 % interval"
+DIFFER = {"raters": "your raters differ most from each other", "judge": "the judge differs most from people"}
 
 
 def audit_view(audit: Audit) -> Group:
@@ -76,6 +77,8 @@ def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
         first = ", ".join(audit.label_next[:SHOWN])
         rest = " ... (all in result.json)" if len(audit.label_next) > SHOWN else ""
         yield f"Label {count(len(audit.label_next), 'item')} next: {first}{rest}"
+    for whose, ids in audit.discuss.items():
+        yield f"Items on which {DIFFER[whose]}: {', '.join(ids[:SHOWN])}{' ...' * (len(ids) > SHOWN)}"
     if wide:
         yield f"Numbers in result.json and the report only: {', '.join(wide)}"
     if reasons := audit.judged.reasons:

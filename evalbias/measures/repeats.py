@@ -1,0 +1,201 @@
+"""Answers of a judge to the same input twice: their noise, and what a disagreement with people is made of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evalbias.measures.arrays import SLACK, FloatArray, checked, complete, ratio
+from evalbias.measures.ratings import pool, with_reliability
+from evalbias.measures.resample import ALIKE, DRAWS, Interval, Statistic, estimate, estimate_coefficient, share_ends
+
+# A judge's score of item i is its steady opinion and the noise of one answer, x_ik = t_i + e_ik. Of s answers the
+# variance within an item is that of the noise, and the variance of the items' means less 1/s of it that of t: moments,
+# which need no distribution (the one-way analysis of variance of Shrout and Fleiss 1979, ICC(1,1) and ICC(1,k)).
+
+
+RELIABLE = 0.9
+"""Share of the variance of a mean of answers over the items that is not noise, for ``counted_needed``."""
+
+
+def sample_moments(samples: ArrayLike) -> FloatArray:
+    """Reduce scores (n, s) of the same inputs, NaN where there is none, to (n, 3) what the statistics here take.
+
+    Mean, variance within the item (s - 1 in the denominator) and 1 / s; NaN for an item with fewer than two scores.
+
+    Examples:
+        >>> sample_moments([[1.0, 3.0, np.nan], [2.0, np.nan, np.nan]]).tolist()
+        [[2.0, 2.0, 0.5], [nan, nan, nan]]
+    """
+    (x,) = checked({"samples": samples}, axes=(2,))
+    counts = (~np.isnan(x)).sum(axis=1)
+    counts = np.where(counts > 1, counts, np.nan)
+    least = np.fmin.reduce(x, axis=1)
+    above = x - least[:, None]  # equal scores are exactly 0
+    mean = np.nansum(above, axis=1) / counts
+    within = np.nansum((above - mean[:, None]) ** 2, axis=1) / (counts - 1)
+    return np.column_stack([least + mean, within, 1 / counts])
+
+
+def flip_shares(samples: ArrayLike) -> FloatArray:
+    """Compute (n,) shares of the pairs of an item's scores (n, s) that differ; NaN for fewer than two scores.
+
+    Examples:
+        >>> flip_shares([[1.0, 1.0, 2.0], [3.0, 3.0, np.nan]]).round(3).tolist()  # 2 of 3 pairs, 0 of 1
+        [0.667, 0.0]
+    """
+    (x,) = checked({"samples": samples}, axes=(2,))
+    counts = [np.unique(row[~np.isnan(row)], return_counts=True)[1] for row in x]
+    return np.array([1 - (c * (c - 1)).sum() / (c.sum() * (c.sum() - 1)) if c.sum() > 1 else math.nan for c in counts])
+
+
+def _variances(counts: FloatArray, moments: FloatArray) -> tuple[FloatArray, ...]:
+    """Return (k,) variances over items: of the steady opinion, and of the noise of one score and of an item's mean."""
+    totals, (x, within, inverse) = counts.sum(axis=1), moments.T
+    x = x - x.mean()
+    spread = counts @ x**2 / totals - (counts @ x / totals) ** 2
+    one, mean = (counts @ v / totals * (1 - 1 / totals) for v in (within, within * inverse))  # by n, as the spread
+    return spread - mean, one, mean
+
+
+def counted_steadiness(counts: FloatArray, moments: FloatArray) -> FloatArray:
+    """Compute the correlation of two scores of the same input in resamples (k, n); NaN where all scores are equal."""
+    steady, one, _ = _variances(counts, moments)
+    return np.clip(ratio(steady, steady + one), -1.0, 1.0)
+
+
+def counted_noise_share(counts: FloatArray, moments: FloatArray) -> FloatArray:
+    """Compute the share of the variance of the items' mean scores that is noise in resamples (k, n)."""
+    steady, _, mean = _variances(counts, moments)
+    return ratio(mean, steady + mean)
+
+
+def counted_noise(counts: FloatArray, moments: FloatArray) -> FloatArray:
+    """Compute the standard deviation of the noise of one score, in points, in resamples (k, n)."""
+    return np.asarray(np.sqrt(counts @ moments[:, 1] / counts.sum(axis=1)))
+
+
+def counted_needed(counts: FloatArray, moments: FloatArray) -> FloatArray:
+    """Compute how many scores make a mean of which a share R = ``RELIABLE`` of the variance is no noise.
+
+    By the formula of Spearman and Brown, R / (1 - R) (1 - r) / r with the correlation r of two scores; NaN where that
+    is not above 0.
+    """
+    r = counted_steadiness(counts, moments)
+    return ratio(RELIABLE * (1 - r), (1 - RELIABLE) * r)
+
+
+def estimate_part(statistic: Statistic, *columns: ArrayLike, **options: Any) -> Interval:
+    """Estimate a share of a variance with its BCa interval within [0, 1]; options as those of ``estimate``.
+
+    An estimate beyond an end is that end. Where resamples all reach an end, the interval is Wilson's of so many units.
+    """
+    found = estimate(statistic, *columns, limits=(0.0, 1.0), **options)
+    if options.get("before") is not None or math.isnan(found.value):
+        return found
+    value = min(max(found.value, 0.0), 1.0)
+    if found.reason != ALIKE or min(value, 1 - value) > SLACK:
+        return replace(found, value=value)
+    draws = options.get("draws", DRAWS)
+    low, high = share_ends(round(value), 0.0, units=found.units, confidence=draws.confidence)
+    return replace(found, value=round(value), low=max(low, 0.0), high=min(high, 1.0), reason="")
+
+
+# What a disagreement is made of. A person's rating is h_ij = q_i + d_ij, with the quality q that raters share and what
+# one rater adds, d. Ratings and scores may have different scales, so the score is first moved onto people's: centered,
+# and stretched by c = sd(q) / sd(t), so that both opinions spread alike. Then, of one rating and one score,
+#
+#     E (h_ij - c x_ik)^2 = var(d) + c^2 var(e) + E (q_i - c t_i)^2
+#
+# between the raters, the judge's noise, and what is systematic: 2 var(q) (1 - corr(q, t)), which neither more raters
+# nor more scores end. Differences of level and of spread are left out: they are leniency and scale use. All variances
+# and cov(q, t) = cov(h, x) are moments of two ratings and two scores an item. What it does not know: errors that raters
+# share count as quality, and a rater's own taste as noise between raters.
+
+
+PARTS = ("raters", "judge_noise", "systematic")
+NO_REPEATS = "fewer than two items have two scores of the judge"
+NO_RATINGS = "it takes two ratings of an item, or the reliability of one (reliability, --reliability)"
+UNSHARED = "two ratings of an item are not shown to agree, so there is nothing to compare the judge with"
+UNSTEADY = "two scores of an input are not shown to agree, so the judge has no opinion to compare"
+
+
+def rating_moments(ratings: FloatArray, *, reliability: float | None = None) -> FloatArray:
+    """Reduce ratings (n, r), NaN where there is none, to (n, 3): mean, product of two, and mean square (see ``Rated``).
+
+    NaN for an item with fewer than two ratings, or where none has two, without the ``reliability`` of one.
+    """
+    counts, moments = (~np.isnan(ratings)).sum(axis=1), np.full((len(ratings), 3), np.nan)
+    several = bool((counts > 1).any())
+    kept = counts > several
+    if several:
+        rated = pool(ratings[kept])
+    elif reliability is None or not kept.any():
+        return moments
+    else:
+        rated = with_reliability(np.nansum(ratings[kept], axis=1), reliability)
+    moments[kept] = np.column_stack([rated.mean, rated.product, rated.square])
+    return moments
+
+
+def counted_agreement(counts: FloatArray, people: FloatArray) -> FloatArray:
+    """Compute the correlation of two ratings of an item in resamples (k, n), of ``rating_moments``."""
+    quality, rating = _spreads(counts, people)
+    return np.clip(ratio(quality, rating), -1.0, 1.0)
+
+
+def _spreads(counts: FloatArray, people: FloatArray) -> tuple[FloatArray, ...]:
+    """Return (k,) variances over items: of the quality and of one rating."""
+    level, *squares = (counts @ v / counts.sum(axis=1) for v in people.T)
+    return tuple(square - level**2 for square in squares)
+
+
+def _stretch(counts: FloatArray, judge: FloatArray, people: FloatArray) -> FloatArray:
+    """Return (k,) points of people's scale in one of the judge's; NaN where raters or scores do not agree."""
+    quality = _spreads(counts, people)[0]
+    return np.sqrt(ratio(np.where(quality > 0, quality, np.nan), _variances(counts, judge)[0]))
+
+
+def counted_shares(counts: FloatArray, judge: FloatArray, people: FloatArray) -> FloatArray:
+    """Compute (k, 3) shares of ``PARTS`` in the mean squared difference of one rating and one score in resamples.
+
+    They add up to 1; a small one may come out below 0. ``judge`` (n, 3) is of ``sample_moments``, ``people`` (n, 3) of
+    ``rating_moments``.
+    """
+    totals, x, h = counts.sum(axis=1), judge[:, 0] - judge[:, 0].mean(), people[:, 0]
+    shared = counts @ (x * h) / totals - counts @ h * (counts @ x) / totals**2
+    (quality, rating), (steady, noise, _) = _spreads(counts, people), _variances(counts, judge)
+    c = _stretch(counts, judge, people)
+    parts = np.stack([rating - quality, c**2 * noise, quality + c**2 * steady - 2 * c * shared], axis=1)
+    return np.asarray(parts / parts.sum(axis=1, keepdims=True))
+
+
+def estimate_disagreement(judge: FloatArray, people: FloatArray, *, part: str, **options: Any) -> Interval:
+    """Estimate the share of one of ``PARTS`` (see ``counted_shares``); options as those of ``estimate``.
+
+    Undefined, with the reason, where two ratings, or two scores of the judge, are not shown to agree.
+    """
+    place = PARTS.index(part)
+    found = estimate_part(lambda *of: counted_shares(*of)[:, place], judge, people, **options)
+    if not found.n:
+        return replace(found, reason=NO_RATINGS if np.isnan(people).all() else NO_REPEATS)
+    if options.get("before") is not None or not options.get("draws", DRAWS).resamples:
+        return found
+    for statistic, column, why in ((counted_agreement, people, UNSHARED), (counted_steadiness, judge, UNSTEADY)):
+        if not estimate_coefficient(statistic, column, **options).low > 0:
+            return replace(found, value=math.nan, low=math.nan, high=math.nan, reason=why)
+    return found
+
+
+def item_differences(judge: FloatArray, people: FloatArray) -> FloatArray:
+    """Compute (n, 2) by item, in people's points: the variance of its ratings, and the judge's mean less theirs.
+
+    On people's scale, as in ``counted_shares``, of which the arguments are; NaN where one is undefined.
+    """
+    (x, h), _ = complete(judge, people)
+    moved = _stretch(np.ones((1, len(x))), x, h) * (judge[:, 0] - x[:, 0].mean())
+    return np.column_stack([people[:, 2] - people[:, 1], moved - (people[:, 0] - h[:, 0].mean())])

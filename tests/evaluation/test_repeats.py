@@ -1,0 +1,168 @@
+"""An audit of a judge that scored every input several times: recorded, sampled, and on real judgments."""
+
+import gzip
+import json
+
+import dspy
+import numpy as np
+import pytest
+from commands import answered, as_jsonl, refused
+from texts import writer
+
+from evalbias import Criterion, PointwiseJudge, Sampling, audit, data
+from evalbias.data import DataError
+from evalbias.evaluation import judge_examples
+from evalbias.evaluation.judged import SAMPLES, total
+from evalbias.measures.repeats import NO_RATINGS, NO_REPEATS
+
+
+def items(n=100, *, noise=0.5, raters=0.5, rho=0.9, s=4, seed=0):
+    """Scores of an input and ratings of one opinion each, which correlate rho."""
+    rng = np.random.default_rng(seed)
+    quality, other = rng.normal(size=(2, n))
+    scores = 3 + (rho * quality + np.sqrt(1 - rho**2) * other)[:, None] + noise * rng.normal(size=(n, s))
+    ratings = quality[:, None] + raters * rng.normal(size=(n, 2))
+    return [
+        {"id": f"i{k}", "output": f"reply {k}", "mine": scores[k].tolist(), "ratings": ratings[k].tolist()}
+        for k in range(n)
+    ]
+
+
+def test_the_mean_of_the_samples_is_audited_and_equals_a_recorded_mean():
+    rows = items()
+    rows[3]["mine"][1:3] = [None, None]
+    rows[4]["mine"] = [None] * 4
+    rows[5]["mine"] = None
+    rows[6]["mine"] = rows[6]["mine"][:1]
+    found = audit(rows, samples_field="mine")
+    means = [np.mean([s for s in row["mine"] or [] if s is not None] or [np.nan]) for row in rows]
+    single = audit(
+        [{**row, "mine": None if m != m else m} for row, m in zip(rows, means, strict=True)], scores_field="mine"
+    )
+    np.testing.assert_allclose(found.judged.answers, means)
+    assert found["verbosity"].estimates == single["verbosity"].estimates
+    assert found["agreement"].estimates == single["agreement"].estimates
+    assert "repeats" not in single
+    assert "scores" not in single.verdict.partition("Not measured")[0]
+    assert found["repeats"]["test_retest"].n == 97
+    assert found["repeats"]["test_retest"].undefined == 3
+    assert found.to_dict()["further"]["repeats"]["flip_rate"]["value"] == 1
+    assert found["agreement"]["spearman"].n == 98
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"raters": 1.5}, "most of it is between your raters: the rubric, not the judge, is unclear."),
+        ({"noise": 1.5}, "most of it is the judge's noise: take the mean of more scores."),
+        ({"rho": 0.2}, "most of it is systematic: neither more raters nor more scores of an input end it."),
+        ({"rho": 0.8, "noise": 0.6, "raters": 0.6}, "none is shown to be most of it."),
+    ],
+)
+def test_the_verdict_says_what_most_of_a_disagreement_is(settings, said):
+    found = audit(items(200, **settings), samples_field="mine")
+    assert found.paragraphs[-1].endswith(said)
+    assert sum(found["repeats"][part].value for part in ("raters", "judge_noise", "systematic")) == pytest.approx(
+        1, abs=0.03
+    )
+    assert found.paragraphs[-1].startswith(
+        "Two scores of the same input differ in 100 % of pairs. Of the variance of one "
+    )
+
+
+def test_items_to_discuss_are_named():
+    rows = items(noise=0.1, raters=0.1, rho=0.99)
+    rows[7]["ratings"][0] += 4
+    rows[11]["mine"] = [s - 4 for s in rows[11]["mine"]]
+    found = audit(rows, samples_field="mine").to_dict()["discuss"]
+    assert (found["raters"][0], found["judge"][0], len(found["raters"])) == ("i7", "i11", 10)
+    assert audit([{**row, "ratings": [1]} for row in rows], samples_field="mine").to_dict()["discuss"] == {}
+
+
+def test_what_cannot_be_told_is_said_with_the_reason():
+    rows = items(40)
+    once = audit([{**row, "mine": row["mine"][:1]} for row in rows], samples_field="mine")
+    assert f"How noisy the judge is cannot be told: {NO_REPEATS}." in once.paragraphs
+    assert np.isnan(once["repeats"]["test_retest"].value)
+    same = audit([{**row, "mine": [3, 3]} for row in rows], samples_field="mine")
+    assert any("all its scores are equal" in one for one in same.paragraphs)
+    single = [{**row, "ratings": row["ratings"][:1]} for row in rows]
+    assert NO_RATINGS in audit(single, samples_field="mine").paragraphs[-1]
+    assert "is between raters" in audit(single, samples_field="mine", reliability=0.8).paragraphs[-1]
+    unrated = audit([{"output": row["output"], "mine": row["mine"]} for row in rows], samples_field="mine")
+    assert list(unrated["repeats"]) == ["test_retest", "noise_share", "flip_rate", "noise_sd", "samples_needed"]
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "told"),
+    [
+        ({"mine": 3}, {}, r"row 1: 'mine' is 3; give a list of the judge's scores"),
+        ({"mine": "good"}, {}, "'mine' is 'good'; it must be JSON"),
+        ({"mine": [4, "x"]}, {}, "a score of 'mine' is 'x': give a number"),
+        ({"mine": [4, 9]}, {"scale": (1, 5)}, "is 9, outside the scale from 1 to 5"),
+        ({"yours": [4, 9]}, {}, "No item has a field 'mine'"),
+        ({"mine": [4], "scores": {"a": 1}}, {"scores_field": "mine"}, "Name one judge"),
+    ],
+)
+def test_odd_samples_are_refused_by_item_and_remedy(row, options, told):
+    with pytest.raises(ValueError, match=told):
+        audit([{"output": "a", **row}], samples_field="mine", **options)
+
+
+def test_samples_are_read_from_columns_and_from_json_in_a_cell(tmp_path):
+    (tmp_path / "a.csv").write_text("output,mine_1,mine_10,mine_2\nx,1,2.5,3\ny,,4,\n")
+    (tmp_path / "b.csv").write_text('output,mine\nx,"[1, 3, 2.5]"\ny,"[null, null, 4]"\nz,\n')
+    columns, cells = (data.read(tmp_path / name, samples="mine") for name in ("a.csv", "b.csv"))
+    assert [row.mine for row in columns] == [[1, 3, 2.5], [None, None, 4]]
+    assert [row.mine for row in cells] == [[1, 3, 2.5], [None, None, 4], []]
+    with pytest.raises(DataError, match=r"b\.csv:2: 'output' is 'x'"):
+        data.read(tmp_path / "b.csv", samples="output")
+
+
+def test_the_command_audits_samples_and_a_condition_names_their_numbers(tmp_path):
+    options = ["audit", "--data", as_jsonl(tmp_path / "items.jsonl", items(60)), "--samples-field", "mine"]
+    found = answered(*options, cwd=tmp_path)
+    assert found["further"]["repeats"]["test_retest"]["value"] > 0.6
+    told = refused(*options, "--labels", "1,2", cwd=tmp_path)
+    assert "--labels" in told
+    told = refused(*options, "--fail-on", "repeats.reliability<0.5", cwd=tmp_path)
+    assert "repeats has no estimate 'reliability' here, only test_retest, noise_share" in told
+
+
+def test_a_sampled_judge_is_measured_by_the_answers_that_it_drew():
+    judge = PointwiseJudge(Criterion("quality", "is it good?"), scoring="sampled", sampling=Sampling(samples=6))
+    lm, _ = writer(lambda text, _: {"1": 0.1, "3": 0.4, "4": 0.3, "no answer": 0.2})
+    examples = [dspy.Example(source=str(k), output=f"reply {k}", score=k % 5) for k in range(30)]
+    judged = judge_examples(judge, examples, lm=lm)
+    samples, readable = judged.covariate(SAMPLES), 6 * judged.coverage
+    np.testing.assert_allclose((~np.isnan(samples)).sum(axis=1), readable)
+    np.testing.assert_allclose(np.nanmean(samples, axis=1), judged.answers)
+    assert np.isin(samples[~np.isnan(samples)], [1, 3, 4]).all()
+    assert SAMPLES not in total([judged, judged]).covariates
+    assert judged.take(np.array([2, 0])).covariates[SAMPLES].shape == (2, samples.shape[1])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "criterion", "noise", "needed"),
+    [
+        ("geval_no_auto_cot", "naturalness", 0.725, 24),  # the score alone, at temperature 1
+        ("analyze_rate", "naturalness", 0.283, 4),  # after an analysis
+        ("rate_explain", "groundedness", 0.328, 5),
+    ],
+)
+def test_one_score_of_a_real_judge_is_mostly_noise_where_it_gives_no_reasons(
+    data_dir, prompt, criterion, noise, needed
+):
+    with gzip.open(data_dir / "judges/topicalchat_samples.jsonl.gz", "rt") as file:
+        rows = [json.loads(line) for line in file]
+    samples = [row["judges"].get(f"gpt-3.5-turbo, {prompt}", {}).get(criterion) for row in rows]
+    known = [{"id": row["id"], "input_id": row["input_id"], "output": row["output"]} for row in rows]
+    found = audit([{**row, "mine": s} for row, s in zip(known, samples, strict=True)], samples_field="mine")["repeats"]
+    table = np.array([[np.nan if s is None else s for s in row or [None] * 20] for row in samples])
+    pairs = np.concatenate([table[:, [a, b]] for a in range(20) for b in range(a)])
+    pairs = pairs[~np.isnan(pairs).any(axis=1)]
+    r = np.corrcoef(np.concatenate([pairs, pairs[:, ::-1]]).T)[0, 1]  # plainly, over all pairs of scores of an input
+    assert found["test_retest"].value == pytest.approx(r, abs=0.01)
+    assert 1 - found["test_retest"].value == pytest.approx(noise, abs=0.0006)
+    assert found["flip_rate"].value == pytest.approx((pairs[:, 0] != pairs[:, 1]).mean(), abs=0.01)
+    assert np.ceil(found["samples_needed"].value) == needed
