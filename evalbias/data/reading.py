@@ -125,7 +125,7 @@ def read(
             files = Source(name, _existing(path))
             return _items(files, SETS[name].rows(files), samples=samples, rated=SETS[name].rated)
     table = table_of(source, mapping)
-    _check_columns(table, [*choices, *numbers], judged="score" in numbers)
+    _check_columns(table, [*choices, *numbers], judged="score" in (*numbers, samples))
     try:
         return _items(table, table.rows, choices, numbers, samples=samples)
     except DataError as error:

@@ -97,9 +97,10 @@ def recorded_samples(examples: Sequence[dspy.Example], field: str, **known: Any)
         [4.5, nan]
     """
     rows = [e.get(field) or [] for e in _having(examples, field)]
-    single = [e.copy(**{field: score}) for e, row in zip(examples, rows, strict=True) for score in row or [None]]
+    named = [(item_name(e, i), row or [None]) for i, (e, row) in enumerate(zip(examples, rows, strict=True))]
+    single = [dspy.Example(id=name, **{field: score}) for name, row in named for score in row]
     scores = iter(recorded_scores(single, field, scale=known.get("scale")).answers)  # each is a number on the scale
-    samples = padded([[next(scores) for _ in row or [None]] for row in rows])
+    samples = padded([[next(scores) for _ in row] for _, row in named])
     means = mean_of_raters(samples)
     judged = recorded_scores([e.copy(**{field: m}) for e, m in zip(examples, means, strict=True)], field, **known)
     return replace(judged, covariates={**judged.covariates, SAMPLES: samples}, examples=examples)
