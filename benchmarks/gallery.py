@@ -215,12 +215,10 @@ def topicalchat() -> Iterator[Recorded]:
     replies = lines("judges/topicalchat_samples.jsonl.gz")
     for judge in replies[0]["judges"]:
         for criterion in replies[0]["judges"][judge]:
-            rows = []
-            for one in replies:
-                samples = [s for s in one["judges"].get(judge, {}).get(criterion, []) if s is not None]
-                mean = sum(samples) / len(samples) if samples else None
-                rows.append(row(one, score=one["scores"][criterion], judge=mean))
-            yield Recorded(judge.replace("_", " "), criterion, rows)
+            samples = [one["judges"].get(judge, {}).get(criterion) for one in replies]
+            scored = zip(replies, samples, strict=True)
+            rows = [row(one, score=one["scores"][criterion], judge=given) for one, given in scored]
+            yield Recorded(judge.replace("_", " "), criterion, rows, {"samples_field": "judge"})
 
 
 def ttcw() -> Iterator[Recorded]:
@@ -258,7 +256,8 @@ def audited(one: Recorded, seed: int) -> dict[str, Any]:
     """Return the audit of a recorded judge as JSON data, its paragraphs among them."""
     pairwise = "outputs" in one.rows[0]
     asked: dict[str, Any] = {"criterion": one.criterion, "seed": seed, **one.options}
-    asked["winner_field" if pairwise else "scores_field"] = "judge"
+    if "samples_field" not in asked:
+        asked["winner_field" if pairwise else "scores_field"] = "judge"
     if any("swapped" in record for record in one.rows):
         asked["swapped_field"] = "swapped"
     ready = prepared(AuditOptions(data=list(one.rows), **asked))
@@ -333,6 +332,11 @@ def by_model(results: Sequence[Record], second: Sequence[Record], name: str) -> 
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 BESIDE = {"human_ceiling": "one person", "likelihood_floor": "likelihood alone", "length_floor": "length alone"}
+REPEATED = {
+    "test_retest": "correlation of two scores",
+    "flip_rate": "two scores differ",
+    "samples_needed": "scores for 10 % noise",
+}
 PLOTS = {
     "likelihood": ("Effect of likelihood at equal quality, in sd of the score", ("summeval", "summeval-pairs")),
     "verbosity": (
@@ -393,10 +397,15 @@ def table(results: Sequence[Record]) -> str:
     """Return the audits of a data set, a sentence for each below them, and why a bias was not measured."""
     biases = [name for name in BIASES if any(finding(result, name) for result in results)]
     headings = ["judge", "criterion", "items", "agreement", *BESIDE.values(), *map(title_of, biases)]
+    headings += REPEATED.values()
     rows, said, missing = [], [], dict[str, str]()
     for one in results:
         content = one["audit"]
         cells = [content["n"], *agreement(one), *(cell(finding(one, name)) for name in biases)]
+        repeats = content["further"].get("repeats", {})
+        for name in REPEATED:
+            e = repeats.get(name)
+            cells.append(f"{number(e, 'value')} ({number(e, 'low')} to {number(e, 'high')})" if e else "-")
         rows.append([one["judge"], one["criterion"], *cells])
         said.append(f"- {one['judge']}, {one['criterion']}: {content['paragraphs'][0]} {content['caution']}".rstrip())
         missing |= {bias: why for bias, why in content["not_measured"].items() if bias in BIASES}
