@@ -108,4 +108,4 @@ class Repeats(Bias):
         known = PARTS[0] in measurement and not math.isnan(measurement[PARTS[0]].low)
         rows = {measurement[name].words: measurement[name] for name in (PARTS if known else self.headlines)}
         undefined = any(math.isnan(e.low) for e in rows.values())
-        return None if undefined else interval_plot(rows, self.conclusion(measurement))
+        return None if undefined else interval_plot(rows, self.conclusion(measurement).removesuffix("."))
