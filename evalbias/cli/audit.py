@@ -87,7 +87,8 @@ def refuse_unused(given: Set[str]) -> None:
     no_model = not given & {"lm", "likelihood_lm"}
     unused: list[tuple[bool, set[str], str]] = [
         (True, {"pairs", *sampling}, "recorded answers are taken as they are"),
-        ("winner_field" not in given, {"swapped_field", "labels"}, "for choices, and scores are named"),
+        ("scores_field" in given, {"swapped_field", "labels"}, "for choices, and `scores_field` names scores"),
+        ("samples_field" in given, {"swapped_field", "labels"}, "for choices, and `samples_field` names scores"),
         ("winner_field" in given, {"scale"}, "recorded choices have no scale"),
         (no_model, prompt | of_models, "no model is asked; the likelihood bias needs one, `lm`"),
         (both, {"lm"}, "recorded answers take one model, that of the likelihood"),
