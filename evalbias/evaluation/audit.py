@@ -15,18 +15,21 @@ from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
 from evalbias.evaluation.biases import BIASES, Joint, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
-from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged
+from evalbias.evaluation.judged import BY_CONSTRUCTION, COPIES, Judged
+from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.repeats import Repeats
 from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined, percent
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
 from evalbias.measures.scale_use import SLOPE
 from evalbias.options import AuditOptions, keywords
+from evalbias.programs.items import candidates_of
 from evalbias.values import to_json
 
 ALPHA = 0.05  # chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction
 RATED = (SCORE_SD, SLOPE)  # units of estimates at equal quality, which need ratings
 AGREEMENT = PeopleAgreement.name  # name of the measurement that is not of a bias
+TELLING = 20  # characters of an item's texts from which two equal items are taken for one that is repeated
 MOST_LABELS = 40  # number of items that an audit names for labeling
 
 # --- one bias: whether the judge has it, how sure that is, and what would settle or mend it ---------------------------
@@ -209,10 +212,11 @@ def _told_by(judged: Judged) -> str:
 
 
 def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
-    """Say how many items would be enough; where items share inputs, how many inputs."""
+    """Say how many items would be enough; where items share inputs, how many inputs, or systems."""
     items = count(needed, "item") + (" with two ratings each" if rated_twice else "")
     if 1 < estimate.units < estimate.n:
-        items = f"{count(math.ceil(needed * estimate.units / estimate.n), 'input')} ({items})"
+        unit = "system" if estimate.systems else "input"
+        items = f"{count(math.ceil(needed * estimate.units / estimate.n), unit)} ({items})"
     return f"about {items} would be enough"
 
 
@@ -301,6 +305,36 @@ def _between_bounds(findings: Sequence[Finding]) -> str:
     return " ".join([f"Bounds only ({_titles(findings)}): {effects}.", *told]) if findings else ""
 
 
+def _copies(judged: Judged) -> str:
+    """Name the columns of ratings that follow from others, and what that means; empty without any."""
+    copies = judged.provenance.get(COPIES, {})
+    if not copies:
+        return ""
+    follow = "; ".join(f"{column} follows from {others}" for column, others in copies.items())
+    return (
+        f"Ratings were left out ({follow}): copies, means and sums are no second opinion. Where another person agrees "
+        "perfectly and one rating remains, state --reliability 1."
+    )
+
+
+def _duplicates(judged: Judged) -> str:
+    """Name items that repeat another in all but the id; empty without any. Short answers may well be alike."""
+    first, repeats = dict[str, str](), list[str]()
+    for name, example in zip(judged.ids, judged.examples, strict=False):
+        texts = [*candidates_of(example), example.get("output")]
+        if sum(len(text) for text in texts if isinstance(text, str)) >= TELLING:
+            content = repr(sorted((key, value) for key, value in example.items() if key != "id"))
+            if (earlier := first.setdefault(content, name)) != name:
+                repeats.append(f"{name} repeats {earlier}")
+    if not repeats:
+        return ""
+    named = ", ".join(repeats[:3]) + ", ..." * (len(repeats) > 3)
+    return (
+        f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field ({named}), and each counts "
+        "as one more item: leave repeats out."
+    )
+
+
 # --- the audit --------------------------------------------------------------------------------------------------------
 
 
@@ -318,6 +352,7 @@ class Audit(ByName[Measurement]):
         caution: What the agreement with people is not shown to surpass, as in the paragraphs; may be empty.
         not_measured: Bias -> why it was not measured and what would make it possible.
         provenance: What decides the numbers.
+        missing: The judgments that are missing, on what that depends, and what they could change; None without any.
         label_next: Ids of the items that people should label next; empty where they labeled all or none.
         groups: Value of the field ``by`` -> agreement with people on its items; empty without such a field.
         discuss: ``"raters"`` and ``"judge"`` -> ids of the items on which raters differ most from each other, and the
@@ -331,6 +366,7 @@ class Audit(ByName[Measurement]):
     caution: str
     not_measured: Mapping[str, str]
     provenance: Mapping[str, Any]
+    missing: MissingJudgments | None = None
     label_next: Sequence[str] = ()
     groups: Mapping[str, Measurement] = field(default_factory=dict)
     discuss: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -369,6 +405,7 @@ class Audit(ByName[Measurement]):
             "agreement_intervals": {name: {one: getattr(e, one) for one in shown} for name, e in agreement.items()},
             "groups": {name: m.estimates for name, m in self.groups.items()},
             "not_measured": self.not_measured,
+            "missing_judgments": self.missing,
             "label_next": self.label_next,
             "discuss": self.discuss,
             "undefined": dict(self.judged.reasons),
@@ -435,7 +472,11 @@ def audit_answers(
     # 3 what people should label next, and the agreement by group
     known = judged.labeled
     used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
-    paragraphs = paragraphs_of(findings, coverage=judged.coverage, caution=caution)
+    first, *others = paragraphs_of(findings, coverage=judged.coverage, caution=caution)
+    effects = [bias for bias in biases if isinstance(bias, EffectBias)]
+    lost = missing_judgments(judged, effects, seed=seed)
+    cautions = [_copies(judged), _duplicates(judged), "" if lost is None else lost.sentence()]
+    paragraphs = (first, *filter(None, cautions), *others)
     repeats = measurements.get(Repeats.name)
     if repeats is not None:
         paragraphs += (Repeats().conclusion(repeats),)
@@ -449,6 +490,7 @@ def audit_answers(
         caution=caution,
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
+        missing=lost,
         label_next=label_next(judged, MOST_LABELS, seed) if known.any() and not known.all() else [],
         groups={} if by is None else _by_group(judged, by, seed=seed),
         discuss={} if repeats is None else repeats.bias.discuss(repeats),

@@ -18,7 +18,7 @@ import scipy
 
 from evalbias.data.items import rated_criteria
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Number, measured
-from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters
+from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
 from evalbias.evaluation.words import (
     amount,
     conclude,
@@ -200,9 +200,17 @@ class EffectBias(Bias):
         raise NotImplementedError
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the effect; nothing where nobody rated the outputs or chose between them."""
+        """Return the effect, and that among outputs of one system; nothing where nobody rated or compared outputs."""
         feature = self.feature(judged)
-        return [self.effect(judged, feature)] if judged.rated and feature is not None else []
+        if not judged.rated or feature is None:
+            return []
+        numbers = [self.effect(judged, feature)]
+        if self.standardized and judged.systems is not None and 1 < len(judged.writer_names) <= len(judged.ids) / 2:
+            held = {f"system {one}": written_by(judged, one) for one in judged.writer_names[1:]}
+            named = {"name": f"{self.effect_name}_within", "label": f"{self.effect_of} within systems"}
+            says = f"Effect of {self.effect_of} among outputs of one system"
+            numbers.append(self.effect(judged, feature, held, **named, says=says, within=True))
+        return numbers
 
     def effect(
         self,
@@ -213,8 +221,12 @@ class EffectBias(Bias):
         name: str = "",
         label: str = "",
         says: str = "",
+        within: bool = False,
     ) -> Number:
-        """Return the effect of a (n,) or (n, 2) property, ``others`` held fixed, as a number of a judge's scores."""
+        """Return the effect of a (n,) or (n, 2) property, ``others`` held fixed, as a number of a judge's scores.
+
+        Its interval allows for errors that outputs of one system share, but for an effect ``within`` systems.
+        """
         estimator = partial(
             estimate_effect,
             names=(self.feature_name, *others),
@@ -222,6 +234,7 @@ class EffectBias(Bias):
             reliability=self.reliability,
             differences=judged.pairwise,
             mirrored=judged.both_orders,
+            systems=judged.systems if self.standardized and not within else None,  # of the own system there is one
         )
         columns = (judged.first_less_second(values) for values in (feature, *others.values()))
         return Number(

@@ -34,6 +34,7 @@ from evalbias.evaluation.judged import (
     QUALITY,
     RATINGS,
     Judged,
+    written_by,
 )
 from evalbias.evaluation.repeats import Repeats
 from evalbias.evaluation.words import count, percent
@@ -423,11 +424,6 @@ class SelfPreference(EffectBias):
             name, says, wrote = f"excess_of_{writer}", f"{writer} against the other writers", written_by(judged, writer)
             numbers.append(self.effect(judged, wrote, name=name, label=writer, says=says))
         return numbers
-
-
-def written_by(judged: Judged, writer: str | None) -> FloatArray:
-    """Return 1 for a writer's outputs and 0 for others, (n,) or (n, 2) for pairs."""
-    return np.asarray(np.asarray(judged.writers) == writer, dtype=np.float64)
 
 
 def _failures(judged: Judged) -> Judged:

@@ -106,6 +106,7 @@ class Number(Named):
             reliability=getattr(interval, "reliability", math.nan),
             robustness=getattr(interval, "robustness", math.nan),
             allowance=max(map(abs, interval.allowance)) if isinstance(interval, Effect) else 0.0,
+            systems=getattr(interval, "systems", 0),
         )
 
     def change(
@@ -139,6 +140,7 @@ class Estimate(Named):
         reliability: Share of the variance of people's mean rating that is taken for quality; NaN where none is held
             fixed, or it is unknown.
         robustness: Value of this share at which an effect would be 0; NaN where it is 0 at none.
+        systems: Systems that the interval is over, where their outputs share errors that widen it; else 0.
         reason: Why the estimate is undefined, where that is known.
         allowance: Largest effect of the ends of the scales alone, which widens the interval (``Effect.allowance``).
     """
@@ -155,6 +157,7 @@ class Estimate(Named):
     points: float = math.nan
     reliability: float = math.nan
     robustness: float = math.nan
+    systems: int = 0
     reason: str = ""
     allowance: float = 0.0
 

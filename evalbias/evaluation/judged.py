@@ -22,7 +22,7 @@ from evalbias.data.items import (
     item_name,
     single_ratings,
 )
-from evalbias.evaluation.words import model_title
+from evalbias.evaluation.words import joined, model_title
 from evalbias.lm.cache import measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import consistent_preferences
@@ -31,6 +31,7 @@ from evalbias.measures.equal_quality import CHOICES, RELIABILITIES
 from evalbias.measures.likelihood import TOTAL
 from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import by_candidate, rotations
+from evalbias.measures.ratings import dependent_columns
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates, people_choice
 from evalbias.programs.judges import PointwiseJudge, likelihood_scores
@@ -51,6 +52,8 @@ EXPECTED, QUALITY = "expected", "quality"
 """Expected scores of a loop's outputs, on the range of its own scores and in points of their own."""
 LENGTH = "length"
 """Key of ``provenance``: the unit that lengths are counted in, "characters" or "graphemes"."""
+COPIES = "copied_ratings"
+"""Key of ``provenance``: column of ratings that follows from others, and is left out -> those others."""
 BY_CONSTRUCTION = "by_construction"
 """Key of ``provenance``: bias -> what in the judge's making settles it, so that its estimates are no finding."""
 MOST_DRAWS = 100
@@ -166,6 +169,11 @@ class Judged:
         Outputs of one input alone are resampled one by one: the interval is about other outputs of this input.
         """
         return self.inputs if 1 < len(set(self.inputs)) < len(self.ids) else None
+
+    @property
+    def systems(self) -> Sequence[str] | None:
+        """(n,) system that wrote each scored output; None where unknown, and for pairs."""
+        return None if self.pairwise or not len(self.writers) else cast(Sequence[str], self.writers)
 
     @cached_property
     def writer_names(self) -> list[str]:
@@ -362,6 +370,11 @@ def text_length(text: str, unit: str = "characters") -> int:
     return len(text) if text.isascii() else len(unicodedata.normalize("NFC", text))
 
 
+def written_by(judged: Judged, writer: str | None) -> FloatArray:
+    """Return 1 for a writer's outputs and 0 for others, (n,) or (n, 2) for pairs."""
+    return np.asarray(np.asarray(judged.writers) == writer, dtype=np.float64)
+
+
 def mean_of_raters(ratings: FloatArray) -> FloatArray:
     """Return (n,) means of the ratings (n, r) that are defined; NaN without any."""
     present = ~np.isnan(ratings)
@@ -527,7 +540,12 @@ def gather(
     elif any(is_rated(e, criterion.name) for e in examples):
         covariates[HUMAN_SCORES] = human_scores(examples, criterion, required=required)
         check_size(covariates[HUMAN_SCORES], f"People's scores on {criterion.name!r}")
-    if (ratings := human_ratings(examples, criterion)).shape[1]:
+    ratings = human_ratings(examples, criterion)
+    if copies := dependent_columns(ratings):
+        named = {column: joined([f"rating_{other + 1}" for other in others]) for column, others in copies.items()}
+        provenance[COPIES] = {f"rating_{column + 1}": others for column, others in sorted(named.items())}
+        ratings = np.delete(ratings, [*copies], axis=1)
+    if ratings.shape[1]:
         covariates[RATINGS] = ratings
         if not pairwise:  # differences of equal ratings may be rounding errors of 0
             check_size(ratings, f"People's ratings on {criterion.name!r}")

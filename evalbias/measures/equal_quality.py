@@ -85,6 +85,9 @@ class Effect(Interval):
     is that of Anderson and Rubin, which needs no strong instrument. The ``allowance`` is the smallest and largest
     effect that an unbiased judge would show because the ends of the scales cut off ratings or scores; 0 lies between.
     Both are 0 for a change and for a single rating.
+
+    Where errors that systems' outputs share widen the interval, ``units`` and ``systems`` are the number of systems;
+    else ``units`` are the inputs, and ``systems`` is 0.
     """
 
     standard_error: float = math.nan  # from the jackknife over inputs
@@ -95,6 +98,7 @@ class Effect(Interval):
     robustness: float = math.nan  # reliability of the mean rating at which the effect would be 0; NaN if at none
     first_stage_f: float = math.nan
     allowance: tuple[float, float] = (0.0, 0.0)
+    systems: int = 0
 
     @property
     def weak(self) -> bool:
@@ -116,6 +120,8 @@ class EqualQuality:
             empty cell leaves the item out.
         before: (n,) scores of another judge, from whose effects the changes are told.
         clusters: (n,) input of each item. By default every item is its own.
+        systems: (n,) system that wrote each item. Of five or more, the interval also allows for errors that a system's
+            outputs share: two-way clusters (Cameron, Gelbach and Miller 2011). Not that of a change.
         unscaled: Names of the features whose effect is that of one unit, as of a feature that is 0 or 1.
         reliability: Share of a single rating's variance that is quality, in (0, 1]; only where no item has two.
         differences: Whether all numbers are differences between the candidates of pairs. The interval then allows for
@@ -135,6 +141,7 @@ class EqualQuality:
         *,
         before: Before = None,
         clusters: Clusters = None,
+        systems: Clusters = None,
         unscaled: Sequence[str] = (),
         reliability: float | None = None,
         differences: bool = False,
@@ -170,7 +177,7 @@ class EqualQuality:
         if self.several and reliability is not None:
             raise ValueError("The items have several ratings, which tell their reliability: leave out reliability.")
         kept = known & twice if self.several else known
-        self.n, self.undefined = int(kept.sum()), int((~kept).sum())
+        self.kept, self.n, self.undefined = kept, int(kept.sum()), int((~kept).sum())
         # 3. m rows, one an item or two a mirrored pair: a text has a 0/1 column for every level but the first
         signs = (1.0, -1.0) if mirrored else (1.0,)
 
@@ -192,6 +199,9 @@ class EqualQuality:
         self.score_sd = 1.0 if self.change or not self.n else float(rows(judged[:, 0]).std())
         self.codes = np.tile(cluster_codes(clusters, kept), len(signs))
         self.groups = len(np.unique(self.codes))
+        # (m,) codes of the systems; empty where these are too few
+        codes = np.empty(0, dtype=np.int64) if systems is None or before is not None else cluster_codes(systems, kept)
+        self.systems = np.tile(codes, len(signs)) if len(set(codes)) >= MIN_CLUSTERS else codes[:0]
         self.reliability, self.differences = reliability, differences
 
     def effect(self, name: str) -> Effect:
@@ -230,10 +240,15 @@ class EqualQuality:
     def _fitted(self, name: str, rated: Rated, bare: Effect) -> Effect:
         """Return the effect of a feature, from the ratings reduced to their mean and noise."""
         x, place, df = self.x, self.names.index(name), self.groups - 1
-        # 1. coefficients (p + 1,) of the columns and the quality, and those without each input (G, p + 1)
-        solved = regressed(self.scores, x, rated, self.codes, scaled=self.scaled)
-        values, left_out = (found[..., -1] - (found[..., 0] if self.change else 0.0) for found in solved)
-        value, error = float(values[place]), float(np.sqrt(df * left_out.var(axis=0)[place]))
+        # 1. the coefficient and its error: without each input in turn, and each system; what both share counts once
+        values, variance = self._jackknife(place, rated, self.codes)
+        value, error = float(values[place]), math.sqrt(variance)
+        if len(self.systems):
+            cells = np.unique(np.stack([self.codes, self.systems]), axis=1, return_inverse=True)[1].ravel()
+            over_systems, over_cells = (self._jackknife(place, rated, codes)[1] for codes in (self.systems, cells))
+            both, systems = math.sqrt(max(variance + over_systems - over_cells, 0.0)), int(self.systems.max()) + 1
+            if scipy.stats.t.ppf(0.975, systems - 1) * both > scipy.stats.t.ppf(0.975, df) * error:
+                error, df, bare = both, systems - 1, replace(bare, units=systems, systems=systems)
         # 2. first stage: what two ratings share once the columns are held fixed, and its clustered F
         rest = rated.mean - x @ np.linalg.lstsq(x, rated.mean, rcond=None)[0]
         agreement, spread = rated.product + rest**2 - rated.mean**2, rated.square + rest**2 - rated.mean**2
@@ -255,7 +270,11 @@ class EqualQuality:
         half = float(scipy.stats.t.ppf(0.975, df)) * error
         low, high, p_value = value - half, value + half, math.nan
         if f < STRONG:
-            low, high, p_value = weak_test(self.target, x, place, rated, self.codes, null=null)
+            ways = [codes for codes in (self.codes, self.systems) if len(codes)]
+            tests = [weak_test(self.target, x, place, rated, codes, null=null) for codes in ways]
+            low, high, p_value = (
+                most(ends) for most, ends in zip((min, max, max), zip(*tests, strict=True), strict=True)
+            )
             if not np.isfinite([low, high]).all():
                 return replace(bare, reason=TOO_WEAK)
         elif error > 0:
@@ -272,6 +291,12 @@ class EqualQuality:
             allowance=allowed,
             reason=ONE_INPUT if math.isnan(low) else "",
         )
+
+    def _jackknife(self, place: int, rated: Rated, codes: IntArray) -> tuple[FloatArray, float]:
+        """Return the coefficients (p + 1,) of the columns and the quality, and the variance of one over clusters."""
+        solved = regressed(self.scores, self.x, rated, codes, scaled=self.scaled)
+        values, left_out = (found[..., -1] - (found[..., 0] if self.change else 0.0) for found in solved)
+        return values, float((len(left_out) - 1) * left_out[:, place].var())
 
     def _robustness(self, place: int, rated: Rated, *, lowest: float) -> float:
         """Return the reliability of the mean rating at which the effect of a column is 0; NaN if at none.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, defined
 
 # How far two scales bend against each other: what the ends of a rating scale alone do to an effect at equal quality.
 #
@@ -127,6 +127,33 @@ def with_reliability(rating: FloatArray, reliability: float) -> Rated:
     """Reduce one rating (n,) an item whose reliability is known: the share of its variance that is quality."""
     centered = rating - rating.mean()
     return Rated(centered, reliability * centered**2, centered**2)
+
+
+ENOUGH = 20
+"""Fewest items on which columns of ratings are compared."""
+FOLLOWS = 0.01
+"""Share of its spread by which a column that follows from others misses them at most, as a rounded mean does."""
+
+
+def dependent_columns(ratings: FloatArray) -> dict[int, list[int]]:
+    """Find columns of the ratings (n, r) that follow from others: copies, means and other sums; each with the others.
+
+    A column follows if a sum of others, with weights of 0 or more and a constant, is all but equal to it where all of
+    them rated. Of a mean and its parts, only the mean has such weights; of equal columns, the first stays.
+    """
+    found: dict[int, list[int]] = {}
+    for column in reversed(range(ratings.shape[1])):
+        rest = [other for other in range(ratings.shape[1]) if other not in (column, *found)]
+        for others in (rest, *([other] for other in rest)):
+            values = ratings[defined(ratings[:, [column, *others]])]
+            if len(values) < ENOUGH or np.ptp(values[:, column]) == 0 or not others:
+                continue
+            values = values - values.mean(axis=0)
+            weights, missed = scipy.optimize.nnls(values[:, others], values[:, column])
+            if missed <= FOLLOWS * np.linalg.norm(values[:, column]):
+                found[column] = [other for other, weight in zip(others, weights, strict=True) if weight > FOLLOWS]
+                break
+    return found
 
 
 def without_levels(ratings: FloatArray) -> FloatArray:

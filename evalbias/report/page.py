@@ -207,6 +207,8 @@ def _audited(audit: Audit) -> Iterator[Section]:
         yield Section("Not measured", [table], _sentence(joined([title_of(bias) for bias in missing])))
     for whose, ids in audit.discuss.items():
         yield Section(f"Items to discuss: {DIFFER[whose]}", [Quote(", ".join(ids))])
+    if audit.missing is not None:
+        yield Section("Missing judgments", [audit.missing.table()], audit.missing.sentence())
     if audit.label_next:
         said = "Ratings of these items would make the corrected mean most precise:"
         yield Section(f"Items to label next ({len(audit.label_next):,})", [said, Quote(", ".join(audit.label_next))])

@@ -59,6 +59,8 @@ def audit_view(audit: Audit) -> Group:
     further = {name: m for name, m in audit.measurements.items() if name not in decided and not is_of_bias(m)}
     for m in (m for m in further.values() if len(m.estimates) <= ROWS):
         parts += ["", m.table()]
+    if audit.missing is not None:
+        parts += ["", audit.missing.table()]
     if audit.groups:
         parts += ["", groups_table(audit.groups)]
     wide = [title_of(name) for name, m in further.items() if len(m.estimates) > ROWS]

@@ -5,11 +5,13 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from evalbias import audit
 from evalbias.evaluation.audit import Finding
 from evalbias.evaluation.estimates import Estimate
 from evalbias.measures import EqualQuality
+from evalbias.measures.ratings import dependent_columns
 
 
 @pytest.fixture(scope="session")
@@ -84,3 +86,122 @@ def test_conditions_name_the_side(robustness, condition):
     e = Estimate("x", "x", value=1, low=0.5, high=1.5, n=9, undefined=0, reliability=0.8, robustness=robustness)
     assert Finding("verbosity", "biased", e, "").condition == condition
     assert Finding("verbosity", "no sign", e, "").condition == ""
+
+
+def by_systems(seed, *, systems=6, inputs=60, taste=0.3):
+    """Scores of a judge with a taste for each system that has nothing to do with likelihood; LS differs by system."""
+    rng = np.random.default_rng(seed)
+    system, document = np.tile(np.arange(systems), inputs), np.repeat(np.arange(inputs), systems)
+    quality = 0.5 * rng.normal(size=systems)[system] + 0.9 * rng.normal(size=len(system))
+    likelihood = 0.6 * rng.normal(size=systems)[system] + 0.3 * quality + 0.7 * rng.normal(size=len(system))
+    scores = 0.6 * quality + taste * rng.normal(size=systems)[system] + 0.7 * rng.normal(size=len(system))
+    ratings = np.clip(np.round(3 + quality[:, None] + 0.8 * rng.normal(size=(len(system), 3))), 1, 5)
+    options = {"clusters": document.tolist(), "systems": system.tolist()}
+    return scores, ratings, {"likelihood": likelihood}, options
+
+
+def test_a_taste_for_systems_is_seldom_taken_for_one_for_likelihood():
+    worlds = [by_systems(seed) for seed in range(60)]
+    found = [EqualQuality(*items, **options).effect("likelihood") for *items, options in worlds]
+    assert np.mean([e.p_value < 0.05 for e in found]) <= 0.08
+    over_inputs = [EqualQuality(*items, clusters=o["clusters"]).effect("likelihood") for *items, o in worlds]
+    assert np.mean([e.p_value < 0.05 for e in over_inputs]) > 0.2
+    assert all(a.high - a.low >= b.high - b.low for a, b in zip(found, over_inputs, strict=True))
+
+
+def test_the_error_over_inputs_and_systems_is_the_sum_less_what_both_share():
+    scores, ratings, features, options = by_systems(3, inputs=20, taste=1.0)
+    both, inputs = (
+        EqualQuality(scores, ratings, features, **one) for one in (options, {"clusters": options["clusters"]})
+    )
+    systems, items = (
+        EqualQuality(scores, ratings, features, clusters=options["systems"]),
+        EqualQuality(scores, ratings, features),
+    )
+    a, b, ab = (one.effect("likelihood").standard_error ** 2 for one in (inputs, systems, items))
+    found = both.effect("likelihood")
+    assert (found.units, found.systems) == (6, 6)
+    assert found.standard_error**2 == pytest.approx(a + b - ab)
+    half = stats.t.ppf(0.975, 5) * found.standard_error
+    assert (found.low, found.high) == (
+        pytest.approx(found.value - half - found.allowance[1]),
+        pytest.approx(found.value + half - found.allowance[0]),
+    )
+    few = EqualQuality(scores, ratings, features, clusters=options["clusters"], systems=[k % 4 for k in range(120)])
+    assert few.effect("likelihood") == inputs.effect("likelihood")  # four systems tell too little about others
+
+
+def test_gpt_4s_taste_for_likely_summaries_is_shown_within_systems_and_not_for_others(summeval):
+    rows = [{**row, "score": row["judges"]["gpt-4-0314"]["coherence"]} for row in summeval]
+    given = [row["score"] for row in rows], [row["ratings"]["coherence"] for row in rows]
+    likelihood, systems = [row["likelihood"] for row in rows], [row["system"] for row in rows]
+    inputs = [row["input_id"] for row in rows]
+    alone = EqualQuality(*given, {"likelihood": likelihood}, clusters=inputs, systems=systems).effect("likelihood")
+    assert (alone.value, alone.standard_error) == (pytest.approx(0.187, abs=0.001), pytest.approx(0.100, abs=0.001))
+    assert alone.systems == 12
+    assert alone.low < 0 < alone.high
+    held = {"likelihood": likelihood, "system": systems}
+    within = EqualQuality(*given, held, clusters=inputs).effect("likelihood")
+    assert [within.value, within.low, within.high] == pytest.approx([0.100, 0.025, 0.175], abs=0.001)
+
+
+def rated(n=60, *, seed=0):
+    rng = np.random.default_rng(seed)
+    quality, length = rng.normal(size=(2, n))
+    ratings = np.clip(np.round(3 + quality[:, None] + 0.7 * rng.normal(size=(n, 2))), 1, 5)
+    scores = quality + 0.2 * length + 0.5 * rng.normal(size=n)
+    rows = [{"output": f"the text of output {k} " + "x" * int(30 + 9 * length[k]), "mine": scores[k]} for k in range(n)]
+    return rows, ratings
+
+
+@pytest.mark.parametrize(
+    ("third", "others"),
+    [
+        (lambda ratings: ratings[:, 0], "rating_1"),
+        (lambda ratings: ratings.mean(axis=1).round(2), "rating_1 and rating_2"),
+        (lambda ratings: ratings.sum(axis=1), "rating_1 and rating_2"),
+    ],
+)
+def test_a_column_that_follows_from_others_is_named_and_is_no_rater(third, others):
+    rows, ratings = rated()
+    two = [{**row, "rating_1": a, "rating_2": b} for row, (a, b) in zip(rows, ratings.tolist(), strict=True)]
+    three = [{**row, "rating_3": c} for row, c in zip(two, third(ratings).tolist(), strict=True)]
+    plain, found = (audit(items, scores_field="mine") for items in (two, three))
+    assert found.judged.provenance["copied_ratings"] == {"rating_3": others}
+    assert f"Ratings were left out (rating_3 follows from {others})" in found.verdict
+    assert "left out" not in plain.verdict
+    np.testing.assert_array_equal(found.judged.ratings, ratings)
+    assert found["verbosity"]["length_effect"] == plain["verbosity"]["length_effect"]
+    copied = [{**row, "rating_2": row["rating_1"]} for row in two]
+    alone = audit(copied, scores_field="mine")  # a second column that copies the first leaves one rating
+    assert np.isnan(alone["verbosity"]["length_effect"].value)
+
+
+def test_raters_who_only_agree_well_are_kept():
+    _, ratings = rated(200)
+    assert dependent_columns(ratings) == {}
+    often = np.where(np.arange(200)[:, None] % 20 == 0, ratings, ratings[:, :1])  # alike on 19 of 20 items
+    assert dependent_columns(often) == {}
+    assert dependent_columns(ratings[:19, [0, 0]]) == {}  # of few items, two people may give the same
+    assert dependent_columns(np.column_stack([ratings, np.full(200, 3.0)])) == {}
+    gaps = ratings.copy()
+    gaps[:40, 1] = np.nan
+    assert dependent_columns(np.column_stack([gaps, gaps[:, 0]])) == {2: [0]}
+    assert dependent_columns(np.column_stack([ratings.mean(axis=1), ratings])) == {0: [1, 2]}  # the mean, not a part
+
+
+def test_recorded_experts_are_not_taken_for_copies(summeval):
+    for criterion in ("coherence", "consistency", "fluency", "relevance"):
+        assert dependent_columns(np.array([row["ratings"][criterion] for row in summeval], dtype=float)) == {}
+
+
+def test_rows_that_repeat_another_are_named():
+    rows, ratings = rated()
+    rows = [{**row, "rating_1": a, "rating_2": b} for row, (a, b) in zip(rows, ratings.tolist(), strict=True)]
+    found = audit([*rows, *rows[:4]], scores_field="mine")
+    assert (
+        "4 of 64 items repeat another in every field (61 repeats 1, 62 repeats 2, 63 repeats 3, ...)" in found.verdict
+    )
+    assert "repeat" not in audit(rows, scores_field="mine").verdict
+    short = [{"output": "yes", "mine": 1.0, "score": 1.0}] * 30
+    assert "repeat" not in audit(short, scores_field="mine").verdict

@@ -1,0 +1,156 @@
+"""Judgments that a judge did not give: whether that depends on the items, and what they could change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evalbias.evaluation.bias import EffectBias
+from evalbias.evaluation.biases import title_of
+from evalbias.evaluation.estimates import LEVEL
+from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS, Judged, mean_of_raters
+from evalbias.evaluation.words import Table, joined, p_equals, percent, signed, unsigned
+from evalbias.measures.arrays import BoolArray, FloatArray, defined
+from evalbias.measures.equal_quality import EqualQuality
+from evalbias.measures.families import holm
+from evalbias.measures.missing import (
+    Bounds,
+    answer_chances,
+    bounds_of_effect,
+    bounds_of_mean,
+    missing_by_level,
+    missing_odds,
+)
+
+SIDES = {"quality": ("better", "worse"), "length": ("longer", "shorter"), "likelihood": ("likelier", "less likely")}
+"""Property of outputs -> words for those with more and with less of it."""
+SYSTEM, MEAN = "system", "mean"
+CAPTION = (
+    "weighted: each judgment by the inverse of its chance to be given; least, most: whatever the missing ones within "
+    "the scale would have been; effects are in standard deviations of the score"
+)
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """How missing judgments depend on one property of the items, alone."""
+
+    odds: float  # factor on the odds of a missing judgment for one standard deviation more; NaN for the systems
+    p_value: float  # two-sided
+    p_adjusted: float  # by Holm, for all properties
+    words: str
+
+
+@dataclass(frozen=True)
+class MissingJudgments:
+    """Judgments that are missing; of pairs, those without one in some order.
+
+    Attributes:
+        n: All items.
+        missing: Items without a judgment.
+        dependence: "quality", "length", "likelihood" and "system", as far as known -> how missing ones depend on it.
+        bounds: "mean" (of pairs the win rate of the first position), or the name of a bias, for its effect in standard
+            deviations of the scores -> what the missing judgments could make of it.
+    """
+
+    n: int
+    missing: int
+    dependence: Mapping[str, Dependence]
+    bounds: Mapping[str, Bounds]
+
+    def sentence(self) -> str:
+        """Say how many judgments are missing, on what that depends, and what they could change."""
+        shown = [one.words for one in self.dependence.values() if one.p_adjusted < LEVEL]
+        depends = f" They are missing {joined(shown)}." if shown else ""
+        if self.dependence and not shown:
+            depends = f" No dependence on {joined([*self.dependence])} is shown."
+        spans = [f"{name} between {low} and {high}" for name, _, _, low, high in self.table().rows if low[-1].isdigit()]
+        bounds = f" Whatever they would have been, over all items {joined(spans)}." if spans else ""
+        share = percent(self.missing / self.n)
+        return f"{self.missing} of {self.n} judgments are missing ({share}).{depends}{bounds}".replace(
+            "(0 %)", "(< 1 %)"
+        )
+
+    def table(self) -> Table:
+        """Return one row a number: from the judgments given, weighted, and the least and the most that is possible."""
+        rows = []
+        for name, b in self.bounds.items():
+            form, words = (unsigned, "the mean lies") if name == MEAN else (signed, f"the effect of {title_of(name)}")
+            rows.append((words, *map(form, (b.given, b.weighted, b.low, b.high))))
+        return Table(("", "given", "weighted", "least", "most"), rows, "Missing judgments", CAPTION)
+
+
+def missing_judgments(judged: Judged, effects: Sequence[EffectBias], *, seed: int) -> MissingJudgments | None:
+    """Describe the judgments that are missing, and what they could make of effects; None where none is, or all are."""
+    absent: BoolArray = ~defined(judged.answers)
+    if not absent.any() or absent.all():
+        return None
+    columns, systems = _properties(judged), _systems(judged)
+    # 1 whether they depend on a property, each by itself, in one family of tests
+    tests = {name: missing_odds(absent, columns[name], clusters=judged.clusters) for name in SIDES if name in columns}
+    if len(set(systems)) > 1:
+        tests[SYSTEM] = math.nan, missing_by_level(absent, systems, seed=seed)
+    tests = {name: test for name, test in tests.items() if not math.isnan(test[1])}
+    adjusted = holm([p_value for _, p_value in tests.values()])
+    dependence = {
+        name: Dependence(odds, p_value, p, _words(name, odds, p, absent, systems))
+        for (name, (odds, p_value)), p in zip(tests.items(), adjusted, strict=True)
+    }
+    # 2 what they could change
+    scores = judged.first_wins.mean(axis=1) if judged.pairwise else judged.answers
+    ends = (0.0, 1.0) if judged.pairwise else judged.scale or (float(np.nanmin(scores)), float(np.nanmax(scores)))
+    bounds = {MEAN: bounds_of_mean(scores, _chances(np.isnan(scores), columns, absent | ~absent), ends)}
+    if judged.pairwise:
+        ends = (-1.0, 1.0) if judged.verdicts else (math.nan, math.nan)  # log-odds have no ends
+    for bias in effects:
+        if judged.rated and (feature := bias.feature(judged)) is not None:
+            name, filled = bias.feature_name, np.nan_to_num(judged.strength)
+            options: dict[str, Any] = {"unscaled": () if bias.standardized else (name,), "mirrored": judged.both_orders}
+            known = {name: judged.first_less_second(feature)}
+            model = EqualQuality(filled, judged.ratings, known, reliability=bias.reliability, **options)
+            if not math.isnan(model.effect(name).value):
+                chances = _chances(np.isnan(judged.strength), columns, model.kept)
+                bounds[bias.name] = bounds_of_effect(model, name, judged.strength, chances, ends)
+    return MissingJudgments(len(absent), int(absent.sum()), dependence, bounds)
+
+
+def _properties(judged: Judged) -> dict[str, FloatArray]:
+    """Return what is known about items (n,): of pairs the size of their difference in quality, and sums of the rest."""
+    columns = {"quality": mean_of_raters(judged.ratings)} if judged.rated else {}
+    if judged.pairwise and columns:
+        columns["quality"] = np.abs(columns["quality"])
+    lengths = judged.covariates.get(LENGTHS)
+    texts = {"length": None if lengths is None else np.log(np.where(lengths > 0, lengths, np.nan))}
+    texts["likelihood"] = judged.covariates.get(LIKELIHOODS)
+    columns |= {name: x.reshape(len(x), -1).sum(axis=1) for name, x in texts.items() if x is not None}
+    systems = np.array(_systems(judged))
+    return columns | {
+        f"{SYSTEM} {one}": (systems == one).astype(np.float64) for one in sorted(set(systems.tolist()))[1:]
+    }
+
+
+def _systems(judged: Judged) -> list[str]:
+    """Return the system that wrote each output, of pairs both; empty where unknown."""
+    return [" and ".join(sorted(set(np.ravel(one).tolist()))) for one in np.asarray(judged.writers, dtype=str)]
+
+
+def _chances(absent: BoolArray, columns: Mapping[str, FloatArray], kept: BoolArray) -> FloatArray:
+    """Return (n,) chances to be given, by the columns that all of the kept items have; NaN for other items."""
+    complete = [x for x in columns.values() if defined(x[kept]).all()]
+    chances = np.full(len(absent), np.nan)
+    chances[kept] = answer_chances(absent[kept], np.column_stack([np.zeros(len(absent)), *complete])[kept])
+    return chances
+
+
+def _words(name: str, odds: float, p: float, absent: BoolArray, systems: Sequence[str]) -> str:
+    if name == SYSTEM:
+        rates = {one: float(absent[np.array(systems) == one].mean()) for one in sorted(set(systems))}
+        most, least = (choose(rates, key=rates.__getitem__) for choose in (max, min))
+        shares = f"in {percent(rates[most])} of {most:.80} and in {percent(rates[least])} of {least:.80}"
+        return f"unevenly by system ({shares}, {p_equals(p)})"
+    side, times = (SIDES[name][0], odds) if odds > 1 else (SIDES[name][1], 1 / odds)
+    return f"more often for {side} outputs ({times:.2f} times the odds for one standard deviation, {p_equals(p)})"
