@@ -27,6 +27,9 @@ import numpy as np
 from scipy.special import ndtr
 
 from benchmarks.harness import argument_parser, finish, markdown
+from evalbias.evaluation import BIASES, Judged, measure
+from evalbias.evaluation.audit import findings_of
+from evalbias.evaluation.judged import BETTER, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import (
     Draws,
     Interval,
@@ -434,6 +437,88 @@ def scales_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{text}\n\n{markdown(head, body)}"
 
 
+def judged_texts(
+    rng: np.random.Generator, n: int, *, length: float = 0.0, likelihood: float = 0.0, r: float = -0.85, **rated: float
+) -> Judged:
+    """Judge that scores texts whose LS and log length correlate ``r``, and each .3 with quality.
+
+    The ratings are three, with noise of .7 of their quality's deviation, but for ``raters`` and ``noise``.
+    """
+    quality = rng.normal(size=n)
+    features = 0.3 * quality[:, None] + np.sqrt(0.91) * rng.multivariate_normal([0, 0], [[1, r], [r, 1]], size=n)
+    errors = rated.get("noise", 0.7) * rng.normal(size=(n, int(rated.get("raters", 3))))
+    scores = likert(3 + 0.6 * quality + features @ [length, likelihood] + 0.6 * rng.normal(size=n))
+    covariates = {LENGTHS: np.exp(features[:, 0]), LIKELIHOODS: features[:, 1]}
+    return Judged(IDS[:n], "quality", scores, covariates | {RATINGS: likert(3 + quality[:, None] + errors)})
+
+
+def judged_pairs(
+    rng: np.random.Generator, n: int, *, length: float = 0.0, better: float = 0.0, verdicts: bool = False
+) -> Judged:
+    """Judge of pairs, with three people's preferences (1, 0, -1), a third of them 0; log length correlates .5.
+
+    If ``better`` is not 0, one system wrote all first texts, which are so much better, and one person chooses.
+    """
+    quality = rng.normal([better, 0.0], size=(n, 2))
+    log_length = 0.5 * (quality - [better, 0.0]) + np.sqrt(0.75) * rng.normal(size=(n, 2))
+    apart, longer = ((one @ [1, -1]) / np.sqrt(2) for one in (quality, log_length))
+    pull = 0.6 * apart + length * longer + np.sqrt(0.64 - length**2 - 0.6 * length) * rng.normal(size=n)
+    wins = (pull > 0).astype(np.float64) if verdicts else 1 / (1 + np.exp(-pull))
+    seen = (quality[:, None] + 0.7 * rng.normal(size=(n, 3, 2))) @ [1, -1]
+    orders = np.stack([wins, 1 - wins], axis=1)  # (n, 2) of the first output, then of the second
+    answers = np.stack([orders, orders[:, ::-1]], axis=1)
+    if better:
+        choices = {BETTER: (seen[:, 0] <= 0).astype(np.float64)}
+        return Judged(IDS[:n], "quality", answers[:, :1], choices, writers=[("model", "reference")] * n)
+    covariates = {LENGTHS: np.exp(log_length), RATINGS: np.where(np.abs(seen) < 0.7, 0.0, np.sign(seen))}
+    return Judged(IDS[:n], "quality", answers, covariates)
+
+
+IDS = tuple(map(str, range(5000)))
+AUDITED: Mapping[str, tuple[Callable[..., Judged], bool]] = {
+    "texts, LS and length correlate -.85": (judged_texts, False),
+    "texts, LS and length correlate -.5": (partial(judged_texts, r=-0.5), False),
+    "texts, LS and length uncorrelated": (partial(judged_texts, r=0.0), False),
+    "texts, effects of .3 and .35 points cancel": (partial(judged_texts, length=0.3, likelihood=0.35), True),
+    "texts, one rating of reliability .3": (partial(judged_texts, raters=1, noise=1.53), False),
+    "preferences, log-odds": (judged_pairs, False),
+    "preferences, log-odds, an effect of length of .2": (partial(judged_pairs, length=0.2), True),
+    "preferences, verdicts": (partial(judged_pairs, verdicts=True), False),
+    "preferences, verdicts, an effect of length of .2": (partial(judged_pairs, verdicts=True, length=0.2), True),
+    "one order, the better system always first": (partial(judged_pairs, verdicts=True, better=1.0), False),
+}
+"""Judge and items -> draw, and whether the judge is biased."""
+
+
+def audited(n: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
+    """Return in how many audits of n items a judge is called biased, by any of its biases; one record a kind."""
+    rows = []
+    for name, (draw, biased) in AUDITED.items():
+        found = 0
+        for index in range(sets):
+            judged = draw(np.random.default_rng([seed, index]), n)
+            known = {one.name: measure(one, judged, seed=0, n_resamples=20) for one in TESTED if one.applies(judged)}
+            found += any(finding.status == "biased" for finding in findings_of(known, judged, {}))
+        rows.append({"judge": name, "n": n, "sets": sets, "biased": biased, "found": found / sets})
+    return rows
+
+
+TESTED = [BIASES[name] for name in ("likelihood", "verbosity", "position", "joint")]
+
+
+def audited_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the section; shares of unbiased judges above their goal are bold."""
+    sizes = sorted({row["n"] for row in rows})
+    found = {(row["judge"], row["n"]): _share(row["found"], 0.0, 1.0 if row["biased"] else 0.06) for row in rows}
+    body = [[name, "yes" if AUDITED[name][1] else "no", *(found.get((name, n), "") for n in sizes)] for name in AUDITED]
+    text = (
+        "Share of the data sets in which an audit of likelihood, length and position calls the judge biased, by any of "
+        f"them. Goal for unbiased judges: at most 6 %. {rows[0]['sets']} sets each; scores and ratings are tied."
+    )
+    table = markdown(["judge and items", "biased", *(f"n = {n}" for n in sizes)], body)
+    return f"## Audits of simulated judges\n\n{text}\n\n{table}"
+
+
 SETS = 1000
 SCORING, COMPARING, SELF = ("BiasScore", "BiasScore (z)"), ("fairness", "first rate"), ("Bias", "Dskew")
 PAIRS: Sequence[tuple[str, Draw, tuple[str, ...]]] = [
@@ -585,6 +670,8 @@ def checked(world: str, n: int, outputs: int, *, sets: int, seed: int) -> list[d
         return drift((0.0, 0.3), seed=seed)
     if world == "power":
         return power(n, sets=sets, seed=seed)
+    if world == "audited":
+        return audited(n, sets=sets, seed=seed)
     return [asdict(one) for one in check(world, WORLDS[world], n=n, outputs=outputs, sets=sets, seed=seed)]
 
 
@@ -593,12 +680,12 @@ def main() -> None:
     parser = argument_parser(__doc__, out="statistical-truth")
     parser.add_argument("--sets", type=int, default=2000)
     parser.add_argument("--sizes", type=int, nargs="+", default=[30, 120, 568])
-    parser.add_argument("--worlds", nargs="+", choices=[*WORLDS, *OTHERS], default=[*WORLDS, *OTHERS])
+    parser.add_argument("--worlds", nargs="+", choices=[*WORLDS, *OTHERS, "audited"])
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    for world in args.worlds:
+    for world in args.worlds or [*WORLDS, *OTHERS, "audited"]:
         for n in {"effect": [*args.sizes, LARGE], "drift": [LARGE]}.get(world, args.sizes):
-            for outputs in (1,) if world in ("scales", "power", "drift", "rankers") else OUTPUTS:
+            for outputs in (1,) if world in ("scales", "power", "drift", "rankers", "audited") else OUTPUTS:
                 path = args.out / f"{world.replace(' ', '-')}-{n}-{outputs}.json"
                 if path.exists() or (outputs > 1 and not 60 < n < LARGE):  # too few documents
                     continue
@@ -608,10 +695,15 @@ def main() -> None:
                 print(f"{path.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
     records = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(args.out.glob("*.json"))}
     parts = {name: [row for stem, rows in records.items() if stem.startswith(name) for row in rows] for name in OTHERS}
-    checks = [Check(**row) for stem, rows in records.items() if not stem.startswith(tuple(OTHERS)) for row in rows]
+    of_audits = [row for stem, rows in records.items() if stem.startswith("audited") for row in rows]
+    other = (*OTHERS, "audited")
+    checks = [Check(**row) for stem, rows in records.items() if not stem.startswith(other) for row in rows]
     order = [*WORLDS]
     checks.sort(key=lambda c: (order.index(c.world), c.statistic, c.outputs, c.n))
-    finish(args, "statistical_truth", report(checks, parts))
+    if len(records) > len(of_audits):
+        finish(args, "statistical_truth", report(checks, parts))
+    if of_audits:
+        finish(args, "statistical_truth", audited_table(of_audits), section="audited")
 
 
 if __name__ == "__main__":

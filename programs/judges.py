@@ -425,22 +425,24 @@ def likelihood_scores(
     The criterion's task is the description d of eq 1. ``reduction`` is ``"sum"`` over the output's tokens, or
     ``"mean"`` as in the paper's code. The same text is scored once.
     """
-    return likelihoods_and_refusals(examples, criterion, lm, reduction=reduction, refused="undefined")[0]
+    return likelihoods_and_refusals(examples, criterion, lm, reduction, refused="undefined")[0][:, 0]
 
 
 def likelihoods_and_refusals(
-    examples: Sequence[dspy.Example], criterion: Criterion, lm: MeasuringLM, *, reduction: str, refused: RefusedItems
+    examples: Sequence[dspy.Example], criterion: Criterion, lm: MeasuringLM, *reductions: str, refused: RefusedItems
 ) -> tuple[FloatArray, dict[int, str]]:
-    """Measure (n,) LS as ``likelihood_scores`` does, and return why it is refused by index of an item."""
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")
+    """Measure (n, reductions) LS as ``likelihood_scores`` does, and return why it is refused by index of an item."""
+    for reduction in reductions:
+        if reduction not in REDUCTIONS:
+            raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")
     texts = [(e.source, e.output) for e in examples]
     unique = dict(zip(texts, examples, strict=True))
     questions = [Likelihood(likelihood_messages(criterion, source), output) for source, output in unique]
     answers, reasons = answer_items(measuring(lm), questions, list(unique.values()), refused=refused)
-    known = {i: answer.total if reduction == "sum" else answer.mean for i, answer in answers.items()}
+    known = {i: [one.total if name == "sum" else one.mean for name in reductions] for i, one in answers.items()}
     place = {text: index for index, text in enumerate(unique)}
-    values = np.array([known.get(place[text], np.nan) for text in texts], dtype=np.float64)
+    values = np.array([known.get(place[text], [np.nan] * len(reductions)) for text in texts], dtype=np.float64)
+    values = values.reshape(len(texts), len(reductions))
     return values, {i: reasons[place[text]] for i, text in enumerate(texts) if place[text] in reasons}
 
 
@@ -577,7 +579,7 @@ class PointwiseJudge(Judge):
             return [row if isinstance(row, dspy.Prediction) else dspy.Prediction(**row) for row in scored]
         try:
             likelihoods, reasons = likelihoods_and_refusals(
-                items, self.criterion, measuring(lm), reduction=calibration.reduction, refused=refused
+                items, self.criterion, measuring(lm), calibration.reduction, refused=refused
             )
         except NotImplementedError as error:
             raise NotImplementedError(
@@ -585,6 +587,7 @@ class PointwiseJudge(Judge):
                 f"report. {error} Or set judge.likelihood_calibration = None for uncorrected scores."
             ) from error
         raw = np.array([row["score"] for row in scored], dtype=np.float64)
+        likelihoods = likelihoods[:, 0]
         corrected = calibration(raw, likelihoods, scale=self.criterion.scale)
         done = []
         for i, row in enumerate(scored):

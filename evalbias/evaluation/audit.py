@@ -41,13 +41,15 @@ class Finding:
 
     Attributes:
         bias: Name of the bias.
-        status: ``"biased"``: the headline estimate differs from that of an unbiased judge after Holm's correction.
+        status: ``"biased"``: the headline estimate differs from that of an unbiased judge after Holm's correction, or
+            the same effect with the other biases held fixed does, in tests of all headlines and all such effects.
             ``"no sign"``: it does not, and its 95 % interval lies within ``margin`` (on the side of the bias, where it
             has one), or the judge's making rules it out. ``"bounds only"``: neither can be told with any number of such
             items. People rated each once and how reliable that is was not stated, or the ends of the scales may show an
             effect of ``margin`` alone. ``"too few items"``: none of these. ``"not measured"``: the items or the judge
             do not allow it.
-        estimate: Headline estimate less its null, so that 0 is no bias; None where there is none.
+        estimate: Headline estimate less its null, so that 0 is no bias, or ``joint`` if ``hidden``; None where there is
+            none.
         sentence: The finding in words, in units of the judge's scale.
         margin: Smallest effect worth finding, in the estimate's unit.
         margin_in_words: Effects of that size in points, wins or win probability: "an effect of 0.18 points or more".
@@ -56,8 +58,10 @@ class Finding:
         rated_twice: Whether these items must have two ratings each, because items with one are left out.
         settled_by: What would tell whether the judge is biased, in words; empty where it is told, or unknown.
         held_if: What bounds take for granted, in words; empty for others, and where they hold as they are.
-        remedy: What helps and what it costs; empty where nothing is needed or evalbias has nothing.
+        remedy: What helps and what it costs; empty where nothing is needed, evalbias has nothing, or the bias is not
+            shown with the others held fixed.
         joint: The same effect in one model with the other biases held fixed; None where there is no such model.
+        hidden: Whether the bias is shown only with the others held fixed, whose effects cancel it in these outputs.
     """
 
     bias: str
@@ -73,6 +77,7 @@ class Finding:
     held_if: str = ""
     remedy: str = ""
     joint: Estimate | None = None
+    hidden: bool = False
 
     @property
     def alone(self) -> bool:
@@ -105,7 +110,7 @@ class Finding:
         e, names = self.estimate, ("value", "low", "high", "null", "n", "undefined", "name", "unit", "p_value")
         numbers = {name: None if e is None else getattr(e, name) for name in (*names, "reliability", "robustness")}
         said = ("status", "sentence", "p_adjusted", "margin", "margin_in_words", "items_needed", "rated_twice")
-        words = {name: getattr(self, name) for name in (*said, "settled_by", "remedy", "alone", "condition")}
+        words = {name: getattr(self, name) for name in (*said, "settled_by", "remedy", "alone", "hidden", "condition")}
         return {"estimate": numbers.pop("value"), **numbers, **words}
 
 
@@ -135,15 +140,21 @@ def findings_of(
     told = {name: e for name, e in deciding.items() if e is not None and name not in settled}
     tested = {name: e.p_value for name, e in told.items() if not math.isnan(e.value + e.p_value)}
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
-    # 3 what follows for each
-    findings, joint = [], measurements.get(Joint.name)
+    # 3 what another bias may hide, or what may be another: the effects in one model, which are tested beside all others
+    joint = measurements[Joint.name].estimates if Joint.name in measurements else {}
+    features = {name: m.bias.feature_name for name, m in biases.items() if isinstance(m.bias, EffectBias)}
+    beside = {name: joint[feature] for name, feature in features.items() if feature in joint}
+    hidden = {name: e.p_value for name, e in beside.items() if name in tested and not math.isnan(e.p_value)}
+    held_fixed = dict(zip(hidden, holm([*hidden.values(), *[1.0] * len(tested)])[: len(hidden)], strict=True))
+    # 4 what follows for each
+    findings = []
     for name, measurement in biases.items():
         if name in settled:
             findings.append(Finding(name, "no sign", deciding[name], settled[name]))
             continue
         finding = _finding(measurement, deciding[name], judged, adjusted.get(name, math.nan), max(len(tested), 1))
-        if joint is not None and isinstance(bias := measurement.bias, EffectBias):
-            finding = replace(finding, joint=joint.estimates.get(bias.feature_name))
+        if name in beside:
+            finding = _in_one_model(finding, measurement.bias, beside[name], judged, held_fixed.get(name, 1.0))
         findings.append(finding)
     return (*findings, *(Finding(name, "not measured", None, why) for name, why in not_measured.items()))
 
@@ -194,6 +205,26 @@ def _finding(
         least = (measured.null or 0.0) - finding.tolerated
         finding = replace(finding, sentence=f"{finding.sentence}, where {least:g} and more is unbiased")
     return finding
+
+
+def _in_one_model(finding: Finding, bias: Bias, joint: Estimate, judged: Judged, p_adjusted: float) -> Finding:
+    """Add what is known with the other biases held fixed: it may reveal a bias, or speak against a remedy."""
+    alone, finding = finding.estimate, replace(finding, joint=joint)
+    if finding.status == "biased" and not finding.alone and not math.isnan(joint.low):
+        return replace(finding, remedy="")  # what it would act on is not shown to be what the judge likes
+    if finding.status not in ("too few items", "no sign") or not p_adjusted < ALPHA or alone is None:
+        return finding
+    return replace(
+        finding,
+        status="biased",
+        estimate=replace(joint, name=f"{alone.name}_held_fixed"),
+        hidden=True,
+        sentence=f"with the other biases held fixed, {bias.sentence(joint, judged)}, which they hide otherwise "
+        f"({alone.text()} {alone.unit}, 95 % interval {alone.interval})",
+        p_adjusted=p_adjusted,
+        settled_by="",
+        remedy=bias.remedy(joint, judged),
+    )
 
 
 ENDS = (
@@ -392,7 +423,10 @@ class Audit(ByName[Measurement]):
         measured besides, such as the joint model.
         """
         findings = {finding.bias: finding for finding in self.findings if finding.bias in self.measurements}
-        estimates = {name: measurement.estimates for name, measurement in self.measurements.items()}
+        estimates = {name: dict(measurement.estimates) for name, measurement in self.measurements.items()}
+        for name, finding in findings.items():
+            if finding.hidden and finding.estimate is not None:
+                estimates[name][finding.estimate.name] = finding.estimate
         agreement, shown = estimates.pop(AGREEMENT, {}), ("low", "high", "n", "undefined")
         content = {
             "verdict": self.verdict,

@@ -31,6 +31,7 @@ from evalbias.evaluation.judged import (
     LENGTH,
     LENGTHS,
     LIKELIHOODS,
+    PER_TOKEN,
     QUALITY,
     RATINGS,
     Judged,
@@ -66,11 +67,12 @@ from evalbias.measures.scale_use import counted_spread, estimate_entropy, estima
 class Likelihood(EffectBias):
     """A judge overrates what is likely under a model (Ohi et al., Findings of ACL 2024).
 
-    Numbers of scores besides the effect: ``bias_score`` (eq 5, with the published normalization, which depends on the
-    extremes and thereby on n), ``bias_score_z`` (of z-scores, which does not), ``pearson``, ``performance``. Of pairs:
-    ``likelihood_correlation`` (Spearman's rho of the difference in LS and the win probability), ``odds_per_nat``
-    (factor on the odds of winning for each nat by which a candidate is likelier, position held fixed) and
-    ``odds_of_first`` (odds of the first position between equally likely candidates).
+    The effect is that of the probability of the whole text, ``likelihood_effect_per_token`` that of the mean over its
+    tokens, which a longer text does not lower. Other numbers of scores: ``bias_score`` (eq 5, with the published
+    normalization, which depends on the extremes and thereby on n), ``bias_score_z`` (of z-scores, which does not),
+    ``pearson``, ``performance``. Of pairs: ``likelihood_correlation`` (Spearman's rho of the difference in LS and the
+    win probability), ``odds_per_nat`` (factor on the odds of winning for each nat by which a candidate is likelier,
+    position held fixed) and ``odds_of_first`` (odds of the first position between equally likely candidates).
     """
 
     name = title = feature_name = effect_of = "likelihood"
@@ -102,8 +104,13 @@ class Likelihood(EffectBias):
     def numbers(self, judged: Judged) -> list[Number]:
         """Return the effect; the published BiasScore of scores, where people gave some too, or the odds of winning."""
         ls, human = (judged.covariates.get(name) for name in (LIKELIHOODS, HUMAN_SCORES))
+        effects = super().numbers(judged)
+        if effects and (per_token := judged.covariates.get(PER_TOKEN)) is not None:
+            name, label = f"{self.effect_name}_per_token", "effect of likelihood per token"
+            says = "Effect of likelihood per token at equal quality"
+            effects.append(self.effect(judged, per_token, name=name, label=label, says=says))
         if ls is not None and judged.pairwise:
-            return [*super().numbers(judged), *_of_pairs(judged, judged.first_less_second(ls))]
+            return [*effects, *_of_pairs(judged, judged.first_less_second(ls))]
         if ls is None or human is None:
             return []
         scores = np.where(np.isnan(ls + human), np.nan, judged.answers)  # these numbers on the same items
@@ -114,7 +121,7 @@ class Likelihood(EffectBias):
 
         says, linear = "Rank correlation with people (performance)", "Linear correlation with people (Pearson)"
         return [
-            *super().numbers(judged),
+            *effects,
             score("bias_score", "BiasScore", "mean-range"),
             score("bias_score_z", "BiasScore (z)", "z-score"),
             Number("pearson", "Pearson", scores, estimate_pearson, given=(human,), says=linear, tested=False),
@@ -276,8 +283,8 @@ class Verbosity(EffectBias):
     helps: ClassVar[Mapping[str, str]] = {
         "pairs": "'evalbias optimize --criterion CRITERION --objective verbosity --data FILE --lm MODEL' searches for "
         "a wording without it; the search takes a few thousand judgments once, and the wording costs nothing",
-        "scores": "'evalbias compile likelihood' may lessen it where length and likelihood go together (measure again "
-        "afterwards); outputs of equal length avoid it",
+        "scores": "say in the definition that length does not count, and audit the judge again; outputs of equal "
+        "length avoid it",
         "others": "judge outputs of equal length, or change the judge's wording or examples and audit it again",
     }
 

@@ -34,13 +34,15 @@ from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.ratings import dependent_columns
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates, people_choice
-from evalbias.programs.judges import PointwiseJudge, likelihood_scores
+from evalbias.programs.judges import PointwiseJudge, likelihoods_and_refusals
 from evalbias.programs.pairwise import PairwiseJudge
 
 # Names of covariates. Each is (n,) numbers about the outputs, or (n, 2) about those of pairs; NaN where undefined.
 
 LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
 """LS in nats, lengths of the texts, Score_h."""
+PER_TOKEN = "likelihoods_per_token"
+"""LS divided by the number of tokens, where LS is the sum over them."""
 RATINGS = "ratings"
 """(n, r) single ratings of each item in the raters' order, NaN where a rater gave none. For pairs they are each rater's
 difference, the first candidate's rating less the second's."""
@@ -528,8 +530,11 @@ def gather(
         provenance[LENGTH] = "characters"
     if scorer is not None:
         outputs = _likelihood_items(examples, texts)
-        values = likelihood_scores(outputs, criterion, scorer, reduction=reduction)
-        covariates[LIKELIHOODS] = np.asarray(values, dtype=np.float64).reshape(shape)
+        reductions = {LIKELIHOODS: reduction, PER_TOKEN: "mean"}
+        values = likelihoods_and_refusals(outputs, criterion, scorer, *reductions.values(), refused="undefined")[0]
+        covariates |= {name: column.reshape(shape) for name, column in zip(reductions, values.T, strict=True)}
+        if reduction == "mean":  # it is the same
+            del covariates[PER_TOKEN]
         prompt = {name: getattr(criterion, name) for name in ("task", "source_label", "output_label")}
         provenance |= {"reduction": reduction, **prompt}
     # 2 what people say

@@ -217,10 +217,11 @@ def _audited(audit: Audit) -> Iterator[Section]:
 
 
 def _remark(finding: Finding) -> str:
-    if finding.remedy:
-        caution = "" if finding.alone else "With the other biases held fixed, this one is not shown. "
-        condition = f" The finding {finding.condition}." if finding.condition else ""
-        return f"{caution}What helps: {finding.remedy}.{condition}"
+    if finding.status == "biased":
+        caution = "" if finding.alone else "With the other biases held fixed, this one is not shown."
+        remedy = f"What helps: {finding.remedy}." if finding.remedy else ""
+        condition = f"The finding {finding.condition}." if finding.condition else ""
+        return " ".join(filter(None, (caution, remedy, condition)))
     if finding.status == "no sign" and finding.margin_in_words:
         return _sentence(f"{finding.margin_in_words} is ruled out")
     return _sentence(finding.settled_by) if finding.settled_by else ""

@@ -94,9 +94,10 @@ def biases_table(audit: Audit) -> Table:
     for finding in audit.findings:
         if (e := finding.estimate) is not None:
             less = f" (-{finding.tolerated:g} and more is no bias)" if finding.tolerated else ""
-            units.setdefault(e.unit + less, []).append(title_of(finding.bias))
+            title = title_of(finding.bias) + " (others held fixed)" * finding.hidden
+            units.setdefault(e.unit + less, []).append(title)
             interval = ends(signed(e.low), signed(e.high))
-            rows.append((title_of(finding.bias), finding.status, signed(e.value), interval, str(e.n), str(e.undefined)))
+            rows.append((title, finding.status, signed(e.value), interval, str(e.n), str(e.undefined)))
     in_units = {unit: "as a share of comparisons" if unit == SHARE else f"in {unit}" for unit in units}
     parts = ["0 is no bias", ", ".join(f"{joined(names)} {in_units[unit]}" for unit, names in units.items() if unit)]
     once = audit.judged.rated_once

@@ -8,6 +8,8 @@ import pytest
 from benchmarks.statistical_truth import (
     WORLDS,
     Check,
+    audited,
+    audited_table,
     check,
     check_effect,
     check_scales,
@@ -128,3 +130,14 @@ def test_the_table_marks_what_misses_its_goal():
     )
     assert "| BiasScore | effect .2 and 0 | 41 % |" in lines
     assert "| effect 0.3 | mean-range | +0.10 | -0.09 |" in drift_table(moved).splitlines()
+
+
+def test_audits_of_judges_whose_bias_is_known():
+    rows = audited(400, sets=6, seed=3)
+    found = {row["judge"]: row["found"] for row in rows}
+    assert found["texts, one rating of reliability .3"] == found["one order, the better system always first"] == 0
+    for biased in ("texts, effects of .3 and .35 points cancel", "preferences, log-odds, an effect of length of .2"):
+        assert found[biased] >= 0.5
+    table = audited_table([row | {"found": 0.07} for row in rows])
+    assert "| preferences, log-odds | no | **7.0 %** |" in table
+    assert "| preferences, log-odds, an effect of length of .2 | yes | 7.0 % |" in table

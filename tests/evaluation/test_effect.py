@@ -6,14 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from commands import printed
+from fakes import FormulaLM, items
+from fakes import numbers as numbers_in
 from planted import by_hand, compared, entangled, having, numbers, scored, with_effect, without
 
-from evalbias.evaluation import BIASES, Judged, compare, measure
-from evalbias.evaluation.audit import audit_answers
+from evalbias.evaluation import BIASES, Judged, compare, judge_examples, measure
+from evalbias.evaluation.audit import audit_answers, findings_of
 from evalbias.evaluation.biases import Joint, Likelihood, SelfPreference, Verbosity, written_by
-from evalbias.evaluation.judged import BETTER, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, PER_TOKEN, RATINGS
+from evalbias.lm.types import LogLikelihood
 from evalbias.measures import Draws, EqualQuality, likelihood_effect
 from evalbias.measures.pairs import ONE_GROUP, estimate_gap
+from evalbias.programs import Criterion, PointwiseJudge
+from evalbias.report.tables import audit_view
 
 NAN = math.nan
 MINE = SelfPreference(own="mine")
@@ -247,6 +253,91 @@ def test_an_audit_says_which_bias_may_look_like_another():
     assert np.isnan([likelihood.joint.low, verbosity.joint.low]).all()
     assert (likelihood.alone, verbosity.alone) == (False, False)
     assert re.search("With the other biases held fixed, .* and .* cannot be told apart", found.verdict)
+
+
+def opposed(rng, n, *, length=0.0, likelihood=0.0, r=-0.85):
+    """A judge on outputs whose LS falls with their length, as sums over tokens do: both effects cancel."""
+    quality, (log_length, ls) = rng.normal(size=n), rng.multivariate_normal([0, 0], [[1, r], [r, 1]], size=n).T
+    log_length, ls = (0.3 * quality + np.sqrt(0.91) * one for one in (log_length, ls))
+    ratings = np.clip(np.round(3 + quality[:, None] + 0.7 * rng.normal(size=(n, 3))), 1, 5)
+    scores = 3 + 0.6 * quality + length * log_length + likelihood * ls + 0.6 * rng.normal(size=n)
+    covariates = {LENGTHS: np.exp(5 + log_length), LIKELIHOODS: ls, RATINGS: ratings}
+    covariates[HUMAN_SCORES] = ratings.mean(axis=1)
+    ids = tuple(map(str, range(n)))
+    return Judged(ids, "quality", np.clip(np.round(scores), 1, 5), covariates, scale=(1, 5))
+
+
+def test_biases_that_cancel_are_found_with_each_other_held_fixed():
+    found = audit_answers(opposed(np.random.default_rng(0), 500, length=0.3, likelihood=0.35))
+    for name, feature, headline in (
+        ("verbosity", "length", "length_effect"),
+        ("likelihood", "likelihood", "likelihood_effect"),
+    ):
+        (finding,) = (f for f in found.having("biased") if f.bias == name)
+        alone, joint = found[name][headline], found["joint"][feature]
+        assert finding.hidden
+        assert alone.low < 0.2
+        assert (finding.estimate, finding.joint) == (replace(joint, name=f"{headline}_held_fixed"), joint)
+        assert joint.low > 0.1
+        assert finding.sentence.startswith("with the other biases held fixed, an output that is one standard deviation")
+        assert f"which they hide otherwise ({alone.text()} standard deviations of the score, 95 %" in finding.sentence
+        assert finding.remedy
+        content = found.to_dict()["biases"][name]
+        assert (content["hidden"], content["estimate"]) == (True, joint.value)
+        assert content["estimates"][content["name"]]["low"] == joint.low
+    assert "verbosity (others held fixed)" in " ".join(printed(audit_view(found)).split())
+    unbiased = audit_answers(opposed(np.random.default_rng(0), 500)).having("biased")
+    assert [finding.bias for finding in unbiased] == ["scale_use"]  # its scores rise by .6 for one of quality
+    shown = audit_answers(scored(np.random.default_rng(0), 400, length=0.5, likelihood=0.5)).having("biased")
+    assert [f.hidden for f in shown] == [False, False]  # what shows by itself stays as it is
+
+
+def findings(judged):
+    biases = (BIASES[name] for name in ("likelihood", "verbosity", "joint"))
+    return findings_of({bias.name: measure(bias, judged, seed=0, n_resamples=2) for bias in biases}, judged, {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("r", [-0.85, -0.5, 0.0])
+def test_one_model_beside_the_single_tests_keeps_the_level(r):
+    flagged = [
+        any(f.status == "biased" for f in findings(opposed(np.random.default_rng([1, seed]), 200, r=r)))
+        for seed in range(300)
+    ]
+    assert 0.01 < np.mean(flagged) < 0.08
+
+
+def test_a_planted_verbosity_gets_no_remedy_against_likelihood():
+    told = []
+    for seed in range(20):
+        found = findings(entangled(np.random.default_rng(seed), scored, length=0.5))
+        told += [f.bias for f in found if f.remedy]
+    assert told.count("likelihood") <= 2
+    assert told.count("verbosity") == 20
+
+
+class Tokens(FormulaLM):
+    """Texts of 1 to 4 tokens, whose log-probabilities are the text's z each."""
+
+    def loglikelihood(self, pairs):
+        found = [numbers_in(text) for _, text in pairs]
+        return [LogLikelihood(np.full(1 + int(quality * 10) % 4, rarity - 5)) for quality, rarity in found]
+
+
+def test_the_effect_of_likelihood_per_token_stands_beside_that_of_the_sum():
+    examples, judge = items(60, 1), PointwiseJudge(Criterion("quality", "is it good?"))
+    judged = judge_examples(judge, examples, lm=FormulaLM(), likelihood_lm=Tokens())
+    values = np.array([numbers_in(e.output) for e in examples])
+    tokens = 1 + (values[:, 0] * 10).astype(int) % 4
+    assert judged.covariates[PER_TOKEN] == pytest.approx(values[:, 1] - 5)
+    assert judged.covariates[LIKELIHOODS] == pytest.approx(tokens * (values[:, 1] - 5))
+    found, effect = Likelihood(0.8).numbers(judged)[:2], judged.covariates[PER_TOKEN]
+    assert [one.name for one in found] == ["likelihood_effect", "likelihood_effect_per_token"]
+    mean = judge_examples(judge, examples, lm=FormulaLM(), likelihood_lm=Tokens(), reduction="mean")
+    assert PER_TOKEN not in mean.covariates
+    assert mean.covariates[LIKELIHOODS] == pytest.approx(effect)
+    assert found[1].value() == pytest.approx(Likelihood(0.8).numbers(mean)[0].value())
+    assert found[1].value() != pytest.approx(found[0].value(), abs=0.05)
 
 
 def test_position_is_the_mean_advantage_of_both_orders():
