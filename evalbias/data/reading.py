@@ -465,9 +465,10 @@ def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _gather_samples(record: dict[str, Any], name: str, where: str) -> None:
     """Gather the columns ``NAME_1``, ``NAME_2``, ... of a record, and read its list of numbers."""
-    columns = [c for c in record if c.removeprefix(f"{name}_").isdecimal() and name not in record]
-    if columns:
-        record[name] = [record.pop(c) for c in sorted(columns, key=lambda c: int(c.removeprefix(f"{name}_")))]
+    form = re.compile(rf"{re.escape(name)}_(\d{{1,9}})", re.ASCII)
+    places = sorted((int(match[1]), column) for column in record if (match := form.fullmatch(column)))
+    if places and name not in record:
+        record[name] = [record.pop(column) for _, column in places]
     if name not in record:
         return
     given = _from_json(record[name] or [], name, where)
