@@ -18,6 +18,7 @@ from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_n
 from evalbias.evaluation.judged import BY_CONSTRUCTION, COPIES, Judged
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.repeats import Repeats
+from evalbias.evaluation.verdicts import PassOrFail, paragraphs_of_rates
 from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined, percent
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
@@ -514,6 +515,8 @@ def audit_answers(
     repeats = measurements.get(Repeats.name)
     if repeats is not None:
         paragraphs += (Repeats().conclusion(repeats),)
+    if (rates := measurements.get(PassOrFail.name)) is not None:
+        paragraphs = (*paragraphs_of_rates(rates), *paragraphs)
     if left_out:
         paragraphs += (f"Not tested, because one bias was asked for: {', '.join(map(title_of, left_out))}.",)
     return Audit(
@@ -568,5 +571,5 @@ def _by_group(judged: Judged, by: str, *, seed: int) -> dict[str, Measurement]:
     if not names:
         raise ValueError(f"No item has a field {by!r} to group by: name one that the data have.")
     parts = {name: judged.take(np.flatnonzero([value == name for value in values])) for name in names}
-    agreement = BIASES[AGREEMENT]
+    agreement = BIASES[PassOrFail.name if judged.pass_or_fail else AGREEMENT]
     return {name: measure(agreement, part, seed=seed) for name, part in parts.items() if agreement.applies(part)}

@@ -38,6 +38,7 @@ from evalbias.evaluation.judged import (
     written_by,
 )
 from evalbias.evaluation.repeats import Repeats
+from evalbias.evaluation.verdicts import PassOrFail
 from evalbias.evaluation.words import count, percent
 from evalbias.measures import bias_score as bias_score_of
 from evalbias.measures import (
@@ -629,6 +630,7 @@ BIASES: dict[str, Bias] = {
         SelfPreference(),
         ScaleUse(),
         Joint(),
+        PassOrFail(),
         PeopleAgreement(),
         CorrectedEstimates(),
         Repeats(),

@@ -310,20 +310,27 @@ def _read(rates: FloatArray, verdicts: FloatArray, of: Rate) -> FloatArray:
 
 
 def estimate_dependence(
-    verdicts: ArrayLike, ratings: ArrayLike, *, clusters: Clusters = None, draws: Draws = DRAWS
+    verdicts: ArrayLike, ratings: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
     """Test whether the errors of judge and annotators are independent, as ``estimate_rate`` takes them to be.
 
     Of every two of them, it compares how their verdicts correlate with what the latent classes explain. The p-value is
     the smallest of Holm's; the value is the excess correlation of that pair, in [-1, 1], 0 for independent errors. A
     judge that errs where an annotator errs seems better than it is; annotators who err together make it seem worse. An
-    error that all share is not found. Arguments as in ``estimate_rate``; undefined for fewer than three annotators.
+    error that all share is not found. Arguments as in ``estimate_rate``; undefined for fewer than three annotators, and
+    for a difference from ``before``.
     """
     ours, votes = _votes(verdicts, clusters, ratings=ratings)
     (judge, votes), codes = complete(ours, votes, clusters=clusters)
     data, units = np.column_stack([judge, votes]), int(codes.max(initial=-1)) + 1
     bare = Interval(math.nan, n=len(codes), undefined=len(ours) - len(codes), units=units, reason=UNTESTED)
-    if votes.shape[1] < 3 or not _contradict(votes) or units < FEWEST_UNITS or not draws.resamples:
+    if (
+        before is not None
+        or votes.shape[1] < 3
+        or not _contradict(votes)
+        or units < FEWEST_UNITS
+        or not draws.resamples
+    ):
         return bare
     value, *drawn = _fits(data.tobytes(), data.shape[1], codes.tobytes(), draws)[1]
     variances = [jackknife_variance(one) if units > MANY else float(np.nanvar(one)) for one in np.transpose(drawn)]

@@ -1,0 +1,141 @@
+"""Pass or fail: how often a judge passes what deserves it and fails what does not, and how many labels would tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evalbias.evaluation.bias import Bias, Plot, people_missing, share_number
+from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number, items_needed
+from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged
+from evalbias.evaluation.words import p_equals
+from evalbias.measures.arrays import FloatArray
+from evalbias.measures.verdicts import corrected_rate, estimate_dependence, estimate_rate
+
+WITHIN = 0.05  # half of a 95 % interval that tells a rate well enough
+MOST_LABELS = 1_000_000  # most labels that are promised to decide
+RATES = {
+    "tpr": ("TPR", "Passed, of what deserves to pass (true positive rate)"),
+    "tnr": ("TNR", "Failed, of what deserves to fail (true negative rate)"),
+    "annotator_tpr": ("one annotator's TPR", "For comparison: one annotator passes, of what deserves it"),
+    "annotator_tnr": ("one annotator's TNR", "For comparison: one annotator fails, of what deserves it"),
+    "prevalence": ("deserve to pass", "Share that deserves to pass (prevalence)"),
+    "kappa": ("kappa", "Agreement with what is deserved, beyond chance (kappa)"),
+    "annotator_kappa": ("one annotator's kappa", "For comparison: one annotator's agreement with what is deserved"),
+}
+"""Name of a number of ``estimate_rate`` -> its heading, and its words."""
+
+
+class PassOrFail(Bias):
+    """How often a judge that says pass or fail is right, though annotators err too (``measures.verdicts``).
+
+    Numbers: the rates of ``estimate_rate`` in ``RATES``, those of an annotator where annotators contradict each other;
+    ``pass_rate``, what the judge passes; ``corrected_rate``, what deserves it of all items, where people labeled some
+    of them; and ``dependence`` with the test that the errors of judge and annotators are independent.
+    """
+
+    name, title, kind, judges = "pass_or_fail", "pass or fail", "validity", "scores"
+    question = "Does the judge pass what deserves it, and fail what does not?"
+    headlines = ("tpr", "tnr")
+
+    def missing(self, judged: Judged) -> Iterator[str]:
+        """Name people's verdicts, where the judge gives some and nobody else."""
+        known = judged.answers[~np.isnan(judged.answers)]
+        if len(known) and np.isin(known, (0.0, 1.0)).all():
+            yield from people_missing(judged)
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return the rates, where judge and people say pass (1) or fail (0)."""
+        if not judged.pass_or_fail:
+            return []
+        people: FloatArray = judged.covariates.get(RATINGS, judged.covariates[HUMAN_SCORES][:, None])
+        passed, failed = ((people == verdict).any(axis=1) for verdict in (1, 0))
+        labeled, several = passed | failed, bool((passed & failed).any())
+        given: dict[str, Any] = {"given": (people,), "tested": False}
+        numbers = []
+        for name, (label, says) in RATES.items():
+            if several or not name.startswith("annotator"):
+                used = labeled if several else {"tpr": passed, "tnr": failed}.get(name, labeled)
+                given |= {"says": says, "signed": "kappa" in name, "excluded": int((~used).sum())}
+                numbers.append(Number(name, label, judged.answers, partial(estimate_rate, of=name), **given))
+        numbers.append(share_number("pass_rate", "judge passes", judged.answers, says="Share that the judge passes"))
+        if not labeled.all():
+            given |= {
+                "says": "Share of all items that deserves to pass, labeled or not",
+                "signed": False,
+                "excluded": 0,
+            }
+            numbers.append(Number("corrected_rate", "corrected", judged.answers, corrected_rate, **given))
+        if several:
+            says = "Excess agreement of two, which independent errors do not have"
+            given |= {"says": says, "signed": True, "null": 0.0, "excluded": int((~labeled).sum())}
+            numbers.append(Number("dependence", "dependence", judged.answers, estimate_dependence, **given))
+        return numbers
+
+    def plot(self, measurement: Measurement) -> Plot | None:
+        """Return the shares, with the rates in words."""
+        drawing = super().plot(measurement)
+        return drawing and replace(drawing, title=said(measurement).removesuffix("."))
+
+
+def said(measurement: Measurement) -> str:
+    """Say both rates for a person, beside those of a single annotator where annotators contradict each other."""
+    tpr, tnr = measurement["tpr"], measurement["tnr"]
+    several = "annotator_tpr" in measurement
+    if several and math.isnan(tpr.value) and math.isnan(tnr.value):
+        return f"How often the judge is right cannot be told: {tpr.why_undefined}."
+    own = " (their own errors allowed for)" if several else ""
+    failed = f"of those that they failed, it failed {_of_100(tnr)}"
+    return f"Of the answers that people passed{own}, the judge passed {_of_100(tpr)}; {failed}."
+
+
+def _of_100(e: Estimate) -> str:
+    if math.isnan(e.value):
+        return "none, as there are none" if not e.n else f"an unknown share ({e.why_undefined})"
+    interval = "too few for an interval" if math.isnan(e.low) else f"{100 * e.low:.0f} to {100 * e.high:.0f}"
+    return f"{100 * e.value:.0f} of 100 ({interval})"
+
+
+def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
+    """Say the rates, what one annotator reaches, whether errors are independent, and how many labels are enough."""
+    first, more = said(measurement), list[str]()
+    if "annotator_tpr" in measurement and not math.isnan(measurement["tpr"].value):
+        tpr, tnr = (100 * measurement[f"annotator_{name}"].value for name in ("tpr", "tnr"))
+        test = measurement["dependence"]
+        shown = f"and is not: they go together ({p_equals(test.p_value)}), so the rates may be too high or too low"
+        if math.isnan(test.p_value):
+            shown = test.reason
+        elif not test.p_value < LEVEL:
+            shown = f"and nothing speaks against it ({p_equals(test.p_value)})"
+        more.append(
+            f"A single annotator passes {tpr:.0f} of 100 that deserve it, and fails {tnr:.0f}. That judge and "
+            f"annotators err independently is taken for granted: {shown}."
+        )
+    if "corrected_rate" in measurement and not math.isnan((all_items := measurement["corrected_rate"]).low):
+        passes = f"the judge passes {100 * measurement['pass_rate'].value:.0f}"
+        more.append(f"Of all answers, labeled or not, {_of_100(all_items)} deserve to pass; {passes}.")
+    labels = measurement["prevalence"].n
+    widest = max((max(e.high - e.value, e.value - e.low) for e in map(measurement.__getitem__, ("tpr", "tnr"))))
+    if widest > WITHIN:  # NaN is not
+        enough = math.ceil(labels * (widest / WITHIN) ** 2)
+        more.append(
+            f"About {enough:,} labels would tell both rates to within {100 * WITHIN:.0f} of 100 ({labels:,} do not)."
+        )
+    return (first, *more)
+
+
+def labels_to_decide(measurement: Measurement, name: str, limit: float) -> int | None:
+    """Compute how many labels show with power .8 on which side of a limit a rate lies, if it is as estimated.
+
+    None where no number can be promised: the rate is undefined, or its estimate lies too near to the limit.
+    """
+    rate, labels = measurement[name], measurement["prevalence"].n
+    distance = abs(rate.value - limit)
+    needed = items_needed(rate, distance) if distance > 0 else None  # NaN is not
+    enough = None if needed is None else math.ceil(needed * labels / rate.n)
+    return None if enough is None or enough > MOST_LABELS else enough
