@@ -19,7 +19,7 @@ FIRST, SECOND, TIE = 0.0, 1.0, -1.0  # choices between two outputs
 LARGEST = 1e30  # largest size of a score or rating: products of a few of them must stay finite in the measures
 SMALLEST = 1e-9  # below, the variance of several scores or ratings is taken for a rounding error of 0
 
-_BINARY = (("true", "false"), ("yes", "no"), ("pass", "fail"))
+BINARY = (("true", "false"), ("yes", "no"), ("pass", "fail"))
 _WRITTEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # float() also takes 4_5 and full-width 4
 _LEADING = re.compile(r"(-?[0-9]+(?:[.,][0-9]+)?)(?:\s*/.*|\D+)?")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -101,7 +101,7 @@ def remedy_for(value: object) -> str:
         ('2.9 alone', '2.9 with a decimal point', '1 for true and 0 for false')
     """
     text = str(value).strip()
-    for one, zero in _BINARY:
+    for one, zero in BINARY:
         if text.lower() in (one, zero):
             return f"1 for {one} and 0 for {zero}"
     match = _LEADING.fullmatch(text) if isinstance(value, str) and len(text) <= 80 else None

@@ -9,11 +9,12 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import dspy
+import numpy as np
 
 from evalbias.data.files import (
     FORMATS,
@@ -29,6 +30,10 @@ from evalbias.data.files import (
     parsed,
 )
 from evalbias.data.items import (
+    BINARY,
+    FIRST,
+    SECOND,
+    TIE,
     DataError,
     check_labels,
     choice,
@@ -40,7 +45,7 @@ from evalbias.data.items import (
     text,
 )
 from evalbias.data.sets import SETS
-from evalbias.measures.arrays import mean_of_defined
+from evalbias.measures.arrays import mean_of_defined, missing
 
 
 class Dataset(list[Any]):
@@ -125,7 +130,10 @@ def read(
             files = Source(name, _existing(path))
             return _items(files, SETS[name].rows(files), samples=samples, rated=SETS[name].rated)
     table = table_of(source, mapping)
-    _check_columns(table, [*choices, *numbers], judged="score" in (*numbers, samples))
+    if numbers and not _hold_outputs(table.columns):
+        _label_verdicts(table, numbers)
+    _check_columns(table, [*choices, *numbers], judged="score" in (*numbers, samples), texts=not numbers)
+    table.rows = with_verdicts(table.rows, numbers)
     try:
         return _items(table, table.rows, choices, numbers, samples=samples)
     except DataError as error:
@@ -309,10 +317,23 @@ def listed(columns: Sequence[str]) -> str:
     return "the columns " + ", ".join(f"{c!r:.80}" for c in columns[:50]) + more if columns else "no columns"
 
 
-def _check_columns(table: Source, asked: Sequence[str], *, judged: bool) -> None:
-    """Refuse a table without outputs, and one column for two fields."""
+def _hold_outputs(columns: Iterable[str]) -> bool:
+    return bool({"output", "outputs", "candidates", "output_1"} & set(columns))
+
+
+def _label_verdicts(table: Source, numbers: Sequence[str]) -> None:
+    """Read columns label, label_1, label_2, ... beside recorded verdicts without texts as what people say."""
+    if any(_RATED.fullmatch(name) or name in ("scores", "ratings") for name in table.columns):
+        return
+    names = {name: match for name in table.columns if name not in numbers and (match := _LABEL.fullmatch(name))}
+    ours = {name: "score" if match[1] is None else f"rating_{match[1]}" for name, match in names.items()}
+    table.rows = [(where, {ours.get(name, name): cell for name, cell in row.items()}) for where, row in table.rows]
+
+
+def _check_columns(table: Source, asked: Sequence[str], *, judged: bool, texts: bool) -> None:
+    """Refuse a table without outputs, unless it needs no ``texts`` and has none, and one column for two fields."""
     columns, place = table.columns, str(table.path)
-    if columns and not {"output", "outputs", "candidates", "output_1"} & set(columns):
+    if columns and not _hold_outputs(columns) and (texts or suggestions(columns, ["output"], alike=False)):
         if {"output_1", "output_2"} == set(suggestions(columns, ["output_1", "output_2"], alike=False)):
             raise lacking(place, columns, "output_1", beside=("output_2", "source", "better"))
         rated = {"scores", "ratings", "rating_1"} & set(columns)
@@ -380,6 +401,50 @@ def _as_json(cell: str, mark: str) -> str:
     return number if _NUMBER.fullmatch(number) else ""
 
 
+_LABEL = re.compile(r"label(?:_(\d{1,9}))?", re.ASCII)
+
+
+def with_verdicts(rows: Sequence[Row], numbers: Sequence[str] = ()) -> list[Row]:
+    """Read yes and no, pass and fail, or true and false, in any case, as 1 and 0 where a column holds one such pair.
+
+    A column is that of scores, one of ``numbers``, or all ratings together. Where it holds anything else, it stays as
+    it is: a yes among points from 1 to 5 is no 1.
+    """
+    groups: dict[str, list[str]] = {}
+    for name in rows[0][1] if rows else ():
+        if _RATED.fullmatch(name) or name in ("scores", "ratings", *numbers):
+            groups.setdefault("ratings" if name.startswith("rating") else name, []).append(name)
+    read: dict[str, tuple[str, str]] = {}
+    for names in groups.values():
+        words = {_word(cell) for _, record in rows for name in names for cell in _cells(record.get(name))} - {""}
+        read |= {name: pair for pair in BINARY if words and words <= set(pair) for name in names}
+    if not read:
+        return list(rows)
+
+    def converted(value: Any, pair: tuple[str, str]) -> Any:
+        if isinstance(value, dict):
+            return {key: converted(one, pair) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [converted(one, pair) for one in value]
+        return 1 - pair.index(_word(value)) if _word(value) else None
+
+    return [
+        (where, {name: converted(v, read[name]) if name in read else v for name, v in record.items()})
+        for where, record in rows
+    ]
+
+
+def _cells(value: Any) -> Iterator[Any]:
+    nested = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
+    yield from (value,) if nested is None else (cell for one in nested for cell in _cells(one))
+
+
+def _word(cell: Any) -> str:
+    """Return a cell in lower case; empty where it holds none."""
+    word = "" if missing(cell) else str(cell).strip().lower()
+    return "" if word in ABSENT else word
+
+
 def _value(name: str, cell: str, mark: str) -> Any:
     if mark and cell.strip().lower() in ABSENT:
         return None
@@ -392,6 +457,7 @@ def _value(name: str, cell: str, mark: str) -> Any:
 
 NESTED = ("outputs", "candidates", "systems", "scores", "ratings")  # a table's cell may hold them as JSON
 _RATING = re.compile(r"rating_(\d{1,9})", re.ASCII)
+_BETTER = re.compile(r"better_(\d{1,9})", re.ASCII)
 
 
 def _items(
@@ -404,6 +470,7 @@ def _items(
     rated: Sequence[str] = (),
 ) -> Dataset:
     examples, places = list[dspy.Example](), dict[str, str]()
+    texts = not numbers or _hold_outputs(source.columns)
     for where, row in rows:
         record = _gathered(row, where)
         for name in (name for name in numbers if name in record):
@@ -411,14 +478,14 @@ def _items(
             record[name] = None if value != value else value
         if samples is not None:
             _gather_samples(record, samples, where)
-        fields = _item(record, where, choices or {}, rated)
+        fields = _item(record, where, choices or {}, rated, texts=texts)
         if (first := places.setdefault(fields["id"], where)) != where:
             raise DataError(
                 f"{where}: the id {fields['id']!r:.80} is already used at {first}; give each item its own id. If it "
                 f"names an input that several outputs share: --map input_id={source.mapping.get('id', 'id')}."
             )
         judged = "candidates" if "candidates" in fields else "output"
-        if any(one.strip() for one in fields.get("candidates") or [fields["output"]]):
+        if not texts or any(one.strip() for one in fields.get("candidates") or [fields["output"]]):
             examples.append(dspy.Example(fields).with_inputs("source", judged))
         else:
             source.leave_out("empty output", where)
@@ -426,7 +493,12 @@ def _items(
 
 
 def _item(
-    record: dict[str, Any], where: str, choices: Mapping[str, Sequence[object]], required: Sequence[str]
+    record: dict[str, Any],
+    where: str,
+    choices: Mapping[str, Sequence[object]],
+    required: Sequence[str],
+    *,
+    texts: bool,
 ) -> dict[str, Any]:
     """Return an item's fields; criteria that are ``required`` need a score."""
     fields: dict[str, Any] = {"id": item_id(record, where)}
@@ -436,9 +508,9 @@ def _item(
         fields["source"] = text(record, "source", where)
     outputs = record.pop("outputs", None)
     pair = record.pop("candidates", None) or outputs
-    if pair is None:
+    if pair is None and texts:
         fields["output"] = text(record, "output", where, blank=True)
-    else:
+    elif pair is not None:
         fields |= _pair(record, pair, where, choices)
     return {**record, **fields, **_rated(record, where, pair=pair is not None, required=required)}
 
@@ -510,14 +582,26 @@ def _pair(record: dict[str, Any], outputs: Any, where: str, choices: Mapping[str
     systems = record.get("systems")
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
-    for name in (name for name in {**choices, "better": ()} if name in record):
+    votes = sorted((int(match[1]), name) for name in record if (match := _BETTER.fullmatch(name)))  # of several people
+    codes = {"better": (), **choices}
+    codes |= {name: codes["better"] for _, name in votes}
+    for name in (name for name in codes if name in record):
         try:
-            value = choice(record[name], f"{where}: {name!r}", choices.get(name, ()))
+            value = choice(record[name], f"{where}: {name!r}", codes[name])
         except DataError as error:
-            hint = "" if choices.get(name) else " If 1 means the first and 2 the second: --labels 1,2."
+            hint = "" if codes[name] else " If 1 means the first and 2 the second: --labels 1,2."
             python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
             raise DataError(f"{error} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}") from error
         fields[name] = None if value != value else int(value)
+    if votes and record.get("ratings") is not None:
+        raise DataError(f"{where}: both {votes[0][1]!r} and ratings say what people prefer: leave one of them out.")
+    if votes:
+        first_less_second = {FIRST: 1, SECOND: -1, TIE: 0}
+        given = [first_less_second.get(fields.pop(name)) for _, name in votes]
+        record["ratings"] = given
+        known = [one for one in given if one is not None]
+        majority = {1: FIRST, -1: SECOND, 0: TIE}[int(np.sign(sum(known)))] if known else None
+        fields.setdefault("better", None if majority is None else int(majority))
     if fields.get("better") in (0, 1):
         fields["preference"] = "AB"[fields["better"]]
     return fields

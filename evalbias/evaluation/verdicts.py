@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,11 +15,11 @@ from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number, 
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged
 from evalbias.evaluation.words import p_equals
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.verdicts import corrected_rate, estimate_dependence, estimate_rate
+from evalbias.measures.verdicts import Rate, corrected_rate, estimate_dependence, estimate_rate
 
 WITHIN = 0.05  # half of a 95 % interval that tells a rate well enough
 MOST_LABELS = 1_000_000  # most labels that are promised to decide
-RATES = {
+RATES: Mapping[Rate, tuple[str, str]] = {
     "tpr": ("TPR", "Passed, of what deserves to pass (true positive rate)"),
     "tnr": ("TNR", "Failed, of what deserves to fail (true negative rate)"),
     "annotator_tpr": ("one annotator's TPR", "For comparison: one annotator passes, of what deserves it"),
@@ -60,7 +60,7 @@ class PassOrFail(Bias):
         numbers = []
         for name, (label, says) in RATES.items():
             if several or not name.startswith("annotator"):
-                used = labeled if several else {"tpr": passed, "tnr": failed}.get(name, labeled)
+                used = {"tpr": passed, "tnr": failed}.get(name, labeled) if not several else labeled
                 given |= {"says": says, "signed": "kappa" in name, "excluded": int((~used).sum())}
                 numbers.append(Number(name, label, judged.answers, partial(estimate_rate, of=name), **given))
         numbers.append(share_number("pass_rate", "judge passes", judged.answers, says="Share that the judge passes"))
@@ -107,20 +107,20 @@ def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
     if "annotator_tpr" in measurement and not math.isnan(measurement["tpr"].value):
         tpr, tnr = (100 * measurement[f"annotator_{name}"].value for name in ("tpr", "tnr"))
         test = measurement["dependence"]
-        shown = f"and is not: they go together ({p_equals(test.p_value)}), so the rates may be too high or too low"
+        shown = f"which they are not ({p_equals(test.p_value)}): both rates may be too high or too low"
         if math.isnan(test.p_value):
-            shown = test.reason
+            shown = f"but {test.reason}"
         elif not test.p_value < LEVEL:
-            shown = f"and nothing speaks against it ({p_equals(test.p_value)})"
+            shown = f"against which nothing speaks ({p_equals(test.p_value)})"
         more.append(
-            f"A single annotator passes {tpr:.0f} of 100 that deserve it, and fails {tnr:.0f}. That judge and "
-            f"annotators err independently is taken for granted: {shown}."
+            f"A single annotator passes {tpr:.0f} of 100 that deserve it, and fails {tnr:.0f} of 100 that do not. "
+            f"These rates take the errors of judge and annotators to be independent, {shown}."
         )
     if "corrected_rate" in measurement and not math.isnan((all_items := measurement["corrected_rate"]).low):
         passes = f"the judge passes {100 * measurement['pass_rate'].value:.0f}"
         more.append(f"Of all answers, labeled or not, {_of_100(all_items)} deserve to pass; {passes}.")
     labels = measurement["prevalence"].n
-    widest = max((max(e.high - e.value, e.value - e.low) for e in map(measurement.__getitem__, ("tpr", "tnr"))))
+    widest = max(max(e.high - e.value, e.value - e.low) for e in map(measurement.__getitem__, ("tpr", "tnr")))
     if widest > WITHIN:  # NaN is not
         enough = math.ceil(labels * (widest / WITHIN) ** 2)
         more.append(
