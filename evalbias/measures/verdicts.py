@@ -25,7 +25,6 @@ from evalbias.measures.arrays import (
     sums_by_cluster,
 )
 from evalbias.measures.corrections import MIN_LABELS, difference, labeled_first
-from evalbias.measures.families import holm
 from evalbias.measures.resample import (
     DRAWS,
     FEWEST_UNITS,
@@ -39,7 +38,6 @@ from evalbias.measures.resample import (
     estimate_share,
     jackknife_variance,
     left_out,
-    share_ends,
     variance_of_mean,
     with_variance,
 )
@@ -60,6 +58,8 @@ EDGE = 1e-4
 """Distance from 0 and 1 up to which a rate is extrapolated: where EM starts at an end, it stays there."""
 EMPTY = 1e-3
 """Number of items below which a class is empty, and the rates of its items are undefined."""
+SIMULATIONS = 200
+"""Data sets drawn for the test of independence."""
 WEAK = 5.0
 """Standard errors by which annotators agree beyond chance, below which resamples of the rates are skewed."""
 DISAGREE = "the annotators are not shown to agree beyond chance, so their verdicts do not tell what deserves to pass"
@@ -134,40 +134,23 @@ def _maximized(cells: FloatArray, weights: FloatArray, passed: FloatArray, faile
 
 
 @lru_cache(maxsize=1)
-def _fits(data: bytes, raters: int, codes: bytes, draws: Draws) -> tuple[FloatArray, FloatArray]:
+def _fits(data: bytes, raters: int, codes: bytes, draws: Draws) -> FloatArray:
     """Fit verdicts (n, r) and resamples of them; the last fits are kept, because several numbers are read from them.
 
-    Returns (1 + k, 1 + 2r) rates as ``latent_rates``, of the data first, and (1 + k, pairs) by how much the verdicts of
-    two raters correlate more than their rates explain. Of many clusters, the resamples are those of the jackknife.
+    Returns (1 + k, 1 + 2r) rates as ``latent_rates``, of the data first. Of many clusters, the resamples are those of
+    the jackknife.
     """
     verdicts, clusters = np.frombuffer(data).reshape(-1, raters), np.frombuffer(codes, dtype=np.int64)
     many = int(clusters.max()) + 1 > MANY
     resampled = left_out(clusters) if many else bootstrapped(clusters, draws.resamples, draws.seed)
-    parts = []
-    for counts in chain([np.ones((1, len(clusters)))], resampled):
-        patterns, cells = _counted(counts, verdicts)
-        rates = latent_rates(cells, patterns)
-        parts.append((rates, _excess(cells, rates, patterns)))
-    return np.concatenate([rates for rates, _ in parts]), np.concatenate([excess for _, excess in parts])
+    return np.concatenate([_fitted(counts, verdicts) for counts in chain([np.ones((1, len(clusters)))], resampled)])
 
 
-def _counted(counts: FloatArray, verdicts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the patterns (P, r) of verdicts (n, r), and how often each resample (k, n) holds each, (k, P)."""
+def _fitted(counts: FloatArray, verdicts: FloatArray) -> FloatArray:
+    """Fit verdicts (n, r) in resamples (k, n)."""
     patterns, places = np.unique(verdicts, axis=0, return_inverse=True)
     members = scipy.sparse.csr_array((np.ones(len(verdicts)), (np.arange(len(verdicts)), places.ravel())))
-    return patterns, np.asarray(counts @ members)
-
-
-def _excess(cells: FloatArray, rates: FloatArray, patterns: FloatArray) -> FloatArray:
-    """Return (k, pairs) by how much the verdicts of two raters correlate more than the latent classes explain."""
-    share, tpr, tnr = np.split(rates, [1, 1 + patterns.shape[1]], axis=1)
-    a, b = np.triu_indices(patterns.shape[1], 1)
-    both = (patterns[:, a] >= 0) & (patterns[:, b] >= 0)
-    observed = ratio(cells @ ((patterns[:, a] == 1) & (patterns[:, b] == 1)), cells @ both)
-    expected = share * tpr[:, a] * tpr[:, b] + (1 - share) * (1 - tnr[:, a]) * (1 - tnr[:, b])
-    passed = share * tpr + (1 - share) * (1 - tnr)
-    spread = np.sqrt(passed * (1 - passed))
-    return ratio(observed - expected, spread[:, a] * spread[:, b])
+    return latent_rates(np.asarray(counts @ members), patterns)
 
 
 def estimate_rate(
@@ -261,7 +244,7 @@ def _of_several(ours: FloatArray, votes: FloatArray, of: Rate, clusters: Cluster
     if units < FEWEST_UNITS or not draws.resamples:
         return replace(bare, value=float(_counted_rate(np.ones((1, n)), judge, votes, of=of)[0]))
     # 2 the value, and how much it varies
-    rates, _ = _fits(verdicts.tobytes(), verdicts.shape[1], codes.tobytes(), draws)
+    rates = _fits(verdicts.tobytes(), verdicts.shape[1], codes.tobytes(), draws)
     value, *drawn = _read(rates, verdicts, of).tolist()
     known = np.array(drawn)[~np.isnan(drawn)]
     bare = replace(bare, value=value)
@@ -274,23 +257,36 @@ def _of_several(ours: FloatArray, votes: FloatArray, of: Rate, clusters: Cluster
     else:
         share = {"tpr": rates[0, 0], "tnr": 1 - rates[0, 0]}.get(of.removeprefix("annotator_"), 1.0)
         inside = max(2, min(units, round(share * n)))
-        inner = float(np.clip(value, 1 / (inside + 2), 1 - 1 / (inside + 2)))  # at 0 and 1, no share varies
-        if inner * (1 - inner) < inside * variance:
-            value = inner
-        variance *= value * (1 - value) / (inner * (1 - inner))
-        low, high = share_ends(value, variance, units=inside, confidence=draws.confidence)
-        found = replace(bare, low=min(low, bare.value), high=max(high, bare.value))
+        low, high = _ends(value, variance, inside, confidence=draws.confidence)
+        found = replace(bare, low=low, high=high)
     if beyond < WEAK and units <= MANY:
         low, high = np.quantile(known, [(1 - draws.confidence) / 2, (1 + draws.confidence) / 2]).tolist()
         found = replace(found, low=min(found.low, low), high=max(found.high, high))
     return found
 
 
+def _ends(value: float, variance: float, units: int, *, confidence: float) -> tuple[float, float]:
+    """Return Wilson's interval of a rate of so many units whose truth is not known for certain.
+
+    What the variance has beyond that of known units may be less where the rate is nearer to 0 or 1, as of units that
+    vary together, or the same, as the errors of annotators are: the interval covers that of either.
+    """
+    squared = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)) ** 2
+    inner = float(np.clip(value, 1 / (units + 2), 1 - 1 / (units + 2)))  # at 0 and 1, no share varies
+    spread = inner * (1 - inner)
+    fewer = units if variance * units < spread else spread / variance
+    ends = []
+    for size, constant in ((fewer, 0.0), (units, max(0.0, variance - spread / units))):
+        scale, center = 1 + squared / size, value + squared / (2 * size)
+        half = math.sqrt(max(0.0, center**2 - scale * (value**2 - squared * constant)))
+        ends += [(center - half) / scale, (center + half) / scale]
+    return max(0.0, min(ends)), min(1.0, max(ends))
+
+
 def _counted_rate(counts: FloatArray, ours: FloatArray, votes: FloatArray, *, of: Rate) -> FloatArray:
     """Compute a rate against the latent truth in resamples (k, n) of complete verdicts (n,) and votes (n, r)."""
     verdicts = np.column_stack([ours, votes])
-    patterns, cells = _counted(counts, verdicts)
-    return _read(latent_rates(cells, patterns), verdicts, of)
+    return _read(_fitted(counts, verdicts), verdicts, of)
 
 
 def _read(rates: FloatArray, verdicts: FloatArray, of: Rate) -> FloatArray:
@@ -314,34 +310,48 @@ def estimate_dependence(
 ) -> Interval:
     """Test whether the errors of judge and annotators are independent, as ``estimate_rate`` takes them to be.
 
-    Of every two of them, it compares how their verdicts correlate with what the latent classes explain. The p-value is
-    the smallest of Holm's; the value is the excess correlation of that pair, in [-1, 1], 0 for independent errors. A
-    judge that errs where an annotator errs seems better than it is; annotators who err together make it seem worse. An
-    error that all share is not found. Arguments as in ``estimate_rate``; undefined for fewer than three annotators, and
-    for a difference from ``before``.
+    Of every two of them, it compares how their verdicts correlate with what the latent classes explain. The value is
+    the excess correlation of the pair that deviates most, in [-1, 1], 0 for independent errors. Its p-value and its
+    interval, for all pairs together, are those of ``SIMULATIONS`` data sets drawn from the fitted classes. A judge that
+    errs where an annotator errs seems better than it is; annotators who err together make it seem worse. An error that
+    all share is not found. Arguments as in ``estimate_rate``; undefined for fewer than three annotators, and for a
+    difference from ``before``.
     """
     ours, votes = _votes(verdicts, clusters, ratings=ratings)
     (judge, votes), codes = complete(ours, votes, clusters=clusters)
     data, units = np.column_stack([judge, votes]), int(codes.max(initial=-1)) + 1
     bare = Interval(math.nan, n=len(codes), undefined=len(ours) - len(codes), units=units, reason=UNTESTED)
-    if (
-        before is not None
-        or votes.shape[1] < 3
-        or not _contradict(votes)
-        or units < FEWEST_UNITS
-        or not draws.resamples
-    ):
+    if before is not None or votes.shape[1] < 3 or not _contradict(votes) or not draws.resamples:
         return bare
-    value, *drawn = _fits(data.tobytes(), data.shape[1], codes.tobytes(), draws)[1]
-    variances = [jackknife_variance(one) if units > MANY else float(np.nanvar(one)) for one in np.transpose(drawn)]
-    errors = np.sqrt(np.where(np.array(variances) > TINY, variances, np.nan))
-    z = np.abs(value / errors)
-    if np.isnan(z).all():
+    # 1 data sets with the fitted rates and the missing verdicts of these
+    rng, (rates,) = np.random.default_rng(draws.seed), _fitted(np.ones((1, len(data))), data)
+    share, tpr, tnr = np.split(np.nan_to_num(rates, nan=0.5), [1, 1 + data.shape[1]])
+    deserve = rng.random((SIMULATIONS, len(data), 1)) < share
+    drawn = np.where(data < 0, -1, rng.random((SIMULATIONS, *data.shape)) < np.where(deserve, tpr, 1 - tnr))
+    patterns, places = np.unique(np.concatenate([data, *drawn]), axis=0, return_inverse=True)
+    cells = np.stack([np.bincount(one, minlength=len(patterns)) for one in places.reshape(-1, len(data))]).astype(float)
+    # 2 the excess in these and in those
+    value, *null = _excess(cells, latent_rates(cells, patterns), patterns)
+    scale = np.nanstd(null, axis=0)
+    deviations = np.abs(np.array([value, *null])) / np.where(scale > TINY, scale, np.nan)
+    if np.isnan(deviations[0]).all():
         return bare
-    first, p_value = int(np.nanargmax(z)), float(np.nanmin(holm((2 * scipy.stats.norm.sf(z[~np.isnan(z)])).tolist())))
-    half = float(scipy.stats.norm.ppf((1 + draws.confidence) / 2) * errors[first])
-    found = float(value[first])
+    first, largest = int(np.nanargmax(deviations[0])), np.nanmax(deviations[1:], axis=1)
+    half, found = float(np.quantile(largest, draws.confidence) * scale[first]), float(value[first])
+    p_value = float((1 + (largest >= deviations[0, first]).sum()) / (1 + len(largest)))
     return replace(bare, value=found, low=found - half, high=found + half, p_value=p_value, reason="")
+
+
+def _excess(cells: FloatArray, rates: FloatArray, patterns: FloatArray) -> FloatArray:
+    """Return (k, pairs) by how much the verdicts of two raters correlate more than the latent classes explain."""
+    share, tpr, tnr = np.split(rates, [1, 1 + patterns.shape[1]], axis=1)
+    a, b = np.triu_indices(patterns.shape[1], 1)
+    both = (patterns[:, a] >= 0) & (patterns[:, b] >= 0)
+    observed = ratio(cells @ ((patterns[:, a] == 1) & (patterns[:, b] == 1)), cells @ both)
+    expected = share * tpr[:, a] * tpr[:, b] + (1 - share) * (1 - tnr[:, a]) * (1 - tnr[:, b])
+    passed = share * tpr + (1 - share) * (1 - tnr)
+    spread = np.sqrt(passed * (1 - passed))
+    return ratio(observed - expected, spread[:, a] * spread[:, b])
 
 
 # The rate that people would give to all items, from a judge on all of them and people on a few.
