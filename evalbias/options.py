@@ -131,10 +131,13 @@ class AuditOut(Out):
         fail_on: Exit with code 1 if the 95 % interval shows the condition, such as 'likelihood>0.2' (distance from an
             unbiased judge) or 'agreement.spearman<0.3'; with a question mark, such as 'likelihood<0.2?', if it shows
             the contrary. Code 3 if it shows neither, 1 if the number cannot be measured. Repeatable.
+        certify: Rates that a judge of pass or fail must be shown to reach, such as 'tpr=.8,tnr=.8': exit with code 0
+            if the 95 % intervals of all lie above, 1 if one lies below, 3 if undecided; it says how many labels decide.
         given: Names of the options on the command line.
     """
 
     fail_on: Sequence[str] = ()
+    certify: str | None = None
     given: frozenset[str] = frozenset()
 
 
@@ -257,8 +260,8 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
     Measures every bias and the agreement with people. Say which judge: `lm` with `criterion` or `judge`,
     `scores_field`, `samples_field`, or `winner_field`.
 
-    Exit codes: 0 done; 1 a `fail_on` condition fails the build; 2 an error that you can correct (the message says how);
-    3 a `fail_on` condition is undecided; 70 a defect of evalbias, please report it.
+    Exit codes: 0 done; 1 a condition of `fail_on` or `certify` fails; 2 an error that you can correct (the message says
+    how); 3 such a condition is undecided; 70 a defect of evalbias, please report it.
 
     Attributes:
         lm: Model of the judge: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with

@@ -73,6 +73,7 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "scale": Flag(kind=str, read=read_scale),
     "criteria": Flag("--criterion", list[str]),
     "fail_on": Flag(kind=list[str], more={"metavar": "CONDITION"}),
+    "certify": Flag(more={"metavar": "RATE=LEAST,..."}),
     "loops": Flag("--data", list[Path], more={"metavar": "PATH", "exists": True}),
     **dict.fromkeys(("data", "lm", "likelihood_lm", "proposer_lm", "aspects_lm", "instructscore", "criterion"), STRING),
     **dict.fromkeys(("judge", "candidates", "program", "examples", "instructscore_prompt", "quantile_map"), FILE),
@@ -104,7 +105,7 @@ SECTIONS = {  # heading -> its options, in the order of a command's help; any ot
     "External feedback and quality": "instructscore instructscore_prompt metric quantile_map aspects_lm "
     "aspects_api_base",
     "Running models": f"{MODELS} samples sample_temperature sample_tokens workers",
-    "Run": "fail_on threads seed out as_json exact_resume yes help",
+    "Run": "fail_on certify threads seed out as_json exact_resume yes help",
 }
 
 GROUPS = [one for one in vars(options).values() if isinstance(one, type) and one.__module__ == options.__name__]

@@ -14,10 +14,12 @@ import typer
 
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
+from evalbias.data.items import DataError, number
 from evalbias.evaluation.answers import PreparedAudit, prepared
 from evalbias.evaluation.audit import AGREEMENT, Audit, audit
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.options import AuditOptions, AuditOut, MeasuringModels, Models
 from evalbias.programs import PairwiseJudge
 from evalbias.report.tables import audit_view
@@ -26,7 +28,7 @@ from evalbias.values import file_digest, message
 
 def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut) -> None:
     """Audit the judge; exit with 1 if a condition fails the build, with ``UNDECIDED`` if one is undecided."""
-    conditions = parse_conditions(out.fail_on)
+    conditions, rates = parse_conditions(out.fail_on), parse_rates(out.certify)
     if options.judge is not None and options.lm is None:
         raise ValueError("`judge` answers with a model: name it with `lm`.")
     if options.is_recorded:
@@ -53,6 +55,10 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     for code, why in decided:
         if code:
             typer.echo(message(f"{'undecided' if code == UNDECIDED else 'failed'}: {why}"), err=True)
+    for code, why in (certificates := [certified(rate, audited) for rate in rates]):
+        said = {0: "certified", UNDECIDED: "undecided"}.get(code, "not certified")
+        typer.echo(message(f"{said}: {why}"), err=True)
+    decided += certificates
     if codes := {code for code, _ in decided if code}:
         raise typer.Exit(min(codes))  # one that fails decides
 
@@ -174,3 +180,36 @@ def _parse(text: str) -> Condition:
     if bias == AGREEMENT and estimate is None:
         raise ValueError(f"--fail-on {text}: name the estimate of the agreement, such as agreement.spearman<0.3.")
     return Condition(text.strip(), bias, estimate, comparison, float(limit), required is not None)
+
+
+# The certificate of a judge that passes or fails.
+
+
+def parse_rates(text: str | None) -> list[Condition]:
+    """Read what rates must be shown to reach, such as ``tpr=.8,tnr=.8``."""
+    conditions = []
+    for part in () if text is None else text.split(","):
+        name, _, least = (one.strip() for one in part.partition("="))
+        try:
+            limit = number(least, "the rate", low=0, high=1, texts=True, required=True)
+        except DataError:
+            limit = math.nan
+        if name not in PassOrFail.headlines or math.isnan(limit):
+            raise ValueError(f"--certify {part.strip()!r} names no rate: write tpr=.8, tnr=.8 or tpr=.8,tnr=.8.")
+        conditions.append(Condition(part.strip(), PassOrFail.name, name, ">=", limit, required=True))
+    return conditions
+
+
+def certified(rate: Condition, audit: Audit) -> tuple[int, str]:
+    """Return the exit code of a rate, and why, with the number of labels that would decide an undecided one."""
+    code, why = rate.decide(audit)
+    if PassOrFail.name not in audit.measurements:
+        return code, f"{why}; the judge and people must say pass or fail (1 or 0)"
+    name = str(rate.estimate)
+    if math.isnan(audit[PassOrFail.name][name].low):
+        return UNDECIDED, why
+    if code == UNDECIDED:
+        labels = labels_to_decide(audit[PassOrFail.name], name, rate.limit)
+        enough = "no number of labels can be promised" if labels is None else f"about {labels:,} labels would decide it"
+        return code, f"{why}; {enough}, if it is as estimated"
+    return code, why
