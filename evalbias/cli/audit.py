@@ -210,6 +210,6 @@ def certified(rate: Condition, audit: Audit) -> tuple[int, str]:
         return UNDECIDED, why
     if code == UNDECIDED:
         labels = labels_to_decide(audit[PassOrFail.name], name, rate.limit)
-        enough = "no number of labels can be promised" if labels is None else f"about {labels:,} labels would decide it"
-        return code, f"{why}; {enough}, if it is as estimated"
+        enough = f"about {labels or 0:,} labels would decide it, if it is as estimated"
+        return code, f"{why}; {'no number of labels can be promised' if labels is None else enough}"
     return code, why

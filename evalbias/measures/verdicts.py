@@ -209,6 +209,8 @@ def _votes(verdicts: ArrayLike, clusters: Clusters, **people: ArrayLike) -> tupl
             raise ValueError(f"{name}[{place}] is {value:g}: a verdict is 1, 0, or NaN where undefined.")
     those = those.reshape(len(ours), -1)
     none = np.isnan(those)
+    if not none.all():
+        those, none = (one[:, ~none.all(axis=0)] for one in (those, none))
     return ours, np.where(none.all(axis=1, keepdims=True), np.nan, np.where(none, -1.0, those))
 
 
@@ -332,11 +334,12 @@ def estimate_dependence(
     cells = np.stack([np.bincount(one, minlength=len(patterns)) for one in places.reshape(-1, len(data))]).astype(float)
     # 2 the excess in these and in those
     value, *null = _excess(cells, latent_rates(cells, patterns), patterns)
-    scale = np.nanstd(null, axis=0)
-    deviations = np.abs(np.array([value, *null])) / np.where(scale > TINY, scale, np.nan)
-    if np.isnan(deviations[0]).all():
+    drawn = np.nan_to_num(np.array(null)[:, ~np.isnan(value)])
+    value, scale = value[~np.isnan(value)], drawn.std(axis=0)
+    if not (scale > TINY).any():
         return bare
-    first, largest = int(np.nanargmax(deviations[0])), np.nanmax(deviations[1:], axis=1)
+    deviations = np.abs(np.vstack([value, drawn])) / np.where(scale > TINY, scale, np.inf)
+    first, largest = int(np.argmax(deviations[0])), deviations[1:].max(axis=1)
     half, found = float(np.quantile(largest, draws.confidence) * scale[first]), float(value[first])
     p_value = float((1 + (largest >= deviations[0, first]).sum()) / (1 + len(largest)))
     return replace(bare, value=found, low=found - half, high=found + half, p_value=p_value, reason="")

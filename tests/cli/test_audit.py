@@ -276,3 +276,49 @@ def test_a_stranger_is_told_what_is_wrong_with_a_table(tmp_path, row, field, cod
     assert (done.returncode, done.stderr.endswith(told)) == (code, True)
     assert "Warning" not in done.stderr
     assert "undefined to" not in done.stdout
+
+
+@pytest.fixture
+def labeled(tmp_path):
+    """Verdicts and labels alone: of what people pass, the judge passes 95 of 100, of the rest it fails 80 of 100."""
+    rows = [("pass", "yes")] * 190 + [("fail", "yes")] * 10 + [("pass", "no")] * 20 + [("fail", "no")] * 80
+    file = tmp_path / "labeled.csv"
+    file.write_text("\n".join(["verdict,label", *map(",".join, rows)]))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("rates", "code", "said"),
+    [
+        ("tpr=.8,tnr=.7", 0, ["certified: tpr=.8: pass_or_fail.tpr is 0.95", "certified: tnr=.7"]),
+        (
+            "tpr=.9, tnr=.9",
+            1,
+            ["certified: tpr=.9", "not certified: tnr=.9: pass_or_fail.tnr is 0.8 (95 % interval 0.709"],
+        ),
+        ("tnr=.75", 3, ["undecided: tnr=.75", "labels would decide it, if it is as estimated"]),
+        ("tpr=.95", 3, ["undecided: tpr=.95", "no number of labels can be promised"]),
+        ("tpr=.94,tnr=.95", 1, ["undecided: tpr=.94", "not certified: tnr=.95"]),
+    ],
+)
+def test_a_certificate(labeled, tmp_path, rates, code, said):
+    options = ["audit", "--data", labeled, "--scores-field", "verdict", "--certify", rates, "--out", "run"]
+    done = evalbias(*options, cwd=tmp_path, check=False)
+    assert done.returncode == code
+    assert all(part in done.stderr for part in said), done.stderr
+    assert done.stdout.startswith("Of the answers that people passed, the judge passed 95 of 100 (91 to 97)")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Of the answers that people passed, the judge passed 95 of 100" in page
+
+
+def test_certificates_that_are_none(labeled, file, tmp_path):
+    verdicts = ["audit", "--data", labeled, "--scores-field", "verdict", "--out", "run"]
+    for rates in ("tpr=2", "fpr=.8", "tpr", "tpr=high"):
+        assert "names no rate: write tpr=.8" in refused(*verdicts, "--certify", rates, cwd=tmp_path)
+    done = evalbias("audit", "--data", file, *VERDICTS, "--certify", "tpr=.8", cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    assert "not certified: tpr=.8: pass_or_fail.tpr was not measured" in done.stderr
+    assert "must say pass or fail" in done.stderr
+    labeled.write_text("verdict,label\n" + "pass,yes\n" * 9)
+    done = evalbias(*verdicts[:-2], "--certify", "tnr=.8", cwd=tmp_path, check=False)
+    assert (done.returncode, "undecided: tnr=.8" in done.stderr) == (3, True)

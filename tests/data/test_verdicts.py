@@ -1,0 +1,104 @@
+"""Verdicts as people write them: words for pass and fail, files without texts, several people's choices of pairs."""
+
+import itertools
+import json
+
+import pandas
+import pytest
+from commands import as_jsonl
+
+import evalbias
+from evalbias import data
+from evalbias.data import DataError
+
+WORDS = [("Yes", "no"), ("PASS", "Fail"), ("true", "False"), (True, False), (1, 0)]
+
+
+def sources(folder, rows):
+    yield rows
+    yield pandas.DataFrame(rows, dtype=object)
+    yield as_jsonl(folder / "rows.jsonl", rows)
+    pandas.DataFrame(rows, dtype=object).to_csv(folder / "rows.csv", index=False)
+    yield folder / "rows.csv"
+
+
+@pytest.mark.parametrize(("passes", "fails"), WORDS)
+def test_words_for_pass_and_fail_are_read_as_they_stand(tmp_path, passes, fails):
+    rows = [
+        {"output": "a", "mine": passes, "rating_1": fails, "rating_2": passes},
+        {"output": "b", "mine": fails, "rating_1": None, "rating_2": fails},
+        {"output": "c", "mine": None, "rating_1": passes, "rating_2": passes},
+    ]
+    for source in sources(tmp_path, rows):
+        items = data.read(source, numbers=["mine"])
+        assert [item.mine for item in items] == [1, 0, None]
+        assert [item.score for item in items] == [0.5, 0, 1]
+        assert str([item.ratings for item in items]) == "[[0.0, 1.0], [nan, 0.0], [1.0, 1.0]]"
+    scored = [{"output": "a", "score": passes}, {"output": "b", "score": fails}]
+    assert [item.score for item in data.read(scored)] == [1, 0]
+
+
+def test_words_in_lists_and_by_criterion_are_read():
+    rows = [
+        {"output": "a", "scores": {"tone": "pass"}, "ratings": {"tone": ["pass", None, "FAIL"]}},
+        {"output": "b", "scores": {"tone": None}, "ratings": {"tone": ["fail", "fail", "fail"]}},
+    ]
+    given = json.dumps(rows)
+    items = data.read(rows)
+    assert [str(item.ratings["tone"]) for item in items] == ["[1.0, nan, 0.0]", "[0.0, 0.0, 0.0]"]
+    assert str([item.scores["tone"] for item in items]) == "[1.0, nan]"
+    assert json.dumps(rows) == given  # what a user gave stays as it was
+
+
+@pytest.mark.parametrize("others", [(4, 5), ("no", "fail"), ("yes", "maybe"), ("yes", 0)])
+def test_a_word_among_other_values_is_refused_by_its_place(others):
+    rows = [{"id": str(i), "output": "a", "score": score} for i, score in enumerate(("yes", *others))]
+    with pytest.raises(DataError, match=r"row 1: the score is 'yes': give a number, 1 for yes and 0 for no"):
+        data.read(rows)
+
+
+def test_a_file_of_verdicts_and_labels_needs_no_texts_and_no_mapping(tmp_path):
+    rows = [
+        {"verdict": v, "label": la} for v, la in itertools.product(["pass", "fail"], ["yes", "no"]) for _ in range(9)
+    ]
+    for source in sources(tmp_path, rows):
+        audited = evalbias.audit(source, scores_field="verdict")
+        assert audited["pass_or_fail"]["tpr"].value == 0.5
+        assert "output" in audited.not_measured["verbosity"]
+    several = [{"mine": 1, "label_1": "pass", "label_2": "fail"}, {"mine": 0, "label_1": "pass", "label_2": "pass"}]
+    assert [item.ratings for item in data.read(several, numbers=["mine"])] == [[1, 0], [1, 1]]
+    # beside texts or people's scores, a label may be anything
+    assert data.read([{"output": "a", "mine": 1, "label": "spam"}], numbers=["mine"])[0].label == "spam"
+    assert data.read([{"mine": 1, "score": 0, "label": "spam"}], numbers=["mine"])[0].label == "spam"
+
+
+def test_texts_are_still_asked_for_where_they_are_read_or_seem_to_be_there():
+    with pytest.raises(DataError, match="has no column 'output'"):
+        data.read([{"verdict": 1, "label": 1}])
+    with pytest.raises(DataError, match="'answer' looks like 'output'"):
+        data.read([{"verdict": 1, "label": 1, "answer": "Four."}], numbers=["verdict"])
+    with pytest.raises(DataError, match="'output' is missing"):
+        data.read([{"verdict": 1, "output": "Four."}, {"verdict": 1}], numbers=["verdict"])
+
+
+def test_choices_of_several_people(tmp_path):
+    rows = [
+        {"output_1": "a", "output_2": "b", "better_1": "A", "better_2": "tie", "better_10": "a"},
+        {"output_1": "c", "output_2": "d", "better_1": "B", "better_2": None, "better_10": "A"},
+        {"output_1": "e", "output_2": "f", "better_1": "B", "better_2": "b", "better_10": "A"},
+        {"output_1": "g", "output_2": "h", "better_1": None, "better_2": None, "better_10": None},
+    ]
+    for source in sources(tmp_path, rows):
+        items = data.read(source)
+        expected = ["[1.0, 0.0, 1.0]", "[-1.0, nan, 1.0]", "[-1.0, -1.0, 1.0]", "[nan, nan, nan]"]
+        assert [str(item.ratings) for item in items] == expected
+        assert [item.better for item in items] == [0, -1, 1, None]
+        assert [item.get("preference") for item in items] == ["A", None, "B", None]
+    coded = data.read([{**rows[0], "better_1": 1, "better_2": 3, "better_10": 2}], choices={"better": (1, 2, 3)})
+    assert (coded[0].ratings, coded[0].better) == ([1, 0, -1], -1)
+    judged = [{**row, "mine": "A"} for row in rows[:3]]
+    assert evalbias.audit(judged, winner_field="mine").judged.ratings.shape == (3, 3)
+    with pytest.raises(DataError, match=r"row 1: 'better_2' is 'maybe': give 0 or 'A'"):
+        data.read([{**rows[0], "better_2": "maybe"}])
+    with pytest.raises(DataError, match="both 'better_1' and ratings say what people prefer"):
+        data.read([{**rows[0], "rating_1": 1}])

@@ -1,0 +1,168 @@
+"""A judge that passes or fails: what an audit says first, to a person; and recorded judges beside their annotators."""
+
+import gzip
+import json
+import math
+
+import numpy as np
+import pytest
+
+import evalbias
+from evalbias.evaluation import BIASES, compare, measure, recorded_scores
+from evalbias.evaluation.verdicts import labels_to_decide
+from evalbias.measures import corrected_rate, estimate_rate
+from evalbias.report.page import sections
+
+NAN = math.nan
+
+
+def rows_of(*counts):
+    """Rows without texts: how often the judge passes and fails what people pass, and what they fail."""
+    kinds = [(1, 1), (0, 1), (1, 0), (0, 0)]
+    return [{"mine": mine, "score": people} for (mine, people), n in zip(kinds, counts, strict=True) for _ in range(n)]
+
+
+def audited(rows, **options):
+    return evalbias.audit(rows, scores_field="mine", **options)
+
+
+def annotated(rng, n, judge, annotators, prevalence=0.6):
+    """Rows with a judge and annotators of given true positive and true negative rates."""
+    deserving = rng.random(n) < prevalence
+    said = [np.where(deserving, rng.random(n) < tpr, rng.random(n) >= tnr) for tpr, tnr in (judge, *annotators)]
+    return [
+        {"mine": int(mine), **{f"rating_{k}": int(one) for k, one in enumerate(others, 1)}}
+        for mine, *others in zip(*said, strict=True)
+    ]
+
+
+def test_the_first_sentence_is_for_a_person():
+    found = audited(rows_of(190, 10, 20, 80))
+    tpr, tnr = (found["pass_or_fail"][name] for name in ("tpr", "tnr"))
+    assert (tpr.value, tpr.n, tpr.undefined, tnr.value, tnr.n) == (0.95, 200, 0, 0.8, 100)
+    passed = "Of the answers that people passed, the judge passed 95 of 100 (91 to 97)"
+    assert found.paragraphs[0] == f"{passed}; of those that they failed, it failed 80 of 100 (71 to 87)."
+    # the wider half of the interval, .8 - .709, is to be .05: (.091 / .05) ** 2 times 300 labels
+    enough = math.ceil(300 * ((tnr.value - tnr.low) / 0.05) ** 2)
+    assert found.paragraphs[1] == f"About {enough:,} labels would tell both rates to within 5 of 100 (300 do not)."
+    assert "labels would" not in audited(rows_of(1900, 100, 200, 800)).verdict
+    content = found.to_dict()
+    assert content["further"]["pass_or_fail"]["tpr"]["value"] == 0.95
+    (section,) = (one for one in sections(found) if one.title == "Pass or fail")
+    assert section.finding == found.paragraphs[0]
+
+
+def test_what_is_not_there_is_said():
+    nobody_failed = audited(rows_of(9, 1, 0, 0))
+    assert "of those that they failed, it failed none, as there are none." in nobody_failed.paragraphs[0]
+    assert "pass_or_fail" not in audited([{**row, "mine": row["mine"] * 3} for row in rows_of(5, 5, 5, 5)]).measurements
+    unlabeled = evalbias.audit([{"mine": 1}, {"mine": 0}], scores_field="mine")
+    assert unlabeled.not_measured["pass_or_fail"].startswith("it needs people's ratings (columns rating_1")
+
+
+def test_errors_of_annotators_are_none_of_the_judge():
+    rng = np.random.default_rng(0)
+    rows = annotated(rng, 600, (0.98, 0.97), [(0.85, 0.85)] * 3)
+    found = audited(rows)
+    numbers = found["pass_or_fail"]
+    truths = {"tpr": 0.98, "tnr": 0.97, "annotator_tpr": 0.85, "annotator_tnr": 0.85, "prevalence": 0.6}
+    for name, truth in truths.items():
+        assert numbers[name].low <= truth <= numbers[name].high, name
+    assert numbers["kappa"].low > numbers["annotator_kappa"].high  # it is better than any of them
+    assert found["agreement"]["kappa"].value < 0.75  # although it often contradicts each
+    assert numbers["dependence"].p_value > 0.05
+    first, second, *_ = found.paragraphs
+    assert first.startswith("Of the answers that people passed (their own errors allowed for), the judge passed 9")
+    assert second.startswith("A single annotator passes 8")
+    assert "to be independent, against which nothing speaks (p = " in second
+    # two cannot test it; one who is copied half of the time is found
+    assert "but only three annotators or more" in audited([{**r, "rating_3": None} for r in rows]).paragraphs[1]
+    copied = [{**row, "mine": row["rating_1"] if rng.random() < 0.5 else row["mine"]} for row in rows]
+    assert "which they are not (p = " in audited(copied).paragraphs[1]
+    chance = [{**row, **{f"rating_{k}": int(rng.random() < 0.5) for k in (1, 2, 3)}} for row in rows]
+    assert audited(chance).paragraphs[0].startswith("How often the judge is right cannot be told: the annotators are")
+
+
+def test_a_rate_of_all_items_where_people_labeled_some():
+    labeled, rest = rows_of(45, 5, 5, 45), [{"mine": 1}] * 300 + [{"mine": 0}] * 700
+    found = audited([*labeled, *rest])
+    numbers = found["pass_or_fail"]
+    direct = corrected_rate([row["mine"] for row in (*labeled, *rest)], [r["score"] for r in labeled] + 1000 * [NAN])
+    assert (numbers["corrected_rate"].value, numbers["corrected_rate"].low) == (direct.value, direct.low)
+    assert direct.value == pytest.approx((0.3 + 0.9 - 1) / 0.8)
+    assert (numbers["tpr"].n, numbers["tpr"].undefined, numbers["prevalence"].n) == (50, 0, 100)
+    assert "Of all answers, labeled or not, 25 of 100 (" in found.verdict
+    assert "deserve to pass; the judge passes 32." in found.verdict
+
+
+def test_labels_that_decide():
+    numbers = audited(rows_of(90, 10, 20, 80))["pass_or_fail"]
+    enough = labels_to_decide(numbers, "tpr", 0.8)
+    tpr = numbers["tpr"]
+    # power .8: the distance is 1.96 + .84 standard errors of the wider half of the interval; half of all labels pass
+    assert enough == pytest.approx(200 * (2.8 / 1.96 * (tpr.value - tpr.low) / 0.1) ** 2, rel=0.06)
+    assert labels_to_decide(numbers, "tpr", 0.9) is None
+    assert labels_to_decide(numbers, "tpr", 0.9001) is None
+    assert labels_to_decide(audited(rows_of(9, 1, 0, 0))["pass_or_fail"], "tnr", 0.8) is None
+
+
+def test_groups_show_the_rates_and_two_judges_are_compared():
+    rows = [{**row, "system": name} for name, n in (("a", 40), ("b", 20)) for row in rows_of(n, 60 - n, 10, 30)]
+    found = audited(rows, by="system")
+    assert {name: group["tpr"].value for name, group in found.groups.items()} == pytest.approx({"a": 2 / 3, "b": 1 / 3})
+    rng = np.random.default_rng(1)
+    for raters in ([(0.9, 0.9)], [(0.9, 0.9)] * 3):
+        rows = [{**row, "other": int(rng.random() < 0.7)} for row in annotated(rng, 200, (0.9, 0.9), raters)]
+        items = evalbias.data.read(rows, numbers=["mine", "other"])
+        sides = [measure(BIASES["pass_or_fail"], recorded_scores(items, name), seed=0) for name in ("other", "mine")]
+        changes = compare(*sides, n_resamples=500, n_intervals=100, seed=0)
+        people = sides[0].judged.ratings
+        ours, theirs = (estimate_rate(side.judged.answers, people, of="tnr").value for side in sides[::-1])
+        assert changes["tnr"].difference.value == pytest.approx(ours - theirs)
+        assert changes["tnr"].difference.low > 0
+
+
+def lines(data_dir, name):
+    with gzip.open(data_dir / f"judges/{name}.jsonl.gz", "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+@pytest.fixture(scope="module")
+def trivia(data_dir):
+    rows = lines(data_dir, "triviaqa_verdicts")
+    known = ("id", "input_id", "system")
+    return lambda judge, **options: audited(
+        [{**{f: r[f] for f in known}, "score": r["human"], "mine": r.get(judge)} for r in rows], **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("judge", "tpr", "tnr"),
+    [("GPT-4", 0.947, 0.829), ("Gemma-2B", 0.919, 0.461), ("Llama-70B", 0.991, 0.689), ("Contains", 0.785, 0.992)],
+)
+def test_judges_of_right_answers(trivia, judge, tpr, tnr):
+    found = trivia(judge)["pass_or_fail"]
+    assert [round(found[name].value, 3) for name in ("tpr", "tnr")] == [tpr, tnr]
+    assert all(found[name].low < found[name].value < found[name].high for name in ("tpr", "tnr"))
+    assert found["tpr"].units == 377  # of 400 questions, which nine models answered, with any right answer
+
+
+def test_gpt4_passes_more_of_its_own_wrong_answers_than_of_those_of_most_others(trivia):
+    """Of as wrong answers: its own 37 of 100 pass, of seven of the eight others 5 to 26."""
+    rates = {name: group["tnr"] for name, group in trivia("GPT-4", by="system").groups.items()}
+    own = rates.pop("gpt-4t")
+    assert round(own.value, 2) == 0.63
+    assert sum(other.value > own.value for other in rates.values()) == 7
+    assert sum(other.low > own.high for other in rates.values()) >= 4
+
+
+def test_experts_on_creativity_are_worse_than_they_are_strict(data_dir):
+    """GPT-4 passes nearly all; the experts contradict each other so much that its rates are hardly known."""
+    rows = lines(data_dir, "ttcw_verdicts")
+    found = audited([{k: r[k] for k in ("id", "input_id", "ratings")} | {"mine": r["gpt-4-turbo"]} for r in rows])
+    numbers = found["pass_or_fail"]
+    assert numbers["tpr"].low > 0.8
+    assert numbers["tnr"].low < 0.25 < 0.5 < numbers["tnr"].high
+    assert numbers["annotator_tpr"].value < 0.6 < 0.85 < numbers["annotator_tnr"].value
+    assert numbers["kappa"].low < numbers["annotator_kappa"].value < numbers["kappa"].high  # no worse than an expert
+    assert numbers["tpr"].units == 36
