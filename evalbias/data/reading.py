@@ -130,10 +130,12 @@ def read(
             files = Source(name, _existing(path))
             return _items(files, SETS[name].rows(files), samples=samples, rated=SETS[name].rated)
     table = table_of(source, mapping)
-    if numbers and not _hold_outputs(table.columns):
-        _label_verdicts(table, numbers)
-    _check_columns(table, [*choices, *numbers], judged="score" in (*numbers, samples), texts=not numbers)
-    table.rows = with_verdicts(table.rows, numbers)
+    said = [*numbers, *filter(None, [samples])]
+    recorded = bool(said) and set(said) <= set(table.columns)  # what a judge said needs no texts
+    if recorded and not _hold_outputs(table.columns):
+        _label_verdicts(table, said)
+    _check_columns(table, [*choices, *numbers], judged="score" in said, texts=not recorded)
+    table.rows = with_verdicts(table.rows, said)
     try:
         return _items(table, table.rows, choices, numbers, samples=samples)
     except DataError as error:
@@ -333,7 +335,11 @@ def _label_verdicts(table: Source, numbers: Sequence[str]) -> None:
 def _check_columns(table: Source, asked: Sequence[str], *, judged: bool, texts: bool) -> None:
     """Refuse a table without outputs, unless it needs no ``texts`` and has none, and one column for two fields."""
     columns, place = table.columns, str(table.path)
-    if columns and not _hold_outputs(columns) and (texts or suggestions(columns, ["output"], alike=False)):
+    if (
+        columns
+        and not _hold_outputs(columns)
+        and (texts or suggestions(columns, ["output", "output_1", "output_2"], alike=False))
+    ):
         if {"output_1", "output_2"} == set(suggestions(columns, ["output_1", "output_2"], alike=False)):
             raise lacking(place, columns, "output_1", beside=("output_2", "source", "better"))
         rated = {"scores", "ratings", "rating_1"} & set(columns)
@@ -470,7 +476,7 @@ def _items(
     rated: Sequence[str] = (),
 ) -> Dataset:
     examples, places = list[dspy.Example](), dict[str, str]()
-    texts = not numbers or _hold_outputs(source.columns)
+    texts = not (numbers or samples) or _hold_outputs(source.columns)
     for where, row in rows:
         record = _gathered(row, where)
         for name in (name for name in numbers if name in record):

@@ -77,6 +77,10 @@ def test_texts_are_still_asked_for_where_they_are_read_or_seem_to_be_there():
         data.read([{"verdict": 1, "label": 1}])
     with pytest.raises(DataError, match="'answer' looks like 'output'"):
         data.read([{"verdict": 1, "label": 1, "answer": "Four."}], numbers=["verdict"])
+    with pytest.raises(DataError, match="'answer_a' looks like 'output_1'"):
+        data.read([{"verdict": 1, "label": 1, "answer_a": "Four.", "answer_b": "Five."}], numbers=["verdict"])
+    with pytest.raises(DataError, match="has no column 'output'"):
+        data.read([{"verdict": 1, "label": 1}], numbers=["verdcit"])
     with pytest.raises(DataError, match="'output' is missing"):
         data.read([{"verdict": 1, "output": "Four."}, {"verdict": 1}], numbers=["verdict"])
 
