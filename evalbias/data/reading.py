@@ -137,7 +137,8 @@ def read(
     _check_columns(table, [*choices, *numbers], judged="score" in said, texts=not recorded)
     table.rows = with_verdicts(table.rows, said)
     try:
-        return _items(table, table.rows, choices, numbers, samples=samples)
+        texts = not recorded or _hold_outputs(table.columns)
+        return _items(table, table.rows, choices, numbers, samples=samples, texts=texts)
     except DataError as error:
         named = {f"{o!r} is your column {t!r}" for o, t in table.mapping.items() if o != t and repr(o) in str(error)}
         raise DataError(" ".join([str(error), *(f"({words}.)" for words in sorted(named))])) from error
@@ -474,9 +475,9 @@ def _items(
     *,
     samples: str | None = None,
     rated: Sequence[str] = (),
+    texts: bool = True,
 ) -> Dataset:
     examples, places = list[dspy.Example](), dict[str, str]()
-    texts = not (numbers or samples) or _hold_outputs(source.columns)
     for where, row in rows:
         record = _gathered(row, where)
         for name in (name for name in numbers if name in record):
