@@ -75,7 +75,7 @@ class Repeats(Bias):
         """Say how noisy the judge is, and what most of its disagreement with people is."""
         steady, needed = measurement["test_retest"], measurement["samples_needed"]
         if math.isnan(steady.low):
-            why = repeats.NO_REPEATS if steady.n < 2 else "they are too few items, or all its scores are equal"
+            why = repeats.NO_REPEATS if steady.n < 2 else "there are too few items, or all its scores are equal"
             return f"How noisy the judge is cannot be told: {why}."
         noise, low, high = (percent(min(1 - r, 1.0)) for r in (steady.value, steady.high, steady.low))
         said = (
