@@ -218,8 +218,8 @@ class Reliable:
     """The reliability of single ratings.
 
     Attributes:
-        reliability: Share of a rating's variance that is quality, for items with one rating each: without it, effects
-            have only bounds.
+        reliability: Share of a rating's variance that is quality, for items with one rating each; 1 for objective
+            labels. Without it, effects have only bounds.
     """
 
     reliability: float | None = None

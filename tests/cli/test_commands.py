@@ -101,7 +101,8 @@ def test_compile_and_judge(scoring, items, tmp_path):
     for row in ("given", "paper's", "compiled", "likelihood alone", "length alone", "answers asked 0"):
         assert row in shown
     changes = found["likelihood"][world.NAME]["changes"]
-    assert changes.keys() == {"likelihood_effect", "bias_score", "bias_score_z", "performance"}
+    effects = {"likelihood_effect", "likelihood_effect_per_token"}
+    assert changes.keys() == effects | {"bias_score", "bias_score_z", "pearson", "performance"}
     judged = ["--judge", f"run/judge-{world.NAME}.json", "--data", items, "--lm", "embedded", "--out", "j"]
     assert answered("judge", *judged, cwd=tmp_path)["n"] == 700
     rows = records(tmp_path / "j/scores.jsonl")

@@ -1,5 +1,7 @@
 """Effects at equal quality: likelihood, length and the own system, each by itself and in one model."""
 
+import gzip
+import json
 import math
 import re
 from dataclasses import replace
@@ -9,7 +11,7 @@ import pytest
 from commands import printed
 from fakes import FormulaLM, items
 from fakes import numbers as numbers_in
-from planted import by_hand, compared, entangled, having, numbers, scored, with_effect, without
+from planted import by_hand, compared, entangled, having, ids, numbers, scored, with_effect, without
 
 from evalbias.evaluation import BIASES, Judged, compare, judge_examples, measure
 from evalbias.evaluation.audit import audit_answers, findings_of
@@ -314,6 +316,36 @@ def test_a_planted_verbosity_gets_no_remedy_against_likelihood():
         told += [f.bias for f in found if f.remedy]
     assert told.count("likelihood") <= 2
     assert told.count("verbosity") == 20
+
+
+@pytest.fixture(scope="module")
+def summeval(data_dir):
+    """Criterion -> GPT-4's scores of SummEval's summaries, with their lengths and their LS under SmolLM2."""
+    folder = data_dir / "judges"
+    lines = (folder / "summeval_likelihoods.jsonl").read_text().splitlines()
+    ls = {row["id"]: row["smollm2-135m-instruct"] for row in map(json.loads, lines)}
+    with gzip.open(folder / "summeval_scores.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    lengths = np.array([len(row["output"]) for row in rows], dtype=float)
+    texts = {LENGTHS: lengths, LIKELIHOODS: np.array([ls[row["id"]] for row in rows])}
+    judged = {}
+    for criterion in ("consistency", "fluency"):
+        ratings = np.array([row["ratings"][criterion] for row in rows], dtype=float)
+        people = {RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
+        scores = np.array([row["judges"]["gpt-4-0314"][criterion] for row in rows], dtype=float)
+        inputs = [row["input_id"] for row in rows]
+        judged[criterion] = Judged(ids(len(rows)), criterion, scores, texts | people, inputs=inputs, scale=(1, 5))
+    return judged
+
+
+def test_gpt_4_hides_a_taste_for_likely_summaries_behind_one_for_long_ones(summeval):
+    likelihood, verbosity = findings(summeval["consistency"])
+    assert (likelihood.status, likelihood.hidden, verbosity.hidden) == ("biased", True, True)
+    assert likelihood.estimate.value == pytest.approx(0.11, abs=0.005)
+    assert "(+0.05 standard deviations of the score, 95 % interval -0.02 to +0.11)" in likelihood.sentence
+    likelihood, _ = findings(summeval["fluency"])  # shown alone as well, and larger with length held fixed
+    values = likelihood.estimate.value, likelihood.joint.value
+    assert (likelihood.hidden, *values) == (False, *(pytest.approx(one, abs=0.006) for one in (0.17, 0.28)))
 
 
 class Tokens(FormulaLM):
