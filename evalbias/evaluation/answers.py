@@ -72,19 +72,23 @@ def recorded_scores(
         >>> recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine").answers.tolist()
         [4.0, nan]
     """
-    answers = []
-    for i, example in enumerate(_having(examples, field)):
-        place = f"{field!r} of the item {item_name(example, i)!r:.80}"
-        score = number(example.get(field), place, texts=True)
-        if scale is not None and not is_on(scale, score):
-            raise ValueError(
-                f"{place} is {score:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
-                "judge's own `scale`."
-            )
-        answers.append(score)
+    answers = [
+        _on_scale(e.get(field), f"{field!r} of the item {item_name(e, i)!r:.80}", scale)
+        for i, e in enumerate(_having(examples, field))
+    ]
     check_size(answers, f"The judge's scores {field!r}")
     known = gather(examples, as_criterion(criterion), pairwise=False, scorer=likelihood_lm, required=False)
     return replace(known, answers=np.array(answers), scale=scale, judge=f"recorded scores {field!r}")
+
+
+def _on_scale(value: Any, place: str, scale: tuple[float, float] | None) -> float:
+    score = number(value, place, texts=True)
+    if scale is not None and not is_on(scale, score):
+        raise ValueError(
+            f"{place} is {score:g}, outside the scale from {scale[0]:g} to {scale[1]:g}: correct it, or state the "
+            "judge's own `scale`."
+        )
+    return score
 
 
 def recorded_samples(examples: Sequence[dspy.Example], field: str, **known: Any) -> Judged:
@@ -96,11 +100,11 @@ def recorded_samples(examples: Sequence[dspy.Example], field: str, **known: Any)
         >>> recorded_samples([dspy.Example(mine=[4, 5, None]), dspy.Example(mine=None)], "mine").answers.tolist()
         [4.5, nan]
     """
-    rows = [e.get(field) or [] for e in _having(examples, field)]
-    named = [(item_name(e, i), row or [None]) for i, (e, row) in enumerate(zip(examples, rows, strict=True))]
-    single = [dspy.Example(id=name, **{field: score}) for name, row in named for score in row]
-    scores = iter(recorded_scores(single, field, scale=known.get("scale")).answers)  # each is a number on the scale
-    samples = padded([[next(scores) for _ in row] for _, row in named])
+    scale, rows = known.get("scale"), []
+    for i, example in enumerate(_having(examples, field)):
+        place = f"a score in {field!r} of the item {item_name(example, i)!r:.80}"
+        rows.append([_on_scale(value, place, scale) for value in example.get(field) or [None]])
+    samples = padded(rows)
     means = mean_of_raters(samples)
     judged = recorded_scores([e.copy(**{field: m}) for e, m in zip(examples, means, strict=True)], field, **known)
     return replace(judged, covariates={**judged.covariates, SAMPLES: samples}, examples=examples)

@@ -158,11 +158,12 @@ class Judged:
 
     @property
     def columns(self) -> dict[str, FloatArray]:
-        """Name -> numbers by item: the answers, each order by itself, and the covariates."""
+        """Name -> numbers by item: the answers, each order by itself, and the covariates but single samples."""
+        covariates = {name: column for name, column in self.covariates.items() if name != SAMPLES}
         if not self.pairwise:
-            return {"scores": self.answers, **self.covariates}
+            return {"scores": self.answers, **covariates}
         orders = np.moveaxis(self.answers, 1, 0)  # (r, n, c)
-        return {**dict(zip(("answers", "answers_swapped"), orders, strict=False)), **self.covariates}
+        return {**dict(zip(("answers", "answers_swapped"), orders, strict=False)), **covariates}
 
     @cached_property
     def clusters(self) -> Sequence[str] | None:

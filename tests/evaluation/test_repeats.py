@@ -48,6 +48,7 @@ def test_the_mean_of_the_samples_is_audited_and_equals_a_recorded_mean():
     assert found["repeats"]["test_retest"].undefined == 3
     assert found.to_dict()["further"]["repeats"]["flip_rate"]["value"] == 1
     assert found["agreement"]["spearman"].n == 98
+    assert SAMPLES not in found["repeats"].columns  # a run's file holds no thousand numbers an item
 
 
 @pytest.mark.parametrize(
