@@ -30,6 +30,7 @@ from evalbias.measures.equal_quality import effects_on_judges
 from evalbias.optimizers.likelihood import STRENGTHS
 from evalbias.optimizers.likelihood_rules import EFFECT, RISE, AgreementRule, LikelihoodRule, cross_fitted, fitted
 from evalbias.optimizers.selection import last_items
+from evalbias.programs.judges import LIKELIHOOD
 
 DEMONSTRATIONS = 5
 WIDE = (-1e9, 1e9)
@@ -100,8 +101,9 @@ def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged],
     if calibration is None:
         return [], []
     parts = [calibration.at(strength) for strength in STRENGTHS]
-    scores = [part(judge.answers, judge.covariate(LIKELIHOODS), scale=WIDE) for part in parts]
-    tastes = [replace(taste, slope=taste.slope - part.strength * part.slope) for part in parts]
+    known = {LIKELIHOOD: judge.covariate(LIKELIHOODS)}
+    scores = [part(judge.answers, known, scale=WIDE) for part in parts]
+    tastes = [replace(taste, slope=taste.slope - part.slopes[LIKELIHOOD].slope) for part in parts]
     return [replace(judge, answers=row) for row in scores], tastes
 
 

@@ -319,6 +319,42 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
         return any(one is not None for one in fields)
 
 
+@dataclass(frozen=True, kw_only=True)
+class CorrectOptions(Seeded, Reliable, Long, Likely, Coded, Items):
+    """Correct recorded scores of a judge that cannot be changed.
+
+    Learns from rated items what the scores owe to length, likelihood, any of `features`, position and leniency,
+    subtracts what it costs nothing to remove, and says what the rest would cost. Writes correction.json, for new items,
+    and corrected.jsonl, one line for each item, to the run's folder.
+
+    Attributes:
+        scores_field: Field that holds the judge's recorded scores.
+        winner_field: Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null.
+        swapped_field: Field that holds its choices in the other order; 0 still means the same output.
+        features: Field of a number about each output, or of two in a list about those of a pair, which scores may owe
+            something to. Repeatable.
+        correction: correction.json of an earlier run, to apply to these items; they need no ratings.
+        criterion: Name of the criterion that people rated, where they rated several.
+        scale: Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2. Corrected scores may lie beyond.
+        max_loss: Loss of agreement with people (Pearson's r) to allow for a smaller effect, such as 0.05; 0 allows no
+            significant loss.
+    """
+
+    beside = (MeasuringModels, Out)
+    scores_field: str | None = None
+    winner_field: str | None = None
+    swapped_field: str | None = None
+    features: Sequence[str] = ()
+    correction: Path | None = None
+    criterion: Any = None
+    scale: tuple[float, float] | None = None
+    max_loss: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.scores_field is None) == (self.winner_field is None):
+            raise ValueError("Name the field of its scores (`scores_field`) or of its choices (`winner_field`).")
+
+
 # Judges that score.
 
 

@@ -46,7 +46,7 @@ def with_demos(
     A likelihood calibration is discarded, because it was fitted under the old demonstrations.
     """
     judge: PointwiseJudge = student.deepcopy()
-    judge.likelihood_calibration = None
+    judge.correction = None
     judge.predict.demos = [
         dspy.Example(source=e.source, output=e.output, score=item_label(e, student.criterion, bins=bins))
         for e in examples

@@ -23,7 +23,6 @@ from evalbias.evaluation.judged import (
     human_ratings,
     human_scores,
     judge_examples,
-    text_length,
     total,
 )
 from evalbias.evaluation.words import count, signed
@@ -57,8 +56,8 @@ from evalbias.optimizers.likelihood_rules import (
 )
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection, last_items
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import read_item
-from evalbias.programs.judges import REDUCTIONS, PointwiseJudge, likelihood_scores
+from evalbias.programs.items import read_item, text_length
+from evalbias.programs.judges import LIKELIHOOD, REDUCTIONS, PointwiseJudge, likelihood_scores
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -168,7 +167,10 @@ class LikelihoodOptimizer(JudgeOptimizer):
         if selection.answers is None:
             return fields
         held_back = last_items(selection.answers, len(problem.held_back))  # calibrated scores answer all items
-        return {**fields, "decision": f"{selection.fields['decision']} {proxy_worth(held_back, LIKELIHOODS)}"}
+        return {
+            **fields,
+            "decision": f"{selection.fields['decision']} {proxy_worth(held_back, LIKELIHOODS, LIKELIHOOD)}",
+        }
 
     def with_random(self, problem: Problem, k: int) -> tuple[PointwiseJudge, list[dspy.Example], list[dspy.Example]]:
         """Return the judge with k random demonstrations, those, and the other rated items; keep these alone.
@@ -436,7 +438,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         """Return the given judge calibrated, with cross-fitted answers to all rated items, the held-back ones last."""
         everything = [*problem.fit, *problem.held_back]
         bare: PointwiseJudge = problem.student.deepcopy()
-        bare.likelihood_calibration = None
+        bare.correction = None
         judged = self.answers(problem, bare, everything)
         candidates = self._calibrated(title, name, bare, judged)
         inputs, some = (len(set(map(input_key, items))) for items in (everything, problem.held_back))
@@ -457,7 +459,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
             return []
         candidates = [Candidate(f"{title} of strength {strength:g}", judge.deepcopy()) for strength in STRENGTHS]
         for one, strength in zip(candidates, STRENGTHS, strict=True):
-            one.program.likelihood_calibration = calibration.at(strength)
+            one.program.correction = calibration.at(strength)
         return candidates
 
 

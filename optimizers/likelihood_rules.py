@@ -15,15 +15,16 @@ from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.words import ends, p_equals, signed
-from evalbias.measures import Interval, likelihood_effect, pearson
+from evalbias.measures import EqualQuality, Interval, likelihood_effect, pearson
 from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy, pearson_influence
-from evalbias.measures.arrays import FloatArray, cluster_codes, complete, defined
-from evalbias.measures.corrections import LikelihoodCalibration, fit_likelihood_calibration
+from evalbias.measures.arrays import FloatArray, IntArray, cluster_codes, complete, defined
+from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.measures.equal_quality import SCORE_SD, effects_on_judges
 from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
 from evalbias.measures.likelihood import counted_bias_score
 from evalbias.measures.resample import Draws, bootstrapped
 from evalbias.optimizers.selection import CHOICE_LEVEL, Rule, last_items
+from evalbias.programs.judges import LIKELIHOOD
 
 EFFECT, BIAS_SCORE_Z, PERFORMANCE, AGREEMENT = "likelihood_effect", "bias_score_z", "performance", "pearson"
 BIAS_LABELS = {EFFECT: "likelihood effect", BIAS_SCORE_Z: "BiasScore (z)"}
@@ -62,27 +63,37 @@ def slope(name: str, judged: Judged) -> float:
     return pearson(model, ls).value - pearson(human, ls).value
 
 
-def joint_errors(name: str, judges: Sequence[Judged], *, draws: int, seed: int) -> tuple[FloatArray, FloatArray]:
+Errors = tuple[FloatArray, FloatArray]
+"""(s,) numbers of judges, NaN where undefined, and (draws, s) joint draws of how far they may err together."""
+
+
+def joint_errors(name: str, judges: Sequence[Judged], *, draws: int, seed: int) -> Errors:
     """Measure s judges on the items that all of them scored, and draw how far the numbers may err together.
 
     Returns (s,) numbers, NaN where undefined, and at most (draws, s) joint draws of their errors.
     """
-    found = (_effect_errors if name == EFFECT else _bias_score_errors)(judges, draws, np.random.default_rng(seed))
+    if name == EFFECT:
+        return effect_errors(LIKELIHOODS, judges, draws=draws, seed=seed)
+    found = _bias_score_errors(judges, draws, np.random.default_rng(seed))
     return found or (np.full(len(judges), np.nan), np.full((draws, len(judges)), np.nan))
 
 
-def _effect_errors(
-    judges: Sequence[Judged], draws: int, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray] | None:
-    """Draw errors from the t distribution of the jackknife over inputs; None if the ratings are too few for it."""
+def effect_errors(
+    feature: str, judges: Sequence[Judged], *, reliability: float | None = None, draws: int, seed: int
+) -> Errors:
+    """Return the same of the effects of a feature (a covariate), by the t distribution of the jackknife over inputs.
+
+    All is NaN if the ratings are too few, or too weak, for it.
+    """
     first, clusters = judges[0], judges[0].inputs or None
-    ls, ratings = first.covariate(LIKELIHOODS), first.covariate(RATINGS)
-    known = likelihood_effect(ls, first.answers, ratings, clusters=clusters)
-    if known.weak or known.reason:
-        return None
+    x, ratings = first.covariate(feature), first.covariate(RATINGS)
+    known = EqualQuality(first.answers, ratings, {feature: x}, clusters=clusters, reliability=reliability)
+    effect = known.effect(feature)
+    if effect.weak or effect.reason:
+        return np.full(len(judges), np.nan), np.full((draws, len(judges)), np.nan)
     scores = np.column_stack([one.answers for one in judges])  # (n, s)
-    effects, influence = effects_on_judges(ls, scores, ratings, clusters=clusters)  # (s,), (inputs, s)
-    return effects, _drawn_errors(influence, draws, rng)
+    effects, influence = effects_on_judges(x, scores, ratings, clusters=clusters, reliability=reliability)
+    return effects, _drawn_errors(influence, draws, np.random.default_rng(seed))
 
 
 def _drawn_errors(influence: FloatArray, draws: int, rng: np.random.Generator) -> FloatArray:
@@ -92,7 +103,7 @@ def _drawn_errors(influence: FloatArray, draws: int, rng: np.random.Generator) -
     return np.asarray(normal / np.sqrt(rng.chisquare(inputs - 1, size=(draws, 1)) / (inputs - 1)))
 
 
-def agreement_errors(judges: Sequence[Judged], *, draws: int, seed: int) -> tuple[FloatArray, FloatArray]:
+def agreement_errors(judges: Sequence[Judged], *, draws: int, seed: int) -> Errors:
     """Return (s,) Pearson's correlations of judges with people, and (draws, s) joint draws of their errors.
 
     On the items that all judges scored; NaN for fewer than two inputs, and for a judge with constant scores.
@@ -107,9 +118,7 @@ def agreement_errors(judges: Sequence[Judged], *, draws: int, seed: int) -> tupl
     return values, _drawn_errors(influence, draws, np.random.default_rng(seed))
 
 
-def _bias_score_errors(
-    judges: Sequence[Judged], draws: int, rng: np.random.Generator
-) -> tuple[FloatArray, FloatArray] | None:
+def _bias_score_errors(judges: Sequence[Judged], draws: int, rng: np.random.Generator) -> Errors | None:
     """Draw errors by the bootstrap over inputs, widened to t quantiles; None for fewer than two inputs."""
     first = judges[0]
     given, scores = [first.covariate(name) for name in (LIKELIHOODS, HUMAN_SCORES)], [one.answers for one in judges]
@@ -141,11 +150,10 @@ def _estimate(name: str, judged: Judged, seed: int) -> Estimate:
     return replace(found, value=_value(name, judged), label=BIAS_LABELS.get(name, found.label))
 
 
-def proxy_worth(judged: Judged, feature: str) -> str:
-    """Say how well a feature (a covariate) agrees with people by itself, which decides what removing it costs."""
+def proxy_worth(judged: Judged, feature: str, name: str) -> str:
+    """Say how well a feature, a covariate and its name, agrees with people by itself: what removing it costs."""
     values, human = judged.covariate(feature), judged.covariate(HUMAN_SCORES)
     found = estimate_pearson(values, human, clusters=judged.clusters)
-    name = feature.replace("_", " ").removesuffix("s")
     if not (found.low > 0 or found.high < 0):
         return (
             f"The {name} alone is not shown to agree with people ({_shown(found)}): removing its effect need not cost."
@@ -186,17 +194,25 @@ class LikelihoodRule(Rule):
         """Return the likelihood bias, the published BiasScore, the agreement (Pearson) and the performance."""
         return {name: _estimate(name, judged, self.seed) for name in (self.name, "bias_score", AGREEMENT, PERFORMANCE)}
 
+    def errors(self, judges: Sequence[Judged]) -> Errors:
+        """Return the biases of judges, with draws of their errors."""
+        return joint_errors(self.name, judges, draws=ERROR_DRAWS, seed=self.seed)
+
+    def bias(self, judged: Judged) -> Estimate:
+        """Return the bias with its interval."""
+        return _estimate(self.name, judged, self.seed)
+
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
         """Return the p that the magnitude of each bias is no smaller, adjusted for all of them.
 
         The step-down max-T procedure makes biases that move together, such as those of one calibration at several
         strengths, cost hardly more than one test.
         """
-        (bias,), errors = joint_errors(self.name, [given], draws=ERROR_DRAWS, seed=self.seed)
+        (bias,), errors = self.errors([given])
         biased = nonzero(bias, errors[:, 0])
 
         def smaller(judges: list[Judged]) -> FloatArray:
-            return smaller_in_magnitude(*joint_errors(self.name, judges, draws=ERROR_DRAWS, seed=self.seed))
+            return smaller_in_magnitude(*self.errors(judges))
 
         return [float(p) for p in np.minimum(1.0, np.maximum(_in_families(judged, given, smaller), biased))]  # keep NaN
 
@@ -215,7 +231,7 @@ class LikelihoodRule(Rule):
             lost = f"loses agreement ({fall}, {p_equals(test.p_value / 2)}, at worst {lowest:+.2f}"
             if not -LOSS_MARGIN < lowest < 0:  # it may be large, or NaN
                 return f"{lost})"
-            allowed = math.floor(1 - 100 * lowest) / 100  # the least of two digits that the loss does not reach
+            allowed = allowance(lowest)
             return f"{lost}; max_loss={allowed:g}, --max-loss {allowed:g}, would allow it)"
         if not self.max_loss and _falls(order):
             return f"orders fewer pairs as people do ({100 * order.value:+.1f} of 100, {p_equals(order.p_value / 2)})"
@@ -223,9 +239,14 @@ class LikelihoodRule(Rule):
             return f"may lose more than {margin:g} of agreement ({fall}, change at worst {lowest:+.2f})"
         return ""
 
+    def lowest_change(self, judged: Judged, given: Judged) -> float:
+        """Return the lower end of the one-sided 95 % interval of the change in agreement."""
+        draws, human = Draws(seed=self.seed, confidence=1 - 2 * LOSS), given.covariate(HUMAN_SCORES)
+        return estimate_pearson(judged.answers, human, before=given.answers, clusters=given.clusters, draws=draws).low
+
     def error(self, judged: Judged) -> float:
         """Return the standard error of the bias on the held-back items."""
-        return _standard_error(_estimate(self.name, self._compared(judged), self.seed))
+        return _standard_error(self.bias(self._compared(judged)))
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
         """Return the magnitude of the bias, and minus the agreement, on the held-back items."""
@@ -234,6 +255,11 @@ class LikelihoodRule(Rule):
 
     def _compared(self, judged: Judged) -> Judged:
         return judged if self.held_back is None else last_items(judged, self.held_back)
+
+
+def allowance(lowest: float) -> float:
+    """Return the least loss of two digits that a change, ``lowest`` at worst, does not reach; NaN for NaN."""
+    return lowest if math.isnan(lowest) else math.floor(1 - 100 * lowest) / 100
 
 
 def _falls(test: Interval) -> bool:
@@ -264,7 +290,7 @@ class AgreementRule(LikelihoodRule):
     def loss(self, judged: Judged, given: Judged) -> str:
         """Say whether the bias is larger, or may be larger by more than ``RISE``, or no agreement is shown."""
         judges = [last_items(given, len(judged.ids)), judged]
-        values, errors = joint_errors(self.name, judges, draws=ERROR_DRAWS, seed=self.seed)
+        values, errors = self.errors(judges)
         if np.isnan(values).any():
             return f"may be more biased: the {BIAS_LABELS[self.name]} is undefined"
         before, after = np.abs(values)
@@ -307,7 +333,7 @@ def _standard_error(estimate: Estimate) -> float:
 # Likelihood calibrations that all rated items can test: each item is corrected by what other inputs tell.
 
 
-def fitted(name: str, judged: Judged, *, reduction: str) -> LikelihoodCalibration | None:
+def fitted(name: str, judged: Judged, *, reduction: str) -> ScoreCorrection | None:
     """Fit a likelihood calibration at full strength to scores of a judge without one; None if the bias is undefined.
 
     ``name`` is the number that says the bias (``bias_number``), ``reduction`` that by which LS was computed.
@@ -315,7 +341,19 @@ def fitted(name: str, judged: Judged, *, reduction: str) -> LikelihoodCalibratio
     bias = slope(name, judged)
     if np.isnan(bias):
         return None
-    return fit_likelihood_calibration(judged.covariate(LIKELIHOODS), judged.answers, bias, reduction=reduction)
+    kept = defined(judged.covariate(LIKELIHOODS), judged.answers)
+    ls, scores = judged.covariate(LIKELIHOODS)[kept], judged.answers[kept]
+    one = Slope(float(bias * scores.std() / ls.std()), float(ls.mean()), (float(ls.min()), float(ls.max())))
+    return ScoreCorrection({LIKELIHOOD: one}, reduction=reduction)
+
+
+def folds(judged: Judged, seed: int) -> IntArray:
+    """Return (n,) the part of the inputs, of ``FOLDS``, to which each item belongs, drawn at random."""
+    keys = judged.inputs or judged.ids
+    inputs = list(dict.fromkeys(keys))
+    order = np.random.default_rng(seed).permutation(len(inputs))
+    fold_of = {inputs[place]: rank % FOLDS for rank, place in enumerate(order)}
+    return np.array([fold_of[key] for key in keys])
 
 
 def cross_fitted(
@@ -332,17 +370,13 @@ def cross_fitted(
     These are the answers that the calibration would give to new items, so they may be tested on the items it is fitted
     on: whether the bias exceeds half of what is subtracted, one interval of the bias answers for any subtraction.
     """
-    keys = judged.inputs or judged.ids
-    inputs = list(dict.fromkeys(keys))
-    order = np.random.default_rng(seed).permutation(len(inputs))
-    fold_of = {inputs[place]: rank % FOLDS for rank, place in enumerate(order)}
-    folds = np.array([fold_of[key] for key in keys])  # (n,)
-    scores = np.full((len(strengths), len(keys)), np.nan)
-    for fold in range(min(FOLDS, len(inputs))):
-        inside = folds == fold
+    parts = folds(judged, seed)
+    scores = np.full((len(strengths), len(parts)), np.nan)
+    for fold in np.unique(parts):
+        inside = parts == fold
         calibration = fitted(name, judged.take(np.flatnonzero(~inside)), reduction=reduction)
         if calibration is not None:
-            ls = judged.covariate(LIKELIHOODS)[inside]
+            known = {LIKELIHOOD: judged.covariate(LIKELIHOODS)[inside]}
             for row, strength in zip(scores, strengths, strict=True):
-                row[inside] = calibration.at(strength)(judged.answers[inside], ls, scale=scale)
+                row[inside] = calibration.at(strength)(judged.answers[inside], known, scale=scale)
     return [replace(judged, answers=row) for row in scores]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from evalbias.data.items import input_key, item_name
 from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.estimates import Estimate, Number
-from evalbias.evaluation.judged import LENGTHS, Judged, text_length
+from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.lm.cache import measuring
 from evalbias.lm.types import ChoiceLogprobs, Choices, MeasuringLM, unanswered
 from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
@@ -23,6 +23,7 @@ from evalbias.measures.pairs import counted_fairness, decision_shares, negative_
 from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.resample import Statistic, mean
 from evalbias.optimizers.selection import Rule, count_unanswered
+from evalbias.programs.items import text_length
 from evalbias.programs.judges import PointwiseJudge, answer_items
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
 
@@ -49,7 +50,7 @@ def instruct(judge: SearchedJudge, instruction: str) -> None:
     if isinstance(judge, PairwiseJudge):
         judge.corrections = {}
     else:
-        judge.likelihood_calibration = None
+        judge.correction = None
     judge.predict.signature = judge.predict.signature.with_instructions(instruction)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Number
 from typing import Any
 
 import dspy
+import regex
 
 from evalbias.data.items import TIE, choice, human_score, item_name, lone_surrogate
 from evalbias.programs import prompts
@@ -186,3 +188,17 @@ def people_choice(example: Any, fields: Sequence[str] = FIELDS, *, index: int | 
 def letter_of(index: float) -> str:
     """Return a choice, as ``evalbias.data.items.choice`` reads it, in the judge's words."""
     return prompts.TIE if index == TIE else prompts.LETTERS[int(index)]
+
+
+def text_length(text: str, unit: str = "characters") -> int:
+    r"""Count a text's characters, or the graphemes that a reader takes for one: an emoji of several, か with its mark.
+
+    Characters are the code points of the composed form (NFC), so that a text has one length however it was typed.
+
+    Examples:
+        >>> text_length("ガ👍🏽", "graphemes"), text_length("ガ👍🏽"), text_length("カ\u3099👍🏽")
+        (2, 3, 3)
+    """
+    if unit == "graphemes":
+        return len(regex.findall(r"\X", text))
+    return len(text) if text.isascii() else len(unicodedata.normalize("NFC", text))

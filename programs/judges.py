@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import math
 import os
 import re
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import dspy
@@ -41,9 +43,9 @@ from evalbias.lm.types import (
     unanswered,
 )
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.corrections import LikelihoodCalibration
+from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import check_item, label_of, read_item
+from evalbias.programs.items import check_item, label_of, read_item, text_length
 from evalbias.programs.languages import in_language, known_language
 from evalbias.programs.prompts import (
     Message,
@@ -55,7 +57,7 @@ from evalbias.programs.prompts import (
     scoring_instructions,
 )
 from evalbias.programs.saved import MALFORMED, Instrument, Predictor, Program, Setting, instance_of, one_of, read_state
-from evalbias.values import WORD_CHARACTER, get_logger, half_width
+from evalbias.values import WORD_CHARACTER, get_logger, half_width, read_json, to_json
 
 SCORINGS = ("expected", "sampled", "direct")
 MAX_SCORE_TOKENS = 8
@@ -101,7 +103,7 @@ class Judge(Instrument):
         dump=asdict,
         load=lambda fields: Criterion(**fields),
     )
-    language = Setting[str](known_language, resets=("corrections", "likelihood_calibration"))
+    language = Setting[str](known_language, resets=("corrections", "correction"))
     sampling = SamplingSetting(
         instance_of(Sampling, "evalbias.Sampling(samples=...)"),
         dump=lambda value: value and asdict(value),
@@ -449,8 +451,39 @@ def likelihoods_and_refusals(
 # The judge that scores one output at a time.
 
 
-def _calibration_of(saved: Any) -> LikelihoodCalibration | None:
-    return saved and LikelihoodCalibration(**{**saved, "bounds": saved["bounds"] and tuple(saved["bounds"])})
+LIKELIHOOD, LENGTH = "likelihood", "length"
+"""Features that a judge tells of an output, for which it can correct its scores."""
+
+
+def correction_of(saved: Any) -> ScoreCorrection:
+    """Read a correction from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
+    slopes = {
+        n: Slope(**{**one, "bounds": one["bounds"] and tuple(one["bounds"])}) for n, one in saved["slopes"].items()
+    }
+    return ScoreCorrection(**{**saved, "slopes": slopes})
+
+
+def load_correction(path: str | os.PathLike[str]) -> ScoreCorrection:
+    """Load a correction from the JSON file that ``save_correction`` or 'evalbias correct' wrote."""
+    saved = read_json(path, "learn the correction again")
+    try:
+        return correction_of(saved)
+    except (*MALFORMED, ValueError) as error:
+        raise ValueError(f"{path} is no saved correction ({error}): learn it again by 'evalbias correct'.") from error
+
+
+def save_correction(correction: ScoreCorrection, path: str | os.PathLike[str]) -> None:
+    """Write a correction as JSON, for ``load_correction``."""
+    Path(path).write_text(json.dumps(to_json(correction), indent=2) + "\n", encoding="utf-8")
+
+
+def _check_correction(name: str, value: Any) -> None:
+    instance_of(ScoreCorrection | None, "a ScoreCorrection or None")(name, value)
+    if value and (other := [one for one in value.slopes if one not in (LIKELIHOOD, LENGTH)]):
+        raise ValueError(
+            f"{name}: a judge cannot tell {other[0]!r:.80} of an output, only {LIKELIHOOD} and {LENGTH}: call the "
+            "correction with its scores and your own numbers."
+        )
 
 
 class PointwiseJudge(Judge):
@@ -464,8 +497,9 @@ class PointwiseJudge(Judge):
             7); ``"sampled"`` estimates them from repeated answers, for models that report none; ``"direct"`` is the
             baseline that reads the number the model writes.
         sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
-        likelihood_calibration: Correction of every score for the likelihood of the output under the judge's own model,
-            as ``LikelihoodMitigation`` fits it, for the instructions and demonstrations that it was fitted with.
+        correction: Correction of every score for the output's likelihood under the judge's own model, as
+            ``LikelihoodMitigation`` fits it, or its length, as ``learn_correction`` and 'evalbias correct' do; for the
+            instructions and demonstrations that it was fitted with.
         language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
             and the task of a criterion that has the default ones.
 
@@ -478,10 +512,10 @@ class PointwiseJudge(Judge):
     kind = "pointwise judge"
     label_fields = ("score", "scores")
     scoring = Setting[str](one_of(*SCORINGS))
-    likelihood_calibration = Setting[LikelihoodCalibration | None](
-        instance_of(LikelihoodCalibration | None, "a LikelihoodCalibration or None"),
+    correction = Setting[ScoreCorrection | None](
+        _check_correction,
         dump=lambda value: value and asdict(value),
-        load=_calibration_of,
+        load=lambda saved: saved and correction_of(saved),
         unlearned=lambda: None,
     )
 
@@ -491,7 +525,7 @@ class PointwiseJudge(Judge):
         *,
         scoring: str = "expected",
         sampling: Sampling | None = None,
-        likelihood_calibration: LikelihoodCalibration | None = None,
+        correction: ScoreCorrection | None = None,
         language: str = "en",
     ) -> None:
         super().__init__(
@@ -499,7 +533,7 @@ class PointwiseJudge(Judge):
             criterion=criterion,
             scoring=scoring,
             sampling=sampling,
-            likelihood_calibration=likelihood_calibration,
+            correction=correction,
         )
         self.criterion = in_language(criterion, language)
         instructions = scoring_instructions(self.criterion, language)
@@ -517,14 +551,14 @@ class PointwiseJudge(Judge):
         over the labels), ``mode`` (value of the most probable label), ``coverage`` (total probability of the labels)
         and ``samples`` (None). Direct scoring has no distribution and no coverage. Sampled scoring estimates them from
         ``samples`` answers, of which the share ``coverage`` was readable: the score's standard error is the
-        distribution's standard deviation over ``sqrt(samples * coverage)``. A likelihood calibration corrects ``score``
-        and adds ``raw_score``, without the correction, and ``likelihood``, LS in nats.
+        distribution's standard deviation over ``sqrt(samples * coverage)``. A correction changes ``score`` and adds
+        ``raw_score``, without it, and, where it is for likelihood, ``likelihood``, LS in nats.
 
         Raises:
             ValueError: The source or the output is empty.
             NoProbabilities: The model reports no probabilities.
             PromptRefused: The model refuses the prompt, for example because it is too long.
-            NotImplementedError: The judge is calibrated, and the model reports no likelihoods.
+            NotImplementedError: The judge corrects for likelihood, and the model reports none.
         """
         return self._judged(source=source, output=output)
 
@@ -575,24 +609,29 @@ class PointwiseJudge(Judge):
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
     ) -> list[dspy.Prediction]:
         scored = [row for (row,) in rows]
-        if (calibration := self.likelihood_calibration) is None:
+        if (correction := self.correction) is None:
             return [row if isinstance(row, dspy.Prediction) else dspy.Prediction(**row) for row in scored]
-        try:
-            likelihoods, reasons = likelihoods_and_refusals(
-                items, self.criterion, measuring(lm), calibration.reduction, refused=refused
-            )
-        except NotImplementedError as error:
-            raise NotImplementedError(
-                f"The judge of {self.criterion.name} corrects its scores for likelihood, which this model does not "
-                f"report. {error} Or set judge.likelihood_calibration = None for uncorrected scores."
-            ) from error
+        features = {LENGTH: np.array([text_length(e.output, correction.length) for e in items], dtype=np.float64)}
+        reasons = dict[int, str]()
+        if LIKELIHOOD in correction.slopes:
+            try:
+                likelihoods, reasons = likelihoods_and_refusals(
+                    items, self.criterion, measuring(lm), correction.reduction, refused=refused
+                )
+                features[LIKELIHOOD] = likelihoods[:, 0]
+            except NotImplementedError as error:
+                raise NotImplementedError(
+                    f"The judge of {self.criterion.name} corrects its scores for likelihood, which this model does not "
+                    f"report. {error} Or set judge.correction = None for uncorrected scores."
+                ) from error
         raw = np.array([row["score"] for row in scored], dtype=np.float64)
-        likelihoods = likelihoods[:, 0]
-        corrected = calibration(raw, likelihoods, scale=self.criterion.scale)
+        corrected = correction(raw, features, scale=self.criterion.scale)
         done = []
         for i, row in enumerate(scored):
             why = {"undefined": reasons[i]} if i in reasons else {}  # a judgment that was refused keeps its own reason
-            numbers = {"score": float(corrected[i]), "raw_score": row["score"], "likelihood": float(likelihoods[i])}
+            numbers = {"score": float(corrected[i]), "raw_score": row["score"]}
+            if LIKELIHOOD in features:
+                numbers["likelihood"] = float(features[LIKELIHOOD][i])
             done.append(dspy.Prediction(**{**why, **dict(row), **numbers}))
         return done
 

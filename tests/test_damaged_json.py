@@ -11,6 +11,7 @@ from evalbias.evaluation.answers import load_any_judge
 from evalbias.lm.files import check_json_files
 from evalbias.lm.load import check_adapter
 from evalbias.measures.loops import QuantileMap
+from evalbias.programs.judges import load_correction
 from evalbias.programs.tasks import read_examples
 from evalbias.runs import read_run
 from evalbias.values import read_json
@@ -32,6 +33,7 @@ READERS = [
     (read_examples, "x.json"),
     (load_any_judge, "x.json"),
     (QuantileMap.load, "x.json"),
+    (load_correction, "x.json"),
     (RecordedLM, "x.jsonl"),
     (lambda file: check_json_files(file.parent), "config.json"),
     (adapter, "adapter_config.json"),

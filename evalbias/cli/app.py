@@ -72,11 +72,14 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
     "scale": Flag(kind=str, read=read_scale),
     "criteria": Flag("--criterion", list[str]),
+    "features": Flag("--feature", list[str], more={"metavar": "FIELD"}),
     "fail_on": Flag(kind=list[str], more={"metavar": "CONDITION"}),
     "certify": Flag(more={"metavar": "RATE=LEAST,..."}),
     "loops": Flag("--data", list[Path], more={"metavar": "PATH", "exists": True}),
     **dict.fromkeys(("data", "lm", "likelihood_lm", "proposer_lm", "aspects_lm", "instructscore", "criterion"), STRING),
-    **dict.fromkeys(("judge", "candidates", "program", "examples", "instructscore_prompt", "quantile_map"), FILE),
+    **dict.fromkeys(
+        ("judge", "candidates", "program", "examples", "instructscore_prompt", "quantile_map", "correction"), FILE
+    ),
     **dict.fromkeys(
         ("limit", "documents", "population", "epochs", "budget", "beam_size", "orders", "resamples", "best_of"), COUNT
     ),
@@ -238,6 +241,7 @@ stay; with the usual threshold of 700, looking at them again and again is an eig
 COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, options
     "demo": ("demo", options.DemoOptions),
     "audit": ("audit", options.AuditOptions),
+    "correct": ("correct", options.CorrectOptions),
     "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
     "measure preference": ("compare", options.PreferenceOptions),
     "measure self": ("loops", options.SelfOptions),

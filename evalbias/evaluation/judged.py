@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -10,7 +9,6 @@ from typing import Any, Literal, cast
 
 import dspy
 import numpy as np
-import regex
 
 from evalbias.data.items import (
     TIE,
@@ -33,7 +31,7 @@ from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.ratings import dependent_columns
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import candidates_of, check_two_candidates, people_choice
+from evalbias.programs.items import candidates_of, check_two_candidates, people_choice, text_length
 from evalbias.programs.judges import PointwiseJudge, likelihoods_and_refusals
 from evalbias.programs.pairwise import PairwiseJudge
 
@@ -357,20 +355,6 @@ class Judged:
         with np.errstate(divide="ignore"):
             odds = np.log(wins) - np.log1p(-wins)
         return np.where(np.isfinite(odds), odds, np.nan)
-
-
-def text_length(text: str, unit: str = "characters") -> int:
-    r"""Count a text's characters, or the graphemes that a reader takes for one: an emoji of several, か with its mark.
-
-    Characters are the code points of the composed form (NFC), so that a text has one length however it was typed.
-
-    Examples:
-        >>> text_length("ガ👍🏽", "graphemes"), text_length("ガ👍🏽"), text_length("カ\u3099👍🏽")
-        (2, 3, 3)
-    """
-    if unit == "graphemes":
-        return len(regex.findall(r"\X", text))
-    return len(text) if text.isascii() else len(unicodedata.normalize("NFC", text))
 
 
 def written_by(judged: Judged, writer: str | None) -> FloatArray:

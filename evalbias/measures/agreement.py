@@ -307,8 +307,8 @@ def estimate_tied_accuracy(
 
     It is the share of pairs of items that the scores put in the reference's order, or call a tie where it does. Scores
     that differ by a threshold or less are tied; the threshold is the one that makes most pairs right (tie calibration),
-    so neither coarse nor fine scores have an advantage. Pairs are those within a cluster, or all where no two items
-    share one. The jackknife over clusters keeps the threshold. Arguments as ``estimate_pearson``.
+    so that fine scores lose nothing where people are coarse. Pairs are those within a cluster, or all where none
+    shares one. The jackknife over clusters keeps the threshold. Arguments as ``estimate_pearson``.
 
     Examples:
         >>> estimate_tied_accuracy([1.0, 1.1, 3.0], [1, 1, 2]).value  # .1 apart is a tie

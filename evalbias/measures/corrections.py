@@ -1,9 +1,9 @@
-"""Corrections of scores by a labeled part of the items."""
+"""Corrections of scores and means by a labeled part of the items."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,11 +17,11 @@ from evalbias.measures.arrays import (
     IntArray,
     checked,
     cluster_codes,
-    defined,
     settled,
     sums_by_cluster,
     vectors,
 )
+from evalbias.measures.equal_quality import EqualQuality
 from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change
 
 # Means that people would give to all items, from a judge on all of them and people on a few; rates: ``verdicts``.
@@ -135,73 +135,128 @@ def difference(
     return change(statistic, *judges, *given, clusters=clusters, draws=replace(draws, swaps=0))
 
 
-# Likelihood calibration: take the effect of likelihood out of a judge's expected scores.
+# Score correction: subtract from a judge's scores what they owe to features of the text, such as its length.
 #
-# A judge's score follows quality and, with some slope, likelihood. The slope is fitted on items that people rated
-# (``likelihood_effect``), and the part of the score that it explains is subtracted. Scores of equally likely outputs
-# keep their order and their distances. Nothing is known of the slope beyond the likelihoods it was fitted on, so an
-# output rarer or likelier than all of them gets the correction of the nearest.
+# A judge's score follows quality and, with some slope, a feature. The slopes are fitted on items that people rated, at
+# equal quality and together (``EqualQuality``), and what they explain is subtracted. Scores of outputs with equal
+# features keep their order and their distances. Nothing is known of a slope beyond the values it was fitted on, so an
+# output that is longer or likelier than all of them gets the correction of the nearest.
 
 
 @dataclass(frozen=True)
-class LikelihoodCalibration:
-    """Correction of a judge's scores for the likelihood of what it judged."""
+class Slope:
+    """What a score owes to one feature; ValueError for numbers that are not finite."""
 
-    slope: float  # points of the score for each nat of LS, the effect that was fitted
-    center: float  # LS in nats at which a score stays as it is, the mean of the items it was fitted on
-    strength: float = 1.0  # part of the effect that is subtracted, in [0, 1]
-    reduction: str = "sum"  # of token log-probabilities to LS, "sum" or "mean"
-    bounds: tuple[float, float] | None = None  # LS in nats of the fit, lowest and highest; None if it holds everywhere
+    slope: float  # points of the score, or log-odds of a win, for one unit of the feature
+    center: float = 0.0  # value at which a score stays as it is: the mean of the fit, 0 for a difference within pairs
+    bounds: tuple[float, float] | None = None  # lowest and highest value of the fit; None if it holds everywhere
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.slope) and np.isfinite(self.center) and 0 <= self.strength <= 1):
-            raise ValueError(
-                f"slope={self.slope}, center={self.center}, strength={self.strength}: give finite numbers, and a "
-                "strength between 0 and 1."
-            )
+        if not (np.isfinite(self.slope) and np.isfinite(self.center)):
+            raise ValueError(f"slope={self.slope}, center={self.center}: give finite numbers.")
         if self.bounds is not None and not -np.inf < self.bounds[0] <= self.bounds[1] < np.inf:
-            raise ValueError(f"bounds={self.bounds}: give the lowest and the highest LS, both finite, or None.")
-
-    def at(self, strength: float) -> LikelihoodCalibration:
-        """Return the same correction at another strength."""
-        return replace(self, strength=strength)
-
-    def __call__(self, scores: ArrayLike, likelihoods: ArrayLike, *, scale: tuple[float, float]) -> FloatArray:
-        """Correct scores (n,): ``score - strength * slope * (LS - center)``, with LS kept within the bounds.
-
-        Clipped to the scale. LS (n,) in nats must be by the same ``reduction`` as those it was fitted on.
-
-        Examples:
-            >>> calibration = LikelihoodCalibration(slope=0.5, center=-10.0)
-            >>> calibration([3.0, 3.0, 1.5], [-12.0, -8.0, -8.0], scale=(1, 5)).tolist()
-            [4.0, 2.0, 1.0]
-        """
-        model, ls = vectors(scores=scores, likelihoods=likelihoods)
-        if self.bounds is not None:
-            ls = np.clip(ls, *self.bounds)
-        return np.asarray(np.clip(model - self.strength * self.slope * (ls - self.center), *scale))
+            raise ValueError(f"bounds={self.bounds}: give the lowest and the highest value, both finite, or None.")
 
 
-def fit_likelihood_calibration(
-    likelihoods: ArrayLike, model_scores: ArrayLike, effect: float, *, reduction: str = "sum"
-) -> LikelihoodCalibration:
-    """Return the correction that takes out a likelihood effect, in standard deviations of score for one of LS.
-
-    Of LS (n,) in nats and scores (n,). Before clipping, ``(1 - strength) * effect`` is left over on the same items.
+@dataclass(frozen=True)
+class ScoreCorrection:
+    """Correction of a judge's scores for what they owe to features of the judged text.
 
     Examples:
-        >>> fitted = fit_likelihood_calibration([-30, -20, -10], [1, 3, 5], effect=0.5)
-        >>> round(fitted.slope, 3), fitted.center, fitted.bounds
-        (0.1, -20.0, (-30.0, -10.0))
+        >>> correction = ScoreCorrection({"length": Slope(0.01, center=200.0)}, shift=0.5)
+        >>> correction([3.0, 3.0, np.nan], {"length": [100, 300, 200]}).tolist()
+        [3.5, 1.5, nan]
     """
-    ls, model = vectors(likelihoods=likelihoods, model_scores=model_scores)
-    kept = defined(ls, model)
-    ls, model = settled(ls[kept]), settled(model[kept])
-    if np.isnan(effect) or len(ls) < 2 or ls.min() == ls.max():
-        raise ValueError(
-            f"effect={effect} over {len(ls)} items with {len(np.unique(ls))} different likelihoods: a calibration "
-            "needs a defined effect and likelihoods that differ."
-        )
-    slope = float(effect * model.std() / ls.std())
-    bounds = float(ls.min()), float(ls.max())
-    return LikelihoodCalibration(slope, float(ls.mean()), reduction=reduction, bounds=bounds)
+
+    slopes: Mapping[str, Slope]  # by feature, such as "length" or "likelihood"
+    shift: float = 0.0  # points that every score is too high; of comparisons in one order, the lean to the first place
+    reduction: str = "sum"  # of token log-probabilities to the likelihood (LS), "sum" or "mean"
+    length: str = "characters"  # unit of lengths, or "graphemes"
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.shift):
+            raise ValueError(f"shift={self.shift}: give a finite number.")
+        if self.reduction not in ("sum", "mean") or self.length not in ("characters", "graphemes"):
+            raise ValueError(
+                f"reduction={self.reduction!r:.80}, length={self.length!r:.80}: give 'sum' or 'mean', and 'characters' "
+                "or 'graphemes'."
+            )
+
+    def at(self, strength: float) -> ScoreCorrection:
+        """Return the correction that subtracts this part of everything, in [0, 1]."""
+        return replace(self, slopes={}, shift=0.0).towards(self, strength)
+
+    def towards(self, other: ScoreCorrection, strength: float) -> ScoreCorrection:
+        """Return the correction between this one (strength 0) and another (1); ValueError for a strength beyond.
+
+        Each slope changes linearly, and so does every effect that is left over.
+        """
+        if not 0 <= strength <= 1:
+            raise ValueError(f"strength={strength}: give a number between 0 and 1.")
+        none, slopes = Slope(0.0), {}
+        for name in {**self.slopes, **other.slopes}:
+            own, theirs = (one.slopes.get(name, none).slope for one in (self, other))
+            known = other.slopes.get(name, self.slopes.get(name, none))
+            slopes[name] = replace(known, slope=(1 - strength) * own + strength * theirs)
+        return replace(other, slopes=slopes, shift=(1 - strength) * self.shift + strength * other.shift)
+
+    def __call__(
+        self,
+        scores: ArrayLike,
+        features: Mapping[str, ArrayLike],
+        *,
+        scale: tuple[float, float] = (-math.inf, math.inf),
+    ) -> FloatArray:
+        """Correct scores (n,): ``score - shift - sum of slope * (feature - center)``, features kept within the bounds.
+
+        Clipped to the scale. Features (n,) by name, in the units of the fit; NaN where a score or a feature is.
+        """
+        if missing := [name for name in self.slopes if name not in features]:
+            raise ValueError(f"The correction needs the feature {missing[0]!r:.80}, and {sorted(features)} are given.")
+        model, *values = vectors(scores=scores, **{name: features[name] for name in self.slopes})
+        corrected = model - self.shift
+        for one, x in zip(self.slopes.values(), values, strict=True):
+            corrected = corrected - one.slope * ((x if one.bounds is None else np.clip(x, *one.bounds)) - one.center)
+        return np.asarray(np.clip(corrected, *scale))
+
+
+def fit_correction(
+    scores: ArrayLike,
+    ratings: ArrayLike,
+    features: Mapping[str, ArrayLike],
+    *,
+    differences: bool = False,
+    clusters: Clusters = None,
+    reliability: float | None = None,
+) -> ScoreCorrection:
+    """Fit the correction that leaves none of the features an effect at equal quality, alone or beside the others.
+
+    Arguments as those of ``EqualQuality``; ``differences`` of pairs have no centers. ValueError where an effect is
+    undefined, with the reason.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> quality, length = rng.normal(size=(2, 400))
+        >>> ratings = quality[:, None] + 0.3 * rng.normal(size=(400, 2))
+        >>> fitted = fit_correction(quality + 0.2 * length + 0.1 * rng.normal(size=400), ratings, {"length": length})
+        >>> round(fitted.slopes["length"].slope, 1)
+        0.2
+    """
+    columns = dict(zip(features, vectors(**features), strict=True))
+    model = EqualQuality(
+        scores,
+        ratings,
+        columns,
+        clusters=clusters,
+        unscaled=list(columns),
+        reliability=reliability,
+        differences=differences,
+    )
+    slopes = {}
+    for name, x in columns.items():
+        effect = model.effect(name)
+        if math.isnan(effect.value):
+            raise ValueError(f"What the scores owe to {name!r:.80} is undefined: {effect.reason}.")
+        center, bounds = 0.0 if differences else float(np.nanmean(x)), (float(np.nanmin(x)), float(np.nanmax(x)))
+        slopes[name] = Slope(effect.value * effect.score_sd, center, bounds)
+    return ScoreCorrection(slopes)

@@ -501,20 +501,30 @@ def estimate_effect(
 
 
 def effects_on_judges(
-    feature: ArrayLike, scores: FloatArray, ratings: ArrayLike, *, clusters: Clusters = None
+    feature: ArrayLike,
+    scores: FloatArray,
+    ratings: ArrayLike,
+    *,
+    clusters: Clusters = None,
+    reliability: float | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Estimate (s,) effects of a feature (n,) on the scores (n, s) of s judges, from items that all of them scored.
+
+    With the ``reliability`` of a single rating, items with one count; otherwise those with two or more.
 
     Also returns (G, s) the jackknife's influence of each of G inputs: ``influence.T @ influence`` is the covariance of
     the effects. Both are NaN for a judge that gives all items the same score.
     """
     x, scores, ratings = checked({"feature": feature, "scores": scores, "ratings": ratings}, clusters)
-    kept = ~np.isnan(x) & ~np.isnan(scores).any(axis=1) & ((~np.isnan(ratings)).sum(axis=1) > 1)
+    kept = ~np.isnan(x) & ~np.isnan(scores).any(axis=1)
+    kept &= (~np.isnan(ratings)).sum(axis=1) > (1 if reliability is None else 0)
+    given = ratings[kept]
+    rated = pool(given) if reliability is None else with_reliability(np.nanmean(given, axis=1), reliability)
     standard = np.column_stack([_standardized(column) for column in scores[kept].T])
     varied, codes = ~np.isnan(standard).any(axis=0), cluster_codes(clusters, kept)
     design = np.column_stack([np.ones(int(kept.sum())), _scaled(x[kept])])
     scaled = np.array([0.0, 1.0])
-    found, left_out = regressed(standard[:, varied], design, pool(ratings[kept]), codes, scaled=scaled)
+    found, left_out = regressed(standard[:, varied], design, rated, codes, scaled=scaled)
     effects, influence = np.full(varied.size, np.nan), np.full((len(left_out), varied.size), np.nan)
     effects[varied], rest = found[1], left_out[:, 1]
     influence[:, varied] = (rest.mean(axis=0) - rest) * np.sqrt((len(rest) - 1) / len(rest))

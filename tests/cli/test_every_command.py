@@ -69,6 +69,7 @@ LOOP = [*DATA, "--lm", "embedded", "--task", "constrained-generation"]
 OPENED, READ = "runs.RunFolder.__init__", "runs.read_run"
 LEAVES = {
     "audit": ([*DATA, "--scores-field", "mine"], OPENED),
+    "correct": ([*DATA, "--scores-field", "mine"], OPENED),
     "judge": (EMBEDDED, OPENED),
     "rank": (EMBEDDED, OPENED),
     "refine": (LOOP, OPENED),

@@ -364,9 +364,11 @@ def test_pairs_in_the_wrong_order_are_a_loss_that_a_correlation_may_hide():
 
 def test_the_worth_of_the_likelihood_itself_stands_beside_the_choice():
     given = with_effect(0.6)
-    assert proxy_worth(given, LIKELIHOODS).startswith("The likelihood alone agrees with people (Pearson +0.")
+    assert proxy_worth(given, LIKELIHOODS, "likelihood").startswith(
+        "The likelihood alone agrees with people (Pearson +0."
+    )
     unlike = replace(given, covariates={**given.covariates, LIKELIHOODS: np.random.default_rng(3).normal(size=200)})
-    assert "removing its effect need not cost" in proxy_worth(unlike, LIKELIHOODS)
+    assert "removing its effect need not cost" in proxy_worth(unlike, LIKELIHOODS, "likelihood")
     report = (
         BiasedDemos(4, n_resamples=99, seed=0)
         .compile(PointwiseJudge(C), trainset=of_sources(60, 1), lm=FormulaLM())

@@ -16,7 +16,7 @@ from texts import writer
 
 from evalbias.evaluation import judge_examples
 from evalbias.lm.types import PromptTooLong
-from evalbias.measures.corrections import LikelihoodCalibration
+from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
 from evalbias.programs.judges import UnlabeledDemos
 
@@ -87,7 +87,7 @@ def test_a_batch_keeps_the_order_asks_in_chunks_and_takes_the_options_of_dspys(k
 CALIBRATED = [
     (PointwiseJudge, {}),
     (PointwiseJudge, {"scoring": "direct"}),
-    (PointwiseJudge, {"likelihood_calibration": LikelihoodCalibration(0.3, -20.0)}),
+    (PointwiseJudge, {"correction": ScoreCorrection({"likelihood": Slope(0.3, -20.0)})}),
     (PairwiseJudge, {"debias": "permutation", "ties": True}),
     *((PairwiseJudge, {"debias": "permutation", "calibration": c}) for c in ("contextual", "batch", "pride")),
     (PairwiseJudge, {"debias": "permutation", "calibration": "calibraeval"}),
@@ -115,7 +115,7 @@ def test_every_way_of_asking_gives_the_same_prediction(lms, make, options):
                 assert single[name] == pytest.approx(value, abs=1e-5)
             else:
                 assert single[name] == value
-    if "likelihood_calibration" in options:
+    if "correction" in options:
         assert batched.score != pytest.approx(batched.raw_score)
 
 

@@ -12,7 +12,7 @@ from dspy.teleprompt.grpo import GRPO
 from models_of_text import Scripted, Seeded
 
 from evalbias import Criterion
-from evalbias.measures.corrections import LikelihoodCalibration
+from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import PairwiseJudge, PairwiseRanker, PointwiseJudge
 
 QUALITY = Criterion("quality", "is it good?")
@@ -38,7 +38,7 @@ def obliging(request):
 
 
 def compiled_judge(lm):
-    judge = PointwiseJudge(QUALITY, likelihood_calibration=LikelihoodCalibration(slope=-0.1, center=-20.0))
+    judge = PointwiseJudge(QUALITY, correction=ScoreCorrection({"likelihood": Slope(-0.1, -20.0)}))
     judge.predict.demos = [dspy.Example(source="the cat", output="the cat", score="1")]
     judge.set_lm(lm)
     return judge

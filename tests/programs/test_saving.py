@@ -20,7 +20,7 @@ from models_of_text import Scripted, Seeded
 from evalbias import BiasedDemos, ServerLM, load_judge
 from evalbias.evaluation.answers import load_any_judge
 from evalbias.lm.saved import RecordedLM, record
-from evalbias.measures.corrections import LikelihoodCalibration
+from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge, load_pairwise_judge, load_ranker
 from evalbias.programs.feedback import ConsistencyFeedback, JudgeFeedback, MQMFeedback
 from evalbias.programs.loops import BestOfK, Improvement, SelfConsistencyRefine, SelfRefine
@@ -75,7 +75,7 @@ PROGRAMS = {
     "pointwise": (pointwise, lambda: PointwiseJudge(QUALITY)),
     "sampled": (lambda: PointwiseJudge(WIT, scoring="sampled"), lambda: PointwiseJudge(QUALITY)),
     "calibrated": (
-        lambda: PointwiseJudge(WIT, likelihood_calibration=LikelihoodCalibration(0.1, -30.0, 0.5, "mean")),
+        lambda: PointwiseJudge(WIT, correction=ScoreCorrection({"likelihood": Slope(0.05, -30.0)}, reduction="mean")),
         lambda: PointwiseJudge(QUALITY),
     ),
     "pairwise": (pairwise, lambda: PairwiseJudge(QUALITY)),
@@ -167,7 +167,7 @@ def shown(judge):
     """All that decides a judge's answers: what the model is shown, the labels, and what is made of them."""
     if isinstance(judge, PointwiseJudge):
         example = dspy.Example(source="s", output="q=2 z=0")
-        settings = judge.scoring, judge.sampling, judge.likelihood_calibration
+        settings = judge.scoring, judge.sampling, judge.correction
         return judge.messages(example), judge.criterion.labels, settings
     names = ("ties", "debias", "calibration", "min_coverage", "instruction_place", "corrections")
     (prediction,) = judge.batch([pair(1, 2)], lm=Comparer(lean=0.5, tie=-2.0))

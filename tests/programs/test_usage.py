@@ -14,7 +14,7 @@ from evalbias.lm.cache import CachedLM
 from evalbias.lm.contract import AnyLM
 from evalbias.lm.dspy_seam import usage_in
 from evalbias.lm.types import Usage, total_usage
-from evalbias.measures.corrections import LikelihoodCalibration
+from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import PairwiseJudge, PairwiseRanker, PointwiseJudge
 from evalbias.programs.feedback import JudgeFeedback
 from evalbias.programs.loops import SelfRefine
@@ -77,7 +77,7 @@ def test_every_form_of_a_judgment_reports_the_tokens_of_its_prompts(form, kind, 
         judge, items = PointwiseJudge(QUALITY), ITEMS
         expected = [(length(judge.messages(item)), written) for item in items]
         if kind == "scores and likelihoods":
-            judge.likelihood_calibration = LikelihoodCalibration(slope=-0.1, center=-20.0)
+            judge.correction = ScoreCorrection({"likelihood": Slope(-0.1, -20.0)})
             texts = [length(likelihood_messages(QUALITY, item.source), item.output) for item in items]
             expected = [(prompt + text, 2 * written) for (prompt, _), text in zip(expected, texts, strict=True)]
     judge.set_lm(lm)

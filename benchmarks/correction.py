@@ -1,0 +1,200 @@
+"""Corrected scores of judges that nobody can retrain: effect and agreement on inputs that took no part.
+
+usage: python -m benchmarks.correction [--splits 20] [--seed 0] [--write]
+
+Recorded judgments of SummEval (1,200 summaries of 100 articles, three experts; ``judges/README.md`` of the recorded
+data). Each split learns on half of the articles and corrects the summaries of the other half. Rows are the judges and
+criteria whose effect of length, or of likelihood under SmolLM2-135M, is shown on all articles.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from benchmarks.harness import RESULTS, argument_parser, data_folder, finish, markdown, shown
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
+from evalbias.measures import EqualQuality, estimate_spearman, pearson
+from evalbias.measures.agreement import estimate_tied_accuracy
+from evalbias.measures.arrays import FloatArray, defined
+from evalbias.measures.corrections import ScoreCorrection, fit_correction
+from evalbias.measures.resample import ALONE
+from evalbias.optimizers.correction import COVARIATES, learn_correction
+
+STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
+LM = "smollm2-135m-instruct"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Scores on the other half of the articles, (splits,) each."""
+
+    effect: FloatArray
+    pearson: FloatArray
+    accuracy: FloatArray
+    spearman: FloatArray
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One judge on one criterion, with one feature."""
+
+    judge: str
+    criterion: str
+    feature: str
+    before: Numbers
+    learned: Numbers  # corrected by what ``learn_correction`` takes by default
+    front: list[Numbers]  # corrected at each of ``STRENGTHS``
+    taken: int  # splits in which something is subtracted
+    worth: float  # Pearson's correlation of the feature with people
+
+
+def recorded(folder: Path) -> Iterator[tuple[str, Judged]]:
+    """Yield each judge's name with its scores of every criterion."""
+    with gzip.open(folder / "summeval_scores.jsonl.gz", "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    with (folder / "summeval_likelihoods.jsonl").open(encoding="utf-8") as lines:
+        likelihoods = {one["id"]: one[LM] for one in map(json.loads, lines)}
+    ids, inputs = tuple(row["id"] for row in rows), [row["input_id"] for row in rows]
+    ls = np.array([likelihoods[name] for name in ids])
+    lengths = np.array([float(len(row["output"])) for row in rows])
+    for judge in rows[0]["judges"]:
+        for criterion in rows[0]["ratings"]:
+            ratings = np.array([row["ratings"][criterion] for row in rows], dtype=np.float64)
+            given = [row["judges"][judge].get(criterion) for row in rows]
+            scores = np.array([np.nan if one is None else one for one in given], dtype=np.float64)
+            covariates = {LENGTHS: lengths, LIKELIHOODS: ls, RATINGS: ratings, HUMAN_SCORES: mean_of_raters(ratings)}
+            yield judge, Judged(ids, criterion, scores, covariates, inputs=inputs)
+
+
+def effect(judged: Judged, feature: str, scores: FloatArray) -> tuple[float, float]:
+    """Return the effect of a feature on scores at equal quality, and its p."""
+    columns = {feature: judged.covariate(COVARIATES[feature])}
+    found = EqualQuality(scores, judged.covariate(RATINGS), columns, clusters=judged.inputs).effect(feature)
+    return found.value, found.p_value
+
+
+def numbers(judged: Judged, feature: str, corrections: Sequence[ScoreCorrection]) -> list[tuple[float, ...]]:
+    """Return effect, Pearson, accuracy with calibrated ties and Spearman of the scores under each correction."""
+    values, human = {feature: judged.covariate(COVARIATES[feature])}, judged.covariate(HUMAN_SCORES)
+    rows = []
+    for correction in corrections:
+        scores = correction(judged.answers, values)
+        kept = defined(scores)
+        accuracy = estimate_tied_accuracy(scores, human, clusters=judged.inputs, draws=ALONE).value
+        rank = estimate_spearman(scores, human, draws=ALONE).value
+        rows.append((effect(judged, feature, scores)[0], pearson(scores[kept], human[kept]).value, accuracy, rank))
+    return rows
+
+
+def outcome(name: str, judged: Judged, feature: str, splits: int, seed: int) -> Outcome:
+    """Learn on half of the articles and measure on the other half, for every split."""
+    alone = replace(judged, covariates={k: v for k, v in judged.covariates.items() if k not in COVARIATES.values()})
+    alone.covariates[COVARIATES[feature]] = judged.covariate(COVARIATES[feature])  # type: ignore[index]
+    inputs, rng, rows, taken = np.array(judged.inputs), np.random.default_rng(seed), [], 0
+    articles = np.unique(inputs)
+    for _ in range(splits):
+        chosen = np.isin(inputs, rng.permutation(articles)[: len(articles) // 2])
+        train, test = (alone.take(np.flatnonzero(some)) for some in (chosen, ~chosen))
+        learned = learn_correction(train, seed=seed).correction
+        columns = {feature: train.covariate(COVARIATES[feature])}
+        full = fit_correction(train.answers, train.covariate(RATINGS), columns, clusters=train.inputs)
+        rows.append(numbers(test, feature, [learned, *(full.at(strength) for strength in STRENGTHS)]))
+        taken += feature in learned.slopes
+    parts = [Numbers(*part.T) for part in np.moveaxis(np.array(rows), 1, 0)]  # (corrections, splits, 4)
+    worth = pearson(judged.covariate(COVARIATES[feature]), judged.covariate(HUMAN_SCORES)).value
+    return Outcome(name, judged.criterion, feature, parts[1], parts[0], parts[1:], taken, worth)
+
+
+def table(outcomes: Sequence[Outcome], splits: int) -> str:
+    """Return one row an outcome: before and after, mean over the splits."""
+
+    def cell(before: FloatArray, after: FloatArray, form: str) -> str:
+        return f"{shown(before.mean(), form)} -> {shown(after.mean(), form)}"
+
+    body = []
+    for one in outcomes:
+        before, after, full = one.before, one.learned, one.front[-1]
+        body.append(
+            [
+                one.judge,
+                one.criterion,
+                f"{one.worth:+.2f}",
+                cell(before.effect, after.effect, "+.2f"),
+                cell(before.pearson, after.pearson, ".3f"),
+                cell(before.accuracy, after.accuracy, ".3f"),
+                cell(before.spearman, after.spearman, ".3f"),
+                f"{one.taken} of {splits}",
+                f"{shown(full.effect.mean(), '+.2f')}, {shown(full.pearson.mean(), '.3f')}",
+            ]
+        )
+    headings = ("judge", "criterion", "feature with people", "effect", "Pearson", "accuracy of order", "Spearman")
+    return markdown((*headings, "taken in", "all of it: effect, Pearson"), body)
+
+
+def section(outcomes: Sequence[Outcome], splits: int) -> str:
+    """Return the page's section."""
+    by_length, by_likelihood = ([one for one in outcomes if one.feature == name] for name in ("length", "likelihood"))
+    halved = [one for one in by_length if abs(one.learned.effect.mean()) <= abs(one.before.effect.mean()) / 2]
+    free = [one for one in halved if one.learned.pearson.mean() >= one.before.pearson.mean()]
+    kept = [one for one in by_likelihood if one.taken <= splits / 2]
+    return "\n\n".join(
+        [
+            "## Scores corrected on inputs that took no part",
+            f"Means over {splits} splits: learned on 50 articles, measured on the other 50. *Effect* is in standard "
+            "deviations of the score at equal quality; *feature with people* is Pearson's correlation of the feature "
+            "itself with the mean rating. *Taken in* counts the splits in which the default subtracts anything; the "
+            "last column is what subtracting all of the effect gives.",
+            "### Length",
+            table(by_length, splits),
+            f"The effect is halved or better in {len(halved)} of {len(by_length)} rows, at no lower Pearson in "
+            f"{len(free)} of these.",
+            "### Likelihood",
+            table(by_likelihood, splits),
+            f"The scores keep their effect in most splits in {len(kept)} of {len(by_likelihood)} rows. "
+            "![Effect against agreement](correction.png)",
+        ]
+    )
+
+
+def draw(outcomes: Sequence[Outcome], file: Path) -> None:
+    """Draw what is left of the effect of likelihood against the agreement, a line a judge and criterion."""
+    figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    for one in outcomes:
+        effects, agreement = ([getattr(part, name).mean() for part in one.front] for name in ("effect", "pearson"))
+        (line,) = axes.plot(effects, agreement, marker="o", markersize=3)
+        name = one.judge.replace("-turbo-0301", "").replace("multiple choice", "choice")
+        where = {"xytext": (5, 0), "textcoords": "offset points", "fontsize": 7, "va": "center"}
+        axes.annotate(f"{name}: {one.criterion}", (effects[0], agreement[0]), color=line.get_color(), **where)
+    axes.axvline(0, color="0.7", linewidth=0.8)
+    axes.margins(x=0.35)
+    axes.set_xlabel("effect of likelihood left in the scores (standard deviations)")
+    axes.set_ylabel("agreement with people (Pearson)")
+    axes.set_title("Each point subtracts a quarter of the effect more, to the left", fontsize=9)
+    figure.savefig(file, dpi=120)
+
+
+def main() -> None:
+    """Parse the command line and run the benchmark."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--splits", type=int, default=20)
+    args = parser.parse_args()
+    outcomes = [
+        outcome(name, judged, feature, args.splits, args.seed)
+        for feature in COVARIATES
+        for name, judged in recorded(data_folder("judges"))
+        if effect(judged, feature, judged.answers)[1] < 0.05
+    ]
+    if args.write:
+        draw([one for one in outcomes if one.feature == "likelihood"], RESULTS / "correction.png")
+    finish(args, "correction", section(outcomes, args.splits))
+
+
+if __name__ == "__main__":
+    main()

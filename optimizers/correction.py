@@ -1,0 +1,350 @@
+"""A correction of recorded scores, for judges that cannot be changed: what is free to remove, and what the rest costs.
+
+Some bias is an error: where quality does not rise with length, a judge that likes length agrees better without it. Some
+is a good proxy: likely outputs are better ones, and a judge that no longer follows likelihood knows less. Then equal
+treatment at equal quality and the best agreement contradict each other, whatever the method. So by default only what is
+free is removed, and the trade of the rest is told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evalbias.evaluation.bias import Bias, share_number
+from evalbias.evaluation.estimates import Comparison, Estimate, Number, compare, measured
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTH, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
+from evalbias.evaluation.words import ends, signed
+from evalbias.measures import estimate_effect, estimate_mean, estimate_spearman, pearson
+from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy
+from evalbias.measures.arrays import FloatArray, defined
+from evalbias.measures.corrections import ScoreCorrection, fit_correction
+from evalbias.measures.equal_quality import EqualQuality
+from evalbias.optimizers.likelihood import STRENGTHS
+from evalbias.optimizers.likelihood_rules import (
+    EFFECT,
+    ERROR_DRAWS,
+    Errors,
+    LikelihoodRule,
+    allowance,
+    effect_errors,
+    folds,
+    proxy_worth,
+)
+from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, choose
+
+COVARIATES = {"length": LENGTHS, "likelihood": LIKELIHOODS}
+"""Feature of every output -> the covariate of a judge's answers that holds it."""
+SIGNIFICANT = 0.05  # level of the tests which features an effect belongs to, and whether scores are shifted
+
+
+@dataclass(frozen=True)
+class Point:
+    """Scores at one strength of a correction, on inputs that took no part in its fit."""
+
+    feature: str
+    strength: float  # part of the feature's effect that is subtracted
+    effect: float  # what is left of it, in standard deviations of the score
+    agreement: float  # Pearson's correlation with people
+    chosen: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class LearnedCorrection:
+    """What rated items tell of a correction.
+
+    Attributes:
+        correction: The correction, fitted to all items; of nothing where nothing may be removed.
+        sentences: What was removed and why, or why it stays: one sentence a feature, and the shift.
+        front: Feature by feature, the effect and the agreement at every strength, beginning with 0.
+        comparison: The scores before and after on all items, each corrected by a fit on other inputs.
+    """
+
+    correction: ScoreCorrection
+    sentences: tuple[str, ...]
+    front: tuple[Point, ...]
+    comparison: Comparison
+
+    def __str__(self) -> str:
+        """Return the sentences."""
+        return "\n".join(self.sentences)
+
+
+class CorrectedScores(Bias):
+    """Effects of features on a judge's scores, and the agreement of these with people."""
+
+    name, title = "corrected_scores", "the scores"
+
+    def __init__(self, features: Sequence[str], *, differences: bool, reliability: float | None) -> None:
+        self.features, self.differences, self.reliability = features, differences, reliability
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return the effect of each feature, and four measures of agreement."""
+        scores, human = judged.answers, judged.covariate(HUMAN_SCORES)
+        shown: dict[str, Any] = {"given": (human,), "tested": False}
+        numbers = [self.effect(one, judged) for one in self.features]
+        numbers += [
+            Number("pearson", "Pearson", scores, estimate_pearson, **shown),
+            Number("tied_accuracy", "accuracy of order", scores, estimate_tied_accuracy, **shown),
+            Number("spearman", "Spearman", scores, estimate_spearman, **shown),
+        ]
+        if self.differences:
+            chosen, wanted = ((1 + np.sign(values)) / 2 for values in (scores, human))
+            agreed = np.where(wanted == 0.5, np.nan, 1 - np.abs(chosen - wanted))
+            numbers.append(share_number("accuracy", "accuracy", agreed, says="Same choice as people"))
+        return numbers
+
+    def effect(self, feature: str, judged: Judged) -> Number:
+        """Return the effect of a feature at equal quality."""
+        how: dict[str, Any] = {"names": (feature,), "reliability": self.reliability, "differences": self.differences}
+        given = judged.covariate(RATINGS), judged.covariate(feature)
+        estimator = partial(estimate_effect, **how)
+        name, label = f"{feature}_effect", f"effect of {feature}"
+        return Number(name, label, judged.answers, estimator, given=given, null=0.0, tested=False)
+
+
+class CorrectionRule(LikelihoodRule):
+    """Scores are better if a feature's effect is smaller, as ``LikelihoodRule`` demands of likelihood."""
+
+    def __init__(self, feature: str, of: CorrectedScores, *, max_loss: float, seed: int) -> None:
+        super().__init__(EFFECT, max_loss=max_loss, seed=seed)
+        self.feature, self.of, self.level = feature, of, CHOICE_LEVEL / len(of.features)
+        self.aim = self.aim.replace("likelihood bias", f"effect of {feature}")
+
+    def errors(self, judges: Sequence[Judged]) -> Errors:
+        """Return the effects with draws of their errors."""
+        how: dict[str, Any] = {"reliability": self.of.reliability, "draws": ERROR_DRAWS, "seed": self.seed}
+        return effect_errors(self.feature, judges, **how)
+
+    def bias(self, judged: Judged) -> Estimate:
+        """Return the effect with its interval."""
+        return self.of.effect(self.feature, judged).estimate(judged.inputs or None, seed=self.seed)
+
+    def estimates(self, judged: Judged) -> dict[str, Estimate]:
+        """Return the effect."""
+        return {EFFECT: self.bias(judged)}
+
+    def costs(self, judged: Judged) -> tuple[float, ...]:
+        """Return the magnitude of the effect, and minus the agreement."""
+        return abs(self.bias(judged).value), -_agreement(judged)
+
+
+def learn_correction(
+    judged: Judged,
+    *,
+    features: Sequence[str] = (),
+    max_loss: float = 0.0,
+    reliability: float | None = None,
+    seed: int = 0,
+) -> LearnedCorrection:
+    """Learn from rated items what a judge's scores owe to features, and subtract what it costs nothing to remove.
+
+    Every score is first corrected by a fit on other inputs (ten folds), as a new item's would be. On these scores each
+    feature is decided by itself, the one whose removal agrees best first: the strength is taken that leaves the effect
+    significantly smaller and the agreement with people (Pearson, and pairwise accuracy with calibrated ties) not
+    significantly lower; see ``LikelihoodRule``. A feature whose effect the others explain in the joint model is left
+    alone. Scores on people's scale lose what they are too high; comparisons are averaged over both orders, and of one
+    order lose the lean to the first position.
+
+    Args:
+        judged: Answers to rated items: scores, or comparisons, whose log-odds are corrected.
+        features: Further covariates of it, besides length and likelihood where these are known.
+        max_loss: Fall in Pearson's correlation that a smaller effect may cost, from 0 to below 1; 0 allows no
+            significant loss.
+        reliability: Share of a single rating's variance that is quality, for items with one rating each.
+        seed: Seed of the folds and of the tests.
+
+    Raises:
+        ValueError: No feature is known, or what the scores owe to one is undefined, as for items with one rating.
+    """
+    return _Learning(judged, features, max_loss=max_loss, reliability=reliability, seed=seed).learned()
+
+
+class _Learning:
+    def __init__(
+        self, judged: Judged, features: Sequence[str], *, max_loss: float, reliability: float | None, seed: int
+    ) -> None:
+        names = [*(name for name, column in COVARIATES.items() if column in judged.covariates), *features]
+        if not names:
+            raise ValueError("No feature of the outputs is known: give their texts, or the name of a field.")
+        self.max_loss, self.seed = max_loss, seed
+        self.judged, self.given = judged, as_scores(judged, names)
+        self.of = CorrectedScores(names, differences=judged.pairwise, reliability=reliability)
+        self.undefined = {name: why for name in names if (why := self.why_undefined(name))}
+        if len(self.undefined) == len(names):
+            raise ValueError(f"{self.undefined[names[0]]} Nothing can be corrected.")
+        self.names = self.of.features = [name for name in names if name not in self.undefined]
+        self.folds = folds(self.given, seed)
+
+    def why_undefined(self, name: str) -> str:
+        try:
+            self.fit(self.given, (name,))
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def learned(self) -> LearnedCorrection:
+        steps: list[tuple[tuple[str, ...], float]] = []  # the features that are corrected together, and the strength
+        front, current, left = list[Point](), self.given, list(self.names)
+        sentences = [f"{_title(name)}: nothing is subtracted. {why}" for name, why in self.undefined.items()]
+        for name, why in self.explained().items():
+            left.remove(name)
+            sentences.append(why)
+        while left:
+            taken = steps[-1][0] if steps else ()
+            tried = {name: self.crossed(steps, (*taken, name)) for name in left}
+            name = max(left, key=lambda one: np.nan_to_num(_agreement(tried[one][-1]), nan=-1.0))
+            left.remove(name)
+            strength, said, points = self.decided(name, current, tried[name])
+            sentences.append(said)
+            front += points
+            if strength:
+                current = tried[name][STRENGTHS.index(strength)]
+                steps.append(((*taken, name), strength))
+        correction = self.fitted(self.given, steps)
+        shift, said = self.shift(correction)
+        measures = [
+            measured(
+                self.of.numbers(one),
+                seed=self.seed,
+                clusters=self.given.clusters,
+                bias=self.of,
+                criterion=one.criterion,
+                ids=one.ids,
+                columns={},
+            )
+            for one in (self.given, current)
+        ]
+        comparison = compare(*measures, n_resamples=0, seed=self.seed)
+        sentences += [said] if said else []
+        return LearnedCorrection(replace(correction, shift=shift), tuple(sentences), tuple(front), comparison)
+
+    def fit(self, judged: Judged, names: Sequence[str]) -> ScoreCorrection:
+        features = {name: judged.covariate(name) for name in names}
+        how: dict[str, Any] = {"differences": self.of.differences, "reliability": self.of.reliability}
+        ratings, clusters = judged.covariate(RATINGS), judged.inputs or None
+        made = fit_correction(judged.answers, ratings, features, clusters=clusters, **how)
+        known = judged.provenance
+        return replace(made, reduction=known.get("reduction", "sum"), length=known.get(LENGTH, "characters"))
+
+    def fitted(self, judged: Judged, steps: Sequence[tuple[tuple[str, ...], float]]) -> ScoreCorrection:
+        made = self.fit(judged, ())
+        for names, strength in steps:
+            made = made.towards(self.fit(judged, names), strength)
+        return made
+
+    def crossed(self, steps: Sequence[tuple[tuple[str, ...], float]], names: Sequence[str]) -> list[Judged]:
+        """Return the scores at every strength, each item's corrected by fits on the inputs of the other folds."""
+        rows = np.full((len(STRENGTHS), len(self.given.ids)), np.nan)
+        for fold in np.unique(self.folds):
+            inside, rest = self.folds == fold, self.given.take(np.flatnonzero(self.folds != fold))
+            try:
+                base, full = self.fitted(rest, steps), self.fit(rest, names)
+            except ValueError:  # undefined without this fold, and so are its scores
+                continue
+            some = {name: self.given.covariate(name)[inside] for name in names}
+            for row, strength in zip(rows, STRENGTHS, strict=True):
+                row[inside] = base.towards(full, strength)(self.given.answers[inside], some)
+        return [replace(self.given, answers=row) for row in rows]
+
+    def explained(self) -> dict[str, str]:
+        """Return features whose effect the joint model gives to another one -> a sentence that says so."""
+        if len(self.names) < 2:
+            return {}
+        columns: dict[str, FloatArray] = {name: self.given.covariate(name) for name in self.names}
+        how: dict[str, Any] = {"reliability": self.of.reliability, "differences": self.of.differences}
+        ratings, clusters = self.given.covariate(RATINGS), self.given.inputs or None
+        model = EqualQuality(self.given.answers, ratings, columns, clusters=clusters, **how)
+        own = [name for name in self.names if model.effect(name).p_value < SIGNIFICANT]
+        why = f"nothing is subtracted, because no effect is shown beside that of {' and '.join(own)}."
+        return {name: f"{_title(name)}: {why}" for name in self.names if own and name not in own}
+
+    def decided(self, name: str, current: Judged, tried: Sequence[Judged]) -> tuple[float, str, list[Point]]:
+        """Return the strength that is taken for a feature, 0 for none; why, in a sentence; and the front."""
+        rule = CorrectionRule(name, self.of, max_loss=self.max_loss, seed=self.seed)
+        words = {f"strength {strength:g}": strength for strength in STRENGTHS}
+        candidates = [Candidate(word, None, answers=one) for word, one in zip(words, tried, strict=True)]
+        given, inputs = Candidate(GIVEN, None, answers=current), len(set(current.inputs or current.ids))
+        chosen = choose(given, candidates, [rule], test=_answered, spent=Cost, inputs=inputs)
+        places = zip((0.0, *STRENGTHS), (current, *tried), chosen.fields["candidates"], strict=True)
+        points = [
+            Point(name, place, rule.bias(one).value, _agreement(one), report.chosen, report.reason)
+            for place, one, report in places
+        ]
+        strength = words.get(chosen.chosen.name, 0.0)
+        return strength, self.sentence(points, rule, current, tried[-1]), points
+
+    def sentence(self, points: Sequence[Point], rule: CorrectionRule, current: Judged, last: Judged) -> str:
+        """Say what is subtracted of a feature and what that does, or what it would cost."""
+        name, first, all_of_it, effect = points[0].feature, points[0], points[-1], rule.bias(current)
+        title, shown = _title(name), f"effect {effect.text()}, {effect.interval}"
+        for point in points[1:]:
+            if point.chosen:
+                part = "all" if point.strength == 1 else f"{100 * point.strength:g} %"
+                return (
+                    f"{title}: {part} of its effect is subtracted (effect {signed(first.effect)} -> "
+                    f"{signed(point.effect)}, Pearson with people {first.agreement:.3f} -> {point.agreement:.3f})."
+                )
+        if not (effect.low > 0 or effect.high < 0):
+            return f"{title}: nothing is subtracted, because no effect is shown ({effect.reason or shown})."
+        if math.isnan(all_of_it.effect):
+            return f"{title}: nothing is subtracted, because its effect cannot be told from that of the others."
+        if not rule.loss(last, current):
+            return f"{title}: nothing is subtracted, because no strength is shown to lessen its effect ({shown})."
+        least = allowance(rule.lowest_change(last, current))
+        allowed = f"; max_loss={least:g}, --max-loss {least:g}, would allow it" if least < 1 else ""
+        return (
+            f"{title}: its effect stays in the scores ({shown}), because subtracting it costs agreement with people. "
+            f"All of it would take the effect to {signed(all_of_it.effect)} and Pearson from {first.agreement:.3f} to "
+            f"{all_of_it.agreement:.3f}{allowed}. {proxy_worth(current, name, name)}"
+        )
+
+    def shift(self, correction: ScoreCorrection) -> tuple[float, str]:
+        """Return by how much all scores are too high, 0 where that is not shown, and a sentence."""
+        judged, given = self.judged, self.given
+        features = {name: given.covariate(name) for name in correction.slopes}
+        scores, human = correction(given.answers, features), given.covariate(HUMAN_SCORES)
+        if judged.pairwise and (judged.both_orders or judged.one_stands_first):
+            averaged = "Position: both orders are averaged, so neither position has an advantage."
+            return 0.0, averaged if judged.both_orders else ""
+        if judged.pairwise:
+            ratings, clusters = given.covariate(RATINGS), given.inputs or None
+            how: dict[str, Any] = {"reliability": self.of.reliability, "differences": True, "clusters": clusters}
+            one = EqualQuality(scores, ratings, {self.names[0]: given.covariate(self.names[0])}, **how)
+            effect = one.effect(self.names[0])
+            human = human * effect.quality * effect.score_sd
+        elif not judged.on_peoples_scale:
+            return 0.0, ""
+        found = estimate_mean(scores - human, clusters=given.clusters)
+        where, unit = ("Position", "log-odds of the first") if judged.pairwise else ("Leniency", "points")
+        if not (found.low > 0 or found.high < 0):
+            return 0.0, f"{where}: nothing is subtracted, because none is shown ({signed(found.value)} {unit})."
+        interval = ends(signed(found.low), signed(found.high))
+        return found.value, f"{where}: {signed(found.value)} {unit} are subtracted from every score ({interval})."
+
+
+def as_scores(judged: Judged, names: Sequence[str]) -> Judged:
+    """Return answers as scores (n,) with features by name: of pairs the log-odds, and differences within them."""
+    columns = {name: judged.first_less_second(judged.covariate(COVARIATES.get(name, name))) for name in names}
+    people = {RATINGS: judged.ratings, HUMAN_SCORES: mean_of_raters(judged.ratings)} if judged.rated else {}
+    covariates: Mapping[str, FloatArray] = {**columns, **people}
+    return replace(judged, answers=judged.strength, covariates=covariates, writers=(), ties=False, content_free=None)
+
+
+def _answered(program: Any) -> Judged:
+    raise AssertionError(f"{program} has no answers.")  # all candidates have theirs
+
+
+def _agreement(judged: Judged) -> float:
+    kept = defined(judged.answers, human := judged.covariate(HUMAN_SCORES))
+    return pearson(judged.answers[kept], human[kept]).value
+
+
+def _title(name: str) -> str:
+    return name.capitalize() if name in COVARIATES else name

@@ -1,0 +1,125 @@
+"""evalbias correct, as a user runs it: learn from rated items, apply to new ones, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+from commands import answered, as_jsonl, evalbias, refused
+
+from evalbias import data
+from evalbias.evaluation import recorded_scores
+from evalbias.optimizers.correction import learn_correction
+from evalbias.programs.judges import load_correction
+
+
+def scored(n=240, *, seed=0, rated=True):
+    """Replies whose judge gives points for length, and one item without a score."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for i in range(n):
+        quality, words = rng.normal(), int(rng.integers(5, 60))
+        row = {"id": f"r{i}", "input_id": f"i{i // 3}", "source": f"question {i // 3}"}
+        row["output"] = f"{i}" + " word" * words
+        row["mine"] = None if i == 7 else 3 + quality + words / 40 + 0.3 * rng.normal()
+        row["tone"] = rng.normal()
+        if rated:
+            row["ratings"] = [3 + quality + 0.5 * rng.normal() for _ in range(2)]
+        rows.append(row)
+    return rows
+
+
+@pytest.fixture
+def file(tmp_path):
+    return as_jsonl(tmp_path / "scored.jsonl", scored())
+
+
+def lines(run):
+    return [json.loads(line) for line in (run / "corrected.jsonl").read_text().splitlines()]
+
+
+def test_a_correction_is_learned_written_and_applied_to_items_that_nobody_rated(file, tmp_path):
+    found = answered("correct", "--data", file, "--scores-field", "mine", "--out", "run", cwd=tmp_path)
+    assert found["sentences"][0].startswith("Length: all of its effect is subtracted (effect +0.")
+    assert (found["n"], found["undefined"]) == (239, 1)
+    correction = load_correction(tmp_path / "run/correction.json")
+    assert found["correction"] == json.loads((tmp_path / "run/correction.json").read_text())
+    assert correction.slopes["length"].slope == pytest.approx(1 / 40 / 5, rel=0.2)  # 5 characters a word
+    rows = lines(tmp_path / "run")
+    assert [row["id"] for row in rows] == [f"r{i}" for i in range(240)]
+    assert rows[7] == {"id": "r7", "score": None, "corrected": None}
+    new = scored(30, seed=3, rated=False)
+    as_jsonl(tmp_path / "new.jsonl", new)
+    args = ("--scores-field", "mine", "--correction", "run/correction.json", "--out", "applied")
+    done = evalbias("correct", "--data", "new.jsonl", *args, cwd=tmp_path)
+    assert "29 items corrected, 1 undefined" in done.stdout
+    lengths = [len(row["output"]) for row in new]
+    scores = [np.nan if row["mine"] is None else row["mine"] for row in new]
+    expected = correction(scores, {"length": lengths})
+    written = [np.nan if row["corrected"] is None else row["corrected"] for row in lines(tmp_path / "applied")]
+    assert written == pytest.approx(expected, nan_ok=True)
+
+
+def test_the_command_says_what_the_function_says_and_takes_a_field_as_a_feature(file, tmp_path):
+    options = ("--scores-field", "mine", "--feature", "tone", "--out", "run")
+    done = evalbias("correct", "--data", file, *options, cwd=tmp_path)
+    text = " ".join(done.stdout.split())
+    assert "tone: nothing is subtracted, because no effect is shown beside that of length." in text
+    assert "Effect of tone" in text
+    assert "Accuracy of order" in text
+    page = (tmp_path / "run/report.html").read_text()
+    assert "What was learned" in page
+    judged = recorded_scores(list(data.read(file, numbers=["mine"])), "mine")
+    learned = learn_correction(judged)
+    (row,) = [p for p in learned.front if p.strength == 1]
+    assert f"{row.agreement:.3f}" in text
+
+
+def test_pairs_in_both_orders(tmp_path):
+    rng = np.random.default_rng(1)
+    rows = []
+    for i in range(150):
+        quality, words = rng.normal(size=2), rng.integers(5, 60, size=2)
+        pull = (quality + words / 20) @ [1, -1]
+        rows.append(
+            {
+                "id": f"p{i}",
+                "source": f"question {i}",
+                "outputs": ["word " * n for n in words],
+                "ratings": [float(quality @ [1, -1] + rng.normal()) for _ in range(2)],
+                "verdict": int(pull + 0.5 * rng.normal() < 0),
+                "turned": int(pull + 0.5 * rng.normal() < 0),
+                "style": [1.0, float(rng.normal())],
+            }
+        )
+    as_jsonl(tmp_path / "pairs.jsonl", rows)
+    orders = ("--winner-field", "verdict", "--swapped-field", "turned", "--feature", "style")
+    found = answered("correct", "--data", "pairs.jsonl", *orders, "--out", "run", cwd=tmp_path)
+    assert "Position: both orders are averaged, so neither position has an advantage." in found["sentences"]
+    assert found["correction"]["slopes"].keys() == {"length"}
+    assert found["comparison"]["changes"]["accuracy"]["after"]["value"] > 0.5
+
+
+def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):
+    lm = ("--likelihood-lm", folders["llama"], "--device", "cpu", "--max-loss", "0.5")
+    args = ("--scores-field", "mine", *lm, "--out", "run")
+    as_jsonl(tmp_path / "few.jsonl", [{**row, "output": row["output"][:20]} for row in scored(60)])
+    found = answered("correct", "--data", "few.jsonl", *args, cwd=tmp_path)
+    assert any(one.startswith("Likelihood: ") for one in found["sentences"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "Name the field of its scores (--scores-field) or of its choices (--winner-field)"),
+        ("--scores-field mine --winner-field tone", "Name the field of its scores (--scores-field)"),
+        ("--scores-field mine --feature length", "A field of --feature is called 'length', as one of every output is"),
+        ("--scores-field mine --feature nothing", "No item has a field 'nothing'"),
+        ("--scores-field mine --feature source", "'source' of the item 'r0'"),
+        ("--scores-field mine --feature ratings", "'ratings' holds lists: give one number an item"),
+        ("--scores-field mine --data bare.jsonl", "Nobody rated the items of bare.jsonl: give ratings, or a saved"),
+        ("--scores-field mine --correction scored.jsonl", "scored.jsonl is not valid JSON"),
+    ],
+)
+def test_what_is_refused(file, tmp_path, words, message):
+    as_jsonl(tmp_path / "bare.jsonl", scored(12, rated=False))
+    assert message in refused("correct", "--data", file, *words.split(), cwd=tmp_path)

@@ -1,0 +1,197 @@
+"""What a correction of recorded scores takes by default, what it leaves and says, and that the choice errs rarely."""
+
+import gzip
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from planted import compared
+
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
+from evalbias.measures import EqualQuality, pearson
+from evalbias.measures.corrections import fit_correction
+from evalbias.optimizers.correction import as_scores, learn_correction
+
+
+def scored(n=300, *, seed=0, length=0.0, likelihood=0.0, proxy=0.0, lenient=0.0, raters=3, **other):
+    """Scores of n outputs of n / 3 inputs that owe something to length and likelihood; ``proxy`` makes it good."""
+    rng = np.random.default_rng(seed)
+    quality, long, own, noise = rng.normal(size=(4, n))
+    likely = proxy * quality + math.sqrt(1 - proxy**2) * own
+    ratings = 3 + quality[:, None] + 0.7 * rng.normal(size=(n, raters))
+    scores = 3 + lenient + quality + length * long + likelihood * likely + 0.8 * noise
+    columns = {LENGTHS: 300 + 80 * long, LIKELIHOODS: -60 + 10 * likely, "mine": other.get("mine", long)}
+    covariates = {**columns, HUMAN_SCORES: ratings.mean(axis=1), RATINGS: ratings}
+    return Judged(tuple(map(str, range(n))), "quality", scores, covariates, inputs=[str(i // 3) for i in range(n)])
+
+
+def without(judged, *names):
+    return replace(judged, covariates={k: v for k, v in judged.covariates.items() if k not in names})
+
+
+def test_a_bias_that_is_an_error_is_free_to_remove():
+    judged = without(scored(length=0.4), LIKELIHOODS)
+    learned = learn_correction(judged)
+    assert learned.correction.slopes["length"].slope == pytest.approx(0.4 / 80, rel=0.4)
+    assert learned.sentences[0].startswith("Length: all of its effect is subtracted (effect +0.")
+    changes = learned.comparison.changes
+    assert abs(changes["length_effect"].after.value) < 0.03 < changes["length_effect"].before.value
+    assert changes["pearson"].difference.value > 0
+    assert changes["pearson"].p_value < 0.05
+    assert {"tied_accuracy", "spearman"} < changes.keys()
+    new = scored(seed=5, length=0.4)  # items that took no part
+    corrected = learned.correction(new.answers, {"length": new.covariates[LENGTHS]})
+    effects = [
+        EqualQuality(s, new.covariates[RATINGS], {"length": new.covariates[LENGTHS]}).effect("length").value
+        for s in (new.answers, corrected)
+    ]
+    assert abs(effects[1]) < effects[0] / 3
+    human = new.covariates[HUMAN_SCORES]
+    assert pearson(corrected, human).value > pearson(new.answers, human).value
+
+
+def test_a_bias_that_is_a_good_proxy_stays_until_a_loss_is_allowed_and_the_trade_is_told():
+    judged = without(scored(600, likelihood=0.4, proxy=0.7), LENGTHS)
+    learned = learn_correction(judged)
+    assert learned.correction.slopes == {}
+    (said, *_) = learned.sentences
+    assert said.startswith("Likelihood: its effect stays in the scores (effect +0.")
+    assert "because subtracting it costs agreement with people. All of it would take the effect to +0.0" in said
+    assert "The likelihood alone agrees with people (Pearson +0." in said
+    assert [p.strength for p in learned.front] == [0, 0.25, 0.5, 0.75, 1]
+    assert [p.chosen for p in learned.front] == [True, False, False, False, False]
+    assert (np.diff([p.effect for p in learned.front]) < 0).all()
+    assert (np.diff([p.agreement for p in learned.front]) < 0).all()
+    allowed = float(said.partition("max_loss=")[2].partition(",")[0])
+    lenient = learn_correction(judged, max_loss=allowed)
+    assert abs(lenient.comparison["likelihood_effect"].after.value) < 0.1
+    assert list(lenient.correction.slopes) == ["likelihood"]
+
+
+def test_the_remedy_follows_the_joint_model_and_a_field_of_the_items_is_a_feature():
+    judged = without(scored(600, length=0.5), LIKELIHOODS)
+    rng = np.random.default_rng(3)
+    judged.covariates["mine"] = judged.covariates[LENGTHS] / 80 + rng.normal(size=600)
+    learned = learn_correction(judged, features=["mine"])
+    assert "mine: nothing is subtracted, because no effect is shown beside that of length." in learned.sentences
+    assert list(learned.correction.slopes) == ["length"]
+    alone = learn_correction(without(judged, LENGTHS), features=["mine"])
+    assert list(alone.correction.slopes) == ["mine"]
+
+
+def test_both_features_leave_no_effect_of_either():
+    judged = scored(900, length=0.4, likelihood=0.4)
+    learned = learn_correction(judged)
+    assert sorted(learned.correction.slopes) == ["length", "likelihood"]
+    changes = learned.comparison.changes
+    assert max(abs(changes[f"{name}_effect"].after.value) for name in ("length", "likelihood")) < 0.06
+
+
+def test_every_score_of_the_front_is_corrected_by_fits_on_other_inputs():
+    judged = without(scored(length=0.4), LIKELIHOODS)
+    moved = replace(judged, answers=judged.answers.copy())
+    moved.answers[:3] += 40 * (judged.covariates[LENGTHS][:3] - 300)  # one input, which would move its own correction
+    before, after = (learn_correction(one).comparison.changes for one in (judged, moved))
+    assert after["length_effect"].after.value != before["length_effect"].after.value
+    own = fit_correction(
+        moved.answers, moved.covariates[RATINGS], {"length": moved.covariates[LENGTHS]}, clusters=moved.inputs
+    )
+    fitted = as_scores(moved, ["length"])
+    leaked = own(fitted.answers, {"length": fitted.covariates["length"]})
+    model = EqualQuality(leaked, moved.covariates[RATINGS], {"length": moved.covariates[LENGTHS]}).effect("length")
+    assert abs(model.value) < 1e-2 < abs(after["length_effect"].after.value)
+
+
+def test_leniency_is_subtracted_where_people_use_the_scale():
+    judged = without(replace(scored(lenient=0.8), scale=(-2.0, 8.0)), LIKELIHOODS)
+    learned = learn_correction(judged)
+    gap = np.mean(judged.answers - judged.covariates[HUMAN_SCORES])
+    assert learned.correction.shift == pytest.approx(gap)
+    assert learned.sentences[-1].startswith("Leniency: +0.")
+    assert learn_correction(replace(judged, scale=(0.0, 1000.0))).correction.shift == 0
+    fair = learn_correction(without(replace(scored(), scale=(-2.0, 8.0)), LIKELIHOODS))
+    assert fair.correction.shift == 0
+    assert "nothing is subtracted, because none is shown" in fair.sentences[-1]
+
+
+def test_pairs_are_corrected_in_log_odds_averaged_over_both_orders():
+    rng = np.random.default_rng(0)
+    judged = without(compared(rng, 400, length=0.5, first=1.0), LIKELIHOODS)
+    learned = learn_correction(judged)
+    assert "Position: both orders are averaged, so neither position has an advantage." in learned.sentences
+    assert learned.correction.shift == 0
+    change = learned.comparison["length_effect"]
+    assert abs(change.after.value) < change.before.value / 3
+    assert learned.comparison["accuracy"].difference.value > 0
+    one = as_scores(judged, ["length"])
+    odds = np.log(judged.answers[:, :, 0] / judged.answers[:, :, 1])
+    assert one.answers == pytest.approx((odds[:, 0] - odds[:, 1]) / 2)
+    assert one.covariates["length"] == pytest.approx(judged.covariates[LENGTHS] @ [1, -1])
+
+
+def test_pairs_of_one_order_lose_the_lean_to_the_first_position():
+    judged = without(compared(np.random.default_rng(1), 400, first=1.0, orders=1), LIKELIHOODS)
+    learned = learn_correction(judged)
+    assert learned.correction.shift == pytest.approx(2.0, abs=0.3)  # twice the pull of 1, in log-odds
+    assert learned.sentences[-1].startswith("Position: +")
+    always = replace(judged, writers=[("a", "b")] * 400)
+    assert learn_correction(always).correction.shift == 0
+
+
+def test_one_rating_needs_its_reliability_and_undefined_items_stay_so():
+    judged = without(scored(600, length=0.4, raters=1), LIKELIHOODS)
+    with pytest.raises(ValueError, match=r"owe to 'length' is undefined: .*: state it, or have a second person"):
+        learn_correction(judged)
+    holes = replace(judged, answers=np.where(np.arange(600) < 30, np.nan, judged.answers))
+    learned = learn_correction(holes, reliability=0.67)
+    assert list(learned.correction.slopes) == ["length"]
+    assert learned.comparison["pearson"].after.n == 570
+    with pytest.raises(ValueError, match="No feature of the outputs is known"):
+        learn_correction(without(judged, LENGTHS))
+    choices = without(compared(np.random.default_rng(0), 60), LIKELIHOODS, RATINGS)
+    choices.covariates[BETTER] = np.random.default_rng(0).integers(0, 2, 60).astype(float)
+    with pytest.raises(ValueError, match="owe to 'length' is undefined"):
+        learn_correction(choices)
+    judged = without(scored(600, length=0.4), LIKELIHOODS)
+    judged.covariates["same"] = np.ones(600)
+    assert "same: nothing is subtracted. What the scores owe to 'same' is undefined: all items have the same same." in (
+        learn_correction(judged, features=["same"]).sentences
+    )
+
+
+@pytest.mark.slow
+def test_an_unbiased_judge_is_left_alone():
+    taken = [bool(learn_correction(without(scored(seed=seed), LIKELIHOODS)).correction.slopes) for seed in range(60)]
+    assert np.mean(taken) <= 0.1
+
+
+def test_gpt_4_loses_its_verbosity_for_nothing_and_keeps_its_likelihood(data_dir):
+    with gzip.open(data_dir / "judges/summeval_scores.jsonl.gz", "rt") as lines:
+        rows = [json.loads(line) for line in lines]
+    with (data_dir / "judges/summeval_likelihoods.jsonl").open() as lines:
+        likelihoods = {one["id"]: one["smollm2-135m-instruct"] for one in map(json.loads, lines)}
+    rows = [row for row in rows if row["judges"]["gpt-4-0314"].get("fluency") is not None]
+    ratings = np.array([row["ratings"]["fluency"] for row in rows], dtype=float)
+    judged = Judged(
+        tuple(row["id"] for row in rows),
+        "fluency",
+        np.array([row["judges"]["gpt-4-0314"]["fluency"] for row in rows], dtype=float),
+        {
+            LENGTHS: np.array([float(len(row["output"])) for row in rows]),
+            LIKELIHOODS: np.array([likelihoods[row["id"]] for row in rows]),
+            RATINGS: ratings,
+            HUMAN_SCORES: ratings.mean(axis=1),
+        },
+        inputs=[row["input_id"] for row in rows],
+    )
+    by_length, by_likelihood = (learn_correction(without(judged, other)) for other in (LIKELIHOODS, LENGTHS))
+    effect, agreement = by_length.comparison["length_effect"], by_length.comparison["pearson"]
+    assert effect.before.value == pytest.approx(0.117, abs=0.005)
+    assert abs(effect.after.value) < 0.01
+    assert (agreement.before.value, agreement.after.value) == pytest.approx((0.598, 0.611), abs=0.002)
+    assert by_length.comparison["spearman"].difference.value < -0.03  # ranks punish what breaks ties
+    assert by_likelihood.correction.slopes == {}
+    assert by_likelihood.front[-1].agreement == pytest.approx(0.556, abs=0.002)
+    assert math.isclose(by_likelihood.front[-1].effect, 0, abs_tol=0.01)
