@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -170,7 +171,7 @@ def draw(outcomes: Sequence[Outcome], file: Path) -> None:
         effects, agreement = ([getattr(part, name).mean() for part in one.front] for name in ("effect", "pearson"))
         (line,) = axes.plot(effects, agreement, marker="o", markersize=3)
         name = one.judge.replace("-turbo-0301", "").replace("multiple choice", "choice")
-        where = {"xytext": (5, 0), "textcoords": "offset points", "fontsize": 7, "va": "center"}
+        where: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "fontsize": 7, "va": "center"}
         axes.annotate(f"{name}: {one.criterion}", (effects[0], agreement[0]), color=line.get_color(), **where)
     axes.axvline(0, color="0.7", linewidth=0.8)
     axes.margins(x=0.35)

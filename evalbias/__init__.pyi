@@ -28,7 +28,9 @@ from .lm.saved import RecordedLM as RecordedLM
 from .lm.server import ServerLM as ServerLM
 from .measures import corrected_mean as corrected_mean
 from .measures import corrected_rate as corrected_rate
+from .measures.corrections import ScoreCorrection as ScoreCorrection
 from .optimizers.base import JudgeOptimizer as JudgeOptimizer
+from .optimizers.correction import learn_correction as learn_correction
 from .optimizers.likelihood import BiasedDemos as BiasedDemos
 from .optimizers.likelihood import LikelihoodMitigation as LikelihoodMitigation
 from .optimizers.proposers import GrammarParaphraser as GrammarParaphraser
@@ -38,7 +40,9 @@ from .optimizers.study import JudgeStudy as JudgeStudy
 from .optimizers.zepo import ZEPO as ZEPO
 from .programs.criterion import Criterion as Criterion
 from .programs.judges import PointwiseJudge as PointwiseJudge
+from .programs.judges import load_correction as load_correction
 from .programs.judges import load_judge as load_judge
+from .programs.judges import save_correction as save_correction
 from .programs.loops import BestOfK as BestOfK
 from .programs.loops import Improvement as Improvement
 from .programs.loops import SelfConsistencyRefine as SelfConsistencyRefine

@@ -437,7 +437,9 @@ def test_cross_fitted_scores_are_corrected_by_other_inputs_alone(monkeypatch):
     others = [i for i in range(60) if i not in left_out]
     fit = fitted(EFFECT, one.take(np.array(others)), reduction="sum")
     likelihoods = one.covariates[LIKELIHOODS]
-    assert taken[left_out] == pytest.approx(fit.slope * (likelihoods[left_out] - likelihoods[others].mean()))
+    assert taken[left_out] == pytest.approx(
+        fit.slopes["likelihood"].slope * (likelihoods[left_out] - likelihoods[others].mean())
+    )
     monkeypatch.setattr(rules, "slope", lambda name, part: math.nan)
     undefined = cross_fitted(EFFECT, one, (1.0,), **options)[0]
     assert np.isnan(undefined.answers).all()
