@@ -81,7 +81,7 @@ def effect(judged: Judged, feature: str, scores: FloatArray) -> tuple[float, flo
     return found.value, found.p_value
 
 
-def numbers(judged: Judged, feature: str, corrections: Sequence[ScoreCorrection]) -> list[tuple[float, ...]]:
+def numbers(judged: Judged, feature: str, corrections: Sequence[ScoreCorrection]) -> Sequence[Sequence[float]]:
     """Return effect, Pearson, accuracy with calibrated ties and Spearman of the scores under each correction."""
     values, human = {feature: judged.covariate(COVARIATES[feature])}, judged.covariate(HUMAN_SCORES)
     rows = []
