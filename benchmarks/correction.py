@@ -24,7 +24,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATIN
 from evalbias.measures import EqualQuality, estimate_spearman, pearson
 from evalbias.measures.agreement import estimate_tied_accuracy
 from evalbias.measures.arrays import FloatArray, defined
-from evalbias.measures.corrections import ScoreCorrection, fit_correction
+from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.resample import ALONE
 from evalbias.optimizers.correction import COVARIATES, learn_correction
 
@@ -105,7 +105,7 @@ def outcome(name: str, judged: Judged, feature: str, splits: int, seed: int) -> 
         train, test = (alone.take(np.flatnonzero(some)) for some in (chosen, ~chosen))
         learned = learn_correction(train, seed=seed).correction
         columns = {feature: train.covariate(COVARIATES[feature])}
-        full = fit_correction(train.answers, train.covariate(RATINGS), columns, clusters=train.inputs)
+        full = fit_score_correction(train.answers, train.covariate(RATINGS), columns, clusters=train.inputs)
         rows.append(numbers(test, feature, [learned, *(full.at(strength) for strength in STRENGTHS)]))
         taken += feature in learned.slopes
     parts = [Numbers(*part.T) for part in np.moveaxis(np.array(rows), 1, 0)]  # (corrections, splits, 4)

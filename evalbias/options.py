@@ -7,18 +7,12 @@ backticks is that of an option, in docstrings and in error messages: a terminal 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Literal, ParamSpec, TypeVar, cast
+from typing import Any, ClassVar, Literal
 
 from evalbias.values import file_digest
-
-P = ParamSpec("P")
-Asked = TypeVar("Asked")
-Result = TypeVar("Result")
 
 MODELS = ("lm", "likelihood_lm", "proposer_lm", "aspects_lm", "instructscore")
 """Options that name a model; a run keeps the identity of the model in their place."""
@@ -27,21 +21,6 @@ PYTHON_ONLY = ("num_threads", "progress", "given")
 ADDRESSES = ("proposer_api_base", "aspects_api_base")
 UNRECORDED = {*MODELS, *ADDRESSES, *PYTHON_ONLY, "dataset", "questions", "threads", "keep_worse", "loops"}
 """Options that decide no number, or that a run keeps in another form."""
-
-
-def keywords(options: Callable[P, Asked]) -> Callable[[Callable[[Asked], Result]], Callable[P, Result]]:
-    """Call a function of an options object with the object's fields as keywords, or with the object itself."""
-
-    def decorate(work: Callable[[Asked], Result]) -> Callable[P, Result]:
-        @wraps(work)
-        def call(*args: P.args, **given: P.kwargs) -> Result:
-            is_ready = len(args) == 1 and not given and isinstance(args[0], cast(type, options))
-            return work(cast(Asked, args[0]) if is_ready else options(*args, **given))
-
-        call.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
-        return call
-
-    return decorate
 
 
 def recorded(options: Any) -> dict[str, Any]:
@@ -323,21 +302,19 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
 class CorrectOptions(Seeded, Reliable, Long, Likely, Coded, Items):
     """Correct recorded scores of a judge that cannot be changed.
 
-    Learns from rated items what the scores owe to length, likelihood, any of `features`, position and leniency,
-    subtracts what it costs nothing to remove, and says what the rest would cost. Writes correction.json, for new items,
-    and corrected.jsonl, one line for each item, to the run's folder.
+    Learns from rated items what the scores owe to length, likelihood, `features`, position and leniency, subtracts what
+    it costs nothing to remove, and says what the rest would cost. Writes correction.json, for new items, and
+    corrected.jsonl to the run's folder.
 
     Attributes:
         scores_field: Field that holds the judge's recorded scores.
         winner_field: Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null.
         swapped_field: Field that holds its choices in the other order; 0 still means the same output.
-        features: Field of a number about each output, or of two in a list about those of a pair, which scores may owe
-            something to. Repeatable.
+        features: Field of a number about each output, or of two in a list about those of a pair. Repeatable.
         correction: correction.json of an earlier run, to apply to these items; they need no ratings.
         criterion: Name of the criterion that people rated, where they rated several.
         scale: Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2. Corrected scores may lie beyond.
-        max_loss: Loss of agreement with people (Pearson's r) to allow for a smaller effect, such as 0.05; 0 allows no
-            significant loss.
+        max_loss: Loss of agreement with people (Pearson's r) to allow for a smaller effect, such as 0.05.
     """
 
     beside = (MeasuringModels, Out)
@@ -349,10 +326,6 @@ class CorrectOptions(Seeded, Reliable, Long, Likely, Coded, Items):
     criterion: Any = None
     scale: tuple[float, float] | None = None
     max_loss: float = 0.0
-
-    def __post_init__(self) -> None:
-        if (self.scores_field is None) == (self.winner_field is None):
-            raise ValueError("Name the field of its scores (`scores_field`) or of its choices (`winner_field`).")
 
 
 # Judges that score.

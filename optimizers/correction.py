@@ -23,7 +23,7 @@ from evalbias.evaluation.words import ends, signed
 from evalbias.measures import estimate_effect, estimate_mean, estimate_spearman, pearson
 from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy
 from evalbias.measures.arrays import FloatArray, defined
-from evalbias.measures.corrections import ScoreCorrection, fit_correction
+from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.optimizers.likelihood import STRENGTHS
 from evalbias.optimizers.likelihood_rules import (
@@ -229,7 +229,7 @@ class _Learning:
         features = {name: judged.covariate(name) for name in names}
         how: dict[str, Any] = {"differences": self.of.differences, "reliability": self.of.reliability}
         ratings, clusters = judged.covariate(RATINGS), judged.inputs or None
-        made = fit_correction(judged.answers, ratings, features, clusters=clusters, **how)
+        made = fit_score_correction(judged.answers, ratings, features, clusters=clusters, **how)
         known = judged.provenance
         return replace(made, reduction=known.get("reduction", "sum"), length=known.get(LENGTH, "characters"))
 

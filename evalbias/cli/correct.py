@@ -32,6 +32,8 @@ OF_AUDIT = (
 
 def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) -> None:
     """Learn a correction, or load one, and write the corrected scores of every item."""
+    if (options.scores_field is None) == (options.winner_field is None):
+        raise ValueError("Name the field of its scores (`scores_field`) or of its choices (`winner_field`).")
     known = load_correction(options.correction) if options.correction is not None else None
     ready = prepared(AuditOptions(**{name: getattr(options, name) for name in OF_AUDIT}))
     if ready.dataset.left_out:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +25,7 @@ from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning,
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
 from evalbias.measures.scale_use import SLOPE
-from evalbias.options import AuditOptions, keywords
+from evalbias.options import AuditOptions
 from evalbias.programs.items import candidates_of
 from evalbias.values import to_json
 
@@ -454,6 +456,26 @@ class Audit(ByName[Measurement]):
     def _lacks(self, name: str) -> str:
         why = self.not_measured.get(name)
         return super()._lacks(name) if why is None else f"{name!r} was not measured: {why}"
+
+
+P = ParamSpec("P")
+Asked = TypeVar("Asked")
+Result = TypeVar("Result")
+
+
+def keywords(options: Callable[P, Asked]) -> Callable[[Callable[[Asked], Result]], Callable[P, Result]]:
+    """Call a function of an options object with the object's fields as keywords, or with the object itself."""
+
+    def decorate(work: Callable[[Asked], Result]) -> Callable[P, Result]:
+        @wraps(work)
+        def call(*args: P.args, **given: P.kwargs) -> Result:
+            is_ready = len(args) == 1 and not given and isinstance(args[0], cast(type, options))
+            return work(cast(Asked, args[0]) if is_ready else options(*args, **given))
+
+        call.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
 
 
 @keywords(AuditOptions)

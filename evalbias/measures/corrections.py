@@ -220,7 +220,7 @@ class ScoreCorrection:
         return np.asarray(np.clip(corrected, *scale))
 
 
-def fit_correction(
+def fit_score_correction(
     scores: ArrayLike,
     ratings: ArrayLike,
     features: Mapping[str, ArrayLike],
@@ -238,7 +238,8 @@ def fit_correction(
         >>> rng = np.random.default_rng(0)
         >>> quality, length = rng.normal(size=(2, 400))
         >>> ratings = quality[:, None] + 0.3 * rng.normal(size=(400, 2))
-        >>> fitted = fit_correction(quality + 0.2 * length + 0.1 * rng.normal(size=400), ratings, {"length": length})
+        >>> scores = quality + 0.2 * length + 0.1 * rng.normal(size=400)
+        >>> fitted = fit_score_correction(scores, ratings, {"length": length})
         >>> round(fitted.slopes["length"].slope, 1)
         0.2
     """

@@ -11,7 +11,7 @@ from planted import compared
 
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures import EqualQuality, pearson
-from evalbias.measures.corrections import fit_correction
+from evalbias.measures.corrections import fit_score_correction
 from evalbias.optimizers.correction import as_scores, learn_correction
 
 
@@ -95,7 +95,7 @@ def test_every_score_of_the_front_is_corrected_by_fits_on_other_inputs():
     moved.answers[:3] += 40 * (judged.covariates[LENGTHS][:3] - 300)  # one input, which would move its own correction
     before, after = (learn_correction(one).comparison.changes for one in (judged, moved))
     assert after["length_effect"].after.value != before["length_effect"].after.value
-    own = fit_correction(
+    own = fit_score_correction(
         moved.answers, moved.covariates[RATINGS], {"length": moved.covariates[LENGTHS]}, clusters=moved.inputs
     )
     fitted = as_scores(moved, ["length"])

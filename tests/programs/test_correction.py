@@ -8,7 +8,7 @@ import pytest
 from fakes import FormulaLM, items
 
 from evalbias.lm.types import Likelihood, LogLikelihood
-from evalbias.measures.corrections import ScoreCorrection, Slope, fit_correction
+from evalbias.measures.corrections import ScoreCorrection, Slope, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.programs import Criterion, PointwiseJudge, judge_metric, load_judge
 from evalbias.programs.judges import load_correction, save_correction
@@ -52,7 +52,7 @@ def test_what_is_fitted_leaves_the_rest_of_each_effect():
     ratings = quality[:, None] + 0.5 * rng.normal(size=(400, 2))
     scores = 3 + quality + 0.004 * length + 0.05 * likelihood + rng.normal(size=400)
     features = {"length": length, "likelihood": likelihood}
-    fitted = fit_correction(scores, ratings, features)
+    fitted = fit_score_correction(scores, ratings, features)
     assert [one.slope for one in fitted.slopes.values()] == pytest.approx([0.004, 0.05], abs=0.02)
     assert fitted.slopes["length"].bounds == (length.min(), length.max())
 
@@ -67,7 +67,7 @@ def test_what_is_fitted_leaves_the_rest_of_each_effect():
         assert effects(corrected, "length") == pytest.approx((1 - strength) * marginal, abs=1e-9)
         assert corrected.mean() == pytest.approx(scores.mean())
     # from a correction for length alone to one for both, length keeps no effect of its own
-    alone = fit_correction(scores, ratings, {"length": length})
+    alone = fit_score_correction(scores, ratings, {"length": length})
     assert effects(alone.towards(fitted, 0.3)(scores, features), "length") == pytest.approx([0], abs=1e-9)
 
 
@@ -75,7 +75,7 @@ def test_differences_within_pairs_are_not_centered():
     rng = np.random.default_rng(1)
     quality, length = rng.normal(size=(2, 300))
     ratings = quality[:, None] + 0.5 * rng.normal(size=(300, 2))
-    fitted = fit_correction(quality + 0.3 * length, ratings, {"length": 1 + length}, differences=True)
+    fitted = fit_score_correction(quality + 0.3 * length, ratings, {"length": 1 + length}, differences=True)
     assert fitted.slopes["length"].center == 0
     assert fitted.slopes["length"].slope == pytest.approx(0.3, abs=0.05)
 
@@ -91,7 +91,10 @@ def test_differences_within_pairs_are_not_centered():
         (lambda: ScoreCorrection({}, math.inf), "shift=inf: give a finite number"),
         (lambda: ScoreCorrection({}, reduction="median"), "reduction='median', .*give 'sum' or 'mean'"),
         (lambda: CALIBRATION([1.0], {"length": [1.0]}), r"needs the feature 'likelihood', and \['length'\] are given"),
-        (lambda: fit_correction([1, 2], [[3, 4]] * 2, {"length": [1, 2]}), "owe to 'length' is undefined: too few"),
+        (
+            lambda: fit_score_correction([1, 2], [[3, 4]] * 2, {"length": [1, 2]}),
+            "owe to 'length' is undefined: too few",
+        ),
         (lambda: of_likelihood(CALIBRATION, [1.0], [1.0, 2.0]), "different lengths"),
         (lambda: PointwiseJudge(C, correction=ScoreCorrection({"style": Slope(1.0)})), "cannot tell 'style' of an"),
     ],
