@@ -6,7 +6,7 @@ import json
 import dspy
 import numpy as np
 import pytest
-from commands import answered, as_jsonl, refused
+from commands import answered, as_jsonl, evalbias, refused
 from texts import writer
 
 from evalbias import Criterion, PointwiseJudge, Sampling, audit, data
@@ -124,8 +124,16 @@ def test_the_command_audits_samples_and_a_condition_names_their_numbers(tmp_path
     options = ["audit", "--data", as_jsonl(tmp_path / "items.jsonl", items(60)), "--samples-field", "mine"]
     found = answered(*options, cwd=tmp_path)
     assert found["further"]["repeats"]["test_retest"]["value"] > 0.6
+    shown = " ".join(evalbias(*options, "--out", "run", cwd=tmp_path).stdout.split())
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    for whose, words in DIFFER.items():
+        assert f"Items on which {words}" in shown
+        assert f"Items to discuss: {words}" in page
+        assert ", ".join(found["discuss"][whose][:5]) in shown
+        assert ", ".join(found["discuss"][whose]) in page
+    assert "The same input twice on quality" in shown
     told = refused(*options, "--labels", "1,2", cwd=tmp_path)
-    assert "--labels" in told
+    assert "Leave out --labels: for choices, and --samples-field names scores" in told
     told = refused(*options, "--fail-on", "repeats.reliability<0.5", cwd=tmp_path)
     assert "repeats has no estimate 'reliability' here, only test_retest, noise_share" in told
 
