@@ -14,6 +14,7 @@ from evalbias.data import DataError
 from evalbias.evaluation import judge_examples
 from evalbias.evaluation.judged import SAMPLES, total
 from evalbias.measures.repeats import NO_RATINGS, NO_REPEATS
+from evalbias.report.tables import DIFFER
 
 
 def items(n=100, *, noise=0.5, raters=0.5, rho=0.9, s=4, seed=0):
