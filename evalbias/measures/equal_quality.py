@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from evalbias.measures.arrays import (
     SLACK,
     Before,
+    BoolArray,
     Clusters,
     FloatArray,
     IntArray,
@@ -26,7 +27,15 @@ from evalbias.measures.arrays import (
     settled,
     sums_by_cluster,
 )
-from evalbias.measures.ratings import Rated, curvature, curvature_of_differences, pool, with_reliability, without_levels
+from evalbias.measures.ratings import (
+    Rated,
+    curvature,
+    curvature_of_differences,
+    difference_of_group,
+    pool,
+    with_reliability,
+    without_levels,
+)
 from evalbias.measures.resample import DRAWS, Draws, Interval
 
 SCORE_SD = "standard deviations of the score"
@@ -46,6 +55,8 @@ SINGULAR = 1e-9
 """Eigenvalue of normal equations of columns of length 1, or variance, up to which it is a rounding error of 0."""
 ROUNDING = 1e-6
 """Standard error, or width of an interval, up to which it is a rounding error of 0."""
+PARTS = 20
+"""Parts of the inputs that are left out in turn for the error of an allowance."""
 BENT = 0.012
 """Least curvature allowed for: that of ratings from 1 to 5 around the middle, beside a judge without a scale. It need
 not show in the distribution of scores and ratings, as for differences between the candidates of a pair."""
@@ -267,8 +278,13 @@ class EqualQuality:
         allowed = (0.0, 0.0) if self.change or not self.several else self._allowance(place, rated)
         null = min(max(value, allowed[0]), allowed[1])
         # 4. the interval: t, or for weak ratings that of Anderson and Rubin
-        half = float(scipy.stats.t.ppf(0.975, df)) * error
-        low, high, p_value = value - half, value + half, math.nan
+        errors = np.full(2, error)
+        if max(map(abs, allowed)) > error / 4:  # else the error of the allowance itself does not show
+            parts = self.codes % PARTS
+            rest = np.array([self._allowance(place, rated, parts != part) for part in np.unique(parts)])
+            errors = np.hypot(error, np.sqrt((len(rest) - 1) * rest.var(axis=0)))
+        half = float(scipy.stats.t.ppf(0.975, df)) * errors
+        low, high, p_value = value - half[1], value + half[0], math.nan
         if f < STRONG:
             ways = [codes for codes in (self.codes, self.systems) if len(codes)]
             tests = [weak_test(self.target, x, place, rated, codes, null=null) for codes in ways]
@@ -278,7 +294,7 @@ class EqualQuality:
             if not np.isfinite([low, high]).all():
                 return replace(bare, reason=TOO_WEAK)
         elif error > 0:
-            p_value = float(2 * scipy.stats.t.sf(abs(value - null) / error, df))
+            p_value = float(2 * scipy.stats.t.sf(abs(value - null) / errors[int(value > null)], df))
         return replace(
             bare,
             value=value,
@@ -311,21 +327,35 @@ class EqualQuality:
             at = (np.divide((x @ h) * (h @ y), x @ y) + whole - h @ h) / whole
         return float(at) if lowest < at <= 1 else math.nan
 
-    def _allowance(self, place: int, rated: Rated) -> tuple[float, float]:
-        """Return the smallest and largest effect of a column that the curvature of the scales explains."""
-        shared, covariance = float(rated.product.mean()), float((self.target * rated.mean).mean())
-        given = ~np.isnan(self.ratings)
-        bent = curvature(self.target, without_levels(self.ratings)[given], shared=shared, covariance=covariance)
+    def _allowance(self, place: int, rated: Rated, kept: BoolArray | None = None) -> tuple[float, float]:
+        """Return the smallest and largest effect of a column that the curvature of the scales explains (kept rows)."""
+        kept = np.ones(len(self.x), dtype=bool) if kept is None else kept
+        x, target, ratings, mean = self.x[kept], self.target[kept], self.ratings[kept], rated.mean[kept]
+        shared = float(rated.product[kept].mean() - mean.mean() ** 2)
+        target, mean = target - target.mean(), mean - mean.mean()
+        covariance = float((target * mean).mean())
+        given = ~np.isnan(ratings)
+        values = without_levels(ratings)[given]
+        bent = curvature(target, values, shared=shared, covariance=covariance)
         least = BENT
         if self.differences:
-            least = max(curvature_of_differences(self.ratings[given], shared=shared), BENT)
-        design = np.column_stack([self.x, rated.mean])
+            least = max(curvature_of_differences(ratings[given], shared=shared), BENT)
+        design = np.column_stack([x, mean])
         products = design.T @ design / len(design)
         products[-1, -1] = shared
-        surplus = np.append(self.x.T @ rated.mean / len(design) * covariance / shared, 0.0)  # of a curvature of 1
-        of_one = float(np.linalg.solve(products, surplus)[place])
-        low, high = sorted((min(bent, 0.0) * of_one, max(bent, least) * of_one))
-        return low, high
+        # what a column goes with the scores beyond equal ratings: without curvature, with the least, with that here
+        explained = x.T @ mean / len(design) * covariance / shared
+        surplus = np.outer(explained, (0.0, least, bent))
+        for j, column in enumerate(() if self.differences else x.T):
+            ends = np.unique(column)
+            if len(ends) == 2:  # a group, whose quality no straight line tells
+                among = column == ends[1]
+                share = float(among.mean())
+                difference = float(mean[among].mean() - mean[~among].mean())
+                above = difference_of_group(target, values, share, difference, shared=shared, covariance=covariance)
+                surplus[j, 2] = share * (1 - share) * (ends[1] - ends[0]) * above - explained[j]
+        effects = np.linalg.solve(products, np.append(surplus, np.zeros((1, 3)), axis=0))[place]
+        return float(effects.min()), float(effects.max())
 
 
 def regressed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -62,14 +63,50 @@ def curvature(scores: FloatArray, ratings: FloatArray, *, shared: float, covaria
     not at all, positive where the ratings' ends cut off more, negative where the scores' do.
     """
     a, c = hermite_coefficients(scores), hermite_coefficients(ratings)
-    among_raters = solved_correlation(lambda r: covariance_at(r, c, c) - shared)
-    largest = np.sqrt(among_raters)
-    with_judge = solved_correlation(lambda r: covariance_at(r, a, c) - covariance, -largest, largest)
+    among_raters, with_judge = latent_correlations(a, c, shared=shared, covariance=covariance)
     straight = with_judge * a[0] * c[0]  # covariance of scores and ratings by their straight parts
     if not straight:
         return 0.0
     explained = covariance_at(with_judge, a, c) * among_raters * c[0] ** 2 / covariance_at(among_raters, c, c)
     return float(straight / explained - 1)
+
+
+def latent_correlations(a: FloatArray, c: FloatArray, *, shared: float, covariance: float) -> tuple[float, float]:
+    """Return how the normals behind two ratings of an item correlate, and those behind a score and a rating."""
+    among_raters = solved_correlation(lambda r: covariance_at(r, c, c) - shared)
+    largest = float(np.sqrt(among_raters))
+    return among_raters, solved_correlation(lambda r: covariance_at(r, a, c) - covariance, -largest, largest)
+
+
+def difference_of_group(
+    scores: FloatArray, ratings: FloatArray, share: float, difference: float, *, shared: float, covariance: float
+) -> float:
+    """Compute by how much the mean score of a group is above that of the others if scores follow quality alone.
+
+    Half of all items may be of the group, or a few; no straight line in quality tells who is. Within the group and
+    among the others, quality is normal with one variance, and the group's ``share`` of the items has a mean rating that
+    is higher by ``difference``. Other arguments as of ``curvature``.
+    """
+    a, c = hermite_coefficients(scores), hermite_coefficients(ratings)
+    among_raters, with_judge = latent_correlations(a, c, shared=shared, covariance=covariance)
+    mixed = share * (1 - share)
+    most = 0.99 / math.sqrt(mixed)  # standard deviations apart: what is left is the variance within
+
+    def apart(values: FloatArray) -> Callable[[float], float]:
+        levels, counts = np.unique(values, return_counts=True)
+        thresholds, steps = scipy.special.ndtri(np.cumsum(counts)[:-1] / len(values)), np.diff(levels)
+
+        def of(shift: float) -> float:
+            within = math.sqrt(1 - mixed * shift**2)
+            means = np.array([[(1 - share) * shift], [-share * shift]])
+            above = (scipy.special.ndtr((means - thresholds) / within) * steps).sum(axis=1)
+            return float(above[0] - above[1])
+
+        return of
+
+    of_ratings, of_scores = apart(ratings), apart(scores)
+    shift = solved_correlation(lambda x: of_ratings(x) - difference, -most, most)
+    return of_scores(float(np.clip(shift * with_judge / among_raters, -most, most)))
 
 
 def covariance_at(r: float, a: FloatArray, b: FloatArray) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.agreement import unless_constant
+from evalbias.measures.agreement import one_against_the_others, unless_constant
 from evalbias.measures.arrays import (
     TINY,
     Before,
@@ -94,6 +94,25 @@ def quality_slope(
             return replace(bare, value=slope, reason=EXACT)
         p = 1.0 if slope >= null else p
     return replace(bare, value=slope, low=low, high=high, p_value=p)
+
+
+def slope_of_shifted(scores: FloatArray, ratings: FloatArray, *, scale: tuple[float, float]) -> float:
+    """Compute the slope that a person has whose ratings are all shifted until their mean is that of scores (n,).
+
+    The ratings (n, r) of items with two or more are shifted alike and cut off at the ends of the scale. The slope is
+    the covariance of the shifted ones with the mean of the item's others, by that of the ratings themselves.
+    """
+    own, others = np.moveaxis(one_against_the_others(ratings), 2, 0)  # (n, r) each
+    known = ~np.isnan(others)
+    mean, width = float(np.nanmean(scores[known.any(axis=1)])), scale[1] - scale[0]
+
+    def moved(shift: float) -> FloatArray:
+        return np.asarray(np.clip(own + shift, *scale))
+
+    shift = scipy.optimize.brentq(lambda x: float(moved(x)[known].mean()) - mean, -width, width)
+    centered = np.where(known, others - np.nanmean(np.where(known, others, np.nan), axis=0), 0.0)
+    slopes = [float((np.where(known, x, 0.0) * centered).sum()) for x in (moved(shift), own)]
+    return slopes[0] / slopes[1]
 
 
 # Which levels of the scale a judge uses.

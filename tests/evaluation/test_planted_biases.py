@@ -5,10 +5,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from planted import compared, entangled, flagged, scored
+from planted import compared, entangled, flagged, ids, likert, scored
 
 from evalbias.evaluation.biases import Joint, Likelihood, ScaleUse, SelfPreference, Verbosity
-from evalbias.evaluation.judged import BETTER, LENGTHS, RATINGS
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, RATINGS, Judged
 
 MINE, LENGTH, SLOPE = (SelfPreference(own="mine"), "own_excess"), (Verbosity(), "length_effect"), (ScaleUse(), "slope")
 SELDOM, OFTEN = (0.0, 0.08), (0.9, 1.0)  # shares of the data sets that may be flagged
@@ -22,7 +22,20 @@ def chosen(rng, errors=0.1, **planted):
     return replace(judged, covariates={LENGTHS: judged.covariates[LENGTHS], BETTER: better})
 
 
+def near_the_top(rng, n=400, *, share=0.5, own=0.0):
+    """The judge's own system writes better text, and most ratings are the highest; the judge's scale ends later."""
+    mine = rng.random(n) < share
+    quality = rng.normal(size=n) + mine
+    ratings = likert(4.4 + quality[:, None] + 0.7 * rng.normal(size=(n, 2)))
+    scores = 3 + quality + own * mine + 0.5 * rng.normal(size=n)
+    people = {RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
+    return Judged(ids(n), "quality", scores, people, writers=np.where(mine, "mine", "other").tolist())
+
+
 QUICK = {
+    "own, the top, unbiased": (*MINE, near_the_top, 80, SELDOM),
+    "own of twelve, the top, unbiased": (*MINE, partial(near_the_top, share=1 / 12), 80, SELDOM),
+    "own, the top": (*MINE, partial(near_the_top, own=1.0), 20, OFTEN),
     "length, scored": (*LENGTH, partial(scored, n=200, length=0.4), 40, OFTEN),
     "length, compared": (*LENGTH, partial(compared, n=200, length=0.4), 40, OFTEN),
     "length, by choices": (*LENGTH, partial(chosen, length=1.5), 20, OFTEN),

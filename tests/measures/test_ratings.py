@@ -13,6 +13,7 @@ from evalbias.measures.ratings import (
     curvature,
     curvature_of_differences,
     deviations,
+    difference_of_group,
     hermite_coefficients,
     pool,
     scale_correction,
@@ -230,3 +231,22 @@ def test_raters_who_change_from_item_to_item_need_no_correction():
     partly = np.column_stack([fixed[:, :2], some])
     mean, product = (1 + 0.75) / 2, (11 / 12 + 0.5) / 2  # of l_j and of l_j l_k: half of the items have two raters
     assert correction(partly) == pytest.approx(mean**2 / product, rel=0.01)
+
+
+@pytest.mark.parametrize("share", [0.5, 1 / 12])
+@pytest.mark.parametrize("top", [3.0, 4.4])  # 11 to 22 % of the ratings are the highest, or half of them and more
+def test_the_scores_of_a_group_follow_from_its_ratings_where_these_end(share, top):
+    rng = np.random.default_rng(0)
+    group = rng.random(100_000) < share
+    quality = rng.normal(size=100_000) + group
+    ratings = np.clip(np.round(top + quality[:, None] + 0.7 * rng.normal(size=(100_000, 2))), 1, 5)
+    scores = quality + 0.5 * rng.normal(size=100_000)  # no end, and no preference
+    mean, scores = ratings.mean(axis=1) - ratings.mean(), scores - scores.mean()
+    known = {"shared": np.cov(ratings.T)[0, 1], "covariance": np.mean(mean * scores)}
+    apart = mean[group].mean() - mean[~group].mean()
+    found = difference_of_group(scores, ratings.ravel(), share, apart, **known)
+    assert found == pytest.approx(1.0, abs=0.02)
+    if top > 4:  # in points of ratings, which end, it is less: a straight line takes it for a preference
+        assert apart * known["covariance"] / known["shared"] < 0.85
+    none = difference_of_group(scores, ratings.ravel(), share, 0.0, **known)
+    assert none == pytest.approx(0.0, abs=1e-6)
