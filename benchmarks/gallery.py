@@ -265,7 +265,7 @@ def audited(one: Recorded, seed: int) -> dict[str, Any]:
     known = {name: np.array([of[i] for i in judged.ids], dtype=float) for name, of in one.covariates.items()}
     judged = replace(judged, covariates={**judged.covariates, **known})
     result = audit_answers(judged, own_system=ready.own_system, reliability=ready.reliability, seed=seed)
-    return {"paragraphs": result.paragraphs, "caution": result.caution, **result.to_dict()}
+    return {"paragraphs": result.paragraphs, "answer": result.answer, **result.to_dict()}
 
 
 def audits(recorded: Iterable[Recorded], seed: int, out: Path) -> list[dict[str, Any]]:
@@ -407,7 +407,7 @@ def table(results: Sequence[Record]) -> str:
             e = repeats.get(name)
             cells.append(f"{number(e, 'value')} ({number(e, 'low')} to {number(e, 'high')})" if e else "-")
         rows.append([one["judge"], one["criterion"], *cells])
-        said.append(f"- {one['judge']}, {one['criterion']}: {content['paragraphs'][0]} {content['caution']}".rstrip())
+        said.append(f"- {one['judge']}, {one['criterion']}: {content['answer']}")
         missing |= {bias: why for bias, why in content["not_measured"].items() if bias in BIASES}
     kept = [k for k in range(len(headings)) if k < 4 or any(cells[k] != "-" for cells in rows)]
     shown = markdown([headings[k] for k in kept], [[cells[k] for k in kept] for cells in rows])
@@ -427,7 +427,7 @@ def overview(results: Sequence[Record]) -> str:
         if found:
             undecided = len(found) - len(biased) - len(clear)
             rows.append((title_of(bias), len(found), len(biased), len(clear), undecided, span))
-    beaten = sum(bool(result["audit"]["caution"]) for result in results)
+    beaten = sum(bool((result["audit"]["validity"] or {}).get("no_better_than")) for result in results)
     shown = markdown(["bias", "audits", "biased", "no sign", "open", "estimates of the biased"], rows)
     return (
         f"{shown}\n\nIn {beaten} of {len(results)} audits the judge is not shown to agree with people better than "

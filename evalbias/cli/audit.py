@@ -48,7 +48,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
                 [audit_view(audited)],
                 {judged.criterion: judged.coverage} if len(judged.coverage) else {},
                 page=audited,
-                verdict=audited.paragraphs[0],
+                verdict=audited.answer,
             )
         )
     decided = [condition.decide(audited) for condition in conditions]

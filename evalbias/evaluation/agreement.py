@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from evalbias.evaluation.bias import Bias, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
-from evalbias.evaluation.words import joined
+from evalbias.evaluation.words import amount, decimals, interval_words
 from evalbias.measures import (
     brier_scores,
     corrected_mean,
@@ -38,7 +39,7 @@ from evalbias.measures.agreement import (
 )
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import MIN_LABELS
-from evalbias.measures.resample import Interval
+from evalbias.measures.resample import SHARE, Interval
 
 FLOORS = {
     "likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"),
@@ -58,6 +59,7 @@ class PeopleAgreement(Bias):
     they have a preference. Where judge and people say pass (1) or fail (0), ``kappa`` is Cohen's kappa of the judge
     with one person of the item, drawn at random, and ``human_kappa`` that of a rater with another. A floor ranks by LS
     or by length, on whichever side agrees better with these items: so one near chance is a little too high.
+    ``leniency`` is the mean of the judge's score less people's, where they rate on its scale; it is no bias by itself.
     Krippendorff's alpha takes judge and human score as two raters. Of pairs, a tie of judge or rater counts half;
     probabilities (``brier``, ``calibration_error``) are averaged over the orders.
     """
@@ -77,24 +79,92 @@ class PeopleAgreement(Bias):
             return []
         return [*(_of_choices(judged) if judged.pairwise else _of_scores(judged)), *_floors(judged)]
 
-    def caution(self, measurement: Measurement, *, seed: int) -> str:
-        """Say which floors a judge is not shown to surpass; empty where it surpasses all, or none can be compared."""
-        name = measurement.headlines[0]
-        own, swapped = measurement.numbers[name], measurement.numbers.get(f"{name}_swapped")
-        if swapped is not None:
+    def validity(self, measurement: Measurement, judged: Judged, *, seed: int) -> Validity | None:
+        """Say whether the judge tells good from bad; None where its agreement has no interval."""
+        if not judged.pairwise and len(same := np.unique(judged.answers[~np.isnan(judged.answers)])) == 1:
+            said = f"The judge gives every output the same score, {same[0]:g}, which says nothing about quality."
+            return Validity("says nothing", said)
+        # 1 the agreement, of pairs over both orders, and what it is compared with
+        known, clusters = measurement.estimates, measurement.clusters
+        own = measurement.numbers[measurement.headlines[0]]
+        if (swapped := measurement.numbers.get(f"{own.name}_swapped")) is not None:
             own = replace(own, values=(own.values + swapped.values) / 2)
-        value, level = own.value(), dict[str, Estimate]()
-        for floor in (measurement[name] for name in FLOORS if name in measurement):
-            values = measurement.numbers[floor.name].values
-            if not np.isnan([value, floor.value]).any() and not surpasses(own, values, measurement.clusters, seed=seed):
-                level[PREFERRED[floor.label.removesuffix(" alone")]] = floor
-        if not level:
+        floors = [known[name] for name in FLOORS if name in known and not math.isnan(known[name].value)]
+        shown, human, beside = own.estimate(clusters, seed=seed), known.get("human_ceiling"), floors
+        if judged.pass_or_fail:  # beyond chance, of which the floors know nothing
+            shown, human, beside = known["kappa"], known.get("human_kappa"), []
+        # 2 what its interval allows to say, from 0 for chance to 1, beside that of one rater
+        low, high = (_beyond_chance(end, shown) for end in (shown.low, shown.high))
+        if math.isnan(low):
+            return None
+        reached = 1.0 if human is None or math.isnan(human.value) else max(_beyond_chance(human.value, human), 0.0)
+        little = high < min(TELLING, reached / 2)
+        status: ValidityStatus = "says little" if little else "valid"
+        if low <= 0:
+            status = "contradicts people" if high < 0 else "says nothing" if little else "not shown"
+        # 3 whether something without a judge agrees as well
+        alike = [e for e in floors if not surpasses(own, measurement.numbers[e.name].values, clusters, seed=seed)]
+        figures = [f"{e.label} {e.text()}" for e in [*([] if human is None else [human]), *beside]]
+        interval = "; ".join([f"95 % interval {shown.interval}", *([", ".join(figures)] if figures else [])])
+        said = f"{VALIDITIES[status]}: {shown.label} {shown.text()} ({interval})."
+        outputs = tuple(PREFERRED[e.label.removesuffix(" alone")] for e in alike)
+        if outputs and high >= 0:
+            status = "no better than a floor" if status == "valid" else status
+            which = " or the ".join(outputs)
+            said += f" It is not shown to agree with people better than always preferring the {which} output would."
+        return Validity(status, said, outputs)
+
+    def leniency(self, measurement: Measurement, judged: Judged) -> str:
+        """Say how many more points the judge gives than people; empty where they rate on other scales, or too few."""
+        e = measurement.estimates.get("leniency")
+        if e is None or math.isnan(e.low):
             return ""
-        shown, floors = measurement[name].text(value), joined([e.text() for e in level.values()])
-        return (
-            f"The judge is not shown to agree with people better than always preferring the {' or the '.join(level)} "
-            f"output would: {own.label} {shown} against {floors}."
-        )
+        if judged.pass_or_fail:
+            value, low, high = (100 * end for end in (e.value, e.low, e.high))
+            passes = f"Of 100 outputs, the judge passes {amount(value, low, high, 0)} than people do on average"
+            return f"{passes} ({interval_words(value, low, high, 0)})."
+        digits = decimals(e.value, e.low, e.high)
+        points = f"{amount(e.value, e.low, e.high, digits)} points than people on average"
+        return f"The judge gives {points} ({interval_words(e.value, e.low, e.high, digits)})."
+
+
+ValidityStatus = Literal[
+    "valid", "no better than a floor", "says little", "says nothing", "not shown", "contradicts people"
+]
+VALIDITIES: Mapping[ValidityStatus, str] = {
+    "valid": "The judge agrees with people beyond chance",
+    "says little": "The judge says little about quality as people see it",
+    "says nothing": "The judge says nothing about quality as people see it",
+    "not shown": "The judge is not shown to tell good from bad",
+    "contradicts people": "The judge contradicts people, so check that a high score, or a win, means a good output",
+}
+TELLING = 0.2
+"""Correlation, kappa, or 2 p - 1 of an accuracy p, below which a judge says little about quality: or half of what one
+rater reaches, where that is less."""
+
+
+@dataclass(frozen=True)
+class Validity:
+    """Whether a judge tells good from bad, as people see it.
+
+    Attributes:
+        status: By the 95 % interval of the agreement. ``"valid"``: it lies above chance. ``"no better than a floor"``:
+            it does, but likelihood or length alone may agree as well. ``"says little"``: it lies between chance and
+            ``TELLING``. ``"says nothing"``: it holds chance and ends below ``TELLING``, or all outputs have one score.
+            ``"not shown"``: it holds chance, but is wide for that, or one rater hardly agrees with the others either.
+            ``"contradicts people"``: it lies below chance.
+        sentence: The same with the figures: the agreement, that of one rater, and the floors.
+        no_better_than: Outputs, such as the longer, that could always be preferred, for all that is shown.
+    """
+
+    status: ValidityStatus
+    sentence: str
+    no_better_than: tuple[str, ...] = ()
+
+
+def _beyond_chance(value: float, e: Estimate) -> float:
+    """Return an agreement as 0 where it is chance and 1 where it is perfect: of an accuracy p, 2 p - 1."""
+    return 2 * value - 1 if e.unit == SHARE else value
 
 
 def surpasses(
@@ -120,6 +190,9 @@ def _of_scores(judged: Judged) -> list[Number]:
         number("pearson", "Pearson", estimate_pearson, "Linear correlation with people (Pearson)"),
         number("tied_accuracy", "accuracy of order", estimate_tied_accuracy, "Same order or tie as people, of pairs"),
     ]
+    if rated_on_its_scale(judged) or judged.pass_or_fail:
+        says = "Points above people's, on average"
+        numbers.append(Number("leniency", "above people", scores - human, estimate_points, says=says))
     if judged.on_peoples_scale:
         numbers += [
             number("alpha_interval", "alpha (interval)", alpha, "Agreement in points (Krippendorff's alpha)"),
@@ -140,6 +213,16 @@ def _of_scores(judged: Judged) -> list[Number]:
 
 
 CEILING = "For comparison: one person with the others"
+
+
+def estimate_points(x: FloatArray, **options: Any) -> Interval:
+    """Estimate the mean of (n,) points."""
+    return replace(estimate_mean(x, **options), unit="points")
+
+
+def rated_on_its_scale(judged: Judged) -> bool:
+    """Return whether people rate on the judge's scale, which must be stated: pass and fail are not a crowded 1 to 5."""
+    return judged.scale is not None and judged.on_peoples_scale
 
 
 def _of_choices(judged: Judged) -> list[Number]:

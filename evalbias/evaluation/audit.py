@@ -12,10 +12,10 @@ from typing import Any, ParamSpec, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.evaluation.agreement import PeopleAgreement
+from evalbias.evaluation.agreement import PeopleAgreement, Validity
 from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
-from evalbias.evaluation.biases import BIASES, Joint, title_of
+from evalbias.evaluation.biases import BIASES, Joint, ScaleUse, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
 from evalbias.evaluation.judged import BY_CONSTRUCTION, COPIES, Judged
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
@@ -32,6 +32,7 @@ from evalbias.values import to_json
 ALPHA = 0.05  # chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction
 RATED = (SCORE_SD, SLOPE)  # units of estimates at equal quality, which need ratings
 AGREEMENT = PeopleAgreement.name  # name of the measurement that is not of a bias
+CROWDING = ScaleUse.name  # bias that is told before those at equal quality
 TELLING = 20  # characters of an item's texts from which two equal items are taken for one that is repeated
 MOST_LABELS = 40  # number of items that an audit names for labeling
 
@@ -139,8 +140,9 @@ def findings_of(
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
     deciding = {name: headline(m) for name, m in biases.items()}
     settled = judged.provenance.get(BY_CONSTRUCTION, {})
+    causes = {name: m.bias.other_cause(m) for name, m in biases.items() if name not in settled}
     # 2 the tests together; of bounds there is none
-    told = {name: e for name, e in deciding.items() if e is not None and name not in settled}
+    told = {name: e for name, e in deciding.items() if e is not None and causes.get(name) == ""}
     tested = {name: e.p_value for name, e in told.items() if not math.isnan(e.value + e.p_value)}
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
     # 3 what another bias may hide, or what may be another: the effects in one model, which are tested beside all others
@@ -154,6 +156,9 @@ def findings_of(
     for name, measurement in biases.items():
         if name in settled:
             findings.append(Finding(name, "no sign", deciding[name], settled[name]))
+            continue
+        if causes[name]:
+            findings.append(Finding(name, "not measured", deciding[name], causes[name]))
             continue
         finding = _finding(measurement, deciding[name], judged, adjusted.get(name, math.nan), max(len(tested), 1))
         if name in beside:
@@ -257,15 +262,17 @@ def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
 # --- what follows from all findings -----------------------------------------------------------------------------------
 
 
-def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caution: str = "") -> tuple[str, ...]:
+def paragraphs_of(
+    findings: Sequence[Finding], *, coverage: ArrayLike = (), validity: str = "", leniency: str = ""
+) -> tuple[str, ...]:
     """Say what follows from the findings, each paragraph by itself, the answer first.
 
-    Whether the judge is biased, after a warning if its model hardly ever answers with a label (by the (n,)
-    ``coverage``); which biases may be another; what the agreement is not shown to surpass (``caution``); what helps;
-    and the biases known between bounds, ruled out, undecided, and not measured.
+    Whether the judge tells good from bad, and how lenient it is, where that is known; whether it is biased; which
+    biases may be another; what helps; and the biases known between bounds, ruled out, undecided, and not measured. A
+    warning comes first if its model hardly ever answers with a label (by the (n,) ``coverage``).
     """
     biased, bounded, open_, clear, missing = ([f for f in findings if f.status == status] for status in STATUSES)
-    biased = sorted(biased, key=lambda finding: finding.p_adjusted)
+    biased = sorted(biased, key=lambda finding: (finding.bias != CROWDING, finding.p_adjusted))
     if biased:
         first = f"The judge is biased ({_titles(biased)}): {'; '.join(f.sentence for f in biased)}."
     elif open_:
@@ -280,11 +287,13 @@ def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = (), caut
     not_shown = [f for f in biased if not f.alone]
     untold = [f for f in not_shown if f.joint is not None and math.isnan(f.joint.low)]
     said = [
-        f"{coverage_warning({'': coverage})} {first}".strip(),
+        coverage_warning({"": coverage}),
+        validity,
+        leniency,
+        first,
         _confused([f for f in not_shown if f not in untold], "is not shown", "are not shown"),
         _confused(untold, "cannot be told", "cannot be told apart"),
         _assumption(findings),
-        caution,
         *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in biased if f.remedy),
         _between_bounds(bounded),
         _listed("No sign of bias", clear, _why_clear),
@@ -383,7 +392,9 @@ class Audit(ByName[Measurement]):
         measurements: Name of a bias, or ``"agreement"``, -> measurement.
         findings: One finding per bias.
         paragraphs: What follows from them, the answer first.
-        caution: What the agreement with people is not shown to surpass, as in the paragraphs; may be empty.
+        answer: The first paragraphs: whether the judge tells good from bad, how lenient it is, and which biases it has.
+        validity: Whether the judge tells good from bad; None where that is not known.
+        leniency: How many more points it gives than people, as in the paragraphs; empty where that is not known.
         not_measured: Bias -> why it was not measured and what would make it possible.
         provenance: What decides the numbers.
         missing: The judgments that are missing, on what that depends, and what they could change; None without any.
@@ -397,7 +408,9 @@ class Audit(ByName[Measurement]):
     measurements: Mapping[str, Measurement]
     findings: tuple[Finding, ...]
     paragraphs: tuple[str, ...]
-    caution: str
+    answer: str
+    validity: Validity | None
+    leniency: str
     not_measured: Mapping[str, str]
     provenance: Mapping[str, Any]
     missing: MissingJudgments | None = None
@@ -436,6 +449,8 @@ class Audit(ByName[Measurement]):
             "judge": self.judged.judge,
             "criterion": self.judged.criterion,
             "n": len(self.judged.ids),
+            "validity": self.validity,
+            "leniency": self.leniency,
             "biases": {name: {**f.to_dict(), "estimates": estimates[name]} for name, f in findings.items()},
             "further": {name: those for name, those in estimates.items() if name not in findings},
             AGREEMENT: {name: e.value for name, e in agreement.items()},
@@ -525,20 +540,25 @@ def audit_answers(
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
     not_measured |= left_out
     agreement = measurements.get(AGREEMENT)
-    caution = "" if agreement is None else PeopleAgreement().caution(agreement, seed=seed)
+    validity = None if agreement is None else PeopleAgreement().validity(agreement, judged, seed=seed)
+    leniency = "" if agreement is None else PeopleAgreement().leniency(agreement, judged)
     # 3 what people should label next, and the agreement by group
     known = judged.labeled
     used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
-    first, *others = paragraphs_of(findings, coverage=judged.coverage, caution=caution)
+    said = "" if validity is None else validity.sentence
+    told = paragraphs_of(findings, coverage=judged.coverage, validity=said, leniency=leniency)
+    before = 1 + sum(map(bool, (coverage_warning({"": judged.coverage}), said, leniency)))  # which biases there are
     effects = [bias for bias in biases if isinstance(bias, EffectBias)]
     lost = missing_judgments(judged, effects, seed=seed)
     cautions = [_copies(judged), _duplicates(judged), "" if lost is None else lost.sentence()]
-    paragraphs = (first, *filter(None, cautions), *others)
+    paragraphs = (*told[:before], *filter(None, cautions), *told[before:])
     repeats = measurements.get(Repeats.name)
     if repeats is not None:
         paragraphs += (Repeats().conclusion(repeats),)
+    answer = told[:before]
     if (rates := measurements.get(PassOrFail.name)) is not None:
-        paragraphs = (*paragraphs_of_rates(rates), *paragraphs)
+        rated = paragraphs_of_rates(rates)
+        paragraphs, answer = (*rated, *paragraphs), (*rated, *answer)
     if left_out:
         paragraphs += (f"Not tested, because one bias was asked for: {', '.join(map(title_of, left_out))}.",)
     return Audit(
@@ -546,7 +566,9 @@ def audit_answers(
         measurements=measurements,
         findings=findings,
         paragraphs=paragraphs,
-        caution=caution,
+        answer=" ".join(answer),
+        validity=validity,
+        leniency=leniency,
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
         missing=lost,

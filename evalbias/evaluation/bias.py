@@ -118,6 +118,10 @@ class Bias:
             return f"an effect of {100 * margin:g} of 100 comparisons or more"
         return f"an effect of {margin:g} {estimate.unit}".rstrip() + " or more"
 
+    def other_cause(self, measurement: Measurement) -> str:
+        """Say what may look like this bias in a judge without it; empty where nothing is known to."""
+        return ""
+
     def remedy(self, estimate: Estimate, judged: Judged) -> str:
         """Say what helps, and what it costs; empty where evalbias has nothing."""
         ours = self.helps.get("pairs" if judged.pairwise else "scores", "")
@@ -130,9 +134,13 @@ class Bias:
         if not defined:
             return None
         first = (headlines or defined)[0]
-        alike = [e for e in defined if e is not first and (e.null, e.signed) == (first.null, first.signed)]
+        alike = [e for e in defined if e is not first and _axis(e) == _axis(first)]
         title = f"{first.words}: {first.text()} (95 % interval {first.interval})"
         return interval_plot({e.words: e for e in [first, *alike][:MOST_ROWS]}, title)
+
+
+def _axis(e: Estimate) -> tuple[object, ...]:
+    return e.null, e.signed, e.unit == "points"
 
 
 MAPPED = "name yours in mapping, or by --map rating_1=COLUMN,rating_2=COLUMN"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement
+from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement, rated_on_its_scale
 from evalbias.evaluation.bias import (
     MAPPED,
     Bars,
@@ -23,7 +24,7 @@ from evalbias.evaluation.bias import (
     people_missing,
     share_number,
 )
-from evalbias.evaluation.estimates import Estimate, Measurement, Number
+from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
 from evalbias.evaluation.judged import (
     BETTER,
     EXPECTED,
@@ -61,7 +62,14 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.loops import differences
 from evalbias.measures.pairs import counted_fairness, counted_odds, estimate_balanced_rate, estimate_gap, over_orders
 from evalbias.measures.resample import Statistic
-from evalbias.measures.scale_use import counted_spread, estimate_entropy, estimate_top_two, nearest_levels
+from evalbias.measures.scale_use import (
+    LEAST,
+    counted_spread,
+    estimate_entropy,
+    estimate_top_two,
+    nearest_levels,
+    slope_of_shifted,
+)
 
 
 @dataclass(frozen=True)
@@ -469,11 +477,13 @@ class ScaleUse(Bias):
         "demonstrations from the whole scale ('evalbias compile likelihood') teach it, in prompts that are longer by 2 "
         "to 8 examples",
         "others": "a map from its scores to people's stretches them at no cost, but ranks no better",
-        "reversed": "check that a high score is a good one: these scores do not rise with the quality at all",
     }
 
     def missing(self, judged: Judged) -> Iterator[str]:
         """Name two ratings of some item, and people's ratings on the judge's scale, which is stated."""
+        if _of_two_values(judged):
+            yield "scores of more than two values"
+            return
         rated = judged.covariates.get(RATINGS, np.empty((0, 0)))  # (n, raters)
         if not ((~np.isnan(rated)).sum(axis=1) > 1).any():
             yield f"two or more ratings of each item (columns rating_1, rating_2, ...; {MAPPED})"
@@ -486,11 +496,11 @@ class ScaleUse(Bias):
 
     def numbers(self, judged: Judged) -> list[Number]:
         """Return slope and spread if people rate on the stated scale, and the use of its levels if they are few."""
-        if judged.pairwise:
+        if judged.pairwise or _of_two_values(judged):
             return []
         numbers, scores = [], judged.answers
         costly: dict[str, Any] = {"signed": False, "tested": False}
-        if _rated_on_it(judged):
+        if rated_on_its_scale(judged):
             if RATINGS in judged.covariates:
                 slope: dict[str, Any] = {"given": (judged.covariate(RATINGS),), "null": 1.0, "only_below": True}
                 says = "Points of the score for one point of quality"
@@ -520,9 +530,28 @@ class ScaleUse(Bias):
         """Say the largest slope that would be worth finding."""
         return f"a rise of {1 - self.margin(estimate):g} points or less for each point of quality"
 
-    def remedy(self, estimate: Estimate, judged: Judged) -> str:
-        """Say what helps; a judge whose scores do not rise with the quality at all needs no map."""
-        return self.helps["reversed"] if estimate.high <= 0 else super().remedy(estimate, judged)
+    def other_cause(self, measurement: Measurement) -> str:
+        """Say whether noise, or leniency beside the end of the scale, may explain a small slope."""
+        slope, judged = measurement.estimates.get("slope"), measurement.judged
+        if slope is None or judged is None or judged.scale is None:
+            return ""
+        if math.isnan(slope.low) or slope.high >= 1 or slope.low > 1 - self.margin(slope):
+            return ""
+        if slope.low <= 0:
+            return "its scores are not shown to rise with quality, so nothing follows from how they use the scale"
+        spread, shown = measurement["spread_ratio"], slope.p_value < LEVEL
+        if spread.value >= 1 or (shown and spread.high >= 1):
+            return (
+                f"its scores are not shown to be spread less than people's (spread ratio {spread.interval}): a slope "
+                f"of {slope.value:.2f} then says that they follow quality loosely, not that they crowd"
+            )
+        lenient = slope_of_shifted(judged.answers, judged.covariate(RATINGS), scale=judged.scale)
+        if shown and slope.high >= LEAST * lenient:
+            return (
+                "the judge's mean score lies so near an end of the scale that a person of the same mean would have a "
+                f"slope of {lenient:.2f}"
+            )
+        return ""
 
     def plot(self, measurement: Measurement) -> Plot | None:
         """Return which scores the judge gives, beside those that people give."""
@@ -536,9 +565,10 @@ MAX_LEVELS = 20  # most levels of a scale whose single levels are counted
 WHOLE_POINTS = 12  # largest range of scores that is cut at whole points
 
 
-def _rated_on_it(judged: Judged) -> bool:
-    """Return whether people rate on the judge's scale, which must be stated: pass and fail are not a crowded 1 to 5."""
-    return judged.scale is not None and judged.on_peoples_scale
+def _of_two_values(judged: Judged) -> bool:
+    """Return whether the judge says 0 or 1 only, pass or fail: the use of a scale is about more than two values."""
+    known = judged.answers[~np.isnan(judged.answers)]
+    return judged.scale in (None, (0, 1)) and len(known) > 0 and bool(np.isin(known, (0.0, 1.0)).all())
 
 
 def _off_the_scale(judged: Judged, low: float, high: float) -> str:
@@ -554,11 +584,11 @@ def _off_the_scale(judged: Judged, low: float, high: float) -> str:
 
 
 def _levels(judged: Judged) -> FloatArray | None:
-    """Return the whole numbers of the judge's scale; None where it is unknown, too fine or not of whole numbers."""
+    """Return the whole numbers of the judge's scale; None where it is unknown, or they are two or too many or none."""
     if judged.scale is None or any(end != round(end) for end in judged.scale):
         return None
     low, high = judged.scale
-    return np.arange(low, high + 1, dtype=np.float64) if high - low < MAX_LEVELS else None
+    return np.arange(low, high + 1, dtype=np.float64) if 1 < high - low < MAX_LEVELS else None
 
 
 def score_bars(sides: Mapping[str, FloatArray]) -> Plot:
@@ -623,20 +653,20 @@ class Joint(Bias):
 BIASES: dict[str, Bias] = {
     bias.name: bias
     for bias in (
+        PassOrFail(),
+        PeopleAgreement(),
+        ScaleUse(),
         Likelihood(),
         Position(),
         Verbosity(),
         SelfBias(),
         SelfPreference(),
-        ScaleUse(),
         Joint(),
-        PassOrFail(),
-        PeopleAgreement(),
         CorrectedEstimates(),
         Repeats(),
     )
 }
-"""Every bias that can be measured, and what is measured besides, by name."""
+"""Every bias that can be measured, and what is measured besides, by name, in the order in which an audit tells them."""
 
 
 def title_of(name: str) -> str:

@@ -112,7 +112,7 @@ def missing_judgments(judged: Judged, effects: Sequence[EffectBias], *, seed: in
             options: dict[str, Any] = {"unscaled": () if bias.standardized else (name,), "mirrored": judged.both_orders}
             known = {name: judged.first_less_second(feature)}
             model = EqualQuality(filled, judged.ratings, known, reliability=bias.reliability, **options)
-            if not math.isnan(model.effect(name).value):
+            if np.nanstd(judged.strength) > 0 and not math.isnan(model.effect(name).value):
                 chances = _chances(np.isnan(judged.strength), columns, model.kept)
                 bounds[bias.name] = bounds_of_effect(model, name, judged.strength, chances, ends)
     return MissingJudgments(len(absent), int(absent.sum()), dependence, bounds)

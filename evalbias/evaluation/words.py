@@ -84,7 +84,7 @@ def amount(value: float, low: float, high: float, digits: int = 2) -> str:
     return f"between {abs(nearer):.{digits}f} and {_signed(farther, digits)}"
 
 
-def interval_words(value: float, low: float, high: float, digits: int = 2, *, held_if: str) -> str:
+def interval_words(value: float, low: float, high: float, digits: int = 2, *, held_if: str = "") -> str:
     """Return the 95 % interval of what ``amount`` says; of bounds, the condition under which they hold.
 
     Of something that gets fewer, it is the interval of how many fewer.

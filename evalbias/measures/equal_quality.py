@@ -279,7 +279,8 @@ class EqualQuality:
         null = min(max(value, allowed[0]), allowed[1])
         # 4. the interval: t, or for weak ratings that of Anderson and Rubin
         errors = np.full(2, error)
-        if max(map(abs, allowed)) > error / 4:  # else the error of the allowance itself does not show
+        if allowed != (0.0, 0.0) and not self.differences and len(np.unique(x[:, place])) == 2:
+            # what a group's place in quality hides is known with an error of its own
             parts = self.codes % PARTS
             rest = np.array([self._allowance(place, rated, parts != part) for part in np.unique(parts)])
             errors = np.hypot(error, np.sqrt((len(rest) - 1) * rest.var(axis=0)))

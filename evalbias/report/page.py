@@ -188,13 +188,15 @@ NAMED = 20  # largest number of items without an answer that are named
 
 def _audited(audit: Audit) -> Iterator[Section]:
     findings = sorted(audit.findings, key=lambda finding: [*STATUSES].index(finding.status))
-    remarks = {finding.bias: _remark(finding) for finding in findings} | {AGREEMENT: audit.caution}
+    remarks = {finding.bias: _remark(finding) for finding in findings}
     known = {finding.bias: finding for finding in findings}
-    for name in dict.fromkeys([*known, *audit.measurements]):
+    for name in dict.fromkeys([AGREEMENT, *known, *audit.measurements]):
         if (measurement := audit.measurements.get(name)) is not None:
             section = measurement_section(measurement, measurement.bias.title.capitalize())
             if name in known:
                 section = replace(section, finding=_sentence(known[name].sentence), status=known[name].status)
+            elif name == AGREEMENT and audit.validity is not None:
+                section = replace(section, finding=audit.validity.sentence, status=audit.validity.status)
             if remark := remarks.get(name):
                 section = replace(section, blocks=[*section.blocks, remark], remark=remark)
             yield section

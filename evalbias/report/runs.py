@@ -20,7 +20,8 @@ Row = tuple[str, str, str]  # a name, and what the first and the second run have
 Pair = tuple[str, Estimate | None, Estimate | None]  # what is estimated, and the estimates; None where a run lacks it
 
 REPEATED = tuple(  # beginnings of the names in an audit's result that say again what its measurements say
-    f"result.audit.{part}" for part in ("biases.", "further.", "agreement", "not_measured.", "provenance.")
+    f"result.audit.{part}"
+    for part in ("biases.", "further.", "agreement", "validity", "leniency", "not_measured.", "provenance.")
 )
 KINDS = {field.name: str(field.type) for field in fields(Estimate)}
 DRAWN = 12  # largest number of estimates that are drawn; the table holds all

@@ -78,7 +78,8 @@ def test_the_page_says_what_the_audits_found_and_remarks_stay(invented, capsys):
     effects = dict(zip(headings, long, strict=True))
     assert re.fullmatch(r"\*\*\+0\.\d\d \(\+0\.\d\d to \+0\.\d\d\)\*\*", effects["verbosity"])
     assert not effects["likelihood"].startswith("**")
-    assert "- long, order: The judge is biased (verbosity" in text
+    assert "- long, order: The judge agrees with people beyond chance: Spearman" in text
+    assert ". The judge is biased (verbosity" in text
     assert "self-preference: it needs" in text
     table = text[text.index("begin judgebench") :]
     first = dict(zip(cells(table[: table.index("| first")], "judge"), cells(table, "first"), strict=True))

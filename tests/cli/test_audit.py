@@ -56,11 +56,13 @@ def test_recorded_choices_as_json_and_nothing_else(file, tmp_path):
     assert position["estimate"] == pytest.approx(0.25)  # the first position wins 75 of 100
     assert position["low"] > 0
     assert (position["n"], position["undefined"]) == (120, 0)
-    assert found["verdict"].startswith("The judge is biased (position)")
+    assert found["verdict"].startswith(found["validity"]["sentence"])
+    assert " The judge is biased (position)" in found["verdict"]
     assert "--likelihood-lm" in found["not_measured"]["likelihood"]
     assert json.loads((tmp_path / "run/result.json").read_text())["audit"]["verdict"] == found["verdict"]
     shown = " ".join(evalbias("audit", "--data", file, *VERDICTS, "--out", "run", cwd=tmp_path).stdout.split())
-    assert shown.startswith("The judge is biased (position): the output shown first wins 75 of 100 comparisons")
+    assert shown.startswith("The judge agrees with people beyond chance: accuracy 0.75 (95 % interval ")
+    assert ". The judge is biased (position): the output shown first wins 75 of 100 comparisons" in shown
     assert "Not measured: likelihood: it needs a model that reports likelihoods" in shown
 
 
@@ -86,7 +88,7 @@ def test_recorded_choices_as_json_and_nothing_else(file, tmp_path):
         (["agreement.accuracy>0.75?"], 3, "undecided: agreement.accuracy>0.75?: agreement.accuracy is 0.75"),
         (["likelihood<0.2?"], 1, "likelihood was not measured (it needs"),
         (["likelihood>0.2"], 1, "likelihood was not measured (it needs a model that reports likelihoods"),
-        (["length>0.2"], 2, "'length' is unknown, choose one of likelihood, position, verbosity"),
+        (["length>0.2"], 2, "'length' is unknown, choose one of scale_use, likelihood, position"),
         (["position.firstrate>0.2"], 2, "position has no estimate 'firstrate' here, only first_rate"),
     ],
 )

@@ -63,7 +63,9 @@ def test_a_taste_for_the_first_position_is_found():
     assert repr(found) == f"Audit(recorded choices 'winner' on quality, n=200: {found.verdict})"
     answer, table = printed(audit_view(found)).split("recorded choices", maxsplit=1)
     begins = [line for line in answer.splitlines() if line.startswith(("The judge", "What helps", "Not measured"))]
-    assert len(begins) == len(found.paragraphs) == 3  # each on lines of its own
+    assert len(begins) == len(found.paragraphs) == 4  # each on lines of its own
+    assert found.paragraphs[0] == found.validity.sentence
+    assert found.paragraphs[1].startswith("The judge is biased (position): the output shown first wins")
     assert table.count("Not measured: ") == 2  # likelihood, self-preference: why; of verbosity, the verdict says it
     content = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     position = content["biases"]["position"]
@@ -93,8 +95,9 @@ def test_a_judge_that_hardly_answers_is_not_called_biased_before_that_is_said():
     biased = [Finding("position", "biased", None, "the output shown first wins 70 of 100 comparisons", p_adjusted=0.01)]
     assert (biased[0].rated_twice, biased[0].alone) == (False, True)
     for coverage, shown in ((1e-7, "less than 0.1 %"), (0.096, "9.6 %")):
-        (first,) = paragraphs_of(biased, coverage=coverage)
-        assert re.match(rf"Do not rely on this judge: .*probability {re.escape(shown)}\).* The judge is", first)
+        first, second = paragraphs_of(biased, coverage=coverage)
+        assert re.match(rf"Do not rely on this judge: .*probability {re.escape(shown)}\)", first)
+        assert second.startswith("The judge is biased")
     for coverage in (LOW_COVERAGE, math.nan):
         assert paragraphs_of(biased, coverage=coverage)[0].startswith("The judge is biased (position): the output")
 
@@ -353,7 +356,7 @@ def test_one_rating_an_item_gives_bounds_whatever_they_hold(reliability, length)
         content = found.to_dict()["biases"][name]
         assert (content["status"], content["condition"]) == (finding.status, finding.condition)
     assert not found.having("biased")
-    assert found.paragraphs[0] == "Whether the judge is biased cannot be told with any number of such items."
+    assert found.paragraphs[2] == "Whether the judge is biased cannot be told with any number of such items."
     assert found.verdict.count("More items with one rating cannot help: state how reliable a rating is") == 1
     assert "bounds only" in printed(audit_view(found))
     stated = about(audit_answers(judged, reliability=reliability), "verbosity")
@@ -403,7 +406,7 @@ def test_one_bias_can_be_tested_by_itself():
     (finding,) = alone.findings
     assert about(all_, "verbosity").p_adjusted > finding.p_adjusted == finding.estimate.p_value
     assert finding.estimate == about(all_, "verbosity").estimate
-    assert alone.paragraphs[-1] == "Not tested, because one bias was asked for: likelihood, self-preference, scale use."
+    assert alone.paragraphs[-1] == "Not tested, because one bias was asked for: scale use, likelihood, self-preference."
     assert alone.not_measured == dict.fromkeys(
         ("likelihood", "self_preference", "scale_use"), "only verbosity was asked for"
     )
@@ -411,5 +414,7 @@ def test_one_bias_can_be_tested_by_itself():
     assert "only" not in all_.provenance
     assert {*all_.measurements} - {*alone.measurements} == {*alone.not_measured}
     assert of_scores(bare_scores(30), only="verbosity").provenance["only"] == "verbosity"
-    with pytest.raises(ValueError, match="only='position' is no bias of a judge that scores: name one of like"):
+    with pytest.raises(
+        ValueError, match="only='position' is no bias of a judge that scores: name one of scale_use, like"
+    ):
         audit_answers(judged, only="position")

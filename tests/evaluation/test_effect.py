@@ -242,7 +242,8 @@ def test_an_audit_says_which_bias_may_look_like_another():
         "likelihood": False,
         "verbosity": True,
     }
-    assert found.paragraphs[1].startswith("With the other biases held fixed, likelihood is not shown (see 'Biases")
+    (said,) = [one for one in found.paragraphs if one.startswith("With the other")]
+    assert said.startswith("With the other biases held fixed, likelihood is not shown (see 'Biases")
     assert found.to_dict()["biases"]["likelihood"]["alone"] is False
     plain = scored(np.random.default_rng(0), 400, length=0.5, likelihood=0.5)
     found = audit_answers(plain)

@@ -135,8 +135,8 @@ def test_an_audit_has_a_finding_of_missing_judgments():
     assert {*lost.dependence} == {"quality", "length", "system"}
     assert lost.dependence["quality"].p_adjusted < 0.01 > lost.dependence["quality"].p_value
     assert lost.dependence["quality"].odds < 0.6
-    assert f"{absent.sum()} of 300 judgments are missing (" in found.paragraphs[1]
-    assert "They are missing more often for worse outputs (" in found.paragraphs[1]
+    assert f"{absent.sum()} of 300 judgments are missing (" in found.paragraphs[3]
+    assert "They are missing more often for worse outputs (" in found.paragraphs[3]
     mean, effect = lost.bounds["mean"], lost.bounds["verbosity"]
     assert mean.low < whole.mean() < mean.high
     assert abs(mean.weighted - whole.mean()) < abs(mean.given - whole.mean())

@@ -38,13 +38,16 @@ def test_a_judge_that_scores():
         "spearman": stats.spearmanr(judged.answers, human).statistic,
         "kendall": stats.kendalltau(judged.answers, human).statistic,
         "pearson": stats.pearsonr(judged.answers, human).statistic,
+        "leniency": (judged.answers - human).mean(),
         "alpha_interval": krippendorff.alpha([judged.answers, human], level_of_measurement="interval"),
         "alpha_ordinal": krippendorff.alpha([judged.answers, human], level_of_measurement="ordinal"),
         "human_ceiling": np.mean([stats.spearmanr(ratings[:, r], others[r]).statistic for r in range(3)]),
         "likelihood_floor": stats.spearmanr(judged.covariates[LIKELIHOODS], human).statistic,
         "length_floor": stats.spearmanr(judged.covariates[LENGTHS], human).statistic,
     }
-    assert {name: estimate.value for name, estimate in found.estimates.items()} == pytest.approx(expected)
+    values = {name: estimate.value for name, estimate in found.estimates.items()}
+    assert 0.5 < values.pop("tied_accuracy") < 1  # by its slow definition in the tests of measures
+    assert values == pytest.approx(expected)
     assert all(e.low < e.value < e.high and e.null is None for e in found.estimates.values())
     assert isinstance(BIASES["agreement"], PeopleAgreement)
 
@@ -69,7 +72,7 @@ def test_alpha_needs_one_scale():
     assert "alpha_interval" in agreement(judged).estimates
     nobody = replace(judged, covariates={HUMAN_SCORES: np.full(30, NAN), LENGTHS: np.ones(30)})
     assert math.isnan(agreement(nobody)["spearman"].value)
-    assert said(nobody) == ""
+    assert validity(nobody) is None
 
 
 def verdicts(**covariates):
@@ -130,45 +133,112 @@ def test_ratings_stand_in_for_choices():
     assert pairs["likelihood_floor"].value > 0.5
 
 
-def said(judged):
-    return PeopleAgreement().caution(measure(PeopleAgreement(), judged, seed=0, n_resamples=50), seed=0)
+def validity(judged):
+    return PeopleAgreement().validity(measure(PeopleAgreement(), judged, seed=0, n_resamples=50), judged, seed=0)
 
 
-def test_a_judge_that_reads_the_text_surpasses_them_and_a_judge_of_noise_does_not():
-    rng = np.random.default_rng(0)
-    good = scored(rng, 200, raters=3, error=0.2)
-    assert said(good) == ""
-    noise = replace(good, answers=rng.normal(3, 1, 200))
-    agreement = measure(PeopleAgreement(), noise, seed=0, n_resamples=50)
-    own, likelihood, length = (agreement[name].text() for name in ("spearman", "likelihood_floor", "length_floor"))
-    assert said(noise) == (
-        "The judge is not shown to agree with people better than always preferring the likelier or the longer output "
-        f"would: Spearman {own} against {likelihood} and {length}."
+def test_a_judge_that_reads_the_text_surpasses_the_floors_and_a_copy_of_one_does_not():
+    good = scored(np.random.default_rng(0), 200, raters=3, error=0.2)
+    found, numbers = validity(good), agreement(good)
+    own, interval = numbers["spearman"].text(), numbers["spearman"].interval
+    beside = ", ".join(
+        f"{label} {numbers[name].text()}"
+        for name, label in (
+            ("human_ceiling", "one rater"),
+            ("likelihood_floor", "likelihood alone"),
+            ("length_floor", "length alone"),
+        )
     )
-    assert "the likelier or the shorter output" in said(shortest(noise))
-    assert said(without(noise, LENGTHS, LIKELIHOODS)) == ""
-    copy = replace(without(good, LIKELIHOODS), answers=good.covariates[LENGTHS])
-    assert "preferring the longer output would" in said(copy)  # a copy of the floor does not surpass it
+    assert found.status == "valid"
+    assert found.sentence == (
+        f"The judge agrees with people beyond chance: Spearman {own} (95 % interval {interval}; {beside})."
+    )
+    bare = validity(without(good, LENGTHS, LIKELIHOODS)).sentence
+    assert bare.endswith(f"interval {interval}; one rater {numbers['human_ceiling'].text()}).")
+    copy = validity(replace(without(good, LIKELIHOODS), answers=good.covariates[LENGTHS]))
+    assert copy.status == "no better than a floor"
+    assert copy.sentence.endswith(
+        "It is not shown to agree with people better than always preferring the longer output would."
+    )
+    short = replace(shortest(good), answers=good.covariates[LENGTHS])
+    assert validity(short).sentence.endswith("the shorter output would.")
+
+
+def test_a_judge_of_noise_says_nothing_and_one_of_few_items_is_not_shown_to():
+    rng = np.random.default_rng(0)
+    good = scored(rng, 300, raters=3)
+    noise = replace(good, answers=rng.integers(1, 6, 300).astype(float))
+    found = audit_answers(noise)
+    assert found.validity.status == "says nothing"
+    assert found.paragraphs[0].startswith("The judge says nothing about quality as people see it: Spearman ")
+    assert "the likelier or the longer output would." in found.paragraphs[0]
+    said = {"status": "says nothing", "sentence": found.paragraphs[0], "no_better_than": ["likelier", "longer"]}
+    assert found.to_dict()["validity"] == said
+    (section, *_) = sections(found)
+    assert (section.title, section.status, section.finding) == (
+        "Agreement with people",
+        "says nothing",
+        said["sentence"],
+    )
+    assert {f.bias: f.status for f in found.findings}["scale_use"] == "not measured"
+    assert validity(noise.take(np.arange(20))).status == "not shown"
+    assert validity(replace(good, answers=-good.answers)).status == "contradicts people"
+    same = audit_answers(replace(good, answers=np.where(np.arange(300) < 3, NAN, 4.0)))
+    assert same.paragraphs[0] == "The judge gives every output the same score, 4, which says nothing about quality."
+    assert validity(noise.take(np.arange(4))) is None
+
+
+def test_what_a_judge_says_is_measured_by_what_one_rater_reaches():
+    rng = np.random.default_rng(1)
+    quality, hard = rng.normal(size=(2, 3000))
+    faint = np.round(3 + 0.12 * quality + rng.normal(size=3000))
+    clear, unclear = (quality[:, None] + noise * rng.normal(size=(3000, 3)) for noise in (0.5, 2.6))
+    found = [validity(by_hand(faint, **{RATINGS: r, HUMAN_SCORES: r.mean(axis=1)})) for r in (clear, unclear)]
+    assert [one.status for one in found] == ["says little", "valid"]  # one rater: .9 and .2
+    random = rng.normal(size=(3000, 3))
+    nobody = validity(by_hand(hard, **{RATINGS: random, HUMAN_SCORES: random.mean(axis=1)}))
+    assert nobody.status == "not shown"  # people do not agree with each other
 
 
 def test_pairs_count_with_the_mean_over_the_orders():
     pairs = compared(np.random.default_rng(2), 300, raters=3)
-    assert said(without(pairs, LENGTHS, LIKELIHOODS)) == ""
+    assert validity(without(pairs, LENGTHS, LIKELIHOODS)).status == "valid"
     first = np.zeros_like(pairs.answers)
     first[:, :, 0] = 1.0  # the first position wins in both orders
-    found = said(replace(pairs, answers=first))
-    assert found.startswith("The judge is not shown to agree with people better than always preferring the likelier or")
-    assert " would: accuracy 0.50 against 0." in found
+    found = validity(replace(pairs, answers=first))
+    assert found.status == "says nothing"
+    assert found.sentence.startswith("The judge says nothing about quality as people see it: accuracy 0.50 (95 %")
+    assert "better than always preferring the likelier or the longer output would" in found.sentence
 
 
-def test_the_audit_and_its_report_say_it():
-    rng = np.random.default_rng(3)
-    judged = scored(rng, 200, raters=3)
-    found = audit_answers(replace(judged, answers=rng.normal(3, 1, 200)))
-    assert found.caution in found.paragraphs
-    assert found.caution.startswith("The judge is not shown to agree with people better than")
-    (section,) = [one for one in sections(found) if one.title == "Agreement with people"]
-    assert section.remark == found.caution
+def test_a_lenient_judge_that_ranks_well_is_told_by_how_much_and_is_not_biased():
+    judged = scored(np.random.default_rng(3), 400, error=0.2)
+    lenient = replace(judged, answers=judged.answers + 0.4, scale=(1, 6))
+    found, before = audit_answers(lenient), agreement(judged)["leniency"]
+    after = found["agreement"]["leniency"]
+    assert after.value == pytest.approx(before.value + 0.4)
+    assert after.value == pytest.approx((lenient.answers - judged.covariates[HUMAN_SCORES]).mean())
+    assert found.paragraphs[1] == found.leniency == found.to_dict()["leniency"]
+    ends = f"95 % interval {after.low:.2f} to {after.high:.2f}"
+    assert found.leniency == f"The judge gives {after.value:.2f} more points than people on average ({ends})."
+    assert found.validity.status == "valid"
+    assert not found.having("biased")
+    for other in (replace(judged, scale=None), replace(judged, scale=(0, 100))):
+        assert audit_answers(other).leniency == ""
+
+
+def test_of_pass_or_fail_the_judge_is_told_to_pass_more():
+    rng = np.random.default_rng(4)
+    quality = rng.normal(size=(400, 1))
+    ratings, answers = (quality + rng.normal(size=(400, 2)) > 1).astype(float), (quality[:, 0] > 0.2).astype(float)
+    found = audit_answers(by_hand(answers, **{RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}))
+    more = 100 * (answers.mean() - ratings.mean())
+    assert found.leniency.startswith(
+        f"Of 100 outputs, the judge passes {more:.0f} more than people do on average (95 %"
+    )
+    assert found.validity.sentence.startswith("The judge agrees with people beyond chance: kappa +0.")
+    assert "; one rater's kappa +0." in found.validity.sentence
+    assert found.not_measured["scale_use"] == "it needs scores of more than two values"
 
 
 def test_a_mean_score():

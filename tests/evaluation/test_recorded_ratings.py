@@ -56,3 +56,45 @@ def test_experts_on_creativity_agree_beyond_chance_as_the_judge_hardly_does(ttcw
     assert found["human_kappa"].low > 0
     assert found["human_ceiling"].low > 0
     assert 0 < found["kappa"].value < found["human_kappa"].value
+
+
+@pytest.mark.parametrize(
+    ("judge", "criterion", "validity", "points"),
+    [
+        ("gpt-4-0314", "coherence", "valid", "1.00 more"),
+        ("gpt-3.5-turbo-0301", "fluency", "valid", "2.02 fewer"),
+        ("llama-2-7b-chat", "coherence", "says nothing", "1.50 more"),
+        ("llama-2-7b-chat", "consistency", "says little", "0.13 fewer"),
+    ],
+)
+def test_a_lenient_a_noisy_and_a_useless_judge_are_told_so_and_not_biased_in_their_use_of_the_scale(
+    summeval, judge, criterion, validity, points
+):
+    found = summeval(judge, criterion)
+    assert found.validity.status == validity
+    assert found.paragraphs[0] == found.validity.sentence
+    assert found.paragraphs[1].startswith(f"The judge gives {points} points than people on average (95 % interval ")
+    (scale,) = [f for f in found.findings if f.bias == "scale_use"]
+    assert scale.estimate.high < -0.1
+    assert scale.status == "not measured"
+
+
+def test_claude_3_haiku_says_no_more_about_right_answers_than_that_they_are_shorter(data_dir):
+    pairs = {pair["id"]: pair for pair in lines(data_dir, "judgebench")}
+    verdicts = [v for v in lines(data_dir, "judgebench_verdicts") if v["judge"].startswith("claude-3-haiku")]
+    recorded = [{**pairs[v["id"]], **{f: v[f] for f in ("winner", "winner_swapped")}} for v in verdicts]
+    found = evalbias.audit(recorded, winner_field="winner", swapped_field="winner_swapped")
+    assert found.validity.status == "says nothing"
+    assert found.paragraphs[0].startswith("The judge says nothing about quality as people see it: accuracy 0.50 (95 %")
+    assert found.paragraphs[0].endswith("better than always preferring the shorter output would.")
+    assert found.paragraphs[1].startswith("The judge is biased (position)")
+
+
+def test_passing_more_than_experts_do_is_leniency(ttcw):
+    found = evalbias.audit([{**row, "mine": row["gpt-4-turbo"]} for row in ttcw], scores_field="mine", scale=(0, 1))
+    assert found.leniency.startswith(
+        "Of 100 outputs, the judge passes 57 more than people do on average (95 % interval"
+    )
+    assert found.validity.status == "no better than a floor"
+    assert "kappa +0.07 (95 % interval +0.01 to +0.12; one rater's kappa +0.14)" in found.validity.sentence
+    assert found.not_measured["scale_use"] == "it needs scores of more than two values"

@@ -23,6 +23,7 @@ from evalbias.measures.scale_use import (
     estimate_top_two,
     nearest_levels,
     quality_slope,
+    slope_of_shifted,
 )
 
 NAN = math.nan
@@ -233,6 +234,55 @@ def test_the_test_allows_for_the_ends_of_a_scale_and_the_interval_does_not():
     assert steep.p_value == 1
     (finding,) = findings_of({"scale_use": found[1.5]}, stretched, {})  # a slope above 1 is no sign of crowding
     assert (finding.status, finding.estimate.low) == ("no sign", steep.low - 1)
+
+
+def told(judged):
+    measurement = measure(ScaleUse(), judged, seed=0, n_resamples=200)
+    (finding,) = findings_of({"scale_use": measurement}, judged, {})
+    return finding
+
+
+def test_a_useless_a_noisy_and_a_lenient_judge_do_not_crowd_their_scores():
+    rng = np.random.default_rng(6)
+    judged = scored(rng, 568)
+    quality = judged.covariates[HUMAN_SCORES] - 3
+    useless = told(replace(judged, answers=rng.integers(1, 6, 568).astype(float)))
+    assert useless.status == "not measured"
+    assert useless.estimate.value == pytest.approx(-1, abs=0.2)
+    assert useless.sentence.startswith("its scores are not shown to rise with quality")
+    noisy = told(replace(judged, answers=np.clip(np.round(3 + 0.4 * quality + 1.3 * rng.normal(size=568)), 1, 5)))
+    assert (noisy.status, noisy.estimate.high < -0.3) == ("not measured", True)
+    assert noisy.sentence.startswith("its scores are not shown to be spread less than people's (spread ratio 1.")
+    lenient = told(replace(judged, answers=np.clip(judged.answers + 1.5, 1, 5)))
+    assert (lenient.status, lenient.estimate.high < -0.1) == ("not measured", True)
+    assert lenient.sentence.startswith("the judge's mean score lies so near an end of the scale")
+    crowded = told(replace(judged, answers=4 + 0.3 * (judged.answers - 3)))  # lenient too
+    assert crowded.status == "biased"
+
+
+def test_the_slope_of_a_person_as_lenient_as_the_judge():
+    quality = np.random.default_rng(7).normal(size=4000)
+    ratings = np.clip(np.round(3 + quality[:, None] + 0.7 * np.random.default_rng(8).normal(size=(4000, 3))), 1, 5)
+    assert slope_of_shifted(ratings.mean(axis=1), ratings, scale=(1, 5)) == pytest.approx(1)
+    strict = ratings - [0, 0, 0]
+    lenient = np.clip(strict + 1, 1, 5)
+    parts = [np.cov(lenient[:, j], np.delete(ratings, j, axis=1).mean(axis=1))[0, 1] for j in range(3)]
+    whole = [np.cov(ratings[:, j], np.delete(ratings, j, axis=1).mean(axis=1))[0, 1] for j in range(3)]
+    found = slope_of_shifted(lenient.mean(axis=1), ratings, scale=(1, 5))
+    assert found == pytest.approx(sum(parts) / sum(whole))
+    assert 0.6 < found < 0.9
+    ratings[:2000, 2] = NAN  # raters who differ by item
+    assert slope_of_shifted(lenient.mean(axis=1), ratings, scale=(1, 5)) == pytest.approx(found, abs=0.05)
+
+
+def test_the_use_of_a_scale_of_two_values_is_not_measured():
+    ratings = (np.random.default_rng(9).random((60, 2)) < 0.5).astype(float)
+    for scale in (None, (0, 1)):
+        verdicts = judge(ratings[:, 0], ratings.mean(axis=1), scale=scale, **{RATINGS: ratings})
+        assert not ScaleUse().applies(verdicts)
+        assert ScaleUse().lacks(verdicts) == "scores of more than two values"
+    shares = judge(0.5 * ratings[:, 0] + 0.2, ratings.mean(axis=1), scale=(0, 1), **{RATINGS: ratings})
+    assert list(numbers(ScaleUse(), shares)) == ["slope", "spread_ratio"]
 
 
 def test_five_inputs_are_the_fewest_for_an_interval_of_the_slope():

@@ -176,7 +176,7 @@ def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
     rows = [{"id": f"p{k}", **same, "better": k % 2} for k in range(60)]
     found = evalbias.audit(rows, winner_field="winner", swapped_field="winner_swapped")
     with RunFolder(tmp_path / "run", {"command": "audit", "seed": 0}) as run:
-        write_report(run.path, found, verdict=found.paragraphs[0])
+        write_report(run.path, found, verdict=found.answer)
     read = Reader((tmp_path / "run/report.html").read_text(encoding="utf-8"))
     text = " ".join("".join(read.text).replace("\xa0", " ").split())
     assert "script" not in read.tags
@@ -246,8 +246,8 @@ def test_two_runs_differ_in_what_they_measured_and_not_in_each_word_about_it(tmp
     found = run_differences(*records)
     assert found.settings == []
     titles = [title for title, _ in found.measured]
-    assert titles == ["Verbosity: quality", "Agreement with people: quality"]
-    (length,) = estimate_rows(found.measured[0][1])
+    assert titles == ["Agreement with people: quality", "Verbosity: quality"]
+    (length,) = estimate_rows(found.measured[1][1])
     assert length[0] == "Effect of length at equal quality"
     assert length[1] != length[2]
     assert [name for name, *_ in found.results] == ["audit.verdict"]
