@@ -60,6 +60,8 @@ EMPTY = 1e-3
 """Number of items below which a class is empty, and the rates of its items are undefined."""
 SIMULATIONS = 200
 """Data sets drawn for the test of independence."""
+MOST_DRAWN = 1 << 24
+"""Most verdicts that they hold together, unless they are 20."""
 WEAK = 5.0
 """Standard errors by which annotators agree beyond chance, below which resamples of the rates are skewed."""
 DISAGREE = "the annotators are not shown to agree beyond chance, so their verdicts do not tell what deserves to pass"
@@ -76,8 +78,8 @@ def latent_rates(cells: FloatArray, patterns: FloatArray) -> FloatArray:
     Returns:
         (k, 1 + 2r) the prevalence, the true positive rates and the true negative rates; NaN of an empty class.
     """
-    said, raters, sizes = (patterns == 1.0, patterns == 0.0), patterns.shape[1], cells.sum(axis=1)
-    passed, failed = (one.astype(np.float64) for one in said)
+    (passed, failed), raters = ((patterns == one).astype(np.float64) for one in (1, 0)), patterns.shape[1]
+    sizes = cells.sum(axis=1)
     votes, given = passed[:, 1:].sum(axis=1), (passed + failed)[:, 1:].sum(axis=1)
     rates = _maximized(cells, (votes + 0.5) / (given + 1), passed, failed)
     fitted, active = rates.copy(), np.arange(len(cells))
@@ -109,17 +111,12 @@ def _improved(
     rates: FloatArray, cells: FloatArray, passed: FloatArray, failed: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rates after a step of EM, and the log-likelihood (k,) of those before it."""
-    good, bad = _joint(rates, passed, failed)
-    weights = scipy.special.expit(good - bad)
-    return _maximized(cells, weights, passed, failed), (cells * np.logaddexp(good, bad)).sum(axis=1)
-
-
-def _joint(rates: FloatArray, passed: FloatArray, failed: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return log-probabilities (k, P) of a pattern and that it deserves to pass, and of it and that it does not."""
     known = np.clip(np.nan_to_num(rates, nan=0.5), 1e-12, 1 - 1e-12)  # a rate is undefined where nothing depends on it
     ends = [1, 1 + passed.shape[1]]
     (share, tpr, tnr), (rest, fnr, fpr) = (np.split(np.log(x), ends, axis=1) for x in (known, 1 - known))
-    return share + tpr @ passed.T + fnr @ failed.T, rest + fpr @ passed.T + tnr @ failed.T
+    good, bad = share + tpr @ passed.T + fnr @ failed.T, rest + fpr @ passed.T + tnr @ failed.T  # (k, P) joint log p
+    weights = scipy.special.expit(good - bad)
+    return _maximized(cells, weights, passed, failed), (cells * np.logaddexp(good, bad)).sum(axis=1)
 
 
 def _maximized(cells: FloatArray, weights: FloatArray, passed: FloatArray, failed: FloatArray) -> FloatArray:
@@ -192,10 +189,7 @@ def estimate_rate(
     ours, votes = _votes(verdicts, clusters, ratings=ratings)
     if not _contradict(votes):
         return _of_one(ours, votes.max(axis=1), of, before=before, clusters=clusters, draws=draws)
-    if before is not None:
-        given: dict[str, Any] = {"clusters": clusters, "limits": (0.0, 1.0), "draws": replace(draws, swaps=0)}
-        return change(partial(_counted_rate, of=of), before, ours, votes, **given)
-    return _of_several(ours, votes, of, clusters, draws)
+    return _of_several(ours, votes, of, before, clusters, draws)
 
 
 def _votes(verdicts: ArrayLike, clusters: Clusters, **people: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -231,8 +225,13 @@ def _of_one(ours: FloatArray, truth: FloatArray, of: Rate, *, before: Before, **
     return estimate_share(right(ours), before=None if before is None else right(numbers(before, "before")), **options)
 
 
-def _of_several(ours: FloatArray, votes: FloatArray, of: Rate, clusters: Clusters, draws: Draws) -> Interval:
+def _of_several(
+    ours: FloatArray, votes: FloatArray, of: Rate, before: Before, clusters: Clusters, draws: Draws
+) -> Interval:
     """Estimate a rate against the latent truth."""
+    if before is not None:
+        options: dict[str, Any] = {"clusters": clusters, "limits": (0.0, 1.0), "draws": replace(draws, swaps=0)}
+        return change(partial(_counted_rate, of=of), before, ours, votes, **options)
     (judge, votes), codes = complete(ours, votes, clusters=clusters)
     verdicts, n, units = np.column_stack([judge, votes]), len(codes), int(codes.max(initial=-1)) + 1
     bare = Interval(math.nan, n=n, undefined=len(ours) - n, units=units, unit="" if "kappa" in of else SHARE)
@@ -314,10 +313,10 @@ def estimate_dependence(
 
     Of every two of them, it compares how their verdicts correlate with what the latent classes explain. The value is
     the excess correlation of the pair that deviates most, in [-1, 1], 0 for independent errors. Its p-value and its
-    interval, for all pairs together, are those of ``SIMULATIONS`` data sets drawn from the fitted classes. A judge that
-    errs where an annotator errs seems better than it is; annotators who err together make it seem worse. An error that
-    all share is not found. Arguments as in ``estimate_rate``; undefined for fewer than three annotators, and for a
-    difference from ``before``.
+    interval, for all pairs together, are those of ``SIMULATIONS`` data sets drawn from the fitted classes, fewer of
+    many items. A judge that errs where an annotator errs seems better than it is; annotators who err together make it
+    seem worse. An error that all share is not found. Arguments as in ``estimate_rate``; undefined for fewer than three
+    annotators, and for a difference from ``before``.
     """
     ours, votes = _votes(verdicts, clusters, ratings=ratings)
     (judge, votes), codes = complete(ours, votes, clusters=clusters)
@@ -328,17 +327,22 @@ def estimate_dependence(
     # 1 data sets with the fitted rates and the missing verdicts of these
     rng, (rates,) = np.random.default_rng(draws.seed), _fitted(np.ones((1, len(data))), data)
     share, tpr, tnr = np.split(np.nan_to_num(rates, nan=0.5), [1, 1 + data.shape[1]])
-    deserve = rng.random((SIMULATIONS, len(data), 1)) < share
-    drawn = np.where(data < 0, -1, rng.random((SIMULATIONS, *data.shape)) < np.where(deserve, tpr, 1 - tnr))
-    patterns, places = np.unique(np.concatenate([data, *drawn]), axis=0, return_inverse=True)
+    sets = max(20, min(SIMULATIONS, MOST_DRAWN // data.size))
+    deserve = rng.random((sets, len(data), 1), dtype=np.float32) < share
+    said = rng.random((sets, *data.shape), dtype=np.float32) < np.where(deserve, tpr, 1 - tnr)
+    drawn = np.concatenate([data[None].astype(np.int8), np.where(data < 0, np.int8(-1), said)])
+    rows = drawn.reshape(-1, data.shape[1])
+    keys = rows @ rng.integers(1 << 56, size=data.shape[1])  # numbers that tell patterns apart: sorting rows is slow
+    _, firsts, places = np.unique(keys, return_index=True, return_inverse=True)
+    patterns = rows[firsts].astype(np.float64)
     cells = np.stack([np.bincount(one, minlength=len(patterns)) for one in places.reshape(-1, len(data))]).astype(float)
     # 2 the excess in these and in those
     value, *null = _excess(cells, latent_rates(cells, patterns), patterns)
-    drawn = np.nan_to_num(np.array(null)[:, ~np.isnan(value)])
-    value, scale = value[~np.isnan(value)], drawn.std(axis=0)
+    excess = np.nan_to_num(np.array(null)[:, ~np.isnan(value)])
+    value, scale = value[~np.isnan(value)], excess.std(axis=0)
     if not (scale > TINY).any():
         return bare
-    deviations = np.abs(np.vstack([value, drawn])) / np.where(scale > TINY, scale, np.inf)
+    deviations = np.abs(np.vstack([value, excess])) / np.where(scale > TINY, scale, np.inf)
     first, largest = int(np.argmax(deviations[0])), deviations[1:].max(axis=1)
     half, found = float(np.quantile(largest, draws.confidence) * scale[first]), float(value[first])
     p_value = float((1 + (largest >= deviations[0, first]).sum()) / (1 + len(largest)))
@@ -376,24 +380,16 @@ def corrected_rate(
     prevalence, the value is that of the rates with pseudo-counts. If annotators contradict each other, the latent
     classes of ``latent_rates`` are fitted to all items, labeled or not.
 
-    It holds also if labels were chosen by what people say, such as as many passes as fails, unless people contradict
-    each other. Of a random sample, ``corrected_mean`` is more precise: of 100 labels at a prevalence of .02, its error
-    is less than half of this one's.
+    One person may choose what to label by what it deserves, such as as many passes as fails. Of a random sample,
+    ``corrected_mean`` is more precise.
 
-    Args:
-        verdicts: (n + N,) verdicts of the judge, 1 or 0, on all items. Items with a NaN are left out.
-        people: (n + N,) or (n + N, r) verdicts of people, NaN where nobody labeled the item.
-        before: (n + N,) verdicts of another judge; the difference is resampled, and has no test.
-        clusters: (n + N,) input of each item.
-        draws: Level of the interval; resamples and seed of a difference and of several annotators.
+    Arguments and errors as in ``corrected_mean``, with verdicts, 1 or 0, in place of scores; those of several people
+    are (n + N, r).
 
     Returns:
         The interval, within [0, 1]; without unlabeled items, that of the prevalence. NaN where several labels of one
             kind are all of one input, and for a judge whose sensitivity and specificity do not exceed 1 together: its
             verdicts tell nothing.
-
-    Raises:
-        ValueError: The lengths differ, a verdict is not 0, 1 or NaN.
 
     Examples:
         >>> judge = [1] * 9 + [0] * 1 + [1] * 2 + [0] * 8 + [1] * 60 + [0] * 40  # sensitivity .9, specificity .8
@@ -402,11 +398,7 @@ def corrected_rate(
     """
     ours, votes = _votes(verdicts, clusters, people=people)
     if _contradict(votes):
-        every = np.nan_to_num(votes, nan=-1.0)
-        if before is None:
-            return _of_several(ours, every, "prevalence", clusters, draws)
-        statistic, less = partial(_counted_rate, of="prevalence"), replace(draws, swaps=0)
-        return change(statistic, before, ours, every, clusters=clusters, limits=(0.0, 1.0), draws=less)
+        return _of_several(ours, np.nan_to_num(votes, nan=-1.0), "prevalence", before, clusters, draws)
     human = votes.max(axis=1)
     if before is not None:
         return difference(corrected_rate, before, ours, human, clusters=clusters, draws=draws)
