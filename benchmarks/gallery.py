@@ -347,7 +347,14 @@ PLOTS = {
 }
 """Bias -> title of its plot, and the data sets whose judges it shows."""
 FIRST = [
-    ("summeval", "gpt-4-0314", "coherence", "GPT-4 on summaries (SummEval), coherence", ("likelihood", "verbosity")),
+    (
+        "summeval",
+        "gpt-3.5-turbo-0301, multiple choice",
+        "coherence",
+        "GPT-3.5 on summaries (SummEval)",
+        ("likelihood",),
+    ),
+    ("summeval", "gpt-3.5-turbo-0301", "coherence", "the same with another prompt", ("verbosity",)),
     ("judgebench", "o1-mini-2024-09-12", "right answer", "o1-mini on JudgeBench", ("position",)),
     ("cobbler", "vicuna", "quality", "Vicuna 13B on answers of 15 models (CoBBLEr)", ("self_preference",)),
 ]

@@ -28,7 +28,9 @@ from evalbias.measures.missing import (
 
 SIDES = {"quality": ("better", "worse"), "length": ("longer", "shorter"), "likelihood": ("likelier", "less likely")}
 """Property of outputs -> words for those with more and with less of it."""
-SYSTEM, MEAN = "system", "mean"
+SYSTEM = "system"
+MEANS = {"mean": "the mean lies", "first_rate": "the win rate of the first position lies"}
+"""What the missing judgments leave open besides effects, of judges that score and that compare -> its words."""
 CAPTION = (
     "weighted: each judgment by the inverse of its chance to be given; least, most: whatever the missing ones within "
     "the scale would have been; effects are in standard deviations of the score"
@@ -53,8 +55,8 @@ class MissingJudgments:
         n: All items.
         missing: Items without a judgment.
         dependence: "quality", "length", "likelihood" and "system", as far as known -> how missing ones depend on it.
-        bounds: "mean" (of pairs the win rate of the first position), or the name of a bias, for its effect in standard
-            deviations of the scores -> what the missing judgments could make of it.
+        bounds: "mean", of pairs "first_rate" (win rate of the first position), or the name of a bias, for its effect in
+            standard deviations of the scores -> what the missing judgments could make of it.
     """
 
     n: int
@@ -79,7 +81,7 @@ class MissingJudgments:
         """Return one row a number: from the judgments given, weighted, and the least and the most that is possible."""
         rows = []
         for name, b in self.bounds.items():
-            form, words = (unsigned, "the mean lies") if name == MEAN else (signed, f"the effect of {title_of(name)}")
+            form, words = unsigned if name in MEANS else signed, MEANS.get(name, f"the effect of {title_of(name)}")
             rows.append((words, *map(form, (b.given, b.weighted, b.low, b.high))))
         return Table(("", "given", "weighted", "least", "most"), rows, "Missing judgments", CAPTION)
 
@@ -103,7 +105,8 @@ def missing_judgments(judged: Judged, effects: Sequence[EffectBias], *, seed: in
     # 2 what they could change
     scores = judged.first_wins.mean(axis=1) if judged.pairwise else judged.answers
     ends = (0.0, 1.0) if judged.pairwise else judged.scale or (float(np.nanmin(scores)), float(np.nanmax(scores)))
-    bounds = {MEAN: bounds_of_mean(scores, _chances(np.isnan(scores), columns, absent | ~absent), ends)}
+    name = "first_rate" if judged.pairwise else "mean"
+    bounds = {name: bounds_of_mean(scores, _chances(np.isnan(scores), columns, absent | ~absent), ends)}
     if judged.pairwise:
         ends = (-1.0, 1.0) if judged.verdicts else (math.nan, math.nan)  # log-odds have no ends
     for bias in effects:

@@ -164,7 +164,9 @@ def test_pairs_have_bounds_where_verdicts_have_ends():
         judged.answers[:12] = np.nan
         lost = missing_judgments(judged, [Verbosity()], seed=0)
         assert lost.missing == 12
-        assert lost.bounds["mean"].high - lost.bounds["mean"].low == pytest.approx(12 / 200)
+        rate = lost.bounds["first_rate"]
+        assert rate.high - rate.low == pytest.approx(12 / 200)
+        assert f"the win rate of the first position lies between {rate.low:.2f} and {rate.high:.2f}" in lost.sentence()
         assert np.isnan(lost.bounds["verbosity"].low) != verdicts
         assert not np.isnan(lost.bounds["verbosity"].weighted)
     one = scored(rng, 100)
