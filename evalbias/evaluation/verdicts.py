@@ -56,24 +56,22 @@ class PassOrFail(Bias):
         people: FloatArray = judged.covariates.get(RATINGS, judged.covariates[HUMAN_SCORES][:, None])
         passed, failed = ((people == verdict).any(axis=1) for verdict in (1, 0))
         labeled, several = passed | failed, bool((passed & failed).any())
-        given: dict[str, Any] = {"given": (people,), "tested": False}
+        given: dict[str, Any] = {"given": (people,)}
         numbers = []
         for name, (label, says) in RATES.items():
             if several or not name.startswith("annotator"):
                 used = {"tpr": passed, "tnr": failed}.get(name, labeled) if not several else labeled
                 given |= {"says": says, "signed": "kappa" in name, "excluded": int((~used).sum())}
+                given["tested"] = not several and name in ("tpr", "tnr", "kappa")
                 numbers.append(Number(name, label, judged.answers, partial(estimate_rate, of=name), **given))
         numbers.append(share_number("pass_rate", "judge passes", judged.answers, says="Share that the judge passes"))
         if not labeled.all():
-            given |= {
-                "says": "Share of all items that deserves to pass, labeled or not",
-                "signed": False,
-                "excluded": 0,
-            }
+            says = "Share of all items that deserves to pass, labeled or not"
+            given |= {"says": says, "signed": False, "excluded": 0, "tested": False}
             numbers.append(Number("corrected_rate", "corrected", judged.answers, corrected_rate, **given))
         if several:
             says = "Excess agreement of two, which independent errors do not have"
-            given |= {"says": says, "signed": True, "null": 0.0, "excluded": int((~labeled).sum())}
+            given |= {"says": says, "signed": True, "null": 0.0, "excluded": int((~labeled).sum()), "tested": False}
             numbers.append(Number("dependence", "dependence", judged.answers, estimate_dependence, **given))
         return numbers
 
@@ -84,7 +82,7 @@ class PassOrFail(Bias):
 
 
 def said(measurement: Measurement) -> str:
-    """Say both rates for a person, beside those of a single annotator where annotators contradict each other."""
+    """Say both rates for a person."""
     tpr, tnr = measurement["tpr"], measurement["tnr"]
     several = "annotator_tpr" in measurement
     if several and math.isnan(tpr.value) and math.isnan(tnr.value):
@@ -120,9 +118,9 @@ def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
         passes = f"the judge passes {100 * measurement['pass_rate'].value:.0f}"
         more.append(f"Of all answers, labeled or not, {_of_100(all_items)} deserve to pass; {passes}.")
     labels = measurement["prevalence"].n
-    widest = max(max(e.high - e.value, e.value - e.low) for e in map(measurement.__getitem__, ("tpr", "tnr")))
-    if widest > WITHIN:  # NaN is not
-        enough = math.ceil(labels * (widest / WITHIN) ** 2)
+    halves = [max(e.high - e.value, e.value - e.low) for e in map(measurement.__getitem__, ("tpr", "tnr"))]
+    if not math.isnan(sum(halves)) and max(halves) > WITHIN:
+        enough = math.ceil(labels * (max(halves) / WITHIN) ** 2)
         more.append(
             f"About {enough:,} labels would tell both rates to within {100 * WITHIN:.0f} of 100 ({labels:,} do not)."
         )

@@ -55,6 +55,8 @@ def test_the_first_sentence_is_for_a_person():
 def test_what_is_not_there_is_said():
     nobody_failed = audited(rows_of(9, 1, 0, 0))
     assert "of those that they failed, it failed none, as there are none." in nobody_failed.paragraphs[0]
+    assert "labels would" not in nobody_failed.verdict
+    assert "labels would" not in audited(rows_of(0, 0, 9, 1)).verdict
     assert "pass_or_fail" not in audited([{**row, "mine": row["mine"] * 3} for row in rows_of(5, 5, 5, 5)]).measurements
     unlabeled = evalbias.audit([{"mine": 1}, {"mine": 0}], scores_field="mine")
     assert unlabeled.not_measured["pass_or_fail"].startswith("it needs people's ratings (columns rating_1")
@@ -120,6 +122,10 @@ def test_groups_show_the_rates_and_two_judges_are_compared():
         ours, theirs = (estimate_rate(side.judged.answers, people, of="tnr").value for side in sides[::-1])
         assert changes["tnr"].difference.value == pytest.approx(ours - theirs)
         assert changes["tnr"].difference.low > 0
+        assert math.isnan(changes["tnr"].p_value) == (len(raters) > 1)  # each swap would be a fit
+        if len(raters) == 1:
+            assert changes["tnr"].p_value < 0.01
+            assert changes["prevalence"].difference.value == 0
 
 
 def lines(data_dir, name):
