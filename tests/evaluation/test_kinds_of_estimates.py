@@ -12,7 +12,7 @@ from evalbias.evaluation.biases import EXPECTED, Joint, SelfPreference, Verbosit
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 
 SWAPPED = {  # quick to compute, of the judge, and without a test of their own interval
-    "agreement": {"spearman", "accuracy", "accuracy_swapped", "consistency", "brier"},
+    "agreement": {"spearman", "leniency", "accuracy", "accuracy_swapped", "consistency", "brier"},
     "joint": {"position"},
     "likelihood": {"bias_score", "bias_score_z", "performance", "likelihood_correlation"},
     "position": {"first_rate", "first_rate_balanced", "fairness", "position_consistency", "confidence"},
