@@ -18,7 +18,7 @@ import numpy as np
 
 from evalbias.evaluation.bias import Bias, share_number
 from evalbias.evaluation.estimates import Comparison, Estimate, Number, compare, measured
-from evalbias.evaluation.judged import HUMAN_SCORES, LENGTH, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.words import ends, signed
 from evalbias.measures import estimate_effect, estimate_mean, estimate_spearman, pearson
 from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy
@@ -37,8 +37,10 @@ from evalbias.optimizers.likelihood_rules import (
     proxy_worth,
 )
 from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, choose
+from evalbias.programs.items import length_feature
+from evalbias.programs.judges import LENGTH, LIKELIHOOD
 
-COVARIATES = {"length": LENGTHS, "likelihood": LIKELIHOODS}
+COVARIATES = {LENGTH: LENGTHS, LIKELIHOOD: LIKELIHOODS}
 """Feature of every output -> the covariate of a judge's answers that holds it."""
 SIGNIFICANT = 0.05  # level of the tests which features an effect belongs to, and whether scores are shifted
 
@@ -330,8 +332,13 @@ class _Learning:
 
 
 def as_scores(judged: Judged, names: Sequence[str]) -> Judged:
-    """Return answers as scores (n,) with features by name: of pairs the log-odds, and differences within them."""
-    columns = {name: judged.first_less_second(judged.covariate(COVARIATES.get(name, name))) for name in names}
+    """Return answers as scores (n,) with features by name: of pairs the log-odds, and differences within them.
+
+    The length is a logarithm, as in an audit.
+    """
+    values = {name: judged.covariate(COVARIATES.get(name, name)) for name in names}
+    values |= {LENGTH: length_feature(values[LENGTH])} if LENGTH in values else {}
+    columns = {name: judged.first_less_second(one) for name, one in values.items()}
     people = {RATINGS: judged.ratings, HUMAN_SCORES: mean_of_raters(judged.ratings)} if judged.rated else {}
     covariates: Mapping[str, FloatArray] = {**columns, **people}
     return replace(judged, answers=judged.strength, covariates=covariates, writers=(), ties=False, content_free=None)

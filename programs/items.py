@@ -10,9 +10,11 @@ from numbers import Number
 from typing import Any
 
 import dspy
+import numpy as np
 import regex
 
 from evalbias.data.items import TIE, choice, human_score, item_name, lone_surrogate
+from evalbias.measures.arrays import FloatArray
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 
@@ -188,6 +190,11 @@ def people_choice(example: Any, fields: Sequence[str] = FIELDS, *, index: int | 
 def letter_of(index: float) -> str:
     """Return a choice, as ``evalbias.data.items.choice`` reads it, in the judge's words."""
     return prompts.TIE if index == TIE else prompts.LETTERS[int(index)]
+
+
+def length_feature(lengths: FloatArray) -> FloatArray:
+    """Return the logarithms of lengths, in which their effect is measured; NaN for an empty text."""
+    return np.asarray(np.log(np.where(lengths > 0, lengths, np.nan)))
 
 
 def text_length(text: str, unit: str = "characters") -> int:

@@ -45,7 +45,7 @@ from evalbias.lm.types import (
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import check_item, label_of, read_item, text_length
+from evalbias.programs.items import check_item, label_of, length_feature, read_item, text_length
 from evalbias.programs.languages import in_language, known_language
 from evalbias.programs.prompts import (
     Message,
@@ -611,7 +611,8 @@ class PointwiseJudge(Judge):
         scored = [row for (row,) in rows]
         if (correction := self.correction) is None:
             return [row if isinstance(row, dspy.Prediction) else dspy.Prediction(**row) for row in scored]
-        features = {LENGTH: np.array([text_length(e.output, correction.length) for e in items], dtype=np.float64)}
+        lengths = np.array([text_length(e.output, correction.length) for e in items], dtype=np.float64)
+        features = {LENGTH: length_feature(lengths)}
         reasons = dict[int, str]()
         if LIKELIHOOD in correction.slopes:
             try:

@@ -95,6 +95,12 @@ def test_every_command_has_the_options_that_a_page_gives_it():
             r"Compiled: the given judge was kept in (?=\d+ of (\d+))(\d+) of",
         ),
         (
+            "docs/methods/likelihood.md",
+            r"of length or better in (\d+) of (\d+) rows of a judge",
+            "correction",
+            r"halved or better at no lower Pearson in (\d+) of (\d+) rows",
+        ),
+        (
             "docs/methods/fairness-search.md",
             r"embedded, 50 searches \| 100 \| (\d+) % \| (\d+) %",
             "racing",

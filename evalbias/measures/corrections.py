@@ -163,15 +163,15 @@ class ScoreCorrection:
     """Correction of a judge's scores for what they owe to features of the judged text.
 
     Examples:
-        >>> correction = ScoreCorrection({"length": Slope(0.01, center=200.0)}, shift=0.5)
-        >>> correction([3.0, 3.0, np.nan], {"length": [100, 300, 200]}).tolist()
+        >>> correction = ScoreCorrection({"words": Slope(0.01, center=200.0)}, shift=0.5)
+        >>> correction([3.0, 3.0, np.nan], {"words": [100, 300, 200]}).tolist()
         [3.5, 1.5, nan]
     """
 
-    slopes: Mapping[str, Slope]  # by feature, such as "length" or "likelihood"
+    slopes: Mapping[str, Slope]  # by feature: "likelihood" in nats, "length" as its logarithm, or any other
     shift: float = 0.0  # points that every score is too high; of comparisons in one order, the lean to the first place
     reduction: str = "sum"  # of token log-probabilities to the likelihood (LS), "sum" or "mean"
-    length: str = "characters"  # unit of lengths, or "graphemes"
+    length: str = "characters"  # that are counted, or "graphemes"
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.shift):

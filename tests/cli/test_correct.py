@@ -43,7 +43,7 @@ def test_a_correction_is_learned_written_and_applied_to_items_that_nobody_rated(
     assert (found["n"], found["undefined"]) == (239, 1)
     correction = load_correction(tmp_path / "run/correction.json")
     assert found["correction"] == json.loads((tmp_path / "run/correction.json").read_text())
-    assert correction.slopes["length"].slope == pytest.approx(1 / 40 / 5, rel=0.2)  # 5 characters a word
+    assert correction.slopes["length"].slope == pytest.approx(0.7, abs=0.15)  # e times as long: about .7 points more
     rows = lines(tmp_path / "run")
     assert [row["id"] for row in rows] == [f"r{i}" for i in range(240)]
     assert rows[7] == {"id": "r7", "score": None, "corrected": None}
@@ -54,7 +54,7 @@ def test_a_correction_is_learned_written_and_applied_to_items_that_nobody_rated(
     assert "29 items corrected, 1 undefined" in done.stdout
     lengths = [len(row["output"]) for row in new]
     scores = [np.nan if row["mine"] is None else row["mine"] for row in new]
-    expected = correction(scores, {"length": lengths})
+    expected = correction(scores, {"length": np.log(lengths)})
     written = [np.nan if row["corrected"] is None else row["corrected"] for row in lines(tmp_path / "applied")]
     assert written == pytest.approx(expected, nan_ok=True)
 

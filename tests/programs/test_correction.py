@@ -146,23 +146,23 @@ def test_a_damaged_correction_is_refused(tmp_path, content, message):
 
 
 def test_a_judge_corrects_for_length_without_asking_for_likelihoods():
-    correction = ScoreCorrection({"length": Slope(0.1, 20.0)}, shift=0.25)
+    correction = ScoreCorrection({"length": Slope(2.0, 3.0)}, shift=0.25)
     examples = items(5, 1)
     raw = PointwiseJudge(C).batch(examples, lm=FormulaLM())
     judge = PointwiseJudge(C, correction=correction)
     found = judge.batch(examples, lm=FormulaLM(likelihoods=False))
     for example, before, after in zip(examples, raw, found, strict=True):
-        expected = before.score - 0.25 - 0.1 * (len(example.output) - 20)
+        expected = before.score - 0.25 - 2 * (math.log(len(example.output)) - 3)
         assert after.score == pytest.approx(min(5, max(1, expected)))
         assert "likelihood" not in after
 
 
 def test_a_corrected_judge_is_a_metric_of_dspy(lms):
-    raw, judge = PointwiseJudge(C), PointwiseJudge(C, correction=ScoreCorrection({"length": Slope(0.1, 5.0)}))
+    raw, judge = PointwiseJudge(C), PointwiseJudge(C, correction=ScoreCorrection({"length": Slope(0.5, math.log(5))}))
     for one in (raw, judge):
         one.set_lm(lms["llama"])
     item = dspy.Example(source="the cat", output="cat sat")
-    assert judge_metric(judge)(item, item) == pytest.approx(judge_metric(raw)(item, item) - 0.1 * 2 / 4)
+    assert judge_metric(judge)(item, item) == pytest.approx(judge_metric(raw)(item, item) - 0.5 * math.log(7 / 5) / 4)
 
 
 def test_a_model_without_likelihoods_is_refused():
