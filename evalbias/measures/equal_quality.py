@@ -347,14 +347,14 @@ class EqualQuality:
         # what a column goes with the scores beyond equal ratings: without curvature, with the least, with that here
         explained = x.T @ mean / len(design) * covariance / shared
         surplus = np.outer(explained, (0.0, least, bent))
-        for j, column in enumerate(() if self.differences else x.T):
-            ends = np.unique(column)
-            if len(ends) == 2:  # a group, whose quality no straight line tells
-                among = column == ends[1]
-                share = float(among.mean())
-                difference = float(mean[among].mean() - mean[~among].mean())
-                above = difference_of_group(target, values, share, difference, shared=shared, covariance=covariance)
-                surplus[j, 2] = share * (1 - share) * (ends[1] - ends[0]) * above - explained[j]
+        column = x[:, place]
+        if (
+            not self.differences and len(ends := np.unique(column)) == 2
+        ):  # a group, whose quality no straight line tells
+            among = column == ends[1]
+            share, difference = float(among.mean()), float(mean[among].mean() - mean[~among].mean())
+            above = difference_of_group(target, values, share, difference, shared=shared, covariance=covariance)
+            surplus[place, 2] = share * (1 - share) * (ends[1] - ends[0]) * above - explained[place]
         effects = np.linalg.solve(products, np.append(surplus, np.zeros((1, 3)), axis=0))[place]
         return float(effects.min()), float(effects.max())
 
