@@ -10,7 +10,8 @@ search as the paper (of TopicalChat's 60 dialogues, half), and all ordered pairs
 GEPA, which use human preferences on the documents of the search; where the wordings come from the grammar, theirs do
 too, so that the searches differ only in how they choose. ``--debiased`` adds a search on decisions averaged over both
 orders. All methods are run with the instruction in the first of ``--places``, by default last, as in the paper, but
-first for the embedded judge; a second one adds ZEPO's rows with the instruction there. The curves go to ``--out``.
+first for the embedded judge; a second one adds ZEPO's rows with the instruction there. The curves go to ``--out``, and
+the answers of the model, so that a stopped run continues.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ import random
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import dspy
@@ -33,7 +35,7 @@ import numpy as np
 from dspy import lm15
 from dspy.utils.callback import BaseCallback
 
-from benchmarks.harness import argument_parser, data_folder, finish, judge_of, markdown, shown
+from benchmarks.harness import argument_parser, data_folder, finish, judge_of, keeping_answers, markdown, shown
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import by_input, pairs, world
@@ -260,6 +262,7 @@ class Settings:
     curve: int | None  # number of tried wordings to rank with, for the curve; None takes all
     seed: int
     instruction_place: str  # in the prompt of judges that compare: last or first
+    plain_lm: Any = None  # the judges' model without kept answers, which DSPy's optimizers ask
 
     def judge(self, criterion: Criterion, **options: Any) -> PairwiseJudge:
         """Return a new judge that compares."""
@@ -277,21 +280,12 @@ class Outcome:
     p_value: float | None = None  # of the test against pairwise + PairS; None where there was none
 
 
-@dataclass
-class Cost:
-    """Cost of a search."""
-
-    judgments: int = 0  # prompts that the judge answered
-    tokens: int = 0  # that the model processed, with padding; 0 where it does not report them
-    seconds: float = 0.0
-
-
 @dataclass(frozen=True)
 class CriterionResult:
     """All methods on one criterion."""
 
     outcomes: dict[str, Outcome]  # by method
-    costs: dict[str, Cost]  # by search
+    judgments: dict[str, int]  # by search, the prompts that it asks the judge
     search: ZEPOReport  # without racing
     racing: ZEPOReport
     points: list[CurvePoint]  # wordings of the search without racing, measured on the test documents
@@ -304,7 +298,7 @@ def run(
     criterion: Criterion, train: Sequence[dspy.Example], test: Sequence[dspy.Example], lm: Any, settings: Settings
 ) -> CriterionResult:
     """Run all methods on one criterion."""
-    seed, costs, outcomes = settings.seed, dict[str, Cost](), dict[str, Outcome]()
+    seed, judgments, outcomes = settings.seed, dict[str, int](), dict[str, Outcome]()
     groups, human = [e.input_id for e in test], [e.scores[criterion.name] for e in test]
     scorers = SCORERS if settings.bert_score is None else {**SCORERS, "BERTScore": settings.bert_score}
     for name, scorer in scorers.items():
@@ -313,19 +307,16 @@ def run(
     judge, drawn = settings.judge(criterion), pairs(train, limit=settings.pairs, seed=seed)
     searches = {}
     for name, racing in (("ZEPO", False), ("ZEPO, racing", True)):
-        zepo = _zepo(settings, racing=racing)
-        with _spent(lm) as costs[name]:
-            searches[name] = zepo.compile(judge, trainset=drawn, lm=lm)
-        costs[name].judgments = searches[name].report.judgments
+        searches[name] = _zepo(settings, racing=racing).compile(judge, trainset=drawn, lm=lm)
+        judgments[name] = searches[name].report.judgments
     whole, part = searches.values()
     outcomes |= _with_baselines(judge, whole, test, lm, settings)
     if settings.writer is not None:
         sides = _labeled_pairs(criterion, train, settings)
         for name in LABELED:
-            with _spent(lm) as costs[name]:
-                better, costs[name].judgments = compiled(
-                    name, judge, *sides, lm=lm, writer=settings.writer, seed=seed, budget=costs["ZEPO"].judgments
-                )
+            better, judgments[name] = compiled(
+                name, judge, *sides, lm=settings.plain_lm, writer=settings.writer, seed=seed, budget=judgments["ZEPO"]
+            )
             ranker = PairwiseRanker(better, seed=seed)
             outcomes[name] = _outcome(measure_ranking(ranker, list(by_input(test).values()), lm=lm))
     instructions = [t.instruction for t in whole.report.tried][: settings.curve]
@@ -334,38 +325,35 @@ def run(
         for one in (judge, settings.judge(criterion, debias="permutation"))
     )
     sizes = len(by_input(train)), len(by_input(test))
-    return CriterionResult(outcomes, costs, whole.report, part.report, points, debiased, len(drawn), sizes)
+    return CriterionResult(outcomes, judgments, whole.report, part.report, points, debiased, len(drawn), sizes)
 
 
 def search_elsewhere(
     criterion: Criterion, train: Sequence[dspy.Example], test: Sequence[dspy.Example], lm: Any, settings: Settings
-) -> tuple[dict[str, Outcome], dict[str, Cost]]:
-    """Return ZEPO's rows, and its cost, with the instruction in another place; undefined where the judge is mute."""
+) -> tuple[dict[str, Outcome], dict[str, int]]:
+    """Return ZEPO's rows and judgments with the instruction in another place; undefined where the judge is mute."""
     judge, title = settings.judge(criterion), f", instruction {settings.instruction_place}"
     drawn, zepo = pairs(train, limit=settings.pairs, seed=settings.seed), _zepo(settings)
     try:
-        with _spent(lm) as cost:
-            found = zepo.compile(judge, trainset=drawn, lm=lm)
+        found = zepo.compile(judge, trainset=drawn, lm=lm)
     except ValueError as error:  # it must not cost the rows before it
         print(f"{criterion.name}{title}: {error}", file=sys.stderr)
         mute = Outcome(math.nan, 0, len(by_input(test)))
-        return dict.fromkeys((name + title for name in TITLES.values()), mute), {f"ZEPO{title}": Cost()}
-    cost.judgments = found.report.judgments
+        return dict.fromkeys((name + title for name in TITLES.values()), mute), {f"ZEPO{title}": 0}
     rows = _with_baselines(judge, found, test, lm, settings)
-    return {name + title: row for name, row in rows.items()}, {f"ZEPO{title}": cost}
+    return {name + title: row for name, row in rows.items()}, {f"ZEPO{title}": found.report.judgments}
 
 
 def search_debiased(
     criterion: Criterion, train: Sequence[dspy.Example], test: Sequence[dspy.Example], lm: Any, settings: Settings
-) -> tuple[dict[str, Outcome], dict[str, Cost]]:
-    """Return the row, and the cost, of the search on decisions averaged over both orders, ranked in both orders."""
+) -> tuple[dict[str, Outcome], dict[str, int]]:
+    """Return row and judgments of the search on decisions averaged over both orders, ranked in both orders."""
     drawn = pairs(train, limit=settings.pairs, ordered=False, seed=settings.seed)
     judge, zepo = settings.judge(criterion, debias="permutation"), _zepo(settings, objective=DebiasedFairness())
-    with _spent(lm) as cost:
-        found = zepo.compile(judge, trainset=drawn, lm=lm)
-    cost.judgments = found.report.judgments
+    found = zepo.compile(judge, trainset=drawn, lm=lm)
     ranked = measure_ranking(PairwiseRanker(found, seed=settings.seed), list(by_input(test).values()), lm=lm)
-    return {"ZEPO on debiased decisions + permutation": _outcome(ranked)}, {"ZEPO, debiased decisions": cost}
+    title = "ZEPO on debiased decisions"
+    return {f"{title} + permutation": _outcome(ranked)}, {title: found.report.judgments}
 
 
 def _zepo(settings: Settings, **options: Any) -> ZEPO:
@@ -397,13 +385,6 @@ def _labeled_pairs(
 def _outcome(agreement: Measurement, decision_rate: float | None = None, p_value: float | None = None) -> Outcome:
     rho = agreement["spearman"]
     return Outcome(rho.value, rho.n, rho.undefined, decision_rate, p_value)
-
-
-@contextmanager
-def _spent(lm: Any) -> Iterator[Cost]:
-    cost, tokens, started = Cost(), getattr(lm, "tokens_run", 0), time.monotonic()
-    yield cost
-    cost.tokens, cost.seconds = getattr(lm, "tokens_run", 0) - tokens, time.monotonic() - started
 
 
 def report(dataset: str, results: Mapping[str, CriterionResult], settings: str) -> str:
@@ -453,14 +434,11 @@ def _outcome_cell(outcome: Outcome) -> str:
 def cost_table(results: Mapping[str, CriterionResult]) -> str:
     """Return the mean cost of each search, with that of the published code."""
     body = []
-    for name in next(iter(results.values())).costs:
-        costs = [result.costs[name] for result in results.values()]
-        judgments, tokens, seconds = np.mean([(c.judgments, c.tokens, c.seconds) for c in costs], axis=0)
-        processed = f"{tokens:.3g}" if tokens else "-"
-        body.append([name, f"{judgments:.0f}", f"{judgments / PROMPTS:.2f}", processed, f"{seconds:.0f}"])
-    body.append([f"published code, SummEval: {PROMPTS} prompts", str(PROMPTS), "1.00", "-", "-"])
-    headings = ["search, mean over criteria", "judgments", "relative to published code", "tokens processed", "seconds"]
-    return markdown(headings, body)
+    for name in next(iter(results.values())).judgments:
+        judgments = float(np.mean([result.judgments[name] for result in results.values()]))
+        body.append([name, f"{judgments:.0f}", f"{judgments / PROMPTS:.2f}"])
+    body.append([f"published code, SummEval: {PROMPTS} prompts", str(PROMPTS), "1.00"])
+    return markdown(["search, mean over criteria", "judgments", "relative to published code"], body)
 
 
 def search_table(results: Mapping[str, CriterionResult]) -> str:
@@ -557,7 +535,8 @@ def run_dataset(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any
     )
     grammar = GrammarParaphraser(world.PARTS)
     proposer = grammar if args.proposer_lm == "grammar" else LMParaphraser(_proposer_lm(args, lm))
-    results = {}
+    args.out.mkdir(parents=True, exist_ok=True)
+    asked, results = keeping_answers(lm, args.out / f"answers-{Path(args.lm).name}.jsonl"), {}
     for criterion in CRITERIA[dataset]:
         if args.criteria and criterion.name not in args.criteria:
             continue
@@ -565,15 +544,15 @@ def run_dataset(dataset: str, args: argparse.Namespace, lm: Any, bert_score: Any
         if args.labeled:
             writer = grammar_writer(grammar, criterion) if args.proposer_lm == "grammar" else _proposer_lm(args, lm)
         started = time.monotonic()
-        settings = Settings(proposer, writer, bert_score, args.pairs, args.curve_wordings, args.seed, args.places[0])
-        found = results[criterion.name] = run(criterion, train, test, lm, settings)
-        more = [search_debiased(criterion, train, test, lm, settings)] if args.debiased else []
+        limits = args.pairs, args.curve_wordings, args.seed
+        settings = Settings(proposer, writer, bert_score, *limits, args.places[0], plain_lm=lm)
+        found = results[criterion.name] = run(criterion, train, test, asked, settings)
+        more = [search_debiased(criterion, train, test, asked, settings)] if args.debiased else []
         for place in args.places[1:]:
-            more.append(search_elsewhere(criterion, train, test, lm, replace(settings, instruction_place=place)))
-        for outcomes, costs in more:
+            more.append(search_elsewhere(criterion, train, test, asked, replace(settings, instruction_place=place)))
+        for outcomes, judgments in more:
             found.outcomes.update(outcomes)
-            found.costs.update(costs)
-        args.out.mkdir(parents=True, exist_ok=True)
+            found.judgments.update(judgments)
         curves = {"initial": results[criterion.name].points, "after permutation": results[criterion.name].debiased}
         plots.write_png(plots.curve(curves), args.out / f"curve-{dataset}-{criterion.name}.png")
         print(f"{dataset} {criterion.name}: {time.monotonic() - started:.0f} s", file=sys.stderr)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import evalbias.runs
 
 if TYPE_CHECKING:
-    from evalbias import LocalLM
     from evalbias.lm.cache import CachedLM
 
 ROOT = Path(__file__).parents[1]
@@ -49,7 +48,7 @@ def data_folder(name: str = "") -> Path:
     return path
 
 
-def keeping_answers(lm: LocalLM, file: Path) -> CachedLM:
+def keeping_answers(lm: Any, file: Path) -> CachedLM:
     """Return the model with a file of its answers, which hold for the same weights, precision and packages only."""
     from evalbias.lm.cache import CachedLM  # it loads torch
 
