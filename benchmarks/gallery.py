@@ -1,6 +1,7 @@
 """Which biases do judges have that other people ran? Audits of recorded judgments, written to docs/gallery.md.
 
-usage: python -m benchmarks.gallery [--sets NAME ...] [--second FILE.gguf] [--out DIR] [--seed 0] [--write]
+usage: python -m benchmarks.gallery [--sets NAME ...] [--second FILE.gguf] [--documents N] [--out DIR] [--seed 0]
+           [--write]
 
 Reads ``EVALBIAS_DATA/judges`` and ``pairs``: what judges of other people said, beside what people said of the same
 texts. Each judge and criterion is audited as by ``evalbias audit``, with the recorded likelihoods of SmolLM2;
@@ -29,7 +30,7 @@ from evalbias.evaluation.audit import AGREEMENT, audit_answers
 from evalbias.evaluation.bias import Intervals, Plot
 from evalbias.evaluation.biases import BIASES, title_of
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.judged import LIKELIHOODS
+from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS
 from evalbias.options import AuditOptions
 from evalbias.programs.criterion import PRESETS
 from evalbias.report.plots import write_png
@@ -230,6 +231,40 @@ def ttcw() -> Iterator[Recorded]:
         yield Recorded(judge, "tests passed", [row(one, judge=one.get(judge)) for one in stories], options)
 
 
+def triviaqa() -> Iterator[Recorded]:
+    """Answers to questions, right or wrong by one person (Thakur et al. 2025); their texts are not published."""
+    answers = lines("judges/triviaqa_verdicts.jsonl.gz")
+    own = {"GPT-4": "gpt-4t", "Llama-70B": "llama2-70b-chat", "Llama-13B": "llama2-13b-chat"}
+    own |= {"Llama-7B": "llama2-7b-chat", "Mistral-7B": "mistral-7b-chat"}
+    for judge in (
+        "GPT-4",
+        "Llama-70B",
+        "Llama3-8B",
+        "Llama-13B",
+        "Llama-7B",
+        "Mistral-7B",
+        "Gemma-2B",
+        "EM",
+        "Contains",
+    ):
+        rows = [row(one, score=one["human"], judge=one.get(judge)) for one in answers]
+        yield Recorded(judge, "right answer", rows, {"scale": (0, 1), "own_system": own.get(judge)})
+
+
+def hanna() -> Iterator[Recorded]:
+    """Stories with three people's ratings and lengths, without texts (Chhun et al. 2024); the first of four prompts."""
+    stories = lines("judges/hanna_scores.jsonl.gz")
+    lengths = {LENGTHS: {one["id"]: one["length"] for one in stories}}
+    for judge in ("chatgpt", "mistral-7b", "llama-13b", "beluga-13b", "orca-platypus-13b"):
+        for criterion, name in ((one, f"{judge}/prompt 1/{one}") for one in stories[0]["ratings"]):
+            rows = []
+            for one in stories:
+                given, said = one["ratings"][criterion], one[name]
+                score = said if said >= 1 else None  # -1 was recorded where no score could be read
+                rows.append(row(one, ratings=given, judge=score))
+            yield Recorded(judge, criterion, rows, {"scale": (1, 5)}, lengths)
+
+
 COLLECTIONS: dict[str, Callable[[], Iterator[Recorded]]] = {
     "summeval": summeval,
     "summeval-pairs": summeval_pairs,
@@ -245,6 +280,8 @@ COLLECTIONS: dict[str, Callable[[], Iterator[Recorded]]] = {
     "wmt23": wmt23,
     "topicalchat": topicalchat,
     "ttcw": ttcw,
+    "triviaqa": triviaqa,
+    "hanna": hanna,
 }
 """Data set -> a function that yields its judges; each has a section of docs/gallery.md, where people say what it is."""
 
@@ -297,26 +334,28 @@ MEASURES = digest(
 # --- likelihoods of a second model ------------------------------------------------------------------------------------
 
 
-def measured_likelihoods(model: Path, out: Path) -> dict[str, float]:
-    """Measure id -> log-likelihood of every summary of SummEval under a model, or read them from ``out``."""
+def measured_likelihoods(model: Path, out: Path, documents: int | None = None) -> dict[str, float]:
+    """Measure id -> log-likelihood of the summaries of some articles under a model, or read them from ``out``."""
     file, items = out / f"likelihoods-{model.stem}.json", summaries()
     known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    left = data.read([row(one) for one in items if one["id"] not in known]) if len(known) < len(items) else []
+    by_article = sorted(items, key=lambda one: digest(one["input_id"]))  # in no order that means anything
+    articles = list(dict.fromkeys(one["input_id"] for one in by_article))[:documents]
+    wanted = [one for one in by_article if one["input_id"] in articles]
+    left = [row(one) for one in wanted if one["id"] not in known]
     if left:
         from evalbias import LocalLM
         from evalbias.programs.judges import likelihood_scores
 
         lm, (criterion, *_) = LocalLM(str(model), device="cpu", dtype="float32"), PRESETS["summeval-judges"]
-        by_article = sorted(left, key=lambda one: str(one.input_id))  # whose tokens run once
-        for start in range(0, len(left), 60):  # kept as they come
-            some = by_article[start : start + 60]
+        for start in range(0, len(left), 24):  # kept as they come; the tokens of an article run once
+            some = list(data.read(left[start : start + 24]))
             values = likelihood_scores(some, criterion, lm)
             known |= dict(zip([one.id for one in some], map(float, values), strict=True))
             file.write_text(json.dumps(known), encoding="utf-8")
-    return known
+    return {one["id"]: known[one["id"]] for one in wanted}
 
 
-def by_model(results: Sequence[Record], second: Sequence[Record], name: str) -> str:
+def by_model(results: Sequence[Record], second: Sequence[Record], *, name: str) -> str:
     """Return the likelihood effects of the same judges by the model that measures likelihood."""
     rows, same, alike = [], 0, 0
     for one, other in zip(results, second, strict=True):
@@ -325,18 +364,24 @@ def by_model(results: Sequence[Record], second: Sequence[Record], name: str) -> 
         if found[0] and found[1]:
             same += found[0]["status"] == found[1]["status"]
             alike += found[0]["estimate"] * found[1]["estimate"] > 0
-    said = f"Of {len(rows)} findings, {same} are the same with both models; {alike} effects have the same sign."
+    said = (
+        f"On {results[0]['audit']['n']} summaries: of {len(rows)} findings, {same} are the same with both models; "
+        f"{alike} effects have the same sign."
+    )
     return f"{said}\n\n{markdown(['judge', 'criterion', 'SmolLM2 135M', name], rows)}"
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 BESIDE = {"human_ceiling": "one person", "likelihood_floor": "likelihood alone", "length_floor": "length alone"}
-REPEATED = {
+UNTESTED = {
+    "likelihood_effect_within": "likelihood within systems",
+    "length_effect_within": "length within systems",
     "test_retest": "correlation of two scores",
     "flip_rate": "two scores differ",
     "samples_needed": "scores for 10 % noise",
 }
+"""Further estimates that have a column, which no audit tests."""
 PLOTS = {
     "likelihood": ("Effect of likelihood at equal quality, in sd of the score", ("summeval", "summeval-pairs")),
     "verbosity": (
@@ -347,18 +392,12 @@ PLOTS = {
 }
 """Bias -> title of its plot, and the data sets whose judges it shows."""
 FIRST = [
-    (
-        "summeval",
-        "gpt-3.5-turbo-0301, multiple choice",
-        "coherence",
-        "GPT-3.5 on summaries (SummEval)",
-        ("likelihood",),
-    ),
-    ("summeval", "gpt-3.5-turbo-0301", "coherence", "the same with another prompt", ("verbosity",)),
-    ("judgebench", "o1-mini-2024-09-12", "right answer", "o1-mini on JudgeBench", ("position",)),
-    ("cobbler", "vicuna", "quality", "Vicuna 13B on answers of 15 models (CoBBLEr)", ("self_preference",)),
+    ("summeval", "gpt-3.5-turbo-0301, multiple choice", "coherence", "GPT-3.5 on summaries (SummEval)", "likelihood"),
+    ("llmbar", "ChatGPT, Vanilla", "instruction followed", "ChatGPT on LLMBar", "verbosity"),
+    ("judgebench", "o1-mini-2024-09-12", "right answer", "o1-mini on JudgeBench", "position"),
+    ("cobbler", "vicuna", "quality", "Vicuna 13B on answers of 15 models (CoBBLEr)", "self_preference"),
 ]
-"""What the first pages show: data set, judge and criterion, what they call it, and biases."""
+"""What the first pages show: data set, judge, criterion, what they call it, and a bias."""
 
 
 def finding(result: Record, bias: str) -> dict[str, Any] | None:
@@ -379,15 +418,27 @@ def number(estimate: Record, name: str) -> str:
     return f"{100 * value:.0f} %" if estimate["unit"] == "share" else f"{value:{'+' if estimate['signed'] else ''}.2f}"
 
 
-def cell(found: Record | None) -> str:
-    """Return an estimate with its interval: in bold where the judge is biased, with "?" where that is open."""
-    if found is None:
+def written(estimate: Record | None) -> str:
+    """Return an estimate with its interval, or its bounds."""
+    if estimate is None or estimate["low"] is None:
         return "-"
-    estimate = raw(found)
     low, high = number(estimate, "low"), number(estimate, "high")
     known = estimate["value"] is not None
-    text = f"{number(estimate, 'value')} ({low} to {high})" if known else f"between {low} and {high}"
+    return f"{number(estimate, 'value')} ({low} to {high})" if known else f"between {low} and {high}"
+
+
+def cell(found: Record | None) -> str:
+    """Return the estimate of a finding: in bold where the judge is biased, with "?" where that is open."""
+    if found is None:
+        return "-"
+    text = written(raw(found))
     return {"biased": f"**{text}**", "no sign": text}.get(found["status"], f"{text} ?")
+
+
+def estimates(result: Record) -> dict[str, Any]:
+    """Return every estimate of an audit by its name."""
+    of_biases = [bias["estimates"] for bias in result["audit"]["biases"].values()]
+    return {name: one for some in (*of_biases, *result["audit"]["further"].values()) for name, one in some.items()}
 
 
 def agreement(result: Record) -> list[str]:
@@ -404,15 +455,12 @@ def table(results: Sequence[Record]) -> str:
     """Return the audits of a data set, a sentence for each below them, and why a bias was not measured."""
     biases = [name for name in BIASES if any(finding(result, name) for result in results)]
     headings = ["judge", "criterion", "items", "agreement", *BESIDE.values(), *map(title_of, biases)]
-    headings += REPEATED.values()
+    headings += UNTESTED.values()
     rows, said, missing = [], [], dict[str, str]()
     for one in results:
         content = one["audit"]
         cells = [content["n"], *agreement(one), *(cell(finding(one, name)) for name in biases)]
-        repeats = content["further"].get("repeats", {})
-        for name in REPEATED:
-            e = repeats.get(name)
-            cells.append(f"{number(e, 'value')} ({number(e, 'low')} to {number(e, 'high')})" if e else "-")
+        cells += [written(estimates(one).get(name)) for name in UNTESTED]
         rows.append([one["judge"], one["criterion"], *cells])
         said.append(f"- {one['judge']}, {one['criterion']}: {content['answer']}")
         missing |= {bias: why for bias, why in content["not_measured"].items() if bias in BIASES}
@@ -460,13 +508,13 @@ def forest(results: Mapping[str, Sequence[Record]], bias: str, path: Path) -> bo
 
 
 def first_rows(results: Mapping[str, Sequence[Record]]) -> str:
-    """Return the rows that the first pages show; a judge that was not audited is left out."""
+    """Return the rows that the first pages show; a bias that was not found is left out."""
     rows = []
-    for name, judge, criterion, title, biases in FIRST:
+    for name, judge, criterion, title, bias in FIRST:
         for one in results.get(name, ()):
-            if (one["judge"], one["criterion"]) == (judge, criterion):
-                found = [finding(one, bias) for bias in biases]
-                rows.append((title, "; ".join(each["sentence"] for each in found if each is not None)))
+            found = finding(one, bias) if (one["judge"], one["criterion"]) == (judge, criterion) else None
+            if found is not None and found["status"] == "biased":
+                rows.append((title, found["sentence"]))
     return markdown(["judge", "what the audit found"], rows)
 
 
@@ -475,15 +523,18 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> None:
     parser = argument_parser(__doc__, out="gallery")
     parser.add_argument("--sets", nargs="+", choices=[*COLLECTIONS], default=[*COLLECTIONS])
     parser.add_argument("--second", type=Path, help="GGUF file of a second model that measures likelihood")
+    parser.add_argument("--documents", type=int, help="number of articles whose summaries it reads; by default all")
     args = parser.parse_args(arguments)
     args.out.mkdir(parents=True, exist_ok=True)
     results = {name: audits(COLLECTIONS[name](), args.seed, args.out) for name in args.sets}
     every = [one for some in results.values() for one in some]
     sections = {name: table(some) for name, some in results.items()}
     if args.second is not None:
-        likelihoods = {LIKELIHOODS: measured_likelihoods(args.second, args.out)}
-        again = audits((replace(one, covariates=likelihoods) for one in summeval()), args.seed, args.out / "second")
-        sections["models"] = by_model(audits(summeval(), args.seed, args.out), again, args.second.stem)
+        known = measured_likelihoods(args.second, args.out, args.documents)
+        ours = [replace(one, rows=[r for r in one.rows if r["id"] in known]) for one in summeval()]
+        theirs = [replace(one, covariates={LIKELIHOODS: known}) for one in ours]
+        pair = (audits(some, args.seed, args.out) for some in (ours, theirs))
+        sections["models"] = by_model(*pair, name=args.second.stem)
     folder = root / "docs" if args.write else args.out
     drawn = [bias for bias in PLOTS if forest(results, bias, folder / f"gallery-{bias}.png")]
     sections["plots"] = "\n\n".join(f"![{PLOTS[bias][0]}](gallery-{bias}.png)" for bias in drawn)

@@ -12,7 +12,7 @@ import numpy as np
 
 from evalbias.evaluation.bias import Bias, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.words import amount, decimals, interval_words
 from evalbias.measures import (
     brier_scores,
@@ -39,7 +39,7 @@ from evalbias.measures.agreement import (
 )
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import MIN_LABELS
-from evalbias.measures.resample import SHARE, Interval
+from evalbias.measures.resample import SHARE, Draws, Interval
 
 FLOORS = {
     "likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"),
@@ -248,10 +248,28 @@ def _of_choices(judged: Judged) -> list[Number]:
         ]
     if RATINGS in judged.covariates:
         one, others = np.moveaxis(one_against_the_others(judged.covariate(RATINGS)), 2, 0)
-        ceiling = mean_of_raters(agreeing((1 + np.sign(one)) / 2, side(others)))  # ties as those of the judge
+        ceiling = agreeing((1 + np.sign(one)) / 2, side(others))  # (n, r), ties as those of the judge
         if not np.isnan(ceiling).all():
-            numbers.append(share_number("human_ceiling", "one rater", ceiling, says=CEILING, tested=False))
+            numbers.append(
+                Number("human_ceiling", "one rater", ceiling, _one_rater, signed=False, says=CEILING, tested=False)
+            )
     return numbers
+
+
+def _one_rater(
+    same: FloatArray, *, before: FloatArray | None = None, clusters: Sequence[object] | None = None, draws: Draws
+) -> Interval:
+    """Estimate the share of (n, r) comparisons of a rater with the others that are alike, an item's drawn together.
+
+    Every comparison counts once. A mean of item means would be too low: an item with one dissenter of three has one
+    comparison, in which the rater differs, and an item without has three.
+    """
+    n, raters = same.shape
+    codes = np.repeat(np.arange(n) if clusters is None else np.asarray(clusters, dtype=object), raters)
+    earlier = None if before is None else before.ravel()
+    found = estimate_share(same.ravel(), before=earlier, clusters=codes.tolist(), draws=draws)
+    items = int((~np.isnan(same).all(axis=1)).sum())
+    return replace(found, n=items, undefined=n - items)
 
 
 def _floors(judged: Judged) -> list[Number]:

@@ -123,14 +123,25 @@ def test_ratings_stand_in_for_choices():
     judged = verdicts(**{RATINGS: ratings})
     assert judged.preferred == pytest.approx([1, NAN, 0, 1, NAN], nan_ok=True)
     found = agreement(judged)
-    # one rater against the others: in the first 1 against 0 (neither), -1 against 1; in the third -1 against -1
-    assert (found["human_ceiling"].value, found["human_ceiling"].n) == (0.5, 2)
+    # one rater against the others: in the first 1 against 0 (neither), -1 against 1; in the third twice -1 against -1
+    assert (found["human_ceiling"].value, found["human_ceiling"].n) == (pytest.approx(2 / 3), 2)
     judged.covariates[RATINGS][3] = [1.0, 0.0, NAN]  # a tie of the one counts half, as one of the judge does
     found = agreement(judged)
-    assert (found["human_ceiling"].value, found["human_ceiling"].n) == (0.5, 3)
+    assert (found["human_ceiling"].value, found["human_ceiling"].n) == (2.5 / 4, 3)
     pairs = agreement(compared(np.random.default_rng(1), 300, raters=3))
     assert 0.6 < pairs["human_ceiling"].low < pairs["human_ceiling"].value < pairs["accuracy"].high
     assert pairs["likelihood_floor"].value > 0.5
+
+
+def test_three_raters_who_toss_coins_agree_in_half_of_their_comparisons():
+    ratings = np.random.default_rng(0).choice([-1.0, 1.0], size=(2000, 3))
+    verdicts_of = np.broadcast_to([(1.0, 0.0), (0.0, 1.0)], (2000, 2, 2))
+    ceiling = agreement(by_hand(verdicts_of, **{RATINGS: ratings}))["human_ceiling"]
+    assert ceiling.low < 0.5 < ceiling.high
+    # by hand: an item of whom all agree has three comparisons, another one
+    alike = np.abs(ratings.sum(axis=1)) == 3
+    assert ceiling.value == pytest.approx(3 * alike.sum() / (3 * alike.sum() + (~alike).sum()))
+    assert (ceiling.n, ceiling.unit) == (2000, "share")
 
 
 def validity(judged):
