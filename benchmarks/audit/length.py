@@ -29,10 +29,10 @@ POINTS = 0.8
 """Points on the scale of 1 to 5 for one standard deviation of quality, and for one of a rating's error."""
 BIAS = 0.2
 """Standard deviations of the score for one of log length, at equal quality."""
-LENIENCY = 1.0
-"""Points that a lenient judge gives above the raters."""
-JUDGES = {"unbiased": (0.0, 0.0), "unbiased and lenient": (0.0, LENIENCY), "biased": (BIAS, 0.0)}
-"""Judge -> weight of the log length, points above the raters."""
+LENIENCY = {"scores": 1.5, "verdicts": 1.0}
+"""Points that a lenient judge gives above the raters: half of its scores are 5, or it passes 81 of 100."""
+JUDGES = {"unbiased": (0.0, False), "unbiased and lenient": (0.0, True), "biased": (BIAS, False)}
+"""Judge -> weight of the log length, and whether it is lenient."""
 CORRELATIONS = (0.3, 0.5)
 """Correlations of log length and quality."""
 
@@ -71,10 +71,10 @@ TEXT = f"""
 ## A bias of length, ours and seven peers
 
 {ITEMS} items, whose log length correlates with quality at .3 (left of /) and .5 (right); raters whose scores of 1 to 5
-correlate at .46. The unbiased judge is drawn as one more rater, the lenient one gives a point more, and the biased one
-{BIAS} standard deviations of its score for one of log length at equal quality (`benchmarks/audit/length.py`). Cells: of
-100 draws, how many the tool flags for length, and in brackets for anything else that such a judge does not have. An
-unbiased judge should be flagged in 5 at most.
+correlate at .46. The unbiased judge is drawn as one more rater. The lenient one is as unbiased and gives more: half of
+its scores are 5, or it passes 81 of 100. The biased one gives {BIAS} standard deviations of its score for one of log
+length at equal quality (`benchmarks/audit/length.py`). Cells: of 100 draws, how many the tool flags for length, and in
+brackets for anything else that such a judge does not have. An unbiased judge should be flagged in about 5 at most.
 
 Each tool runs at its default, called as its documentation says, with the mean rating as the human score. evalbias flags
 what its audit calls biased. truescore: `length_bias`, if its interval excludes 0. judgekit: `run_audit`, what it flags.
@@ -82,9 +82,14 @@ judge-audit: `audit`, whose report prints a t statistic for length and no verdic
 the probe `length_confound`, if not "clean". metajudge: differential functioning of the longer half of the outputs, with
 the mean rating as external conditioner, of class B or C. evalaudit: `audit` with choices, lengths and people's choices,
 what it warns of; pairs that people rate alike are left out, because it takes no tie. judgekeeper: `check_table` with
-the first rater's label, if it calls the judge not trustworthy; it has no check of length. Not listed: what audits no
-such judge for length. All but evalbias hold one number of people's fixed as if it were the quality; the raters' error
-then leaves a part of quality to length (see "At equal quality" in `docs/biases/index.md`).
+the first rater's label, if it calls the judge not trustworthy; it has no check of length. A table leaves out tools that
+do not test such judges for length.
+
+Why they differ: judge-audit, judge-audit-mcp, judgekit, metajudge and evalaudit hold people's number fixed as if it
+were the quality. Its errors leave a part of the quality to length, the more, the more length and quality go together.
+truescore tests the judge's score less people's, which needs no such assumption and finds more than evalbias where the
+judge uses the scale as people do; where it does not, as the lenient one, length seems to matter. With one rater,
+evalbias gives bounds only, unless `--reliability` says how reliable a rating is.
 
 """
 FIRST = """
@@ -117,7 +122,7 @@ def latent(weight: float, correlation: float, quality: Any, length: Any, rng: Ge
 
 def draw(world: World, judge: str, correlation: float, rng: Generator) -> tuple[Judged, dict[str, Any]]:
     """Draw items, people's ratings of them and the judge's answers: for ours, and as numbers for the peers."""
-    (weight, leniency), pairwise = JUDGES[judge], world.kind == "pairs"
+    (weight, lenient), pairwise = JUDGES[judge], world.kind == "pairs"
     shape = (ITEMS, 2) if pairwise else (ITEMS,)
     quality = rng.normal(size=shape)
     length = correlation * quality + np.sqrt(1 - correlation**2) * rng.normal(size=shape)
@@ -145,7 +150,7 @@ def draw(world: World, judge: str, correlation: float, rng: Generator) -> tuple[
         answers = np.stack([wins, 1 - wins], axis=2)
         judged = Judged(ids, "quality", answers, covariates | {RATINGS: ratings @ [1, -1]})
         return judged, {**numbers, "odds": odds.tolist(), "probabilities": False}
-    scores = given(world.kind, seen(), leniency)
+    scores = given(world.kind, seen(), LENIENCY[world.kind] if lenient else 0.0)
     covariates |= {RATINGS: ratings, HUMAN_SCORES: mean}
     return Judged(ids, "quality", scores, covariates, scale=scale), {**numbers, "scores": scores.tolist()}
 
