@@ -3,7 +3,8 @@
 usage: python -m benchmarks.audit.length [--draws 100] [--tools NAME ...] [--out DIR] [--seed 0] [--write]
 
 What each tool flags is saved in ``--out`` draw by draw and not asked again. The peers are installed into
-``.servers/peers`` on first use. judgekit resamples in Python and sees half of the draws.
+``.servers/peers`` on first use. judge-audit-mcp and judgekit compute in Python and see one draw in two and one in
+five. ``--write`` also puts the table of scores into README.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.random import Generator
 from benchmarks.audit.judges import likert
 from benchmarks.audit.ours import findings
 from benchmarks.audit.peers import VERSIONS, Flags, ask, kept
-from benchmarks.harness import argument_parser, finish, markdown
+from benchmarks.harness import ROOT, argument_parser, finish, markdown, replace_section
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, RATINGS, Judged
 
 ITEMS = 300
@@ -64,10 +65,10 @@ WORLDS = {
         "verdicts", 2, (*JUDGES,), (*OURS, *(one for one in OF_SCORES if one != "judgekit"), "judgekeeper")
     ),
 }
-SLOW, BLIND = ("judgekit",), ("judgekeeper",)
-"""Peers that see half of the draws; peers without a check of length."""
+SLOW, BLIND = {"judge-audit-mcp": 2, "judgekit": 5}, ("judgekeeper",)
+"""Slow peer -> of how many draws it sees one; peers without a check of length."""
 
-TEXT = f"""
+TEXT = f"""\
 ## A bias of length, ours and seven peers
 
 {ITEMS} items, whose log length correlates with quality at .3 (left of /) and .5 (right); raters whose scores of 1 to 5
@@ -89,11 +90,8 @@ Why they differ: judge-audit, judge-audit-mcp, judgekit, metajudge and evalaudit
 were the quality. Its errors leave a part of the quality to length, the more, the more length and quality go together.
 truescore tests the judge's score less people's, which needs no such assumption and finds more than evalbias where the
 judge uses the scale as people do; where it does not, as the lenient one, length seems to matter. With one rater,
-evalbias gives bounds only, unless `--reliability` says how reliable a rating is.
-
-"""
-FIRST = """
-
+evalbias gives bounds only, unless `--reliability` says how reliable a rating is."""
+FIRST = """\
 ### A simulation that was written before this one
 
 It had the same design, in code of its own; of 100 draws each:
@@ -177,7 +175,8 @@ def flags_of(tool: str, world: str, judge: str, correlation: float, args: Any) -
         )
 
     name = re.sub(r"[^a-z]+", "-", f"{tool} {world} {judge}")
-    return kept(args.out / f"{name}-{correlation}-{args.seed}.jsonl", args.draws // (2 if tool in SLOW else 1), flags)
+    draws = args.draws // SLOW.get(tool, 1)
+    return kept(args.out / f"{name}-{correlation}-{args.seed}.jsonl", draws, flags)[:draws]
 
 
 def cell(tool: str, judge: str, flags: Sequence[Flags]) -> str:
@@ -198,21 +197,19 @@ def shares(columns: Iterable[Sequence[bool]]) -> str:
     return " / ".join(f"{100 * sum(one) / len(one):.0f}" for one in columns)
 
 
-def tables(found: Mapping[tuple[str, str, str], Sequence[Flags]]) -> str:
-    """Return a table for each world: a row a tool, a column a judge; by (world, tool, judge), flags by correlation."""
-    parts = []
-    for name, world in WORLDS.items():
-        rows = [
-            [
-                f"{tool} {VERSIONS[tool]}" if tool in VERSIONS else tool,
-                *(cell(tool, judge, found[name, tool, judge]) for judge in world.judges),
-                len(found[name, tool, world.judges[0]][0]),
-            ]
-            for tool in world.tools
-            if (name, tool, world.judges[0]) in found
+def table(name: str, found: Mapping[tuple[str, str, str], Sequence[Flags]]) -> str:
+    """Return the table of a world: a row a tool, a column a judge; by (world, tool, judge), flags by correlation."""
+    world = WORLDS[name]
+    rows = [
+        [
+            f"{tool} {VERSIONS[tool]}" if tool in VERSIONS else tool,
+            *(cell(tool, judge, found[name, tool, judge]) for judge in world.judges),
+            len(found[name, tool, world.judges[0]][0]),
         ]
-        parts.append(f"### {name.capitalize()}\n\n{markdown(['tool', *world.judges, 'draws'], rows)}")
-    return "\n\n".join(parts)
+        for tool in world.tools
+        if (name, tool, world.judges[0]) in found
+    ]
+    return markdown(["tool", *world.judges, "draws"], rows)
 
 
 def main() -> None:
@@ -229,7 +226,10 @@ def main() -> None:
             for judge in world.judges if tool in world.tools else ():
                 found[name, tool, judge] = [flags_of(tool, name, judge, one, args) for one in CORRELATIONS]
                 print(f"{tool}, {name}, {judge}: done", file=sys.stderr)
-    finish(args, "audit", TEXT + tables(found) + FIRST, section="length")
+    parts = [f"### {name.capitalize()}\n\n{table(name, found)}" for name in WORLDS]
+    finish(args, "audit", "\n\n".join([TEXT, *parts, FIRST]), section="length")
+    if args.write:
+        replace_section(ROOT / "README.md", "peers", table("scores, two raters", found))
 
 
 if __name__ == "__main__":
