@@ -3,8 +3,8 @@
 usage: python -m benchmarks.audit.length [--draws 100] [--tools NAME ...] [--out DIR] [--seed 0] [--write]
 
 What each tool flags is saved in ``--out`` draw by draw and not asked again. The peers are installed into
-``.servers/peers`` on first use. judge-audit-mcp and judgekit compute in Python and see one draw in two and one in
-five. ``--write`` also puts the table of scores into README.md.
+``.servers/peers`` on first use. judge-audit-mcp and judgekit compute in Python and see a fifth of the draws at
+least. ``--write`` also puts the table of scores into README.md.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ WORLDS = {
         "verdicts", 2, (*JUDGES,), (*OURS, *(one for one in OF_SCORES if one != "judgekit"), "judgekeeper")
     ),
 }
-SLOW, BLIND = {"judge-audit-mcp": 2, "judgekit": 5}, ("judgekeeper",)
-"""Slow peer -> of how many draws it sees one; peers without a check of length."""
+SLOW, BLIND = ("judge-audit-mcp", "judgekit"), ("judgekeeper",)
+"""Peers that see a fifth of the draws; peers without a check of length."""
 
 TEXT = f"""\
 ## A bias of length, ours and seven peers
@@ -175,8 +175,7 @@ def flags_of(tool: str, world: str, judge: str, correlation: float, args: Any) -
         )
 
     name = re.sub(r"[^a-z]+", "-", f"{tool} {world} {judge}")
-    draws = args.draws // SLOW.get(tool, 1)
-    return kept(args.out / f"{name}-{correlation}-{args.seed}.jsonl", draws, flags)[:draws]
+    return kept(args.out / f"{name}-{correlation}-{args.seed}.jsonl", args.draws // (5 if tool in SLOW else 1), flags)
 
 
 def cell(tool: str, judge: str, flags: Sequence[Flags]) -> str:
@@ -204,7 +203,7 @@ def table(name: str, found: Mapping[tuple[str, str, str], Sequence[Flags]]) -> s
         [
             f"{tool} {VERSIONS[tool]}" if tool in VERSIONS else tool,
             *(cell(tool, judge, found[name, tool, judge]) for judge in world.judges),
-            len(found[name, tool, world.judges[0]][0]),
+            "-".join(map(str, sorted({len(one) for judge in world.judges for one in found[name, tool, judge]}))),
         ]
         for tool in world.tools
         if (name, tool, world.judges[0]) in found
