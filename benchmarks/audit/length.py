@@ -87,10 +87,12 @@ the first rater's label, if it calls the judge not trustworthy; it has no check 
 do not test such judges for length.
 
 Why they differ: judge-audit, judge-audit-mcp, judgekit, metajudge and evalaudit hold people's number fixed as if it
-were the quality. Its errors leave a part of the quality to length, the more, the more length and quality go together.
-truescore tests the judge's score less people's, which needs no such assumption and finds more than evalbias where the
-judge uses the scale as people do; where it does not, as the lenient one, length seems to matter. With one rater,
-evalbias gives bounds only, unless `--reliability` says how reliable a rating is."""
+were the quality. Its errors leave a part of the quality to length, the more, the more length and quality go together;
+a judge is flagged less often where a tool asks for an effect of some size besides (judgekit, metajudge). truescore
+tests the judge's score less people's, which needs no such assumption. It finds more than evalbias where the judge uses
+the scale as people do; where it does not, as the lenient one, length seems to matter. With one rater, evalbias gives
+bounds only, unless `--reliability` says how reliable a rating is. judgekeeper asks for a kappa of .6, which the raters
+do not reach with each other."""
 FIRST = """\
 ### A simulation that was written before this one
 
