@@ -91,8 +91,8 @@ were the quality. Its errors leave a part of the quality to length, the more, th
 a judge is flagged less often where a tool asks for an effect of some size besides (judgekit, metajudge). truescore
 tests the judge's score less people's, which needs no such assumption. It finds more than evalbias where the judge uses
 the scale as people do; where it does not, as the lenient one, length seems to matter. With one rater, evalbias gives
-bounds only, unless `--reliability` says how reliable a rating is. judgekeeper asks for a kappa of .6, which the raters
-do not reach with each other."""
+bounds only, unless `--reliability` says how reliable a rating is. judgekeeper asks
+for a kappa of .6, which the raters do not reach with each other."""
 FIRST = """\
 ### A simulation that was written before this one
 
@@ -180,16 +180,17 @@ def flags_of(tool: str, world: str, judge: str, correlation: float, args: Any) -
     return kept(args.out / f"{name}-{correlation}-{args.seed}.jsonl", args.draws // (5 if tool in SLOW else 1), flags)
 
 
-def cell(tool: str, judge: str, flags: Sequence[Flags]) -> str:
-    """Say in how many of 100 draws a tool flags the length, and any other thing that such a judge does not have.
+def cell(tool: str, flags: Sequence[Flags]) -> str:
+    """Say in how many of 100 draws a tool flags the length, and anything else.
 
     Examples:
-        >>> cell("ours", "unbiased", [[frozenset({"verbosity", "position"}), frozenset()], [frozenset()]])
+        >>> cell("ours", [[frozenset({"verbosity", "position"}), frozenset()], [frozenset()]])
         '50 / 0 (other: 50 / 0)'
     """
-    right = {"verbosity", "leniency"} if JUDGES[judge][1] else {"verbosity"}
+    if not all(flags):
+        return "not run"
     length = "-" if tool in BLIND else shares([{"verbosity"} <= found for found in one] for one in flags)
-    other = [[bool(found - right) for found in one] for one in flags]
+    other = [[bool(found - {"verbosity"}) for found in one] for one in flags]
     return length + (f" (other: {shares(other)})" if any(map(any, other)) else "")
 
 
@@ -204,7 +205,7 @@ def table(name: str, found: Mapping[tuple[str, str, str], Sequence[Flags]]) -> s
     rows = [
         [
             f"{tool} {VERSIONS[tool]}" if tool in VERSIONS else tool,
-            *(cell(tool, judge, found[name, tool, judge]) for judge in world.judges),
+            *(cell(tool, found[name, tool, judge]) for judge in world.judges),
             "-".join(map(str, sorted({len(one) for judge in world.judges for one in found[name, tool, judge]}))),
         ]
         for tool in world.tools

@@ -65,10 +65,11 @@ def test_the_test_of_length_alone_is_that_of_the_command(world):
 
 
 def test_flags_are_counted_by_correlation():
-    flags = [[frozenset({"verbosity", "leniency"}), frozenset({"scale_use"})], [frozenset(), frozenset({"verbosity"})]]
-    assert cell("ours", "unbiased", flags) == "50 / 50 (other: 100 / 0)"
-    assert cell("ours", "unbiased and lenient", flags) == "50 / 50 (other: 50 / 0)"
-    assert cell("judgekeeper", "unbiased", [[frozenset({"not_trustworthy"})]] * 2) == "- (other: 100 / 100)"
+    flags = [[frozenset({"verbosity", "position"}), frozenset({"scale_use"})], [frozenset(), frozenset({"verbosity"})]]
+    assert cell("ours", flags) == "50 / 50 (other: 100 / 0)"
+    assert cell("ours", flags[1:] * 2) == "50 / 50"
+    assert cell("judgekeeper", [[frozenset({"not_trustworthy"})]] * 2) == "- (other: 100 / 100)"
+    assert cell("ours", [flags[0], []]) == "not run"
 
 
 def test_what_was_asked_is_not_asked_again(tmp_path):
