@@ -74,8 +74,8 @@ TEXT = f"""\
 {ITEMS} items, whose log length correlates with quality at .3 (left of /) and .5 (right); raters whose scores of 1 to 5
 correlate at .46. The unbiased judge is drawn as one more rater. The lenient one is as unbiased and gives more: half of
 its scores are 5, or it passes 81 of 100. The biased one gives {BIAS} standard deviations of its score for one of log
-length at equal quality (`benchmarks/audit/length.py`). Cells: of 100 draws, how many the tool flags for length, and in
-brackets for anything else that such a judge does not have. An unbiased judge should be flagged in about 5 at most.
+length at equal quality (`benchmarks/audit/length.py`). Cells: the percentage of draws in which the tool flags the judge
+for length, and in brackets for anything else. An unbiased judge should be flagged in about 5 at most.
 
 Each tool runs at its default, called as its documentation says, with the mean rating as the human score. evalbias flags
 what its audit calls biased. truescore: `length_bias`, if its interval excludes 0. judgekit: `run_audit`, what it flags.
@@ -91,8 +91,8 @@ were the quality. Its errors leave a part of the quality to length, the more, th
 a judge is flagged less often where a tool asks for an effect of some size besides (judgekit, metajudge). truescore
 tests the judge's score less people's, which needs no such assumption. It finds more than evalbias where the judge uses
 the scale as people do; where it does not, as the lenient one, length seems to matter. With one rater, evalbias gives
-bounds only, unless `--reliability` says how reliable a rating is. judgekeeper asks
-for a kappa of .6, which the raters do not reach with each other."""
+bounds only, unless `--reliability` says how reliable a rating is. judgekeeper asks for a kappa of .6, which the raters
+do not reach with each other."""
 FIRST = """\
 ### A simulation that was written before this one
 
