@@ -16,7 +16,7 @@ from benchmarks.audit.ours import findings
 from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import LENGTHS, RATINGS
 
-AUDIT = Path(peers.__file__).parent
+AUDIT, ROOT = Path(peers.__file__).parent, Path(peers.__file__).parents[2]
 SCORES, PAIRS, VERDICTS = (WORLDS[f"{kind}, two raters"] for kind in ("scores", "pairs", "pass or fail"))
 
 
@@ -170,3 +170,12 @@ def test_a_peer_is_given_scores_people_and_lengths_and_its_flag_is_read(peer, mo
     assert printed == [flag if favors_first(world, one) else [] for one in draws]
     assert flag in printed
     assert [] in printed
+
+
+def test_the_first_page_quotes_the_page_of_results():
+    readme, results = (
+        (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "benchmarks/results/audit.md")
+    )
+    block = readme.partition("<!-- begin peers -->")[2].partition("<!-- end peers -->")[0].strip()
+    assert [line.split()[1] for line in block.splitlines()[2:]] == [tool.split()[0] for tool in SCORES.tools]
+    assert block in results
