@@ -299,8 +299,8 @@ class EqualQuality:
         return replace(
             bare,
             value=value,
-            low=low - allowed[1],
-            high=high - allowed[0],
+            low=float(low - allowed[1]),
+            high=float(high - allowed[0]),
             p_value=p_value,
             standard_error=error,
             bounds=(value, value),
