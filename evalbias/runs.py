@@ -275,9 +275,9 @@ PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")
 SETTINGS, RESULT = "run.json", "result.json"
 LOCKS = (LOCK, KERNEL)
 WRITTEN = re.compile(  # what runs write into their folders and into those below
-    r"((run|result|sample|program|loop|search|judge(-.+)?)\.json|report\.html"
+    r"((run|result|sample|program|loop|search|correction|judge(-.+)?)\.json|report\.html"
     r"|(judgments|likelihoods|answers|chunks|scores|rankings|outputs|steps|quality|fluency|understandability"
-    r"|proposals|instructions)\.jsonl"
+    r"|proposals|instructions|corrected)\.jsonl"
     r"|(consistency|sides|trajectory|history|curve|(scatter|scores|differences)(-.+)?)\.png)(\.part|\.torn)?"
     r"|\.lock(\.fd)?"
 )

@@ -131,7 +131,7 @@ def watch(work):
 """
 WAYS = {
     "audit a CSV": (
-        30,
+        33,
         """
 from evalbias.cli.app import main
 sys.argv = ["evalbias", "-q", "audit", "--data", "replies.csv", "--scores-field", "mine", "--out", "run"]
