@@ -53,6 +53,8 @@ def missing_by_level(absent: BoolArray, levels: Sequence[str], *, draws: int = 2
 
 def answer_chances(absent: BoolArray, columns: FloatArray) -> FloatArray:
     """Estimate the chance (n,) of each item to have a score, by a logistic model of columns (n, k) without gaps."""
+    if absent.all() or not absent.any():  # nothing to fit, and the intercept would be infinite
+        return np.full(len(absent), float(not absent.any()))
     varied = columns[:, np.ptp(columns, axis=0) > 0]
     standard = (varied - varied.mean(axis=0)) / varied.std(axis=0)
     intercept, *slopes = _logistic(standard, ~absent)

@@ -79,6 +79,7 @@ def test_the_odds_are_those_of_a_logistic_model():
     assert np.abs(chances - truth).max() < 0.05
     assert (chances.mean(), (chances * x).mean()) == pytest.approx(((~absent).mean(), (~absent * x).mean()), abs=0.01)
     assert np.isnan(missing_odds(absent, np.ones(4000))).all()
+    assert [set(answer_chances(np.full(9, one), x[:9, None])) for one in (False, True)] == [{1.0}, {0.0}]
     separated, _ = missing_odds(x > 8, x)
     assert 10 < separated < np.inf
 
@@ -155,6 +156,15 @@ def test_an_audit_has_a_finding_of_missing_judgments():
 def test_missing_at_random_is_said_not_to_depend_on_anything():
     found = audit(rows()[0], scores_field="mine", scale=(1, 5))
     assert "No dependence on quality, length and system is shown." in found.verdict
+
+
+def test_judgments_missing_of_unrated_items_alone_leave_the_effect_as_it_is():
+    items, *_ = rows(lost=lambda quality, length, rng: np.arange(300) >= 270)
+    for item in items[260:]:
+        del item["rating_1"], item["rating_2"]
+    found = audit(items, scores_field="mine", scale=(1, 5))
+    effect = found.missing.bounds["verbosity"]
+    assert (effect.low, effect.weighted, effect.high) == pytest.approx([found["verbosity"]["length_effect"].value] * 3)
 
 
 def test_pairs_have_bounds_where_verdicts_have_ends():
