@@ -33,7 +33,7 @@ MEANS = {"mean": "the mean lies", "first_rate": "the win rate of the first posit
 """What the missing judgments leave open besides effects, of judges that score and that compare -> its words."""
 CAPTION = (
     "weighted: each judgment by the inverse of its chance to be given; least, most: whatever the missing ones within "
-    "the scale would have been; effects are in standard deviations of the score"
+    "the scale would have been; effects are in standard deviations of the scores given"
 )
 
 
@@ -71,7 +71,9 @@ class MissingJudgments:
         if self.dependence and not shown:
             depends = f" No dependence on {joined([*self.dependence])} is shown."
         spans = [f"{name} between {low} and {high}" for name, _, _, low, high in self.table().rows if low[-1].isdigit()]
-        bounds = f" Whatever they would have been, over all items {joined(spans)}." if spans else ""
+        given = "verdicts" if "first_rate" in self.bounds else "scores"
+        unit = f" (effects in standard deviations of the {given} given)" if len(spans) > 1 else ""
+        bounds = f" Whatever they would have been, over all items {joined(spans)}{unit}." if spans else ""
         share = percent(self.missing / self.n)
         return f"{self.missing} of {self.n} judgments are missing ({share}).{depends}{bounds}".replace(
             "(0 %)", "(< 1 %)"
@@ -115,9 +117,9 @@ def missing_judgments(judged: Judged, effects: Sequence[EffectBias], *, seed: in
             options: dict[str, Any] = {"unscaled": () if bias.standardized else (name,), "mirrored": judged.both_orders}
             known = {name: judged.first_less_second(feature)}
             model = EqualQuality(filled, judged.ratings, known, reliability=bias.reliability, **options)
-            if np.nanstd(judged.strength) > 0 and not math.isnan(model.effect(name).value):
+            if not math.isnan((given := bias.fit(judged)).value) and not math.isnan(model.effect(name).value):
                 chances = _chances(np.isnan(judged.strength), columns, model.kept)
-                bounds[bias.name] = bounds_of_effect(model, name, judged.strength, chances, ends)
+                bounds[bias.name] = bounds_of_effect(model, name, judged.strength, chances, ends, given)
     return MissingJudgments(len(absent), int(absent.sum()), dependence, bounds)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 
 from evalbias.measures.arrays import BoolArray, Clusters, FloatArray, cluster_codes, sums_by_cluster
-from evalbias.measures.equal_quality import EqualQuality
+from evalbias.measures.equal_quality import Effect, EqualQuality
 from evalbias.measures.ratings import pool, with_reliability
 
 
@@ -80,9 +80,9 @@ def bounds_of_mean(scores: FloatArray, chances: FloatArray, ends: tuple[float, f
 
 
 def bounds_of_effect(
-    model: EqualQuality, name: str, scores: FloatArray, chances: FloatArray, ends: tuple[float, float]
+    model: EqualQuality, name: str, scores: FloatArray, chances: FloatArray, ends: tuple[float, float], given: Effect
 ) -> Bounds:
-    """Bound the effect of a feature in a model of all items, in standard deviations of the scores that were given.
+    """Bound the effect of a feature in a model of all items, in standard deviations of the scores that were ``given``.
 
     The effect in points is linear in the scores (n,), NaN where missing: each missing one is put at that end of the
     scale which lowers the effect, or raises it. The model's own scores are not read.
@@ -101,9 +101,6 @@ def bounds_of_effect(
         rows = np.linalg.solve(products, design.T * weights)[place]
         return np.asarray(rows[: len(scores)] - rows[len(scores) :] if mirrored else rows)
 
-    answered = 1.0 - np.isnan(scores)
-    spread = math.sqrt(float(np.nanmean(scores**2) - (0 if mirrored else np.nanmean(scores) ** 2)))
-    of_given = [float(moves(one) @ known) / spread for one in (answered, answered / chances[model.kept])]
-    of_all = moves(np.ones(len(scores)))
+    weighted, of_all = moves(~np.isnan(scores) / chances[model.kept]) @ known, moves(np.ones(len(scores)))
     reach = np.sort(np.outer(of_all[np.isnan(scores)], ends), axis=1).sum(axis=0)
-    return Bounds(*of_given, *((of_all @ known + reach) / spread).tolist())
+    return Bounds(given.value, *(np.array([weighted, *(of_all @ known + reach)]) / given.score_sd).tolist())

@@ -101,16 +101,19 @@ def test_bounds_of_an_effect_are_its_extremes_over_all_fillings(mirrored):
     scores = whole.copy()
     scores[:5] = np.nan
     options = {"mirrored": mirrored}
-    found = bounds_of_effect(
-        EqualQuality(np.nan_to_num(scores), ratings, {"x": x}, **options), "x", scores, np.full(60, 0.9), (-1.0, 1.0)
-    )
+    model = EqualQuality(np.nan_to_num(scores), ratings, {"x": x}, **options)
+    given = EqualQuality(scores, ratings, {"x": x}, **options).effect("x")
+    found = bounds_of_effect(model, "x", scores, np.full(60, 0.9), (-1.0, 1.0), given)
     values = []
     for filling in itertools.product([-1.0, 1.0], repeat=5):
         effect = EqualQuality([*filling, *whole[5:]], ratings, {"x": x}, **options).effect("x")
         values.append(effect.value * effect.score_sd)
     spread = np.sqrt((whole[5:] ** 2).mean()) if mirrored else whole[5:].std()
     assert (found.low, found.high) == pytest.approx((min(values) / spread, max(values) / spread))
-    assert found.weighted == pytest.approx(found.given)  # equal chances weigh nothing
+    sds = [np.sqrt((one**2).mean()) if mirrored else one.std() for one in (x, x[5:])]
+    assert found.given == given.value
+    # equal chances weigh nothing; the raters' levels are those of all items
+    assert found.weighted == pytest.approx(given.value * sds[0] / sds[1], rel=1e-3)
     truth = EqualQuality(whole, ratings, {"x": x}, **options).effect("x")
     assert found.low < truth.value * truth.score_sd / spread < found.high
 
@@ -142,8 +145,8 @@ def test_an_audit_has_a_finding_of_missing_judgments():
     assert mean.low < whole.mean() < mean.high
     assert abs(mean.weighted - whole.mean()) < abs(mean.given - whole.mean())
     assert f"the mean lies between {mean.low:.2f} and {mean.high:.2f}" in found.verdict
-    assert f"the effect of verbosity between {effect.low:+.2f} and {effect.high:+.2f}" in found.verdict
-    assert effect.given == pytest.approx(found["verbosity"]["length_effect"].value, abs=0.02)
+    assert f"the effect of verbosity between {effect.low:+.2f} and {effect.high:+.2f} (effects in standard " in found.verdict
+    assert effect.given == found["verbosity"]["length_effect"].value
     assert effect.low < effect.given < effect.high
     told = found.to_dict()["missing_judgments"]
     assert (told["missing"], told["bounds"]["mean"]["low"]) == (absent.sum(), mean.low)
@@ -165,6 +168,14 @@ def test_judgments_missing_of_unrated_items_alone_leave_the_effect_as_it_is():
     found = audit(items, scores_field="mine", scale=(1, 5))
     effect = found.missing.bounds["verbosity"]
     assert (effect.low, effect.weighted, effect.high) == pytest.approx([found["verbosity"]["length_effect"].value] * 3)
+
+
+@pytest.mark.parametrize("judged", [0, 2])
+def test_an_effect_that_the_judgments_given_do_not_tell_has_no_bounds(judged):
+    items, *_ = rows(lost=lambda quality, length, rng: (np.arange(300) >= judged) & (np.arange(300) < 280))
+    for item in items[280:]:
+        del item["rating_1"], item["rating_2"]
+    assert {*audit(items, scores_field="mine", scale=(1, 5)).missing.bounds} == {"mean"}
 
 
 def test_pairs_have_bounds_where_verdicts_have_ends():
