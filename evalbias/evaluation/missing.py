@@ -101,7 +101,7 @@ def missing_judgments(judged: Judged, effects: Sequence[EffectBias], *, seed: in
     tests = {name: test for name, test in tests.items() if not math.isnan(test[1])}
     adjusted = holm([p_value for _, p_value in tests.values()])
     dependence = {
-        name: Dependence(odds, p_value, p, _words(name, odds, p, absent, systems))
+        name: Dependence(odds, p_value, p, _words(name, odds, p, absent, systems, judged.pairwise))
         for (name, (odds, p_value)), p in zip(tests.items(), adjusted, strict=True)
     }
     # 2 what they could change
@@ -151,11 +151,14 @@ def _chances(absent: BoolArray, columns: Mapping[str, FloatArray], kept: BoolArr
     return chances
 
 
-def _words(name: str, odds: float, p: float, absent: BoolArray, systems: Sequence[str]) -> str:
+def _words(name: str, odds: float, p: float, absent: BoolArray, systems: Sequence[str], pairwise: bool) -> str:
     if name == SYSTEM:
         rates = {one: float(absent[np.array(systems) == one].mean()) for one in sorted(set(systems))}
         most, least = (choose(rates, key=rates.__getitem__) for choose in (max, min))
         shares = f"in {percent(rates[most])} of {most:.80} and in {percent(rates[least])} of {least:.80}"
         return f"unevenly by system ({shares}, {p_equals(p)})"
     side, times = (SIDES[name][0], odds) if odds > 1 else (SIDES[name][1], 1 / odds)
-    return f"more often for {side} outputs ({times:.2f} times the odds for one standard deviation, {p_equals(p)})"
+    which = f"pairs of {side} outputs" if pairwise else f"{side} outputs"
+    if pairwise and name == "quality":
+        which = f"pairs that differ {'more' if odds > 1 else 'less'} in quality"
+    return f"more often for {which} ({times:.2f} times the odds for one standard deviation, {p_equals(p)})"

@@ -145,7 +145,10 @@ def test_an_audit_has_a_finding_of_missing_judgments():
     assert mean.low < whole.mean() < mean.high
     assert abs(mean.weighted - whole.mean()) < abs(mean.given - whole.mean())
     assert f"the mean lies between {mean.low:.2f} and {mean.high:.2f}" in found.verdict
-    assert f"the effect of verbosity between {effect.low:+.2f} and {effect.high:+.2f} (effects in standard " in found.verdict
+    assert (
+        f"the effect of verbosity between {effect.low:+.2f} and {effect.high:+.2f} (effects in standard "
+        in found.verdict
+    )
     assert effect.given == found["verbosity"]["length_effect"].value
     assert effect.low < effect.given < effect.high
     told = found.to_dict()["missing_judgments"]
@@ -190,6 +193,11 @@ def test_pairs_have_bounds_where_verdicts_have_ends():
         assert f"the win rate of the first position lies between {rate.low:.2f} and {rate.high:.2f}" in lost.sentence()
         assert np.isnan(lost.bounds["verbosity"].low) != verdicts
         assert not np.isnan(lost.bounds["verbosity"].weighted)
+    apart = np.abs(np.nanmean(judged.ratings, axis=1))
+    judged.answers[:] = 0.5
+    judged.answers[apart > np.quantile(apart, 0.8)] = np.nan
+    said = missing_judgments(judged, [], seed=0).dependence["quality"].words
+    assert said.startswith("more often for pairs that differ more in quality (")
     one = scored(rng, 100)
     assert missing_judgments(one, [], seed=0) is None
 
