@@ -457,10 +457,16 @@ LIKELIHOOD, LENGTH = "likelihood", "length"
 
 def correction_of(saved: Any) -> ScoreCorrection:
     """Read a correction from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
-    slopes = {
-        n: Slope(**{**one, "bounds": one["bounds"] and tuple(one["bounds"])}) for n, one in saved["slopes"].items()
-    }
-    return ScoreCorrection(**{**saved, "slopes": slopes})
+    slopes = {}
+    for name, one in saved["slopes"].items():
+        numbers = {key: number(one[key], f"{name!r:.80}: {key!r}", required=True) for key in ("slope", "center")}
+        bounds = one["bounds"]
+        if bounds is not None:
+            low, high = bounds
+            bounds = tuple(number(end, f"{name!r:.80}: 'bounds'", required=True) for end in (low, high))
+        slopes[name] = Slope(**{**one, **numbers, "bounds": bounds})
+    shift = number(saved["shift"], "'shift'", required=True)
+    return ScoreCorrection(**{**saved, "slopes": slopes, "shift": shift})
 
 
 def load_correction(path: str | os.PathLike[str]) -> ScoreCorrection:
@@ -479,6 +485,8 @@ def save_correction(correction: ScoreCorrection, path: str | os.PathLike[str]) -
 
 def _check_correction(name: str, value: Any) -> None:
     instance_of(ScoreCorrection | None, "a ScoreCorrection or None")(name, value)
+    if value and value.pairs:
+        raise ValueError(f"{name}: it was learned on comparisons, and this judge scores: learn one on scores.")
     if value and (other := [one for one in value.slopes if one not in (LIKELIHOOD, LENGTH)]):
         raise ValueError(
             f"{name}: a judge cannot tell {other[0]!r:.80} of an output, only {LIKELIHOOD} and {LENGTH}: call the "

@@ -43,6 +43,9 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         lm = run.options.likelihood_lm
         with run.progress(len(ready.questions)) if lm is not None else nullcontext():
             judged = answers_of(replace(ready, likelihood_lm=lm))
+        if known is not None and known.pairs != judged.pairwise:
+            kinds = ("scores", "comparisons")[:: -1 if known.pairs else 1]
+            raise ValueError(f"The correction was learned on {kinds[0]}, and these items have {kinds[1]}: learn one.")
         judged = with_fields(judged, options.features if known is None else _fields(known))
         if known is not None:
             learned, correction = None, known
@@ -82,7 +85,7 @@ def with_fields(judged: Judged, names: Sequence[str]) -> Judged:
     """Return the answers with fields of the items as covariates, (n,) or (n, 2) numbers; ValueError names an item."""
     covariates = dict(judged.covariates)
     for name in names:
-        if name in COVARIATES:
+        if name in COVARIATES or name in covariates:
             raise ValueError(f"A field of `features` is called {name!r}, as one of every output is: rename the field.")
         if not any(name in e for e in judged.examples):
             raise ValueError(f"No item has a field {name!r:.80}: name one that your data have, `features`.")

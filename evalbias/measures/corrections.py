@@ -172,10 +172,11 @@ class ScoreCorrection:
     shift: float = 0.0  # points that every score is too high; of comparisons in one order, the lean to the first place
     reduction: str = "sum"  # of token log-probabilities to the likelihood (LS), "sum" or "mean"
     length: str = "characters"  # that are counted, or "graphemes"
+    pairs: bool = False  # whether it is of comparisons, in log-odds, and no scores
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.shift):
-            raise ValueError(f"shift={self.shift}: give a finite number.")
+        if not np.isfinite(self.shift) or not isinstance(self.pairs, bool):
+            raise ValueError(f"shift={self.shift}, pairs={self.pairs!r:.80}: give a finite number, and True or False.")
         if self.reduction not in ("sum", "mean") or self.length not in ("characters", "graphemes"):
             raise ValueError(
                 f"reduction={self.reduction!r:.80}, length={self.length!r:.80}: give 'sum' or 'mean', and 'characters' "
@@ -260,4 +261,4 @@ def fit_score_correction(
             raise ValueError(f"What the scores owe to {name!r:.80} is undefined: {effect.reason}.")
         center, bounds = 0.0 if differences else float(np.nanmean(x)), (float(np.nanmin(x)), float(np.nanmax(x)))
         slopes[name] = Slope(effect.value * effect.score_sd, center, bounds)
-    return ScoreCorrection(slopes)
+    return ScoreCorrection(slopes, pairs=differences)

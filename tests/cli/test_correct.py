@@ -8,8 +8,9 @@ from commands import answered, as_jsonl, evalbias, refused
 
 from evalbias import data
 from evalbias.evaluation import recorded_scores
+from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.optimizers.correction import learn_correction
-from evalbias.programs.judges import load_correction
+from evalbias.programs.judges import load_correction, save_correction
 
 
 def scored(n=240, *, seed=0, rated=True):
@@ -115,11 +116,37 @@ def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):
         ("--scores-field mine --feature length", "A field of --feature is called 'length', as one of every output is"),
         ("--scores-field mine --feature nothing", "No item has a field 'nothing'"),
         ("--scores-field mine --feature source", "'source' of the item 'r0'"),
-        ("--scores-field mine --feature ratings", "'ratings' holds lists: give one number an item"),
+        ("--scores-field mine --feature ratings", "A field of --feature is called 'ratings'"),
         ("--scores-field mine --data bare.jsonl", "Nobody rated the items of bare.jsonl: give ratings, or a saved"),
+        ("--scores-field mine --feature mine --feature mine", "A field of --feature is called 'mine'"),
+        ("--scores-field mine --feature human_scores", "A field of --feature is called 'human_scores'"),
         ("--scores-field mine --correction scored.jsonl", "scored.jsonl is not valid JSON"),
+        ("--scores-field mine --correction pairs.json", "learned on comparisons, and these items have scores"),
     ],
 )
 def test_what_is_refused(file, tmp_path, words, message):
     as_jsonl(tmp_path / "bare.jsonl", scored(12, rated=False))
+    save_correction(ScoreCorrection({"length": Slope(0.1)}, pairs=True), tmp_path / "pairs.json")
     assert message in refused("correct", "--data", file, *words.split(), cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("slope", "message"),
+    [
+        ({"slope": True}, "'slope' is True: give a number"),
+        ({"slope": 1e308}, "'slope' is 1e+308: give a number of at most"),
+        ({"center": None}, "'center' is None: give a number"),
+        ({"bounds": [1]}, "not enough values to unpack"),
+        ({"bounds": [1, 2, 3]}, "too many values to unpack"),
+        ({"bounds": [1, 10**400]}, "'bounds' is 1000"),
+        ({"bounds": [False, True]}, "'bounds' is False: give a number"),
+        ({"more": 1}, "unexpected keyword argument 'more'"),
+    ],
+)
+def test_a_correction_of_a_stranger_holds_numbers_and_nothing_else(tmp_path, slope, message):
+    written = {"slope": 0.1, "center": 5.0, "bounds": None, **slope}
+    whole = {"slopes": {"length": written}, "shift": 0.0, "reduction": "sum", "length": "characters", "pairs": False}
+    (tmp_path / "correction.json").write_text(json.dumps(whole))
+    with pytest.raises(ValueError, match="is no saved correction") as refusal:
+        load_correction(tmp_path / "correction.json")
+    assert message in str(refusal.value)
