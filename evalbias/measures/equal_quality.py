@@ -278,12 +278,11 @@ class EqualQuality:
         allowed = (0.0, 0.0) if self.change or not self.several else self._allowance(place, rated)
         null = min(max(value, allowed[0]), allowed[1])
         # 4. the interval: t, or for weak ratings that of Anderson and Rubin
-        errors = np.full(2, error)
-        if allowed != (0.0, 0.0) and not self.differences and len(np.unique(x[:, place])) == 2:
+        errors, strong = np.full(2, error), f >= STRONG and error > 0
+        if strong and allowed != (0.0, 0.0) and not self.differences and len(np.unique(x[:, place])) == 2:
             # what a group's place in quality hides is known with an error of its own
-            parts = self.codes % PARTS
-            rest = np.array([self._allowance(place, rated, parts != part) for part in np.unique(parts)])
-            errors = np.hypot(error, np.sqrt((len(rest) - 1) * rest.var(axis=0)))
+            rest = [self._allowance(place, rated, rows) for rows in self._without_parts(place)]
+            errors = np.hypot(error, np.sqrt((len(rest) - 1) * np.var(rest, axis=0)))
         half = float(scipy.stats.t.ppf(0.975, df)) * errors
         low, high, p_value = value - half[1], value + half[0], math.nan
         if f < STRONG:
@@ -294,7 +293,7 @@ class EqualQuality:
             )
             if not np.isfinite([low, high]).all():
                 return replace(bare, reason=TOO_WEAK)
-        elif error > 0:
+        elif strong:
             p_value = float(2 * scipy.stats.t.sf(abs(value - null) / errors[int(value > null)], df))
         return replace(
             bare,
@@ -308,6 +307,13 @@ class EqualQuality:
             allowance=allowed,
             reason=ONE_INPUT if math.isnan(low) else "",
         )
+
+    def _without_parts(self, place: int) -> list[BoolArray]:
+        """Return the rows (m,) without each part of the inputs that the columns can spare; a group is in many parts."""
+        order = np.argsort(np.argsort(~smaller_group(self.x[:, place], self.codes), kind="stable"))
+        parts = order[self.codes] % PARTS
+        rest = [parts != part for part in np.unique(parts)]
+        return [rows for rows in rest if np.linalg.matrix_rank(self.x[rows]) == self.x.shape[1]]
 
     def _jackknife(self, place: int, rated: Rated, codes: IntArray) -> tuple[FloatArray, float]:
         """Return the coefficients (p + 1,) of the columns and the quality, and the variance of one over clusters."""
@@ -403,6 +409,12 @@ def _solved(sums: Sequence[FloatArray], scaled: FloatArray) -> FloatArray:
     spread_y = np.sqrt(np.where(variance_y > SINGULAR, variance_y, np.nan))
     spread_x = np.sqrt(np.where(scaled > 0, np.maximum(variance_x, 0.0), 1.0))
     return np.asarray(solutions * spread_x[:, :, None] / spread_y[:, None, :])
+
+
+def smaller_group(column: FloatArray, codes: IntArray) -> BoolArray:
+    """Return (G,) which inputs have items of the smaller of two groups; all of them where a column has more values."""
+    of_values = [np.bincount(codes, column == value) > 0 for value in np.unique(column)]
+    return np.ones(len(of_values[0]), dtype=bool) if len(of_values) != 2 else min(of_values, key=np.sum)
 
 
 def small_sample(groups: int, n: int, k: int) -> float:

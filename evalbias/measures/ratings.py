@@ -89,6 +89,8 @@ def difference_of_group(
     """
     a, c = hermite_coefficients(scores), hermite_coefficients(ratings)
     among_raters, with_judge = latent_correlations(a, c, shared=shared, covariance=covariance)
+    if not among_raters:
+        return 0.0
     mixed = share * (1 - share)
     most = 0.99 / math.sqrt(mixed)  # standard deviations apart: what is left is the variance within
 

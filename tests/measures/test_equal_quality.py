@@ -12,7 +12,7 @@ from scipy import stats
 
 from evalbias.measures import EqualQuality, likelihood_effect
 from evalbias.measures import ratings as raters_module
-from evalbias.measures.equal_quality import regressed, weak_test
+from evalbias.measures.equal_quality import ONE_INPUT, regressed, weak_test
 from evalbias.measures.ratings import pool
 
 LS = [-9.0, -4.0, -6.0, -5.0, -8.0, -3.0, -9.0, -4.0]
@@ -107,6 +107,29 @@ def level_free(ratings):
     design[np.arange(len(items)), items] = design[np.arange(len(items)), len(ratings) + raters] = 1
     levels = np.linalg.lstsq(design, ratings[items, raters], rcond=None)[0][len(ratings) :]
     return ratings - (levels - levels.mean())
+
+
+@pytest.mark.parametrize("rare", [1, 2, 8])
+@pytest.mark.parametrize("step", [20, 7])
+def test_a_group_of_few_items_is_told_from_two_inputs_on(rare, step):
+    rng, own = np.random.default_rng(0), np.zeros(200)
+    quality, own[: rare * step : step] = rng.normal(size=200), 1
+    ratings = np.clip(np.round(3 + quality[:, None] + 0.5 * rng.normal(size=(200, 2))), 1, 5)
+    scores = np.clip(np.round(3 + quality + 0.5 * rng.normal(size=200)), 1, 5)
+    found = EqualQuality(scores, ratings, {"own": own}, unscaled=["own"]).effect("own")
+    assert found.first_stage_f > 10
+    assert found.reason == (ONE_INPUT if rare == 1 else "")
+    assert np.isfinite([found.low, found.high, found.p_value]).all() == (rare > 1)
+
+
+def test_raters_who_share_nothing_leave_the_effect_of_a_group_undefined():
+    for seed in range(20):  # of a part of the items, or all
+        rng = np.random.default_rng(seed)
+        quality, own = rng.normal(size=40), (rng.random(40) < 0.4).astype(float)
+        ratings = np.clip(np.round(3 + 0.25 * quality[:, None] + rng.normal(size=(40, 2))), 1, 5)
+        found = EqualQuality(quality, ratings, {"own": own}, unscaled=["own"]).effect("own")
+        assert not found.first_stage_f > 10
+        assert found.reason == "" or np.isnan(found.low)
 
 
 def test_a_small_case_by_hand():
