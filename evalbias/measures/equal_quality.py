@@ -250,7 +250,8 @@ class EqualQuality:
 
     def _fitted(self, name: str, rated: Rated, bare: Effect) -> Effect:
         """Return the effect of a feature, from the ratings reduced to their mean and noise."""
-        x, place, df = self.x, self.names.index(name), self.groups - 1
+        x, place = self.x, self.names.index(name)
+        df = int(smaller_group(x[:, place], self.codes).sum()) - 1  # the error is mostly that of the smaller group
         # 1. the coefficient and its error: without each input in turn, and each system; what both share counts once
         values, variance = self._jackknife(place, rated, self.codes)
         value, error = float(values[place]), math.sqrt(variance)
@@ -334,9 +335,8 @@ class EqualQuality:
             at = (np.divide((x @ h) * (h @ y), x @ y) + whole - h @ h) / whole
         return float(at) if lowest < at <= 1 else math.nan
 
-    def _allowance(self, place: int, rated: Rated, kept: BoolArray | None = None) -> tuple[float, float]:
+    def _allowance(self, place: int, rated: Rated, kept: BoolArray | slice = slice(None)) -> tuple[float, float]:
         """Return the smallest and largest effect of a column that the curvature of the scales explains (kept rows)."""
-        kept = np.ones(len(self.x), dtype=bool) if kept is None else kept
         x, target, ratings, mean = self.x[kept], self.target[kept], self.ratings[kept], rated.mean[kept]
         shared = float(rated.product[kept].mean() - mean.mean() ** 2)
         target, mean = target - target.mean(), mean - mean.mean()
@@ -344,9 +344,7 @@ class EqualQuality:
         given = ~np.isnan(ratings)
         values = without_levels(ratings)[given]
         bent = curvature(target, values, shared=shared, covariance=covariance)
-        least = BENT
-        if self.differences:
-            least = max(curvature_of_differences(ratings[given], shared=shared), BENT)
+        least = max(curvature_of_differences(ratings[given], shared=shared), BENT) if self.differences else BENT
         design = np.column_stack([x, mean])
         products = design.T @ design / len(design)
         products[-1, -1] = shared
@@ -354,9 +352,7 @@ class EqualQuality:
         explained = x.T @ mean / len(design) * covariance / shared
         surplus = np.outer(explained, (0.0, least, bent))
         column = x[:, place]
-        if (
-            not self.differences and len(ends := np.unique(column)) == 2
-        ):  # a group, whose quality no straight line tells
+        if not self.differences and len(ends := np.unique(column)) == 2:  # no straight line tells a group's quality
             among = column == ends[1]
             share, difference = float(among.mean()), float(mean[among].mean() - mean[~among].mean())
             above = difference_of_group(target, values, share, difference, shared=shared, covariance=covariance)
@@ -426,8 +422,7 @@ def _unless_exact(found: Effect) -> Effect:
     """Return an effect without an interval where no score deviates from the ratings, which hides its error."""
     if found.standard_error > ROUNDING or math.isnan(found.standard_error):
         return found
-    nan = math.nan
-    return replace(found, low=nan, high=nan, standard_error=nan, p_value=nan, reason=EXACT)
+    return replace(found, low=math.nan, high=math.nan, standard_error=math.nan, p_value=math.nan, reason=EXACT)
 
 
 def _between(bare: Effect, first: Effect, second: Effect) -> Effect:

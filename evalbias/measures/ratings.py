@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from evalbias.measures.arrays import FloatArray, defined
+from evalbias.measures.arrays import SLACK, FloatArray, defined
 
 # How far two scales bend against each other: what the ends of a rating scale alone do to an effect at equal quality.
 #
@@ -89,8 +89,6 @@ def difference_of_group(
     """
     a, c = hermite_coefficients(scores), hermite_coefficients(ratings)
     among_raters, with_judge = latent_correlations(a, c, shared=shared, covariance=covariance)
-    if not among_raters:
-        return 0.0
     mixed = share * (1 - share)
     most = 0.99 / math.sqrt(mixed)  # standard deviations apart: what is left is the variance within
 
@@ -108,7 +106,7 @@ def difference_of_group(
 
     of_ratings, of_scores = apart(ratings), apart(scores)
     shift = solved_correlation(lambda x: of_ratings(x) - difference, -most, most)
-    return of_scores(float(np.clip(shift * with_judge / among_raters, -most, most)))
+    return of_scores(float(np.clip(shift * with_judge / max(among_raters, SLACK), -most, most)))
 
 
 def covariance_at(r: float, a: FloatArray, b: FloatArray) -> float:
