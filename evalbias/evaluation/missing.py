@@ -32,8 +32,8 @@ SYSTEM = "system"
 MEANS = {"mean": "the mean lies", "first_rate": "the win rate of the first position lies"}
 """What the missing judgments leave open besides effects, of judges that score and that compare -> its words."""
 CAPTION = (
-    "weighted: each judgment by the inverse of its chance to be given; least, most: whatever the missing ones within "
-    "the scale would have been; effects are in standard deviations of the scores given"
+    "weighted: each judgment by the inverse of its chance to be given; least, most: whatever the missing ones would "
+    "have been within the scale (without one, the range given); effects are in standard deviations of the scores given"
 )
 
 
@@ -57,12 +57,14 @@ class MissingJudgments:
         dependence: "quality", "length", "likelihood" and "system", as far as known -> how missing ones depend on it.
         bounds: "mean", of pairs "first_rate" (win rate of the first position), or the name of a bias, for its effect in
             standard deviations of the scores -> what the missing judgments could make of it.
+        within: Least and greatest score given, taken for the ends of a scale that is not stated; else None.
     """
 
     n: int
     missing: int
     dependence: Mapping[str, Dependence]
     bounds: Mapping[str, Bounds]
+    within: tuple[float, float] | None = None
 
     def sentence(self) -> str:
         """Say how many judgments are missing, on what that depends, and what they could change."""
@@ -73,11 +75,10 @@ class MissingJudgments:
         spans = [f"{name} between {low} and {high}" for name, _, _, low, high in self.table().rows if low[-1].isdigit()]
         given = "verdicts" if "first_rate" in self.bounds else "scores"
         unit = f" (effects in standard deviations of the {given} given)" if len(spans) > 1 else ""
-        bounds = f" Whatever they would have been, over all items {joined(spans)}{unit}." if spans else ""
-        share = percent(self.missing / self.n)
-        return f"{self.missing} of {self.n} judgments are missing ({share}).{depends}{bounds}".replace(
-            "(0 %)", "(< 1 %)"
-        )
+        ends = " between {:g} and {:g}, the least and most given,".format(*self.within) if self.within else ","
+        bounds = f" Whatever they would have been{ends} over all items {joined(spans)}{unit}." if spans else ""
+        share = f"({percent(self.missing / self.n)})".replace("(0 %)", "(< 1 %)")
+        return f"{self.missing} of {self.n} judgments are missing {share}.{depends}{bounds}"
 
     def table(self) -> Table:
         """Return one row a number: from the judgments given, weighted, and the least and the most that is possible."""
@@ -106,7 +107,8 @@ def missing_judgments(judged: Judged, effects: Sequence[EffectBias], *, seed: in
     }
     # 2 what they could change
     scores = judged.first_wins.mean(axis=1) if judged.pairwise else judged.answers
-    ends = (0.0, 1.0) if judged.pairwise else judged.scale or (float(np.nanmin(scores)), float(np.nanmax(scores)))
+    stated = (0.0, 1.0) if judged.pairwise else judged.scale
+    ends = stated or (float(np.nanmin(scores)), float(np.nanmax(scores)))
     name = "first_rate" if judged.pairwise else "mean"
     bounds = {name: bounds_of_mean(scores, _chances(np.isnan(scores), columns, absent | ~absent), ends)}
     if judged.pairwise:
@@ -120,14 +122,13 @@ def missing_judgments(judged: Judged, effects: Sequence[EffectBias], *, seed: in
             if not math.isnan((given := bias.fit(judged)).value) and not math.isnan(model.effect(name).value):
                 chances = _chances(np.isnan(judged.strength), columns, model.kept)
                 bounds[bias.name] = bounds_of_effect(model, name, judged.strength, chances, ends, given)
-    return MissingJudgments(len(absent), int(absent.sum()), dependence, bounds)
+    return MissingJudgments(len(absent), int(absent.sum()), dependence, bounds, None if stated else ends)
 
 
 def _properties(judged: Judged) -> dict[str, FloatArray]:
     """Return what is known about items (n,): of pairs the size of their difference in quality, and sums of the rest."""
-    columns = {"quality": mean_of_raters(judged.ratings)} if judged.rated else {}
-    if judged.pairwise and columns:
-        columns["quality"] = np.abs(columns["quality"])
+    quality = mean_of_raters(judged.ratings) if judged.rated else np.empty(0)
+    columns = {"quality": np.abs(quality) if judged.pairwise else quality} if judged.rated else {}
     lengths = judged.covariates.get(LENGTHS)
     texts = {"length": None if lengths is None else np.log(np.where(lengths > 0, lengths, np.nan))}
     texts["likelihood"] = judged.covariates.get(LIKELIHOODS)
@@ -144,10 +145,12 @@ def _systems(judged: Judged) -> list[str]:
 
 
 def _chances(absent: BoolArray, columns: Mapping[str, FloatArray], kept: BoolArray) -> FloatArray:
-    """Return (n,) chances to be given, by the columns that all of the kept items have; NaN for other items."""
-    complete = [x for x in columns.values() if defined(x[kept]).all()]
-    chances = np.full(len(absent), np.nan)
-    chances[kept] = answer_chances(absent[kept], np.column_stack([np.zeros(len(absent)), *complete])[kept])
+    """Return (n,) chances to be given of the kept items, NaN for others; where a column has a gap, the gap counts."""
+    known, chances = [np.zeros(kept.sum())], np.full(len(absent), np.nan)
+    for x in (column[kept] for column in columns.values()):
+        gap = np.isnan(x)
+        known += [gap, np.where(gap, x[~gap].sum() / max((~gap).sum(), 1), x)]
+    chances[kept] = answer_chances(absent[kept], np.column_stack(known))
     return chances
 
 
@@ -157,8 +160,9 @@ def _words(name: str, odds: float, p: float, absent: BoolArray, systems: Sequenc
         most, least = (choose(rates, key=rates.__getitem__) for choose in (max, min))
         shares = f"in {percent(rates[most])} of {most:.80} and in {percent(rates[least])} of {least:.80}"
         return f"unevenly by system ({shares}, {p_equals(p)})"
-    side, times = (SIDES[name][0], odds) if odds > 1 else (SIDES[name][1], 1 / odds)
-    which = f"pairs of {side} outputs" if pairwise else f"{side} outputs"
+    which = f"{'pairs of ' * pairwise}{SIDES[name][odds <= 1]} outputs"
     if pairwise and name == "quality":
         which = f"pairs that differ {'more' if odds > 1 else 'less'} in quality"
-    return f"more often for {which} ({times:.2f} times the odds for one standard deviation, {p_equals(p)})"
+    return (
+        f"more often for {which} ({max(odds, 1 / odds):.2f} times the odds for one standard deviation, {p_equals(p)})"
+    )

@@ -159,6 +159,12 @@ def test_an_audit_has_a_finding_of_missing_judgments():
     assert audit(whole_items, scores_field="mine").missing is None
 
 
+def test_without_a_scale_the_bounds_hold_between_the_scores_given():
+    lost = audit(rows()[0], scores_field="mine").missing
+    assert lost.within == (1, 5)
+    assert "have been between 1 and 5, the least and most given, over all items the mean lies" in lost.sentence()
+
+
 def test_missing_at_random_is_said_not_to_depend_on_anything():
     found = audit(rows()[0], scores_field="mine", scale=(1, 5))
     assert "No dependence on quality, length and system is shown." in found.verdict
@@ -179,6 +185,15 @@ def test_an_effect_that_the_judgments_given_do_not_tell_has_no_bounds(judged):
     for item in items[280:]:
         del item["rating_1"], item["rating_2"]
     assert {*audit(items, scores_field="mine", scale=(1, 5)).missing.bounds} == {"mean"}
+
+
+def test_a_property_that_one_item_lacks_still_weighs_the_others():
+    items, *_ = rows(lost=lambda quality, length, rng: rng.random(len(quality)) < 1 / (1 + np.exp(2 + 1.5 * quality)))
+    whole = audit(items, scores_field="mine", scale=(1, 5)).missing.bounds["mean"]
+    del items[0]["rating_1"], items[0]["rating_2"]
+    less = audit(items, scores_field="mine", scale=(1, 5)).missing.bounds["mean"]
+    assert less.weighted == pytest.approx(whole.weighted, abs=0.01)
+    assert less.given - less.weighted > 0.05
 
 
 def test_pairs_have_bounds_where_verdicts_have_ends():
