@@ -184,6 +184,10 @@ def test_raters_who_only_agree_well_are_kept():
     assert dependent_columns(often) == {}
     assert dependent_columns(ratings[:19, [0, 0]]) == {}  # of few items, two people may give the same
     assert dependent_columns(np.column_stack([ratings, np.full(200, 3.0)])) == {}
+    passed = np.arange(100) % 50 > 0  # both pass 98 of 100: alike by chance in one case of 50
+    assert dependent_columns(np.column_stack([passed, passed]).astype(float)) == {}
+    second = np.where(np.arange(200) < 100, ratings[:, 0], np.nan)  # a rater of half of the items, who agrees
+    assert dependent_columns(np.column_stack([ratings, second])) == {}
     gaps = ratings.copy()
     gaps[:40, 1] = np.nan
     assert dependent_columns(np.column_stack([gaps, gaps[:, 0]])) == {2: [0]}
