@@ -31,17 +31,7 @@ from evalbias.lm.tokens import (
     key_of,
     unused_characters,
 )
-from evalbias.lm.types import (
-    Choices,
-    Likelihood,
-    Message,
-    Prompt,
-    Question,
-    Refused,
-    Text,
-    as_messages,
-    by_kind,
-)
+from evalbias.lm.types import Choices, Likelihood, Message, Prompt, Question, Refused, Text, as_messages, by_kind
 
 # A tokenizer's chat template, with fixed options and a fixed date: the same messages give the same text on any day.
 #

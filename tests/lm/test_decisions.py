@@ -38,16 +38,8 @@ PROMPTS = {
         ["cat", "mat", "no"],
         "mat",
     ),
-    "good": (
-        "good: How good is it?\n- 0: poor\n- 1: fair\n- 2: good\nAnswer with 0 or 1 or 2.",
-        ["0", "1", "2"],
-        "2",
-    ),
-    "late": (
-        "late: Is it late?\n- true: it is late\n- false\nAnswer with true or false.",
-        ["true", "false"],
-        "false",
-    ),
+    "good": ("good: How good is it?\n- 0: poor\n- 1: fair\n- 2: good\nAnswer with 0 or 1 or 2.", ["0", "1", "2"], "2"),
+    "late": ("late: Is it late?\n- true: it is late\n- false\nAnswer with true or false.", ["true", "false"], "false"),
 }
 
 

@@ -45,11 +45,7 @@ WINDOWS = {"sliding_window": WIDTH, "layer_types": ["sliding_attention", "full_a
 LATER = {"use_sliding_window": True, "sliding_window": WIDTH, "max_window_layers": 1}
 EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 LOW_RANK = {"q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 16}
-PER_LAYER = {
-    "head_dim": 16,
-    "vocab_size_per_layer_input": VOCABULARY,
-    "hidden_size_per_layer_input": 16,
-}
+PER_LAYER = {"head_dim": 16, "vocab_size_per_layer_input": VOCABULARY, "hidden_size_per_layer_input": 16}
 GEMMA3N = {**PER_LAYER, "laurel_rank": 8, "altup_num_inputs": 2, "activation_sparsity_pattern": [0.5, 0.0]}
 VISION = {
     "hidden_size": 32,

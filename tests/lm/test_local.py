@@ -172,17 +172,9 @@ def test_a_prompt_over_the_context_is_never_truncated(lms):
         ("llama", lambda lm: lm.loglikelihood(["ab"]), "Text 0 of the call is 'ab'"),
         ("llama", lambda lm: lm.loglikelihood([("a", "b"), ("a",)]), r"Text 1 of the call is \('a',\)"),
         ("llama", lambda lm: lm.loglikelihood([("a", None)]), r"Text 0 of the call is \('a', None\)"),
-        (
-            "llama",
-            lambda lm: lm.loglikelihood([(CHAT[0], "b")]),
-            "is the message .*: give a text or a list of",
-        ),
+        ("llama", lambda lm: lm.loglikelihood([(CHAT[0], "b")]), "is the message .*: give a text or a list of"),
         ("llama", lambda lm: lm.loglikelihood([([{"role": "user"}], "b")]), "Message 0 .* has the content None: give"),
-        (
-            "llama",
-            lambda lm: lm.loglikelihood([([{"content": "a"}], "b")]),
-            "has the role None: use system, user or",
-        ),
+        ("llama", lambda lm: lm.loglikelihood([([{"content": "a"}], "b")]), "has the role None: use system, user or"),
     ],
 )
 def test_questions_that_cannot_be_asked(lms, kind, call, match):

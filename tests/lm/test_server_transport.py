@@ -18,16 +18,7 @@ from fake_server import Handler, listening, serving
 from evalbias import ServerLM
 from evalbias.lm import transport
 from evalbias.lm.calls import Call
-from evalbias.lm.transport import (
-    Connection,
-    NoAnswer,
-    NotJSON,
-    Pool,
-    StatusError,
-    Unreadable,
-    describe_error,
-    key_for,
-)
+from evalbias.lm.transport import Connection, NoAnswer, NotJSON, Pool, StatusError, Unreadable, describe_error, key_for
 
 FORK = """
 import os, sys
