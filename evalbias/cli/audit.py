@@ -106,8 +106,6 @@ def refuse_unused(given: Set[str]) -> None:
 
 
 # Conditions under which an audit fails a build, such as ``likelihood>0.2``, or that it must show, ``likelihood<0.2?``.
-
-
 OPERATORS: dict[str, Callable[[float, float], bool]] = {">=": ge, "<=": le, ">": gt, "<": lt}
 _FORM = re.compile(r"\s*([a-z][a-z_ -]*?)(?:\.([^<>]*[^<>\s]))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*(\?)?\s*")
 
@@ -117,8 +115,7 @@ class Condition:
     """A condition on one number of an audit, which the 95 % interval of the number decides.
 
     It is shown where it holds at both ends, its contrary where it holds at neither, and else it is undecided. So a
-    judge that is measured twice gets 0 once and 1 once in less than 5 % of such pairs, whatever its bias is: one of
-    both intervals would have to lie wholly on the wrong side.
+    judge that is measured twice gets 0 once and 1 once in less than 5 % of such pairs, whatever its bias is.
     """
 
     text: str  # as the user wrote it
@@ -131,12 +128,11 @@ class Condition:
     def decide(self, audit: Audit) -> tuple[int, str]:
         """Return the exit code, and why: 1 where the build fails, ``UNDECIDED``, or 0.
 
-        Of a bias, the distance from an unbiased judge is compared in either direction; of an agreement, the number. One
-        that cannot be measured fails.
+        Of a bias, its distance from an unbiased judge is compared; of an agreement, the number. One not measured fails.
         """
         e = self._measured(audit)
         name = self.bias if self.estimate is None else f"{self.bias}.{self.estimate}"
-        if e is None or math.isnan(e.value + e.low + e.high):
+        if e is None or math.isnan(e.low + e.high):
             why = audit.not_measured.get(self.bias) or ("the number is undefined" if e is None else e.why_undefined)
             return 1, f"{self.text}: {name} was not measured ({why})"
         value, low, high = e.value, e.low, e.high
@@ -145,7 +141,8 @@ class Condition:
             low, high = max(-below, -above, 0.0), max(below, above)
         shown = {OPERATORS[self.operator](end, self.limit) for end in (low, high)}
         code = UNDECIDED if len(shown) > 1 else int(shown == {not self.required})
-        return code, f"{self.text}: {name} is {value:.3g} (95 % interval {low:.3g} to {high:.3g})"
+        told = "not known" if math.isnan(value) else f"{value:.3g}"  # of bounds, only the interval is known
+        return code, f"{self.text}: {name} is {told} (95 % interval {low:.3g} to {high:.3g})"
 
     def _measured(self, audit: Audit) -> Estimate | None:
         if self.estimate is None:
@@ -183,8 +180,6 @@ def _parse(text: str) -> Condition:
 
 
 # The certificate of a judge that passes or fails.
-
-
 def parse_rates(text: str | None) -> list[Condition]:
     """Read what rates must be shown to reach, such as ``tpr=.8,tnr=.8``."""
     conditions = []

@@ -39,12 +39,9 @@ from evalbias.measures.agreement import (
 )
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import MIN_LABELS
-from evalbias.measures.resample import SHARE, Draws, Interval
+from evalbias.measures.resample import FEWEST_UNITS, SHARE, Draws, Interval
 
-FLOORS = {
-    "likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"),
-    "length_floor": (LENGTHS, "length", "brevity"),
-}
+FLOORS = {"likelihood_floor": (LIKELIHOODS, "likelihood", "rarity"), "length_floor": (LENGTHS, "length", "brevity")}
 """Number -> the covariate that it ranks by, and its names where more and where less of it agrees with people."""
 PREFERRED = {"likelihood": "likelier", "rarity": "less likely", "length": "longer", "brevity": "shorter"}
 """Name of a floor -> the output that it prefers."""
@@ -81,9 +78,16 @@ class PeopleAgreement(Bias):
 
     def validity(self, measurement: Measurement, judged: Judged, *, seed: int) -> Validity | None:
         """Say whether the judge tells good from bad; None where its agreement has no interval."""
-        if not judged.pairwise and len(same := np.unique(judged.answers[~np.isnan(judged.answers)])) == 1:
+        if len(answers := judged.answers[~np.isnan(judged.answers)]) < FEWEST_UNITS:
+            return None
+        if not judged.pairwise and len(same := np.unique(answers)) == 1:
             said = f"The judge gives every output the same score, {same[0]:g}, which says nothing about quality."
             return Validity("says nothing", said)
+        people = judged.preferred if judged.pairwise else judged.covariate(HUMAN_SCORES)
+        alike = np.unique(people[~np.isnan(people)], return_counts=True)[1]
+        if not judged.both_orders and len(alike) == 1 and alike[0] >= FEWEST_UNITS:
+            what = "prefer the same position in every pair" if judged.pairwise else "give every output the same score"
+            return Validity("undefined", f"Whether the judge tells good from bad cannot be told: people {what}.")
         # 1 the agreement, of pairs over both orders, and what it is compared with
         known, clusters = measurement.estimates, measurement.clusters
         own = measurement.numbers[measurement.headlines[0]]
@@ -93,8 +97,10 @@ class PeopleAgreement(Bias):
         shown, human, beside = own.estimate(clusters, seed=seed), known.get("human_ceiling"), floors
         if judged.pass_or_fail:  # beyond chance, of which the floors know nothing
             shown, human, beside = known["kappa"], known.get("human_kappa"), []
-        # 2 what its interval allows to say, from 0 for chance to 1, beside that of one rater
-        low, high = (_beyond_chance(end, shown) for end in (shown.low, shown.high))
+        # 2 what its interval allows to say, from 0 for chance to 1, beside that of one rater; in one order, judge and
+        # people who like the same position agree by chance
+        decides = known["kappa"] if judged.pairwise and not judged.both_orders else shown
+        low, high = (_beyond_chance(end, decides) for end in (decides.low, decides.high))
         if math.isnan(low):
             return None
         reached = 1.0 if human is None or math.isnan(human.value) else max(_beyond_chance(human.value, human), 0.0)
@@ -103,11 +109,12 @@ class PeopleAgreement(Bias):
         if low <= 0:
             status = "contradicts people" if high < 0 else "says nothing" if little else "not shown"
         # 3 whether something without a judge agrees as well
-        alike = [e for e in floors if not surpasses(own, measurement.numbers[e.name].values, clusters, seed=seed)]
-        figures = [f"{e.label} {e.text()}" for e in [*([] if human is None else [human]), *beside]]
-        interval = "; ".join([f"95 % interval {shown.interval}", *([", ".join(figures)] if figures else [])])
+        equal = [e for e in floors if not surpasses(own, measurement.numbers[e.name].values, clusters, seed=seed)]
+        chance = [decides] if decides is not shown and low <= 0 else []
+        figures = [f"{e.label} {e.text()}" for e in [*chance, *([] if human is None else [human]), *beside]]
+        interval = "; ".join(filter(None, [f"95 % interval {shown.interval}", ", ".join(figures)]))
         said = f"{VALIDITIES[status]}: {shown.label} {shown.text()} ({interval})."
-        outputs = tuple(PREFERRED[e.label.removesuffix(" alone")] for e in alike)
+        outputs = tuple(PREFERRED[e.label.removesuffix(" alone")] for e in equal)
         if outputs and high >= 0:
             status = "no better than a floor" if status == "valid" else status
             which = " or the ".join(outputs)
@@ -129,7 +136,7 @@ class PeopleAgreement(Bias):
 
 
 ValidityStatus = Literal[
-    "valid", "no better than a floor", "says little", "says nothing", "not shown", "contradicts people"
+    "valid", "no better than a floor", "says little", "says nothing", "not shown", "contradicts people", "undefined"
 ]
 VALIDITIES: Mapping[ValidityStatus, str] = {
     "valid": "The judge agrees with people beyond chance",
@@ -148,11 +155,12 @@ class Validity:
     """Whether a judge tells good from bad, as people see it.
 
     Attributes:
-        status: By the 95 % interval of the agreement. ``"valid"``: it lies above chance. ``"no better than a floor"``:
-            it does, but likelihood or length alone may agree as well. ``"says little"``: it lies between chance and
-            ``TELLING``. ``"says nothing"``: it holds chance and ends below ``TELLING``, or all outputs have one score.
-            ``"not shown"``: it holds chance, but is wide for that, or one rater hardly agrees with the others either.
-            ``"contradicts people"``: it lies below chance.
+        status: By the 95 % interval of the agreement; of pairs in one order, of kappa. ``"valid"``: it lies above
+            chance. ``"no better than a floor"``: it does, but likelihood or length alone may agree as well. ``"says
+            little"``: it lies between chance and ``TELLING``. ``"says nothing"``: it holds chance and ends below
+            ``TELLING``, or all outputs have one score. ``"not shown"``: it holds chance, but is wide for that, or one
+            rater hardly agrees with the others either. ``"contradicts people"``: it lies below chance. ``"undefined"``:
+            people's verdicts are all alike.
         sentence: The same with the figures: the agreement, that of one rater, and the floors.
         no_better_than: Outputs, such as the longer, that could always be preferred, for all that is shown.
     """
@@ -181,9 +189,7 @@ def _of_scores(judged: Judged) -> list[Number]:
     def number(name: str, label: str, estimator: Callable[..., Interval], says: str, *, tested: bool = False) -> Number:
         return Number(name, label, scores, estimator, given=(human,), says=says, tested=tested)
 
-    alpha, ordinal = (
-        partial(estimate_coefficient, statistic) for statistic in (counted_alpha, partial(counted_alpha, ordinal=True))
-    )
+    alpha, ordinal = (partial(estimate_coefficient, partial(counted_alpha, ordinal=one)) for one in (False, True))
     numbers = [
         number("spearman", "Spearman", estimate_spearman, "Rank correlation with people (Spearman)", tested=True),
         number("kendall", "Kendall", estimate_kendall, "Rank correlation with people (Kendall)"),
@@ -259,11 +265,7 @@ def _of_choices(judged: Judged) -> list[Number]:
 def _one_rater(
     same: FloatArray, *, before: FloatArray | None = None, clusters: Sequence[object] | None = None, draws: Draws
 ) -> Interval:
-    """Estimate the share of (n, r) comparisons of a rater with the others that are alike, an item's drawn together.
-
-    Every comparison counts once. A mean of item means would be too low: an item with one dissenter of three has one
-    comparison, in which the rater differs, and an item without has three.
-    """
+    """Estimate the share of (n, r) comparisons of a rater with the others that are alike, each counting once."""
     n, raters = same.shape
     codes = np.repeat(np.arange(n) if clusters is None else np.asarray(clusters, dtype=object), raters)
     earlier = None if before is None else before.ravel()
@@ -328,7 +330,9 @@ class CorrectedEstimates(Bias):
     def numbers(self, judged: Judged) -> list[Number]:
         """Return the mean by the judge, by people, and of all items, of which people labeled some, but not all."""
         scores, people = _sides(judged)
-        if not MIN_LABELS <= int((~np.isnan(people)).sum()) < len(judged.ids):
+        known = people[~np.isnan(people)]
+        err = judged.pass_or_fail and not np.isin(known, (0.0, 1.0)).all()  # then pass or fail gives the share deserved
+        if err or not MIN_LABELS <= len(known) < len(judged.ids):
             return []
         if judged.pairwise:
             kind, mean, who = "rate", estimate_share, f"{_systems(judged)[0]} wins, "

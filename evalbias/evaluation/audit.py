@@ -98,9 +98,8 @@ class Finding:
             return ""
         if math.isnan(e.robustness):
             return "holds whatever share of the variance of the mean rating is quality"
-        side = "less" if e.robustness < e.reliability else "more"
-        share = f"{percent(e.robustness)} or {side} of the variance of the mean rating is quality"
-        return f"holds unless {share}, where {percent(e.reliability)} is taken"
+        share = f"{percent(e.robustness)} of the variance of the mean rating were quality"
+        return f"would have the estimate 0 if {share}, where {percent(e.reliability)} is taken"
 
     @property
     def tolerated(self) -> float:
@@ -278,7 +277,7 @@ def paragraphs_of(
     elif open_:
         first = "No bias was found, but there are too few items to rule one out."
     elif clear:
-        among = " among those measured" if missing or bounded else ""
+        among = " among those that can be told" if bounded else " among those measured" if missing else ""
         first = f"No bias was found{among}, and there are enough items to say so."
     elif bounded:
         first = "Whether the judge is biased cannot be told with any number of such items."

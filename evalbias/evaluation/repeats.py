@@ -84,7 +84,8 @@ class Repeats(Bias):
             f"mean, which is audited, {percent(measurement['noise_share'].value)}."
         )
         if not math.isnan(needed.value):
-            said += f" The mean of {max(1, math.ceil(needed.value))} scores has {NOISE} or less."
+            enough = math.ceil(needed.value)
+            said += f" {f'The mean of {enough} scores' if enough > 1 else 'One score'} has {NOISE} or less."
         if PARTS[0] not in measurement:
             return said
         parts = [measurement[name] for name in PARTS]

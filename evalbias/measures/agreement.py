@@ -317,16 +317,18 @@ def estimate_tied_accuracy(
     judges = {"scores": scores} if before is None else {"before": before, "scores": scores}
     arrays = vectors(**judges, reference=reference)
     (*columns, y), codes = complete(*arrays, clusters=clusters)
-    pairs, units = _pairs(codes), len(np.unique(codes))
+    pairs = _pairs(codes)
+    units = len(held := np.unique(codes[pairs]))  # clusters without a pair tell nothing
     found = Interval(np.nan, n=len(y), undefined=len(arrays[0]) - len(y), units=units)
     if not len(pairs):
         return found
     right = [_right(x, y, pairs) for x in columns]
     gains = right[-1] - (right[0] if before is not None else 0.0)  # (m,)
     found = replace(found, value=float(gains.mean()), unit=SHARE)
-    if units < FEWEST_UNITS or not draws.resamples:
-        return found
-    first, second = codes[pairs].T
+    few = f"fewer than {FEWEST_UNITS} groups of outputs hold a pair" if units < FEWEST_UNITS else ""
+    if few or not draws.resamples:
+        return replace(found, reason=few)
+    first, second = np.searchsorted(held, codes[pairs]).T
     ones = np.ones(len(pairs))
     touched, amounts = (  # what the pairs of each cluster sum to, one between two clusters in both of them
         np.bincount(first, part, units) + np.bincount(second, part * (first != second), units) for part in (gains, ones)
@@ -470,8 +472,6 @@ def _checked(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArray,
 
 
 # Agreement in the values themselves, not only in their order: Krippendorff's alpha and Cohen's kappa.
-
-
 def counted_kappa(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """Compute Cohen's kappa (1960) of choices (n,) between two classes, 0 and 1, .5 a tie, in resamples (k, n).
 

@@ -296,9 +296,18 @@ class EqualQuality:
                 return replace(bare, reason=TOO_WEAK)
         elif strong:
             p_value = float(2 * scipy.stats.t.sf(abs(value - null) / errors[int(value > null)], df))
-        bare = replace(bare, value=value, bounds=(value, value), quality=float(values[-1]), standard_error=error)
-        bare = replace(bare, p_value=p_value, allowance=allowed, reason=ONE_INPUT if math.isnan(low) else "")
-        return replace(bare, low=float(low - allowed[1]), high=float(high - allowed[0]))
+        return replace(
+            bare,
+            value=value,
+            low=float(low - allowed[1]),
+            high=float(high - allowed[0]),
+            p_value=p_value,
+            standard_error=error,
+            bounds=(value, value),
+            quality=float(values[-1]),
+            allowance=allowed,
+            reason=ONE_INPUT if math.isnan(low) else "",
+        )
 
     def _without_parts(self, place: int) -> list[BoolArray]:
         """Return the rows (m,) without each part of the inputs that the columns can spare; a group is in many parts."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from evalbias.measures.arrays import SLACK, FloatArray
+from evalbias.measures.arrays import SLACK, FloatArray, defined
 
 # How far two scales bend against each other: what the ends of a rating scale alone do to an effect at equal quality.
 #
@@ -170,25 +170,20 @@ ENOUGH = 20
 """Fewest items on which columns of ratings are compared."""
 FOLLOWS = 0.01
 """Share of its spread by which a column that follows from others misses them at most, as a rounded mean does."""
-OVERLAP, BY_CHANCE = 0.8, 1e-6
-"""Least share of their items that such columns have in common, and chance of equal ones from which people gave them."""
 
 
 def dependent_columns(ratings: FloatArray) -> dict[int, list[int]]:
     """Find columns of the ratings (n, r) that follow from others: copies, means and other sums; each with the others.
 
-    A column follows if a sum of others, with weights of 0 or more and a constant, is all but equal to it on most items,
-    and hardly by chance. Of a mean and its parts, only the mean has such weights; of equal columns, the first stays.
+    A column follows if a sum of others, with weights of 0 or more and a constant, is all but equal to it where all of
+    them rated. Of a mean and its parts, only the mean has such weights; of equal columns, the first stays.
     """
     found: dict[int, list[int]] = {}
     for column in reversed(range(ratings.shape[1])):
         rest = [other for other in range(ratings.shape[1]) if other not in (column, *found)]
         for others in (rest, *([other] for other in rest)):
-            given = ~np.isnan(ratings[:, [column, *others]])
-            values = ratings[given.all(axis=1)]
-            shares = np.unique(values[:, column], return_counts=True)[1] / len(values)
-            few = len(values) < max(ENOUGH, OVERLAP * given.any(axis=1).sum())
-            if few or not others or (shares**2).sum() ** len(values) > BY_CHANCE:
+            values = ratings[defined(ratings[:, [column, *others]])]
+            if len(values) < ENOUGH or np.ptp(values[:, column]) == 0 or not others:
                 continue
             values = values - values.mean(axis=0)
             weights, missed = scipy.optimize.nnls(values[:, others], values[:, column])
@@ -283,9 +278,10 @@ def curvature_of_differences(differences: FloatArray, *, shared: float) -> float
     step, counts = _lags(differences)
     if len(counts) == 2 and counts[0] < TIED * counts.sum():  # preferences
         c = hermite_coefficients(np.concatenate([differences, -differences]))
-    else:
-        c, shared = step * coefficients(_likeliest(counts)), shared / 2  # the sides differ on their own
-    r = solved_correlation(lambda r: covariance_at(r, c, c) - shared)
+        r = solved_correlation(lambda r: covariance_at(r, c, c) - shared)
+        return float(covariance_at(r, c, c) / (r * c[0] ** 2) - 1)
+    c = step * coefficients(_likeliest(counts))
+    r = solved_correlation(lambda r: covariance_at(r, c, c) - shared / 2)  # the sides differ on their own
     return float(covariance_at(r, c, c) / (r * c[0] ** 2) - 1)
 
 

@@ -163,14 +163,14 @@ def _stretch(counts: FloatArray, judge: FloatArray, people: FloatArray) -> Float
 def counted_shares(counts: FloatArray, judge: FloatArray, people: FloatArray) -> FloatArray:
     """Compute (k, 3) shares of ``PARTS`` in the mean squared difference of one rating and one score in resamples.
 
-    They add up to 1; a small one may come out below 0. ``judge`` (n, 3) is of ``sample_moments``, ``people`` (n, 3) of
-    ``rating_moments``.
+    They add up to 1, one below 0 as 0. ``judge`` (n, 3) is of ``sample_moments``, ``people`` of ``rating_moments``.
     """
     totals, x, h = counts.sum(axis=1), judge[:, 0] - judge[:, 0].mean(), people[:, 0]
     shared = counts @ (x * h) / totals - counts @ h * (counts @ x) / totals**2
     (quality, rating), (steady, noise, _) = _spreads(counts, people), _variances(counts, judge)
     c = _stretch(counts, judge, people)
-    parts = np.stack([rating - quality, c**2 * noise, quality + c**2 * steady - 2 * c * shared], axis=1)
+    systematic = quality + c**2 * steady - 2 * c * shared
+    parts = np.maximum(np.stack([rating - quality, c**2 * noise, systematic], axis=1), 0.0)  # NaN stays NaN
     return np.asarray(parts / parts.sum(axis=1, keepdims=True))
 
 

@@ -16,7 +16,7 @@ from evalbias import data
 from evalbias.cli.app import read_scale
 from evalbias.cli.audit import parse_conditions
 from evalbias.data import world
-from evalbias.evaluation.audit import headline
+from evalbias.evaluation.audit import audit, headline
 from evalbias.evaluation.bias import measure
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.judged import LENGTHS, RATINGS, Judged
@@ -155,14 +155,8 @@ def test_a_condition_of_another_form_is_refused(text):
 @pytest.mark.parametrize(
     ("text", "conditions"),
     [
-        (
-            "position>0.2, agreement.spearman<.3",
-            [("position", None, ">", 0.2), ("agreement", "spearman", "<", 0.3)],
-        ),
-        (
-            "self_preference.excess_of_gpt-4o v1.2 >= 0.2",
-            [("self_preference", "excess_of_gpt-4o v1.2", ">=", 0.2)],
-        ),
+        ("position>0.2, agreement.spearman<.3", [("position", None, ">", 0.2), ("agreement", "spearman", "<", 0.3)]),
+        ("self_preference.excess_of_gpt-4o v1.2 >= 0.2", [("self_preference", "excess_of_gpt-4o v1.2", ">=", 0.2)]),
         ("scale use>0.2", [("scale_use", None, ">", 0.2)]),  # as the tables name it
         ("self-preference > 0.2", [("self_preference", None, ">", 0.2)]),
         ("self_preference.excess_of_my model>0", [("self_preference", "excess_of_my model", ">", 0)]),
@@ -173,6 +167,16 @@ def test_a_condition_names_a_bias_or_any_estimate(text, conditions):
     assert [(c.bias, c.estimate, c.operator, c.limit) for c in found] == conditions
     with pytest.raises(ValueError, match="name the estimate of the agreement"):
         parse_conditions(["agreement<0.3"])
+
+
+def test_bounds_decide_a_condition():
+    rng = np.random.default_rng(5)
+    judged = [(q, q + rng.normal() / 2) for q in rng.normal(size=400).tolist()]
+    rows = [{"output": "x" * int(rng.integers(9, 99)), "js": q, "rating_1": r} for q, r in judged]
+    found = audit(rows, scores_field="js")
+    conditions = parse_conditions(["verbosity>0.5,verbosity<0.5?,verbosity<0.5,verbosity>0.01"])
+    assert found.having("bounds only")
+    assert [condition.decide(found)[0] for condition in conditions] == [0, 0, 1, 3]
 
 
 NEW = [

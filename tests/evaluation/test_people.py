@@ -152,14 +152,8 @@ def test_a_judge_that_reads_the_text_surpasses_the_floors_and_a_copy_of_one_does
     good = scored(np.random.default_rng(0), 200, raters=3, error=0.2)
     found, numbers = validity(good), agreement(good)
     own, interval = numbers["spearman"].text(), numbers["spearman"].interval
-    beside = ", ".join(
-        f"{label} {numbers[name].text()}"
-        for name, label in (
-            ("human_ceiling", "one rater"),
-            ("likelihood_floor", "likelihood alone"),
-            ("length_floor", "length alone"),
-        )
-    )
+    kinds = {"human_ceiling": "one rater", "likelihood_floor": "likelihood alone", "length_floor": "length alone"}
+    beside = ", ".join(f"{label} {numbers[name].text()}" for name, label in kinds.items())
     assert found.status == "valid"
     assert found.sentence == (
         f"The judge agrees with people beyond chance: Spearman {own} (95 % interval {interval}; {beside})."
@@ -168,9 +162,7 @@ def test_a_judge_that_reads_the_text_surpasses_the_floors_and_a_copy_of_one_does
     assert bare.endswith(f"interval {interval}; one rater {numbers['human_ceiling'].text()}).")
     copy = validity(replace(without(good, LIKELIHOODS), answers=good.covariates[LENGTHS]))
     assert copy.status == "no better than a floor"
-    assert copy.sentence.endswith(
-        "It is not shown to agree with people better than always preferring the longer output would."
-    )
+    assert copy.sentence.endswith("to agree with people better than always preferring the longer output would.")
     short = replace(shortest(good), answers=good.covariates[LENGTHS])
     assert validity(short).sentence.endswith("the shorter output would.")
 
@@ -186,11 +178,8 @@ def test_a_judge_of_noise_says_nothing_and_one_of_few_items_is_not_shown_to():
     said = {"status": "says nothing", "sentence": found.paragraphs[0], "no_better_than": ["likelier", "longer"]}
     assert found.to_dict()["validity"] == said
     (section, *_) = sections(found)
-    assert (section.title, section.status, section.finding) == (
-        "Agreement with people",
-        "says nothing",
-        said["sentence"],
-    )
+    shown = (section.title, section.status, section.finding)
+    assert shown == ("Agreement with people", "says nothing", said["sentence"])
     assert {f.bias: f.status for f in found.findings}["scale_use"] == "not measured"
     assert validity(noise.take(np.arange(20))).status == "not shown"
     assert validity(replace(good, answers=-good.answers)).status == "contradicts people"
@@ -222,6 +211,16 @@ def test_pairs_count_with_the_mean_over_the_orders():
     assert "better than always preferring the likelier or the longer output would" in found.sentence
 
 
+def test_two_who_like_the_first_position_agree_no_more_than_by_chance():
+    second, better = np.where(np.random.default_rng(0).random((2, 400)) < 0.8, 0.0, 1.0)
+    judged = by_hand(np.stack([1 - second, second], axis=1)[:, None], **{BETTER: better})
+    assert ": accuracy 0.66 (95 % interval 0.61 to 0.71; kappa +0.01)" in validity(judged).sentence
+    passed = by_hand(better, **{HUMAN_SCORES: np.ones(400)})  # people who never differ tell nothing of a judge
+    found = [validity(one).status for one in (judged, replace(judged, covariates={BETTER: 0 * better}), passed)]
+    assert found == ["says nothing", "undefined", "undefined"]
+    assert validity(replace(passed, answers=np.ones(400)).take(np.arange(3))) is None
+
+
 def test_a_lenient_judge_that_ranks_well_is_told_by_how_much_and_is_not_biased():
     judged = scored(np.random.default_rng(3), 400, error=0.2)
     lenient = replace(judged, answers=judged.answers + 0.4, scale=(1, 6))
@@ -244,9 +243,7 @@ def test_of_pass_or_fail_the_judge_is_told_to_pass_more():
     ratings, answers = (quality + rng.normal(size=(400, 2)) > 1).astype(float), (quality[:, 0] > 0.2).astype(float)
     found = audit_answers(by_hand(answers, **{RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}))
     more = 100 * (answers.mean() - ratings.mean())
-    assert found.leniency.startswith(
-        f"Of 100 outputs, the judge passes {more:.0f} more than people do on average (95 %"
-    )
+    assert found.leniency.startswith(f"Of 100 outputs, the judge passes {more:.0f} more than people do on average")
     assert found.validity.sentence.startswith("The judge agrees with people beyond chance: kappa +0.")
     assert "; one rater's kappa +0." in found.validity.sentence
     assert found.not_measured["scale_use"] == "it needs scores of more than two values"
@@ -263,6 +260,13 @@ def test_a_mean_score():
     assert found["judge_mean"].value == pytest.approx(scores.mean())
     assert (found["people_mean"].value, found["people_mean"].n) == (pytest.approx(human[:30].mean()), 30)
     assert not any(one.text()[0] in "+-" for one in found.estimates.values())  # scores, and no differences
+
+
+def test_where_annotators_err_pass_or_fail_alone_corrects_the_share():
+    right = np.where(np.random.default_rng(0).random((300, 4)) < 0.85, 1.0, 0.0)
+    ratings = np.where(np.arange(300)[:, None] < 100, right[:, :3], NAN)
+    found = audit_answers(by_hand(right[:, 3], **{RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}))
+    assert ("corrected_rate" in found["pass_or_fail"].estimates, "corrected" in found.measurements) == (True, False)
 
 
 def test_two_judges_are_compared():
