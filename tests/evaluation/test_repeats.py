@@ -44,7 +44,7 @@ def test_the_mean_of_the_samples_is_audited_and_equals_a_recorded_mean():
     assert found["verbosity"].estimates == single["verbosity"].estimates
     assert found["agreement"].estimates == single["agreement"].estimates
     assert "repeats" not in single
-    assert "scores" not in single.verdict.partition("Not measured")[0]
+    assert "Two scores" not in single.verdict
     assert found["repeats"]["test_retest"].n == 97
     assert found["repeats"]["test_retest"].undefined == 3
     assert found.to_dict()["further"]["repeats"]["flip_rate"]["value"] == 1
