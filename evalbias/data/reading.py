@@ -130,13 +130,18 @@ def read(
             files = Source(name, _existing(path))
             return _items(files, SETS[name].rows(files), samples=samples, rated=SETS[name].rated)
     table = table_of(source, mapping)
-    said = [*numbers, *filter(None, [samples])]
+    drawn = [] if samples is None else [samples] if samples in table.columns else _numbered(table.columns, samples)
+    said = [*numbers, *(drawn or filter(None, [samples]))]
     recorded = bool(said) and set(said) <= set(table.columns)  # what a judge said needs no texts
-    if recorded and not _hold_outputs(table.columns):
+    if recorded:
         _label_verdicts(table, said)
-    _check_columns(table, [*choices, *numbers], judged="score" in said, texts=not recorded)
-    table.rows = with_verdicts(table.rows, said)
+    _check_columns(table, choices, said, texts=not recorded)
     try:
+        for where, row in table.rows:
+            row |= {
+                n: _from_json(v, n, where) for n, v in row.items() if n in ("scores", "ratings", samples) and str(v)
+            }
+        table.rows = with_verdicts(table.rows, numbers, drawn)
         texts = not recorded or _hold_outputs(table.columns)
         return _items(table, table.rows, choices, numbers, samples=samples, texts=texts)
     except DataError as error:
@@ -269,15 +274,13 @@ def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str
         if near and not ours.startswith(near[0]):  # score2 is a further column, sorce is none
             raise DataError(f"{place}: {ours}={theirs} maps to no field of evalbias. Did you mean {near[0]}={theirs}?")
         if theirs not in columns:
-            close = difflib.get_close_matches(theirs, columns, 1)
-            hint = f" Did you mean {ours}={close[0]}?" if close else ""
+            hint = "".join(f" Did you mean {ours}={one}?" for one in difflib.get_close_matches(theirs, columns, 1))
             raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {listed(columns)}.{hint}")
 
 
 def renamed(record: Mapping[str, Any], mapping: Mapping[str, str]) -> dict[str, Any]:
     """Return a record with their columns under our names; a column that has one of these names makes way."""
-    theirs = set(mapping.values())
-    kept = {name: value for name, value in record.items() if name not in theirs and name not in mapping}
+    kept = {name: value for name, value in record.items() if name not in {*mapping, *mapping.values()}}
     return kept | {ours: record[name] for ours, name in mapping.items() if name in record}
 
 
@@ -325,34 +328,39 @@ def _hold_outputs(columns: Iterable[str]) -> bool:
 
 
 def _label_verdicts(table: Source, numbers: Sequence[str]) -> None:
-    """Read columns label, label_1, label_2, ... beside recorded verdicts without texts as what people say."""
-    if any(_RATED.fullmatch(name) or name in ("scores", "ratings") for name in table.columns):
+    """Read columns label, label_1, ... as what people say; beside texts, where they hold only numbers or verdicts."""
+    columns, words = table.columns, {*ABSENT, *sum(BINARY, ())}
+    ours = {n: f"rating_{n[6:]}" if n[5:] else "score" for n in columns if n not in numbers and _LABEL.fullmatch(n)}
+    cells = [row.get(name) for _, row in table.rows for name in ours if _hold_outputs(columns)]
+    if any(_RATED.fullmatch(name) or name in ("scores", "ratings", "outputs", "output_1") for name in columns) or any(
+        not isinstance(cell, int | float | None) and str(cell).strip().lower() not in words for cell in cells
+    ):
         return
-    names = {name: match for name in table.columns if name not in numbers and (match := _LABEL.fullmatch(name))}
-    ours = {name: "score" if match[1] is None else f"rating_{match[1]}" for name, match in names.items()}
-    table.rows = [(where, {ours.get(name, name): cell for name, cell in row.items()}) for where, row in table.rows]
+    table.mapping = {**table.mapping, **{field: name for name, field in ours.items()}}
+    table.rows = [(w, {**row, **{ours[n]: row[n] for n in ours if n in row}}) for w, row in table.rows]
 
 
-def _check_columns(table: Source, asked: Sequence[str], *, judged: bool, texts: bool) -> None:
+def _check_columns(table: Source, choices: Iterable[str], said: Sequence[str], *, texts: bool) -> None:
     """Refuse a table without outputs, unless it needs no ``texts`` and has none, and one column for two fields."""
     columns, place = table.columns, str(table.path)
-    if (
-        columns
-        and not _hold_outputs(columns)
-        and (texts or suggestions(columns, ["output", "output_1", "output_2"], alike=False))
-    ):
-        if {"output_1", "output_2"} == set(suggestions(columns, ["output_1", "output_2"], alike=False)):
+    chosen = [name for name in choices if name != "better"]
+    texts = texts or bool(suggestions(columns, ["output", "output_1", "output_2"], alike=False))
+    if columns and not _hold_outputs(columns) and texts:
+        absent = next((name for name in (*chosen, *said) if name not in (*columns, *table.mapping.values())), None)
+        if absent and (close := difflib.get_close_matches(absent, columns, 1)):
+            raise DataError(f"{place} has no column {absent!r}. Did you mean {close[0]!r}? It has {listed(columns)}.")
+        place += f" has no column {absent!r}. It" if absent else ""
+        if chosen or {"output_1", "output_2"} == set(suggestions(columns, ["output_1", "output_2"], alike=False)):
             raise lacking(place, columns, "output_1", beside=("output_2", "source", "better"))
         rated = {"scores", "ratings", "rating_1"} & set(columns)
         raise lacking(place, columns, "output", beside=("source",) if rated else ("source", "score"))
-    if judged and "score" in columns and not any(c.partition(".")[0] == "scores" for c in columns):
+    if "score" in said and "score" in columns and not any(c.partition(".")[0] == "scores" for c in columns):
         raise DataError(
             f"{place}: the column 'score' holds people's scores, and it is asked for as the judge's too. If it is the "
             "judge's, read it under another name: --map judge_score=score and --scores-field judge_score."
         )
-    for name in asked:
-        ours = next((o for o, theirs in table.mapping.items() if theirs == name != o), None)
-        if ours is not None and name not in columns:
+    for name in (*choices, *said):
+        for ours in (o for o, theirs in table.mapping.items() if theirs == name != o and name not in columns):
             raise DataError(
                 f"The column {name!r} is read as {ours!r} (--map) and is asked for as {name!r} too: name another "
                 "column, or leave it out of --map."
@@ -362,14 +370,13 @@ def _check_columns(table: Source, asked: Sequence[str], *, judged: bool, texts: 
 def check_field(items: Sequence[Any], field: str, place: str) -> None:
     """Refuse items that lack a field which a model must be shown, and name the columns that look like it."""
     without = next((e for e in items if field not in e), None)
-    if without is None:
-        return
-    if any(field in e for e in items):
+    if without is not None and any(field in e for e in items):
         raise DataError(
             f"The item {item_name(without)!r:.80} of {place} has no {field!r}; add it, or leave the item out."
         )
-    columns = list(dict.fromkeys(name for e in items for name in e.keys()))  # noqa: SIM118 (an Example is no Mapping)
-    raise lacking(place, columns, field)
+    if without is not None:
+        columns = dict.fromkeys(name for e in items for name in e.keys())  # noqa: SIM118 (an Example is no Mapping)
+        raise lacking(place, list(columns), field)
 
 
 # The columns of numbers of a table whose cells are texts.
@@ -394,12 +401,9 @@ def typed(rows: Sequence[Row], decimal_mark: str) -> list[Row]:
         given = [cell for _, record in rows if (cell := record[name].strip()).lower() not in ABSENT]
         found = {mark: sum(map(bool, (_as_json(cell, mark) for cell in given))) for mark in (".", decimal_mark)}
         mark = max(found, key=found.__getitem__)
-        if found[mark] >= (1 if _RATED.fullmatch(name) else max(len(given), 1)):
+        if found[mark] >= (1 if _RATED.fullmatch(name) or _LABEL.fullmatch(name) else max(len(given), 1)):
             marks[name] = mark
-    return [
-        (where, {name: _value(name, cell, marks.get(name, "")) for name, cell in record.items()})
-        for where, record in rows
-    ]
+    return [(where, {n: _value(n, cell, marks.get(n, "")) for n, cell in record.items()}) for where, record in rows]
 
 
 def _as_json(cell: str, mark: str) -> str:
@@ -408,27 +412,26 @@ def _as_json(cell: str, mark: str) -> str:
     return number if _NUMBER.fullmatch(number) else ""
 
 
-_LABEL = re.compile(r"label(?:_(\d{1,9}))?", re.ASCII)
+_LABEL = re.compile(r"label(_\d{1,9})?", re.ASCII)
 
 
-def with_verdicts(rows: Sequence[Row], numbers: Sequence[str] = ()) -> list[Row]:
-    """Read yes and no, pass and fail, or true and false, in any case, as 1 and 0 where a column holds one such pair.
-
-    A column is that of scores, one of ``numbers``, or all ratings together. Where it holds anything else, it stays as
-    it is: a yes among points from 1 to 5 is no 1.
-    """
-    groups: dict[str, list[str]] = {}
+def with_verdicts(rows: Sequence[Row], numbers: Sequence[str] = (), samples: Sequence[str] = ()) -> list[Row]:
+    """Read columns mostly of one pair, such as yes and no, as 1 and 0; refuse what else they, or those beside, hold."""
+    groups, read = dict[str, dict[str, list[tuple[str, Any]]]](), dict[str, tuple[str, ...]]()
     for name in rows[0][1] if rows else ():
-        if _RATED.fullmatch(name) or name in ("scores", "ratings", *numbers):
-            groups.setdefault("ratings" if name.startswith("rating") else name, []).append(name)
-    read: dict[str, tuple[str, str]] = {}
-    for names in groups.values():
-        words = {_word(cell) for _, record in rows for name in names for cell in _cells(record.get(name))} - {""}
-        read |= {name: pair for pair in BINARY if words and words <= set(pair) for name in names}
-    if not read:
-        return list(rows)
+        if _RATED.fullmatch(name) or name in ("scores", "ratings", *numbers, *samples):
+            group = "ratings" if name.startswith("rating") else "samples" if name in samples else name
+            cells = [(where, cell) for where, record in rows for cell in _cells(record.get(name)) if _word(cell)]
+            groups.setdefault(group, {})[name] = cells
+            read.update((name, p) for p in BINARY if 2 * sum(_word(c) in p for _, c in cells) > len(cells))
+    for columns in groups.values():
+        beside = [read[name] for name in columns if name in read]
+        for name, where, cell in [(n, *one) for n in columns for one in columns[n] if beside]:
+            if _word(cell) not in read.get(name, ("0", "1", "0.0", "1.0")):
+                one, zero = read.get(name, beside[0])
+                raise DataError(f"{where}: {name!r} is {cell!r:.80} among {one} and {zero}: give one of these two.")
 
-    def converted(value: Any, pair: tuple[str, str]) -> Any:
+    def converted(value: Any, pair: tuple[str, ...]) -> Any:
         if isinstance(value, dict):
             return {key: converted(one, pair) for key, one in value.items()}
         if isinstance(value, list | tuple):
@@ -436,8 +439,7 @@ def with_verdicts(rows: Sequence[Row], numbers: Sequence[str] = ()) -> list[Row]
         return 1 - pair.index(_word(value)) if _word(value) else None
 
     return [
-        (where, {name: converted(v, read[name]) if name in read else v for name, v in record.items()})
-        for where, record in rows
+        (where, {n: converted(v, read[n]) if n in read else v for n, v in record.items()}) for where, record in rows
     ]
 
 
@@ -448,8 +450,7 @@ def _cells(value: Any) -> Iterator[Any]:
 
 def _word(cell: Any) -> str:
     """Return a cell in lower case; empty where it holds none."""
-    word = "" if missing(cell) else str(cell).strip().lower()
-    return "" if word in ABSENT else word
+    return "" if missing(cell) or (word := str(cell).strip().lower()) in ABSENT else word
 
 
 def _value(name: str, cell: str, mark: str) -> Any:
@@ -463,8 +464,6 @@ def _value(name: str, cell: str, mark: str) -> Any:
 # Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
 
 NESTED = ("outputs", "candidates", "systems", "scores", "ratings")  # a table's cell may hold them as JSON
-_RATING = re.compile(r"rating_(\d{1,9})", re.ASCII)
-_BETTER = re.compile(r"better_(\d{1,9})", re.ASCII)
 
 
 def _items(
@@ -532,9 +531,8 @@ def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
         if columns and name not in record:
             cells = {column: record.pop(column) for column in columns}
             record[name] = {c.removeprefix(f"{name}."): _from_json(v, c, where) for c, v in cells.items()}
-    places = sorted((int(match[1]), name) for name in record if (match := _RATING.fullmatch(name)))
-    if places and "ratings" not in record:
-        record["ratings"] = [number(record.pop(name), f"{where}: {name!r}") for _, name in places]
+    if "ratings" not in record and (columns := _numbered(record, "rating")):
+        record["ratings"] = [number(record.pop(name), f"{where}: {name!r}") for name in columns]
     if {"output_1", "output_2"} <= record.keys() and "output" not in record:
         record["outputs"] = [record.pop("output_1"), record.pop("output_2")]
         if {"system_1", "system_2"} <= record.keys():
@@ -544,10 +542,8 @@ def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _gather_samples(record: dict[str, Any], name: str, where: str) -> None:
     """Gather the columns ``NAME_1``, ``NAME_2``, ... of a record, and read its list of numbers."""
-    form = re.compile(rf"{re.escape(name)}_(\d{{1,9}})", re.ASCII)
-    places = sorted((int(match[1]), column) for column in record if (match := form.fullmatch(column)))
-    if places and name not in record:
-        record[name] = [record.pop(column) for _, column in places]
+    if name not in record and (columns := _numbered(record, name)):
+        record[name] = [record.pop(column) for column in columns]
     if name not in record:
         return
     given = _from_json(record[name] or [], name, where)
@@ -558,6 +554,12 @@ def _gather_samples(record: dict[str, Any], name: str, where: str) -> None:
         )
     scores = [number(value, f"{where}: a score of {name!r}", texts=True) for value in given]
     record[name] = [None if score != score else score for score in scores]
+
+
+def _numbered(columns: Iterable[str], name: str) -> list[str]:
+    """Return the columns ``NAME_1``, ``NAME_2``, ... in order."""
+    form = re.compile(rf"{re.escape(name)}_\d{{1,9}}", re.ASCII)
+    return sorted(filter(form.fullmatch, columns), key=lambda column: int(column.rpartition("_")[2]))
 
 
 def _from_json(value: Any, name: str, where: str) -> Any:
@@ -589,9 +591,9 @@ def _pair(record: dict[str, Any], outputs: Any, where: str, choices: Mapping[str
     systems = record.get("systems")
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
-    votes = sorted((int(match[1]), name) for name in record if (match := _BETTER.fullmatch(name)))  # of several people
+    votes = _numbered(record, "better")  # of several people
     codes = {"better": (), **choices}
-    codes |= {name: codes["better"] for _, name in votes}
+    codes |= dict.fromkeys(votes, codes["better"])
     for name in (name for name in codes if name in record):
         try:
             value = choice(record[name], f"{where}: {name!r}", codes[name])
@@ -601,12 +603,10 @@ def _pair(record: dict[str, Any], outputs: Any, where: str, choices: Mapping[str
             raise DataError(f"{error} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}") from error
         fields[name] = None if value != value else int(value)
     if votes and record.get("ratings") is not None:
-        raise DataError(f"{where}: both {votes[0][1]!r} and ratings say what people prefer: leave one of them out.")
+        raise DataError(f"{where}: both {votes[0]!r} and ratings say what people prefer: leave one of them out.")
     if votes:
-        first_less_second = {FIRST: 1, SECOND: -1, TIE: 0}
-        given = [first_less_second.get(fields.pop(name)) for _, name in votes]
-        record["ratings"] = given
-        known = [one for one in given if one is not None]
+        given = [{FIRST: 1, SECOND: -1, TIE: 0}.get(fields.pop(name)) for name in votes]
+        record["ratings"], known = given, [one for one in given if one is not None]
         majority = {1: FIRST, -1: SECOND, 0: TIE}[int(np.sign(sum(known)))] if known else None
         fields.setdefault("better", None if majority is None else int(majority))
     if fields.get("better") in (0, 1):

@@ -50,11 +50,28 @@ def test_words_in_lists_and_by_criterion_are_read():
     assert json.dumps(rows) == given  # what a user gave stays as it was
 
 
-@pytest.mark.parametrize("others", [(4, 5), ("no", "fail"), ("yes", "maybe"), ("yes", 0)])
-def test_a_word_among_other_values_is_refused_by_its_place(others):
-    rows = [{"id": str(i), "output": "a", "score": score} for i, score in enumerate(("yes", *others))]
-    with pytest.raises(DataError, match=r"row 1: the score is 'yes': give a number, 1 for yes and 0 for no"):
-        data.read(rows)
+@pytest.mark.parametrize(
+    ("third", "match"), [(5, "1: the score is 'yes': give a number"), ("fail", "3: 'score' is 'fail' a")]
+)
+def test_a_word_among_other_values_is_refused_by_its_place(third, match):
+    with pytest.raises(DataError, match=f"row {match}"):
+        data.read([{"output": "a", "score": score} for score in ("yes", 4 if third == 5 else "no", third)])
+
+
+def test_each_column_holds_its_own_pair_and_the_first_cell_of_no_pair_is_named_by_its_own_column():
+    rows = [{"mine": 1, "label_1": "pass", "label_2": "no"}, {"mine": 0, "label_1": "fail", "label_2": "yes"}]
+    assert [item.ratings for item in data.read(rows, numbers=["mine"])] == [[1, 0], [0, 1]]
+    with pytest.raises(
+        DataError, match=r"row 2: 'rating_2' is 4 among pass and fail.*'rating_2' is your column 'label_2'"
+    ):
+        data.read([{**rows[0], "label_2": 1}, {**rows[1], "label_2": 4}], numbers=["mine"])
+
+
+@pytest.mark.parametrize(("one", "two", "expected"), [(4, 5, [4, 5]), ("yes", "no", [1, 0])])
+def test_samples_in_columns_or_lists_need_no_texts_and_may_be_words(tmp_path, one, two, expected):
+    for row in ({"mine_1": one, "mine_2": two}, {"mine": json.dumps([one, two]), "output": "Four."}):
+        for source in sources(tmp_path, [row]):
+            assert data.read(source, samples="mine")[0].mine == expected
 
 
 def test_a_file_of_verdicts_and_labels_needs_no_texts_and_no_mapping(tmp_path):
@@ -67,6 +84,8 @@ def test_a_file_of_verdicts_and_labels_needs_no_texts_and_no_mapping(tmp_path):
         assert "output" in audited.not_measured["verbosity"]
     several = [{"mine": 1, "label_1": "pass", "label_2": "fail"}, {"mine": 0, "label_1": "pass", "label_2": "pass"}]
     assert [item.ratings for item in data.read(several, numbers=["mine"])] == [[1, 0], [1, 1]]
+    beside = [{**row, "output": "Four."} for row in several]
+    assert [item.ratings for item in data.read(beside, numbers=["mine"])] == [[1, 0], [1, 1]]
     # beside texts or people's scores, a label may be anything
     assert data.read([{"output": "a", "mine": 1, "label": "spam"}], numbers=["mine"])[0].label == "spam"
     assert data.read([{"mine": 1, "score": 0, "label": "spam"}], numbers=["mine"])[0].label == "spam"
@@ -79,8 +98,10 @@ def test_texts_are_still_asked_for_where_they_are_read_or_seem_to_be_there():
         data.read([{"verdict": 1, "label": 1, "answer": "Four."}], numbers=["verdict"])
     with pytest.raises(DataError, match="'answer_a' looks like 'output_1'"):
         data.read([{"verdict": 1, "label": 1, "answer_a": "Four.", "answer_b": "Five."}], numbers=["verdict"])
-    with pytest.raises(DataError, match="has no column 'output'"):
+    with pytest.raises(DataError, match=r"has no column 'verdcit'\. Did you mean 'verdict'\?"):
         data.read([{"verdict": 1, "label": 1}], numbers=["verdcit"])
+    with pytest.raises(DataError, match="has no column 'output_1'"):
+        data.read([{"verdict": 1, "label": 1}], choices={"verdict": ()})
     with pytest.raises(DataError, match="'output' is missing"):
         data.read([{"verdict": 1, "output": "Four."}, {"verdict": 1}], numbers=["verdict"])
 
