@@ -308,8 +308,8 @@ def evalbias(
 ) -> None:
     """Measure the biases of LLM judges at equal quality, and reduce them where that helps.
 
-    Exit codes: 0 done; 1 a --fail-on condition fails the build, or you answered a question with no; 2 an error that you
-    can correct (the message says how); 3 a --fail-on condition is undecided; 70 a defect of evalbias, please report it;
+    Exit codes: 0 done; 1 a --fail-on or --certify condition fails, or you answered a question with no; 2 an error that
+    you can correct (the message says how); 3 such a condition is undecided; 70 a defect of evalbias, please report it;
     129 stopped by SIGHUP, 130 by Ctrl-C, 143 by SIGTERM (run the same command again to continue).
     """
     set_verbosity(quiet=quiet, verbose=verbose)

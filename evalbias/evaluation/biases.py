@@ -94,9 +94,9 @@ class Likelihood(EffectBias):
         "scores": "'evalbias compile likelihood --lm MODEL --data FILE' tries demonstrations and calibrations and "
         "keeps what is shown to help; this takes a few thousand judgments once, and afterwards prompts that are longer "
         "by 2 to 8 examples, or one more likelihood for each output",
-        "others": "'evalbias correct --data FILE --likelihood-lm MODEL' subtracts it from the scores where that costs "
-        "no agreement, for one likelihood an output; or switch to a judge that has less of it: 'evalbias compile "
-        "likelihood --lm MODEL --data FILE' makes one from any model that you can run",
+        "others": "'evalbias correct' with this audit's data, field and likelihood model subtracts it from the scores "
+        "where that costs no agreement; or switch to a judge that has less of it: 'evalbias compile likelihood --lm "
+        "MODEL --data FILE' makes one from any model that you can run",
     }
 
     def missing(self, judged: Judged) -> Iterator[str]:
@@ -294,9 +294,9 @@ class Verbosity(EffectBias):
         "pairs": "'evalbias optimize --criterion CRITERION --objective verbosity --data FILE --lm MODEL' searches for "
         "a wording without it; the search takes a few thousand judgments once, and the wording costs nothing",
         "scores": "say in the definition that length does not count, and audit the judge again; outputs of equal "
-        "length avoid it, and 'evalbias correct --data FILE' subtracts it from recorded scores",
-        "others": "'evalbias correct --data FILE' subtracts it from the scores where that costs no agreement; or judge "
-        "outputs of equal length, or change the judge's wording or examples and audit it again",
+        "length avoid it, and 'evalbias correct' subtracts it from recorded scores",
+        "others": "'evalbias correct' with this audit's data and field subtracts it from the scores where that costs "
+        "no agreement; or judge outputs of equal length, or change the judge's wording or examples and audit it again",
     }
 
     def feature(self, judged: Judged) -> FloatArray | None:

@@ -168,7 +168,7 @@ def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     assert found.remedy.startswith("'evalbias compile likelihood --lm MODEL --data FILE' tries")
     recorded = [e.copy(mine=score) for e, score in zip(examples, biased.judged.answers, strict=True)]
     others = about(evalbias.audit(recorded, **MINE, likelihood_lm=FormulaLM(bias=0.5)), "likelihood")
-    assert others.remedy.startswith("'evalbias correct --data FILE --likelihood-lm MODEL' subtracts it from the scores")
+    assert others.remedy.startswith("'evalbias correct' with this audit's data, field and likelihood model")
     assert others.estimate == found.estimate
     fair = about(evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.0)), "likelihood")
     assert fair.status == "no sign"
