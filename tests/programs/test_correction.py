@@ -88,7 +88,7 @@ def test_differences_within_pairs_are_not_centered():
         *((lambda s=s: CALIBRATION.at(s), f"strength={s}") for s in (1.5, -0.1, math.nan)),
         (lambda: Slope(1.0, 0.0, bounds=(-10.0, -20.0)), "lowest and the highest value"),
         (lambda: Slope(1.0, 0.0, bounds=(-math.inf, 0.0)), "both finite"),
-        (lambda: ScoreCorrection({}, math.inf), "shift=inf: give a finite number"),
+        (lambda: ScoreCorrection({}, math.inf), "shift=inf, pairs=False: give a finite number"),
         (lambda: ScoreCorrection({}, reduction="median"), "reduction='median', .*give 'sum' or 'mean'"),
         (lambda: CALIBRATION([1.0], {"length": [1.0]}), r"needs the feature 'likelihood', and \['length'\] are given"),
         (
