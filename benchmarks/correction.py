@@ -11,8 +11,6 @@ criteria whose effect of length, or of likelihood under SmolLM2-135M, is shown o
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.harness import RESULTS, argument_parser, data_folder, finish, markdown, shown
+from benchmarks.harness import RESULTS, argument_parser, finish, lines, markdown, shown
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.measures import EqualQuality, estimate_spearman, pearson
 from evalbias.measures.agreement import estimate_tied_accuracy
@@ -58,12 +56,10 @@ class Outcome:
     worth: float  # Pearson's correlation of the feature with people
 
 
-def recorded(folder: Path) -> Iterator[tuple[str, Judged]]:
+def recorded() -> Iterator[tuple[str, Judged]]:
     """Yield each judge's name with its scores of every criterion."""
-    with gzip.open(folder / "summeval_scores.jsonl.gz", "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    with (folder / "summeval_likelihoods.jsonl").open(encoding="utf-8") as lines:
-        likelihoods = {one["id"]: one[LM] for one in map(json.loads, lines)}
+    rows = lines("judges/summeval_scores.jsonl.gz")
+    likelihoods = {one["id"]: one[LM] for one in lines("judges/summeval_likelihoods.jsonl")}
     ids, inputs = tuple(row["id"] for row in rows), [row["input_id"] for row in rows]
     ls = np.array([likelihoods[name] for name in ids])
     lengths = np.array([float(len(row["output"])) for row in rows])
@@ -232,7 +228,7 @@ def main() -> None:
     rows = [
         (name, judged, feature)
         for feature in COVARIATES
-        for name, judged in recorded(data_folder("judges"))
+        for name, judged in recorded()
         if effect(judged, feature, judged.answers)[1] < 0.05
     ]
     if args.splits:

@@ -11,7 +11,6 @@ change. ``--write`` puts tables and plots into docs/gallery.md, and the first ro
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
 import time
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from benchmarks.harness import ROOT, argument_parser, data_folder, markdown, replace_section, write_section
+from benchmarks.harness import ROOT, argument_parser, data_folder, lines, markdown, replace_section, write_section
 from evalbias import data
 from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.audit import AGREEMENT, audit_answers
@@ -60,13 +59,6 @@ class Recorded:
     rows: Sequence[Record]
     options: Mapping[str, Any] = field(default_factory=dict)
     covariates: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-
-def lines(name: str) -> list[dict[str, Any]]:
-    """Return the records of a file of the recorded data."""
-    path = data_folder(name)
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
-        return [dict(json.loads(line)) for line in file]
 
 
 def row(record: Record, **more: Any) -> dict[str, Any]:

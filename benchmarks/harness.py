@@ -8,6 +8,8 @@ section's two markers is replaced, so what people write around them stays.
 from __future__ import annotations
 
 import argparse
+import gzip
+import json
 import math
 import os
 import platform
@@ -46,6 +48,13 @@ def data_folder(name: str = "") -> Path:
     if not path.exists():
         raise SystemExit(f"{path} does not exist: set EVALBIAS_DATA to the folder of recorded data.")
     return path
+
+
+def lines(name: str) -> list[dict[str, Any]]:
+    """Return the records of a file of the recorded data."""
+    path = data_folder(name)
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+        return [dict(json.loads(line)) for line in file]
 
 
 def keeping_answers(lm: Any, file: Path) -> CachedLM:

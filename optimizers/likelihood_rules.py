@@ -219,9 +219,8 @@ class LikelihoodRule(Rule):
     def loss(self, judged: Judged, given: Judged) -> str:
         """Say whether the agreement falls, or may fall by more than the margin."""
         given = last_items(given, len(judged.ids))
-        human, draws = given.covariate(HUMAN_SCORES), Draws(seed=self.seed, confidence=1 - 2 * LOSS)
-        how: dict[str, Any] = {"before": given.answers, "clusters": given.clusters, "draws": draws}
-        test, order = (one(judged.answers, human, **how) for one in (estimate_pearson, estimate_tied_accuracy))
+        test, order = (self._change(one, judged, given) for one in (estimate_pearson, estimate_tied_accuracy))
+        human = given.covariate(HUMAN_SCORES)
         common = defined(judged.answers, given.answers, human)
         before, after = (pearson(one.answers[common], human[common]).value for one in (given, judged))
         digits = 2 if abs(test.value) >= 0.01 else 3
@@ -241,8 +240,12 @@ class LikelihoodRule(Rule):
 
     def lowest_change(self, judged: Judged, given: Judged) -> float:
         """Return the lower end of the one-sided 95 % interval of the change in agreement."""
-        draws, human = Draws(seed=self.seed, confidence=1 - 2 * LOSS), given.covariate(HUMAN_SCORES)
-        return estimate_pearson(judged.answers, human, before=given.answers, clusters=given.clusters, draws=draws).low
+        return self._change(estimate_pearson, judged, given).low
+
+    def _change(self, agreement: Callable[..., Interval], judged: Judged, given: Judged) -> Interval:
+        how: dict[str, Any] = {"before": given.answers, "clusters": given.clusters}
+        draws = Draws(seed=self.seed, confidence=1 - 2 * LOSS)
+        return agreement(judged.answers, given.covariate(HUMAN_SCORES), draws=draws, **how)
 
     def error(self, judged: Judged) -> float:
         """Return the standard error of the bias on the held-back items."""

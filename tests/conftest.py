@@ -1,8 +1,11 @@
 import gc
+import gzip
+import json
 import os
 import signal
 import sys
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -52,6 +55,23 @@ def outside(variable, default, remedy):
 def data_dir():
     """The folder of recorded data; benchmarks that a test calls read it too."""
     return outside("EVALBIAS_DATA", ROOT.parent / "shared" / "data", PUBLISHED)
+
+
+@pytest.fixture(scope="session")
+def recorded(data_dir):
+    """Name of a file of recorded judgments -> its rows; a session reads SummEval's once, with LS under SmolLM2."""
+
+    @lru_cache(maxsize=1)
+    def summaries():
+        lines = (data_dir / "judges/summeval_likelihoods.jsonl").read_text(encoding="utf-8").splitlines()
+        likelihoods = {row["id"]: row["smollm2-135m-instruct"] for row in map(json.loads, lines)}
+        return [{**row, "likelihood": likelihoods[row["id"]]} for row in rows("summeval_scores")]
+
+    def rows(name):
+        with gzip.open(data_dir / f"judges/{name}.jsonl.gz", "rt", encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    return lambda name: summaries() if name == "summeval_scores" else rows(name)
 
 
 @pytest.fixture(scope="session")

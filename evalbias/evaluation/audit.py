@@ -261,17 +261,19 @@ def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
 # --- what follows from all findings -----------------------------------------------------------------------------------
 
 
-def paragraphs_of(
+def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = ()) -> tuple[str, ...]:
+    """Say what follows from the findings, each paragraph by itself, the answer first."""
+    return (*opening_of(findings, coverage=coverage), *reasons_of(findings))
+
+
+def opening_of(
     findings: Sequence[Finding], *, coverage: ArrayLike = (), validity: str = "", leniency: str = ""
 ) -> tuple[str, ...]:
-    """Say what follows from the findings, each paragraph by itself, the answer first.
+    """Say whether the judge tells good from bad, and how lenient it is, where that is known; whether it is biased.
 
-    Whether the judge tells good from bad, and how lenient it is, where that is known; whether it is biased; which
-    biases may be another; what helps; and the biases known between bounds, ruled out, undecided, and not measured. A
-    warning comes first if its model hardly ever answers with a label (by the (n,) ``coverage``).
+    A warning comes first if its model hardly ever answers with a label (by the (n,) ``coverage``).
     """
-    biased, bounded, open_, clear, missing = ([f for f in findings if f.status == status] for status in STATUSES)
-    biased = sorted(biased, key=lambda finding: (finding.bias != CROWDING, finding.p_adjusted))
+    biased, bounded, open_, clear, missing = _by_status(findings)
     if biased:
         first = f"The judge is biased ({_titles(biased)}): {'; '.join(f.sentence for f in biased)}."
     elif open_:
@@ -283,13 +285,15 @@ def paragraphs_of(
         first = "Whether the judge is biased cannot be told with any number of such items."
     else:
         first = "No bias could be measured."
+    return tuple(filter(None, (coverage_warning({"": coverage}), validity, leniency, first)))
+
+
+def reasons_of(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Say which biases may be another, what helps, and those between bounds, ruled out, undecided and not measured."""
+    biased, bounded, open_, clear, missing = _by_status(findings)
     not_shown = [f for f in biased if not f.alone]
     untold = [f for f in not_shown if f.joint is not None and math.isnan(f.joint.low)]
     said = [
-        coverage_warning({"": coverage}),
-        validity,
-        leniency,
-        first,
         _confused([f for f in not_shown if f not in untold], "is not shown", "are not shown"),
         _confused(untold, "cannot be told", "cannot be told apart"),
         _assumption(findings),
@@ -301,6 +305,12 @@ def paragraphs_of(
         _listed("Not measured", missing, lambda f: "" if f.estimate is None else f.sentence),
     ]
     return tuple(filter(None, said))
+
+
+def _by_status(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Return the findings with each of ``STATUSES``; of biases, crowding first and then the surest."""
+    biased, *others = ([f for f in findings if f.status == status] for status in STATUSES)
+    return [sorted(biased, key=lambda finding: (finding.bias != CROWDING, finding.p_adjusted)), *others]
 
 
 def _titles(findings: Sequence[Finding]) -> str:
@@ -545,19 +555,16 @@ def audit_answers(
     known = judged.labeled
     used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
     said = "" if validity is None else validity.sentence
-    told = paragraphs_of(findings, coverage=judged.coverage, validity=said, leniency=leniency)
-    before = 1 + sum(map(bool, (coverage_warning({"": judged.coverage}), said, leniency)))  # which biases there are
+    answer = opening_of(findings, coverage=judged.coverage, validity=said, leniency=leniency)
     effects = [bias for bias in biases if isinstance(bias, EffectBias)]
     lost = missing_judgments(judged, effects, seed=seed)
     cautions = [_copies(judged), _duplicates(judged), "" if lost is None else lost.sentence()]
-    paragraphs = (*told[:before], *filter(None, cautions), *told[before:])
+    if (rates := measurements.get(PassOrFail.name)) is not None:
+        answer = (*paragraphs_of_rates(rates), *answer)
+    paragraphs = (*answer, *filter(None, cautions), *reasons_of(findings))
     repeats = measurements.get(Repeats.name)
     if repeats is not None:
         paragraphs += (Repeats().conclusion(repeats),)
-    answer = told[:before]
-    if (rates := measurements.get(PassOrFail.name)) is not None:
-        rated = paragraphs_of_rates(rates)
-        paragraphs, answer = (*rated, *paragraphs), (*rated, *answer)
     if left_out:
         paragraphs += (f"Not tested, because one bias was asked for: {', '.join(map(title_of, left_out))}.",)
     return Audit(

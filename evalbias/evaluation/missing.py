@@ -25,6 +25,7 @@ from evalbias.measures.missing import (
     missing_by_level,
     missing_odds,
 )
+from evalbias.programs.items import length_feature
 
 SIDES = {"quality": ("better", "worse"), "length": ("longer", "shorter"), "likelihood": ("likelier", "less likely")}
 """Property of outputs -> words for those with more and with less of it."""
@@ -110,7 +111,7 @@ def missing_judgments(judged: Judged, effects: Sequence[EffectBias], *, seed: in
     stated = (0.0, 1.0) if judged.pairwise else judged.scale
     ends = stated or (float(np.nanmin(scores)), float(np.nanmax(scores)))
     name = "first_rate" if judged.pairwise else "mean"
-    bounds = {name: bounds_of_mean(scores, _chances(np.isnan(scores), columns, absent | ~absent), ends)}
+    bounds = {name: bounds_of_mean(scores, _chances(np.isnan(scores), columns, np.ones_like(absent)), ends)}
     if judged.pairwise:
         ends = (-1.0, 1.0) if judged.verdicts else (math.nan, math.nan)  # log-odds have no ends
     for bias in effects:
@@ -129,9 +130,9 @@ def _properties(judged: Judged) -> dict[str, FloatArray]:
     """Return what is known about items (n,): of pairs the size of their difference in quality, and sums of the rest."""
     quality = mean_of_raters(judged.ratings) if judged.rated else np.empty(0)
     columns = {"quality": np.abs(quality) if judged.pairwise else quality} if judged.rated else {}
-    lengths = judged.covariates.get(LENGTHS)
-    texts = {"length": None if lengths is None else np.log(np.where(lengths > 0, lengths, np.nan))}
-    texts["likelihood"] = judged.covariates.get(LIKELIHOODS)
+    texts = {"likelihood": judged.covariates.get(LIKELIHOODS)}
+    if LENGTHS in judged.covariates:
+        texts = {"length": length_feature(judged.covariates[LENGTHS]), **texts}
     columns |= {name: x.reshape(len(x), -1).sum(axis=1) for name, x in texts.items() if x is not None}
     systems = np.array(_systems(judged))
     return columns | {

@@ -1,7 +1,5 @@
 """Effects at equal quality: likelihood, length and the own system, each by itself and in one model."""
 
-import gzip
-import json
 import math
 import re
 from dataclasses import replace
@@ -320,15 +318,11 @@ def test_a_planted_verbosity_gets_no_remedy_against_likelihood():
 
 
 @pytest.fixture(scope="module")
-def summeval(data_dir):
+def summeval(recorded):
     """Criterion -> GPT-4's scores of SummEval's summaries, with their lengths and their LS under SmolLM2."""
-    folder = data_dir / "judges"
-    lines = (folder / "summeval_likelihoods.jsonl").read_text().splitlines()
-    ls = {row["id"]: row["smollm2-135m-instruct"] for row in map(json.loads, lines)}
-    with gzip.open(folder / "summeval_scores.jsonl.gz", "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
+    rows = recorded("summeval_scores")
     lengths = np.array([len(row["output"]) for row in rows], dtype=float)
-    texts = {LENGTHS: lengths, LIKELIHOODS: np.array([ls[row["id"]] for row in rows])}
+    texts = {LENGTHS: lengths, LIKELIHOODS: np.array([row["likelihood"] for row in rows])}
     judged = {}
     for criterion in ("consistency", "fluency"):
         ratings = np.array([row["ratings"][criterion] for row in rows], dtype=float)

@@ -1,8 +1,6 @@
 """Judgments that are missing: on what that depends, and bounds that hold whatever they would have been."""
 
-import gzip
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -217,9 +215,8 @@ def test_pairs_have_bounds_where_verdicts_have_ends():
     assert missing_judgments(one, [], seed=0) is None
 
 
-def test_base_models_without_a_verdict_are_found_on_recorded_judgments(data_dir):
-    with gzip.open(data_dir / "judges" / "triviaqa_verdicts.jsonl.gz", "rt", encoding="utf-8") as file:
-        answers = [json.loads(line) for line in file]
+def test_base_models_without_a_verdict_are_found_on_recorded_judgments(recorded):
+    answers = recorded("triviaqa_verdicts")
     items = [
         {"output": "", "source": a["source"], "system": a["system"], "score": a["human"], "mine": a.get("Llama-70B")}
         for a in answers
@@ -233,9 +230,8 @@ def test_base_models_without_a_verdict_are_found_on_recorded_judgments(data_dir)
     assert (lost.bounds["mean"].low, lost.bounds["mean"].high) == pytest.approx((0.75, 0.79), abs=0.005)
 
 
-def test_gpt_4_leaves_few_summaries_unscored_and_they_change_little(data_dir):
-    with gzip.open(data_dir / "judges" / "summeval_scores.jsonl.gz", "rt", encoding="utf-8") as file:
-        summaries = [json.loads(line) for line in file]
+def test_gpt_4_leaves_few_summaries_unscored_and_they_change_little(recorded):
+    summaries = recorded("summeval_scores")
     items = [
         {key: row[key] for key in ("output", "system", "input_id")}
         | {"mine": row["judges"]["gpt-4-0314"]["consistency"], "ratings": row["ratings"]["consistency"]}

@@ -1,8 +1,5 @@
 """What findings at equal quality take for granted about the raters."""
 
-import gzip
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -15,13 +12,9 @@ from evalbias.measures.ratings import dependent_columns
 
 
 @pytest.fixture(scope="session")
-def summeval(data_dir):
+def summeval(recorded):
     """SummEval's summaries with recorded judgments, and their log-likelihoods."""
-    folder = data_dir / "judges"
-    lines = (folder / "summeval_likelihoods.jsonl").read_text().splitlines()
-    likelihoods = {row["id"]: row["smollm2-135m-instruct"] for row in map(json.loads, lines)}
-    with gzip.open(folder / "summeval_scores.jsonl.gz", "rt", encoding="utf-8") as file:
-        return [{**row, "likelihood": likelihoods[row["id"]]} for row in map(json.loads, file)]
+    return recorded("summeval_scores")
 
 
 @pytest.mark.parametrize(

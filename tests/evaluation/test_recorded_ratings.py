@@ -1,8 +1,5 @@
 """Recorded judgments of real judges beside several people's ratings: what an audit says of them."""
 
-import gzip
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,15 +7,10 @@ from scipy import stats
 import evalbias
 
 
-def lines(data_dir, name):
-    with gzip.open(data_dir / f"judges/{name}.jsonl.gz", "rt") as file:
-        return [json.loads(line) for line in file]
-
-
 @pytest.fixture(scope="module")
-def summeval(data_dir):
+def summeval(recorded):
     """Audit of one judge's scores on one criterion, with the experts' ratings."""
-    rows = lines(data_dir, "summeval_scores")
+    rows = recorded("summeval_scores")
 
     def audited(judge, criterion):
         fields = ("id", "input_id", "output", "system")
@@ -35,8 +27,8 @@ def summeval(data_dir):
 
 
 @pytest.fixture(scope="module")
-def ttcw(data_dir):
-    return lines(data_dir, "ttcw_verdicts")
+def ttcw(recorded):
+    return recorded("ttcw_verdicts")
 
 
 @pytest.mark.parametrize("criterion", ["consistency", "fluency"])
@@ -79,9 +71,9 @@ def test_a_lenient_a_noisy_and_a_useless_judge_are_told_so_and_not_biased_in_the
     assert scale.status == "not measured"
 
 
-def test_claude_3_haiku_says_no_more_about_right_answers_than_that_they_are_shorter(data_dir):
-    pairs = {pair["id"]: pair for pair in lines(data_dir, "judgebench")}
-    verdicts = [v for v in lines(data_dir, "judgebench_verdicts") if v["judge"].startswith("claude-3-haiku")]
+def test_claude_3_haiku_says_no_more_about_right_answers_than_that_they_are_shorter(recorded):
+    pairs = {pair["id"]: pair for pair in recorded("judgebench")}
+    verdicts = [v for v in recorded("judgebench_verdicts") if v["judge"].startswith("claude-3-haiku")]
     recorded = [{**pairs[v["id"]], **{f: v[f] for f in ("winner", "winner_swapped")}} for v in verdicts]
     found = evalbias.audit(recorded, winner_field="winner", swapped_field="winner_swapped")
     assert found.validity.status == "says nothing"

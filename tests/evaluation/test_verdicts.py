@@ -1,7 +1,5 @@
 """A judge that passes or fails: what an audit says first, to a person; and recorded judges beside their annotators."""
 
-import gzip
-import json
 import math
 
 import numpy as np
@@ -128,14 +126,9 @@ def test_groups_show_the_rates_and_two_judges_are_compared():
             assert changes["prevalence"].difference.value == 0
 
 
-def lines(data_dir, name):
-    with gzip.open(data_dir / f"judges/{name}.jsonl.gz", "rt") as file:
-        return [json.loads(line) for line in file]
-
-
 @pytest.fixture(scope="module")
-def trivia(data_dir):
-    rows = lines(data_dir, "triviaqa_verdicts")
+def trivia(recorded):
+    rows = recorded("triviaqa_verdicts")
     known = ("id", "input_id", "system")
     return lambda judge, **options: audited(
         [{**{f: r[f] for f in known}, "score": r["human"], "mine": r.get(judge)} for r in rows], **options
@@ -162,9 +155,9 @@ def test_gpt4_passes_more_of_its_own_wrong_answers_than_of_those_of_most_others(
     assert sum(other.low > own.high for other in rates.values()) >= 4
 
 
-def test_experts_on_creativity_are_worse_than_they_are_strict(data_dir):
+def test_experts_on_creativity_are_worse_than_they_are_strict(recorded):
     """GPT-4 passes nearly all; the experts contradict each other so much that its rates are hardly known."""
-    rows = lines(data_dir, "ttcw_verdicts")
+    rows = recorded("ttcw_verdicts")
     found = audited([{k: r[k] for k in ("id", "input_id", "ratings")} | {"mine": r["gpt-4-turbo"]} for r in rows])
     numbers = found["pass_or_fail"]
     assert numbers["tpr"].low > 0.8

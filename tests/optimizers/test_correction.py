@@ -1,7 +1,5 @@
 """What a correction of recorded scores takes by default, what it leaves and says, and that the choice errs rarely."""
 
-import gzip
-import json
 import math
 from dataclasses import replace
 
@@ -165,12 +163,8 @@ def test_an_unbiased_judge_is_left_alone():
     assert np.mean(taken) <= 0.1
 
 
-def test_gpt_4_loses_its_verbosity_for_nothing_and_keeps_its_likelihood(data_dir):
-    with gzip.open(data_dir / "judges/summeval_scores.jsonl.gz", "rt") as lines:
-        rows = [json.loads(line) for line in lines]
-    with (data_dir / "judges/summeval_likelihoods.jsonl").open() as lines:
-        likelihoods = {one["id"]: one["smollm2-135m-instruct"] for one in map(json.loads, lines)}
-    rows = [row for row in rows if row["judges"]["gpt-4-0314"].get("fluency") is not None]
+def test_gpt_4_loses_its_verbosity_for_nothing_and_keeps_its_likelihood(recorded):
+    rows = [row for row in recorded("summeval_scores") if row["judges"]["gpt-4-0314"].get("fluency") is not None]
     ratings = np.array([row["ratings"]["fluency"] for row in rows], dtype=float)
     judged = Judged(
         tuple(row["id"] for row in rows),
@@ -178,7 +172,7 @@ def test_gpt_4_loses_its_verbosity_for_nothing_and_keeps_its_likelihood(data_dir
         np.array([row["judges"]["gpt-4-0314"]["fluency"] for row in rows], dtype=float),
         {
             LENGTHS: np.array([float(len(row["output"])) for row in rows]),
-            LIKELIHOODS: np.array([likelihoods[row["id"]] for row in rows]),
+            LIKELIHOODS: np.array([row["likelihood"] for row in rows]),
             RATINGS: ratings,
             HUMAN_SCORES: ratings.mean(axis=1),
         },
