@@ -1,4 +1,4 @@
-"""Tree attention: the mask of each kind of layer, its kernels on CPU and GPU, and how a model takes them.
+"""Tree attention: the mask of each kind of layer, its kernels, and how a model takes them.
 
 This is cascade attention (FlashInfer, Ye et al. 2025), with the batching over the shared prefix of Hydragen (Juravsky
 et al. 2024): attention to what all queries see and to the rest, merged by their log-sum-exps.
@@ -6,22 +6,20 @@ et al. 2024): attention to what all queries see and to the rest, merged by their
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.attention import flex_attention as flex
+from torch.nn.functional import pad
 from transformers import AttentionInterface
 
 from evalbias.lm.tree import Layers, Pack, sent
-from evalbias.measures.arrays import BoolArray, IntArray
+from evalbias.measures.arrays import IntArray
 
 # Which tokens each layer attends to: all, or those in a sliding window, counted by positions in the text, not by
 # places in the pack. A pack needs one tree mask per kind of layer, cut down to these.
@@ -37,8 +35,7 @@ from evalbias.measures.arrays import BoolArray, IntArray
 FULL, SLIDING = "full_attention", "sliding_attention"
 """transformers' names of the kinds, under which a model of mixed layers takes its masks."""
 
-TILE = 128
-"""Number of queries and of keys in a tile, the default of PyTorch's FlexAttention."""
+BLOCK, MOST_BLOCKS = 128, 32  # least queries in a block, and number of blocks of a large pack: each costs some calls
 
 
 @dataclass(frozen=True)
@@ -54,43 +51,15 @@ class Mask:
     ends: IntArray  # (m + n,) for each key the first query that no longer attends to it
     positions: IntArray  # (m + n,) position of each key in its row
     reach: IntArray  # (n,) first position that each query attends to
-    _made: dict[tuple[str, torch.device, torch.dtype], Any] = field(default_factory=dict)
+    _made: dict[tuple[torch.device, torch.dtype], list[Any]] = field(default_factory=dict)
 
     @property
     def before(self) -> int:
         """The number m of keys before the pack."""
         return len(self.ends) - len(self.reach)
 
-    def tiles(self, size: int) -> tuple[BoolArray, BoolArray]:
-        """Return (a, b) whether tiles of ``size`` queries and keys may hold a pair, and whether they hold all pairs."""
-        # Packs are traversed depth first, so a branch's tokens stand side by side, and most tiles hold no pair.
-        #
-        #     keys      a a b b b c c      a common beginning a, then the branches b and c; tiles of 2 by 2
-        #     queries   o o . . . . .
-        #               o o . . . . .      #  every query attends to every key
-        #               # # o o . . .      o  attended to under the mask
-        #               # # o o . . .      .  skipped
-        #               # # o o o o .
-        #               # # o o o o .      b's last query and c's first are in one block, which attends to both
-        #               # # . . o o #
-        first, start = np.arange(0, len(self.reach), size), np.arange(0, len(self.ends), size)  # (a,), (b,)
-        last = np.minimum(first + size, len(self.reach))[:, None] - 1  # (a, 1)
-        stop = np.minimum(start + size, len(self.ends))
-        least, most = np.minimum.reduceat, np.maximum.reduceat
-        some: BoolArray = (
-            (start - self.before <= last)
-            & (most(self.ends, start) > first[:, None])
-            & (most(self.positions, start) >= least(self.reach, first)[:, None])
-        )
-        every: BoolArray = (
-            (stop - 1 - self.before <= first[:, None])
-            & (least(self.ends, start) > last)
-            & (least(self.positions, start) >= most(self.reach, first)[:, None])
-        )
-        return some, every
-
     def runs(self, queries: slice) -> list[slice]:
-        """Return the exact runs of adjacent keys to which some query of a block attends, not cut at tiles."""
+        """Return the runs of adjacent keys to which some query of a block attends."""
         place = np.arange(-self.before, len(self.reach))
         seen = (place < queries.stop) & (self.ends > queries.start) & (self.positions >= self.reach[queries].min())
         edges = np.flatnonzero(np.diff(seen, prepend=False, append=False))
@@ -110,11 +79,28 @@ class Mask:
         mask = torch.zeros(hidden.shape, dtype=like.dtype, device=like.device)
         return mask.masked_fill_(hidden, torch.finfo(mask.dtype).min)
 
-    def once(self, make: Callable[[Mask, Tensor], Any], like: Tensor) -> Any:
-        """Return what a kernel makes of the mask, made once for all layers of a device and dtype."""
-        key = make.__name__, like.device, like.dtype
+    def blocks(self, like: Tensor) -> list[tuple[slice, list[slice], Tensor]]:
+        """Return blocks of queries, the runs of keys they attend to, and the ``dense`` mask of both, made once."""
+        # Packs are traversed depth first, so a branch's tokens stand side by side, and most pairs are hidden:
+        #
+        #     keys      a a b b b c c      a common beginning a, then the branches b and c; blocks of 2 queries
+        #     queries   o o . . . . .
+        #               o o . . . . .      o  computed, under the mask
+        #               o o o o . . .      .  skipped
+        #               o o o o . . .
+        #               o o o o o o .      b's last query and c's first are in one block, which attends to both
+        #               o o o o o o .
+        #               o o . . . o o
+        key, count = (like.device, like.dtype), len(self.reach)
         if key not in self._made:
-            self._made[key] = make(self, like)
+            self._made[key], size = [], max(BLOCK, count // MOST_BLOCKS)
+            for start in range(0, count, size):
+                queries = slice(start, min(start + size, count))
+                runs = self.runs(queries)
+                span = slice(runs[0].start, runs[-1].stop)
+                if sum(run.stop - run.start for run in runs) > SPARSE * (span.stop - span.start):
+                    runs = [span]
+                self._made[key].append((queries, runs, self.dense(queries, runs, like)))
         return self._made[key]
 
 
@@ -175,39 +161,32 @@ Result = tuple[Tensor, Tensor]
 Kernel = Callable[[Tensor, Tensor, Tensor, Mask | None, float | None, float | None], Result]
 """Function of queries, keys, values, mask, factor of the scores (None: d ** -0.5) and their limit (None: none)."""
 
-SPARSE = 0.75
-"""Largest share of a span of keys that is copied together; of denser spans the kernel also computes what is hidden."""
-
-_FLASH = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-"""The kernel behind PyTorch's scaled-dot-product attention on a CPU: the only one that returns the log-sum-exp."""
-
-MOST_KERNELS = 64
-"""Largest number of compiled kernels: by kind of mask, head size, and whether the pack or its context is one tile."""
+SPARSE = 0.75  # largest share of a span of keys that is copied together; of denser spans hidden pairs are computed too
 
 
-def kernels_of(device: torch.device, dtype: torch.dtype) -> list[Kernel]:
-    """Return the kernels to try for a model, the fastest first.
-
-    FlexAttention compiles well for 16 bits, from PyTorch 2.13 on. In float32 a kernel takes one to two minutes to
-    compile for an H100, and spills up to 9 kB a thread out of its registers.
-    """
-    compiles = dtype.itemsize == 2 and "recompile_limit" in inspect.signature(torch.compile).parameters
-    if device.type == "cuda" and compiles:
-        return [flex_kernel, plain_kernel]
-    return [flash_kernel, plain_kernel] if device.type == "cpu" and _FLASH is not None else [plain_kernel]
-
-
-def flash_kernel(
+def fused_kernel(
     query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, scaling: float | None, softcap: float | None
 ) -> Result:
-    """Attend on a CPU in PyTorch's flash kernel, which cannot cap scores, block by block under a mask."""
+    """Attend in the kernels behind PyTorch's scaled-dot-product attention, which cannot cap scores.
+
+    They are the flash kernel of a CPU and the memory-efficient kernel of a GPU: the only ones that take a mask and
+    return the log-sum-exp. The latter has not run on a GPU: tests know its shapes on tensors without data. A model is
+    therefore tried on its own device when it is loaded (``score.py``).
+    """
     if softcap is not None:
-        raise NotImplementedError("The flash kernel for CPUs cannot cap attention scores.")
+        raise NotImplementedError("The fused kernels cannot cap attention scores.")
 
     def part(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Result:
-        assert _FLASH is not None  # checked by ``kernels_of``
-        out, lse = _FLASH(query, key, value, attn_mask=hidden, scale=scaling)
-        return out, lse
+        if query.device.type == "cpu":
+            out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+                query, key, value, attn_mask=hidden, scale=scaling
+            )
+            return out, lse
+        if hidden is not None:  # its rows begin at multiples of 16 numbers
+            hidden = pad(hidden, (0, -hidden.shape[3] % 16))[..., : hidden.shape[3]].expand(-1, query.shape[1], -1, -1)
+        attend = torch.ops.aten._scaled_dot_product_efficient_attention
+        out, lse, *_ = attend(query, key, value, hidden, True, scale=scaling)
+        return out, lse[..., : query.shape[2]]  # it is padded too
 
     return _by_blocks(part, query, key, value, mask, step=query.shape[2])
 
@@ -224,7 +203,7 @@ def plain_kernel(
         lse = scores.logsumexp(-1)
         return (scores - lse[..., None]).exp().to(value.dtype) @ value, lse
 
-    return _by_blocks(part, query, key, value, mask, step=TILE)  # which bounds the memory of the scores
+    return _by_blocks(part, query, key, value, mask, step=BLOCK)  # which bounds the memory of the scores
 
 
 def _by_blocks(
@@ -236,7 +215,7 @@ def _by_blocks(
     everything = [slice(0, key.shape[2])]
     plain = [(slice(at, at + step), everything, None) for at in range(0, n, step)]
     parts = []
-    for queries, runs, hidden in plain if mask is None else mask.once(_blocks, query):
+    for queries, runs, hidden in plain if mask is None else mask.blocks(query):
         keys, values = (  # a single run is not copied
             states[:, :, runs[0]] if len(runs) == 1 else torch.cat([states[:, :, run] for run in runs], dim=2)
             for states in (key, value)
@@ -247,92 +226,6 @@ def _by_blocks(
         out, lse = part(grouped, keys, values, None if hidden is None else hidden.repeat(groups, 1)[None, None])
         parts.append((out.reshape(1, heads, -1, value.shape[-1]), lse.reshape(1, heads, -1)))
     return torch.cat([out for out, _ in parts], dim=2), torch.cat([lse for _, lse in parts], dim=2)
-
-
-def _blocks(mask: Mask, like: Tensor) -> list[tuple[slice, list[slice], Tensor]]:
-    """Return blocks of queries, the runs of keys they attend to, and the (q, k) mask of both."""
-    done = []
-    for start in range(0, len(mask.reach), TILE):
-        queries = slice(start, min(start + TILE, len(mask.reach)))
-        runs = mask.runs(queries)
-        span = slice(runs[0].start, runs[-1].stop)
-        if sum(run.stop - run.start for run in runs) > SPARSE * (span.stop - span.start):
-            runs = [span]
-        done.append((queries, runs, mask.dense(queries, runs, like)))
-    return done
-
-
-def flex_kernel(
-    query: Tensor, key: Tensor, value: Tensor, mask: Mask | None, scaling: float | None, softcap: float | None
-) -> Result:
-    """Attend on a GPU: tile by tile in FlexAttention under a mask, else in the flash kernel where it takes the numbers.
-
-    FlexAttention (Dong et al. 2024) compiles a kernel that skips tiles, caps scores and takes grouped key heads. Its
-    compiled form has not run on a GPU: the tests run its uncompiled form on a CPU, and the shapes of the flash kernel
-    on tensors without data. A model is therefore tried on the GPU itself when it is loaded (``score.py``).
-    """
-    size = query.shape[-1]
-    flash = query.is_cuda and query.dtype.itemsize == 2 and size % 8 == 0 and size <= 256
-    if mask is None and softcap is None and flash:
-        # takes grouped key heads as they are, as scaled_dot_product_attention(enable_gqa=True) passes them
-        out, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, scale=scaling)
-        return out, lse
-    out, aux = _compiled(query.device.type)(
-        query,
-        key,
-        value,
-        score_mod=None if softcap is None else _capped(softcap),
-        block_mask=None if mask is None else mask.once(block_mask, query),
-        scale=scaling,
-        enable_gqa=True,
-        return_aux=flex.AuxRequest(lse=True),
-    )
-    return out, aux.lse
-
-
-def block_mask(mask: Mask, like: Tensor) -> flex.BlockMask:
-    """Return FlexAttention's form of a mask; it is made from the tiles on the host, not from a dense mask."""
-    ends, positions, reach, place = (
-        sent(values.astype(np.int32), like.device)
-        for values in (mask.ends, mask.positions, mask.reach, np.arange(len(mask.ends)) - mask.before)
-    )
-
-    def in_branch(_: Any, __: Any, q: Tensor, k: Tensor) -> Tensor:
-        return (place[k] <= q) & (q < ends[k])
-
-    def in_reach(_: Any, __: Any, q: Tensor, k: Tensor) -> Tensor:
-        return (place[k] <= q) & (q < ends[k]) & (positions[k] >= reach[q])
-
-    some, every = mask.tiles(TILE)
-    return flex.BlockMask.from_kv_blocks(
-        *_lists(some & ~every, like.device),
-        *_lists(every, like.device),
-        BLOCK_SIZE=TILE,
-        mask_mod=in_reach if mask.reach.max() > 0 else in_branch,
-        seq_lengths=(len(mask.reach), len(mask.ends)),
-        compute_q_blocks=False,
-    )
-
-
-def _lists(blocks: BoolArray, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return for each row of (a, b) tiles the number of True ones, (1, 1, a), and their columns first, (1, 1, a, b)."""
-    columns = np.argsort(~blocks, axis=1, kind="stable")
-    counts, lists = (values.astype(np.int32)[None, None] for values in (blocks.sum(axis=1), columns))
-    return sent(counts, device), sent(lists, device)
-
-
-@cache
-def _capped(softcap: float) -> Callable[..., Tensor]:
-    return lambda score, *_: softcap * torch.tanh(score / softcap)
-
-
-@cache
-def _compiled(device: str) -> Any:
-    """Return FlexAttention compiled for a GPU; on a CPU the compiled kernel returns no log-sum-exps."""
-    if device != "cuda":
-        return flex.flex_attention
-    compiled: Any = torch.compile  # its overloads lack the limit
-    return compiled(flex.flex_attention, fullgraph=True, recompile_limit=MOST_KERNELS)
 
 
 # How a model takes tree attention: transformers looks up its attention by name in every forward pass, so the name is

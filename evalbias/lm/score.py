@@ -18,12 +18,10 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from evalbias.lm.attention import (
-    TILE,
     Kernel,
     configs_of,
     configured,
-    flex_kernel,
-    kernels_of,
+    fused_kernel,
     layer_kinds,
     layer_masks,
     plain_kernel,
@@ -46,15 +44,14 @@ from evalbias.lm.tree import (
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.values import get_logger
 
-MAX_LOGITS = 1 << 26
-"""Number of logits in memory at once, 256 MiB in float32; all positions of a large vocabulary would take far more."""
-
-SMALLEST_PACK = 768
-"""Lower limit of a pack's size in tokens: of a small model the calls of a pack cost more than its tokens."""
+MAX_LOGITS = 1 << 26  # logits in memory at once, 256 MiB in float32; those of all positions may take far more
+SMALLEST_PACK = 768  # least size of a pack in tokens: of a small model a pack's calls cost more than its tokens
 
 GPU_PACK = 1 << 14
-"""Size in tokens of a GPU's packs, which skip hidden tiles: what every pack costs, reading the weights and launching
-kernels, is then little beside its tokens' matrix products. Few sizes also mean few compiled kernels."""
+"""Size in tokens of a GPU's packs: what each costs, reading the weights and launching kernels, is then little beside
+its tokens' matrix products."""
+
+KERNELS = (fused_kernel, plain_kernel)  # attention to try for a model, the fastest first
 
 COUNTS_PLACES = ("window_size", "attn_temperature_tuning", "attention_chunk_size")
 """Settings of GPT-Neo and Llama 4, whose layers count places in the pack whatever mask and positions they are given."""
@@ -101,7 +98,7 @@ class Scorer:
         self.share = share and not obstacle  # whether texts run in packs
         if obstacle:
             self._branches = self._can_branch(obstacle)
-        elif self._kernel is not flex_kernel:
+        elif model.device.type != "cuda":
             # Attention under a mask then costs an eighth of the other computation.
             layers = sum(p.numel() for p in self._decoder.parameters()) - model.get_input_embeddings().weight.numel()
             size = int(layers / (8 * self._config.hidden_size * self._config.num_hidden_layers))
@@ -169,10 +166,9 @@ class Scorer:
     def _run(self, pack: Pack, before: KVParts) -> tuple[Tensor, KVParts]:
         """Return the (n, d) hidden states of a pack, and its context extended by its own keys and values."""
         # 1. The context's first tokens that the whole pack attends to are the shared prefix.
-        prefix_length, n = pack.prefix_length, len(pack.ids)
+        prefix_length = pack.prefix_length
         context = before.at(pack.source, prefix_length)
-        # 2. The tree mask of each kind of layer. Compiled kernels take few lengths.
-        pack = pack.padded(bucket(n)) if self._kernel is flex_kernel else pack
+        # 2. The tree mask of each kind of layer.
         masks = layer_masks(self._config, self._kinds, pack, prefix_length if self._far else 0)
         layers = [masks[kind] for kind in self._kinds]
         # 3. One forward pass over the pack. Any mask of four dimensions keeps the model from making one of its own.
@@ -188,7 +184,7 @@ class Scorer:
                 past_key_values=cache,
                 use_cache=True,
             ).last_hidden_state  # (1, n, d)
-        return hidden[0, :n], cache.extended()
+        return hidden[0], cache.extended()
 
     def _repeated(self, rows: Rows) -> Iterator[tuple[Tensor, IntArray]]:
         for hidden, reads in branches(self._decoder, rows, self.batch_tokens, self.model.device):  # (b, w, d)
@@ -250,13 +246,11 @@ class Scorer:
         if not self._kinds:
             return f"it has layers of the kinds {', '.join(sorted(set(self._config.layer_types)))}"
         obstacles: list[str] = []
-        kernels = kernels_of(self.model.device, self.model.dtype)
-        for self._kernel, self._far in itertools.product(kernels, (True, False)):
+        for self._kernel, self._far in itertools.product(KERNELS, (True, False)):
             obstacle = self._tried(lambda rows: self._packs(rows, TRIAL_PACK))
             if not obstacle:
-                if self._kernel is not kernels[0]:
-                    # the CPU's kernel lacks capped scores; a GPU's lacks nothing, but needs a C compiler, for example
-                    level = logging.INFO if self.model.device.type == "cpu" else logging.WARNING
+                if self._kernel is not KERNELS[0]:
+                    level = logging.INFO if obstacles[0].startswith("NotImplementedError") else logging.WARNING
                     what = "Packs run in plain attention, which is slower: else, %s."
                     get_logger(__name__).log(level, what, obstacles[0])
                 return ""
@@ -298,11 +292,8 @@ class Scorer:
         return "" if difference <= limit else f"its answers differ by {difference:.2g} nats"
 
 
-TRIAL_TEXTS, TRIAL_PACK = 3, 100
-"""Number of texts to try, and size in tokens of their packs, which cut most texts."""
-
-TRIAL_WINDOW = 24
-"""Width in tokens of sliding windows during the trial, less than the texts' length."""
+TRIAL_TEXTS, TRIAL_PACK = 3, 100  # number of texts to try, and size in tokens of their packs, which cut most texts
+TRIAL_WINDOW = 24  # width in tokens of sliding windows during the trial, less than the texts' length
 
 AGREEMENT, AGREEMENT_16_BIT = 1e-3, 0.1
 """Largest mean difference in nats that rounding makes; in 16 bits as a share of the log-probabilities' deviation: it
@@ -328,19 +319,6 @@ def _longest_packed(config: Any) -> float:
     return min((int(limit) for limit in limits if limit), default=float("inf"))
 
 
-def bucket(tokens: int) -> int:
-    """Return the length to which a GPU's pack is padded: one of eight from one power of two to the next.
-
-    A compiled kernel soon meets the same ones again, and the padding is less than an eighth, or less than a tile.
-
-    Example:
-        >>> bucket(1000), bucket(1100), bucket(1 << 14)
-        (1024, 1152, 16384)
-    """
-    step = max(TILE, 1 << max(0, (tokens - 1).bit_length() - 4))
-    return -(-tokens // step) * step
-
-
 def _warn_unshared(reason: object, what: str = "This model runs every text by itself") -> None:
     get_logger(__name__).warning("%s, without sharing prefixes: %s.", what, reason)
 
@@ -351,8 +329,7 @@ def _warn_unshared(reason: object, what: str = "This model runs every text by it
 # multiples of 1/8, so that different answers often get exactly the same probability.
 
 
-CONVERTED = 1 << 24
-"""Number of 16-bit weights converted to float32 at once, 64 MiB; the largest output layers would take gigabytes."""
+CONVERTED = 1 << 24  # 16-bit weights converted to float32 at once, 64 MiB; the largest layers would take gigabytes
 
 
 def decoder(model: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -99,8 +99,7 @@ def sent(values: NDArray[Any], device: torch.device) -> Tensor:
 # traversal leaves its subtree, so one number per token describes the whole tree mask.
 
 
-OPEN = -1
-"""Marks a token that is still visible at the end of its pack."""
+OPEN = -1  # marks a token that is still visible at the end of its pack
 
 
 @dataclass(frozen=True)
@@ -121,16 +120,6 @@ class Pack:
         """Number of the context's first tokens that the whole pack attends to."""
         partly_visible = np.flatnonzero(self.ends[: len(self.source)] < len(self.ids))
         return int(partly_visible[0]) if len(partly_visible) else len(self.source)
-
-    def padded(self, length: int) -> Pack:
-        """Return the pack with as many tokens, of which the added ones are seen by themselves only."""
-        extra = np.arange(len(self.ids), length)
-        return replace(
-            self,
-            ids=np.append(self.ids, np.zeros_like(extra)),
-            positions=np.append(self.positions, np.full_like(extra, self.positions[-1])),
-            ends=np.append(self.ends, extra + 1),
-        )
 
 
 class _Open:
@@ -209,8 +198,7 @@ def packs(rows: Rows, size: int, *, known: Mapping[int, int], kept: Mapping[int,
 #     a b f g                    f g
 
 
-SHORTEST, SAVING = 16, 64
-"""Smallest number of tokens in a trunk, and of tokens that it saves: each is a forward pass of its own."""
+SHORTEST, SAVING = 16, 64  # tokens that a trunk has and saves at least: each is a forward pass of its own
 
 
 def _forks(rows: Rows, group: range, start: int) -> tuple[list[int], list[tuple[range, int]]]:
@@ -288,8 +276,7 @@ def _repeated(state: Any, count: int) -> Any:
 # pack's own keys and values. Hydragen (Juravsky et al. 2024) splits the cache in the same way.
 
 
-Layers = list[tuple[Tensor, Tensor]]
-"""Keys and values of each layer, (1, heads, tokens, head size); an empty list for no tokens."""
+Layers = list[tuple[Tensor, Tensor]]  # keys and values of each layer, (1, heads, tokens, head size); [] for no tokens
 
 
 @dataclass(frozen=True)
@@ -381,8 +368,7 @@ def _copied(layers: Layers) -> Layers:
 # eviction, as in RadixAttention (Zheng et al. 2024, SGLang).
 
 
-MIN_SAVING = 64
-"""Number of tokens that a stored prefix must save beyond the next shorter one."""
+MIN_SAVING = 64  # number of tokens that a stored prefix must save beyond the next shorter one
 
 
 @dataclass(eq=False)
