@@ -25,17 +25,10 @@ from evalbias.lm.types import Answers, Choices, MeasuringLM, Question, Refused, 
 from evalbias.runs import Journal
 from evalbias.values import digest
 
-SECONDS = 10.0
-"""Longest time that a chunk is meant to take."""
-
-FIRST = 16
-"""Number of questions in the first chunk of a model."""
-
-FACTOR = 4
-"""Factor between the sizes of chunks."""
-
-INTERVAL = 1.0
-"""Time in seconds between flushes to the disk, and reports of progress, while answers of a server arrive."""
+SECONDS = 10.0  # longest time that a chunk is meant to take
+FIRST = 16  # number of questions in the first chunk of a model
+FACTOR = 4  # factor between the sizes of chunks
+INTERVAL = 1.0  # time in seconds between flushes to the disk, and reports of progress, while answers of a server arrive
 
 
 class CachedLM(MeasuringLM):

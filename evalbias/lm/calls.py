@@ -13,8 +13,7 @@ from evalbias.lm.types import Answers, Likelihood, NoProbabilities, Prompt, Ques
 
 Result = TypeVar("Result")
 
-HARMLESS = "Answer with one digit."
-"""Text in place of the judged one."""
+HARMLESS = "Answer with one digit."  # text in place of the judged one
 
 
 def harmless(question: Question) -> Question:

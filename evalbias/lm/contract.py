@@ -53,14 +53,9 @@ from evalbias.lm.types import (
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import digest
 
-IN_FLIGHT = 16
-"""Number of simultaneous requests to a model behind DSPy's own engines."""
-
-PLAIN_TOKENS = 16
-"""Token limit of an answer that shows whether a model takes a prompt at all; some refuse lower ones."""
-
-Send = Callable[..., Awaitable[Any]]
-"""Sends a request to a model, with DSPy's own options, and returns the response."""
+IN_FLIGHT = 16  # number of simultaneous requests to a model behind DSPy's own engines
+PLAIN_TOKENS = 16  # token limit of an answer that shows whether a model takes a prompt at all; some refuse lower ones
+Send = Callable[..., Awaitable[Any]]  # sends a request to a model, with DSPy's own options, and returns the response
 
 
 class AnyLM(MeasuringLM):
@@ -208,8 +203,7 @@ class AnyLM(MeasuringLM):
 # Estimates of a model's probabilities from repeated answers, for models that report none.
 
 
-MOST_SAMPLES, MOST_TOKENS = 10_000, 1_000_000
-"""Limits of what a file of settings can make a judge ask for."""
+MOST_SAMPLES, MOST_TOKENS = 10_000, 1_000_000  # limits of what a file of settings can make a judge ask for
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from dspy import lm15
 from evalbias.lm.dspy_seam import LMInvalidRequestError, calling_predictor, is_decision, judgment_request, read_judgment
 from evalbias.lm.types import Message
 
-BOOLEAN = ("true", "false")
-"""Options of a ``Noul`` question."""
+BOOLEAN = ("true", "false")  # options of a ``Noul`` question
 
 
 class DecidingLM(dspy.LM):  # type: ignore[misc]

@@ -34,11 +34,8 @@ from evalbias.lm.types import (
 )
 from evalbias.measures.arrays import FloatArray
 
-ANSWER_TOLERANCE = 0.05
-"""Largest difference in nats between two log-probabilities of one token from one server, in bfloat16."""
-
-NEUTRAL = {"temperature": 1.0, "top_p": 1.0}
-"""Sampling settings that leave the probabilities unchanged, for servers that report them after sampling's changes."""
+ANSWER_TOLERANCE = 0.05  # largest difference in nats of one token's log-probability from one server, in bfloat16
+NEUTRAL = {"temperature": 1.0, "top_p": 1.0}  # settings that change no probability, not even one that is reported late
 
 ALL_NEUTRAL = {**NEUTRAL, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """``NEUTRAL`` and the settings beyond OpenAI's, which vLLM and SGLang otherwise take from the model's folder."""
@@ -287,8 +284,7 @@ def check_agreement(after: float, within: float) -> None:
 PROMPT_TOKENS = ("prompt_tokens", "input_tokens", "tokens_evaluated")
 """Names for the tokens of a prompt: of OpenAI's completions and SGLang, of decision endpoints, of llama.cpp."""
 COMPLETION_TOKENS = ("completion_tokens", "output_tokens", "tokens_predicted")
-MOST_COUNTED = 1 << 53
-"""Limit of a number of tokens; sums of larger ones may be too long to print."""
+MOST_COUNTED = 1 << 53  # limit of a number of tokens; sums of larger ones may be too long to print
 
 
 def usage_of(answer: dict[str, Any]) -> Usage:

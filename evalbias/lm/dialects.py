@@ -36,8 +36,7 @@ from evalbias.measures.arrays import FloatArray
 # Servers that take tokens.
 
 
-MOST_TOKENS = 128
-"""Number of named tokens that vLLM scores in one request."""
+MOST_TOKENS = 128  # number of named tokens that vLLM scores in one request
 
 
 class VLLM(NextTokenDialect):
@@ -99,8 +98,7 @@ class SGLang(NextTokenDialect):
         return part(await self._post("/generate", request, heavy=heavy), "meta_info")
 
 
-ALL_TOKENS = 1 << 20
-"""A number of tokens that no vocabulary exceeds."""
+ALL_TOKENS = 1 << 20  # a number of tokens that no vocabulary exceeds
 
 
 class LlamaCpp(NextTokenDialect):
@@ -235,8 +233,7 @@ def spelling_refused(texts: Iterable[str]) -> Refused | None:
     return next((spells_control(match[0]) for match in matches if match), None)
 
 
-BINS = 16
-"""Number of values in a chat's sample; its reported tokens are others from model to model."""
+BINS = 16  # number of values in a chat's sample; its reported tokens are others from model to model
 
 
 class Chat(MessageDialect):
@@ -315,14 +312,9 @@ def _pair(entry: Any) -> tuple[str, Any]:
 # numbers are therefore those of another prompt than the one that a token endpoint scores.
 
 
-QUESTION = "Which answer follows?"
-"""The question about a prompt that ends where the answer is missing."""
-
-NAME = "answer"
-"""Name of the question in a request."""
-
-SHARES_ROUNDING = 0.02
-"""Largest difference between 1 and the sum of the reported probabilities."""
+QUESTION = "Which answer follows?"  # the question about a prompt that ends where the answer is missing
+NAME = "answer"  # name of the question in a request
+SHARES_ROUNDING = 0.02  # largest difference between 1 and the sum of the reported probabilities
 
 
 class QuestionDialect(MessageDialect):

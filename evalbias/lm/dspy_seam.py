@@ -139,8 +139,7 @@ def usage_reported(model: str, answers: Mapping[int, Any]) -> Iterator[None]:
 
 WORD = re.compile(r"\S+\s*|\s+")
 
-THREADS = 64
-"""Number of simultaneous asynchronous requests to a local model, which batches them."""
+THREADS = 64  # number of simultaneous asynchronous requests to a local model, which batches them
 
 
 class Engine:
@@ -213,11 +212,8 @@ FIELD = "score"
 LOGPROBS = "candidate_logprobs"
 """Key of ``Response.provider_data`` under which our engines return the log-probabilities before renormalizing."""
 
-COVERAGE = "coverage"
-"""Key under which DSPy's own engine returns the probability that any of the choices follows."""
-
-TOPS = (TOP, 5)
-"""Numbers of first tokens to ask for, in turn: some providers refuse more than 5."""
+COVERAGE = "coverage"  # key under which DSPy's own engine returns the probability that any of the choices follows
+TOPS = (TOP, 5)  # numbers of first tokens to ask for, in turn: some providers refuse more than 5
 
 
 TEXT_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed", "logprobs")
@@ -307,11 +303,8 @@ def _shares(response: lm15.Response) -> Mapping[str, float] | None:
 # Errors of requests to any ``dspy.LM``, and how the prompt may be to blame for them.
 
 
-FAILED = (LMError, lm15.LM15Error)
-"""Errors of requests: through DSPy's execution, and from a subclass of ``dspy.BaseLM``."""
-
-UNSUPPORTED = (LMUnsupportedFeatureError, lm15.UnsupportedFeatureError)
-"""A model's refusal of a feature."""
+FAILED = (LMError, lm15.LM15Error)  # errors of requests: through DSPy, and from a subclass of ``dspy.BaseLM``
+UNSUPPORTED = (LMUnsupportedFeatureError, lm15.UnsupportedFeatureError)  # a model's refusal of a feature
 
 INVALID = (LMInvalidRequestError, lm15.InvalidRequestError)
 TOO_LONG = (ContextWindowExceededError, lm15.ContextLengthError)

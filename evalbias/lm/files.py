@@ -27,8 +27,7 @@ from transformers import (
 from evalbias.lm.fingerprint import cache_folder, file_hash
 from evalbias.values import get_logger, read_json
 
-MOST = 10_000
-"""Most layers, blocks or labels that a configuration may name; each is built one by one."""
+MOST = 10_000  # most layers, blocks or labels that a configuration may name; each is built one by one
 
 FILES = (
     "config.json",
@@ -115,8 +114,7 @@ def check_weights(missing: Iterable[str], name: str) -> None:
 # A tokenizer that splits otherwise than in training gives the model token sequences that it has never seen, without any
 # error: unknown splittings are refused.
 
-SENTENCEPIECE, BYTE_LEVEL = "llama", "gpt2"
-"""Kinds of tokenizers; the first do not split beforehand."""
+SENTENCEPIECE, BYTE_LEVEL = "llama", "gpt2"  # kinds of tokenizers; the first do not split beforehand
 
 SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell"})
 """Splittings that cut off every digit and then split as GPT-2 does; transformers takes them for GPT-2's."""
@@ -167,8 +165,7 @@ def set_splitting(tokenizer: Any, splitting: str | None, *, starts: bool | None)
 
 SUFFIX = ".gguf"
 MANIFEST = "unpacked.json"
-VERSION = 2
-"""Version of the unpacking; a folder of another version is made again."""
+VERSION = 2  # version of the unpacking; a folder of another version is made again
 
 UNREAD = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 """Tensors that transformers does not read, although they decide where a model attends."""

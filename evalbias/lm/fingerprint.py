@@ -25,25 +25,17 @@ from evalbias.values import get_logger, read_json
 SUFFIXES = (".json", ".safetensors", ".bin", ".jinja", ".model", ".txt", ".py")
 """Files that decide what a model answers: configuration, weights, templates, tokenizer and code."""
 
-LARGE = 1 << 24
-"""Size in bytes from which a file's hash is cached, 16 MiB: smaller files are hashed in a few milliseconds."""
-
-SETTLED = 2.0
-"""Seconds since the last change after which a hash is cached; a file may change again within a tick of its clock."""
+LARGE = 1 << 24  # bytes from which a file's hash is cached, 16 MiB: smaller files take a few milliseconds
+SETTLED = 2.0  # seconds since a change after which a hash is cached; a file may change twice within a tick of its clock
 
 BUFFER = 1 << 22
 
 SAMPLE_QUESTION = "Answer with a random whole number from 1 to 9."
 """Fixed question to models that report the probabilities of answers only; models prefer different numbers."""
 
-DIGITS = tuple("123456789")
-"""Answers to ``SAMPLE_QUESTION``."""
-
-FLOOR = 0.05
-"""Probability added to those of a sample, so that rare answers, whose log-probabilities vary most, hardly count."""
-
-FINGERPRINT = "system_fingerprint"
-"""Field in which OpenAI's protocol names the configuration that answered; several may answer in turn."""
+DIGITS = tuple("123456789")  # answers to ``SAMPLE_QUESTION``
+FLOOR = 0.05  # added to a sample's probabilities, so that rare answers, whose logarithms vary most, hardly count
+FINGERPRINT = "system_fingerprint"  # OpenAI's name of the configuration that answered; several may answer in turn
 
 
 def model_fingerprint(model: str, details: Iterable[object]) -> str:

@@ -143,8 +143,7 @@ def _token(tokenizer: Any, token: int, logits: torch.Tensor, top: int) -> lm15.T
 # Sampling of a token from logits by temperature, top-k and top-p, without sorting the vocabulary.
 
 
-SUM_ROUNDING = 1e-5
-"""Largest error of a sum of probabilities in float32."""
+SUM_ROUNDING = 1e-5  # largest error of a sum of probabilities in float32
 
 
 def drawn_token(

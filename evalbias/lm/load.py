@@ -36,14 +36,9 @@ from evalbias.lm.render import template_of
 from evalbias.lm.score import Head, decoder
 from evalbias.values import read_json
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-"""Files of an adapter."""
-
-PROBE = [0, 1, 2, 1, 0, 2, 1, 2]
-"""Tokens on which a model is tried; every vocabulary has them."""
-
-ROUNDING, ROUNDING_16_BIT = 1e-3, 2e-2
-"""Largest difference of logits due to rounding, as a share of the largest logit."""
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # files of an adapter
+PROBE = [0, 1, 2, 1, 0, 2, 1, 2]  # tokens on which a model is tried; every vocabulary has them
+ROUNDING, ROUNDING_16_BIT = 1e-3, 2e-2  # largest difference of logits due to rounding, as a share of the largest logit
 
 
 NOWHERE = (

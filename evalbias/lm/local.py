@@ -41,11 +41,8 @@ from evalbias.lm.types import (
 BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
 PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
 
-FOLDER = Path(__file__).parent.parent / "embedded"
-"""The judge that ships with the package: a small Llama trained on the synthetic world."""
-
-MOST_DRAWN = 1 << 16
-"""Number of prompts whose draws without a seed are numbered; a prompt that was drawn longer ago begins anew."""
+FOLDER = Path(__file__).parent.parent / "embedded"  # the judge that ships with the package
+MOST_DRAWN = 1 << 16  # prompts whose draws without a seed are numbered; one drawn longer ago begins anew
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

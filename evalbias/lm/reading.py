@@ -16,14 +16,9 @@ from evalbias.values import WORD_CHARACTER, half_width
 # The choice that a written answer names, read strictly: an answer that is not clear is read as none.
 
 
-_MARKS = " \t*_`'\"().:;,!#。、「」『』"
-"""Characters that may stand around an answer."""
-
-_AFTER_NAMES = "is|are|were|wins|beats|and|or|over|than"
-"""Words that follow the name of a choice, but no article."""
-
-_WAVES = "\u301c\uff5e"
-"""Characters between the ends of a range in Japanese."""
+_MARKS = " \t*_`'\"().:;,!#。、「」『』"  # characters that may stand around an answer
+_AFTER_NAMES = "is|are|were|wins|beats|and|or|over|than"  # words that follow the name of a choice, but no article
+_WAVES = "\u301c\uff5e"  # characters between the ends of a range in Japanese
 
 _DOUBT = re.compile(
     r"\b(?:not|no|never|neither|nor|cannot|unable|unsure|worse|worst|weaker|inferior|lower|below|less|except)\b|n't\b"
@@ -86,17 +81,10 @@ def _pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
 # Probabilities of choices from the most probable first tokens of an answer, which is all that many models report.
 
 
-TOP = 20
-"""Number of most probable tokens that OpenAI's protocol returns at most."""
-
-TOP_TOLERANCE = 1e-3
-"""Largest probability, as a share of that of the reported choices, at which unreported ones count as 0."""
-
-SUM_EXCESS = 0.05
-"""Largest excess over 1 of the sum of reported probabilities, which servers round."""
-
-MINUS_INFINITY = -9999.0
-"""Stand-in for minus infinity in vLLM's answers, because JSON has no infinities."""
+TOP = 20  # number of most probable tokens that OpenAI's protocol returns at most
+TOP_TOLERANCE = 1e-3  # largest probability, as a share of the reported choices', at which unreported ones count as 0
+SUM_EXCESS = 0.05  # largest excess over 1 of the sum of reported probabilities, which servers round
+MINUS_INFINITY = -9999.0  # stand-in for minus infinity in vLLM's answers, because JSON has no infinities
 
 
 def logprob_of(value: Any) -> float:

@@ -39,18 +39,11 @@ from evalbias.lm.types import Choices, Likelihood, Message, Prompt, Question, Re
 # Here it is also kept from running on and on: its lines are counted while it runs, and its numbers stay small.
 
 
-DATE = datetime(2024, 7, 26)
-"""Today's date for templates that ask for it: the one that Llama 3's templates name where they have no clock."""
+DATE = datetime(2024, 7, 26)  # today's date for templates that ask for it: the one that Llama 3's name without a clock
+THINKING = "enable_thinking"  # option that turns a model's thinking on; off unless given, as judges answer at once
 
-THINKING = "enable_thinking"
-"""Option by which templates turn a model's thinking on or off; off unless given, as judges answer at once."""
-
-STEPS = 10_000_000
-"""Lines of Python that one prompt may take: seconds. The longest templates take some dozens a message."""
-
-LARGEST = 1_000_000
-"""Largest whole number that a template may multiply, divide or raise to a power; one operation is never interrupted."""
-
+STEPS = 10_000_000  # lines of Python that one prompt may take: seconds; the longest templates take dozens a message
+LARGEST = 1_000_000  # largest whole number in a product, quotient or power: one operation is never interrupted
 _PROBE = "\u2603system\u2603"  # a text that no template writes by itself
 _TODAY = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 

@@ -29,17 +29,13 @@ UNTRUSTED: dict[str, Any] = {"base_url": None, "trust_remote_code": False}
 """Arguments that only a trusted file decides (where requests and keys go, whether a model runs its own code), and their
 values otherwise."""
 
-ADDRESSES = ("api_base", "base_url")
-"""Where requests go. It is saved without login and query, and read from a trusted file only."""
-
-OF_TRAINING = ("launch_kwargs", "train_kwargs", "engine", "async_engine")
-"""What DSPy writes besides: it shapes no answer, and is read from a trusted file only."""
+ADDRESSES = ("api_base", "base_url")  # where requests go: saved without login and query, read from a trusted file only
+OF_TRAINING = ("launch_kwargs", "train_kwargs", "engine", "async_engine")  # DSPy's own: they shape no answer
 
 LARGEST = {"n": 100, "num_retries": 100, "max_tokens": 1_000_000, "max_completion_tokens": 1_000_000}
 """Settings by which a file could make requests expensive, and their largest values."""
 
-PENDING = "_pending"
-"""Attribute that holds the state of a model that is not loaded yet."""
+PENDING = "_pending"  # attribute that holds the state of a model that is not loaded yet
 
 _LOADING = threading.RLock()
 logger = get_logger(__name__)

@@ -19,8 +19,7 @@ from evalbias.lm.files import readable
 # Prompts as text, and joined with an answer.
 
 
-Span = tuple[int, int]
-"""First character of a part of a text, and the character after it."""
+Span = tuple[int, int]  # first character of a part of a text, and the character after it
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,7 @@ class Joined:
     controls: tuple[Span, ...] = ()  # where a chat template wrote control tokens, in order; the rest is plain text
 
 
-FOLLOW = Joined("\n")
-"""Text that follows an answer where there is no chat template."""
+FOLLOW = Joined("\n")  # text that follows an answer where there is no chat template
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,7 @@ class Rendered:
 # tokens of a text that spells no control token are those of the tokenizer itself.
 
 
-PRIVATE = range(0x102000, 0x10FFFE)
-"""Code points of Unicode's supplementary private use area B, without those that icon fonts use most."""
+PRIVATE = range(0x102000, 0x10FFFE)  # private use area B of Unicode, without the code points that icon fonts use most
 
 _PRIVATE = re.compile(f"[{chr(PRIVATE[0])}-{chr(PRIVATE[-1])}]")
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
@@ -212,11 +209,8 @@ def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
 # Tokens are kept in lists: joining two short lists takes a tenth of the time that numpy needs for each call.
 
 
-UNCERTAIN = 2
-"""Number of words at the end of a common prefix that may be tokenized differently in each text."""
-
-AT_ONCE = 32
-"""Number of prompts that are tokenized together: what is only needed on the way is freed before the next ones."""
+UNCERTAIN = 2  # number of words at the end of a common prefix that may be tokenized differently in each text
+AT_ONCE = 32  # prompts that are tokenized together; what is only needed on the way is freed before the next ones
 
 
 @dataclass(frozen=True)

@@ -33,14 +33,9 @@ from evalbias.values import get_logger
 
 Result = TypeVar("Result")
 
-MAX_ANSWER = 1 << 27
-"""Largest answer in bytes, after decompression; the log-probabilities of 256k tokens take about a third."""
-
-MAX_IN_FLIGHT = 1 << 27
-"""Bytes of all answers in flight, from which on only one of them is read further at a time."""
-
-HEAVY_IN_FLIGHT = 8
-"""Number of simultaneous heavy requests: for a text's likelihood vLLM and SGLang hold the logits of all its tokens."""
+MAX_ANSWER = 1 << 27  # largest answer in bytes, decompressed; the log-probabilities of 256k tokens take about a third
+MAX_IN_FLIGHT = 1 << 27  # bytes of all answers in flight, from which on only one of them is read further at a time
+HEAVY_IN_FLIGHT = 8  # simultaneous heavy requests: for likelihoods, vLLM and SGLang hold the logits of all tokens
 
 
 class Pool:
@@ -205,14 +200,10 @@ def _stop(
 # JSON before: elsewhere the address is wrong. A request is given up once it has failed for ``patience`` seconds.
 
 
-FIRST_PATIENCE = 10.0
-"""Longest time in seconds to wait for a server's first answer: its address may be wrong."""
+FIRST_PATIENCE = 10.0  # longest time in seconds to wait for a server's first answer: its address may be wrong
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 20.0
-"""Longest random pause in seconds after the first failure, which doubles with every failure, and its limit."""
-
-BETWEEN_WARNINGS = 30.0
-"""Shortest time in seconds between two warnings; a server that limits the rate refuses some requests all the time."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 20.0  # seconds: a pause is random, at most twice as long after each failure
+BETWEEN_WARNINGS = 30.0  # shortest time in seconds between warnings; a server that limits the rate refuses all the time
 
 
 class Connection:
@@ -294,8 +285,7 @@ def _certificates() -> ssl.SSLContext:
 # Keys: which one goes where, and out of what a server answers.
 
 
-SHORTEST_SECRET = 8
-"""Length of the shortest key that is hidden wherever a server repeats it; local servers take words such as EMPTY."""
+SHORTEST_SECRET = 8  # length from which a key that a server repeats is hidden everywhere: local ones may be words
 
 
 def key_for(addresses: Sequence[str], given: str | None = None) -> str | None:

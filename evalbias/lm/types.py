@@ -15,17 +15,10 @@ from evalbias.values import json_number
 Message = Mapping[str, str]
 Prompt = str | Sequence[Message]
 
-SAME_MODEL = 0.2
-"""Largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)."""
-
-MOST = math.exp(SAME_MODEL)
-"""Largest sum of the probabilities of choices, which exclude each other; each may come from a run of its own."""
-
-CHUNK = 256
-"""Number of questions in one call of a model when there are many."""
-
-MAX_TOKENS = 256
-"""Largest number of new tokens where a question about a text sets none."""
+SAME_MODEL = 0.2  # largest difference in nats between two runs of one model behind a server (16-bit weights, any batch)
+MOST = math.exp(SAME_MODEL)  # largest sum of the probabilities of choices, each of which may come from a run of its own
+CHUNK = 256  # number of questions in one call of a model when there are many
+MAX_TOKENS = 256  # largest number of new tokens where a question about a text sets none
 
 
 def chunk_of(lm: Any) -> int:
@@ -223,8 +216,7 @@ class Text:
 
 Question = Choices | Likelihood | Text
 Answer = ChoiceLogprobs | LogLikelihood | Written | Refused
-Answers = MutableMapping[int, Any]
-"""Place of a question in a call -> its answer."""
+Answers = MutableMapping[int, Any]  # place of a question in a call -> its answer
 
 
 class MeasuringLM:
@@ -284,8 +276,7 @@ class MeasuringLM:
 # Refusals and failures.
 
 
-STATUSES = frozenset({400, 413, 422})
-"""HTTP statuses that may be about the prompt: bad request, too large, unprocessable."""
+STATUSES = frozenset({400, 413, 422})  # of HTTP, may be about the prompt: bad request, too large, unprocessable
 
 KEY_REMEDY = (
     "Give the key as api_key, in EVALBIAS_API_KEY or in the variable that --api-key-env names; OPENAI_API_KEY is sent "

@@ -15,11 +15,8 @@ from evalbias.lm.cache import as_measuring, model_identity
 from evalbias.lm.dspy_seam import usage_reported
 from evalbias.lm.types import Answers, MeasuringLM, Question, Unanswered
 
-PART = 64
-"""Largest number of questions in a part."""
-
-RETRIES = 2
-"""How often a part goes to another worker after one died of it: the part itself may be what kills them."""
+PART = 64  # largest number of questions in a part
+RETRIES = 2  # how often a part goes to another worker after one died of it: the part itself may be what kills them
 
 
 class Worker:
