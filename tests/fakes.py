@@ -7,6 +7,7 @@ import math
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import dspy
 import numpy as np
@@ -72,7 +73,8 @@ class Fake(MeasuringLM):
             elif kind is Text:
                 found = [Written(self.write(q)) for q in some]
             else:
-                found = self.choice_logprobs([q.prompt for q in some], kind).rows()
+                whole = self.choice_logprobs([q.prompt for q in some], kind)
+                found = [replace(whole, logprobs=row[None]) for row in whole.logprobs]
             answers.update(zip((taken[place] for place in places), found, strict=True))
         for i in refused:
             answers[i] = Refused("has 99 tokens, but the model's context is 64.", too_long=True)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from benchmarks.embedded_judge.english import reading
 from benchmarks.embedded_judge.ideal import PRIOR, RATERS, answer, evidence, table
-from benchmarks.embedded_judge.tokenizer import build, comparison_wordings, naming, split
+from benchmarks.embedded_judge.tokenizer import build, comparison_wordings, dialogue, naming, split
 from evalbias.data import world
-from evalbias.lm.render import dialogue
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.programs.prompts import (
     comparison_messages,

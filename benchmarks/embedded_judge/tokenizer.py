@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
@@ -16,10 +17,10 @@ from transformers import PreTrainedTokenizerFast
 from benchmarks.embedded_judge.english import reading, writing
 from benchmarks.embedded_judge.ideal import RATERS
 from evalbias.data import world
-from evalbias.lm.render import dialogue
+from evalbias.lm.render import as_text
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.programs.pairwise import CONTENT_FREE
-from evalbias.programs.prompts import comparison_messages, judge_messages, likelihood_messages
+from evalbias.programs.prompts import Message, comparison_messages, judge_messages, likelihood_messages
 
 PATTERN = r" ?\d| ?[^\W\d]+| ?[^\w\s]|\s"
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
@@ -63,6 +64,11 @@ def words() -> list[str]:
         ):
             vocabulary |= set(split(dialogue(messages), read))
     return sorted(vocabulary)
+
+
+def dialogue(messages: Sequence[Message]) -> str:
+    """Return messages that end with an answer as text, closed as if another turn followed."""
+    return as_text(messages).text + "\n\n"
 
 
 def build(context: int) -> PreTrainedTokenizerFast:

@@ -21,11 +21,11 @@ from evalbias.lm.dspy_seam import (
     TOPS,
     UNSUPPORTED,
     first_token_request,
-    is_measured,
     judgment_request,
     read_first_token,
     read_judgment,
     refusal_of,
+    shares_of,
     text_request,
     usage_in,
     without_truncation_warning,
@@ -37,6 +37,7 @@ from evalbias.lm.types import (
     Answers,
     ChoiceLogprobs,
     Choices,
+    Likelihood,
     MeasuringLM,
     ModelChanged,
     NoProbabilities,
@@ -131,33 +132,30 @@ class AnyLM(MeasuringLM):
         )
 
     async def _send(self, request: Any, **options: Any) -> Any:
-        with without_truncation_warning():
-            return self._checked(self.lm(request, **self._options | options))
+        return self._checked(self.lm(request, **self._options | options))
 
     async def _asend(self, request: Any, **options: Any) -> Any:
-        with without_truncation_warning():
-            return self._checked(await self.lm.acall(request, **self._options | options))
+        return self._checked(await self.lm.acall(request, **self._options | options))
 
     def _checked(self, response: Any) -> Any:
         self.answering[0].check("answer", response.model, response.provider_data or {})
         return response
 
     async def _answer(self, question: Question, send: Send) -> ChoiceLogprobs | Written:
-        if isinstance(question, Choices | Text):
-            # DSPy passes the usage on to the tracker around it. A streamed program does not stream its judge's answers.
-            with dspy.track_usage() as tracker, dspy.context(send_stream=None):
-                ask = self._choices(question, send) if isinstance(question, Choices) else self._text(question, send)
-                answer = await ask
-            return replace(answer, usage=usage_in(tracker))
-        raise NotImplementedError(
-            f"{self.model} returns no likelihoods of given texts: name a local model for them with `likelihood_lm`."
-        )
+        if isinstance(question, Likelihood):
+            raise NotImplementedError(
+                f"{self.model} returns no likelihoods of given texts: name a local model for them with `likelihood_lm`."
+            )
+        # DSPy passes the usage on to the tracker around it. A streamed program does not stream its judge's answers.
+        with dspy.track_usage() as tracker, dspy.context(send_stream=None), without_truncation_warning():
+            ask = self._choices(question, send) if isinstance(question, Choices) else self._text(question, send)
+            return replace(await ask, usage=usage_in(tracker))
 
     async def _choices(self, question: Choices, send: Send) -> ChoiceLogprobs:
         messages, choices = as_messages(question.prompt), question.choices
         try:  # 1. as a measured judgment, which our engines and DSPy's vLLM route answer
             response = await send(judgment_request(self.model, messages, choices))
-            if is_measured(response) or isinstance(self.lm, MeasuringLM):
+            if shares_of(response) or isinstance(self.lm, MeasuringLM):
                 return read_judgment(response, choices)
         except UNSUPPORTED:
             if isinstance(self.lm, MeasuringLM):  # its own refusal is about these choices

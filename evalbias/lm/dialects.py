@@ -28,7 +28,7 @@ from evalbias.lm.dialect import (
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, sample_of
 from evalbias.lm.reading import TOP, first_token_row, first_tokens, logprob_of
 from evalbias.lm.render import as_text
-from evalbias.lm.tokens import Ids, Joined, Scored
+from evalbias.lm.tokens import Ids, Rendered, Scored
 from evalbias.lm.transport import Declined, StatusError, Unreadable
 from evalbias.lm.types import ChoiceLogprobs, Message, Prompt, Refused, Text, Written, as_messages
 from evalbias.measures.arrays import FloatArray
@@ -157,8 +157,8 @@ class Echo(TokenizedDialect):
         """Return the text without a start token from the chat template: the server adds one itself."""
         return text.removeprefix(self._start)
 
-    def _misread(self, texts: Iterable[Joined]) -> Refused | None:
-        for text in texts:
+    def _misread(self, prompt: Rendered, answers: Sequence[str]) -> Refused | None:
+        for text in [prompt.before(answer) for answer in answers] or [prompt.alone()]:
             for start, stop in self.tokenizer.spans(text.text):
                 if (start, stop) not in text.controls:
                     return spells_control(text.text[start:stop])

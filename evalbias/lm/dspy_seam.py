@@ -252,9 +252,10 @@ def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -
     return lm15.Request(model=model, system=system, messages=tuple(turns), config=config)
 
 
-def is_measured(response: lm15.Response) -> bool:
-    """Return whether a response holds the measured probabilities of a judgment."""
-    return _shares(response) is not None
+def shares_of(response: lm15.Response) -> Mapping[str, float] | None:
+    """Return the measured probabilities that a response holds of a judgment; None if it holds none."""
+    measured = [p.probabilities for p in response.message.parts if isinstance(p, lm15.DataPart) and p.probabilities]
+    return measured[0][FIELD] if measured else None
 
 
 def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogprobs:
@@ -262,7 +263,7 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
 
     Our engines return log-probabilities, DSPy's own the shares and their coverage, which is NaN where it is missing.
     """
-    shares = _shares(response)
+    shares = shares_of(response)
     if shares is None:
         raise NoProbabilities(response.model, "it answered a judgment without measuring it")
     if set(shares) != set(choices):
@@ -293,11 +294,6 @@ def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceL
     if len(response.logprobs[0].top) < 2:
         raise NoProbabilities(response.model, "its answers carry no log-probabilities of other tokens")
     return ChoiceLogprobs(tuple(choices), first_token_row(top, choices)[None])
-
-
-def _shares(response: lm15.Response) -> Mapping[str, float] | None:
-    measured = [p.probabilities for p in response.message.parts if isinstance(p, lm15.DataPart) and p.probabilities]
-    return measured[0][FIELD] if measured else None
 
 
 # Errors of requests to any ``dspy.LM``, and how the prompt may be to blame for them.

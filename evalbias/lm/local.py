@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from dspy import lm15
@@ -43,9 +43,6 @@ PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
 
 FOLDER = Path(__file__).parent.parent / "embedded"  # the judge that ships with the package
 MOST_DRAWN = 1 << 16  # prompts whose draws without a seed are numbered; one drawn longer ago begins anew
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class LocalLM(DecidingLM, SavedLM, MeasuringLM):
@@ -84,10 +81,8 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
     """
 
     engine: LocalEngine
-    draws_by_seed = True
-    """A request with a seed gets the same text in any process."""
-    default_temperature = 0.0
-    """Temperature of a request that sets none."""
+    draws_by_seed = True  # a request with a seed gets the same text in any process
+    default_temperature = 0.0  # of a request that sets none
 
     def __init__(
         self,
@@ -186,7 +181,7 @@ class LocalEngine(Tokenizing, Engine):
         super().__init__(loaded.tokenizer, loaded.source.template_options, loaded.context_length)
         self.loaded, self.scorer = loaded, scorer
         self._busy = threading.RLock()  # the model runs one batch at a time
-        self._batch: Batcher[Question, Any] = Batcher(self._answers)
+        self._batch = Batcher(self._answers)
         self._draws: dict[bytes, int] = {}  # prompt and settings -> number of draws so far, the latest last
         self._drawing = threading.Lock()  # not _busy: requests queue while the model runs
 
@@ -274,21 +269,21 @@ PATIENCE, LEAST_PATIENCE = 0.1, 0.01
 least in seconds: what a thread spends in DSPy between two calls, with others busy too."""
 
 
-class Batcher(Generic[Item, Result]):
+class Batcher:
     """Answers items in batches; if ``answer`` raises, one by one, so that only an item's own caller gets its error."""
 
-    def __init__(self, answer: Callable[[Sequence[Item]], Sequence[Result]]) -> None:
+    def __init__(self, answer: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         self._answer = answer
-        self._waiting: list[tuple[Item, Future[Result]]] = []
+        self._waiting: list[tuple[Any, Future[Any]]] = []
         lock = threading.Lock()
         self._arrived, self._ended = threading.Condition(lock), threading.Condition(lock)
         self._running = False
         self._busy = 1  # threads to wait for: the most that were answered or waiting, one fewer every round
         self._pause = LEAST_PATIENCE
 
-    def __call__(self, item: Item) -> Result:
+    def __call__(self, item: Any) -> Any:
         """Return the item's answer, or raise what ``answer`` raises for it."""
-        mine: Future[Result] = Future()
+        mine: Future[Any] = Future()
         with self._ended:
             self._waiting.append((item, mine))
             self._arrived.notify()
@@ -297,7 +292,7 @@ class Batcher(Generic[Item, Result]):
             if mine.done():
                 return mine.result()
             self._running = True
-        batch: list[tuple[Item, Future[Result]]] = []
+        batch: list[tuple[Any, Future[Any]]] = []
         try:
             batch = self._gathered()
             start = time.monotonic()
@@ -310,7 +305,7 @@ class Batcher(Generic[Item, Result]):
                 self._ended.notify_all()
         return mine.result()
 
-    def _gathered(self) -> list[tuple[Item, Future[Result]]]:
+    def _gathered(self) -> list[tuple[Any, Future[Any]]]:
         """Take what is queued, once every busy thread is there or nobody came for a while."""
         with self._arrived:
             arrived = 0
@@ -320,7 +315,7 @@ class Batcher(Generic[Item, Result]):
             batch, self._waiting = self._waiting, []
             return batch
 
-    def _run(self, batch: list[tuple[Item, Future[Result]]]) -> None:
+    def _run(self, batch: list[tuple[Any, Future[Any]]]) -> None:
         try:
             answers = self._answer([item for item, _ in batch])
         except BaseException as error:

@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +22,7 @@ from transformers.utils.chat_template_utils import _compile_jinja_template
 from evalbias.lm.files import readable
 from evalbias.lm.tokens import (
     FOLLOW,
+    Ids,
     Joined,
     PromptTokenizer,
     Rendered,
@@ -31,7 +32,7 @@ from evalbias.lm.tokens import (
     key_of,
     unused_characters,
 )
-from evalbias.lm.types import Choices, Likelihood, Message, Prompt, Question, Refused, Text, as_messages, by_kind
+from evalbias.lm.types import Likelihood, Message, Prompt, Question, Refused, Text, as_messages, by_kind
 
 # A tokenizer's chat template, with fixed options and a fixed date: the same messages give the same text on any day.
 #
@@ -214,11 +215,6 @@ def as_text(prompt: Prompt) -> Rendered:
     return Rendered("".join(pieces), lead)
 
 
-def dialogue(messages: Sequence[Message]) -> str:
-    """Return messages that end with an answer as text, closed as if another turn followed."""
-    return as_text(messages).text + "\n\n"
-
-
 # Prompts as text: through the model's chat template if it has one, else as plain text.
 
 
@@ -303,51 +299,39 @@ class Tokenizing:
         self.render = Renderer(self.tokenizer, options)
         self._context_length = context_length  # in tokens; None if it is not known
 
-    def _misread(self, texts: Iterable[Joined]) -> Refused | None:
+    def _misread(self, prompt: Rendered, answers: Sequence[str]) -> Refused | None:
         """Return which plain text would be read as a control token; what takes tokens reads none."""
         return None
 
     def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
         """Prepare a call's questions; ValueError for a wrong form."""
-        done: dict[int, Any] = {}
+        done: dict[int, Prepared | Refused] = {}
         for kind, places in by_kind(questions).items():
-            some: Any = [questions[place] for place in places]
-            if kind is Likelihood:
-                made = self._sequences(some)
-            else:
-                made = self._prompts(some) if kind is Text else self._rows(kind, some)
-            done.update(zip(places, made, strict=True))
+            some = [questions[place] for place in places]
+            for place, question, asked in zip(places, some, self._tokenized(kind, some), strict=True):
+                prompt, answers, content, ids = asked
+                done[place] = (
+                    self._misread(prompt, answers)
+                    or (unknown_words(self.tokenizer, content) if kind is Likelihood else None)
+                    or self._too_long(max(map(len, ids)), type(question))
+                    or Prepared(question, content, key_of(ids[0]))
+                )
         return [done[place] for place in range(len(questions))]
 
-    def _rows(self, choices: tuple[str, ...], questions: Sequence[Choices]) -> list[Prepared | Refused]:
-        rendered = [self.render(question.prompt) for question in questions]
-        rows = choice_sequences(self.tokenizer, rendered, choices)
-        return [
-            self._misread(prompt.before(choice) for choice in choices)
-            or self._too_long(max(len(s.ids) for s in row), Choices)
-            or Prepared(question, row, key_of(row[0].ids))
-            for question, prompt, row in zip(questions, rendered, rows, strict=True)
-        ]
-
-    def _sequences(self, questions: Sequence[Likelihood]) -> list[Prepared | Refused]:
-        pairs = [(self.render(question.context), question.continuation) for question in questions]
-        return [
-            self._misread([prompt.before(text)])
-            or unknown_words(self.tokenizer, scored)
-            or self._too_long(len(scored.ids), Likelihood)
-            or Prepared(question, scored, key_of(scored.ids))
-            for question, (prompt, text), scored in zip(questions, pairs, joint(self.tokenizer, pairs), strict=True)
-        ]
-
-    def _prompts(self, questions: Sequence[Text]) -> list[Prepared | Refused]:
-        rendered = [self.render(as_messages(question.prompt)) for question in questions]  # as DSPy sends a text
-        prompts = [(prompt, tuple(self.tokenizer.encode(prompt.alone()).ids)) for prompt in rendered]
-        return [
-            self._misread([prompt.alone()])
-            or self._too_long(len(ids), Text)
-            or Prepared(question, (prompt, ids), key_of(ids))
-            for question, (prompt, ids) in zip(questions, prompts, strict=True)
-        ]
+    def _tokenized(self, kind: Any, questions: Any) -> Iterator[tuple[Rendered, Sequence[str], Any, list[Ids]]]:
+        """Yield the prompt of each question of a kind, the answers given with it, what is asked, and all its tokens."""
+        if kind is Text:
+            for prompt in (self.render(as_messages(question.prompt)) for question in questions):  # as DSPy sends a text
+                ids = tuple(self.tokenizer.encode(prompt.alone()).ids)
+                yield prompt, (), (prompt, ids), [ids]
+        elif kind is Likelihood:
+            pairs = [(self.render(question.context), question.continuation) for question in questions]
+            for (prompt, text), scored in zip(pairs, joint(self.tokenizer, pairs), strict=True):
+                yield prompt, (text,), scored, [scored.ids]
+        else:
+            prompts = [self.render(question.prompt) for question in questions]
+            for prompt, row in zip(prompts, choice_sequences(self.tokenizer, prompts, kind), strict=True):
+                yield prompt, kind, row, [scored.ids for scored in row]
 
     def _too_long(self, tokens: int, kind: type) -> Refused | None:
         limit, free = self._context_length, self.free[kind]

@@ -47,8 +47,7 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
     So a program can be loaded, shown and given another model on a machine that lacks the saved one.
     """
 
-    shared_when_loaded = True
-    """A loaded model takes the weights or the connection of one in memory that has the same state."""
+    shared_when_loaded = True  # a loaded model takes weights or connection of one in memory that has the same state
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -18,7 +18,7 @@ from evalbias.lm.dialects import DIALECTS
 from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
 from evalbias.lm.fingerprint import Answering, same_sample
 from evalbias.lm.load import load_tokenizer
-from evalbias.lm.render import ChatTemplate, Prepared, template_of
+from evalbias.lm.render import Prepared, template_of
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.transport import (
     Connection,
@@ -78,8 +78,8 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
             dialect is unknown, or the chat template lacks an option. Or several servers differ in dialect or weights.
     """
 
-    draws_by_seed = True
-    """A request's seed is passed on; a server repeats a draw as far as its batches give the same numbers."""
+    engine: ServerEngine
+    draws_by_seed = True  # a server repeats a draw as far as its batches give the same numbers
     answers_alone = True
 
     def __init__(
@@ -125,7 +125,8 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         # 2. The dialect of each is found out by trying.
         loaded = _tokenizer(model, tokenizer, kinds, listings[0])
         template = template_of(loaded, template_options)
-        self._tokenizer_digest = None if loaded is None else _digest(loaded, template)
+        tokens = None if loaded is None else f"{loaded.backend_tokenizer.to_str()} {template and template.key}"
+        self._tokenizer_digest = tokens and hashlib.sha256(tokens.encode()).hexdigest()[:12]
         dialects: list[Dialect] = []
         for connection, served in zip(connections, listings, strict=True):
             endpoint = Endpoint(connection, model, loaded, min(contexts, default=None), template_options)
@@ -141,21 +142,21 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
     @property
     def capabilities(self) -> str:
         """Description of what the server returns, such as ``"vllm 0.29: choices and likelihoods, ..."``."""
-        dialect, *others = self._engine.dialects
+        dialect, *others = self.engine.dialects
         servers = f" on {1 + len(others)} servers" if others else ""
         return f"{dialect.name} {self._version}".strip() + f"{servers}: {dialect.capabilities}"
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions, several in flight; see ``MeasuringLM``."""
         with usage_reported(self.model, answers):
-            self._engine.answer(questions, answers)
+            self.engine.answer(questions, answers)
 
     def samples(self) -> list[FloatArray]:
         """Return log-probabilities of a fixed text from each server, which reveal other weights under the same name.
 
         Servers that fail are left out; ConnectionError if none answers, ModelChanged if an answer names another model.
         """
-        engine, samples = self._engine, []
+        engine, samples = self.engine, []
         for dialect in engine.dialects:
             try:
                 samples.append(_run(engine.pool, dialect.connection, self._served_name, dialect.sample()))
@@ -168,14 +169,14 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
     @property
     def answering(self) -> list[Answering]:
         """Names that each server's answers carry; none where a file's name may stand for them, and its weights tell."""
-        return [dialect.answering for dialect in self._engine.dialects if not dialect.needs_tokenizer]
+        return [dialect.answering for dialect in self.engine.dialects if not dialect.needs_tokenizer]
 
     def provenance(self) -> dict[str, str]:
         """Return the settings that decide the numbers: the served model, the server and its version, the tokenizer."""
         settings = {
             "model": self.model,
             "root": self._root,
-            "server": self._engine.dialects[0].name,
+            "server": self.engine.dialects[0].name,
             "version": self._version,
             "tokenizer": self._tokenizer_digest,
         }
@@ -184,11 +185,6 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
     def saved_arguments(self) -> dict[str, Any]:
         """Return the arguments of ``ServerLM`` without the key."""
         return {**self._arguments, "model": self._served_name}
-
-    @property
-    def _engine(self) -> ServerEngine:
-        engine: ServerEngine = self.engine
-        return engine
 
 
 class ServerEngine(Engine):
@@ -406,8 +402,3 @@ def _tokenizer(model: str, name: str | None, kinds: Sequence[type[Dialect]], ser
         f"No tokenizer can be loaded for {model} ({'; '.join(reasons)}). Give the folder or the Hugging Face name of "
         "the model that is served (`tokenizer`)."
     )
-
-
-def _digest(tokenizer: Any, template: ChatTemplate | None) -> str:
-    content = f"{tokenizer.backend_tokenizer.to_str()} {template and template.key}"
-    return hashlib.sha256(content.encode()).hexdigest()[:12]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,11 +62,6 @@ class LogLikelihood:
     usage: Usage | None = None  # None if the model was not asked, because the answer was known
 
     @property
-    def tokens(self) -> int:
-        """Number of tokens that contain a character of the continuation."""
-        return int(self.per_token.shape[0])
-
-    @property
     def total(self) -> float:
         """Sum over the tokens: ``log P(continuation | context)``."""
         return float(self.per_token.sum())
@@ -102,10 +97,6 @@ class ChoiceLogprobs:
             raise ValueError(
                 f"the probabilities of the choices {list(self.choices)!r:.80} sum to {total:.3g}, not to at most 1"
             )
-
-    def rows(self) -> list[ChoiceLogprobs]:
-        """Return the answers to each prompt."""
-        return [replace(self, logprobs=self.logprobs[i : i + 1]) for i in range(len(self.logprobs))]
 
     @property
     def coverage(self) -> FloatArray:

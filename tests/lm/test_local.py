@@ -53,9 +53,9 @@ def test_loglikelihood_equals_a_plain_forward_pass(lms, kind):
     tokenizer = lm.engine.loaded.tokenizer
     for (context, continuation), likelihood in zip(pairs, lm.loglikelihood(pairs), strict=True):
         ids = tokenizer(context + continuation)["input_ids"]
-        assert likelihood.per_token == pytest.approx(plain(lm, ids, len(ids) - likelihood.tokens), abs=1e-5)
+        assert likelihood.per_token == pytest.approx(plain(lm, ids, len(ids) - len(likelihood.per_token)), abs=1e-5)
         assert likelihood.total == pytest.approx(likelihood.mean * likelihood.tokens)
-        text = tokenizer.decode(ids[len(ids) - likelihood.tokens :])
+        text = tokenizer.decode(ids[len(ids) - len(likelihood.per_token) :])
         assert continuation.replace(" ", "") in text.replace(" ", "")
 
 
