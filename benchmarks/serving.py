@@ -58,7 +58,7 @@ def rates(address: str, in_flight: int, prompts: list[Any], repeats: int) -> lis
     """Return the measurements of whole judgments and of requests only; the first calls, which connect, are left out."""
     lm = evalbias.ServerLM("canned", base_url=address, in_flight=in_flight)
     (dialect,) = lm.engine.dialects
-    prepared = dialect.prepared([Choices(prompt, SYNTHETIC.labels) for prompt in prompts])
+    prepared: list[Any] = dialect.prepared([Choices(prompt, SYNTHETIC.labels) for prompt in prompts])
 
     async def sent() -> None:
         await asyncio.gather(*map(dialect.ask, prepared))

@@ -32,9 +32,8 @@ from evalbias.measures.arrays import IntArray
 #     e   x . . . x           x . . . x               1
 
 
+# transformers' names of the kinds, under which a model of mixed layers takes its masks.
 FULL, SLIDING = "full_attention", "sliding_attention"
-"""transformers' names of the kinds, under which a model of mixed layers takes its masks."""
-
 BLOCK, MOST_BLOCKS = 128, 32  # least queries in a block, and number of blocks of a large pack: each costs some calls
 
 
@@ -158,9 +157,8 @@ def configured(configs: Sequence[Any], **settings: Any) -> Iterator[None]:
 
 
 Result = tuple[Tensor, Tensor]
+# Function of queries, keys, values, mask, factor of the scores (None: d ** -0.5) and their limit (None: none).
 Kernel = Callable[[Tensor, Tensor, Tensor, Mask | None, float | None, float | None], Result]
-"""Function of queries, keys, values, mask, factor of the scores (None: d ** -0.5) and their limit (None: none)."""
-
 SPARSE = 0.75  # largest share of a span of keys that is copied together; of denser spans hidden pairs are computed too
 
 
@@ -233,7 +231,6 @@ def _by_blocks(
 
 
 NAME = "evalbias_tree"
-
 _PASS: ContextVar[tuple[Kernel, Layers, Sequence[Mask]]] = ContextVar("pass")
 
 

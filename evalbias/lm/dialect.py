@@ -36,16 +36,14 @@ from evalbias.measures.arrays import FloatArray
 
 ANSWER_TOLERANCE = 0.05  # largest difference in nats of one token's log-probability from one server, in bfloat16
 NEUTRAL = {"temperature": 1.0, "top_p": 1.0}  # settings that change no probability, not even one that is reported late
-
+# ``NEUTRAL`` and the settings beyond OpenAI's, which vLLM and SGLang otherwise take from the model's folder.
 ALL_NEUTRAL = {**NEUTRAL, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-"""``NEUTRAL`` and the settings beyond OpenAI's, which vLLM and SGLang otherwise take from the model's folder."""
-
+# Text on which a dialect is tried; its last token is one character.
 PROBE_TEXT = "The quick brown fox jumps over 13 lazy dogs: who judges the judges?"
-"""Text on which a dialect is tried; its last token is one character."""
 
 
+# Tokens of each request so far for the question that the running task asks; None while a server is tried.
 _usages: ContextVar[list[Usage] | None] = ContextVar("_usages", default=None)
-"""Tokens of each request so far for the question that the running task asks; None while a server is tried."""
 
 
 @dataclass(frozen=True)
@@ -281,8 +279,8 @@ def check_agreement(after: float, within: float) -> None:
         raise Unreadable(f"it gives a token {after:.3f} nats after a text, but {within:.3f} nats within the same text")
 
 
+# Names for the tokens of a prompt: of OpenAI's completions and SGLang, of decision endpoints, of llama.cpp.
 PROMPT_TOKENS = ("prompt_tokens", "input_tokens", "tokens_evaluated")
-"""Names for the tokens of a prompt: of OpenAI's completions and SGLang, of decision endpoints, of llama.cpp."""
 COMPLETION_TOKENS = ("completion_tokens", "output_tokens", "tokens_predicted")
 MOST_COUNTED = 1 << 53  # limit of a number of tokens; sums of larger ones may be too long to print
 

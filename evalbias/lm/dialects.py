@@ -415,5 +415,5 @@ def _probability(value: Any) -> float:
     return min(max(float(value), 0.0), 1.0)
 
 
+# All dialects, in the order in which they are tried.
 DIALECTS: tuple[type[Dialect], ...] = (VLLM, SGLang, LlamaCpp, Echo, Chat, SystemOne, Decisions)
-"""All dialects, in the order in which they are tried."""

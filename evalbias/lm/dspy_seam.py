@@ -138,7 +138,6 @@ def usage_reported(model: str, answers: Mapping[int, Any]) -> Iterator[None]:
 
 
 WORD = re.compile(r"\S+\s*|\s+")
-
 THREADS = 64  # number of simultaneous asynchronous requests to a local model, which batches them
 
 
@@ -209,15 +208,12 @@ def _threads(_: int) -> ThreadPoolExecutor:
 
 
 FIELD = "score"
+# Key of ``Response.provider_data`` under which our engines return the log-probabilities before renormalizing.
 LOGPROBS = "candidate_logprobs"
-"""Key of ``Response.provider_data`` under which our engines return the log-probabilities before renormalizing."""
-
 COVERAGE = "coverage"  # key under which DSPy's own engine returns the probability that any of the choices follows
 TOPS = (TOP, 5)  # numbers of first tokens to ask for, in turn: some providers refuse more than 5
-
-
+# Settings of a ``Text`` that DSPy's configuration has under the same names, besides ``stop``.
 TEXT_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed", "logprobs")
-"""Settings of a ``Text`` that DSPy's configuration has under the same names, besides ``stop``."""
 
 
 def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[str]) -> lm15.Request:
@@ -301,7 +297,6 @@ def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceL
 
 FAILED = (LMError, lm15.LM15Error)  # errors of requests: through DSPy, and from a subclass of ``dspy.BaseLM``
 UNSUPPORTED = (LMUnsupportedFeatureError, lm15.UnsupportedFeatureError)  # a model's refusal of a feature
-
 INVALID = (LMInvalidRequestError, lm15.InvalidRequestError)
 TOO_LONG = (ContextWindowExceededError, lm15.ContextLengthError)
 
@@ -380,25 +375,13 @@ def response_of(request: lm15.Request, answer: ChoiceLogprobs | Written | Refuse
         kind = lm15.ContextLengthError if answer.too_long else lm15.InvalidRequestError
         cause = PromptTooLong if answer.too_long else PromptRefused
         raise kind(f"The prompt {answer.reason}") from cause({0: answer.reason}, names={0: "The prompt"})
-    if isinstance(answer, ChoiceLogprobs):
-        return _measured(request, answer)
-    return lm15.Response(
-        id=None,
-        model=request.model,
-        message=lm15.Message.assistant(answer.text),
-        finish_reason="stop" if answer.finished else "length",
-        usage=_usage(answer),
-        logprobs=answer.logprobs,
-    )
-
-
-def _usage(answer: ChoiceLogprobs | Written) -> lm15.Usage:
     usage = answer.usage or Usage()
-    return lm15.Usage(input_tokens=usage.prompt, output_tokens=usage.completion, total_tokens=None)
-
-
-def _measured(request: lm15.Request, answer: ChoiceLogprobs) -> lm15.Response:
-    """Return a measured judgment; its ``provider_data`` holds the log-probabilities before renormalizing."""
+    tokens = lm15.Usage(input_tokens=usage.prompt, output_tokens=usage.completion, total_tokens=None)
+    respond = functools.partial(lm15.Response, id=None, model=request.model, usage=tokens)
+    if isinstance(answer, Written):
+        ending = "stop" if answer.finished else "length"
+        return respond(message=lm15.Message.assistant(answer.text), finish_reason=ending, logprobs=answer.logprobs)
+    # A measured judgment; ``provider_data`` holds the log-probabilities before renormalizing.
     ((name, judgment),) = request_judgments(request).items()
     keys = list(judgment.keys)
     row = answer.probabilities[0]  # (c,)
@@ -410,11 +393,5 @@ def _measured(request: lm15.Request, answer: ChoiceLogprobs) -> lm15.Response:
     value = int(best) if judgment.kind == "ordered" else best == "true" if judgment.kind == "boolean" else best
     shares, logprobs = (dict(zip(keys, values.tolist(), strict=True)) for values in (row, answer.logprobs[0]))
     part = lm15.DataPart(value={name: value}, probabilities={name: shares}, method="candidate_sequence_likelihood")
-    return lm15.Response(
-        id=None,
-        model=request.model,
-        message=lm15.Message.assistant([part]),
-        finish_reason="stop",
-        usage=_usage(answer),
-        provider_data={} if answer.renormalized else {LOGPROBS: {name: logprobs}},
-    )
+    details = {} if answer.renormalized else {LOGPROBS: {name: logprobs}}
+    return respond(message=lm15.Message.assistant([part]), finish_reason="stop", provider_data=details)

@@ -115,14 +115,11 @@ def check_weights(missing: Iterable[str], name: str) -> None:
 # error: unknown splittings are refused.
 
 SENTENCEPIECE, BYTE_LEVEL = "llama", "gpt2"  # kinds of tokenizers; the first do not split beforehand
-
+# Splittings that cut off every digit and then split as GPT-2 does; transformers takes them for GPT-2's.
 SINGLE_DIGITS = frozenset({"smollm", "starcoder", "refact", "command-r", "codeshell"})
-"""Splittings that cut off every digit and then split as GPT-2 does; transformers takes them for GPT-2's."""
-
+# Splittings of Llama 3, after which a word of the vocabulary is one token without any merges; transformers reads the
+# splitting only. A text begins with the start token unless the file says otherwise.
 WHOLE_WORDS = frozenset({"llama3", "llama-v3", "llama-bpe"})
-"""Splittings of Llama 3, after which a word of the vocabulary is one token without any merges; transformers reads the
-splitting only. A text begins with the start token unless the file says otherwise."""
-
 KNOWN = SINGLE_DIGITS | WHOLE_WORDS | {"gpt-2", "qwen2", "deepseek-r1-qwen"}
 
 
@@ -166,10 +163,8 @@ def set_splitting(tokenizer: Any, splitting: str | None, *, starts: bool | None)
 SUFFIX = ".gguf"
 MANIFEST = "unpacked.json"
 VERSION = 2  # version of the unpacking; a folder of another version is made again
-
+# Tensors that transformers does not read, although they decide where a model attends.
 UNREAD = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
-"""Tensors that transformers does not read, although they decide where a model attends."""
-
 _DAMAGED, _REMEDY = "{} cannot be read as a model", "fetch it again, or use the model's original folder"
 
 logger = get_logger(__name__)

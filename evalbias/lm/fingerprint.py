@@ -22,17 +22,13 @@ from evalbias.lm.types import SAME_MODEL, ModelChanged
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import get_logger, read_json
 
+# Files that decide what a model answers: configuration, weights, templates, tokenizer and code.
 SUFFIXES = (".json", ".safetensors", ".bin", ".jinja", ".model", ".txt", ".py")
-"""Files that decide what a model answers: configuration, weights, templates, tokenizer and code."""
-
 LARGE = 1 << 24  # bytes from which a file's hash is cached, 16 MiB: smaller files take a few milliseconds
 SETTLED = 2.0  # seconds since a change after which a hash is cached; a file may change twice within a tick of its clock
-
 BUFFER = 1 << 22
-
+# Fixed question to models that report the probabilities of answers only; models prefer different numbers.
 SAMPLE_QUESTION = "Answer with a random whole number from 1 to 9."
-"""Fixed question to models that report the probabilities of answers only; models prefer different numbers."""
-
 DIGITS = tuple("123456789")  # answers to ``SAMPLE_QUESTION``
 FLOOR = 0.05  # added to a sample's probabilities, so that rare answers, whose logarithms vary most, hardly count
 FINGERPRINT = "system_fingerprint"  # OpenAI's name of the configuration that answered; several may answer in turn

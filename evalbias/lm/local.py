@@ -40,7 +40,6 @@ from evalbias.lm.types import (
 
 BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
 PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
-
 FOLDER = Path(__file__).parent.parent / "embedded"  # the judge that ships with the package
 MOST_DRAWN = 1 << 16  # prompts whose draws without a seed are numbered; one drawn longer ago begins anew
 
@@ -264,9 +263,9 @@ class LocalEngine(Tokenizing, Engine):
 # Threads that just got an answer come back one after another: the next batch waits for them, a lone thread never waits.
 
 
+# Longest pause between two arrivals that a batch waits for, as a share of the time that the last batch took, and at
+# least in seconds: what a thread spends in DSPy between two calls, with others busy too.
 PATIENCE, LEAST_PATIENCE = 0.1, 0.01
-"""Longest pause between two arrivals that a batch waits for, as a share of the time that the last batch took, and at
-least in seconds: what a thread spends in DSPy between two calls, with others busy too."""
 
 
 class Batcher:

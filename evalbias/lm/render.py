@@ -42,7 +42,6 @@ from evalbias.lm.types import Likelihood, Message, Prompt, Question, Refused, Te
 
 DATE = datetime(2024, 7, 26)  # today's date for templates that ask for it: the one that Llama 3's name without a clock
 THINKING = "enable_thinking"  # option that turns a model's thinking on; off unless given, as judges answer at once
-
 STEPS = 10_000_000  # lines of Python that one prompt may take: seconds; the longest templates take dozens a message
 LARGEST = 1_000_000  # largest whole number in a product, quotient or power: one operation is never interrupted
 _PROBE = "\u2603system\u2603"  # a text that no template writes by itself

@@ -22,21 +22,16 @@ from dspy import lm15
 from evalbias.lm.dspy_seam import LM_CLASS, Engine, request_to_dict, response_from_dict, response_to_dict
 from evalbias.values import ANSWER_SETTINGS, NESTED, get_logger, json_object, model_settings, plain_address
 
+# Classes that any file may name: making one of them runs no code from the file.
 CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM", "evalbias.lm.saved.RecordedLM")
-"""Classes that any file may name: making one of them runs no code from the file."""
-
+# Arguments that only a trusted file decides (where requests and keys go, whether a model runs its own code), and their
+# values otherwise.
 UNTRUSTED: dict[str, Any] = {"base_url": None, "trust_remote_code": False}
-"""Arguments that only a trusted file decides (where requests and keys go, whether a model runs its own code), and their
-values otherwise."""
-
 ADDRESSES = ("api_base", "base_url")  # where requests go: saved without login and query, read from a trusted file only
 OF_TRAINING = ("launch_kwargs", "train_kwargs", "engine", "async_engine")  # DSPy's own: they shape no answer
-
+# Settings by which a file could make requests expensive, and their largest values.
 LARGEST = {"n": 100, "num_retries": 100, "max_tokens": 1_000_000, "max_completion_tokens": 1_000_000}
-"""Settings by which a file could make requests expensive, and their largest values."""
-
 PENDING = "_pending"  # attribute that holds the state of a model that is not loaded yet
-
 _LOADING = threading.RLock()
 logger = get_logger(__name__)
 

@@ -75,7 +75,6 @@ class Rendered:
 
 
 PRIVATE = range(0x102000, 0x10FFFE)  # private use area B of Unicode, without the code points that icon fonts use most
-
 _PRIVATE = re.compile(f"[{chr(PRIVATE[0])}-{chr(PRIVATE[-1])}]")
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _MARKED = re.compile(r"<[|\uff5c].+[|\uff5c]>")

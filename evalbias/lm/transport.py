@@ -201,7 +201,6 @@ def _stop(
 
 
 FIRST_PATIENCE = 10.0  # longest time in seconds to wait for a server's first answer: its address may be wrong
-
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 20.0  # seconds: a pause is random, at most twice as long after each failure
 BETWEEN_WARNINGS = 30.0  # shortest time in seconds between warnings; a server that limits the rate refuses all the time
 
@@ -350,9 +349,8 @@ def key_blanker(key: str | None) -> Callable[[str], str]:
 # Errors of requests: each says what is wrong, and what to do.
 
 
+# Codes with which OpenAI's API says, under status 429, that the account has no credit left.
 SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
-"""Codes with which OpenAI's API says, under status 429, that the account has no credit left."""
-
 CREDIT = "Add credit to the account, or use another key."
 ADDRESS = "Check the address and the model's name."
 REMEDIES = {

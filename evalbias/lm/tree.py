@@ -17,9 +17,9 @@ from transformers import DynamicCache
 from evalbias.lm.tokens import Scored, common, key_of
 from evalbias.measures.arrays import IntArray
 
+# A log-probability that is read: place of the token after which it is read, next token, and target: its index in one
+# flat array of the call's log-probabilities.
 Read = tuple[int, int, int]
-"""A log-probability that is read: place of the token after which it is read, next token, and target: its index in one
-flat array of the call's log-probabilities."""
 
 
 class Rows:
@@ -397,13 +397,14 @@ class PrefixStore:
         """Remove everything."""
         self._root = Node(np.zeros(0, dtype=np.int64), [])
         self._order: dict[Node, None] = {}  # least recently used first; ancestors come after their descendants
-        self._token_bytes = 0  # size of one token, known once a prefix is stored
         self._call = 0
         self.bytes = 0
 
     def put(self, ids: IntArray, context: KVParts, path: IntArray) -> None:
         """Store a prefix if there is room; ``path`` holds the place of each token in the context."""
-        if self._token_bytes * len(ids) > self.budget:
+        held = context.suffix or context.prefix
+        token = _size(held) // token_count(held)  # in bytes
+        if token * len(ids) > self.budget:
             return
         # 1. Find what is stored of it already; a node that continues differently is split there.
         length, nodes = self._match(ids)
@@ -413,15 +414,11 @@ class PrefixStore:
             last = self._split(last, len(last.ids) - surplus)
         self._touch(last)
         # 2. Copy the rest, which follows it, into a node of its own.
-        if length == len(ids) or not self._make_room(self._token_bytes * (len(ids) - length)):
-            return
-        stored = sliced(context.at(path, 0).suffix, length, len(path))
-        node = Node(ids[length:].copy(), _copied(stored), last)
-        size = _size(node.layers)
-        self._token_bytes = size // len(node.ids)
-        if self._make_room(size):
+        size = token * (len(ids) - length)
+        if size and self._make_room(size):
+            stored = sliced(context.at(path, 0).suffix, length, len(path))
+            node = last.children[int(ids[length])] = Node(ids[length:].copy(), _copied(stored), last)
             self.bytes += size
-            last.children[int(node.ids[0])] = node
             self._touch(node)
 
     def lookup(self, rows: Rows) -> dict[int, list[Layers]]:

@@ -308,8 +308,7 @@ class NoProbabilities(ValueError):  # noqa: N818 - a value error like the others
 
     def __init__(self, model: str, reason: str) -> None:
         super().__init__(model, reason)
-        self.model = model
-        self.reason = reason
+        self.model, self.reason = model, reason
 
     def __str__(self) -> str:
         return (
