@@ -234,22 +234,20 @@ def continued(
     """
     # 1. Tokenize each text from the word before the cut on.
     cuts = [_cut(text, length, reader.margin) for text, length in zip(known, upto, strict=True)]
-    texts: list[str] = []
-    for text, length, cut, some in zip(known, upto, cuts, ends, strict=True):
-        if cut is not None:
-            begun = text.text[text.words[cut - 1] : length]
-            texts += [begun + end for end in some]
-    parts = iter(_whole(reader, texts, special=False))
-    done = [
-        [None if cut is None else _joined(text, cut, next(parts), text.text[:length] + end) for end in some]
-        for text, length, some, cut in zip(known, upto, ends, cuts, strict=True)
+    texts = [
+        (text, cut, text.text[:length] + end)
+        for text, length, cut, some in zip(known, upto, cuts, ends, strict=True)
+        for end in some
     ]
+    begun = [whole[text.words[cut - 1] :] for text, cut, whole in texts if cut is not None]
+    parts = iter(_whole(reader, begun, special=False))
+    done = [None if cut is None else _joined(text, cut, next(parts), whole) for text, cut, whole in texts]
     # 2. What has no such word is tokenized whole.
-    left = [(row, place) for row, some in enumerate(done) for place, one in enumerate(some) if one is None]
-    texts = [known[row].text[: upto[row]] + ends[row][place] for row, place in left]
+    left = [whole for one, (_, _, whole) in zip(done, texts, strict=True) if one is None]
     special = bool(known) and known[0].special  # as all of a call
-    wholes = dict(zip(left, _whole(reader, texts, special=special), strict=True))
-    return [[one or wholes[row, place] for place, one in enumerate(some)] for row, some in enumerate(done)]
+    wholes = iter(_whole(reader, left, special=special))
+    encoded = iter([one or next(wholes) for one in done])
+    return [[next(encoded) for _ in some] for some in ends]
 
 
 def _cut(known: Encoded, shared: int, margin: int) -> int | None:

@@ -62,6 +62,11 @@ class LogLikelihood:
     usage: Usage | None = None  # None if the model was not asked, because the answer was known
 
     @property
+    def tokens(self) -> int:
+        """Number of tokens that contain a character of the continuation."""
+        return int(self.per_token.shape[0])
+
+    @property
     def total(self) -> float:
         """Sum over the tokens: ``log P(continuation | context)``."""
         return float(self.per_token.sum())

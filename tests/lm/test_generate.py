@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalbias.lm.generate import _nucleus, drawn_token
+from evalbias.lm.local import _nucleus, drawn_token
 
 
 def drawn(logits, n=4_000, temperature=1.0, top_p=1.0, top_k=None):

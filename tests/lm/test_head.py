@@ -6,7 +6,7 @@ import torch
 from lm.test_families import KINDS, VOCABULARY, build
 
 from evalbias.lm import score
-from evalbias.lm.generate import generate
+from evalbias.lm.local import generate
 from evalbias.lm.score import Head, Scorer
 from evalbias.lm.tokens import Scored
 from evalbias.lm.types import Text

@@ -18,7 +18,7 @@ from models import KINDS, byte_level, load, save
 from evalbias import LocalLM, embedded_judge_lm
 from evalbias.lm import score as readout
 from evalbias.lm.dspy_seam import judgment_request, read_judgment
-from evalbias.lm.generate import generate
+from evalbias.lm.local import generate
 from evalbias.lm.render import Renderer
 from evalbias.lm.tokens import PromptTokenizer, choice_sequences
 from evalbias.lm.types import PromptRefused, PromptTooLong, Text, Usage
@@ -53,9 +53,9 @@ def test_loglikelihood_equals_a_plain_forward_pass(lms, kind):
     tokenizer = lm.engine.loaded.tokenizer
     for (context, continuation), likelihood in zip(pairs, lm.loglikelihood(pairs), strict=True):
         ids = tokenizer(context + continuation)["input_ids"]
-        assert likelihood.per_token == pytest.approx(plain(lm, ids, len(ids) - len(likelihood.per_token)), abs=1e-5)
+        assert likelihood.per_token == pytest.approx(plain(lm, ids, len(ids) - likelihood.tokens), abs=1e-5)
         assert likelihood.total == pytest.approx(likelihood.mean * likelihood.tokens)
-        text = tokenizer.decode(ids[len(ids) - len(likelihood.per_token) :])
+        text = tokenizer.decode(ids[len(ids) - likelihood.tokens :])
         assert continuation.replace(" ", "") in text.replace(" ", "")
 
 
