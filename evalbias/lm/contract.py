@@ -22,10 +22,10 @@ from evalbias.lm.dspy_seam import (
     UNSUPPORTED,
     first_token_request,
     judgment_request,
+    measured_shares,
     read_first_token,
     read_judgment,
     refusal_of,
-    shares_of,
     text_request,
     usage_in,
     without_truncation_warning,
@@ -155,7 +155,7 @@ class AnyLM(MeasuringLM):
         messages, choices = as_messages(question.prompt), question.choices
         try:  # 1. as a measured judgment, which our engines and DSPy's vLLM route answer
             response = await send(judgment_request(self.model, messages, choices))
-            if shares_of(response) or isinstance(self.lm, MeasuringLM):
+            if measured_shares(response) or isinstance(self.lm, MeasuringLM):
                 return read_judgment(response, choices)
         except UNSUPPORTED:
             if isinstance(self.lm, MeasuringLM):  # its own refusal is about these choices

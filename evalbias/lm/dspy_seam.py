@@ -248,7 +248,7 @@ def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -
     return lm15.Request(model=model, system=system, messages=tuple(turns), config=config)
 
 
-def shares_of(response: lm15.Response) -> Mapping[str, float] | None:
+def measured_shares(response: lm15.Response) -> Mapping[str, float] | None:
     """Return the measured probabilities that a response holds of a judgment; None if it holds none."""
     measured = [p.probabilities for p in response.message.parts if isinstance(p, lm15.DataPart) and p.probabilities]
     return measured[0][FIELD] if measured else None
@@ -259,7 +259,7 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
 
     Our engines return log-probabilities, DSPy's own the shares and their coverage, which is NaN where it is missing.
     """
-    shares = shares_of(response)
+    shares = measured_shares(response)
     if shares is None:
         raise NoProbabilities(response.model, "it answered a judgment without measuring it")
     if set(shares) != set(choices):
