@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy import stats
@@ -27,7 +28,6 @@ from benchmarks.harness import argument_parser, finish, markdown
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import effects_on_judges
-from evalbias.optimizers.likelihood import STRENGTHS
 from evalbias.optimizers.likelihood_rules import EFFECT, RISE, AgreementRule, LikelihoodRule, cross_fitted, fitted
 from evalbias.optimizers.selection import last_items
 from evalbias.programs.judges import LIKELIHOOD
@@ -35,6 +35,7 @@ from evalbias.programs.judges import LIKELIHOOD
 DEMONSTRATIONS = 5
 WIDE = (-1e9, 1e9)
 """A scale that clips nothing."""
+FIT = partial(fitted, name=EFFECT, reduction="sum")
 PROCEDURES = ("Bonferroni", "step-down max-T", "with cross-fitting", "better agreement")
 
 
@@ -97,10 +98,7 @@ def calibrations(judge: Judged, on: Judged, taste: Taste) -> tuple[list[Judged],
 
     Both are empty where the ratings of the other items agree too little for a fit; a compiler has no such candidate.
     """
-    calibration = fitted(EFFECT, on, reduction="sum")
-    if calibration is None:
-        return [], []
-    parts = [calibration.at(strength) for strength in STRENGTHS]
+    parts = FIT(on)
     known = {LIKELIHOOD: judge.covariate(LIKELIHOODS)}
     scores = [part(judge.answers, known, scale=WIDE) for part in parts]
     tastes = [replace(taste, slope=taste.slope - part.slopes[LIKELIHOOD].slope) for part in parts]
@@ -135,7 +133,8 @@ def tested(world: World, inputs: int, rng: np.random.Generator) -> dict[str, tup
     other, other_tastes = calibrations(shown_held[0], shown[0].take(first), world.shown)
     rest, rest_tastes = [*shown_held, *other], [world.shown] * len(shown) + other_tastes
     _, whole_tastes = calibrations(given, given, world.given)
-    whole = cross_fitted(EFFECT, given, STRENGTHS, reduction="sum", scale=WIDE, seed=0)[: len(whole_tastes)]
+    likelihoods = {LIKELIHOOD: given.covariate(LIKELIHOODS)}
+    whole = cross_fitted(given, likelihoods, FIT, scale=WIDE, seed=0)[: len(whole_tastes)]
     crossed = [*whole, *rest]
     agrees = zip(agreement.p_values(crossed, given), crossed, strict=True)
     passed = {

@@ -39,7 +39,7 @@ from evalbias.optimizers.objectives import probabilities
 from evalbias.optimizers.racing import DROP_LEVEL, race_rounds
 from evalbias.optimizers.zepo import ZEPOReport
 from evalbias.programs import SYNTHETIC, PairwiseJudge
-from evalbias.programs.prompts import answer_line
+from evalbias.programs.prompts import ENGLISH, LANGUAGES
 from evalbias.runs import Journal, check_settings
 
 DOCUMENTS = 20
@@ -108,7 +108,7 @@ def formula(pool: Sequence[dspy.Example]) -> Ask:
     places = {text: place for place, text in enumerate(leanings)}
 
     def ask(texts: Sequence[str]) -> FloatArray:
-        texts = [text.removesuffix(answer_line()) for text in texts]
+        texts = [text.removesuffix(f"\n{LANGUAGES[ENGLISH].answers}") for text in texts]
         noise = [np.random.default_rng([POOL_SEED, places[text]]).normal(0, NOISE, len(pool)) for text in texts]
         odds = world.GAIN * (quality[:, 0] - quality[:, 1]) + np.array([[leanings[t]] for t in texts]) + noise
         return np.stack([expit(odds), expit(-odds)], axis=2)

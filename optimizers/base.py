@@ -11,8 +11,6 @@ from typing import Any, TypedDict
 
 import dspy
 import numpy as np
-from dspy.predict.parameter import Parameter
-from dspy.teleprompt import Teleprompter
 
 from evalbias.data.items import input_key, item_name
 from evalbias.evaluation.bias import measure
@@ -21,6 +19,7 @@ from evalbias.evaluation.estimates import Comparison, compare
 from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import CachedLM, resolve_lm
+from evalbias.lm.dspy_seam import Parameter, Teleprompter
 from evalbias.lm.types import Choices, Likelihood, Text
 from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, Selection, choose
 from evalbias.programs.items import check_two_candidates
@@ -90,7 +89,6 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     biases: tuple[str, ...] | None = None
     """Names of the biases that are compared on the valset; None compares all that apply."""
 
-    budget: int | None = None
     log_dir: Path | None = None
 
     def __init__(
@@ -292,7 +290,8 @@ def with_part(student: Any, kinds: tuple[type, ...], path: str, compiled: Any) -
     program = (student if path != "self" else compiled).deepcopy()
     if path != "self":
         place = _parts(program, kinds)[path]
-        for (_, ours), (_, theirs) in zip(_parameters(place), _parameters(compiled), strict=True):
+        parameters = (one.named_sub_modules(Parameter) for one in (place, compiled))
+        for (_, ours), (_, theirs) in zip(*parameters, strict=True):
             kept = {"lm": ours.lm} if isinstance(ours, dspy.Predict) else {}
             ours.__dict__.update({**theirs.__dict__, **kept})
     watched = dict(student.named_sub_modules(dspy.Module))
@@ -304,10 +303,6 @@ def with_part(student: Any, kinds: tuple[type, ...], path: str, compiled: Any) -
 def _parts(program: Any, kinds: Any) -> dict[str, Any]:
     """Return the parts of some kinds by path, the frozen ones that DSPy calls compiled among them."""
     return {path.removeprefix("self."): part for path, part in program.named_sub_modules(kinds)}
-
-
-def _parameters(program: Any) -> list[tuple[str, Any]]:
-    return list(program.named_sub_modules(Parameter))
 
 
 # Splits of examples that share nothing: held-back inputs to choose on, and a trainset apart from its valset.

@@ -25,15 +25,14 @@ from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
-from evalbias.optimizers.likelihood import STRENGTHS
 from evalbias.optimizers.likelihood_rules import (
     EFFECT,
-    ERROR_DRAWS,
+    STRENGTHS,
     Errors,
     LikelihoodRule,
     allowance,
+    cross_fitted,
     effect_errors,
-    folds,
     proxy_worth,
 )
 from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, choose
@@ -121,8 +120,7 @@ class CorrectionRule(LikelihoodRule):
 
     def errors(self, judges: Sequence[Judged]) -> Errors:
         """Return the effects with draws of their errors."""
-        how: dict[str, Any] = {"reliability": self.of.reliability, "draws": ERROR_DRAWS, "seed": self.seed}
-        return effect_errors(self.feature, judges, **how)
+        return effect_errors(self.feature, judges, reliability=self.of.reliability, seed=self.seed)
 
     def bias(self, judged: Judged) -> Estimate:
         """Return the effect with its interval."""
@@ -178,18 +176,15 @@ class _Learning:
         self.max_loss, self.seed = max_loss, seed
         self.judged, self.given = judged, as_scores(judged, names)
         self.of = CorrectedScores(names, differences=judged.pairwise, reliability=reliability)
-        self.undefined = {name: why for name in names if (why := self.why_undefined(name))}
+        self.undefined = dict[str, str]()
+        for name in names:
+            try:
+                self.fit(self.given, (name,))
+            except ValueError as error:
+                self.undefined[name] = str(error)
         if len(self.undefined) == len(names):
             raise ValueError(f"{self.undefined[names[0]]} Nothing can be corrected.")
         self.names = self.of.features = [name for name in names if name not in self.undefined]
-        self.folds = folds(self.given, seed)
-
-    def why_undefined(self, name: str) -> str:
-        try:
-            self.fit(self.given, (name,))
-        except ValueError as error:
-            return str(error)
-        return ""
 
     def learned(self) -> LearnedCorrection:
         steps: list[tuple[tuple[str, ...], float]] = []  # the features that are corrected together, and the strength
@@ -227,11 +222,18 @@ class _Learning:
         sentences += [said] if said else []
         return LearnedCorrection(replace(correction, shift=shift), tuple(sentences), tuple(front), comparison)
 
+    def quality(self, judged: Judged, names: Sequence[str]) -> dict[str, Any]:
+        """Return what holds the quality of the items fixed, as arguments, and the features by name."""
+        return {
+            "ratings": judged.covariate(RATINGS),
+            "features": {name: judged.covariate(name) for name in names},
+            "clusters": judged.inputs or None,
+            "differences": self.of.differences,
+            "reliability": self.of.reliability,
+        }
+
     def fit(self, judged: Judged, names: Sequence[str]) -> ScoreCorrection:
-        features = {name: judged.covariate(name) for name in names}
-        how: dict[str, Any] = {"differences": self.of.differences, "reliability": self.of.reliability}
-        ratings, clusters = judged.covariate(RATINGS), judged.inputs or None
-        made = fit_score_correction(judged.answers, ratings, features, clusters=clusters, **how)
+        made = fit_score_correction(judged.answers, **self.quality(judged, names))
         known = judged.provenance
         return replace(made, reduction=known.get("reduction", "sum"), length=known.get(LENGTH, "characters"))
 
@@ -243,26 +245,21 @@ class _Learning:
 
     def crossed(self, steps: Sequence[tuple[tuple[str, ...], float]], names: Sequence[str]) -> list[Judged]:
         """Return the scores at every strength, each item's corrected by fits on the inputs of the other folds."""
-        rows = np.full((len(STRENGTHS), len(self.given.ids)), np.nan)
-        for fold in np.unique(self.folds):
-            inside, rest = self.folds == fold, self.given.take(np.flatnonzero(self.folds != fold))
+
+        def fit(rest: Judged) -> list[ScoreCorrection]:
             try:
                 base, full = self.fitted(rest, steps), self.fit(rest, names)
             except ValueError:  # undefined without this fold, and so are its scores
-                continue
-            some = {name: self.given.covariate(name)[inside] for name in names}
-            for row, strength in zip(rows, STRENGTHS, strict=True):
-                row[inside] = base.towards(full, strength)(self.given.answers[inside], some)
-        return [replace(self.given, answers=row) for row in rows]
+                return []
+            return [base.towards(full, strength) for strength in STRENGTHS]
+
+        return cross_fitted(self.given, {name: self.given.covariate(name) for name in names}, fit, seed=self.seed)
 
     def explained(self) -> dict[str, str]:
         """Return features whose effect the joint model gives to another one -> a sentence that says so."""
         if len(self.names) < 2:
             return {}
-        columns: dict[str, FloatArray] = {name: self.given.covariate(name) for name in self.names}
-        how: dict[str, Any] = {"reliability": self.of.reliability, "differences": self.of.differences}
-        ratings, clusters = self.given.covariate(RATINGS), self.given.inputs or None
-        model = EqualQuality(self.given.answers, ratings, columns, clusters=clusters, **how)
+        model = EqualQuality(self.given.answers, **self.quality(self.given, self.names))
         own = [name for name in self.names if model.effect(name).p_value < SIGNIFICANT]
         why = f"nothing is subtracted, because no effect is shown beside that of {' and '.join(own)}."
         return {name: f"{_title(name)}: {why}" for name in self.names if own and name not in own}
@@ -270,8 +267,8 @@ class _Learning:
     def decided(self, name: str, current: Judged, tried: Sequence[Judged]) -> tuple[float, str, list[Point]]:
         """Return the strength that is taken for a feature, 0 for none; why, in a sentence; and the front."""
         rule = CorrectionRule(name, self.of, max_loss=self.max_loss, seed=self.seed)
-        words = {f"strength {strength:g}": strength for strength in STRENGTHS}
-        candidates = [Candidate(word, None, answers=one) for word, one in zip(words, tried, strict=True)]
+        strengths = zip(STRENGTHS, tried, strict=True)
+        candidates = [Candidate(f"strength {strength:g}", None, answers=one) for strength, one in strengths]
         given, inputs = Candidate(GIVEN, None, answers=current), len(set(current.inputs or current.ids))
         chosen = choose(given, candidates, [rule], test=_answered, spent=Cost, inputs=inputs)
         places = zip((0.0, *STRENGTHS), (current, *tried), chosen.fields["candidates"], strict=True)
@@ -279,20 +276,20 @@ class _Learning:
             Point(name, place, rule.bias(one).value, _agreement(one), report.chosen, report.reason)
             for place, one, report in places
         ]
-        strength = words.get(chosen.chosen.name, 0.0)
+        (strength,) = (point.strength for point in points if point.chosen)
         return strength, self.sentence(points, rule, current, tried[-1]), points
 
     def sentence(self, points: Sequence[Point], rule: CorrectionRule, current: Judged, last: Judged) -> str:
         """Say what is subtracted of a feature and what that does, or what it would cost."""
         name, first, all_of_it, effect = points[0].feature, points[0], points[-1], rule.bias(current)
         title, shown = _title(name), f"effect {effect.text()}, {effect.interval}"
-        for point in points[1:]:
-            if point.chosen:
-                part = "all" if point.strength == 1 else f"{100 * point.strength:g} %"
-                return (
-                    f"{title}: {part} of its effect is subtracted (effect {signed(first.effect)} -> "
-                    f"{signed(point.effect)}, Pearson with people {first.agreement:.3f} -> {point.agreement:.3f})."
-                )
+        (chosen,) = (point for point in points if point.chosen)
+        if chosen.strength:
+            part = "all" if chosen.strength == 1 else f"{100 * chosen.strength:g} %"
+            return (
+                f"{title}: {part} of its effect is subtracted (effect {signed(first.effect)} -> "
+                f"{signed(chosen.effect)}, Pearson with people {first.agreement:.3f} -> {chosen.agreement:.3f})."
+            )
         if not (effect.low > 0 or effect.high < 0):
             return f"{title}: nothing is subtracted, because no effect is shown ({effect.reason or shown})."
         if math.isnan(all_of_it.effect):
@@ -316,10 +313,7 @@ class _Learning:
             averaged = "Position: both orders are averaged, so neither position has an advantage."
             return 0.0, averaged if judged.both_orders else ""
         if judged.pairwise:
-            ratings, clusters = given.covariate(RATINGS), given.inputs or None
-            how: dict[str, Any] = {"reliability": self.of.reliability, "differences": True, "clusters": clusters}
-            one = EqualQuality(scores, ratings, {self.names[0]: given.covariate(self.names[0])}, **how)
-            effect = one.effect(self.names[0])
+            effect = EqualQuality(scores, **self.quality(given, self.names[:1])).effect(self.names[0])
             human = human * effect.quality * effect.score_sd
         elif not judged.on_peoples_scale:
             return 0.0, ""

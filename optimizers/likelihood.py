@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dspy
 import numpy as np
+from typing_extensions import Unpack
 
 from evalbias.data.items import human_score, input_key, item_name
 from evalbias.evaluation.agreement import surpasses
@@ -30,23 +31,15 @@ from evalbias.lm.cache import CachedLM, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import estimate_spearman, rs_scores, spearman, unfairness_scores
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.likelihood import TOTAL
+from evalbias.optimizers import demonstrations
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
-from evalbias.optimizers.demonstrations import (
-    TRIED,
-    UnusableDemosError,
-    balanced,
-    both_ends,
-    check_demos_fit,
-    draw_demos,
-    highest_rs,
-    rated_items,
-    signed_rs,
-    with_demos,
-)
+from evalbias.optimizers.demonstrations import TRIED, UnusableDemosError
 from evalbias.optimizers.likelihood_rules import (
     BIAS_LABELS,
     REASONS,
+    STRENGTHS,
     AgreementRule,
     LikelihoodRule,
     bias_number,
@@ -59,11 +52,7 @@ from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import read_item, text_length
 from evalbias.programs.judges import LIKELIHOOD, REDUCTIONS, PointwiseJudge, likelihood_scores
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
 RS_NORMALIZATIONS = ("mean-range", "center-max")  # normalizations of the scores in RS: the paper's, and its code's
-STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # parts of the likelihood bias that the calibrated candidates subtract
 BASELINES = {LIKELIHOODS: "likelihood alone", LENGTHS: "length alone"}
 
 
@@ -120,7 +109,11 @@ class LikelihoodOptimizer(JudgeOptimizer):
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Refuse fewer than 2k + 2 rated items (k random and k chosen demonstrations), and equal scores."""
-        k, name, rated = self.most_demos, student.criterion.name, rated_items(trainset, student.criterion)
+        k, name, rated = (
+            self.most_demos,
+            student.criterion.name,
+            demonstrations.rated_items(trainset, student.criterion),
+        )
         if len(rated) < 2 * k + 2:
             raise ValueError(
                 f"{len(rated)} of {len(trainset)} training items have a score on {name}: k={k} random and chosen "
@@ -179,50 +172,36 @@ class LikelihoodOptimizer(JudgeOptimizer):
         """
         criterion = problem.student.criterion
         problem.likelihood_lm = problem.lm if self.likelihood_lm is None else CachedLM(self.likelihood_lm)
-        problem.fit, problem.held_back = (rated_items(part, criterion) for part in (problem.fit, problem.held_back))
-        random, pool = draw_demos(problem.fit, k, seed=self.seed)
+        problem.fit = demonstrations.rated_items(problem.fit, criterion)
+        problem.held_back = demonstrations.rated_items(problem.held_back, criterion)
+        random, pool = demonstrations.draw_demos(problem.fit, k, seed=self.seed)
         likelihood_scores(pool[:1], criterion, problem.likelihood_lm, reduction=self.reduction)
         return self.shown(problem, random), random, pool
 
-    def shown(self, problem: Problem, demonstrations: Sequence[dspy.Example]) -> PointwiseJudge:
+    def shown(self, problem: Problem, examples: Sequence[dspy.Example]) -> PointwiseJudge:
         """Return the judge with demonstrations; refuse some with which a prompt exceeds the model's context."""
-        judge = with_demos(problem.student, demonstrations, bins=self.bins)
-        check_demos_fit(judge, [*problem.fit, *problem.held_back, *problem.valset], problem.lm)
+        judge = demonstrations.with_demos(problem.student, examples, bins=self.bins)
+        demonstrations.check_demos_fit(judge, [*problem.fit, *problem.held_back, *problem.valset], problem.lm)
         return judge
-
-
-# RS demonstrations: show the judge its most biased judgments with the human scores (Ohi et al. 2024, section 2.2).
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BiasedDemosReport(CompileReport):
-    """Report of ``BiasedDemos``.
+    """Report of ``BiasedDemos``."""
 
-    Attributes:
-        train: All training items with a human score but the random demonstrations, judged under those.
-        unfairness: (n,) US as RS uses it (eq 2).
-        rs: (n,) RS (eq 6), in [0, 2]; NaN where a score is undefined.
-        demonstrations: Ids of the chosen demonstrations, in the order shown.
-        demonstration_words: Words of each chosen demonstration's output. The sum in LS favors long outputs.
-        mean_words: Mean number of words of the measured items' outputs.
-        random: Ids of the random demonstrations of the baseline.
-        left_out: Training items without a human score.
-        undefined: Measured items whose RS is NaN.
-    """
-
-    train: Judged
-    unfairness: FloatArray
-    rs: FloatArray
-    demonstrations: tuple[str, ...]
-    demonstration_words: tuple[int, ...]
-    mean_words: float
-    random: tuple[str, ...]
-    left_out: int
-    undefined: int
+    train: Judged  # all training items with a human score but the random demonstrations, judged under those
+    unfairness: FloatArray  # (n,) US as RS uses it (eq 2)
+    rs: FloatArray  # (n,) RS (eq 6), in [0, 2]; NaN where a score is undefined
+    demonstrations: tuple[str, ...]  # ids of the chosen demonstrations, in the order shown
+    demonstration_words: tuple[int, ...]  # in the output of each; the sum in LS favors long outputs
+    mean_words: float  # mean number of words of the measured items' outputs
+    random: tuple[str, ...]  # ids of the random demonstrations of the baseline
+    left_out: int  # number of training items without a human score
+    undefined: int  # number of measured items whose RS is NaN
 
 
 class BiasedDemos(LikelihoodOptimizer):
-    """Compiles a pointwise judge with the k training items of highest RS as demonstrations.
+    """Compiles a judge with the k training items of highest RS as demonstrations (Ohi et al. 2024, section 2.2).
 
     The trainset holds human-rated items, at least 2k + 2 of them with a defined score on the judge's criterion, in
     ``scores`` (criterion -> number) or as ``score``; twice as many where half of them are held back. RS comes from the
@@ -254,7 +233,7 @@ class BiasedDemos(LikelihoodOptimizer):
         unfairness = unfairness_scores(model, human, normalization=self.normalization)
         rs = rs_scores(likelihoods, unfairness)
         # 3. The k items of highest RS are shown with their human scores, ascending as in the published code.
-        chosen = [pool[i] for i in highest_rs(rs, self.k)]
+        chosen = [pool[i] for i in demonstrations.highest_rs(rs, self.k)]
         compiled = self.shown(problem, chosen)
         problem.details = {
             "train": train,
@@ -268,9 +247,6 @@ class BiasedDemos(LikelihoodOptimizer):
             "undefined": int(np.isnan(rs).sum()),
         }
         return [Candidate(f"the {self.k} demonstrations of highest RS among {len(pool)} items", compiled)]
-
-
-# A judge against simple baselines: the likelihood alone and the length alone, taken as scores.
 
 
 def baseline_facts(
@@ -306,27 +282,16 @@ def against_baselines(
     return {"baselines": baselines, "against_baselines": sentence}
 
 
-# Several mitigations of likelihood bias behind one compiler, which takes the one that is shown to help.
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MitigationReport(CompileReport):
-    """Report of ``LikelihoodMitigation``.
+    """Report of ``LikelihoodMitigation``."""
 
-    Attributes:
-        objective: Name of the estimate that is brought to 0, and why it is this one.
-        left_out: Candidate -> why it could not be made.
-        paper: Answers on the valset with the largest k demonstrations of highest RS (the paper's method); None where
-            there is no valset or no such judge.
-        baselines: ``"likelihood alone"``, ``"length alone"`` -> its performance on the held-back items.
-        against_baselines: Whether the compiled judge agrees with people better than each baseline, in a sentence.
-    """
-
-    objective: str
-    left_out: Mapping[str, str]
+    objective: str  # name of the estimate that is brought to 0, and why it is this one
+    left_out: Mapping[str, str]  # candidate -> why it could not be made
+    # Answers on the valset with the largest k demonstrations of highest RS (the paper's method); None without either.
     paper: Judged | None
-    baselines: Mapping[str, Estimate]
-    against_baselines: str
+    baselines: Mapping[str, Estimate]  # "likelihood alone", "length alone" -> its performance on the held-back items
+    against_baselines: str  # whether the compiled judge agrees with people better than each baseline, in a sentence
 
 
 class LikelihoodMitigation(LikelihoodOptimizer):
@@ -390,7 +355,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         if self.likelihood_lm is None:
             for title, some in (
                 (alone, self._calibrated_given(problem, name, alone)),
-                (both, self._calibrated(both, name, random.program, judged)),
+                (both, _at_strengths(both, random.program, fitted(judged, name, reduction=self.reduction))),
             ):
                 candidates += some
                 if not some:
@@ -425,14 +390,14 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         lm = problem.likelihood_lm
         likelihoods = {name: likelihood_scores(pool, criterion, lm, reduction=name) for name in REDUCTIONS}
         unfairness = unfairness_scores(judged.answers, human, normalization=self.normalization)
-        signed = {reduction: signed_rs(ls, unfairness) for reduction, ls in likelihoods.items()}
+        signed = {reduction: demonstrations.signed_rs(ls, unfairness) for reduction, ls in likelihoods.items()}
         for k in self.k:
             for reduction in REDUCTIONS:
-                yield _rs_name(k, reduction), partial(highest_rs, signed[reduction], k)
+                yield _rs_name(k, reduction), partial(demonstrations.highest_rs, signed[reduction], k)
         rs, ls = signed[self.reduction], likelihoods[self.reduction]
         for k in sorted({k - k % 2 for k in self.k}):
-            yield f"{k} demonstrations of high RS at both ends", partial(both_ends, rs, words, k)
-            yield f"{k} demonstrations balanced in likelihood", partial(balanced, ls, human, words, k)
+            yield f"{k} demonstrations of high RS at both ends", partial(demonstrations.both_ends, rs, words, k)
+            yield f"{k} demonstrations balanced in likelihood", partial(demonstrations.balanced, ls, human, words, k)
 
     def _calibrated_given(self, problem: Problem, name: str, title: str) -> list[Candidate]:
         """Return the given judge calibrated, with cross-fitted answers to all rated items, the held-back ones last."""
@@ -440,7 +405,8 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         bare: PointwiseJudge = problem.student.deepcopy()
         bare.correction = None
         judged = self.answers(problem, bare, everything)
-        candidates = self._calibrated(title, name, bare, judged)
+        fit = partial(fitted, name=name, reduction=self.reduction)
+        candidates = _at_strengths(title, bare, fit(judged))
         inputs, some = (len(set(map(input_key, items))) for items in (everything, problem.held_back))
         where, there = f"all {count(inputs, 'training input')}", count(some, "held-back input")
         if candidates:
@@ -448,45 +414,33 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         problem.given = replace(problem.given, answers=self.answers(problem, problem.student, everything), items=there)
         if not candidates:
             return []
-        scale = bare.criterion.scale
-        answers = cross_fitted(name, judged, STRENGTHS, reduction=self.reduction, scale=scale, seed=self.seed)
+        known = {LIKELIHOOD: judged.covariate(LIKELIHOODS)}
+        answers = cross_fitted(judged, known, fit, scale=bare.criterion.scale, seed=self.seed)
         return [replace(one, answers=own, items=where) for one, own in zip(candidates, answers, strict=True)]
 
-    def _calibrated(self, title: str, name: str, judge: PointwiseJudge, judged: Judged) -> list[Candidate]:
-        """Return the judge with a likelihood calibration at every strength; none where it cannot be fitted."""
-        calibration = fitted(name, judged, reduction=self.reduction)
-        if calibration is None:
-            return []
-        candidates = [Candidate(f"{title} of strength {strength:g}", judge.deepcopy()) for strength in STRENGTHS]
-        for one, strength in zip(candidates, STRENGTHS, strict=True):
-            one.program.correction = calibration.at(strength)
-        return candidates
+
+def _at_strengths(title: str, judge: PointwiseJudge, corrections: Sequence[ScoreCorrection]) -> list[Candidate]:
+    """Return the judge with a correction of every strength; nothing without corrections."""
+    candidates = []
+    for strength, correction in zip(STRENGTHS, corrections, strict=False):
+        candidates.append(Candidate(f"{title} of strength {strength:g}", judge.deepcopy()))
+        candidates[-1].program.correction = correction
+    return candidates
 
 
 def _rs_name(k: int, reduction: str) -> str:
     return f"{k} demonstrations of highest RS ({reduction} LS)"
 
 
-# One task judged on several criteria: each judge is compiled on its own, and all of them and the total compared.
-
-
 @dataclass(frozen=True)
 class CompiledCriteria:
-    """Judges compiled side by side.
+    """Judges compiled side by side."""
 
-    Attributes:
-        judges: Criterion -> compiled judge.
-        reports: Criterion -> report of its compilation.
-        before: Criterion, and ``total`` where there are several -> the baseline's answers on the valset.
-        after: The same of the compiled judges.
-        comparisons: The same -> comparison of the likelihood bias.
-    """
-
-    judges: dict[str, PointwiseJudge]
-    reports: dict[str, CompileReport]
-    before: dict[str, Judged]
-    after: dict[str, Judged]
-    comparisons: dict[str, Comparison]
+    judges: dict[str, PointwiseJudge]  # criterion -> compiled judge
+    reports: dict[str, CompileReport]  # criterion -> report of its compilation
+    before: dict[str, Judged]  # criterion, and "total" of several -> the baseline's answers on the valset
+    after: dict[str, Judged]  # the same of the compiled judges
+    comparisons: dict[str, Comparison]  # the same -> comparison of the likelihood bias
 
 
 def compile_each(
@@ -545,7 +499,7 @@ def count_answers(
     valset: Sequence[dspy.Example],
 ) -> int:
     """Return how many answers ``compile_each`` asks for at most, about: judgments, and each text's likelihood once."""
-    rated = [rated_items(trainset, criterion) for criterion in criteria]
+    rated = [demonstrations.rated_items(trainset, criterion) for criterion in criteria]
     texts = {(e.source, e.output) for items in (valset, *rated) for e in items}
     sets, sides = 2, 2
     if isinstance(optimizer, LikelihoodMitigation):  # see its ``candidates``

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judge
 from evalbias.evaluation.words import ends, p_equals, signed
 from evalbias.measures import EqualQuality, Interval, likelihood_effect, pearson
 from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy, pearson_influence
-from evalbias.measures.arrays import FloatArray, IntArray, cluster_codes, complete, defined
+from evalbias.measures.arrays import FloatArray, cluster_codes, complete, defined
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.measures.equal_quality import SCORE_SD, effects_on_judges
 from evalbias.measures.families import higher_than_first, nonzero, smaller_in_magnitude
@@ -40,6 +40,7 @@ LOSS_MARGIN = 0.1  # fall in agreement (Pearson's r) that held-back items must r
 RISE = MARGINS[SCORE_SD]  # rise in the bias that the items must rule out: what an audit calls worth finding
 ERROR_DRAWS = 5_000  # draws of the errors of all judges' biases, from which the adjusted p-values are read
 FOLDS = 10  # parts of the inputs; each is corrected by a calibration that was fitted on the others
+STRENGTHS = (0.25, 0.5, 0.75, 1.0)  # parts of a bias that corrections subtract
 
 # The number that a mitigation brings to 0.
 
@@ -67,73 +68,65 @@ Errors = tuple[FloatArray, FloatArray]
 """(s,) numbers of judges, NaN where undefined, and (draws, s) joint draws of how far they may err together."""
 
 
-def joint_errors(name: str, judges: Sequence[Judged], *, draws: int, seed: int) -> Errors:
-    """Measure s judges on the items that all of them scored, and draw how far the numbers may err together.
-
-    Returns (s,) numbers, NaN where undefined, and at most (draws, s) joint draws of their errors.
-    """
-    if name == EFFECT:
-        return effect_errors(LIKELIHOODS, judges, draws=draws, seed=seed)
-    found = _bias_score_errors(judges, draws, np.random.default_rng(seed))
-    return found or (np.full(len(judges), np.nan), np.full((draws, len(judges)), np.nan))
+def _undefined(judges: Sequence[Judged]) -> Errors:
+    return np.full(len(judges), np.nan), np.full((ERROR_DRAWS, len(judges)), np.nan)
 
 
-def effect_errors(
-    feature: str, judges: Sequence[Judged], *, reliability: float | None = None, draws: int, seed: int
-) -> Errors:
-    """Return the same of the effects of a feature (a covariate), by the t distribution of the jackknife over inputs.
+def effect_errors(feature: str, judges: Sequence[Judged], *, reliability: float | None = None, seed: int) -> Errors:
+    """Measure the effects of a feature (a covariate) on judges' scores, on the items that all of them scored.
 
-    All is NaN if the ratings are too few, or too weak, for it.
+    The errors are of the t distribution of the jackknife over inputs. All is NaN if the ratings are too few, or too
+    weak, for it.
     """
     first, clusters = judges[0], judges[0].inputs or None
     x, ratings = first.covariate(feature), first.covariate(RATINGS)
     known = EqualQuality(first.answers, ratings, {feature: x}, clusters=clusters, reliability=reliability)
     effect = known.effect(feature)
     if effect.weak or effect.reason:
-        return np.full(len(judges), np.nan), np.full((draws, len(judges)), np.nan)
+        return _undefined(judges)
     scores = np.column_stack([one.answers for one in judges])  # (n, s)
     effects, influence = effects_on_judges(x, scores, ratings, clusters=clusters, reliability=reliability)
-    return effects, _drawn_errors(influence, draws, np.random.default_rng(seed))
+    return effects, _drawn_errors(influence, seed)
 
 
-def _drawn_errors(influence: FloatArray, draws: int, rng: np.random.Generator) -> FloatArray:
+def _drawn_errors(influence: FloatArray, seed: int) -> FloatArray:
     """Draw (draws, s) errors of s numbers from the multivariate t of the jackknife's influences (inputs, s)."""
-    inputs = len(influence)
-    normal = rng.standard_normal((draws, inputs)) @ influence
-    return np.asarray(normal / np.sqrt(rng.chisquare(inputs - 1, size=(draws, 1)) / (inputs - 1)))
+    rng, inputs = np.random.default_rng(seed), len(influence)
+    normal = rng.standard_normal((ERROR_DRAWS, inputs)) @ influence
+    return np.asarray(normal / np.sqrt(rng.chisquare(inputs - 1, size=(ERROR_DRAWS, 1)) / (inputs - 1)))
 
 
-def agreement_errors(judges: Sequence[Judged], *, draws: int, seed: int) -> Errors:
-    """Return (s,) Pearson's correlations of judges with people, and (draws, s) joint draws of their errors.
+def agreement_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
+    """Measure Pearson's correlations of judges with people in the same way.
 
-    On the items that all judges scored; NaN for fewer than two inputs, and for a judge with constant scores.
+    NaN for fewer than two inputs, and for a judge with constant scores.
     """
     first = judges[0]
     columns = [*(one.answers for one in judges), first.covariate(HUMAN_SCORES)]
     (*scores, human), codes = complete(*columns, clusters=first.clusters)
     if len(np.unique(codes)) < 2:
-        return np.full(len(judges), np.nan), np.full((draws, len(judges)), np.nan)
+        return _undefined(judges)
     values = np.array([pearson(one, human).value for one in scores])
     influence = pearson_influence(np.column_stack(scores), human, codes)
-    return values, _drawn_errors(influence, draws, np.random.default_rng(seed))
+    return values, _drawn_errors(influence, seed)
 
 
-def _bias_score_errors(judges: Sequence[Judged], draws: int, rng: np.random.Generator) -> Errors | None:
-    """Draw errors by the bootstrap over inputs, widened to t quantiles; None for fewer than two inputs."""
+def bias_score_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
+    """Measure BiasScores of z-scores in the same way, with errors of the bootstrap, widened to t quantiles."""
     first = judges[0]
     given, scores = [first.covariate(name) for name in (LIKELIHOODS, HUMAN_SCORES)], [one.answers for one in judges]
     kept = defined(*scores, *given)
     codes = cluster_codes(first.clusters, kept)
     inputs = len(set(codes.tolist()))
     if inputs < 2:
-        return None
+        return _undefined(judges)
     (ls, human), scores = ([column[kept] for column in columns] for columns in (given, scores))
 
     def measured(counts: FloatArray) -> FloatArray:  # (k, s)
         return np.column_stack([counted_bias_score(counts, x, ls, human, normalization="z-score") for x in scores])
 
-    (values,) = measured(np.ones((1, len(codes))))
-    resampled = np.concatenate([measured(counts) for counts in bootstrapped(codes, draws, rng)])
+    rng, (values,) = np.random.default_rng(seed), measured(np.ones((1, len(codes))))
+    resampled = np.concatenate([measured(counts) for counts in bootstrapped(codes, ERROR_DRAWS, rng)])
     errors = (resampled - values)[~np.isnan(resampled).any(axis=1)]
     return values, errors * np.sqrt(inputs / rng.chisquare(inputs - 1, size=(len(errors), 1)))
 
@@ -168,9 +161,6 @@ def _shown(found: Interval) -> str:
     return f"Pearson {signed(found.value)}, {ends(signed(found.low), signed(found.high))}"
 
 
-# Rules of the choice between judges.
-
-
 class LikelihoodRule(Rule):
     """A judge is better if its likelihood bias is significantly smaller, and its agreement with people is not lower.
 
@@ -196,7 +186,9 @@ class LikelihoodRule(Rule):
 
     def errors(self, judges: Sequence[Judged]) -> Errors:
         """Return the biases of judges, with draws of their errors."""
-        return joint_errors(self.name, judges, draws=ERROR_DRAWS, seed=self.seed)
+        if self.name == EFFECT:
+            return effect_errors(LIKELIHOODS, judges, seed=self.seed)
+        return bias_score_errors(judges, seed=self.seed)
 
     def bias(self, judged: Judged) -> Estimate:
         """Return the bias with its interval."""
@@ -286,7 +278,7 @@ class AgreementRule(LikelihoodRule):
         """Return the p that the agreement of each is no higher, adjusted for all of them by ``step_down``."""
 
         def higher(judges: list[Judged]) -> FloatArray:
-            return higher_than_first(*agreement_errors(judges, draws=ERROR_DRAWS, seed=self.seed))
+            return higher_than_first(*agreement_errors(judges, seed=self.seed))
 
         return [float(p) for p in np.minimum(1.0, _in_families(judged, given, higher))]
 
@@ -336,50 +328,44 @@ def _standard_error(estimate: Estimate) -> float:
 # Likelihood calibrations that all rated items can test: each item is corrected by what other inputs tell.
 
 
-def fitted(name: str, judged: Judged, *, reduction: str) -> ScoreCorrection | None:
-    """Fit a likelihood calibration at full strength to scores of a judge without one; None if the bias is undefined.
+def fitted(judged: Judged, name: str, *, reduction: str) -> list[ScoreCorrection]:
+    """Fit a likelihood calibration at every strength to scores of a judge without one; none if the bias is undefined.
 
     ``name`` is the number that says the bias (``bias_number``), ``reduction`` that by which LS was computed.
     """
     bias = slope(name, judged)
     if np.isnan(bias):
-        return None
+        return []
     kept = defined(judged.covariate(LIKELIHOODS), judged.answers)
     ls, scores = judged.covariate(LIKELIHOODS)[kept], judged.answers[kept]
     one = Slope(float(bias * scores.std() / ls.std()), float(ls.mean()), (float(ls.min()), float(ls.max())))
-    return ScoreCorrection({LIKELIHOOD: one}, reduction=reduction)
+    return [ScoreCorrection({LIKELIHOOD: one}, reduction=reduction).at(strength) for strength in STRENGTHS]
 
 
-def folds(judged: Judged, seed: int) -> IntArray:
-    """Return (n,) the part of the inputs, of ``FOLDS``, to which each item belongs, drawn at random."""
+def cross_fitted(
+    judged: Judged,
+    features: Mapping[str, FloatArray],
+    fit: Callable[[Judged], Sequence[ScoreCorrection]],
+    *,
+    scale: tuple[float, float] = (-math.inf, math.inf),
+    seed: int,
+) -> list[Judged]:
+    """Return the answers at every strength, corrected by fits on other inputs (ten folds); NaN in a fold without a fit.
+
+    These are the answers that the corrections would give to new items, so they may be tested on the items they are
+    fitted to: whether the bias exceeds half of what is subtracted, one interval of the bias answers for any
+    subtraction. ``fit`` returns a correction for each of ``STRENGTHS``, or none, and ``features`` (n,) are what these
+    correct for.
+    """
     keys = judged.inputs or judged.ids
     inputs = list(dict.fromkeys(keys))
     order = np.random.default_rng(seed).permutation(len(inputs))
     fold_of = {inputs[place]: rank % FOLDS for rank, place in enumerate(order)}
-    return np.array([fold_of[key] for key in keys])
-
-
-def cross_fitted(
-    name: str,
-    judged: Judged,
-    strengths: Sequence[float],
-    *,
-    reduction: str,
-    scale: tuple[float, float],
-    seed: int,
-) -> list[Judged]:
-    """Return the answers at every strength in [0, 1], calibrated by fits on other inputs; NaN in a fold without a fit.
-
-    These are the answers that the calibration would give to new items, so they may be tested on the items it is fitted
-    on: whether the bias exceeds half of what is subtracted, one interval of the bias answers for any subtraction.
-    """
-    parts = folds(judged, seed)
-    scores = np.full((len(strengths), len(parts)), np.nan)
-    for fold in np.unique(parts):
-        inside = parts == fold
-        calibration = fitted(name, judged.take(np.flatnonzero(~inside)), reduction=reduction)
-        if calibration is not None:
-            known = {LIKELIHOOD: judged.covariate(LIKELIHOODS)[inside]}
-            for row, strength in zip(scores, strengths, strict=True):
-                row[inside] = calibration.at(strength)(judged.answers[inside], known, scale=scale)
+    folds = np.array([fold_of[key] for key in keys])  # (n,)
+    scores = np.full((len(STRENGTHS), len(folds)), np.nan)
+    for fold in np.unique(folds):
+        inside = folds == fold
+        own = {name: values[inside] for name, values in features.items()}
+        for row, one in zip(scores, fit(judged.take(np.flatnonzero(~inside))), strict=False):
+            row[inside] = one(judged.answers[inside], own, scale=scale)
     return [replace(judged, answers=row) for row in scores]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import dspy
 import numpy as np
-from numpy.typing import ArrayLike
 
 from evalbias.data.items import input_key, item_name
 from evalbias.evaluation.bias import Bias
@@ -16,7 +14,7 @@ from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.lm.cache import measuring
 from evalbias.lm.types import ChoiceLogprobs, Choices, MeasuringLM, unanswered
-from evalbias.measures import calibration_gap, confidence, fairness, score_uniformity
+from evalbias.measures import calibration_gap, confidence, score_uniformity
 from evalbias.measures.arrays import SLACK, FloatArray, cluster_codes, defined
 from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
@@ -179,9 +177,6 @@ def both_answers(first: Judged, second: Judged) -> Judged:
     )
 
 
-# Objectives of an instruction search, without labels.
-
-
 class Objective:
     """A number for the answers under one instruction: higher is better, NaN if undefined, and then never accepted.
 
@@ -208,27 +203,14 @@ class Objective:
 
 
 class Fairness(Objective):
-    """Minus the mean distance of the decision rates from a prior, at most 0 (the paper's objective).
-
-    Args:
-        prior: (c,) rate at which each class should win. Defaults to the uniform distribution over the positions.
-    """
+    """Minus the mean distance of the positions' win rates from even, at most 0 (the paper's objective)."""
 
     name = "fairness"
 
-    def __init__(self, prior: ArrayLike | None = None) -> None:
-        self.prior = prior
-
-    def __call__(self, judged: Judged) -> float:
-        """Return the fairness of the answers."""
-        return fairness(shares_of(judged), prior=self.prior, ties=judged.ties)
-
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
         """Return the fairness in each resample."""
-        shares = decision_shares(shares_of(judged))
-        if self.prior is None:
-            return over_defined(counted_fairness, counts, win_shares(shares, ties=judged.ties))
-        return over_defined(partial(counted_fairness, prior=np.asarray(self.prior, dtype=np.float64)), counts, shares)
+        wins = win_shares(decision_shares(shares_of(judged)), ties=judged.ties)
+        return over_defined(counted_fairness, counts, wins)
 
 
 class DebiasedFairness(Fairness):
@@ -247,10 +229,6 @@ class Confidence(Objective):
     """Mean negative entropy of the answers, in [-log c, 0]."""
 
     name = "confidence"
-
-    def __call__(self, judged: Judged) -> float:
-        """Return the confidence of the answers."""
-        return confidence(shares_of(judged))
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
         """Return the confidence in each resample."""
@@ -354,9 +332,6 @@ def check_held_back(objective: Objective | None) -> None:
             f"The {objective.name} asks a content-free input, so no held-back examples can tell whether it is better: "
             "give select=False (--bare), or another objective."
         )
-
-
-# The choice between an instruction that was found and the given one, on held-back examples.
 
 
 class ObjectiveRule(Rule):

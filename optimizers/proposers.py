@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import dspy
-from dspy.utils.exceptions import AdapterParseError
 
 from evalbias.data.world import GENERAL
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.languages import LANGUAGES
-from evalbias.programs.prompts import ANSWERS, LETTERS
+from evalbias.programs.prompts import ANSWERS, LANGUAGES, LETTERS
 from evalbias.programs.writing import LARGEST_SEED
 from evalbias.values import WORD_CHARACTER
 
@@ -127,7 +125,7 @@ class LMParaphraser:
             with dspy.context(lm=self.lm, disable_history=False, max_history_size=10_000):
                 try:
                     text = _bare(predict(**given, config=config).wording or "")
-                except AdapterParseError as error:
+                except dspy.AdapterParseError as error:
                     text = error.lm_response
                     wrong = "without the field that the adapter reads" if text.strip() else "empty"
             calls += len(predict.history)

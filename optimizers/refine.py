@@ -7,10 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import dspy
 import numpy as np
+from typing_extensions import Unpack
 
 from evalbias.data.items import input_key
 from evalbias.evaluation.biases import SelfBias
@@ -26,9 +27,6 @@ from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Select
 from evalbias.programs.feedback import FeedbackSource, checked_source, expected_scores, on_one_scale
 from evalbias.programs.loops import Improvement, SelfRefine
 from evalbias.programs.writing import module_inputs
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 RISE_LEVEL = 0.05  # level of the test whether the bias rises, over all rounds together (Bonferroni)
 
@@ -59,29 +57,17 @@ class LoopRecord:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RefineReport(CompileReport):
-    """Report of ``ExternalFeedbackRefine``; its comparison is of the self-bias on the valset.
+    """Report of ``ExternalFeedbackRefine``; its comparison is of the self-bias on the valset."""
 
-    Attributes:
-        own: Loops under the student's own feedback, one for each margin.
-        external: Loop under external feedback; its Bias is 0 where that feedback itself defines the quality.
-        shown: Loop under its own feedback with demonstrations, over the other items; None without any.
-        iterations: Largest number of refinements of the compiled loop.
-        margin: Margin of the compiled loop, as a fraction of the range of its own feedback.
-        demonstrations: Items whose accepted refinement became a demonstration; empty where they did not help.
-        items: Training items that were run.
-        calls: Requests to models for the training items.
-        failed: Item of the valset -> error that stopped it.
-    """
-
-    own: tuple[LoopRecord, ...]
-    external: LoopRecord
-    shown: LoopRecord | None
-    iterations: int
-    margin: float
-    demonstrations: tuple[str, ...]
-    items: int
-    calls: int
-    failed: Mapping[str, str] = field(default_factory=dict)
+    own: tuple[LoopRecord, ...]  # loops under the student's own feedback, one for each margin
+    external: LoopRecord  # loop under external feedback; its Bias is 0 where that feedback itself defines the quality
+    shown: LoopRecord | None  # loop under its own feedback with demonstrations, over the other items; None without any
+    iterations: int  # largest number of refinements of the compiled loop
+    margin: float  # margin of the compiled loop, as a fraction of the range of its own feedback
+    demonstrations: tuple[str, ...]  # items whose accepted refinement became one; empty where they did not help
+    items: int  # number of training items that were run
+    calls: int  # requests to models for the training items
+    failed: Mapping[str, str] = field(default_factory=dict)  # item of the valset -> error that stopped it
 
     @property
     def compiled_loop(self) -> LoopRecord:

@@ -73,9 +73,6 @@ def count_unanswered(judged: Judged) -> int:
     return int(np.isnan(judged.answers.reshape(len(judged.ids), -1)).any(axis=1).sum())
 
 
-# Report of every optimizer: what was tried, what was chosen and why, and what it cost.
-
-
 @dataclass(frozen=True)
 class Cost:
     """Resources that compiling took."""

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dspy
 import numpy as np
@@ -15,25 +15,16 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
+from typing_extensions import Unpack
 
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import in_one_line
 from evalbias.lm.cache import model_identity
 from evalbias.measures.arrays import FloatArray, mean_of_defined
-from evalbias.measures.position_calibration import rotations
 from evalbias.measures.resample import mean
+from evalbias.optimizers import objectives
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, halves
-from evalbias.optimizers.objectives import (
-    Fairness,
-    Objective,
-    ObjectiveRule,
-    check_held_back,
-    check_searchable,
-    checked_objective,
-    instruct,
-    judged_in_order,
-    over_defined,
-)
+from evalbias.optimizers.objectives import Objective
 from evalbias.optimizers.proposers import Proposer, checked_proposer
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, count_unanswered
 from evalbias.programs.items import preference_label
@@ -41,9 +32,6 @@ from evalbias.programs.metrics import preference_accuracy
 from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, FITTED, CalibrationError, PairwiseJudge, calibrations_of
 from evalbias.programs.prompts import TIE, comparison_labels
 from evalbias.values import describe, digest, get_logger, to_json
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 WORDINGS, NUMBERS = "wordings", "result"  # keys under which a study's storage keeps the wordings, and a trial's numbers
 
@@ -77,22 +65,15 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StudyReport(CompileReport):
-    """Report of ``JudgeStudy``.
+    """Report of ``JudgeStudy``."""
 
-    Attributes:
-        trials: Every finished trial.
-        best_trials: Trials that no other one surpasses in everything.
-        best: The trial that was taken: without labels the highest objective; with labels the highest accuracy, then
-            objective, then the fewest prompts.
-        failed: Trials without a defined objective or accuracy.
-        study_name: Name of the study in the storage.
-    """
-
-    trials: tuple[Trial, ...]
-    best_trials: tuple[Trial, ...]
-    best: Trial
-    failed: int
-    study_name: str
+    trials: tuple[Trial, ...]  # every finished trial
+    best_trials: tuple[Trial, ...]  # trials that no other one surpasses in everything
+    best: (
+        Trial  # taken: the highest objective, or with labels the highest accuracy, then objective, then fewest prompts
+    )
+    failed: int  # number of trials without a defined objective or accuracy
+    study_name: str  # name of the study in the storage
 
 
 @contextmanager
@@ -155,7 +136,7 @@ class JudgeStudy(JudgeOptimizer):
         self.trials = trials
         self.demo_sets = demo_sets
         self.k = k
-        self.objective = checked_objective(objective)
+        self.objective = objectives.checked_objective(objective)
         self.storage = storage
 
     def read(self, student: PairwiseJudge, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
@@ -165,14 +146,14 @@ class JudgeStudy(JudgeOptimizer):
 
     def check(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Also refuse pairs of different sizes, and an objective that cannot be chosen by."""
-        check_searchable(student, trainset)
+        objectives.check_searchable(student, trainset)
         if self.objective is not None and self.objective.debiased:
             raise ValueError(
                 f"A study weighs debiasing itself, so its objective is of one order, not the {self.objective.name}: "
                 "give Fairness(), or search with ZEPO."
             )
         if self.select and not with_preference(trainset):
-            check_held_back(self.objective)
+            objectives.check_held_back(self.objective)
         super().check(student, trainset, valset)
 
     @_quiet()
@@ -203,7 +184,10 @@ class JudgeStudy(JudgeOptimizer):
                 trial.suggest_categorical("calibration", trials.calibrations),
             )
             # 3. Measure it, and tell its numbers; one that is undefined fails and is counted.
-            result = trials.measure(choice)
+            try:
+                result = trials.measure(choice)
+            except CalibrationError:
+                result = dict.fromkeys(("objective", "accuracy", "prompts"), math.nan)
             trial.set_user_attr(NUMBERS, {"choice": vars(choice), **result})
             names = ("objective", "accuracy", "prompts") if trials.labels else ("objective",)
             values = [result[name] for name in names]
@@ -233,8 +217,8 @@ class JudgeStudy(JudgeOptimizer):
 
     def rules(self, problem: Problem) -> list[Rule]:
         """With labels, a judge is better if its accuracy is; without, if the objective is."""
-        objective = Accuracy() if has_labels(problem) else self.objective or Fairness()
-        return [ObjectiveRule(objective, seed=self.seed)]
+        objective = Accuracy() if has_labels(problem) else self.objective or objectives.Fairness()
+        return [objectives.ObjectiveRule(objective, seed=self.seed)]
 
     def tested(self, problem: Problem, judge: PairwiseJudge) -> Judged:
         """Have a judge compare the held-back pairs in the given order; the accuracy is that of the whole judge."""
@@ -285,15 +269,12 @@ def _trial(trial: FrozenTrial) -> Trial:
     return Trial(number=trial.number, choice=SetUp(**result.pop("choice")), **result)
 
 
-# Set-ups as judges, and their numbers.
-
-
 class _Trials:
     """The set-ups that a study chooses from, and their numbers."""
 
     def __init__(self, problem: Problem, study: JudgeStudy) -> None:
         self.student: PairwiseJudge = problem.student
-        self.lm, self.progress, self.objective = problem.lm, study.progress, study.objective or Fairness()
+        self.lm, self.progress, self.objective = problem.lm, study.progress, study.objective or objectives.Fairness()
         # 1. With labels, half of the inputs tell the accuracy, and the others give demonstrations and calibrations.
         self.labels = has_labels(problem)
         self.pairs, self.scored = problem.fit, list[dspy.Example]()
@@ -316,7 +297,7 @@ class _Trials:
     def fitted(self, choice: SetUp) -> tuple[PairwiseJudge, int]:
         """Return the student set up as chosen, and the prompts that fitting its calibration takes."""
         one: PairwiseJudge = self.student.deepcopy()
-        instruct(one, choice.instruction)
+        objectives.instruct(one, choice.instruction)
         one.predict.demos = list(self.demos[choice.demonstrations])
         one.debias, one.calibration = choice.debias, choice.calibration
         if choice.calibration in FITTED:  # not to the pairs that the accuracy is measured on
@@ -324,20 +305,14 @@ class _Trials:
         return one, int(choice.calibration == "contextual")
 
     def measure(self, choice: SetUp) -> dict[str, Any]:
-        """Return the numbers of a ``Trial``; NaN where the calibration cannot be fitted."""
-        try:
-            return self._measured(choice)
-        except CalibrationError:  # the trial fails and is counted; the study goes on
-            return {"objective": math.nan, "accuracy": math.nan, "prompts": math.nan}
-
-    def _measured(self, choice: SetUp) -> dict[str, Any]:
+        """Return the numbers of a ``Trial``; ``CalibrationError`` where the calibration cannot be fitted."""
         plain, _ = self.fitted(replace(choice, debias=None))
         whole, fit_prompts = self.fitted(choice)
         judged = _in_order(plain, self.pairs, self.lm, progress=self.progress)
         if self.objective.content_free:
-            orders = rotations(self.size, every=False)
-            logprobs = plain.answer_logprobs([plain.content_free(self.size)], orders, self.lm)
-            judged = replace(judged, content_free=plain.aggregate(logprobs, orders, None).positions[:, 0])
+            nothing = [plain.content_free(self.size)]
+            (free,) = objectives.probabilities(plain, [choice.instruction], nothing, self.lm)  # (1, c + t)
+            judged = replace(judged, content_free=free)
         right = rightness(self.scored, whole.batch(self.scored, lm=self.lm, progress=self.progress))
         return {
             "objective": self.objective(judged),
@@ -353,10 +328,7 @@ def _in_order(judge: PairwiseJudge, pairs: Sequence[dspy.Example], lm: Any, *, p
     plain: PairwiseJudge = judge.deepcopy()
     plain.debias = None
     answers = plain.batch(pairs, lm=lm, progress=progress)
-    return judged_in_order(plain, np.array([p.positions[0] for p in answers]), pairs)
-
-
-# Labels: which of two candidates people prefer.
+    return objectives.judged_in_order(plain, np.array([p.positions[0] for p in answers]), pairs)
 
 
 class Accuracy(Objective):
@@ -366,7 +338,7 @@ class Accuracy(Objective):
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
         """Return the share of the judged pairs in each resample."""
-        return over_defined(mean, counts, judged.covariate(RIGHT))
+        return objectives.over_defined(mean, counts, judged.covariate(RIGHT))
 
 
 def with_preference(pairs: Sequence[dspy.Example]) -> list[dspy.Example]:

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dspy
 import numpy as np
+from typing_extensions import Unpack
 
 from evalbias.data.items import by_input, pairs
 from evalbias.evaluation.judged import Judged
@@ -47,11 +48,6 @@ from evalbias.programs.prompts import YES_NO, same_question_messages
 from evalbias.programs.ranking import PairwiseRanker
 from evalbias.runs import Journal, check_settings
 from evalbias.values import describe
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-# A wording with its record, the rules by which a search accepts one and ends, and the report.
 
 
 @dataclass(frozen=True)
@@ -90,25 +86,6 @@ def strict_improvement(wording: Wording, incumbent: Wording) -> bool:
     return math.isnan(incumbent.objective) or wording.objective > incumbent.objective
 
 
-Stopping = Callable[[Sequence[float]], str | None]
-"""Rule (objective of the incumbent at the start and after every epoch so far) -> why to stop; None to go on."""
-
-
-@dataclass(frozen=True)
-class Epochs:
-    """Ends the search after a number of epochs, at least 1 (the paper: 5)."""
-
-    count: int = 5
-
-    def __post_init__(self) -> None:
-        if self.count < 1:
-            raise ValueError(f"epochs={self.count}: search for at least one.")
-
-    def __call__(self, history: Sequence[float]) -> str | None:
-        """Return why to stop; None to go on."""
-        return f"{self.count} epochs" if len(history) > self.count else None
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ZEPOReport(CompileReport):
     """Report of ``ZEPO``.
@@ -136,9 +113,6 @@ class ZEPOReport(CompileReport):
     best: int
 
 
-# The search: propose wordings, judge them on the same examples, and keep what is better.
-
-
 class ZEPO(JudgeOptimizer):
     """Searches for the instruction under which a judge is fairest; no labels are used (Zhou et al., EMNLP 2024).
 
@@ -153,10 +127,10 @@ class ZEPO(JudgeOptimizer):
     Args:
         proposer: What rewords the incumbent. Defaults to ``GrammarParaphraser()``, which needs no model.
         population: Wordings in an epoch (the paper: 5).
+        epochs: Number of epochs, at least 1; the search ends earlier where nothing new is proposed.
         objective: Objective to maximize. Defaults to the fairness of a pairwise judge (the paper's), and to the score
             uniformity of a pointwise one (ours). It decides on the held-back examples too, so these need no labels.
         acceptance: Rule by which a wording that racing did not drop replaces the incumbent, on the same examples.
-        stopping: Rule that ends the search. Defaults to the paper's 5 epochs.
         racing: Whether to judge an epoch's wordings in rounds, on more and more random examples, and to drop one once
             the interval of its difference to the best excludes 0 (``evalbias.optimizers.racing``). The winner is
             judged on all examples. Fewer than 40 examples are judged in one round.
@@ -176,9 +150,9 @@ class ZEPO(JudgeOptimizer):
         proposer: Proposer | None = None,
         *,
         population: int = 5,
+        epochs: int = 5,
         objective: Objective | None = None,
         acceptance: Acceptance = strict_improvement,
-        stopping: Stopping = Epochs(5),
         racing: bool = True,
         same_question: bool = False,
         budget: int | None = None,
@@ -186,13 +160,13 @@ class ZEPO(JudgeOptimizer):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(**options)
-        if population < 1:
-            raise ValueError(f"population={population}: propose at least one wording in an epoch.")
+        if population < 1 or epochs < 1:
+            raise ValueError(f"population={population}, epochs={epochs}: give at least one of each.")
         self.proposer = checked_proposer(proposer)
         self.population = population
+        self.epochs = epochs
         self.objective = checked_objective(objective)
         self.acceptance = acceptance
-        self.stopping = stopping
         self.racing = racing
         self.same_question = same_question
         self.budget = check_budget(budget)
@@ -216,12 +190,12 @@ class ZEPO(JudgeOptimizer):
         judge, search = problem.student, _Search(problem, self)
         # 1. The judge's own wording is the first incumbent, judged on all examples.
         incumbent = search.first()
-        history = [incumbent.objective]
-        while not (stopped := self.stopping(history)):
+        history, stopped = [incumbent.objective], f"{self.epochs} epochs"
+        for epoch in range(1, self.epochs + 1):
             # 2. Reword the incumbent.
-            epoch = len(history)
             wordings = search.propose(epoch, incumbent)
-            if stopped := search.why_not(wordings):
+            if why := search.why_not(wordings):
+                stopped = why
                 break
             wordings = search.same(wordings)
             # 3. Judge them on the same examples, in rounds; a race drops those that cannot win on all of them.
@@ -256,10 +230,6 @@ class ZEPO(JudgeOptimizer):
         wording = first_wording(judge)
         (rows,) = probabilities(judge, [wording], problem.held_back, problem.lm, debiased=self.debiased)
         return judged_in_order(judge, rows, problem.held_back)
-
-    def ask(self, problem: Problem, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
-        """Return (w, n, c) probabilities of the judge's answers under several wordings."""
-        return probabilities(problem.student, wordings, examples, problem.lm, debiased=self.debiased)
 
     @property
     def debiased(self) -> bool:
@@ -389,7 +359,6 @@ class _Search:
         """Judge wordings round by round, and drop those that are behind; the others are judged on all examples."""
         numbers = range(len(self.tried), len(self.tried) + len(wordings))
         texts = dict(zip(numbers, wordings, strict=True))
-        free: Mapping[int, FloatArray | None] = dict.fromkeys(numbers)
         judged: dict[int, Judged] = {}
         behind: dict[int, int] = {}
         start = 0
@@ -398,11 +367,12 @@ class _Search:
             if not left:
                 break
             rows = self.ask(left, self.examples[start:upto])
+            free: Mapping[int, FloatArray] = {}
             if self.objective.content_free:
                 free = self.ask(left, [without_content(self.judge, self.examples[0])])  # (1, c) each
             for number, new in rows.items():
                 shares = np.concatenate([shares_of(judged[number]), new]) if start else new
-                judged[number] = judged_in_order(self.judge, shares, self.examples[:upto], free[number])
+                judged[number] = judged_in_order(self.judge, shares, self.examples[:upto], free.get(number))
             if incumbent and upto < len(self.examples):
                 behind |= drop(
                     {number: judged[number] for number in left},
@@ -432,7 +402,8 @@ class _Search:
 
     def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, FloatArray]:
         """Return the (n, c) probabilities of the judge's answers under each wording."""
-        rows = self.zepo.ask(self.problem, list(wordings.values()), examples)
+        texts, debiased = list(wordings.values()), self.zepo.debiased
+        rows = probabilities(self.judge, texts, examples, self.problem.lm, debiased=debiased)
         self._count(len(wordings) * len(examples) * self.orders)
         return dict(zip(wordings, rows, strict=True))
 
@@ -455,9 +426,6 @@ class _Search:
     def left(self) -> float:
         """Return the number of judgments that the budget still allows."""
         return math.inf if self.zepo.budget is None else self.zepo.budget - self.judgments
-
-
-# Decision rate against agreement for many instructions: the analysis that shows whether fairness is worth seeking.
 
 
 @dataclass(frozen=True)
@@ -483,10 +451,11 @@ def sensitivity_curve(
 ) -> list[CurvePoint]:
     """Measure decision rate and agreement under every instruction (Zhou et al. 2024, figures 2 and 4).
 
-    ``items`` are rated outputs (``scores``) of documents; decision rates and ``objectives`` are of at most ``limit`` of
-    their pairs, ordered and without the judge's calibration. With ``debias="permutation"``, decision rates and rankings
-    are of the probabilities averaged over both orders (the figure after debiasing): both say the same, so each pair
-    counts once, in an order drawn at random. ``progress`` is called with the number of judgments done.
+    It shows whether fairness is worth seeking. ``items`` are rated outputs (``scores``) of documents; decision rates
+    and ``objectives`` are of at most ``limit`` of their pairs, ordered and without the judge's calibration. With
+    ``debias="permutation"``, decision rates and rankings are of the probabilities averaged over both orders (the figure
+    after debiasing): both say the same, so each pair counts once, in an order drawn at random. ``progress`` is called
+    with the number of judgments done.
     """
     debiased, model = judge.debias == "permutation", measuring(resolve_lm(lm, judge.predict))
     compared = pairs(items, limit=limit, ordered=not debiased, seed=seed)

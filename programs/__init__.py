@@ -1,35 +1,19 @@
 """Judges, rankers and refine loops as DSPy programs."""
 
-from evalbias.programs.criterion import BINS, PRESETS, SYNTHETIC, Criterion
-from evalbias.programs.items import label_of
-from evalbias.programs.judges import PointwiseJudge, load_judge
-from evalbias.programs.metrics import (
-    judge_metric,
-    judge_reward,
-    labeled,
-    preference_accuracy,
-    preference_metric,
-    score_closeness,
-)
-from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
-from evalbias.programs.ranking import PairwiseRanker, load_ranker
-
-__all__ = [
-    "BINS",
-    "PRESETS",
-    "SYNTHETIC",
-    "Criterion",
-    "PairwiseJudge",
-    "PairwiseRanker",
-    "PointwiseJudge",
-    "judge_metric",
-    "judge_reward",
-    "label_of",
-    "labeled",
-    "load_judge",
-    "load_pairwise_judge",
-    "load_ranker",
-    "preference_accuracy",
-    "preference_metric",
-    "score_closeness",
-]
+from evalbias.programs.criterion import BINS as BINS
+from evalbias.programs.criterion import PRESETS as PRESETS
+from evalbias.programs.criterion import SYNTHETIC as SYNTHETIC
+from evalbias.programs.criterion import Criterion as Criterion
+from evalbias.programs.items import label_of as label_of
+from evalbias.programs.judges import PointwiseJudge as PointwiseJudge
+from evalbias.programs.judges import load_judge as load_judge
+from evalbias.programs.metrics import judge_metric as judge_metric
+from evalbias.programs.metrics import judge_reward as judge_reward
+from evalbias.programs.metrics import labeled as labeled
+from evalbias.programs.metrics import preference_accuracy as preference_accuracy
+from evalbias.programs.metrics import preference_metric as preference_metric
+from evalbias.programs.metrics import score_closeness as score_closeness
+from evalbias.programs.pairwise import PairwiseJudge as PairwiseJudge
+from evalbias.programs.pairwise import load_pairwise_judge as load_pairwise_judge
+from evalbias.programs.ranking import PairwiseRanker as PairwiseRanker
+from evalbias.programs.ranking import load_ranker as load_ranker

@@ -9,9 +9,6 @@ from evalbias.data import world
 from evalbias.data.sets import SETS, KnownSet
 from evalbias.measures.likelihood import TOTAL
 
-# The criterion of a judge: a quality, its scale, and the task whose outputs are judged.
-
-
 DEFAULT_TASK = "Write the output that belongs to the source."
 
 LONGEST_SCALE = 1000

@@ -25,8 +25,6 @@ from evalbias.programs.saved import Program, Setting, number_within
 from evalbias.programs.writing import PlainPredict, draws, sample
 from evalbias.values import digest
 
-# Feedback of a refine loop and the protocol of its sources.
-
 
 @dataclass(frozen=True)
 class Feedback:
@@ -63,25 +61,16 @@ def checked_source(source: FeedbackSource) -> FeedbackSource:
     return source
 
 
-class ScoreRange(Protocol):
-    """Anything with a range of scores: a feedback source, or the run of a loop under one."""
+def on_one_scale(own: Any, expected: Any) -> bool:
+    """True if two sources, or runs of loops under one, score on the same range (``low`` to ``high``).
 
-    @property
-    def low(self) -> float: ...  # noqa: D102
-
-    @property
-    def high(self) -> float: ...  # noqa: D102
-
-
-def on_one_scale(own: ScoreRange, expected: ScoreRange) -> bool:
-    """True if two sources score on the same range: scores on others, such as MQM points and chrF, are not comparable.
-
-    A linear map would make up a bias (Xu et al. 2024, appendix B); ``MappedFeedback`` puts a metric on MQM's scale.
+    Scores on others, such as MQM points and chrF, are not comparable: a linear map would make up a bias (Xu et al.
+    2024, appendix B). ``MappedFeedback`` puts a metric on MQM's scale.
     """
     return (own.low, own.high) == (expected.low, expected.high)
 
 
-def expected_scores(quality: ArrayLike, source: ScoreRange, own: ScoreRange) -> FloatArray:
+def expected_scores(quality: ArrayLike, source: Any, own: Any) -> FloatArray:
     """Return the quality (n,) under ``source`` as a loop's expected scores; all NaN if its ``own`` scale differs."""
     scores = numbers(quality, "quality")
     return scores if on_one_scale(own, source) else np.full_like(scores, np.nan)
@@ -111,9 +100,6 @@ def required_field(source: str, example: Mapping[str, Any], field: str) -> Any:
             f"The item {item_name(example)!r:.80} has no {field!r}: the feedback source {source!r:.80} needs it."
         )
     return value
-
-
-# Self-feedback for translation: the model lists its errors, which are weighted (MQM).
 
 
 class FindErrors(dspy.Signature):  # type: ignore[misc]
@@ -161,9 +147,6 @@ def _feedback(reading: MQMReading, text: str, *, critical: float = -5.0) -> Feed
     if reading.status not in ("errors", "no errors"):
         return Feedback(math.nan, text, status=reading.status)
     return Feedback(mqm_score(reading.errors, critical=critical), text, reading.errors)
-
-
-# Feedback by a pointwise judge.
 
 
 class JudgeFeedback(dspy.Module):  # type: ignore[misc]
@@ -282,9 +265,6 @@ def _number(text: str) -> Fraction | None:
     return -value if sign == "-" else value
 
 
-# Self-consistency: solve a problem along several paths and take the answer that most of them reach.
-
-
 class Vote(NamedTuple):
     """The majority vote of several paths (Wang et al. 2023)."""
 
@@ -316,9 +296,6 @@ def majority(answers: Iterable[str]) -> str | None:
         known = next((one for one in counts if same_value(one, answer)), answer)
         counts[known] = counts.get(known, 0) + 1
     return max(counts, key=counts.__getitem__, default=None)
-
-
-# Feedback for mathematics: agreement with the majority of sampled solutions, or with the correct answer.
 
 
 class ConsistencyFeedback(Program):
@@ -427,9 +404,6 @@ class ScorerFeedback:
         return Feedback(score, f"{self.name}: {score:.2f} on a scale of {self.low:g} to {self.high:g}")
 
 
-# External feedback by InstructScore, a model trained to list errors against a reference (Xu et al. 2023).
-
-
 PROMPT = """A translation ought to say: "{reference}"
 A model has translated: "{output}"
 List the errors of the model's translation, five at most. For each write three lines:
@@ -441,12 +415,13 @@ Begin with the number of errors, as in: Your Translation contains 2 errors:
 
 
 class InstructScore:
-    """Error report of InstructScore; the refiner is shown the place, kind and severity of errors, not corrections.
+    """Error report of InstructScore, a model trained to list errors against a reference (Xu et al. 2023).
 
-    The published weights (``xu1998hz/InstructScore``, 7B) were trained on one wording of the request per language pair,
-    the one in their own scorer: give it as ``prompt``, with ``{reference}`` and ``{output}``. The default is a wording
-    of ours for models that follow instructions. ``lm``, such as ``evalbias.LocalLM("xu1998hz/InstructScore")``, is
-    asked once, greedily; a report cut off at ``max_tokens`` is unreadable.
+    The refiner is shown the place, kind and severity of errors, not corrections. The published weights
+    (``xu1998hz/InstructScore``, 7B) were trained on one wording of the request per language pair, the one in their own
+    scorer: give it as ``prompt``, with ``{reference}`` and ``{output}``. The default is a wording of ours for models
+    that follow instructions. ``lm``, such as ``evalbias.LocalLM("xu1998hz/InstructScore")``, is asked once, greedily; a
+    report cut off at ``max_tokens`` is unreadable.
     """
 
     name = "InstructScore"
@@ -470,19 +445,17 @@ class InstructScore:
         return _feedback(reading, "\n".join(lines) or ("no-error" if reading.status == "no errors" else "no feedback"))
 
 
-# A metric's scores on the scale of MQM, by a quantile map (Xu et al. 2024, appendix B).
-
-
 NARROWEST = 0.05
 """Smallest part of a metric's range that the scores of a map fill; those of another scale, 0 to 1 of 100, fill less."""
 
 
 class MappedFeedback:
-    """Feedback of a metric whose score is mapped onto MQM points; the refiner is shown the metric's own text.
+    """Feedback of a metric whose score is mapped onto MQM points (Xu et al. 2024, appendix B).
 
-    ``quantile_map`` is fitted on texts that have both scores. ``ValueError`` if its ``metric`` is not the source's
-    name, it leads out of [-25, 0], or it was fitted to scores on another scale, such as chrF from 0 to 1. ``map_id`` is
-    its digest: scores under another map are not mixed with these.
+    The refiner is shown the metric's own text. ``quantile_map`` is fitted on texts that have both scores.
+    ``ValueError`` if its ``metric`` is not the source's name, it leads out of [-25, 0], or it was fitted to scores on
+    another scale, such as chrF from 0 to 1. ``map_id`` is its digest: scores under another map are not mixed with
+    these.
     """
 
     low, high = -25.0, 0.0

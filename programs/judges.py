@@ -22,13 +22,11 @@ from typing import Any, Literal, TypeVar
 
 import dspy
 import numpy as np
-from dspy.utils.callback import with_callbacks
-from dspy.utils.usage_tracker import UsageTracker
 
 from evalbias.data.items import item_name, number
 from evalbias.lm.cache import measuring, resolve_lm
 from evalbias.lm.contract import Sampling, aask, ask
-from evalbias.lm.dspy_seam import add_usage
+from evalbias.lm.dspy_seam import UsageTracker, add_usage, with_callbacks
 from evalbias.lm.types import (
     ChoiceLogprobs,
     Choices,
@@ -44,18 +42,10 @@ from evalbias.lm.types import (
 )
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection, Slope
+from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import check_item, label_of, length_feature, read_item, text_length
-from evalbias.programs.languages import in_language, known_language
-from evalbias.programs.prompts import (
-    Message,
-    answer_format,
-    demonstrations,
-    item_text,
-    judge_messages,
-    likelihood_messages,
-    scoring_instructions,
-)
+from evalbias.programs.prompts import Message
 from evalbias.programs.saved import MALFORMED, Instrument, Predictor, Program, Setting, instance_of, one_of, read_state
 from evalbias.values import WORD_CHARACTER, get_logger, half_width, read_json, to_json
 
@@ -103,7 +93,7 @@ class Judge(Instrument):
         dump=asdict,
         load=lambda fields: Criterion(**fields),
     )
-    language = Setting[str](known_language, resets=("corrections", "correction"))
+    language = Setting[str](prompts.known_language, resets=("corrections", "correction"))
     sampling = SamplingSetting(
         instance_of(Sampling, "evalbias.Sampling(samples=...)"),
         dump=lambda value: value and asdict(value),
@@ -155,7 +145,9 @@ class Judge(Instrument):
                 UnlabeledDemos,
                 stacklevel=2,
             )
-        return demonstrations(self._shown_demo(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own)
+        return prompts.demonstrations(
+            self._shown_demo(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own
+        )
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of one judgment, of candidates in the given order; the texts are not checked."""
@@ -165,9 +157,8 @@ class Judge(Instrument):
         """Return the model to ask for choices: ``lm``, or its repeated answers."""
         return measuring(lm, self.sampling)
 
-    def _item(self, fields: Mapping[str, Any]) -> dspy.Example:
-        """Return the item of a single call, for which everything is checked before the model is asked."""
-        return self.read(fields)
+    def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
+        """Refuse items that cannot be judged together, before the model is asked."""
 
     def _asking(self) -> Any:
         """Return DSPy's settings in which the judge asks; in a program around it, a closed judge leaves no trace.
@@ -179,18 +170,20 @@ class Judge(Instrument):
 
     def _judged(self, **fields: Any) -> dspy.Prediction:
         """Judge the item of a call."""
-        item = self._item(fields)
+        item, lm = self.read(fields), resolve_lm(None, self.predict)
+        self._check([item], lm)
         with self._asking():
             rows = [self.predict(**question) for question in self._questions(item)]
-        return self._predictions([item], [rows], resolve_lm(None, self.predict), "raise")[0]
+        return self._predictions([item], [rows], lm, "raise")[0]
 
     async def aforward(self, *args: Any, **fields: Any) -> dspy.Prediction:
         """Judge as ``forward`` does, asynchronously; what corrections ask besides runs in a thread."""
-        item = self._item(inspect.signature(self.forward).bind(*args, **fields).arguments)
+        item = self.read(inspect.signature(self.forward).bind(*args, **fields).arguments)
+        lm = resolve_lm(None, self.predict)
+        self._check([item], lm)
         with self._asking():
             rows = [await self.predict.acall(**question) for question in self._questions(item)]
-        done = await asyncio.to_thread(self._predictions, [item], [rows], resolve_lm(None, self.predict), "raise")
-        return done[0]
+        return (await asyncio.to_thread(self._predictions, [item], [rows], lm, "raise"))[0]
 
     def batch(
         self,
@@ -224,6 +217,7 @@ class Judge(Instrument):
         check_batch_options(options)
         items = [self.read(example, index) for index, example in enumerate(examples)]
         lm = resolve_lm(lm, self.predict)
+        self._check(items, lm)
         asked = [self._questions(item) for item in items]
         flat = [(item, inputs) for item, questions in zip(items, asked, strict=True) for inputs in questions]
         with usage_by_item(items) as trackers:
@@ -409,18 +403,11 @@ def _prompt_of(example: dspy.Example) -> str:
     return f"The prompt of the item with the source {str(example.get('source'))[:60]!r}..."
 
 
-# LS, the log-likelihood of an output given its source and the task (Ohi et al. 2024, eq 1), of a criterion's items.
-
-
 REDUCTIONS = ("sum", "mean")
 
 
 def likelihood_scores(
-    examples: Sequence[dspy.Example],
-    criterion: Criterion,
-    lm: MeasuringLM,
-    *,
-    reduction: str = "sum",
+    examples: Sequence[dspy.Example], criterion: Criterion, lm: MeasuringLM, *, reduction: str = "sum"
 ) -> FloatArray:
     """Measure (n,) LS, ``log P(output | source, task)`` in nats (Ohi et al. 2024, eq 1); NaN if refused.
 
@@ -439,16 +426,13 @@ def likelihoods_and_refusals(
             raise ValueError(f"reduction={reduction!r} is unknown: choose one of {REDUCTIONS}.")
     texts = [(e.source, e.output) for e in examples]
     unique = dict(zip(texts, examples, strict=True))
-    questions = [Likelihood(likelihood_messages(criterion, source), output) for source, output in unique]
+    questions = [Likelihood(prompts.likelihood_messages(criterion, source), output) for source, output in unique]
     answers, reasons = answer_items(measuring(lm), questions, list(unique.values()), refused=refused)
     known = {i: [one.total if name == "sum" else one.mean for name in reductions] for i, one in answers.items()}
     place = {text: index for index, text in enumerate(unique)}
     values = np.array([known.get(place[text], [np.nan] * len(reductions)) for text in texts], dtype=np.float64)
     values = values.reshape(len(texts), len(reductions))
     return values, {i: reasons[place[text]] for i, text in enumerate(texts) if place[text] in reasons}
-
-
-# The judge that scores one output at a time.
 
 
 LIKELIHOOD, LENGTH = "likelihood", "length"
@@ -537,20 +521,16 @@ class PointwiseJudge(Judge):
         language: str = "en",
     ) -> None:
         super().__init__(
-            language=language,
-            criterion=criterion,
-            scoring=scoring,
-            sampling=sampling,
-            correction=correction,
+            language=language, criterion=criterion, scoring=scoring, sampling=sampling, correction=correction
         )
-        self.criterion = in_language(criterion, language)
-        instructions = scoring_instructions(self.criterion, language)
+        self.criterion = prompts.in_language(criterion, language)
+        instructions = prompts.scoring_instructions(self.criterion, language)
         self.predict = Predictor(dspy.Signature("source: str, output: str -> score: float", instructions))
 
     @property
     def answer_format(self) -> str:
         """The last line of the initial instruction, which names the answers; keep it in an instruction of your own."""
-        return answer_format(self.criterion, self.language)
+        return prompts.answer_format(self.criterion, self.language)
 
     def forward(self, source: str, output: str) -> dspy.Prediction:
         """Judge one output; undefined values of the prediction are NaN.
@@ -581,7 +561,7 @@ class PointwiseJudge(Judge):
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
         """Return the messages of one question after those of the demonstrations."""
         source, output = inputs["source"], inputs["output"]
-        return judge_messages(
+        return prompts.judge_messages(
             self.criterion, source, output, shown=shown, instructions=instructions, language=self.language
         )
 
@@ -596,7 +576,7 @@ class PointwiseJudge(Judge):
                 f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
             )
         try:
-            text = item_text(self.criterion, demo["source"], demo["output"], self.language)
+            text = prompts.item_text(self.criterion, demo["source"], demo["output"], self.language)
             return text, label_of(score, self.criterion)
         except ValueError as error:
             raise ValueError(f"T{name[1:]} has no label. {error}") from error

@@ -16,9 +16,8 @@ from numbers import Real
 from typing import Any, Literal
 
 import dspy
-from dspy.utils.callback import BaseCallback
-from dspy.utils.usage_tracker import UsageTracker
 
+from evalbias.lm.dspy_seam import BaseCallback, UsageTracker
 from evalbias.lm.types import PromptRefused
 from evalbias.programs.feedback import (
     ConsistencyFeedback,
@@ -32,9 +31,6 @@ from evalbias.programs.feedback import (
 from evalbias.programs.saved import Program, Setting, number_within, one_of
 from evalbias.programs.writing import draws, module_inputs, sample, temperatures
 from evalbias.values import get_logger
-
-# One step of a refine loop: an output, its feedback and its cost.
-
 
 EMPTY = "The output is empty."
 """Feedback on an empty output, which is not shown to the feedback source."""
@@ -159,9 +155,6 @@ class _Run:
         return feedback
 
 
-# Self-refine: write, get feedback, rewrite, keep improvements.
-
-
 @dataclass(frozen=True)
 class Improvement:
     """Acceptance of scores that are better by more than ``margin`` points, at least 0; the paper's is 0.
@@ -271,9 +264,6 @@ class SelfRefine(Program):
         return run.prediction(iterations=len(run.steps) - 1, stopped=stopped)
 
 
-# Best of k: draw k outputs, keep the one with the best feedback.
-
-
 class RepeatedDrafts(UserWarning):
     """Fewer than k of the drafts of an item are different, so that k counts for less than it says."""
 
@@ -316,9 +306,6 @@ class BestOfK(Program):
                 stacklevel=2,
             )
         return run.prediction(distinct=distinct, stopped="iterations")
-
-
-# The refine loop for mathematics: the majority vote of new paths replaces the solution until they agree.
 
 
 class SelfConsistencyRefine(Program):

@@ -255,7 +255,12 @@ def score_closeness(criterion: Criterion, *, undefined: float = 0.0) -> ProgramM
 
     def judged(example: Any, prediction: Any) -> tuple[float, str]:
         human, ours = _human_label(example, criterion), float(prediction["score"])
-        return 1.0 - abs(human - ours) / (high - low), _closeness_feedback(criterion, human, ours)
+        if math.isnan(ours):
+            return math.nan, f"The judge gave no score on {criterion.title}; people gave {human:g}."
+        gap = abs(human - ours)
+        way = "as people did" if gap < 0.005 else f"{gap:.2f} too {'high' if ours > human else 'low'}"
+        said = f"The judge scored {ours:.2f} on {criterion.title} where people scored {human:g}: {way}."
+        return 1.0 - gap / (high - low), said
 
     return ProgramMetric(judged, name="score_closeness", undefined=undefined)
 
@@ -284,12 +289,3 @@ def _human_label(example: Any, criterion: Criterion) -> float:
             "scores to labels with evalbias.labeled(examples, criterion, bins=...)."
         )
     return human
-
-
-def _closeness_feedback(criterion: Criterion, human: float, ours: float) -> str:
-    """Say by how much the judge's score misses the human one, and in which direction."""
-    if math.isnan(ours):
-        return f"The judge gave no score on {criterion.title}; people gave {human:g}."
-    gap = abs(ours - human)
-    way = "as people did" if gap < 0.005 else f"{gap:.2f} too {'high' if ours > human else 'low'}"
-    return f"The judge scored {ours:.2f} on {criterion.title} where people scored {human:g}: {way}."

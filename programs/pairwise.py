@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -31,18 +32,11 @@ from evalbias.measures.position_calibration import (
     prior_offsets,
     rotations,
 )
+from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
 from evalbias.programs.judges import Judge, RefusedItems, load_program
-from evalbias.programs.languages import in_language
-from evalbias.programs.prompts import (
-    Message,
-    answer_line,
-    comparison_instructions,
-    comparison_labels,
-    comparison_messages,
-    pair_text,
-)
+from evalbias.programs.prompts import Message
 from evalbias.programs.saved import Predictor, Setting, number_within, one_of
 
 FITTED = ("batch", "pride", "calibraeval")
@@ -148,10 +142,9 @@ class PairwiseJudge(Judge):
             sampling=sampling,
             corrections={},
         )
-        self.criterion = in_language(criterion, language)
-        if instruction is None:
-            instruction = comparison_instructions(self.criterion, language) + answer_line(language)
-        self.predict = Predictor(dspy.Signature("source: str, candidates: list[str] -> preference: str", instruction))
+        self.criterion = prompts.in_language(criterion, language)
+        wording = prompts.comparison_instructions(self.criterion, language) if instruction is None else instruction
+        self.predict = Predictor(dspy.Signature("source: str, candidates: list[str] -> preference: str", wording))
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:
         """Compare the candidates of one source; undefined numbers of the prediction are NaN.
@@ -174,16 +167,24 @@ class PairwiseJudge(Judge):
         """
         return self._judged(source=source, candidates=candidates)
 
-    def _item(self, fields: Mapping[str, Any]) -> dspy.Example:
-        item = self.read(fields)
-        count = len(item["candidates"])
-        self.measuring(resolve_lm(None, self.predict))
-        if self.calibration in FITTED and count not in self.corrections:
-            raise ValueError(
-                f"{self.calibration.capitalize()} calibration needs a batch: first call judge.calibrate(examples), on "
-                f"examples of {count} candidates."
-            )
-        return item
+    def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
+        """Refuse comparisons to which a calibration cannot be fitted, where none was before."""
+        self.measuring(lm)
+        sizes = Counter(len(item["candidates"]) for item in items)
+        for count, comparisons in sizes.items():
+            if (kind := self.calibration) not in FITTED or count in self.corrections:
+                continue
+            if kind in EVERY_ORDER and len(self._orders(count)) < count:
+                raise ValueError(
+                    f"calibration={kind!r} is not fitted, which takes every order of the candidates: first call "
+                    f"judge.calibrate(examples), on examples of {count} candidates."
+                )
+            if comparisons < FEWEST_COMPARISONS:
+                raise ValueError(
+                    f"{kind.capitalize()} calibration over {comparisons} comparisons would remove the preference "
+                    f"itself: give {FEWEST_COMPARISONS} or more, or first call judge.calibrate(examples), on examples "
+                    f"of {count} candidates."
+                )
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
         """Return an example whose ``source`` and ``candidates`` are checked."""
@@ -191,11 +192,11 @@ class PairwiseJudge(Judge):
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the answers of a comparison: A, B, ... by position, and possibly "Tie"."""
-        return comparison_labels(len(inputs["candidates"]), ties=self.ties, language=self.language)
+        return prompts.comparison_labels(len(inputs["candidates"]), ties=self.ties, language=self.language)
 
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
         """Return the messages of one comparison after those of the demonstrations."""
-        return comparison_messages(
+        return prompts.comparison_messages(
             self.criterion,
             inputs["source"],
             inputs["candidates"],
@@ -220,7 +221,7 @@ class PairwiseJudge(Judge):
         candidates = demo.get("candidates") or demo.get("outputs")
         if not candidates:
             raise ValueError(f"T{name[1:]} has no candidates: give pairs.")
-        label, answers = preference_label(demo), comparison_labels(len(candidates), ties=self.ties)
+        label, answers = preference_label(demo), prompts.comparison_labels(len(candidates), ties=self.ties)
         if label not in answers:
             fault = "has no label" if label is None else f"is labeled {label!r:.80}"
             raise ValueError(
@@ -228,13 +229,13 @@ class PairwiseJudge(Judge):
             )
         texts = check_candidates({"source": demo.get("source"), "candidates": candidates}, name)
         shown = dict(zip(answers, self.labels({"candidates": texts}), strict=True))  # in the judge's language
-        return pair_text(self.criterion, demo["source"], texts, language=self.language), shown[label]
+        return prompts.pair_text(self.criterion, demo["source"], texts, language=self.language), shown[label]
 
     def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the log-probabilities of the answers by position, and the most probable answer."""
         assert isinstance(answer, ChoiceLogprobs)  # no comparison is written
         logprobs = answer.logprobs[0]  # (c + t,)
-        labels = comparison_labels(len(logprobs) - self.ties, ties=self.ties)
+        labels = prompts.comparison_labels(len(logprobs) - self.ties, ties=self.ties)
         best = None if np.isnan(logprobs).any() else labels[int(logprobs.argmax())]
         return {"preference": best, "logprobs": logprobs.tolist(), "samples": answer.samples}
 
@@ -280,15 +281,15 @@ class PairwiseJudge(Judge):
         if kind not in FITTED:
             raise ValueError(f"calibration={kind!r} is not fitted: choose one of {FITTED}, then call calibrate.")
         examples = [self.read(e, i) for i, e in enumerate(examples)]
-        fitted, prompts = {}, 0
+        fitted, asked = {}, 0
         for count in {len(e.candidates) for e in examples}:
             part = [e for e in examples if len(e.candidates) == count]
             orders = rotations(count, every=True) if kind in EVERY_ORDER else self._orders(count)
             logprobs = self.answer_logprobs(part, orders, model)
             fitted[count] = fit_correction(kind, logprobs, orders, min_coverage=self.min_coverage)
-            prompts += len(part) * len(orders)
+            asked += len(part) * len(orders)
         self.corrections = self.corrections | fitted
-        return prompts
+        return asked
 
     def answer_logprobs(
         self, examples: Sequence[dspy.Example], orders: Sequence[Order], lm: Any, *, refused: RefusedItems = "undefined"
@@ -306,26 +307,19 @@ class PairwiseJudge(Judge):
         return dspy.Example(source=CONTENT_FREE, candidates=[CONTENT_FREE] * count)
 
     def _correction(self, logprobs: FloatArray, orders: Sequence[Order], lm: Any) -> Correction | None:
-        """Return the correction that is fixed, was fitted before, or is fitted to these comparisons, if any.
-
-        ``ValueError`` if they are too few for a fit, or were not asked in every order.
-        """
+        """Return the correction that is fixed, was fitted before, or is fitted to these comparisons, if any."""
         count, kind = len(orders[0]), self.calibration
         if kind == "contextual":
-            given = self.answer_logprobs([self.content_free(count)], orders[:1], lm, refused="raise")
-            return PositionOffsets(tuple(given[0, 0].tolist()))
+            given = self.answer_logprobs([self.content_free(count)], orders[:1], lm, refused="raise")[0, 0]
+            if not np.isfinite(given).all():
+                label = self.labels({"candidates": orders[0]})[int(np.argmin(np.isfinite(given)))]
+                raise CalibrationError(
+                    f"The model gives {label!r} no probability where there is nothing to compare ({CONTENT_FREE!r}), "
+                    "and contextual calibration divides by it: choose another calibration, or debias='permutation'."
+                )
+            return PositionOffsets(tuple(given.tolist()))
         if kind is None or count in self.corrections:
             return self.corrections.get(count)
-        if kind in EVERY_ORDER and len(orders) < count:
-            raise ValueError(
-                f"calibration={kind!r} is not fitted, which takes every order of the candidates: call "
-                "judge.calibrate(examples) first."
-            )
-        if len(logprobs) < FEWEST_COMPARISONS:
-            raise ValueError(
-                f"{kind.capitalize()} calibration over {len(logprobs)} comparisons would remove the preference itself: "
-                f"give {FEWEST_COMPARISONS} or more, or call judge.calibrate(examples) first."
-            )
         if not (np.exp(logprobs).sum(axis=2) >= self.min_coverage).any():
             return None  # all comparisons are undefined anyway
         return fit_correction(kind, logprobs, orders, min_coverage=self.min_coverage)
@@ -354,9 +348,6 @@ def _consistent(positions: FloatArray, orders: Sequence[Order]) -> bool | None:
 def load_pairwise_judge(path: str | os.PathLike[str]) -> PairwiseJudge:
     """Load a pairwise judge from the JSON file that its ``save`` wrote; ``ValueError`` if it holds something else."""
     return load_program(path, PairwiseJudge.kind, PairwiseJudge)
-
-
-# Calibrations that are fitted to comparisons without labels.
 
 
 class CalibrationError(ValueError):

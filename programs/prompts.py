@@ -1,4 +1,4 @@
-"""Wording of the prompts, in which criterion, demonstrations and item become chat messages.
+"""Wording of the prompts, in which criterion, demonstrations and item become chat messages, by language.
 
 A message is ``{"role": "system" | "user" | "assistant", "content": str}``. The language model turns messages into
 tokens, with its chat template or as plain text for a base model.
@@ -8,18 +8,72 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.languages import LANGUAGES
+from evalbias.values import read_json
 
 Message = dict[str, str]
 ENGLISH = "en"
 
 
+@dataclass(frozen=True)
+class Language:
+    """Sentences and labels of the prompts in one language.
+
+    In braces stand ``{name}``, ``{definition}`` and ``{output}``, a criterion's words; comments name others.
+    """
+
+    source_label: str  # of a criterion with the default one, as the next two
+    output_label: str
+    task: str
+    text: str  # a labeled text, of {label} and {text}
+    candidate: str  # label of a candidate, of the output's {label} and {letter}
+    score: str  # what precedes a score, of {name} with a capital
+    better: str  # what precedes the name of the better candidate
+    scoring: str  # first line of the instruction of a judge that scores
+    scale: str  # line that names its answers, from {low} (worst) to {high} (best)
+    comparison: str  # instruction of a judge that compares, without the next line
+    answers: str  # line that names its {answers}
+    either: str  # the answers, of {others} and {last}
+    question: str  # an {instruction} that follows the candidates
+    comma: str  # between the answers
+    tie: str  # answer that there is no difference
+
+
+_WORDS = read_json(Path(__file__).with_name("languages.json"), "install evalbias again")
+LANGUAGES = {code: Language(**words) for code, words in _WORDS.items()}
+"""Languages of a judge by their ISO 639-1 codes, from languages.json; one that is added can be given to a judge."""
+
+
+def known_language(name: str, value: object) -> None:
+    """Raise ``ValueError`` for a language that a judge does not have."""
+    if not isinstance(value, str) or value not in LANGUAGES:
+        raise ValueError(
+            f"{name}={value!r:.80} is unknown: choose one of {(*LANGUAGES,)}, or add its Language to "
+            "evalbias.programs.prompts.LANGUAGES."
+        )
+
+
+def in_language(criterion: Criterion, language: str) -> Criterion:
+    """Return a criterion with a language's labels and task where it has the default ones."""
+    said, names = LANGUAGES[language], ("source_label", "output_label", "task")
+    own = {name: getattr(said, name) for name in names if getattr(criterion, name) == getattr(Criterion, name)}
+    return replace(criterion, **own)
+
+
+def _filled(sentence: str, criterion: Criterion) -> str:
+    words = {"name": criterion.title, "definition": criterion.definition, "output": criterion.output_label.lower()}
+    return sentence.format(**words)
+
+
+# The prompt of a judge that scores.
+
+
 def scoring_instructions(criterion: Criterion, language: str = ENGLISH) -> str:
     """Return a scoring judge's initial instruction, before any optimization."""
-    said = LANGUAGES[language]
-    return f"{said.scoring.format(**said.words(criterion))}\n{answer_format(criterion, language)}"
+    return f"{_filled(LANGUAGES[language].scoring, criterion)}\n{answer_format(criterion, language)}"
 
 
 def answer_format(criterion: Criterion, language: str = ENGLISH) -> str:
@@ -63,10 +117,7 @@ def demonstrations(shown: Iterable[tuple[str, str]]) -> list[Message]:
     ]
 
 
-def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:
-    """Render the context of the likelihood score, ``log P(output | source, task)`` (Ohi et al. 2024, eq 1)."""
-    content = f"{criterion.source_label}: {source}\n{criterion.output_label}:"
-    return [{"role": "system", "content": criterion.task}, {"role": "user", "content": content}]
+# The prompt of a judge that compares.
 
 
 LETTERS = string.ascii_uppercase
@@ -85,11 +136,6 @@ ANSWERS = "{answers}"
 """Stands for the answers in the instruction of a comparison."""
 
 
-def answer_line(language: str = ENGLISH) -> str:
-    """Return the end of a comparison's initial instruction."""
-    return f"\n{LANGUAGES[language].answers}"
-
-
 def asked(instruction: str, labels: Sequence[str], language: str = ENGLISH) -> str:
     """Return an instruction with the answers in place of ``{answers}``, in a line at its end where it has none.
 
@@ -98,14 +144,14 @@ def asked(instruction: str, labels: Sequence[str], language: str = ENGLISH) -> s
         'Which is better, A, B or Tie?'
     """
     said = LANGUAGES[language]
-    whole = instruction if ANSWERS in instruction else instruction + answer_line(language)
+    whole = instruction if ANSWERS in instruction else f"{instruction}\n{said.answers}"
     return whole.replace(ANSWERS, said.either.format(others=said.comma.join(labels[:-1]), last=labels[-1]))
 
 
 def comparison_instructions(criterion: Criterion, language: str = ENGLISH) -> str:
-    """Return a comparison's initial instruction, without the line that names the answers."""
+    """Return a comparison's initial instruction, whose last line names the answers."""
     said = LANGUAGES[language]
-    return said.comparison.format(**said.words(criterion))
+    return f"{_filled(said.comparison, criterion)}\n{said.answers}"
 
 
 def comparison_messages(
@@ -134,6 +180,24 @@ def comparison_messages(
     return [*head, *shown, {"role": "user", "content": question}]
 
 
+def pair_text(
+    criterion: Criterion, source: str, candidates: Sequence[str], ending: Sequence[str] = (), language: str = ENGLISH
+) -> str:
+    """Render candidates up to the point where the better one is named, which follows the lines of ``ending``."""
+    said = LANGUAGES[language]
+    lines = [said.text.format(label=criterion.source_label, text=source)]
+    for letter, candidate in zip(LETTERS, candidates, strict=False):
+        label = said.candidate.format(label=criterion.output_label, letter=letter)
+        lines.append(said.text.format(label=label, text=candidate))
+    return "\n".join([*lines, *ending, _filled(said.better, criterion)])
+
+
+def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:
+    """Render the context of the likelihood score, ``log P(output | source, task)`` (Ohi et al. 2024, eq 1)."""
+    content = f"{criterion.source_label}: {source}\n{criterion.output_label}:"
+    return [{"role": "system", "content": criterion.task}, {"role": "user", "content": content}]
+
+
 YES_NO = ("Yes", "No")
 
 
@@ -144,19 +208,3 @@ def same_question_messages(first: str, second: str) -> list[Message]:
         "Do both instructions ask for a judgment of the same quality? Answer with Yes or No.\nSame quality:"
     )
     return [{"role": "user", "content": content}]
-
-
-def pair_text(
-    criterion: Criterion,
-    source: str,
-    candidates: Sequence[str],
-    ending: Sequence[str] = (),
-    language: str = ENGLISH,
-) -> str:
-    """Render candidates up to the point where the better one is named, which follows the lines of ``ending``."""
-    said = LANGUAGES[language]
-    lines = [said.text.format(label=criterion.source_label, text=source)]
-    for letter, candidate in zip(LETTERS, candidates, strict=False):
-        label = said.candidate.format(label=criterion.output_label, letter=letter)
-        lines.append(said.text.format(label=label, text=candidate))
-    return "\n".join([*lines, *ending, said.better.format(**said.words(criterion))])

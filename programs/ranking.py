@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import dspy
 import numpy as np
-from dspy.utils.usage_tracker import UsageTracker
 
+from evalbias.lm.dspy_seam import UsageTracker
 from evalbias.lm.types import MeasuringLM
 from evalbias.programs.items import read_pair
 from evalbias.programs.judges import check_batch_options, load_program, tracks_usage
@@ -378,9 +378,6 @@ def log_odds(p: float | None) -> float:
     if p is None or math.isnan(p):
         return 0.0
     return math.log(p / (1 - p)) if 0 < p < 1 else math.copysign(math.inf, p - 0.5)
-
-
-# The ranking of all given candidates, from the order of the distinct ones.
 
 
 def _ranking(sorts: Sequence[Compared], candidates: Sequence[str], judge: PairwiseJudge) -> dspy.Prediction:

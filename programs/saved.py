@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import dspy
-from dspy.predict.parameter import Parameter
 
+from evalbias.lm.dspy_seam import Parameter
 from evalbias.lm.saved import check_lm, restored_lm, written_lm
 
 Value = TypeVar("Value")
@@ -147,9 +147,6 @@ class Settings(Parameter):  # type: ignore[misc]
                 self.values[name] = setting.unlearned()
 
 
-# The ``dspy.Predict`` of our programs, whose saved state names its fields and may name a model of evalbias.
-
-
 NAMES = "field_names"
 WRITTEN = ("traces", "train", "demos", "signature", "fields", "lm", NAMES)
 """Names in the state of a predictor."""
@@ -215,9 +212,6 @@ def _check_prompt(state: Mapping[str, Any], names: Sequence[str]) -> None:
     for number, demo in enumerate(demos, start=1):
         if not isinstance(demo, Mapping | dspy.Example):
             raise ValueError(f"Demonstration {number} in 'demos' is {demo!r:.80}: give an object with {names}.")
-
-
-# Programs: DSPy modules whose settings are saved with them, also where an optimizer froze a part.
 
 
 class Program(dspy.Module):  # type: ignore[misc]
@@ -348,9 +342,6 @@ class _Whole(Parameter):  # type: ignore[misc]
 
     def reset(self) -> None:
         """Leave the instrument as it is; DSPy's optimizers reset every parameter of what they compile."""
-
-
-# Reader for the JSON files that a program's ``save`` writes.
 
 
 READERS = {

@@ -24,9 +24,6 @@ from evalbias.programs.loops import SelfConsistencyRefine, SelfRefine
 from evalbias.programs.writing import PlainPredict
 from evalbias.values import read_json
 
-# In-context examples of refine loops: built-in ones in our own wording, and those of a user's file.
-
-
 Examples = Mapping[str, Sequence[dspy.Example]]
 """Examples that the prompts of a loop show, by role; without examples a prompt is only its instructions."""
 NO_EXAMPLES: Examples = {}
@@ -81,89 +78,9 @@ def _checked(role: str, rows: Sequence[dspy.Example], predictor: dspy.Predict) -
     return list(rows)
 
 
-_GERMAN = "Die Ärztin riet ihm, drei Wochen lang nicht zu fliegen."
-_GERMAN_DRAFT = "The doctor advised him not to travel for three days."
-_GERMAN_ERRORS = "'days' is a critical accuracy/mistranslation error\n'travel' is a major accuracy/mistranslation error"
-_FORM = "Please send us the signed form by Friday, or your place will be given to someone else."
-_FORM_DRAFT = "Veuillez nous envoyer la formulaire signée d'ici vendredi, sinon votre place sera donnée."
-_FORM_ERRORS = (
-    "'sera donnée' is a major accuracy/omission error\n'la formulaire signée' is a minor fluency/grammar error"
-)
-
-TRANSLATION: Examples = {
-    "generate": (
-        dspy.Example(
-            source_language="German",
-            source="Der Bus fährt heute wegen der Bauarbeiten nicht über den Marktplatz.",
-            target_language="English",
-            output="Because of the roadworks, the bus is not going via the market square today.",
-        ),
-        dspy.Example(
-            source_language="English",
-            source="The library stays open until eight in the evening on Thursdays.",
-            target_language="French",
-            output="Le jeudi, la bibliothèque reste ouverte jusqu'à vingt heures.",
-        ),
-        dspy.Example(
-            source_language="Spanish",
-            source="Nadie sabe todavía cuánto costará el puente nuevo.",
-            target_language="English",
-            output="Nobody knows yet how much the new bridge will cost.",
-        ),
-    ),
-    "feedback": (
-        dspy.Example(source=_GERMAN, translation=_GERMAN_DRAFT, errors=_GERMAN_ERRORS),
-        dspy.Example(source=_FORM, translation=_FORM_DRAFT, errors=_FORM_ERRORS),
-        dspy.Example(
-            source="El museo abre todos los días menos los lunes.",
-            translation="The museum is open every day except Mondays.",
-            errors="no-error",
-        ),
-    ),
-    "refine": (
-        dspy.Example(
-            source_language="German",
-            source=_GERMAN,
-            target_language="English",
-            draft=_GERMAN_DRAFT,
-            feedback=_GERMAN_ERRORS,
-            output="The doctor advised him not to fly for three weeks.",
-        ),
-        dspy.Example(
-            source_language="English",
-            source=_FORM,
-            target_language="French",
-            draft=_FORM_DRAFT,
-            feedback=_FORM_ERRORS,
-            output="Veuillez nous envoyer le formulaire signé d'ici vendredi, sinon votre place sera attribuée à "
-            "quelqu'un d'autre.",
-        ),
-        dspy.Example(
-            source_language="Italian",
-            source="Ci siamo accorti troppo tardi che il treno era già partito.",
-            target_language="English",
-            draft="We noticed too late that the train is already gone out.",
-            feedback="'is already gone out' is a minor fluency/grammar error",
-            output="We noticed too late that the train had already left.",
-        ),
-    ),
-}
+TRANSLATION = read_examples(Path(__file__).with_name("translation.json"))
 """Three examples for each prompt, as many as the paper's (tables 7 to 9), in our own words."""
-
-CONCEPTS: Examples = {
-    "feedback": (
-        dspy.Example(
-            concepts=["river", "boat", "paddle", "laugh"],
-            text="Two friends laughed as they paddled a small boat down the river.",
-            missing="none",
-        ),
-        dspy.Example(
-            concepts=["garden", "dig", "child", "spade"],
-            text="A child stands in the garden and holds a spade.",
-            missing="dig",
-        ),
-    )
-}
+CONCEPTS = read_examples(Path(__file__).with_name("concepts.json"))
 """Two examples of feedback, as many as the paper's (table 12), in our own words; an inflected concept is covered."""
 
 

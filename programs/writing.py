@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dspy
-from dspy.utils.exceptions import AdapterParseError
 
 from evalbias.lm.cache import resolve_lm
 from evalbias.lm.calls import HARMLESS, Call, driven
@@ -69,7 +68,7 @@ class PlainPredict(dspy.Module):  # type: ignore[misc]
         try:
             with dspy.context(adapter=PlainTextAdapter()):
                 return self.predict(**inputs)
-        except AdapterParseError:
+        except dspy.AdapterParseError:
             return dspy.Prediction(**{_only_output(self.predict.signature): ""})
 
 

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,12 @@ def imports(module):
 
 
 IMPORTS = {module: set(imports(module)) for module in MODULES}
+
+
+def test_one_module_imports_what_dspy_does_not_export():
+    deep = re.compile(r"^\s*(?:from|import) dspy\.", re.MULTILINE)
+    found = {module for module, file in MODULES.items() if deep.search(file.read_text(encoding="utf-8"))}
+    assert found == {"evalbias.lm.dspy_seam"}
 
 
 def layer_of(module):

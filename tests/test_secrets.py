@@ -10,7 +10,6 @@ from fakes import Comparer, pair
 
 from evalbias import load_judge, run_loops
 from evalbias.optimizers import ZEPO, LMParaphraser
-from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.concepts import ConceptsFeedback
 from evalbias.programs.loops import SelfRefine
@@ -71,7 +70,7 @@ def test_logs_of_loops_and_searches_hold_no_secret_also_where_the_model_fails(tm
         loop.set_lm(lm)
         assert not run_loops(loop, items, log_dir=tmp_path / "loops").failed
         search = ZEPO(
-            LMParaphraser(lm, max_tokens=4), population=2, stopping=Epochs(1), select=False, log_dir=tmp_path / "search"
+            LMParaphraser(lm, max_tokens=4), population=2, epochs=1, select=False, log_dir=tmp_path / "search"
         )
         search.compile(PairwiseJudge(Criterion("q", "is it good?")), trainset=[pair(1, 2)], lm=Comparer())
         assert len(lm.history) > 4

@@ -21,7 +21,7 @@ from evalbias.evaluation.biases import measure_all
 from evalbias.evaluation.rankings import COUNTS, PROMPTS, Row, conclude_ranking, with_scores
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser, objectives
 from evalbias.optimizers.base import FEWEST_TO_CHOOSE
-from evalbias.optimizers.zepo import Epochs, sensitivity_curve
+from evalbias.optimizers.zepo import sensitivity_curve
 from evalbias.options import MeasuringModels, OptimizeOptions, Out, PreferenceOptions, RankOptions
 from evalbias.programs import PairwiseJudge, PairwiseRanker
 from evalbias.programs.ranking import most_comparisons
@@ -179,7 +179,7 @@ def search(
         proposer,
         population=options.population,
         objective=objective,
-        stopping=Epochs(options.epochs),
+        epochs=options.epochs,
         racing=not options.exact,
         same_question=options.same_question,
         select=not options.bare,

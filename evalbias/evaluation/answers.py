@@ -41,9 +41,9 @@ from evalbias.options import AuditOptions
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates
 from evalbias.programs.judges import PointwiseJudge, load_judge
-from evalbias.programs.languages import in_language
 from evalbias.programs.metrics import ProgramMetric
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
+from evalbias.programs.prompts import in_language
 from evalbias.values import get_logger, read_json
 
 # Judges whose answers are recorded with the items: a column of scores, or columns of choices between two outputs.

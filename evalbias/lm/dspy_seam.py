@@ -23,6 +23,9 @@ from dspy._vendor.lm15.serde import request_to_dict, response_from_dict, respons
 from dspy.adapters.types.decision import Choice, Noul, Score, decision_type
 from dspy.clients.base_lm import LM_CLASS_STATE_KEY as LM_CLASS
 from dspy.clients.engines.base import validate_request
+from dspy.predict.parameter import Parameter
+from dspy.teleprompt import Teleprompter
+from dspy.utils.callback import BaseCallback, with_callbacks
 from dspy.utils.exceptions import (
     ContextWindowExceededError,
     LMError,
@@ -55,7 +58,18 @@ from evalbias.lm.types import (
 # which outputs are decisions, and is experimental. ``settings.trace`` and ``caller_modules`` are public to read; the
 # list of the trace, which is edited in place, has no documented interface; nor has the logger ``dspy.clients.lm``.
 
-__all__ = ["LM_CLASS", "LMInvalidRequestError", "request_to_dict", "response_from_dict", "response_to_dict"]
+__all__ = [
+    "LM_CLASS",
+    "BaseCallback",
+    "LMInvalidRequestError",
+    "Parameter",
+    "Teleprompter",
+    "UsageTracker",
+    "request_to_dict",
+    "response_from_dict",
+    "response_to_dict",
+    "with_callbacks",
+]
 
 _short: ContextVar[bool] = ContextVar("_short", default=False)
 

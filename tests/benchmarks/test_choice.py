@@ -3,6 +3,7 @@
 import numpy as np
 
 from benchmarks import choice
+from evalbias.optimizers.likelihood_rules import STRENGTHS
 
 
 def facts(n, agreement, seed=0):
@@ -16,7 +17,7 @@ def test_a_fit_needs_raters_who_agree():
     taste = choice.Taste(0.4)
     known, unknown = (choice.judged(taste, *facts(60, agreement)) for agreement in (3.0, 0.0))
     answers, effects = choice.calibrations(known, known, taste)
-    assert len(answers) == len(effects) == len(choice.STRENGTHS)
+    assert len(answers) == len(effects) == len(STRENGTHS)
     assert choice.calibrations(known, unknown, taste) == ([], [])
 
 

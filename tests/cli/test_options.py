@@ -21,7 +21,7 @@ from evalbias.optimizers import ZEPO, BiasedDemos, LikelihoodMitigation
 from evalbias.optimizers.refine import ExternalFeedbackRefine
 from evalbias.options import AuditOptions, RankOptions, recorded
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge
-from evalbias.programs.languages import LANGUAGES
+from evalbias.programs.prompts import LANGUAGES
 
 
 def defaults(call):

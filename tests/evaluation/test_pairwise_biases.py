@@ -22,7 +22,7 @@ from evalbias.evaluation.audit import audit_answers
 from evalbias.evaluation.judged import BETTER
 from evalbias.lm.types import LogLikelihood
 from evalbias.optimizers import GrammarParaphraser
-from evalbias.optimizers.zepo import ZEPO, Epochs
+from evalbias.optimizers.zepo import ZEPO
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker
 
 C = Criterion("quality", "is it good?")
@@ -160,7 +160,7 @@ def test_each_pair_is_its_own_control():
 def searched():
     train, test = data.split(rated(documents=24), seed=0, by="input", test_fraction=0.5)
     judge = PairwiseJudge(C)
-    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(3), select=False)
+    zepo = ZEPO(GrammarParaphraser(PARTS), epochs=3, select=False)
     compiled = zepo.compile(judge, trainset=data.pairs(train, limit=100, seed=0), lm=Wording(first=6.5))
     return judge, compiled, test
 

@@ -13,7 +13,6 @@ from evalbias import ZEPO, BiasedDemos, ExternalFeedbackRefine, JudgeStudy, Like
 from evalbias.lm.types import Choices
 from evalbias.optimizers import GrammarParaphraser, objectives
 from evalbias.optimizers.base import hold_back
-from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.values import to_json
 
@@ -59,14 +58,14 @@ CASES = {
         of_sources(16, 2),
     ),
     "ZEPO": Case(
-        lambda **o: ZEPO(GRAMMAR, population=3, stopping=Epochs(2), **{"n_resamples": 99, **o}),
+        lambda **o: ZEPO(GRAMMAR, population=3, epochs=2, **{"n_resamples": 99, **o}),
         lambda: PairwiseJudge(C),
         lambda: Wording(6.5),
         TRAIN,
         VAL,
     ),
     "ZEPO of scores": Case(
-        lambda **o: ZEPO(GRAMMAR, population=3, stopping=Epochs(2), **{"n_resamples": 99, **o}),
+        lambda **o: ZEPO(GRAMMAR, population=3, epochs=2, **{"n_resamples": 99, **o}),
         lambda: PointwiseJudge(C),
         FormulaLM,
         of_sources(40, 1),

@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import replace
+from functools import partial
 
 import dspy
 import numpy as np
@@ -420,7 +421,8 @@ def test_ratings_that_do_not_agree_are_the_reason_why_an_effect_is_not_compared(
 
 def test_cross_fitted_scores_are_corrected_by_other_inputs_alone(monkeypatch):
     one = replace(with_effect(0.6, n=60), inputs=[str(i // 3) for i in range(60)], scale=(-9.0, 9.0))
-    options = {"reduction": "sum", "scale": (-9.0, 9.0), "seed": 0}
+    options = {"scale": (-9.0, 9.0), "seed": 0}
+    known, fit = {"likelihood": one.covariates[LIKELIHOODS]}, partial(fitted, name=EFFECT, reduction="sum")
     slopes, measured = [], rules.slope
 
     def watched(name, part):
@@ -428,21 +430,20 @@ def test_cross_fitted_scores_are_corrected_by_other_inputs_alone(monkeypatch):
         return measured(name, part)
 
     monkeypatch.setattr(rules, "slope", watched)
-    half, full = cross_fitted(EFFECT, one, (0.5, 1.0), **options)
+    _, half, _, full = cross_fitted(one, known, fit, **options)
     assert len(slopes) == 10
     assert all(len(inputs) == 54 and len(set(inputs)) == 18 for inputs in slopes)
     taken = one.answers - full.answers
     assert half.answers == pytest.approx(one.answers - taken / 2)
     left_out = [i for i in range(60) if one.inputs[i] not in slopes[0]]
     others = [i for i in range(60) if i not in left_out]
-    fit = fitted(EFFECT, one.take(np.array(others)), reduction="sum")
+    alone = fit(one.take(np.array(others)))[-1]
     likelihoods = one.covariates[LIKELIHOODS]
     assert taken[left_out] == pytest.approx(
-        fit.slopes["likelihood"].slope * (likelihoods[left_out] - likelihoods[others].mean())
+        alone.slopes["likelihood"].slope * (likelihoods[left_out] - likelihoods[others].mean())
     )
     monkeypatch.setattr(rules, "slope", lambda name, part: math.nan)
-    undefined = cross_fitted(EFFECT, one, (1.0,), **options)[0]
-    assert np.isnan(undefined.answers).all()
+    assert all(np.isnan(undefined.answers).all() for undefined in cross_fitted(one, known, fit, **options))
 
 
 @pytest.mark.parametrize("kind", [BiasedDemos, LikelihoodMitigation])

@@ -20,7 +20,6 @@ from evalbias.optimizers.objectives import (
     ScoreUniformity,
 )
 from evalbias.optimizers.racing import IMAGINED, alike, drop, imagined, race_rounds
-from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")
@@ -33,7 +32,7 @@ def ordered_pairs(sources, seed=0):
 
 
 def searched(*, lm=None, pairs=None, **options):
-    zepo = ZEPO(GrammarParaphraser(PARTS), select=False, **{"stopping": Epochs(3), **options})
+    zepo = ZEPO(GrammarParaphraser(PARTS), select=False, **{"epochs": 3, **options})
     return zepo.compile(PairwiseJudge(C), trainset=pairs or ordered_pairs(12), lm=lm or Wording()).report
 
 
@@ -151,7 +150,6 @@ def pairwise_answers(rng, n=30):
     "objective",
     [
         Fairness(),
-        Fairness([0.3, 0.7]),
         Confidence(),
         *(BiasObjective(BIASES[name]) for name in ("position", "verbosity")),
     ],

@@ -11,7 +11,6 @@ from evalbias.optimizers import ZEPO, BiasedDemos, GrammarParaphraser
 from evalbias.optimizers.base import hold_back
 from evalbias.optimizers.selection import FLATTERED, Candidate, Cost, Rule, choose
 from evalbias.optimizers.study import JudgeStudy
-from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
@@ -183,7 +182,7 @@ def documents(n):
 @pytest.mark.parametrize("lean", [2.0, 0.0])
 def test_an_instruction_is_taken_only_if_it_is_fairer_on_other_pairs(lean):
     student = PairwiseJudge(C)
-    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(2))
+    zepo = ZEPO(GrammarParaphraser(PARTS), epochs=2)
     compiled = zepo.compile(student, trainset=documents(24), lm=Wording(first=lean))
     report = compiled.report
     given, found = report.candidates

@@ -35,7 +35,7 @@ from evalbias.optimizers.objectives import (
 )
 from evalbias.optimizers.proposers import Proposal, fault
 from evalbias.optimizers.study import JudgeStudy
-from evalbias.optimizers.zepo import Epochs, sensitivity_curve, strict_improvement
+from evalbias.optimizers.zepo import sensitivity_curve, strict_improvement
 from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
@@ -53,7 +53,7 @@ def all_pairs(n=8):
 
 def search(lm=None, *, judge=None, pairs=None, valset=None, proposer=None, **options):
     """Search without racing and without a choice, unless the options say otherwise."""
-    settings = {"population": 4, "stopping": Epochs(4), "racing": False, "select": False, **options}
+    settings = {"population": 4, "epochs": 4, "racing": False, "select": False, **options}
     zepo = ZEPO(proposer or GrammarParaphraser(PARTS), **settings)
     return zepo.compile(judge or PairwiseJudge(C), trainset=pairs or all_pairs(), valset=valset, lm=lm or Wording())
 
@@ -74,7 +74,7 @@ def test_a_grammar_changes_some_phrases_of_the_incumbent_and_keeps_the_others():
 
 
 def test_without_a_proposer_a_grammar_for_any_criterion_rewords():
-    optimizer = ZEPO(population=3, stopping=Epochs(1), select=False)
+    optimizer = ZEPO(population=3, epochs=1, select=False)
     found = optimizer.compile(PairwiseJudge(C), trainset=all_pairs(2), lm=Wording())
     wordings = [one.instruction for one in found.report.tried]
     assert len(wordings) == 4
@@ -162,7 +162,7 @@ def test_the_search_finds_a_fairer_wording():
 
 def test_a_population_is_asked_in_one_call():
     lm = Wording()
-    found = search(lm, judge=PairwiseJudge(C, instruction_place="first"), pairs=all_pairs(2), stopping=Epochs(2))
+    found = search(lm, judge=PairwiseJudge(C, instruction_place="first"), pairs=all_pairs(2), epochs=2)
     assert lm.batches == [12, 48, 48]
     assert found.report.judgments == 108
     assert found.instruction_place == "first"
@@ -188,7 +188,7 @@ def test_debiased_decisions_are_averaged_over_both_orders():
     for debiased, first_rate in ((False, 1.0), (True, 0.6)):  # of one order the lean decides, of both the quality
         objective = DebiasedFairness() if debiased else Fairness()
         lm = Wording(first=3.0)
-        report = search(lm, pairs=pairs, objective=objective, stopping=Epochs(1)).report
+        report = search(lm, pairs=pairs, objective=objective, epochs=1).report
         assert report.objective == objective.name
         assert report.tried[0].decision_rates[0] == pytest.approx(first_rate)
         assert report.tried[0].objective == pytest.approx(0.5 - first_rate)
@@ -214,7 +214,7 @@ def test_the_papers_ten_documents_are_searched_by_the_bare_method_which_the_refu
     assert len(drawn) == 2400
     with pytest.raises(ValueError, match=r"has 10 inputs: .* select=False \(--bare\) for the method as its"):
         search(pairs=drawn, select=True)
-    found = search(pairs=drawn, population=1, stopping=Epochs(1)).report
+    found = search(pairs=drawn, population=1, epochs=1).report
     assert (found.judgments, found.candidates) == (4800, ())
 
 
@@ -245,13 +245,13 @@ def test_the_budget_is_never_exceeded():
 
 def test_a_log_is_of_one_proposer_one_objective_and_one_judge(tmp_path):
     def run(parts=PARTS, **options):
-        options = {"stopping": Epochs(1), "log_dir": tmp_path / "log", "racing": True, **options}
+        options = {"epochs": 1, "log_dir": tmp_path / "log", "racing": True, **options}
         return search(proposer=GrammarParaphraser(parts), **options)
 
     run()
     for options in (
         {"parts": [("On quality,", "For quality:"), LEANS]},
-        {"objective": Fairness(prior=[0.4, 0.6])},
+        {"objective": Confidence()},
         {"judge": PairwiseJudge(C, ties=True)},
         {"racing": False},
         {"seed": 5},
@@ -266,7 +266,7 @@ def test_a_wording_that_silences_the_judge_is_logged_as_json(tmp_path):
             self.mass = 0.8 if "lean" not in prompts[0][-1]["content"] else 1e-9
             return super().choice_logprobs(prompts, choices)
 
-    report = search(Silent(), stopping=Epochs(1), log_dir=tmp_path).report
+    report = search(Silent(), epochs=1, log_dir=tmp_path).report
     assert report.best == 0
     for line in (tmp_path / "instructions.jsonl").read_text().splitlines()[1:]:
         record = json.loads(line, parse_constant=lambda token: pytest.fail(token))
@@ -274,7 +274,7 @@ def test_a_wording_that_silences_the_judge_is_logged_as_json(tmp_path):
 
 
 def test_a_judge_that_may_tie_is_fair_if_its_positions_are():
-    fair = search(Wording(tie=-1.0), judge=PairwiseJudge(C, ties=True), population=5, stopping=Epochs(2), racing=True)
+    fair = search(Wording(tie=-1.0), judge=PairwiseJudge(C, ties=True), population=5, epochs=2, racing=True)
     assert fair.report.history[-1] > -0.1
     rates = fair.report.tried[fair.report.best].decision_rates
     assert abs(rates[0] - rates[1]) < 0.2
@@ -436,7 +436,7 @@ def test_other_objectives_are_searched(objective):
 
 def test_the_content_free_answer_of_a_wording_is_asked_once():
     lm = Wording()
-    report = search(lm, pairs=all_pairs(40), objective=ContextFreeConfidence(), stopping=Epochs(2), racing=True).report
+    report = search(lm, pairs=all_pairs(40), objective=ContextFreeConfidence(), epochs=2, racing=True).report
     free = [prompt for prompt in lm.asked if "[N/A]" in prompt]
     assert len(free) == len(set(free)) == len(report.tried)
 
@@ -455,7 +455,7 @@ def test_objectives_by_hand():
     assert Fairness()(answers) == BiasObjective(BIASES["position"])(answers) == pytest.approx(-0.25)
 
 
-def test_acceptance_and_stopping():
+def test_only_a_larger_objective_is_accepted():
     def better(candidate, incumbent):
         return strict_improvement(*(SimpleNamespace(objective=objective) for objective in (candidate, incumbent)))
 
@@ -464,13 +464,13 @@ def test_acceptance_and_stopping():
     assert better(-1.0, math.nan)
     assert not better(math.nan, -0.2)
     assert not better(math.nan, math.nan)
-    assert Epochs(2)([1, 2]) is None
-    assert Epochs(2)([1, 2, 3]) == "2 epochs"
 
 
 def test_bad_input():
     with pytest.raises(ValueError, match="population=0"):
         ZEPO(population=0)
+    with pytest.raises(ValueError, match="epochs=0: give at least one"):
+        ZEPO(epochs=0)
     with pytest.raises(ValueError, match=r"2 pairs with \[2, 3\] candidates"):
         search(pairs=[pair(1, 2), pair(1, 2, 3)])
     with pytest.raises(ValueError, match="answers none of the 48 examples"):
@@ -490,7 +490,7 @@ def test_the_whole_instruction_is_reworded_its_answer_format_included():
     assert given == "Which output is better on quality: is it good?\nAnswer with {answers}."
     whole = "Weigh the quality: lean=0.5\nReply {answers}.\nNothing else."
     lm = says(field("Weigh the quality: say A or B."), field(whole))
-    compiled = search(proposer=LMParaphraser(lm), population=1, stopping=Epochs(1))
+    compiled = search(proposer=LMParaphraser(lm), population=1, epochs=1)
     assert compiled.report.rejected == (
         ("without {answers}, the place of the answers", "Weigh the quality: say A or B."),
     )
@@ -528,7 +528,7 @@ class Wordless(Wording):
 
 
 def test_a_wording_that_asks_another_question_is_turned_down_and_counted(tmp_path):
-    lm, options = Asked(), {"same_question": True, "population": 9, "stopping": Epochs(3)}
+    lm, options = Asked(), {"same_question": True, "population": 9, "epochs": 3}
     report = search(lm, log_dir=tmp_path, **options).report
     turned = [(reason, text) for reason, text in report.rejected if "judge's model" in reason]
     leans = {float(re.search(r"lean=(-?[\d.]+)", text)[1]): reason for reason, text in turned}
@@ -565,7 +565,7 @@ def test_a_grammar_leaves_the_line_of_the_answers_as_it_is():
 def test_a_hand_written_instruction_begins_the_search_and_is_reworded():
     lm = says(field("Say it better on quality: lean=0.5"))
     judge = PairwiseJudge(C, instruction="Mind the quality: lean=-2")
-    compiled = search(judge=judge, proposer=LMParaphraser(lm), population=1, stopping=Epochs(2))
+    compiled = search(judge=judge, proposer=LMParaphraser(lm), population=1, epochs=2)
     assert compiled.report.tried[0].instruction == "Mind the quality: lean=-2"
     assert compiled.report.chosen == "Say it better on quality: lean=0.5"
     rewordings_of = [request.messages[0].text.split("## ]]\n")[1].split("\n")[0] for request in lm.asked]
@@ -577,7 +577,7 @@ def test_a_hand_written_instruction_begins_the_search_and_is_reworded():
 def test_a_valset_reports_and_takes_no_part_in_the_search():
     lm = Wording()
     held_out = all_pairs(20)[60:]
-    judge, alone = search(lm, valset=held_out, stopping=Epochs(2)), search(stopping=Epochs(2))
+    judge, alone = search(lm, valset=held_out, epochs=2), search(epochs=2)
     assert judge.report.tried == alone.report.tried
     assert set(judge.report.comparison) == {"position", "verbosity"}
     fair = judge.report.comparison["position"]["fairness"]
@@ -619,9 +619,9 @@ class UnknownBias:
 
 def test_a_pair_that_is_too_long_is_left_out_of_the_search():
     pairs = all_pairs(4)
-    expected = search(pairs=pairs, stopping=Epochs(2))
+    expected = search(pairs=pairs, epochs=2)
     short = Wording(refuses=lambda q: len(q.prompt[-1]["content"]) > 500)
-    found = search(short, pairs=[*pairs, pair(0, 1, source="s" * 600)], stopping=Epochs(2))
+    found = search(short, pairs=[*pairs, pair(0, 1, source="s" * 600)], epochs=2)
     assert found.predict.signature.instructions == expected.predict.signature.instructions
     assert found.report.history == expected.report.history
 
@@ -720,7 +720,7 @@ class Sharp(FormulaLM):
 def test_an_instruction_that_does_not_name_the_answers_is_judged_as_it_is():
     lm, judge, own = Sharp(), PointwiseJudge(C), "On quality, judge as you like."
     judge.predict.signature = judge.predict.signature.with_instructions(own)
-    first = search(lm, judge=judge, pairs=items(40, 0), stopping=Epochs(1)).report.tried[0]
+    first = search(lm, judge=judge, pairs=items(40, 0), epochs=1).report.tried[0]
     assert {text for text in lm.instructions if not text.endswith(judge.answer_format)} == {own}
     assert f"{own}\n{judge.answer_format}" not in lm.instructions
     scores = np.array([p.score for p in judge.batch(items(40, 0), lm=lm)])

@@ -18,6 +18,7 @@ from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge, load_ranker
 from evalbias.programs.criterion import SYNTHETIC_JA
 from evalbias.programs.judges import written_score
+from evalbias.programs.prompts import LANGUAGES, in_language
 
 C = Criterion("自然さ", "日本語として自然か？")
 MAIL = Criterion("自然さ", "日本語として自然か？", task="返信を書いてください。", output_label="返信")
@@ -167,3 +168,9 @@ def test_the_japanese_world_is_judged_compiled_compared_and_ranked(lm, tmp_path)
     texts = [e.output for e in documents[:3]]
     ranking = PairwiseRanker(compare).batch([dspy.Example(source=documents[0].source, candidates=texts)], lm=lm)[0]
     assert sorted(ranking.order) == [0, 1, 2]
+
+
+def test_the_words_of_english_are_those_of_a_criterion_without_its_own():
+    criterion = Criterion("politeness", "is the reply polite?")
+    assert in_language(criterion, "en") == criterion
+    assert in_language(in_language(criterion, "en"), "ja").task == LANGUAGES["ja"].task

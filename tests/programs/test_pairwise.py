@@ -8,6 +8,7 @@ from fakes import Comparer, pair
 
 from evalbias.measures.position_calibration import batch_offsets, calibrate_comparisons
 from evalbias.programs import Criterion, PairwiseJudge, load_pairwise_judge
+from evalbias.programs.pairwise import CalibrationError
 
 C = Criterion("quality", "is it good?")
 
@@ -110,6 +111,20 @@ def test_what_cannot_be_calibrated_is_refused_with_the_reason():
 def test_batch_calibration_refuses_a_small_batch():
     with pytest.raises(ValueError, match="over 9 comparisons would remove the preference itself"):
         PairwiseJudge(C, calibration="batch").batch([pair(1, 2)] * 9, lm=Comparer(lean=2.0))
+
+
+def test_contextual_calibration_by_an_answer_without_probability_says_which():
+    judge = PairwiseJudge(C, ties=True, calibration="contextual")
+    with pytest.raises(CalibrationError, match="gives 'Tie' no probability where there is nothing to compare"):
+        judge.batch([pair(1, 2)], lm=Comparer())  # which never answers "Tie"
+
+
+def test_a_batch_that_cannot_be_calibrated_asks_nothing():
+    lm = Comparer(lean=2.0)
+    for calibration, pairs in (("batch", [pair(1, 2)] * 9), ("pride", [pair(1, 2)] * 20)):
+        with pytest.raises(ValueError, match="on examples of 2 candidates"):
+            PairwiseJudge(C, calibration=calibration).batch(pairs, lm=lm)
+    assert lm.prompts == []
 
 
 def test_a_fitted_calibration_serves_other_items_and_a_call_without_one_asks_nothing():

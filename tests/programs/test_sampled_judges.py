@@ -13,7 +13,6 @@ from evalbias import ZEPO, GrammarParaphraser, JudgeStudy, PairwiseRanker, Sampl
 from evalbias.evaluation import judge_examples
 from evalbias.lm.cache import CachedLM, measuring
 from evalbias.lm.types import NoProbabilities
-from evalbias.optimizers.zepo import Epochs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 
 C = Criterion("quality", "is it good?")
@@ -61,7 +60,7 @@ def test_a_pairwise_judge_estimates_its_preference():
 def test_the_search_finds_a_fairer_wording_on_a_model_that_only_writes():
     lm, engine = writer(preference)
     pairs = [pair(a, b, source=str(i)) for i, (a, b) in enumerate(np.random.default_rng(0).normal(size=(12, 2)))]
-    zepo = ZEPO(GrammarParaphraser(PARTS), population=5, stopping=Epochs(2), seed=0, select=False)
+    zepo = ZEPO(GrammarParaphraser(PARTS), population=5, epochs=2, seed=0, select=False)
     student = PairwiseJudge(C, scoring="sampled", sampling=Sampling(samples=9))
     with pytest.raises(NoProbabilities, match="scoring='sampled'"):
         zepo.compile(PairwiseJudge(C), trainset=pairs, lm=lm)
@@ -79,7 +78,7 @@ def test_the_search_finds_a_fairer_wording_on_a_model_that_only_writes():
 
 def test_a_pointwise_judge_is_searched_on_a_model_that_only_writes():
     judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=4))
-    zepo = ZEPO(GrammarParaphraser(PARTS), population=2, stopping=Epochs(1), select=False)
+    zepo = ZEPO(GrammarParaphraser(PARTS), population=2, epochs=1, select=False)
     compiled = zepo.compile(judge, trainset=items(5, 0), lm=writer(quality)[0])
     assert -0.5 <= compiled.report.tried[0].objective <= 0
     assert compiled.sampling == judge.sampling

@@ -33,7 +33,7 @@ from evalbias.measures import measure_self_bias
 from evalbias.optimizers import GrammarParaphraser
 from evalbias.optimizers.objectives import DebiasedFairness
 from evalbias.optimizers.refine import LoopRecord, RefineReport
-from evalbias.optimizers.zepo import ZEPO, Epochs
+from evalbias.optimizers.zepo import ZEPO
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.programs.feedback import Feedback
 from evalbias.programs.loops import Step
@@ -156,7 +156,7 @@ def test_a_judge_that_hardly_answers_is_warned_of():
 def searched():
     train, test = data.split(rated(documents=24), seed=0, by="input", test_fraction=0.5)
     judge, lm = PairwiseJudge(C), Wording(first=6.5)
-    zepo = ZEPO(GrammarParaphraser(PARTS), stopping=Epochs(2), select=False)
+    zepo = ZEPO(GrammarParaphraser(PARTS), epochs=2, select=False)
     compiled = zepo.compile(judge, trainset=data.pairs(train, limit=100, seed=0), lm=lm)
     return compiled, compare_with_baselines(judge, compiled, test, lm=lm, limit=60, n_resamples=999)
 
