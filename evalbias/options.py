@@ -2,13 +2,14 @@
 
 A class is what one command is asked, or a group of options that several share; its fields are also the keywords of the
 Python function and the settings in run.json. How a terminal spells an option is in ``evalbias.cli.app``. A name in
-backticks is that of an option, in docstrings and in error messages: a terminal shows it as it is typed.
+backticks is that of an option, in docstrings, helps and error messages: a terminal shows it as it is typed.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +24,11 @@ UNRECORDED = {*MODELS, *ADDRESSES, *PYTHON_ONLY, "dataset", "questions", "thread
 """Options that decide no number, or that a run keeps in another form."""
 
 
+def option(text: str, default: Any = None, *, kw_only: bool = True) -> Any:
+    """Declare an option by its help and its default; MISSING for one that must be given."""
+    return field(default=default, kw_only=kw_only, metadata={"help": text})
+
+
 def recorded(options: Any) -> dict[str, Any]:
     """Return the options that are given and decide a run's numbers, for run.json; a file counts by its SHA-256."""
     values = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in UNRECORDED}
@@ -35,51 +41,40 @@ def recorded(options: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Models:
-    """How models are opened.
+    """How models are opened."""
 
-    Attributes:
-        api_base: Address of the server that runs `lm`, or of several.
-        api_key_env: Environment variable that holds the key for `api_base`. By default EVALBIAS_API_KEY, and
-            OPENAI_API_KEY for OpenAI's own address only.
-        tokenizer: Tokenizer of a server's model, a folder or a name. vLLM and SGLang report theirs.
-        in_flight: Concurrent requests to each server of `api_base`, at most; hosted models get 16.
-        adapter: Folder of a LoRA adapter for `lm`, if that is a local model.
-        device: Device for local models: auto, cpu, cuda or cuda:0.
-        dtype: Data type of local models: auto, float32, bfloat16 or float16.
-        template_options: Variables for the chat template of `lm`, as JSON, such as '{"enable_thinking": true}'.
-        dialect: Protocol of the server, such as vllm or chat; auto detects it.
-    """
-
-    api_base: str | None = None
-    api_key_env: str | None = None
-    tokenizer: str | None = None
-    in_flight: int = 64
-    adapter: str | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    template_options: str | None = None
-    dialect: str = "auto"
+    api_base: str | None = option("Address of the server that runs `lm`, or of several.")
+    api_key_env: str | None = option(
+        "Environment variable that holds the key for `api_base`. By default EVALBIAS_API_KEY, and OPENAI_API_KEY for "
+        "OpenAI's own address only."
+    )
+    tokenizer: str | None = option("Tokenizer of a server's model, a folder or a name. vLLM and SGLang report theirs.")
+    in_flight: int = option("Concurrent requests to each server of `api_base`, at most; hosted models get 16.", 64)
+    adapter: str | None = option("Folder of a LoRA adapter for `lm`, if that is a local model.")
+    device: str = option("Device for local models: auto, cpu, cuda or cuda:0.", "auto")
+    dtype: str = option("Data type of local models: auto, float32, bfloat16 or float16.", "auto")
+    template_options: str | None = option(
+        "Variables for the chat template of `lm`, as JSON, such as '{\"enable_thinking\": true}'."
+    )
+    dialect: str = option("Protocol of the server, such as vllm or chat; auto detects it.", "auto")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuringModels(Models):
-    """How models are opened whose probabilities are measured.
+    """How models are opened whose probabilities are measured."""
 
-    Attributes:
-        samples: Estimate probabilities from this many answers to a prompt, if the model reports none.
-        sample_temperature: Sampling temperature of these answers.
-        sample_tokens: Token limit of these answers. Models that reason first need more.
-        workers: Run a local `lm` in N workers of a Ray cluster. Default: one per GPU, or per two cores.
-        exact_resume: Make a resumed run give exactly the same numbers. Local models are then slower.
-        yes: Start long runs without asking.
-    """
-
-    samples: int | None = None
-    sample_temperature: float = 1.0
-    sample_tokens: int = 16
-    workers: str | None = None
-    exact_resume: bool = False
-    yes: bool = False
+    samples: int | None = option(
+        "Estimate probabilities from this many answers to a prompt, if the model reports none."
+    )
+    sample_temperature: float = option("Sampling temperature of these answers.", 1.0)
+    sample_tokens: int = option("Token limit of these answers. Models that reason first need more.", 16)
+    workers: str | None = option(
+        "Run a local `lm` in N workers of a Ray cluster. Default: one per GPU, or per two cores."
+    )
+    exact_resume: bool = option(
+        "Make a resumed run give exactly the same numbers. Local models are then slower.", False
+    )
+    yes: bool = option("Start long runs without asking.", False)
 
     def of_another(self, api_base: str | None = None) -> MeasuringModels:
         """Return the options for another model than `lm`, behind another address or none."""
@@ -91,33 +86,27 @@ class MeasuringModels(Models):
 
 @dataclass(frozen=True, kw_only=True)
 class Out:
-    """Where the result goes.
+    """Where the result goes."""
 
-    Attributes:
-        out: The run's folder. By default, one under runs/; the same settings give the same one.
-        as_json: Print the result as JSON, and nothing else, on stdout.
-    """
-
-    out: Path | None = None
-    as_json: bool = False
+    out: Path | None = option("The run's folder. By default, one under runs/; the same settings give the same one.")
+    as_json: bool = option("Print the result as JSON, and nothing else, on stdout.", False)
+    given: frozenset[str] = option("Names of the options on the command line.", frozenset())
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOut(Out):
-    """Where the result of an audit goes, and when it fails a build.
+    """Where the result of an audit goes, and when it fails a build."""
 
-    Attributes:
-        fail_on: Exit with code 1 if the 95 % interval shows the condition, such as 'likelihood>0.2' (distance from an
-            unbiased judge) or 'agreement.spearman<0.3'; with a question mark, such as 'likelihood<0.2?', if it shows
-            the contrary. Code 3 if it shows neither, 1 if the number cannot be measured. Repeatable.
-        certify: Rates that a judge of pass or fail must be shown to reach, such as 'tpr=.8,tnr=.8': exit with code 0
-            if the 95 % intervals of all lie above, 1 if one lies below, 3 if undecided; it says how many labels decide.
-        given: Names of the options on the command line.
-    """
-
-    fail_on: Sequence[str] = ()
-    certify: str | None = None
-    given: frozenset[str] = frozenset()
+    fail_on: Sequence[str] = option(
+        "Exit with code 1 if the 95 % interval shows the condition, such as 'likelihood>0.2' (distance from an "
+        "unbiased judge) or 'agreement.spearman<0.3'; with a question mark, such as 'likelihood<0.2?', if it shows "
+        "the contrary. Code 3 if it shows neither, 1 if the number cannot be measured. Repeatable.",
+        (),
+    )
+    certify: str | None = option(
+        "Rates that a judge of pass or fail must be shown to reach, such as 'tpr=.8,tnr=.8': exit with code 0 if the "
+        "95 % intervals of all lie above, 1 if one lies below, 3 if undecided; it says how many labels decide."
+    )
 
 
 # Options that several commands share.
@@ -125,115 +114,112 @@ class AuditOut(Out):
 
 @dataclass(frozen=True, kw_only=True)
 class Items:
-    """The items, and words around them in a prompt.
+    """The items, and words around them in a prompt."""
 
-    Attributes:
-        data: A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set, or hf:NAME[:SPLIT].
-        mapping: Names of your columns: source=question,output=answer,score=rating; of several raters,
-            rating_1=anna,rating_2=ben. Repeatable.
-        source_label: Name of the source in prompts, such as Dialogue.
-        output_label: Name of an output in prompts, such as Reply.
-        language: Language of a new judge's prompt around the criterion and the texts; en if not given.
-    """
-
-    data: Any = field(kw_only=False)
-    mapping: Mapping[str, str] | None = None
-    source_label: str | None = None
-    output_label: str | None = None
-    language: Literal["en", "ja"] | None = None
+    data: Any = option(
+        "A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set, or hf:NAME[:SPLIT].",
+        MISSING,
+        kw_only=False,
+    )
+    mapping: Mapping[str, str] | None = option(
+        "Names of your columns: source=question,output=answer,score=rating; of several raters, "
+        "rating_1=anna,rating_2=ben. Repeatable."
+    )
+    source_label: str | None = option("Name of the source in prompts, such as Dialogue.")
+    output_label: str | None = option("Name of an output in prompts, such as Reply.")
+    language: Literal["en", "ja"] | None = option(
+        "Language of a new judge's prompt around the criterion and the texts; en if not given."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coded:
-    """Codes of choices.
+    """Codes of choices."""
 
-    Attributes:
-        labels: Codes that your data use for the first output, the second and a tie, such as 1,2,tie.
-    """
-
-    labels: Sequence[object] = ()
+    labels: Sequence[object] = option(
+        "Codes that your data use for the first output, the second and a tie, such as 1,2,tie.", ()
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judging:
-    """The model that judges.
+    """The model that judges."""
 
-    Attributes:
-        lm: Model: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with `api_base`),
-            openai/NAME, or dspy:PROVIDER/NAME for any other that DSPy reaches.
-    """
-
-    lm: Any
+    lm: Any = option(
+        "Model: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with `api_base`), "
+        "openai/NAME, or dspy:PROVIDER/NAME for any other that DSPy reaches.",
+        MISSING,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Likely:
-    """The likelihood of the outputs.
+    """The likelihood of the outputs."""
 
-    Attributes:
-        task: Task that the outputs were written for, such as 'Summarize the article.' Likelihoods depend on it. A
-            saved judge has its own.
-        likelihood_lm: Model that measures how likely the outputs are. By default, the judge's model.
-    """
-
-    task: str | None = None
-    likelihood_lm: Any = None
+    task: str | None = option(
+        "Task that the outputs were written for, such as 'Summarize the article.' Likelihoods depend on it. A saved "
+        "judge has its own."
+    )
+    likelihood_lm: Any = option("Model that measures how likely the outputs are. By default, the judge's model.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Long:
-    """The length of the outputs, for verbosity.
+    """The length of the outputs, for verbosity."""
 
-    Attributes:
-        length: Unit of a text's length: characters (code points, composed), or graphemes, in which an emoji of several
-            code points counts once.
-    """
-
-    length: Literal["characters", "graphemes"] = "characters"
+    length: Literal["characters", "graphemes"] = option(
+        "Unit of a text's length: characters (code points, composed), or graphemes, in which an emoji of several "
+        "code points counts once.",
+        "characters",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reliable:
-    """The reliability of single ratings.
+    """The reliability of single ratings."""
 
-    Attributes:
-        reliability: Share of a rating's variance that is quality, for items with one rating each; 1 for objective
-            labels. Without it, effects have only bounds.
-    """
-
-    reliability: float | None = None
+    reliability: float | None = option(
+        "Share of a rating's variance that is quality, for items with one rating each; 1 for objective labels. "
+        "Without it, effects have only bounds."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seeded:
-    """The seed.
-
-    Attributes:
-        seed: Seed for all random draws.
-    """
+    """The seed."""
 
     beside: ClassVar[tuple[type[Any], ...]] = (Out,)
-    seed: int = 0
+    seed: int = option("Seed for all random draws.", 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choosing:
-    """Whether a result is checked before it is written.
+    """Whether a result is checked before it is written."""
 
-    Attributes:
-        bare: Return the result of the paper's method unchecked, although it may make a judge worse.
-        keep_worse: Write the result even if it is no better than what was given, or worse.
-    """
-
-    bare: bool = False
-    keep_worse: bool = False
+    bare: bool = option("Return the result of the paper's method unchecked, although it may make a judge worse.", False)
+    keep_worse: bool = option("Write the result even if it is no better than what was given, or worse.", False)
 
 
-# Audit any judge.
+# Audit any judge, and correct what one said.
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
+class Recorded(Seeded, Reliable, Long, Likely, Coded, Items):
+    """What a judge said, recorded with the items."""
+
+    scores_field: str | None = option("Field that holds the judge's recorded scores.")
+    winner_field: str | None = option(
+        "Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null."
+    )
+    swapped_field: str | None = option(
+        "Field that holds its choices in the other order; 0 still means the same output."
+    )
+    criterion: Any = option("'name: definition', or the name of a criterion of the data set.")
+    scale: tuple[float, float] | None = option("Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(Recorded):
     """Say whether a judge is biased, by how much, and what helps.
 
     Measures every bias and the agreement with people. Say which judge: `lm` with `criterion` or `judge`,
@@ -241,43 +227,30 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
 
     Exit codes: 0 done; 1 a condition of `fail_on` or `certify` fails; 2 an error that you can correct (the message says
     how); 3 such a condition is undecided; 70 a defect of evalbias, please report it.
-
-    Attributes:
-        lm: Model of the judge: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with
-            `api_base`), openai/NAME, or dspy:PROVIDER/NAME for any other that DSPy reaches. With recorded answers:
-            model that measures how likely the outputs are.
-        judge: JSON file of a judge to run on `lm`.
-        scores_field: Field that holds the judge's recorded scores.
-        samples_field: Field that holds several recorded scores of the same prompt, as a list, or NAME of columns
-            NAME_1, NAME_2 ...: their mean is audited, and how noisy the judge is.
-        winner_field: Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null.
-        swapped_field: Field that holds its choices in the other order; 0 still means the same output.
-        criterion: 'name: definition', or the name of a criterion of the data set.
-        scale: Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2.
-        own_system: Name of the judge's own system, as the field system has it.
-        by: Field that groups the items: agreement is also measured in each group. By default, the kinds of bias in
-            evalbiasbench.
-        only: Test this bias by itself, without a correction for testing several. The others are not tested.
-        pairs: Maximum number of pairs, drawn with the seed, or 'all'.
-        num_threads: Calls of a function at the same time.
-        progress: Called with the number of judgments done.
     """
 
     beside = (MeasuringModels, AuditOut)
-    lm: Any = None
-    judge: Any = None
-    scores_field: str | None = None
-    samples_field: str | None = None
-    winner_field: str | None = None
-    swapped_field: str | None = None
-    criterion: Any = None
-    scale: tuple[float, float] | None = None
-    own_system: str | None = None
-    by: str | None = None
-    only: Literal["likelihood", "position", "verbosity", "self_preference", "scale_use"] | None = None
-    pairs: int | None = 500
-    num_threads: int = 1
-    progress: Callable[[int], None] | None = None
+    lm: Any = option(
+        "Model of the judge: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with "
+        "`api_base`), openai/NAME, or dspy:PROVIDER/NAME for any other that DSPy reaches. With recorded answers: "
+        "model that measures how likely the outputs are."
+    )
+    judge: Any = option("JSON file of a judge to run on `lm`.")
+    samples_field: str | None = option(
+        "Field that holds several recorded scores of the same prompt, as a list, or NAME of columns NAME_1, NAME_2 "
+        "...: their mean is audited, and how noisy the judge is."
+    )
+    own_system: str | None = option("Name of the judge's own system, as the field system has it.")
+    by: str | None = option(
+        "Field that groups the items: agreement is also measured in each group. By default, the kinds of bias in "
+        "evalbiasbench."
+    )
+    only: Literal["likelihood", "position", "verbosity", "self_preference", "scale_use"] | None = option(
+        "Test this bias by itself, without a correction for testing several. The others are not tested."
+    )
+    pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 500)
+    num_threads: int = option("Calls of a function at the same time.", 1)
+    progress: Callable[[int], None] | None = option("Called with the number of judgments done.")
 
     def __post_init__(self) -> None:
         fields = (self.scores_field, self.samples_field, self.winner_field)
@@ -299,33 +272,24 @@ class AuditOptions(Seeded, Reliable, Long, Likely, Coded, Items):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorrectOptions(Seeded, Reliable, Long, Likely, Coded, Items):
+class CorrectOptions(Recorded):
     """Correct recorded scores of a judge that cannot be changed.
 
     Learns from rated items what the scores owe to length, likelihood, `features`, position and leniency, subtracts what
     it costs nothing to remove, and says what the rest would cost. Writes correction.json, for new items, and
-    corrected.jsonl to the run's folder.
-
-    Attributes:
-        scores_field: Field that holds the judge's recorded scores.
-        winner_field: Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null.
-        swapped_field: Field that holds its choices in the other order; 0 still means the same output.
-        features: Field of a number about each output, or of two in a list about those of a pair. Repeatable.
-        correction: correction.json of an earlier run, to apply to these items; they need no ratings.
-        criterion: Name of the criterion that people rated, where they rated several.
-        scale: Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2. Corrected scores may lie beyond.
-        max_loss: Loss of agreement with people (Pearson's r) to allow for a smaller effect, such as 0.05.
+    corrected.jsonl to the run's folder. Corrected scores may lie beyond the scale.
     """
 
     beside = (MeasuringModels, Out)
-    scores_field: str | None = None
-    winner_field: str | None = None
-    swapped_field: str | None = None
-    features: Sequence[str] = ()
-    correction: Path | None = None
-    criterion: Any = None
-    scale: tuple[float, float] | None = None
-    max_loss: float = 0.0
+    features: Sequence[str] = option(
+        "Field of a number about each output, or of two in a list about those of a pair. Repeatable.", ()
+    )
+    correction: Path | None = option(
+        "correction.json of an earlier run, to apply to these items; they need no ratings."
+    )
+    max_loss: float = option(
+        "Loss of agreement with people (Pearson's r) to allow for a smaller effect, such as 0.05.", 0.0
+    )
 
 
 # Judges that score.
@@ -338,44 +302,39 @@ class JudgeOptions(Seeded, Judging, Items):
     Writes scores.jsonl to the run's folder, one line for each item. The judge is saved or new. With `workers`, the data
     must be a .jsonl file. It is read in parts, so it may be larger than memory, and duplicate ids are found only within
     a part.
-
-    Attributes:
-        criterion: 'name: definition', or the name of a criterion of the data set.
-        scale: Scale of the criterion that you give as 'name: definition', such as 1-7; 1-5 if not given.
-        judge: JSON file of a judge to run on `lm`.
-        refused: What to do with an item that the model cannot take, such as one that is too long: leave it undefined
-            and name it, or raise an error.
     """
 
     beside = (MeasuringModels, Out)
-    criterion: str | None = None
-    scale: tuple[float, float] | None = None
-    judge: Path | None = None
-    refused: Literal["undefined", "raise"] = "undefined"
+    criterion: str | None = option("'name: definition', or the name of a criterion of the data set.")
+    scale: tuple[float, float] | None = option(
+        "Scale of the criterion that you give as 'name: definition', such as 1-7; 1-5 if not given."
+    )
+    judge: Path | None = option("JSON file of a judge to run on `lm`.")
+    refused: Literal["undefined", "raise"] = option(
+        "What to do with an item that the model cannot take, such as one that is too long: leave it undefined and "
+        "name it, or raise an error.",
+        "undefined",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringOptions(Seeded, Likely, Judging, Items):
-    """A judge that scores, on two sides of a split.
-
-    Attributes:
-        criteria: A preset's name, or 'name: definition'. Repeatable.
-        scale: Scale of the criteria that you give as 'name: definition', such as 1-7; 1-5 if not given.
-        k: Number of random demonstrations; 0 for none, as models with an adapter expect.
-        candidates: File of ids, one per line: only these training items may become demonstrations.
-        split_by: What to split by; with input, all items of one input land on the same side.
-        reduction: How an output's likelihood is computed from the log-probabilities of its tokens; the paper uses sum.
-        limit: Use only this many items, drawn with the seed.
-    """
+    """A judge that scores, on two sides of a split."""
 
     beside = (MeasuringModels, Out)
-    criteria: Sequence[str] = ()
-    scale: tuple[float, float] | None = None
-    k: int = 8
-    candidates: Path | None = None
-    split_by: Literal["instance", "input"] = "instance"
-    reduction: Literal["sum", "mean"] = "sum"
-    limit: int | None = None
+    criteria: Sequence[str] = option("A preset's name, or 'name: definition'. Repeatable.", ())
+    scale: tuple[float, float] | None = option(
+        "Scale of the criteria that you give as 'name: definition', such as 1-7; 1-5 if not given."
+    )
+    k: int = option("Number of random demonstrations; 0 for none, as models with an adapter expect.", 8)
+    candidates: Path | None = option("File of ids, one per line: only these training items may become demonstrations.")
+    split_by: Literal["instance", "input"] = option(
+        "What to split by; with input, all items of one input land on the same side.", "instance"
+    )
+    reduction: Literal["sum", "mean"] = option(
+        "How an output's likelihood is computed from the log-probabilities of its tokens; the paper uses sum.", "sum"
+    )
+    limit: int | None = option("Use only this many items, drawn with the seed.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,21 +350,19 @@ class CompileOptions(Choosing, ScoringOptions):
     """Compile a judge with less likelihood bias.
 
     Compiles one judge per criterion, and compares before and after on a fifth of the items.
-
-    Attributes:
-        judge: JSON file of the judge to compile, instead of a new one for `criteria`.
-        k: Number of demonstrations.
-        normalization: How RS normalizes scores: mean-range as in the paper, center-max as in its code.
-        resamples: Number of random swaps in the permutation test.
-        max_loss: Loss of agreement with people (Pearson's r) to allow for a smaller bias, such as 0.05; 0 allows no
-            significant loss.
     """
 
-    judge: Path | None = None
-    k: int = 8
-    normalization: Literal["mean-range", "center-max"] = "mean-range"
-    resamples: int = 100_000
-    max_loss: float = 0.0
+    judge: Path | None = option("JSON file of the judge to compile, instead of a new one for `criteria`.")
+    k: int = option("Number of demonstrations.", 8)
+    normalization: Literal["mean-range", "center-max"] = option(
+        "How RS normalizes scores: mean-range as in the paper, center-max as in its code.", "mean-range"
+    )
+    resamples: int = option("Number of random swaps in the permutation test.", 100_000)
+    max_loss: float = option(
+        "Loss of agreement with people (Pearson's r) to allow for a smaller bias, such as 0.05; 0 allows no "
+        "significant loss.",
+        0.0,
+    )
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -417,32 +374,22 @@ class CompileOptions(Choosing, ScoringOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Comparing(Judging, Items):
-    """Outputs that are compared, the model that compares them, and its third answer.
+    """Outputs that are compared, the model that compares them, and its third answer."""
 
-    Attributes:
-        documents: Use only this many documents (inputs), drawn with the seed.
-        ties: Allow the judge to answer that there is no difference.
-    """
-
-    documents: int | None = None
-    ties: bool = False
+    documents: int | None = option("Use only this many documents (inputs), drawn with the seed.")
+    ties: bool = option("Allow the judge to answer that there is no difference.", False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparingOptions(Seeded, Comparing):
-    """A judge that compares, saved or new.
-
-    Attributes:
-        criterion: 'name: definition', or the name of a criterion of the data set.
-        judge: A pairwise judge's JSON file.
-        calibration: Correct for the judge's position preference, without labels. By default, what the saved judge
-            does.
-    """
+    """A judge that compares, saved or new."""
 
     beside = (MeasuringModels, Out)
-    criterion: str | None = None
-    judge: Path | None = None
-    calibration: Literal["none", "contextual", "batch", "pride", "calibraeval"] | None = None
+    criterion: str | None = option("'name: definition', or the name of a criterion of the data set.")
+    judge: Path | None = option("A pairwise judge's JSON file.")
+    calibration: Literal["none", "contextual", "batch", "pride", "calibraeval"] | None = option(
+        "Correct for the judge's position preference, without labels. By default, what the saved judge does."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -450,16 +397,11 @@ class PreferenceOptions(Long, Coded, ComparingOptions):
     """Measure the biases of a judge that compares.
 
     Measures position, verbosity and likelihood bias. Asks about every pair in both orders. Needs no labels.
-
-    Attributes:
-        pairs: Maximum number of pairs, drawn with the seed, or 'all'.
-        likelihood: Also measure whether the judge prefers the likelier output.
-        likelihood_lm: Model that measures how likely the outputs are. By default, the judge's model.
     """
 
-    pairs: int | None = 500
-    likelihood: bool = False
-    likelihood_lm: Any = None
+    pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 500)
+    likelihood: bool = option("Also measure whether the judge prefers the likelier output.", False)
+    likelihood_lm: Any = option("Model that measures how likely the outputs are. By default, the judge's model.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -467,20 +409,15 @@ class RankOptions(ComparingOptions):
     """Rank the outputs of each document by comparing them.
 
     Compares them in pairs (PairS). Writes rankings.jsonl to the run's folder, one line for each document.
-
-    Attributes:
-        search: Search that turns comparisons into a ranking.
-        beam_size: Number of partial orders that beam search keeps.
-        gap: Difference of probabilities below which beam search follows both outcomes.
-        orders: Average the sorts from this many random initial orders; the paper's code: 100.
-        debias: permutation asks in both orders and averages. By default, what the saved judge does.
     """
 
-    search: Literal["greedy", "beam"] = "greedy"
-    beam_size: int = 10
-    gap: float = 0.2
-    orders: int = 1
-    debias: Literal["none", "permutation"] | None = None
+    search: Literal["greedy", "beam"] = option("Search that turns comparisons into a ranking.", "greedy")
+    beam_size: int = option("Number of partial orders that beam search keeps.", 10)
+    gap: float = option("Difference of probabilities below which beam search follows both outcomes.", 0.2)
+    orders: int = option("Average the sorts from this many random initial orders; the paper's code: 100.", 1)
+    debias: Literal["none", "permutation"] | None = option(
+        "permutation asks in both orders and averages. By default, what the saved judge does."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -490,45 +427,44 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     Searches with ZEPO on some documents, for one criterion, and tests what is found on the others. The data must hold a
     source and an output per item, with several outputs for each source; or pairs of outputs. If people rated the
     outputs, agreement with them is reported too.
-
-    Attributes:
-        criterion: 'name: definition', or the name of a criterion of the data set.
-        proposer_lm: Model that rewords the instruction: 'grammar' (no model), or any that `lm` takes.
-        population: Number of wordings in each epoch.
-        epochs: Number of epochs.
-        objective: What the search optimizes: fairness (the paper's), debiased (fairness of decisions averaged over both
-            orders), confidence, context-free, calibration, or a bias (position, verbosity).
-        pairs: Maximum number of pairs, drawn with the seed, or 'all'.
-        exact: Judge every wording on every pair, instead of dropping wordings early that cannot win (racing).
-        same_question: Ask the judge's model whether each new wording asks for the same quality as the first, and leave
-            out those that do not.
-        budget: Maximum number of judgments in the search.
-        instruction: Your own wording to start from. It must contain the criterion's name; {answers} stands for the
-            answers, which otherwise follow in a line of their own.
-        instruction_place: Where the instruction stands in the prompt: last, as in the paper, or first. By default last,
-            but first for 'embedded', which was trained so.
-        search: Search that turns comparisons into a ranking.
-        curve: Also rank with every wording tried, with and without debiasing: agreement by decision rate.
-        test_fraction: Fraction of the documents to keep out of the search.
-        proposer_api_base: Address of the server that runs `proposer_lm`.
     """
 
     beside = (MeasuringModels, Out)
-    criterion: str
-    proposer_lm: Any = "grammar"
-    population: int = 5
-    epochs: int = 5
-    objective: str = "fairness"
-    pairs: int | None = 200
-    exact: bool = False
-    same_question: bool = False
-    budget: int | None = None
-    instruction: str | None = None
-    instruction_place: Literal["first", "last"] | None = None
-    search: Literal["greedy", "beam"] = "greedy"
-    curve: bool = False
-    test_fraction: float = 0.5
-    proposer_api_base: str | None = None
+    criterion: str = option("'name: definition', or the name of a criterion of the data set.", MISSING)
+    proposer_lm: Any = option(
+        "Model that rewords the instruction: 'grammar' (no model), or any that `lm` takes.", "grammar"
+    )
+    population: int = option("Number of wordings in each epoch.", 5)
+    epochs: int = option("Number of epochs.", 5)
+    objective: str = option(
+        "What the search optimizes: fairness (the paper's), debiased (fairness of decisions averaged over both "
+        "orders), confidence, context-free, calibration, or a bias (position, verbosity).",
+        "fairness",
+    )
+    pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 200)
+    exact: bool = option(
+        "Judge every wording on every pair, instead of dropping wordings early that cannot win (racing).", False
+    )
+    same_question: bool = option(
+        "Ask the judge's model whether each new wording asks for the same quality as the first, and leave out those "
+        "that do not.",
+        False,
+    )
+    budget: int | None = option("Maximum number of judgments in the search.")
+    instruction: str | None = option(
+        "Your own wording to start from. It must contain the criterion's name; {answers} stands for the answers, "
+        "which otherwise follow in a line of their own."
+    )
+    instruction_place: Literal["first", "last"] | None = option(
+        "Where the instruction stands in the prompt: last, as in the paper, or first. By default last, but first for "
+        "'embedded', which was trained so."
+    )
+    search: Literal["greedy", "beam"] = option("Search that turns comparisons into a ranking.", "greedy")
+    curve: bool = option(
+        "Also rank with every wording tried, with and without debiasing: agreement by decision rate.", False
+    )
+    test_fraction: float = option("Fraction of the documents to keep out of the search.", 0.5)
+    proposer_api_base: str | None = option("Address of the server that runs `proposer_lm`.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -544,14 +480,12 @@ class DemoOptions(Seeded):
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
-    """A map of the expected scores.
+    """A map of the expected scores."""
 
-    Attributes:
-        quantile_map: Pairs of the metric's scores and human MQM scores, needed for Bias: a .jsonl or .csv file with a
-            field named after the metric and a field mqm, or a saved QuantileMap (.json).
-    """
-
-    quantile_map: Path | None = None
+    quantile_map: Path | None = option(
+        "Pairs of the metric's scores and human MQM scores, needed for Bias: a .jsonl or .csv file with a field "
+        "named after the metric and a field mqm, or a saved QuantileMap (.json)."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -560,22 +494,18 @@ class SelfOptions(Seeded, Mapped):
 
     Measures Bias and distance skewness of recorded loops, round by round, with intervals. Runs no model. Several loops,
     such as those of several models, are shown side by side.
-
-    Attributes:
-        loops: File of recorded loops, or a run folder of evalbias refine. Repeatable.
-        mapping: Names of your columns, such as id=item,self_score=mine. Repeatable.
-        own: Field that holds the loop's own score.
-        expected: Field that holds the output's expected score.
-        by: Field that numbers the rounds.
-        resamples: Number of resamples for the intervals and the test.
     """
 
-    loops: Sequence[Path] = field(kw_only=False)
-    mapping: Mapping[str, str] | None = None
-    own: str = "self_score"
-    expected: str = "expected"
-    by: Literal["iteration", "k"] = "iteration"
-    resamples: int = 2_000
+    loops: Sequence[Path] = option(
+        "File of recorded loops, or a run folder of evalbias refine. Repeatable.",
+        MISSING,
+        kw_only=False,
+    )
+    mapping: Mapping[str, str] | None = option("Names of your columns, such as id=item,self_score=mine. Repeatable.")
+    own: str = option("Field that holds the loop's own score.", "self_score")
+    expected: str = option("Field that holds the output's expected score.", "expected")
+    by: Literal["iteration", "k"] = option("Field that numbers the rounds.", "iteration")
+    resamples: int = option("Number of resamples for the intervals and the test.", 2_000)
 
     def __post_init__(self) -> None:
         if self.own == self.expected:
@@ -587,30 +517,27 @@ class SelfOptions(Seeded, Mapped):
 
 @dataclass(frozen=True, kw_only=True)
 class LoopOptions(Seeded, Mapped, Judging):
-    """A loop: its task, items and model.
-
-    Attributes:
-        task: Task of the loop. In mathematics, a vote replaces the answer in every iteration, as in the paper. In
-            mathematics-refiner, a refiner is told the vote, and its solution is accepted if its score is better.
-        data: Items with the fields of the task: a file of the same formats as for judge, or hf:NAME.
-        mapping: Names of your columns, such as source=german,reference=english. Repeatable.
-        limit: Process only this many items, from the start.
-        max_tokens: Maximum length of an answer, in tokens. By default, what the task needs.
-        examples: JSON file of in-context examples for generate, feedback and refine, to replace the built-in ones
-            ({}: none).
-        metric: Reference metric for translations.
-        threads: Number of items to process at a time.
-    """
+    """A loop: its task, items and model."""
 
     beside = (Models, Out)
-    task: Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"]
-    data: Any
-    mapping: Mapping[str, str] | None = None
-    limit: int | None = None
-    max_tokens: int | None = None
-    examples: Path | None = None
-    metric: Literal["chrf", "bleu"] = "chrf"
-    threads: int = 1
+    task: Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"] = option(
+        "Task of the loop. In mathematics, a vote replaces the answer in every iteration, as in the paper. In "
+        "mathematics-refiner, a refiner is told the vote, and its solution is accepted if its score is better.",
+        MISSING,
+    )
+    data: Any = option(
+        "Items with the fields of the task: a file of the same formats as for judge, or hf:NAME.", MISSING
+    )
+    mapping: Mapping[str, str] | None = option(
+        "Names of your columns, such as source=german,reference=english. Repeatable."
+    )
+    limit: int | None = option("Process only this many items, from the start.")
+    max_tokens: int | None = option("Maximum length of an answer, in tokens. By default, what the task needs.")
+    examples: Path | None = option(
+        "JSON file of in-context examples for generate, feedback and refine, to replace the built-in ones ({}: none)."
+    )
+    metric: Literal["chrf", "bleu"] = option("Reference metric for translations.", "chrf")
+    threads: int = option("Number of items to process at a time.", 1)
 
     def __post_init__(self) -> None:
         if self.task != "translation" and (self.metric, self.quantile_map) != ("chrf", None):
@@ -629,20 +556,17 @@ class StyleOptions(LoopOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class FeedbackOptions(LoopOptions):
-    """A loop that refines, and the external feedback that it may get.
+    """A loop that refines, and the external feedback that it may get."""
 
-    Attributes:
-        max_iterations: Maximum number of refinements per item (10 if not given).
-        feedback_temperature: Temperature at which the model's own feedback is drawn, 1 as in the published code if not
-            given. At 0 a text has one score.
-        instructscore: Model for external feedback: it lists the errors by comparing with the reference.
-        instructscore_prompt: File with the prompt of `instructscore`; holds {reference} and {output}.
-    """
-
-    max_iterations: int | None = None
-    feedback_temperature: float | None = None
-    instructscore: Any = None
-    instructscore_prompt: Path | None = None
+    max_iterations: int | None = option("Maximum number of refinements per item (10 if not given).")
+    feedback_temperature: float | None = option(
+        "Temperature at which the model's own feedback is drawn, 1 as in the published code if not given. At 0 a "
+        "text has one score."
+    )
+    instructscore: Any = option("Model for external feedback: it lists the errors by comparing with the reference.")
+    instructscore_prompt: Path | None = option(
+        "File with the prompt of `instructscore`; holds {reference} and {output}."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -658,20 +582,15 @@ class RefineOptions(FeedbackOptions):
 
     Writes outputs.jsonl and steps.jsonl to the run's folder. A stopped run continues. To see Bias and Dskew for each
     refinement, or by k, run evalbias measure self --data FOLDER.
-
-    Attributes:
-        feedback: Source of feedback: the model itself, or the task's external source.
-        program: JSON file of a compiled loop, which decides the number of refinements.
-        best_of: Instead of refining, draw this many outputs and keep the one with the best feedback.
-        aspects_lm: Model that judges the fluency and understandability of every output; 'same' means `lm`.
-        aspects_api_base: Address of the server that runs `aspects_lm`.
     """
 
-    feedback: Literal["own", "external"] = "own"
-    program: Path | None = None
-    best_of: int | None = None
-    aspects_lm: Any = None
-    aspects_api_base: str | None = None
+    feedback: Literal["own", "external"] = option(
+        "Source of feedback: the model itself, or the task's external source.", "own"
+    )
+    program: Path | None = option("JSON file of a compiled loop, which decides the number of refinements.")
+    best_of: int | None = option("Instead of refining, draw this many outputs and keep the one with the best feedback.")
+    aspects_lm: Any = option("Model that judges the fluency and understandability of every output; 'same' means `lm`.")
+    aspects_api_base: str | None = option("Address of the server that runs `aspects_lm`.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -692,15 +611,18 @@ class CompileRefineOptions(Choosing, FeedbackOptions):
     """Compile a refine loop with less self-bias.
 
     External feedback decides when to stop, and which refinements become demonstrations.
-
-    Attributes:
-        k: Maximum number of demonstrations.
-        until: Stop when quality stops rising, or already before the bias rises.
-        budget: Approximate number of requests to the model for training items.
-        test_fraction: Fraction of the items to keep for comparing before and after.
     """
 
-    k: int = 4
-    until: Literal["quality", "quality or bias"] = "quality"
-    budget: int | None = None
-    test_fraction: float = 0.5
+    k: int = option("Maximum number of demonstrations.", 4)
+    until: Literal["quality", "quality or bias"] = option(
+        "Stop when quality stops rising, or already before the bias rises.", "quality"
+    )
+    budget: int | None = option("Approximate number of requests to the model for training items.")
+    test_fraction: float = option("Fraction of the items to keep for comparing before and after.", 0.5)
+
+
+GROUPS: tuple[type[Any], ...] = tuple(one for one in vars().values() if isinstance(one, type) and is_dataclass(one))
+"""All classes of options; ``help`` of one lists its options."""
+for _group in GROUPS:
+    _listed = "".join(f"    {one.name}: {one.metadata['help']}\n" for one in fields(_group))
+    _group.__doc__ = f"{inspect.cleandoc(_group.__doc__ or '')}\n\nAttributes:\n{_listed}"

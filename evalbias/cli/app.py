@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 from evalbias import __version__, options
 from evalbias.cli import runs
 from evalbias.cli.terminal import STOPPED, LeavableStream, readers_may_leave, set_verbosity
-from evalbias.options import PYTHON_ONLY
+from evalbias.options import GROUPS, PYTHON_ONLY
 from evalbias.values import message
 
 # How a terminal spells, reads and lists an option.
@@ -111,7 +111,6 @@ SECTIONS = {  # heading -> its options, in the order of a command's help; any ot
     "Run": "fail_on certify threads seed out as_json exact_resume yes help",
 }
 
-GROUPS = [one for one in vars(options).values() if isinstance(one, type) and one.__module__ == options.__name__]
 NAMES = {name for group in GROUPS for name in inspect.get_annotations(group)}
 
 
@@ -148,12 +147,10 @@ class Sectioned(TyperCommand):
 
 
 def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
-    """Return an option as Typer reads it; its help stands in the docstring of the class that declares it."""
-    owner = next(one for one in group.__mro__ if option.name in inspect.get_annotations(one))
-    words = dict(re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", inspect.cleandoc(owner.__doc__ or ""), re.MULTILINE))
-    flag, text = FLAGS.get(option.name, Flag()), as_typed(" ".join(words[option.name].split()))
+    """Return an option as Typer reads it."""
+    flag, text = FLAGS.get(option.name, Flag()), as_typed(option.metadata["help"])
     default = inspect.Parameter.empty if option.default is MISSING else option.default
-    kind = flag.kind or get_type_hints(owner)[option.name]
+    kind = flag.kind or get_type_hints(group)[option.name]
     if flag.kind and default is not inspect.Parameter.empty:
         default = None if default in (None, ()) else str(default)
         kind |= None

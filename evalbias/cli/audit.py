@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence, Set
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import ge, gt, le, lt
 from typing import Any
 
@@ -14,33 +14,43 @@ import typer
 
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
-from evalbias.data.items import DataError, number
-from evalbias.evaluation.answers import PreparedAudit, prepared
+from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.audit import AGREEMENT, Audit, audit
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.options import AuditOptions, AuditOut, MeasuringModels, Models
 from evalbias.programs import PairwiseJudge
+from evalbias.report.page import Section
 from evalbias.report.tables import audit_view
 from evalbias.values import file_digest, message
 
 
 def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut) -> None:
     """Audit the judge; exit with 1 if a condition fails the build, with ``UNDECIDED`` if one is undecided."""
+    # 1. All that can be wrong is told before a model is opened.
     conditions, rates = parse_conditions(out.fail_on), parse_rates(out.certify)
+    if not_tested := [one.text for one in conditions if options.only and one.is_of_bias and one.bias != options.only]:
+        raise ValueError(f"--fail-on {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
     if options.judge is not None and options.lm is None:
         raise ValueError("`judge` answers with a model: name it with `lm`.")
     if options.is_recorded:
         refuse_unused(out.given)
-    ready = prepared(options)  # all that can be wrong is told before a model is opened
+    ready = prepared(options)
     if ready.dataset.left_out:
         say(ready.dataset.summary())
+    if rates:
+        _check_verdicts(ready)
+    # 2. The audit, and what it decides.
     with Run("audit", ready, models, out, more=_settings(options, ready)) as run:
         has_model = run.likelihood_lm is not None
         with run.progress(_answers_needed(ready)) if has_model else nullcontext():
             audited = audit(run.options)
         content, judged = audited.to_dict(), audited.judged
+        certificate = [_certified(rate, audited) for rate in rates]
+        said = [f"{word}: {why}" for word, _, why in certificate]
+        if certificate:
+            content["certificate"] = [{"decision": word, "why": why} for word, _, why in certificate]
         run.leave(
             RunOutcome(
                 {"audit": content, "measurements": audited.measurements},
@@ -48,19 +58,29 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
                 [audit_view(audited)],
                 {judged.criterion: judged.coverage} if len(judged.coverage) else {},
                 page=audited,
+                more=[Section("Certificate", said)] if said else [],
                 verdict=audited.answer,
             )
         )
+    # 3. The exit code.
     decided = [condition.decide(audited) for condition in conditions]
-    for code, why in decided:
-        if code:
-            typer.echo(message(f"{'undecided' if code == UNDECIDED else 'failed'}: {why}"), err=True)
-    for code, why in (certificates := [certified(rate, audited) for rate in rates]):
-        said = {0: "certified", UNDECIDED: "undecided"}.get(code, "not certified")
-        typer.echo(message(f"{said}: {why}"), err=True)
-    decided += certificates
-    if codes := {code for code, _ in decided if code}:
+    words = {1: "failed", UNDECIDED: "undecided"}
+    for text in (*(f"{words[code]}: {why}" for code, why in decided if code), *said):
+        typer.echo(message(text), err=True)
+    if codes := {code for code in (*(code for code, _ in decided), *(code for _, code, _ in certificate)) if code}:
         raise typer.Exit(min(codes))  # one that fails decides
+
+
+def _check_verdicts(ready: PreparedAudit) -> None:
+    """Refuse to certify a judge whose verdicts, or people's, are not there or not all pass or fail."""
+    needed = "`certify` needs a judge's recorded verdicts (`scores_field`)"
+    if ready.scores_field is None:
+        raise ValueError(f"{needed}, pass or fail (1 or 0).")
+    judged = answers_of(replace(ready, lm=None, likelihood_lm=None))
+    if not judged.rated:
+        raise ValueError(f"{needed} and people's labels (a column label), and nobody labeled these items.")
+    if not judged.pass_or_fail:
+        raise ValueError(f"{needed} and people's labels, and some of these are neither pass nor fail (1 or 0).")
 
 
 def _settings(options: AuditOptions, ready: PreparedAudit) -> dict[str, Any]:
@@ -125,6 +145,11 @@ class Condition:
     limit: float
     required: bool = False  # whether it must be shown, and its contrary fails the build
 
+    @property
+    def is_of_bias(self) -> bool:
+        """Whether a bias is meant that may be left out of the tests, and no agreement."""
+        return BIASES[self.bias].kind == "bias"
+
     def decide(self, audit: Audit) -> tuple[int, str]:
         """Return the exit code, and why: 1 where the build fails, ``UNDECIDED``, or 0.
 
@@ -174,37 +199,37 @@ def _parse(text: str) -> Condition:
     known = [*(name for name in BIASES if name != AGREEMENT), AGREEMENT]
     if bias not in known:
         raise ValueError(f"--fail-on {text}: {bias!r} is unknown, choose one of {', '.join(known)}.")
-    if bias == AGREEMENT and estimate is None:
-        raise ValueError(f"--fail-on {text}: name the estimate of the agreement, such as agreement.spearman<0.3.")
-    return Condition(text.strip(), bias, estimate, comparison, float(limit), required is not None)
+    condition = Condition(text.strip(), bias, estimate, comparison, float(limit), required is not None)
+    if estimate is None and not condition.is_of_bias:
+        such = (
+            ", such as " + " or ".join(f"{bias}.{name}" for name in names) if (names := BIASES[bias].headlines) else ""
+        )
+        raise ValueError(f"--fail-on {text}: name an estimate of {bias}{such}.")
+    return condition
 
 
 # The certificate of a judge that passes or fails.
+
+
 def parse_rates(text: str | None) -> list[Condition]:
     """Read what rates must be shown to reach, such as ``tpr=.8,tnr=.8``."""
-    conditions = []
+    rates = []
     for part in () if text is None else text.split(","):
-        name, _, least = (one.strip() for one in part.partition("="))
-        try:
-            limit = number(least, "the rate", low=0, high=1, texts=True, required=True)
-        except DataError:
-            limit = math.nan
-        if name not in PassOrFail.headlines or math.isnan(limit):
-            raise ValueError(f"--certify {part.strip()!r} names no rate: write tpr=.8, tnr=.8 or tpr=.8,tnr=.8.")
-        conditions.append(Condition(part.strip(), PassOrFail.name, name, ">=", limit, required=True))
-    return conditions
+        name, _, least = (one.strip() for one in part.lower().partition("="))
+        limit = float(least) if re.fullmatch(r"\d+\.?\d*|\.\d+", least) else math.nan
+        if name not in PassOrFail.headlines or not 0 <= limit <= 1:
+            raise ValueError(f"--certify {part.strip()!r}: give a rate a number from 0 to 1, such as tpr=.8,tnr=.8.")
+        rates.append(Condition(part.strip(), PassOrFail.name, name, ">=", limit, required=True))
+    return rates
 
 
-def certified(rate: Condition, audit: Audit) -> tuple[int, str]:
-    """Return the exit code of a rate, and why, with the number of labels that would decide an undecided one."""
-    code, why = rate.decide(audit)
-    if PassOrFail.name not in audit.measurements:
-        return code, f"{why}; the judge and people must say pass or fail (1 or 0)"
-    name = str(rate.estimate)
-    if math.isnan(audit[PassOrFail.name][name].low):
-        return UNDECIDED, why
-    if code == UNDECIDED:
-        labels = labels_to_decide(audit[PassOrFail.name], name, rate.limit)
+def _certified(rate: Condition, audit: Audit) -> tuple[str, int, str]:
+    """Return the decision in words, its exit code, and why, with the number of labels that would decide."""
+    (code, why), measured, name = rate.decide(audit), audit[PassOrFail.name], str(rate.estimate)
+    if math.isnan(measured[name].low):
+        code = UNDECIDED
+    elif code == UNDECIDED:
+        labels = labels_to_decide(measured, name, rate.limit)
         enough = f"about {labels or 0:,} labels would decide it, if it is as estimated"
-        return code, f"{why}; {'no number of labels can be promised' if labels is None else enough}"
-    return code, why
+        why += f"; {'no number of labels can be promised' if labels is None else enough}"
+    return {0: "certified", UNDECIDED: "undecided"}.get(code, "not certified"), code, why

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import numpy as np
@@ -12,50 +12,53 @@ import numpy as np
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import say
 from evalbias.data.items import item_name, number
-from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, signed
-from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_scores, learn_correction
-from evalbias.options import AuditOptions, CorrectOptions, MeasuringModels, Out
-from evalbias.programs.judges import LIKELIHOOD, load_correction, save_correction
+from evalbias.options import AuditOptions, CorrectOptions, MeasuringModels, Out, Recorded
+from evalbias.programs.judges import LENGTH, LIKELIHOOD, load_correction, save_correction
 from evalbias.report.page import Section
 from evalbias.runs import write_jsonl
 
-OF_AUDIT = (
-    *("data", "mapping", "labels", "task", "source_label", "output_label", "language", "likelihood_lm", "length"),
-    *("scores_field", "winner_field", "swapped_field", "criterion", "scale", "seed"),
-)
-"""Options that read recorded answers as an audit does."""
+LEARNING = {"features", "max_loss", "reliability", "length"}  # options that decide nothing of a saved correction
+SOURCES = {LIKELIHOOD: "a model that measures it, `likelihood_lm`", LENGTH: "texts in the column output"}
+"""Feature that an output has without a field -> where it is known from."""
 
 
 def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) -> None:
     """Learn a correction, or load one, and write the corrected scores of every item."""
     if (options.scores_field is None) == (options.winner_field is None):
         raise ValueError("Name the field of its scores (`scores_field`) or of its choices (`winner_field`).")
-    known = load_correction(options.correction) if options.correction is not None else None
-    ready = prepared(AuditOptions(**{name: getattr(options, name) for name in OF_AUDIT}))
+    if options.correction is None:
+        known, ready = None, _prepared(options)
+    else:
+        if unused := sorted(LEARNING & out.given):
+            named = ", ".join(f"`{name}`" for name in unused)
+            raise ValueError(f"Leave out {named}: a saved `correction` is applied as it was learned.")
+        known = load_correction(options.correction)
+        ready = _prepared(options if options.criterion else replace(options, criterion=known.criterion))
+        _check_applies(known, ready)
     if ready.dataset.left_out:
         say(ready.dataset.summary())
     settings = Split(ready.dataset, (ready.criterion,), ready.questions).settings()
     with Run("correct", options, models, out, more={**settings, "criterion": ready.criterion.name}) as run:
         lm = run.options.likelihood_lm
+        if known is not None and known.likelihood_lm is not None and lm is not None and lm.model != known.likelihood_lm:
+            raise ValueError(
+                f"The correction is for likelihoods under {known.likelihood_lm}, and these are under {lm.model}: name "
+                "that model as `likelihood_lm`, or learn a correction with this one."
+            )
         with run.progress(len(ready.questions)) if lm is not None else nullcontext():
             judged = answers_of(replace(ready, likelihood_lm=lm))
-        if known is not None and known.pairs != judged.pairwise:
-            kinds = ("scores", "comparisons")[:: -1 if known.pairs else 1]
-            raise ValueError(f"The correction was learned on {kinds[0]}, and these items have {kinds[1]}: learn one.")
-        judged = with_fields(judged, options.features if known is None else _fields(known))
         if known is not None:
-            learned, correction = None, known
+            correction, learned = known, None
+            judged = with_fields(judged, [name for name in known.slopes if name not in COVARIATES])
         else:
-            if not judged.rated:
-                raise ValueError(f"Nobody rated the items of {options.data}: give ratings, or a saved `correction`.")
-            judged = judged.counted_in(options.length)
-            how: dict[str, Any] = {"max_loss": options.max_loss, "reliability": options.reliability}
-            learned = learn_correction(judged, features=options.features, seed=options.seed, **how)
-            correction = learned.correction
+            learned = _learned(judged, options)
+            name = lm.model if LIKELIHOOD in learned.correction.slopes else None
+            correction = replace(learned.correction, criterion=ready.criterion.name, likelihood_lm=name)
         rows = corrected_rows(judged, correction)
         file, place = run.folder.path / "corrected.jsonl", run.folder.path / "correction.json"
         write_jsonl(file, rows)
@@ -66,19 +69,51 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         if learned is None:
             run.leave(RunOutcome(brief, brief, [said]))
             return
+        sentences = [*learned.sentences]
+        if judged.systems is not None:
+            sentences.append("Intervals are over inputs; those of an audit of these items are over systems too.")
         front = [asdict(point) for point in learned.front]
-        brief |= {"sentences": learned.sentences, "front": front, "comparison": learned.comparison.to_dict()}
-        table, sentences = front_table(learned), [*learned.sentences]
+        brief |= {"sentences": sentences, "front": front, "comparison": learned.comparison.to_dict()}
+        table = front_table(learned)
         shown = ["\n".join(sentences), learned.comparison.table(), table, f"{said}\ncorrection: {place}"]
         more = [Section("What was learned", [*sentences, table])]
         run.leave(RunOutcome(brief, brief, shown, page=[learned.comparison], more=more, verdict=sentences[0]))
 
 
-def _fields(correction: ScoreCorrection) -> list[str]:
-    """Return the fields of the data that a correction reads; ValueError for likelihoods that cannot be measured so."""
+def _prepared(options: CorrectOptions) -> PreparedAudit:
+    """Read recorded answers as an audit does; refuse them, or people's view, as features of themselves."""
+    own = {options.scores_field, options.winner_field, options.swapped_field}
+    if named := [name for name in options.features if name in own]:
+        raise ValueError(
+            f"`features` names {named[0]!r:.80}, the judge's own answers, which owe nothing to themselves."
+        )
+    return prepared(AuditOptions(**{field.name: getattr(options, field.name) for field in fields(Recorded)}))
+
+
+def _check_applies(correction: ScoreCorrection, ready: PreparedAudit) -> None:
+    """Refuse a correction of another criterion, of other answers, or of what cannot be measured here."""
+    if correction.criterion not in (None, ready.criterion.name):
+        raise ValueError(
+            f"The correction was learned on people's ratings of {correction.criterion!r:.80}, and these are scores of "
+            f"{ready.criterion.name!r:.80}: leave `criterion` out, or learn a correction for it."
+        )
+    if correction.pairs == (ready.scores_field is not None):
+        kinds = ("scores", "comparisons")[:: -1 if correction.pairs else 1]
+        raise ValueError(f"The correction was learned on {kinds[0]}, and these items have {kinds[1]}: learn one.")
     if LIKELIHOOD in correction.slopes and correction.reduction != "sum":
         raise ValueError("The correction is for likelihoods by token (mean), and recorded scores are read with sums.")
-    return [name for name in correction.slopes if name not in COVARIATES]
+    texts = correction.pairs or all(isinstance(e.get("output"), str) for e in ready.questions)
+    known = {LENGTH: texts, LIKELIHOOD: texts and ready.likelihood_lm is not None}
+    if lacking := [name for name, is_known in known.items() if name in correction.slopes and not is_known]:
+        raise ValueError(f"The correction subtracts what scores owe to {lacking[0]}: give {SOURCES[lacking[0]]}.")
+
+
+def _learned(judged: Judged, options: CorrectOptions) -> LearnedCorrection:
+    if not judged.rated:
+        raise ValueError(f"Nobody rated the items of {options.data}: give ratings, or a saved `correction`.")
+    judged = with_fields(judged, options.features).counted_in(options.length)
+    how: dict[str, Any] = {"max_loss": options.max_loss, "reliability": options.reliability, "seed": options.seed}
+    return learn_correction(judged, features=options.features, **how)
 
 
 def with_fields(judged: Judged, names: Sequence[str]) -> Judged:
@@ -89,8 +124,10 @@ def with_fields(judged: Judged, names: Sequence[str]) -> Judged:
             raise ValueError(f"A field of `features` is called {name!r}, as one of every output is: rename the field.")
         if not any(name in e for e in judged.examples):
             raise ValueError(f"No item has a field {name!r:.80}: name one that your data have, `features`.")
-        places = (f"{name!r} of the item {item_name(e, i)!r:.80}" for i, e in enumerate(judged.examples))
-        rows = [_numbers(e.get(name), place) for e, place in zip(judged.examples, places, strict=True)]
+        rows = [
+            _numbers(e.get(name), f"{name!r} of the item {item_name(e, i)!r:.80}")
+            for i, e in enumerate(judged.examples)
+        ]
         widths = {len(row) for row in rows}
         if len(widths) > 1 or (max(widths) == 2 and not judged.pairwise):
             raise ValueError(f"{name!r:.80} holds lists: give one number an item, or two for every pair of outputs.")
@@ -105,10 +142,8 @@ def _numbers(value: Any, place: str) -> list[float]:
 
 def corrected_rows(judged: Judged, correction: ScoreCorrection) -> list[dict[str, Any]]:
     """Return one record an item: its id, the score as recorded and as corrected; of a pair, the log-odds of a win."""
-    judged = judged.counted_in(correction.length)
-    scored = as_scores(judged, list(correction.slopes))
-    features: Mapping[str, FloatArray] = {name: scored.covariate(name) for name in correction.slopes}
-    corrected = correction(scored.answers, features)
+    scored = as_scores(judged.counted_in(correction.length), list(correction.slopes))
+    corrected = correction(scored.answers, {name: scored.covariate(name) for name in correction.slopes})
     return [
         {"id": name, "score": float(score), "corrected": float(other)}
         for name, score, other in zip(scored.ids, scored.answers, corrected, strict=True)
@@ -117,15 +152,9 @@ def corrected_rows(judged: Judged, correction: ScoreCorrection) -> list[dict[str
 
 def front_table(learned: LearnedCorrection) -> Table:
     """Return one row a feature and strength: the effect that is left, the agreement, and the choice."""
-    rows = [
-        (
-            p.feature,
-            f"{p.strength:g}",
-            signed(p.effect),
-            f"{p.agreement:.3f}",
-            "chosen" if p.chosen else p.reason.split(" (")[0],
-        )
-        for p in learned.front
-    ]
+    rows = []
+    for p in learned.front:
+        why = "chosen" if p.chosen else p.reason.split(" (")[0]
+        rows.append((p.feature, f"{p.strength:g}", signed(p.effect), f"{p.agreement:.3f}", why))
     caption = "strength: part of the effect that is subtracted; each item is corrected by a fit on other inputs"
     return Table(("feature", "strength", "effect", "Pearson", ""), rows, "Effect and agreement", caption, left=1)

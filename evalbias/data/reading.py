@@ -8,8 +8,8 @@ import json
 import os
 import re
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from evalbias.data.files import (
     FORMATS,
     HUB,
     Chunk,
-    Row,
     Source,
     check_text,
     chunk_table,
@@ -117,33 +116,27 @@ def read(
         >>> item.source, item.score
         ('What is 2 + 2?', 5.0)
     """
-    choices = choices or {}
-    for labels in choices.values():
+    wanted = Wanted(choices or {}, tuple(numbers), samples)
+    for labels in wanted.choices.values():
         check_labels(labels)
     if isinstance(source, str | os.PathLike):
         name, path = parse_spec(os.fspath(source))
         if name in SETS:
             if mapping:
                 raise ValueError(f"The columns of {name} are known: give {name}:{path} without a mapping (--map).")
-            if any(choices.values()):
+            if any(wanted.choices.values()):
                 raise ValueError(f"The choices of {name} are known: give {name}:{path} without labels (--labels).")
-            files = Source(name, _existing(path))
-            return _items(files, SETS[name].rows(files), samples=samples, rated=SETS[name].rated)
+            known, files = SETS[name], Source(name, _existing(path))
+            files.rows = list(known.rows(files))
+            return _items(files, Wanted(samples=samples, criteria=known.rated))
     table = table_of(source, mapping)
-    drawn = [] if samples is None else [samples] if samples in table.columns else _numbered(table.columns, samples)
-    said = [*numbers, *(drawn or filter(None, [samples]))]
-    recorded = bool(said) and set(said) <= set(table.columns)  # what a judge said needs no texts
-    if recorded:
-        _label_verdicts(table, said)
-    _check_columns(table, choices, said, texts=not recorded)
+    judged = wanted.judged(table.columns)
+    if has_verdicts := bool(judged) and judged <= set(table.columns):
+        _read_labels(table, judged)
+    _check_columns(table, wanted, texts=not has_verdicts)
+    wanted = replace(wanted, texts=not has_verdicts or _hold_outputs(table.columns))
     try:
-        for where, row in table.rows:
-            row |= {
-                n: _from_json(v, n, where) for n, v in row.items() if n in ("scores", "ratings", samples) and str(v)
-            }
-        table.rows = with_verdicts(table.rows, numbers, drawn)
-        texts = not recorded or _hold_outputs(table.columns)
-        return _items(table, table.rows, choices, numbers, samples=samples, texts=texts)
+        return _items(table, wanted)
     except DataError as error:
         named = {f"{o!r} is your column {t!r}" for o, t in table.mapping.items() if o != t and repr(o) in str(error)}
         raise DataError(" ".join([str(error), *(f"({words}.)" for words in sorted(named))])) from error
@@ -152,8 +145,24 @@ def read(
 def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
     """Read the items of consecutive chunks as ``read``; a mapped column may be missing, a changed file is refused."""
     table = chunk_table(path, some)
-    table.mapping = mapping or {}
-    return _items(table, [(where, renamed(record, table.mapping)) for where, record in table.rows])
+    _rename(table, mapping or {})
+    return _items(table, Wanted())
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Fields that are read besides an item's own; see ``read``."""
+
+    choices: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    numbers: tuple[str, ...] = ()
+    samples: str | None = None
+    criteria: Sequence[str] = ()  # those on which every item must have a score
+    texts: bool = True  # whether an item needs an output
+
+    def judged(self, columns: Sequence[str]) -> set[str]:
+        """Return the columns that hold a judge's numbers, whether or not they are there."""
+        drawn = [] if self.samples in columns else numbered(columns, self.samples)
+        return {*self.numbers, *(drawn or filter(None, [self.samples]))}
 
 
 # A table: the rows of one source under our names.
@@ -170,15 +179,14 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
                 f"{source}: {name} holds outputs to judge; give a file with the fields that are needed here."
             )
         table = hub_table(path) if name == HUB else file_table(name, _existing(path))
-    table.mapping = mapping or {}
-    if table.mapping and table.rows:
-        check_mapping(table.mapping, table.columns, str(table.path))
-        table.rows = [(where, renamed(record, table.mapping)) for where, record in table.rows]
+    if mapping and table.rows:
+        _check_mapping(mapping, table.columns, str(table.path))
+    _rename(table, mapping or {})
     if table.name not in ("json", "jsonl"):  # where null is refused as an output; here it is an empty text, as in CSV
         for _, record in table.rows:
             record |= {name: "" for name in ("output", "output_1", "output_2") if record.get(name, "") is None}
     if table.name in ("csv", "tsv"):
-        table.rows = typed(table.rows, table.decimal_mark)
+        _read_cells(table)
     return table
 
 
@@ -255,14 +263,16 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
     return mapping
 
 
-def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
+def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
     """Refuse a mapping to a misspelt field, of a column that does not exist, or of one column to two fields.
 
     A misspelt field would be a further column, and without its source an item counts as an input of its own.
     """
-    for theirs, count in Counter(mapping.values()).items():
-        fields = [ours for ours, column in mapping.items() if column == theirs]
-        if count > 1:  # two raters would agree by construction, and a text be compared with itself
+    fields_of: dict[str, list[str]] = {}
+    for ours, theirs in mapping.items():
+        fields_of.setdefault(theirs, []).append(ours)
+    for theirs, fields in fields_of.items():
+        if len(fields) > 1:  # two raters would agree by construction, and a text be compared with itself
             raters = all(ours.startswith("rating_") for ours in fields)
             alone = f", or this one as the only score (score={theirs})" if raters else ""
             raise DataError(
@@ -278,10 +288,14 @@ def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str
             raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {listed(columns)}.{hint}")
 
 
-def renamed(record: Mapping[str, Any], mapping: Mapping[str, str]) -> dict[str, Any]:
-    """Return a record with their columns under our names; a column that has one of these names makes way."""
-    kept = {name: value for name, value in record.items() if name not in {*mapping, *mapping.values()}}
-    return kept | {ours: record[name] for ours, name in mapping.items() if name in record}
+def _rename(table: Source, mapping: Mapping[str, str]) -> None:
+    """Put a table's columns under our names; a column that has one of these names makes way."""
+    table.mapping, taken = mapping, {*mapping, *mapping.values()}
+    for _, record in table.rows if mapping else ():
+        given = {ours: record[theirs] for ours, theirs in mapping.items() if theirs in record}
+        for name in taken & record.keys():
+            del record[name]
+        record |= given
 
 
 def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable[str] = ()) -> DataError:
@@ -308,12 +322,12 @@ def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = 
         {'source': 'Question', 'output': 'reply', 'score': 'rating'}
     """
     column_of: dict[str, str] = {}
-    for field in (field for field in wanted if field not in columns):
+    for ours in (name for name in wanted if name not in columns):
         free = {name.lower().strip().replace(" ", "_"): name for name in columns if name not in column_of.values()}
-        exact = [free[name] for name in (field, *SYNONYMS.get(field, ())) if name in free]
-        close = [free[name] for name in difflib.get_close_matches(field, free, 1, cutoff=0.75) if alike]
-        if exact or close:
-            column_of[field] = (exact or close)[0]
+        near = [name for name in (ours, *SYNONYMS.get(ours, ())) if name in free]
+        near += difflib.get_close_matches(ours, free, 1, cutoff=0.75) if alike else []
+        if near:
+            column_of[ours] = free[near[0]]
     return column_of
 
 
@@ -327,23 +341,16 @@ def _hold_outputs(columns: Iterable[str]) -> bool:
     return bool({"output", "outputs", "candidates", "output_1"} & set(columns))
 
 
-def _label_verdicts(table: Source, numbers: Sequence[str]) -> None:
-    """Read columns label, label_1, ... as what people say; beside texts, where they hold only numbers or verdicts."""
-    columns, words = table.columns, {*ABSENT, *sum(BINARY, ())}
-    ours = {n: f"rating_{n[6:]}" if n[5:] else "score" for n in columns if n not in numbers and _LABEL.fullmatch(n)}
-    cells = [row.get(name) for _, row in table.rows for name in ours if _hold_outputs(columns)]
-    if any(_RATED.fullmatch(name) or name in ("scores", "ratings", "outputs", "output_1") for name in columns) or any(
-        not isinstance(cell, int | float | None) and str(cell).strip().lower() not in words for cell in cells
-    ):
-        return
-    table.mapping = {**table.mapping, **{field: name for name, field in ours.items()}}
-    table.rows = [(w, {**row, **{ours[n]: row[n] for n in ours if n in row}}) for w, row in table.rows]
+def numbered(columns: Iterable[str], name: str | None) -> list[str]:
+    """Return the columns ``NAME_1``, ``NAME_2``, ... in order."""
+    form = re.compile(rf"{re.escape(name or '')}_\d{{1,9}}", re.ASCII)
+    return sorted(filter(form.fullmatch, columns), key=lambda column: int(column.rpartition("_")[2]))
 
 
-def _check_columns(table: Source, choices: Iterable[str], said: Sequence[str], *, texts: bool) -> None:
+def _check_columns(table: Source, wanted: Wanted, *, texts: bool) -> None:
     """Refuse a table without outputs, unless it needs no ``texts`` and has none, and one column for two fields."""
-    columns, place = table.columns, str(table.path)
-    chosen = [name for name in choices if name != "better"]
+    columns, place, said = table.columns, str(table.path), sorted(wanted.judged(table.columns))
+    chosen = [name for name in wanted.choices if name != "better"]
     texts = texts or bool(suggestions(columns, ["output", "output_1", "output_2"], alike=False))
     if columns and not _hold_outputs(columns) and texts:
         absent = next((name for name in (*chosen, *said) if name not in (*columns, *table.mapping.values())), None)
@@ -359,10 +366,10 @@ def _check_columns(table: Source, choices: Iterable[str], said: Sequence[str], *
             f"{place}: the column 'score' holds people's scores, and it is asked for as the judge's too. If it is the "
             "judge's, read it under another name: --map judge_score=score and --scores-field judge_score."
         )
-    for name in (*choices, *said):
-        for ours in (o for o, theirs in table.mapping.items() if theirs == name != o and name not in columns):
+    for ours, theirs in table.mapping.items():
+        if ours != theirs and theirs in (*wanted.choices, *said) and theirs not in columns:
             raise DataError(
-                f"The column {name!r} is read as {ours!r} (--map) and is asked for as {name!r} too: name another "
+                f"The column {theirs!r} is read as {ours!r} (--map) and is asked for as {theirs!r} too: name another "
                 "column, or leave it out of --map."
             )
 
@@ -379,31 +386,34 @@ def check_field(items: Sequence[Any], field: str, place: str) -> None:
         raise lacking(place, list(columns), field)
 
 
-# The columns of numbers of a table whose cells are texts.
+# Cells: the numbers of a table whose cells are texts, and words for pass and fail.
 
 TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})
 TEXTS |= {"reference", "problem", "solution", "answer"}
 """Columns whose cells stay texts even where all of them are numbers."""
 ABSENT = ("", "na", "n/a", "nan", "null", "none")  # cells without a value in a column of numbers, in lower case
-_RATED = re.compile(r"score|scores\..+|rating_\d+", re.ASCII)
+_LABEL = re.compile(r"label(_\d{1,9})?", re.ASCII)
+_RATED = re.compile(rf"score|scores\..+|rating_\d+|{_LABEL.pattern}", re.ASCII)
 """Columns of numbers by their meaning: where a cell of them is something else, it alone stays a text, to be named."""
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,308})(\.\d+)?([eE][+-]?\d+)?", re.ASCII)  # as JSON, up to the largest float
 
 
-def typed(rows: Sequence[Row], decimal_mark: str) -> list[Row]:
+def _read_cells(table: Source) -> None:
     """Give columns of numbers their numbers; an empty cell is None, but an empty output stays an empty text.
 
     A column holds numbers if every cell that is not empty is one, with a decimal point or with the file's own mark.
     """
-    columns = rows[0][1] if rows else {}
-    marks: dict[str, str] = {}
-    for name in columns.keys() - TEXTS:
-        given = [cell for _, record in rows if (cell := record[name].strip()).lower() not in ABSENT]
-        found = {mark: sum(map(bool, (_as_json(cell, mark) for cell in given))) for mark in (".", decimal_mark)}
+    for name in table.columns:
+        cells = [record[name].strip() for _, record in table.rows]
+        given = [cell for cell in cells if cell.lower() not in ABSENT]
+        found = {mark: sum(bool(_as_json(cell, mark)) for cell in given) for mark in (".", table.decimal_mark)}
         mark = max(found, key=found.__getitem__)
-        if found[mark] >= (1 if _RATED.fullmatch(name) or _LABEL.fullmatch(name) else max(len(given), 1)):
-            marks[name] = mark
-    return [(where, {n: _value(n, cell, marks.get(n, "")) for n, cell in record.items()}) for where, record in rows]
+        is_number = name not in TEXTS and found[mark] >= (1 if _RATED.fullmatch(name) else max(len(given), 1))
+        for (_, record), cell in zip(table.rows, cells, strict=True):
+            if is_number and (number := _as_json(cell, mark)):
+                record[name] = json.loads(number)
+            elif (is_number and cell.lower() in ABSENT) or not (cell or name.startswith("output")):
+                record[name] = None
 
 
 def _as_json(cell: str, mark: str) -> str:
@@ -412,35 +422,61 @@ def _as_json(cell: str, mark: str) -> str:
     return number if _NUMBER.fullmatch(number) else ""
 
 
-_LABEL = re.compile(r"label(_\d{1,9})?", re.ASCII)
+def _read_labels(table: Source, judged: Set[str]) -> None:
+    """Read columns label, label_1, ... as what people say, where nothing else is.
+
+    Beside texts, a label may be anything, such as a topic: there it is what people say if most cells are numbers or
+    words for pass and fail.
+    """
+    columns = table.columns
+    if any(_is_peoples(name) or name in ("outputs", "output_1") for name in columns):
+        return
+    ours = {n: f"rating_{n[6:]}" if n[5:] else "score" for n in columns if n not in judged and _LABEL.fullmatch(n)}
+    cells = [cell for _, row in table.rows for cell in map(row.get, ours) if _word(cell)]
+    others = [c for c in cells if not isinstance(c, int | float) and _word(c) not in sum(BINARY, ())]
+    if others and 2 * len(others) >= len(cells) and _hold_outputs(columns):
+        return
+    table.mapping = {**table.mapping, **{field: name for name, field in ours.items()}}
+    for _, row in table.rows:
+        row |= {field: row[name] for name, field in ours.items() if name in row}
 
 
-def with_verdicts(rows: Sequence[Row], numbers: Sequence[str] = (), samples: Sequence[str] = ()) -> list[Row]:
-    """Read columns mostly of one pair, such as yes and no, as 1 and 0; refuse what else they, or those beside, hold."""
-    groups, read = dict[str, dict[str, list[tuple[str, Any]]]](), dict[str, tuple[str, ...]]()
-    for name in rows[0][1] if rows else ():
-        if _RATED.fullmatch(name) or name in ("scores", "ratings", *numbers, *samples):
-            group = "ratings" if name.startswith("rating") else "samples" if name in samples else name
-            cells = [(where, cell) for where, record in rows for cell in _cells(record.get(name)) if _word(cell)]
-            groups.setdefault(group, {})[name] = cells
-            read.update((name, p) for p in BINARY if 2 * sum(_word(c) in p for _, c in cells) > len(cells))
-    for columns in groups.values():
-        beside = [read[name] for name in columns if name in read]
-        for name, where, cell in [(n, *one) for n in columns for one in columns[n] if beside]:
-            if _word(cell) not in read.get(name, ("0", "1", "0.0", "1.0")):
-                one, zero = read.get(name, beside[0])
-                raise DataError(f"{where}: {name!r} is {cell!r:.80} among {one} and {zero}: give one of these two.")
+def _is_peoples(column: str) -> bool:
+    return column in ("scores", "ratings") or bool(_RATED.fullmatch(column) and not _LABEL.fullmatch(column))
 
-    def converted(value: Any, pair: tuple[str, ...]) -> Any:
-        if isinstance(value, dict):
-            return {key: converted(one, pair) for key, one in value.items()}
-        if isinstance(value, list | tuple):
-            return [converted(one, pair) for one in value]
-        return 1 - pair.index(_word(value)) if _word(value) else None
 
-    return [
-        (where, {n: converted(v, read[n]) if n in read else v for n, v in record.items()}) for where, record in rows
-    ]
+def _read_verdicts(table: Source, wanted: Wanted) -> None:
+    """Read columns that mostly hold one pair of words, such as yes and no, as 1 and 0."""
+    columns, judged = table.columns, wanted.judged(table.columns)
+    peoples = [name for name in columns if _is_peoples(name)]
+    raters, drawn = [name for name in peoples if name.startswith("rating")], numbered(columns, wanted.samples)
+    alone = [name for name in columns if name not in (*raters, *drawn) and (name in peoples or name in judged)]
+    for group in (raters, drawn, *([name] for name in alone)):
+        _read_words(table, group)
+
+
+def _read_words(table: Source, group: Sequence[str]) -> None:
+    """Read words in columns of several raters or answers; refuse what else these columns, or those beside, hold."""
+    found = [(n, where, c) for n in group for where, record in table.rows for c in _cells(record.get(n)) if _word(c)]
+    pairs: dict[str, tuple[str, str]] = {}
+    for name in group:
+        words = [_word(cell) for column, _, cell in found if column == name]
+        pairs.update((name, pair) for pair in BINARY if 2 * sum(word in pair for word in words) > len(words))
+    for name, where, cell in found if pairs else ():
+        if _word(cell) not in pairs.get(name, ("0", "1", "0.0", "1.0")):
+            one, zero = pairs.get(name, next(iter(pairs.values())))
+            raise DataError(f"{where}: {name!r} is {cell!r:.80} among {one} and {zero}: give one of these two.")
+    for _, record in table.rows:
+        record |= {name: _as_numbers(record[name], pair) for name, pair in pairs.items() if name in record}
+
+
+def _as_numbers(value: Any, pair: tuple[str, str]) -> Any:
+    """Return a value with 1 for the first word of a pair and 0 for the second, at any depth."""
+    if isinstance(value, dict):
+        return {key: _as_numbers(one, pair) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_numbers(one, pair) for one in value]
+    return 1 - pair.index(_word(value)) if _word(value) else None
 
 
 def _cells(value: Any) -> Iterator[Any]:
@@ -453,60 +489,95 @@ def _word(cell: Any) -> str:
     return "" if missing(cell) or (word := str(cell).strip().lower()) in ABSENT else word
 
 
-def _value(name: str, cell: str, mark: str) -> Any:
-    if mark and cell.strip().lower() in ABSENT:
-        return None
-    if mark and (number := _as_json(cell.strip(), mark)):
-        return json.loads(number)
-    return cell if cell.strip() or name.startswith("output") else None
-
-
 # Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
 
 NESTED = ("outputs", "candidates", "systems", "scores", "ratings")  # a table's cell may hold them as JSON
+DIFFERENCES = {FIRST: 1, SECOND: -1, TIE: 0}  # a person's choice -> rating of the first output less the second's
 
 
-def _items(
-    source: Source,
-    rows: Iterable[Row],
-    choices: Mapping[str, Sequence[object]] | None = None,
-    numbers: Sequence[str] = (),
-    *,
-    samples: str | None = None,
-    rated: Sequence[str] = (),
-    texts: bool = True,
-) -> Dataset:
+def _items(table: Source, wanted: Wanted) -> Dataset:
+    # 1. Lists and objects that are written as JSON, and words for numbers.
+    for where, record in table.rows:
+        for name in (*NESTED, wanted.samples or ""):
+            if isinstance(record.get(name), str):
+                record[name] = _from_json(record[name], name, where)
+    _read_verdicts(table, wanted)
+    # 2. Items, each with an id of its own and an output.
     examples, places = list[dspy.Example](), dict[str, str]()
-    for where, row in rows:
-        record = _gathered(row, where)
-        for name in (name for name in numbers if name in record):
-            value = number(record[name], f"{where}: {name!r}", texts=True)
-            record[name] = None if value != value else value
-        if samples is not None:
-            _gather_samples(record, samples, where)
-        fields = _item(record, where, choices or {}, rated, texts=texts)
+    columns = {name: numbered(table.columns, name) for name in ("rating", "better", wanted.samples or "")}
+    for where, row in table.rows:
+        fields = _item(_gathered(row, where, wanted, columns), where, wanted, columns["better"])
         if (first := places.setdefault(fields["id"], where)) != where:
             raise DataError(
                 f"{where}: the id {fields['id']!r:.80} is already used at {first}; give each item its own id. If it "
-                f"names an input that several outputs share: --map input_id={source.mapping.get('id', 'id')}."
+                f"names an input that several outputs share: --map input_id={table.mapping.get('id', 'id')}."
             )
         judged = "candidates" if "candidates" in fields else "output"
-        if not texts or any(one.strip() for one in fields.get("candidates") or [fields["output"]]):
+        if not wanted.texts or any(one.strip() for one in fields.get("candidates") or [fields["output"]]):
             examples.append(dspy.Example(fields).with_inputs("source", judged))
         else:
-            source.leave_out("empty output", where)
-    return Dataset(examples, name=source.name, path=source.path, sha256=source.sha256, left_out=source.left_out)
+            table.leave_out("empty output", where)
+    return Dataset(examples, name=table.name, path=table.path, sha256=table.sha256, left_out=table.left_out)
 
 
-def _item(
-    record: dict[str, Any],
-    where: str,
-    choices: Mapping[str, Sequence[object]],
-    required: Sequence[str],
-    *,
-    texts: bool,
+def _from_json(value: str, name: str, where: str) -> Any:
+    """Read a cell of JSON; one that is empty is None."""
+    if not value.strip():
+        return None
+    try:
+        content = parsed(value)
+    except ValueError as error:
+        raise DataError(f"{where}: {name!r:.80} is {value!r:.80}; it must be JSON ({error}).") from error
+    check_text({name: content}, where)
+    return content
+
+
+def _gathered(
+    row: Mapping[str, Any], where: str, wanted: Wanted, columns: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """Return an item's fields; criteria that are ``required`` need a score."""
+    """Return a record in which lists and objects have one field each, and recorded numbers are numbers.
+
+    ``columns`` has the table's numbered columns by name: one that a row lacks is that rater's or answer's all the same.
+    """
+    record = dict(row)
+    for name in NESTED:
+        dotted = [column for column in record if column.startswith(f"{name}.")]  # as pandas writes nested records
+        if dotted and name not in record:
+            cells = {column.removeprefix(f"{name}."): record.pop(column) for column in dotted}
+            record[name] = {
+                n: _from_json(v, f"{name}.{n}", where) if isinstance(v, str) else v for n, v in cells.items()
+            }
+    if "ratings" not in record and any(name in record for name in columns["rating"]):
+        record["ratings"] = [number(record.pop(name, None), f"{where}: {name!r}") for name in columns["rating"]]
+    for name in ("output", "system"):
+        if {f"{name}_1", f"{name}_2"} <= record.keys() and name not in record:
+            record[f"{name}s"] = [record.pop(f"{name}_1"), record.pop(f"{name}_2")]
+    for name in (name for name in wanted.numbers if name in record):
+        record[name] = _number(record[name], f"{where}: {name!r}")
+    if (samples := wanted.samples) is not None:
+        if samples not in record and any(name in record for name in columns[samples]):
+            record[samples] = [record.pop(name, None) for name in columns[samples]]
+        if samples in record:
+            record[samples] = _samples(record[samples] or [], samples, where)
+    return record
+
+
+def _number(value: Any, written: str) -> float | None:
+    read = number(value, written, texts=True)
+    return None if read != read else read
+
+
+def _samples(given: Any, name: str, where: str) -> list[float | None]:
+    if not isinstance(given, list):
+        raise DataError(
+            f"{where}: {name!r} is {given!r:.80}; give a list of the judge's scores of the same prompt, such as "
+            "[4, 5, null], or name a field of single scores by --scores-field."
+        )
+    return [_number(value, f"{where}: a score of {name!r}") for value in given]
+
+
+def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[str]) -> dict[str, Any]:
+    """Return an item's fields; ``votes`` are the columns of several people's choices."""
     fields: dict[str, Any] = {"id": item_id(record, where)}
     if record.get("source") is None:
         record.pop("source", None)
@@ -514,63 +585,14 @@ def _item(
         fields["source"] = text(record, "source", where)
     outputs = record.pop("outputs", None)
     pair = record.pop("candidates", None) or outputs
-    if pair is None and texts:
+    if pair is None and wanted.texts:
         fields["output"] = text(record, "output", where, blank=True)
     elif pair is not None:
-        fields |= _pair(record, pair, where, choices)
-    return {**record, **fields, **_rated(record, where, pair=pair is not None, required=required)}
-
-
-def _gathered(row: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return a record whose lists and objects are in one field each."""
-    record = dict(row)
-    for name in NESTED:
-        if isinstance(record.get(name), str):
-            record[name] = _from_json(record[name], name, where)
-        columns = [column for column in record if column.startswith(f"{name}.")]  # as pandas writes nested records
-        if columns and name not in record:
-            cells = {column: record.pop(column) for column in columns}
-            record[name] = {c.removeprefix(f"{name}."): _from_json(v, c, where) for c, v in cells.items()}
-    if "ratings" not in record and (columns := _numbered(record, "rating")):
-        record["ratings"] = [number(record.pop(name), f"{where}: {name!r}") for name in columns]
-    if {"output_1", "output_2"} <= record.keys() and "output" not in record:
-        record["outputs"] = [record.pop("output_1"), record.pop("output_2")]
-        if {"system_1", "system_2"} <= record.keys():
-            record["systems"] = [record.pop("system_1"), record.pop("system_2")]
-    return record
-
-
-def _gather_samples(record: dict[str, Any], name: str, where: str) -> None:
-    """Gather the columns ``NAME_1``, ``NAME_2``, ... of a record, and read its list of numbers."""
-    if name not in record and (columns := _numbered(record, name)):
-        record[name] = [record.pop(column) for column in columns]
-    if name not in record:
-        return
-    given = _from_json(record[name] or [], name, where)
-    if not isinstance(given, list):
-        raise DataError(
-            f"{where}: {name!r} is {given!r:.80}; give a list of the judge's scores of the same prompt, such as "
-            "[4, 5, null], or name a field of single scores by --scores-field."
-        )
-    scores = [number(value, f"{where}: a score of {name!r}", texts=True) for value in given]
-    record[name] = [None if score != score else score for score in scores]
-
-
-def _numbered(columns: Iterable[str], name: str) -> list[str]:
-    """Return the columns ``NAME_1``, ``NAME_2``, ... in order."""
-    form = re.compile(rf"{re.escape(name)}_\d{{1,9}}", re.ASCII)
-    return sorted(filter(form.fullmatch, columns), key=lambda column: int(column.rpartition("_")[2]))
-
-
-def _from_json(value: Any, name: str, where: str) -> Any:
-    if not isinstance(value, str):
-        return value
-    try:
-        content = parsed(value)
-    except ValueError as error:
-        raise DataError(f"{where}: {name!r:.80} is {value!r:.80}; it must be JSON ({error}).") from error
-    check_text({name: content}, where)
-    return content
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise DataError(f"{where}: the outputs are {pair!r:.80}; a pair has a list of two texts.")
+        fields["candidates"] = [text({"output": one}, "output", where, blank=True) for one in pair]
+        fields |= _chosen(record, where, wanted.choices, votes)
+    return {**record, **fields, **_rated(record, where, pair=pair is not None, required=wanted.criteria)}
 
 
 def item_id(record: Mapping[str, Any], where: str) -> str:
@@ -583,35 +605,36 @@ def item_id(record: Mapping[str, Any], where: str) -> str:
     return str(name)
 
 
-def _pair(record: dict[str, Any], outputs: Any, where: str, choices: Mapping[str, Sequence[object]]) -> dict[str, Any]:
-    """Return the fields of a pair: its candidates, which of them people prefer, and recorded choices."""
-    if not isinstance(outputs, list) or len(outputs) != 2:
-        raise DataError(f"{where}: the outputs are {outputs!r:.80}; a pair has a list of two texts.")
-    fields: dict[str, Any] = {"candidates": [text({"output": one}, "output", where, blank=True) for one in outputs]}
+def _chosen(
+    record: dict[str, Any], where: str, choices: Mapping[str, Sequence[object]], votes: Sequence[str]
+) -> dict[str, Any]:
+    """Return which output of a pair people prefer, and recorded choices; several people's become ratings."""
     systems = record.get("systems")
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
-    votes = _numbered(record, "better")  # of several people
     codes = {"better": (), **choices}
-    codes |= dict.fromkeys(votes, codes["better"])
-    for name in (name for name in codes if name in record):
-        try:
-            value = choice(record[name], f"{where}: {name!r}", codes[name])
-        except DataError as error:
-            hint = "" if codes[name] else " If 1 means the first and 2 the second: --labels 1,2."
-            python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
-            raise DataError(f"{error} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}") from error
-        fields[name] = None if value != value else int(value)
-    if votes and record.get("ratings") is not None:
-        raise DataError(f"{where}: both {votes[0]!r} and ratings say what people prefer: leave one of them out.")
-    if votes:
-        given = [{FIRST: 1, SECOND: -1, TIE: 0}.get(fields.pop(name)) for name in votes]
-        record["ratings"], known = given, [one for one in given if one is not None]
-        majority = {1: FIRST, -1: SECOND, 0: TIE}[int(np.sign(sum(known)))] if known else None
-        fields.setdefault("better", None if majority is None else int(majority))
-    if fields.get("better") in (0, 1):
-        fields["preference"] = "AB"[fields["better"]]
-    return fields
+    chosen = {name: _choice(record[name], f"{where}: {name!r}", codes[name]) for name in codes if name in record}
+    if any(name in record for name in votes):
+        if record.get("ratings") is not None:
+            raise DataError(f"{where}: both {votes[0]!r} and ratings say what people prefer: leave one of them out.")
+        given = [_choice(record.pop(name, None), f"{where}: {name!r}", codes["better"]) for name in votes]
+        record["ratings"] = [None if vote is None else DIFFERENCES[vote] for vote in given]
+        known = [difference for difference in record["ratings"] if difference is not None]
+        majority = {1: FIRST, -1: SECOND, 0: TIE}[int(np.sign(sum(known)))]
+        chosen.setdefault("better", int(majority) if known else None)
+    if chosen.get("better") in (FIRST, SECOND):
+        chosen["preference"] = "AB"[chosen["better"]]
+    return chosen
+
+
+def _choice(value: Any, written: str, codes: Sequence[object]) -> int | None:
+    try:
+        read = choice(value, written, codes)
+    except DataError as error:
+        hint = "" if codes else " If 1 means the first and 2 the second: --labels 1,2."
+        python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
+        raise DataError(f"{error} Name other codes by --labels FIRST,SECOND,TIE ({python}).{hint}") from error
+    return None if read != read else int(read)
 
 
 def _rated(record: Mapping[str, Any], where: str, *, pair: bool, required: Sequence[str]) -> dict[str, Any]:

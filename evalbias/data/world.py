@@ -73,68 +73,59 @@ def wordings(*, source: str, output: str, name: str, definition: str) -> dict[st
 # fair rater, those that clearly contradict the preference for common phrasing are enough.
 
 
-NAME = "quality"
-DEFINITION = "does the text say the data well?"
-TASK = "Say the data."
-SOURCE_LABEL = "Data"
-OUTPUT_LABEL = "Text"
-SCALE = (1, 5)
-
-SOURCE = "Place of birth: {born}; job: {job}; favorite food: {food}"  # wording of a source
-
-VALUES = {
-    "born": ("Paris", "Oslo", "Rome", "Lima", "Cairo", "Quito"),
-    "job": ("pilot", "baker", "nurse", "actor", "miner", "tailor"),
-    "food": ("rice", "soup", "bread", "pasta", "curry", "salad"),
-}
-STATED = {
-    "born": ("She was born in {}.", "She comes from {}.", "She calls {} home.", "She first lived in {}."),
-    "job": ("She works as {an} {}.", "She is {an} {}.", "She lives as {an} {}.", "She serves as {an} {}."),
-    "food": (
-        "She really likes eating {}.",
-        "She enjoys plenty of {}.",
-        "She adores any {}.",
-        "She craves nothing but {}.",
-    ),
-}
-UNKNOWN = {
-    "born": ("Her birthplace is {}.", "Her origin is {}.", "Her homeland stays {}.", "Her cradle remains {}."),
-    "job": ("Her work is {}.", "Her trade is {}.", "Her calling stays {}.", "Her livelihood remains {}."),
-    "food": ("Her taste is {}.", "Her diet is {}.", "Her favorite dish stays {}.", "Her menu remains {}."),
-}
-BROKEN = {
-    "born": ("She was in born {}.", "She from comes {}.", "She home calls {}.", "She lived in first {}."),
-    "job": ("She as works {an} {}.", "She {an} is {}.", "She as lives {an} {}.", "She as serves {an} {}."),
-    "food": (
-        "She eating really likes {}.",
-        "She plenty of enjoys {}.",
-        "She any adores {}.",
-        "She nothing but craves {}.",
-    ),
-}
-"""The phrasings of ``STATED`` in the wrong word order; ``{an}`` stands for the article of a job in all phrasings."""
-
-BLANKS = ("unknown", "unclear", "hidden", "secret", "unsaid", "uncertain")
-
-
 @dataclass(frozen=True)
 class Edition:
     """The world in one language: its criterion, and the words of sources and outputs."""
 
-    name: str  # of the criterion; as the constants above
+    name: str  # of the criterion
     definition: str
     task: str
     source_label: str
     output_label: str
-    source: str
-    values: Mapping[str, tuple[str, ...]]
-    stated: Mapping[str, tuple[str, ...]]
-    unknown: Mapping[str, tuple[str, ...]]
-    broken: Mapping[str, tuple[str, ...]]
-    blanks: tuple[str, ...]
+    source: str  # wording of a source
+    values: Mapping[str, tuple[str, ...]]  # relation -> the facts that can be
+    stated: Mapping[str, tuple[str, ...]]  # relation -> phrasings, from common to rare; {an} is a job's article
+    unknown: Mapping[str, tuple[str, ...]]  # the same for a fact that is said to be unknown
+    broken: Mapping[str, tuple[str, ...]]  # the phrasings of ``stated`` in the wrong word order
+    blanks: tuple[str, ...]  # words for unknown
     space: str = " "  # between sentences
 
 
+def _table(rows: str) -> dict[str, tuple[str, ...]]:
+    """Read phrases: a line holds a relation, and after a colon its phrases between bars."""
+    named = (row.partition(":") for row in rows.strip().splitlines())
+    return {name.strip(): tuple(map(str.strip, phrases.split("|"))) for name, _, phrases in named}
+
+
+ENGLISH = Edition(
+    name="quality",
+    definition="does the text say the data well?",
+    task="Say the data.",
+    source_label="Data",
+    output_label="Text",
+    source="Place of birth: {born}; job: {job}; favorite food: {food}",
+    values=_table("""
+        born: Paris | Oslo | Rome | Lima | Cairo | Quito
+        job: pilot | baker | nurse | actor | miner | tailor
+        food: rice | soup | bread | pasta | curry | salad
+    """),
+    stated=_table("""
+        born: She was born in {}. | She comes from {}. | She calls {} home. | She first lived in {}.
+        job: She works as {an} {}. | She is {an} {}. | She lives as {an} {}. | She serves as {an} {}.
+        food: She really likes eating {}. | She enjoys plenty of {}. | She adores any {}. | She craves nothing but {}.
+    """),
+    unknown=_table("""
+        born: Her birthplace is {}. | Her origin is {}. | Her homeland stays {}. | Her cradle remains {}.
+        job: Her work is {}. | Her trade is {}. | Her calling stays {}. | Her livelihood remains {}.
+        food: Her taste is {}. | Her diet is {}. | Her favorite dish stays {}. | Her menu remains {}.
+    """),
+    broken=_table("""
+        born: She was in born {}. | She from comes {}. | She home calls {}. | She lived in first {}.
+        job: She as works {an} {}. | She {an} is {}. | She as lives {an} {}. | She as serves {an} {}.
+        food: She eating really likes {}. | She plenty of enjoys {}. | She any adores {}. | She nothing but craves {}.
+    """),
+    blanks=("unknown", "unclear", "hidden", "secret", "unsaid", "uncertain"),
+)
 JAPANESE = Edition(
     name="品質",
     definition="文章はデータを正しく伝えているか？",
@@ -142,77 +133,37 @@ JAPANESE = Edition(
     source_label="データ",
     output_label="文章",
     source="出生地：{born}、職業：{job}、好物：{food}",
-    values={
-        "born": ("パリ", "オスロ", "ローマ", "リマ", "カイロ", "キト"),
-        "job": ("操縦士", "パン屋", "看護師", "俳優", "鉱夫", "仕立屋"),
-        "food": ("ご飯", "スープ", "パン", "パスタ", "カレー", "サラダ"),
-    },
-    stated={
-        "born": (
-            "彼女は{}で生まれました。",
-            "彼女は{}の出です。",
-            "彼女の故郷は{}です。",
-            "彼女は{}に初めて住みました。",
-        ),
-        "job": (
-            "彼女は{}として働いています。",
-            "彼女は{}です。",
-            "彼女は{}を務めています。",
-            "彼女は{}で食べています。",
-        ),
-        "food": (
-            "彼女は{}が大好きです。",
-            "彼女は{}をよく食べます。",
-            "彼女は{}に目がないです。",
-            "彼女は{}ばかり望みます。",
-        ),
-    },
-    unknown={
-        "born": (
-            "彼女の出生地は{}です。",
-            "彼女の生まれは{}です。",
-            "彼女の郷里は{}のままです。",
-            "彼女の国元は{}のままです。",
-        ),
-        "job": (
-            "彼女の仕事は{}です。",
-            "彼女の職業は{}です。",
-            "彼女の天職は{}のままです。",
-            "彼女の生業は{}のままです。",
-        ),
-        "food": (
-            "彼女の好みは{}です。",
-            "彼女の食事は{}です。",
-            "彼女の好物は{}のままです。",
-            "彼女の献立は{}のままです。",
-        ),
-    },
-    broken={
-        "born": (
-            "彼女は生まれました{}で。",
-            "出です彼女は{}の。",
-            "です彼女の故郷は{}。",
-            "彼女は住みました初めて{}に。",
-        ),
-        "job": (
-            "彼女は働いています{}として。",
-            "です彼女は{}。",
-            "彼女は務めています{}を。",
-            "彼女は食べています{}で。",
-        ),
-        "food": (
-            "彼女は大好きです{}が。",
-            "彼女は食べますよく{}を。",
-            "彼女はないです目が{}に。",
-            "彼女は望みます{}ばかり。",
-        ),
-    },
+    values=_table("""
+        born: パリ | オスロ | ローマ | リマ | カイロ | キト
+        job: 操縦士 | パン屋 | 看護師 | 俳優 | 鉱夫 | 仕立屋
+        food: ご飯 | スープ | パン | パスタ | カレー | サラダ
+    """),
+    stated=_table("""
+        born: 彼女は{}で生まれました。 | 彼女は{}の出です。 | 彼女の故郷は{}です。 | 彼女は{}に初めて住みました。
+        job: 彼女は{}として働いています。 | 彼女は{}です。 | 彼女は{}を務めています。 | 彼女は{}で食べています。
+        food: 彼女は{}が大好きです。 | 彼女は{}をよく食べます。 | 彼女は{}に目がないです。 | 彼女は{}ばかり望みます。
+    """),
+    unknown=_table("""
+        born: 彼女の出生地は{}です。 | 彼女の生まれは{}です。 | 彼女の郷里は{}のままです。 | 彼女の国元は{}のままです。
+        job: 彼女の仕事は{}です。 | 彼女の職業は{}です。 | 彼女の天職は{}のままです。 | 彼女の生業は{}のままです。
+        food: 彼女の好みは{}です。 | 彼女の食事は{}です。 | 彼女の好物は{}のままです。 | 彼女の献立は{}のままです。
+    """),
+    broken=_table("""
+        born: 彼女は生まれました{}で。 | 出です彼女は{}の。 | です彼女の故郷は{}。 | 彼女は住みました初めて{}に。
+        job: 彼女は働いています{}として。 | です彼女は{}。 | 彼女は務めています{}を。 | 彼女は食べています{}で。
+        food: 彼女は大好きです{}が。 | 彼女は食べますよく{}を。 | 彼女はないです目が{}に。 | 彼女は望みます{}ばかり。
+    """),
     blanks=("不明", "未詳", "秘密", "内緒", "未定", "曖昧"),
     space="",
 )
-ENGLISH = Edition(NAME, DEFINITION, TASK, SOURCE_LABEL, OUTPUT_LABEL, SOURCE, VALUES, STATED, UNKNOWN, BROKEN, BLANKS)
 EDITIONS = {"en": ENGLISH, "ja": JAPANESE}
 """Language -> edition. The same seed draws items of the same facts, classes, phrasings and scores in each."""
+
+NAME, DEFINITION, TASK = ENGLISH.name, ENGLISH.definition, ENGLISH.task
+SOURCE_LABEL, OUTPUT_LABEL, SOURCE = ENGLISH.source_label, ENGLISH.output_label, ENGLISH.source
+VALUES, BLANKS = ENGLISH.values, ENGLISH.blanks
+STATED, UNKNOWN, BROKEN = ENGLISH.stated, ENGLISH.unknown, ENGLISH.broken
+SCALE = (1, 5)
 
 FREQUENCIES = (0.55, 0.25, 0.12, 0.08)
 WRONG = 0.2  # share of stated facts whose value is wrong

@@ -173,8 +173,12 @@ class ScoreCorrection:
     reduction: str = "sum"  # of token log-probabilities to the likelihood (LS), "sum" or "mean"
     length: str = "characters"  # that are counted, or "graphemes"
     pairs: bool = False  # whether it is of comparisons, in log-odds, and no scores
+    criterion: str | None = None  # that people rated; None where it is not told
+    likelihood_lm: str | None = None  # model that measured the likelihood; None where it is not told
 
     def __post_init__(self) -> None:
+        if not all(isinstance(name, str | None) for name in (self.criterion, self.likelihood_lm)):
+            raise ValueError(f"criterion={self.criterion!r:.80}, likelihood_lm={self.likelihood_lm!r:.80}: give names.")
         if not np.isfinite(self.shift) or not isinstance(self.pairs, bool):
             raise ValueError(f"shift={self.shift}, pairs={self.pairs!r:.80}: give a finite number, and True or False.")
         if self.reduction not in ("sum", "mean") or self.length not in ("characters", "graphemes"):

@@ -165,7 +165,7 @@ def test_a_condition_of_another_form_is_refused(text):
 def test_a_condition_names_a_bias_or_any_estimate(text, conditions):
     found = parse_conditions([text])
     assert [(c.bias, c.estimate, c.operator, c.limit) for c in found] == conditions
-    with pytest.raises(ValueError, match="name the estimate of the agreement"):
+    with pytest.raises(ValueError, match=r"name an estimate of agreement, such as agreement\.spearman"):
         parse_conditions(["agreement<0.3"])
 
 
@@ -317,14 +317,44 @@ def test_a_certificate(labeled, tmp_path, rates, code, said):
     assert "Of the answers that people passed, the judge passed 95 of 100" in page
 
 
+def test_a_certificate_stands_in_the_result_and_on_the_page(labeled, tmp_path):
+    options = ["audit", "--data", labeled, "--scores-field", "verdict", "--certify", "TPR=.8", "--out", "run"]
+    found = answered(*options, cwd=tmp_path)
+    (certificate,) = found["certificate"]
+    assert certificate["decision"] == "certified"
+    assert certificate["why"].startswith("TPR=.8: pass_or_fail.tpr is 0.95 (95 % interval")
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["audit"]["certificate"] == [certificate]
+    assert "=.8: pass_or_fail.tpr is 0.95" in (tmp_path / "run" / "report.html").read_text()
+
+
 def test_certificates_that_are_none(labeled, file, tmp_path):
     verdicts = ["audit", "--data", labeled, "--scores-field", "verdict", "--out", "run"]
-    for rates in ("tpr=2", "fpr=.8", "tpr", "tpr=high"):
-        assert "names no rate: write tpr=.8" in refused(*verdicts, "--certify", rates, cwd=tmp_path)
-    done = evalbias("audit", "--data", file, *VERDICTS, "--certify", "tpr=.8", cwd=tmp_path, check=False)
-    assert done.returncode == 1
-    assert "not certified: tpr=.8: pass_or_fail.tpr was not measured" in done.stderr
-    assert "must say pass or fail" in done.stderr
+    for rates in ("tpr=2", "fpr=.8", "tpr", "tpr=high", "tpr=80"):
+        assert "give a rate a number from 0 to 1, such as tpr=.8" in refused(
+            *verdicts, "--certify", rates, cwd=tmp_path
+        )
+    told = refused("audit", "--data", file, *VERDICTS, "--certify", "tpr=.8", cwd=tmp_path)
+    assert "--certify needs a judge's recorded verdicts (--scores-field), pass or fail" in told
     labeled.write_text("verdict,label\n" + "pass,yes\n" * 9)
     done = evalbias(*verdicts[:-2], "--certify", "tnr=.8", cwd=tmp_path, check=False)
     assert (done.returncode, "undecided: tnr=.8" in done.stderr) == (3, True)
+    for rows, told in {
+        "verdict\npass\nfail\n": "nobody labeled",
+        "verdict,label\n1,2\n0,1\n": "neither pass nor f",
+    }.items():
+        labeled.write_text(rows)
+        assert told in refused(*verdicts, "--certify", "tpr=.8", cwd=tmp_path)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--only position --fail-on verbosity>0.2", "--fail-on verbosity>0.2: --only position is tested"),
+        ("--fail-on pass_or_fail>.1", "name an estimate of pass_or_fail, such as pass_or_fail.tpr or pass_or_fail.tnr"),
+        ("--fail-on repeats>.1", "name an estimate of repeats, such as repeats.test_retest or repeats.noise_share or"),
+        ("--fail-on joint>.1", "name an estimate of joint."),
+    ],
+)
+def test_a_condition_that_nothing_can_decide_is_refused_before_any_work(tmp_path, options, told):
+    assert told in refused("audit", "--data", "none.jsonl", *VERDICTS, *options.split(), cwd=tmp_path)

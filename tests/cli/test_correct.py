@@ -106,6 +106,9 @@ def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):
     as_jsonl(tmp_path / "few.jsonl", [{**row, "output": row["output"][:20]} for row in scored(60)])
     found = answered("correct", "--data", "few.jsonl", *args, cwd=tmp_path)
     assert any(one.startswith("Likelihood: ") for one in found["sentences"])
+    kept = found["correction"]
+    assert kept["criterion"] == "quality"
+    assert str(kept["likelihood_lm"]).startswith("local/") == ("likelihood" in kept["slopes"])
 
 
 @pytest.mark.parametrize(
@@ -118,15 +121,40 @@ def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):
         ("--scores-field mine --feature source", "'source' of the item 'r0'"),
         ("--scores-field mine --feature ratings", "A field of --feature is called 'ratings'"),
         ("--scores-field mine --data bare.jsonl", "Nobody rated the items of bare.jsonl: give ratings, or a saved"),
-        ("--scores-field mine --feature mine --feature mine", "A field of --feature is called 'mine'"),
+        ("--scores-field mine --feature mine", "--feature names 'mine', the judge's own answers"),
+        ("--scores-field mine --feature tone --feature tone", "A field of --feature is called 'tone'"),
         ("--scores-field mine --feature human_scores", "A field of --feature is called 'human_scores'"),
         ("--scores-field mine --correction scored.jsonl", "scored.jsonl is not valid JSON"),
         ("--scores-field mine --correction pairs.json", "learned on comparisons, and these items have scores"),
+        (
+            "--scores-field mine --correction wit.json --feature tone --max-loss .1 --length graphemes --reliability 1",
+            "Leave out --feature, --length, --max-loss, --reliability: a saved --correction is applied as it was",
+        ),
+        (
+            "--scores-field mine --correction wit.json --criterion tact",
+            "ratings of 'wit', and these are scores of 'tact'",
+        ),
+        (
+            "--scores-field mine --correction wit.json",
+            "owe to likelihood: give a model that measures it, --likelihood-lm",
+        ),
+        (
+            "--scores-field mine --correction wit.json --likelihood-lm embedded",
+            "under other, and these are under local/emb",
+        ),
+        (
+            "--scores-field mine --data untold.jsonl --correction long.json",
+            "owe to length: give texts in the column output",
+        ),
     ],
 )
 def test_what_is_refused(file, tmp_path, words, message):
     as_jsonl(tmp_path / "bare.jsonl", scored(12, rated=False))
+    as_jsonl(tmp_path / "untold.jsonl", [{"mine": 3}, {"mine": 4}])
     save_correction(ScoreCorrection({"length": Slope(0.1)}, pairs=True), tmp_path / "pairs.json")
+    save_correction(ScoreCorrection({"length": Slope(0.1)}), tmp_path / "long.json")
+    known = {"criterion": "wit", "likelihood_lm": "other"}
+    save_correction(ScoreCorrection({"likelihood": Slope(0.1)}, **known), tmp_path / "wit.json")
     assert message in refused("correct", "--data", file, *words.split(), cwd=tmp_path)
 
 

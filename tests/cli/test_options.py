@@ -12,7 +12,7 @@ import pytest
 
 import evalbias as package
 from evalbias import options
-from evalbias.cli.app import COMMANDS, FLAGS, GROUPS, NAMES, SECTIONS, as_typed, parameter
+from evalbias.cli.app import COMMANDS, FLAGS, NAMES, SECTIONS, as_typed, parameter
 from evalbias.data import world
 from evalbias.evaluation import summarize_loop
 from evalbias.evaluation.answers import language_of, prepared
@@ -95,8 +95,8 @@ def test_every_option_has_help_and_one_spelling():
                 assert field.name in options.PYTHON_ONLY or parameter(group, field).annotation
     assert FLAGS.keys() <= NAMES
     assert {name for names in SECTIONS.values() for name in names.split()} <= NAMES | {"task_of_loop", "help"}
-    for group in GROUPS:
-        assert inspect.getdoc(group), group
+    for group in options.GROUPS:
+        assert all(f"    {one.name}: " in group.__doc__ for one in fields(group)), group
     assert as_typed("give `scores_field` and ``mapping``, not `other`") == "give --scores-field and --map, not `other`"
 
 

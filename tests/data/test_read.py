@@ -361,7 +361,7 @@ def test_a_number_with_which_the_measures_would_overflow_names_its_line(tmp_path
         ({**SO, "ratings": [3], "scores": {"wit": 3}}, r"'ratings' holds \[3\]; it must be"),
         ({**SO, "scores": {"wit": "3"}}, "the score on 'wit' is '3'"),
         ({**SO, "scores": {"wit": 10**400}}, "the score on 'wit' is 1000.*: give a number"),
-        ({**SO, "scores": {"wit": True}}, "the score on 'wit' is True"),
+        ({**SO, "scores": {"wit": True, "tact": 2}}, "the score on 'wit' is True"),
         ({**SO, "scores": [3]}, r"'scores' holds \[3\]"),
         ({**SO, "id": 1.5}, r"'id' is 1\.5"),
         ({**SO, "id": "1"}, r"the id '1' is already used at .*items\.jsonl:1;"),
