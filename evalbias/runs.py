@@ -273,6 +273,7 @@ def _release(kernel: BaseFileLock) -> None:
 
 PACKAGES = ("evalbias", "dspy", "torch", "transformers", "numpy", "scipy")
 SETTINGS, RESULT = "run.json", "result.json"
+UNANSWERED = {SETTINGS, "sample.json"}  # files of a run that has no answer yet
 LOCKS = (LOCK, KERNEL)
 WRITTEN = re.compile(  # what runs write into their folders and into those below
     r"((run|result|sample|program|loop|search|correction|judge(-.+)?)\.json|report\.html"
@@ -318,6 +319,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
         self.path = path = default_path(settings) if path is None else path
         content = {**settings, "versions": versions()}
+        self._is_new, self._begins = not path.exists(), not (path / SETTINGS).exists()
         try:
             path.mkdir(parents=True, exist_ok=True)
             _check_files(path, SETTINGS)
@@ -350,8 +352,16 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """Release the lock."""
         self._lock.close()
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Release the lock; after an error before any answer, leave no settings, which would refuse mended ones."""
+        written = {file.name for file in self.path.iterdir()} - {*LOCKS}
+        nothing = isinstance(error, Exception) and self._begins and written <= UNANSWERED
+        for name in written if nothing else ():
+            (self.path / name).unlink()
         self.close()
+        if nothing and self._is_new:
+            with suppress(OSError):  # another process has just begun to work in it
+                self.path.rmdir()
 
 
 def _check_files(path: Path, settings: str) -> None:

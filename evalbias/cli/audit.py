@@ -14,6 +14,7 @@ import typer
 
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
+from evalbias.data.reading import like_ratings
 from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.audit import AGREEMENT, Audit, audit
 from evalbias.evaluation.biases import BIASES
@@ -78,7 +79,8 @@ def _check_verdicts(ready: PreparedAudit) -> None:
         raise ValueError(f"{needed}, pass or fail (1 or 0).")
     judged = answers_of(replace(ready, lm=None, likelihood_lm=None))
     if not judged.rated:
-        raise ValueError(f"{needed} and people's labels (a column label), and nobody labeled these items.")
+        hint = like_ratings(judged.examples, judged.judge)
+        raise ValueError(f"{needed} and people's labels (column label), and nobody labeled these items. {hint}".strip())
     if not judged.pass_or_fail:
         raise ValueError(f"{needed} and people's labels, and some of these are neither pass nor fail (1 or 0).")
 

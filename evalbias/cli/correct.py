@@ -12,6 +12,7 @@ import numpy as np
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import say
 from evalbias.data.items import item_name, number
+from evalbias.data.reading import like_ratings
 from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, signed
@@ -110,7 +111,8 @@ def _check_applies(correction: ScoreCorrection, ready: PreparedAudit) -> None:
 
 def _learned(judged: Judged, options: CorrectOptions) -> LearnedCorrection:
     if not judged.rated:
-        raise ValueError(f"Nobody rated the items of {options.data}: give ratings, or a saved `correction`.")
+        remedy = f"give ratings, or a saved `correction`. {like_ratings(judged.examples, judged.judge)}".strip()
+        raise ValueError(f"Nobody rated the items of {options.data}: {remedy}")
     judged = with_fields(judged, options.features).counted_in(options.length)
     how: dict[str, Any] = {"max_loss": options.max_loss, "reliability": options.reliability, "seed": options.seed}
     return learn_correction(judged, features=options.features, **how)

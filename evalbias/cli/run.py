@@ -139,14 +139,14 @@ class Run(AbstractContextManager["Run"]):
                 if "likelihood_lm" in opened:
                     path = self.folder.path / "likelihoods.jsonl"
                     self.likelihood_lm = opened["likelihood_lm"] = self._cached(opened["likelihood_lm"], path)
-        except BaseException:
-            self.folder.close()
+        except BaseException as error:
+            self.folder.__exit__(type(error), error, None)
             raise
         self.options = replace(options, **opened)
 
-    def __exit__(self, kind: object, error: object, *rest: object) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         """Release the folder; after Ctrl-C and on a full disk, say what is kept and how to go on."""
-        self.folder.close()
+        self.folder.__exit__(kind, error, trace)
         if isinstance(error, OSError) and error.errno in FULL:
             raise OSError(
                 f"{error.strerror}: {error.filename or self.folder.path}. Answers that could be written are kept in "

@@ -221,7 +221,7 @@ def _existing(path: str) -> Path:
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "source": ("question", "prompt", "input", "instruction", "query", "document", "article", "context", "text"),
     "output": ("answer", "response", "reply", "completion", "generation", "prediction", "summary", "text"),
-    "score": ("rating", "label", "human_score", "human_rating", "human", "grade", "mos", "quality", "stars"),
+    "score": ("rating", "label", "human_score", "human_rating", "human", "grade", "mos", "quality", "stars", "labels"),
     "better": ("preference", "preferred", "chosen", "label", "winner", "human", "human_choice", "human_preference"),
     "system": ("model", "writer", "generator"),
     "output_1": ("output_a", "answer_a", "response_a", "reply_a", "completion_a", "answer_1", "response_1", "reply_1"),
@@ -329,6 +329,24 @@ def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = 
         if near:
             column_of[ours] = free[near[0]]
     return column_of
+
+
+_PEOPLES = re.compile(
+    r"(human|people|rater|annotator|annotation|expert|gold|label|rating)s?(_(score|label))?_?\d*"
+)
+
+
+def like_ratings(items: Iterable[Any], judge: str) -> str:
+    """Say which fields may be people's ratings, and how to map them; those that are named in ``judge`` are the judge's.
+
+    Examples:
+        >>> like_ratings([{"output": "Four.", "human": 4, "rating": 5}], "recorded scores 'rating'")
+        "'human' may be people's ratings: --map rating_1=human"
+    """
+    names = dict.fromkeys(name for item in items for name, _ in item.items())
+    found = [n for n in names if _PEOPLES.fullmatch(n.lower().replace(" ", "_")) and repr(n) not in judge]
+    option = ",".join(f"rating_{k}={name}" for k, name in enumerate(found, start=1))
+    return f"{', '.join(map(repr, found))} may be people's ratings: --map {shlex.quote(option)}" if found else ""
 
 
 def listed(columns: Sequence[str]) -> str:

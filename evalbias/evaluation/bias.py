@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 
 from evalbias.data.items import rated_criteria
+from evalbias.data.reading import like_ratings
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Number, measured
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
 from evalbias.evaluation.words import (
@@ -156,7 +157,8 @@ def people_missing(judged: Judged) -> Iterator[str]:
         names = joined([repr(name) for name in others])
         yield f"people's ratings on {judged.criterion!r:.80} (the items are rated on {names:.500})"
     else:
-        yield f"people's ratings (columns rating_1, rating_2, ...; {MAPPED}) or scores (column score)"
+        mapped = like_ratings(judged.examples, judged.judge) or MAPPED
+        yield f"people's ratings (columns rating_1, rating_2, ...; {mapped}) or scores (column score)"
 
 
 def interval_plot(rows: Mapping[str, Estimate], title: str) -> Plot:

@@ -100,6 +100,16 @@ def test_pairs_in_both_orders(tmp_path):
     assert found["comparison"]["changes"]["accuracy"]["after"]["value"] > 0.5
 
 
+def test_a_run_that_failed_before_its_first_answer_does_not_block_the_next(tmp_path):
+    as_jsonl(tmp_path / "items.jsonl", scored(60, rated=False))
+    options = ("--data", "items.jsonl", "--scores-field", "mine", "--out", "run")
+    assert "Nobody rated the items" in refused("correct", *options, cwd=tmp_path)
+    assert not (tmp_path / "run").exists()
+    rows = [{**row, "system": f"s{i % 2}"} for i, row in enumerate(scored(60))]
+    as_jsonl(tmp_path / "items.jsonl", rows)
+    assert "over systems too" in answered("correct", *options, cwd=tmp_path)["sentences"][-1]
+
+
 def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):
     lm = ("--likelihood-lm", folders["llama"], "--device", "cpu", "--max-loss", "0.5")
     args = ("--scores-field", "mine", *lm, "--out", "run")
@@ -121,6 +131,10 @@ def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):
         ("--scores-field mine --feature source", "'source' of the item 'r0'"),
         ("--scores-field mine --feature ratings", "A field of --feature is called 'ratings'"),
         ("--scores-field mine --data bare.jsonl", "Nobody rated the items of bare.jsonl: give ratings, or a saved"),
+        (
+            "--scores-field mine --data human.jsonl",
+            "--correction. 'human', 'annotator_1' may be people's ratings: --map",
+        ),
         ("--scores-field mine --feature mine", "--feature names 'mine', the judge's own answers"),
         ("--scores-field mine --feature tone --feature tone", "A field of --feature is called 'tone'"),
         ("--scores-field mine --feature human_scores", "A field of --feature is called 'human_scores'"),
@@ -150,6 +164,7 @@ def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):
 )
 def test_what_is_refused(file, tmp_path, words, message):
     as_jsonl(tmp_path / "bare.jsonl", scored(12, rated=False))
+    as_jsonl(tmp_path / "human.jsonl", [{**row, "human": 3, "annotator_1": 4} for row in scored(12, rated=False)])
     as_jsonl(tmp_path / "untold.jsonl", [{"mine": 3}, {"mine": 4}])
     save_correction(ScoreCorrection({"length": Slope(0.1)}, pairs=True), tmp_path / "pairs.json")
     save_correction(ScoreCorrection({"length": Slope(0.1)}), tmp_path / "long.json")

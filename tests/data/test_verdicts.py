@@ -85,6 +85,8 @@ def test_a_file_of_verdicts_and_labels_needs_no_texts_and_no_mapping(tmp_path):
     several = [{"mine": 1, "label_1": "pass", "label_2": "fail"}, {"mine": 0, "label_1": "pass", "label_2": "pass"}]
     assert [item.ratings for item in data.read(several, numbers=["mine"])] == [[1, 0], [1, 1]]
     beside = [{**row, "output": "Four."} for row in several]
+    with pytest.raises(DataError, match=r"row 3: 'score' is 'maybe' among yes and no.*'score' is your column 'label'"):
+        data.read([{"mine": 1, "output": "a", "label": one} for one in ("yes", "no", "maybe")], numbers=["mine"])
     assert [item.ratings for item in data.read(beside, numbers=["mine"])] == [[1, 0], [1, 1]]
     # beside texts or people's scores, a label may be anything
     assert data.read([{"output": "a", "mine": 1, "label": "spam"}], numbers=["mine"])[0].label == "spam"
@@ -125,5 +127,11 @@ def test_choices_of_several_people(tmp_path):
     assert evalbias.audit(judged, winner_field="mine").judged.ratings.shape == (3, 3)
     with pytest.raises(DataError, match=r"row 1: 'better_2' is 'maybe': give 0 or 'A'"):
         data.read([{**rows[0], "better_2": "maybe"}])
+    (_, absent) = data.read([rows[0], {name: one for name, one in rows[1].items() if name != "better_1"}])
+    assert str(absent.ratings) == "[nan, nan, 1.0]"
+    rated = data.read([{"output": "a", "rating_1": 1, "rating_2": 2}, {"output": "b", "rating_2": 4}])
+    assert str([item.ratings for item in rated]) == "[[1.0, 2.0], [nan, 4.0]]"
+    drawn = data.read([{"output": "a", "mine_1": 1, "mine_2": 2}, {"output": "b", "mine_2": 4}], samples="mine")
+    assert [item.mine for item in drawn] == [[1, 2], [None, 4]]
     with pytest.raises(DataError, match="both 'better_1' and ratings say what people prefer"):
         data.read([{**rows[0], "rating_1": 1}])
