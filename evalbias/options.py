@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -24,9 +24,9 @@ UNRECORDED = {*MODELS, *ADDRESSES, *PYTHON_ONLY, "dataset", "questions", "thread
 """Options that decide no number, or that a run keeps in another form."""
 
 
-def option(text: str, default: Any = None, *, kw_only: bool = True) -> Any:
-    """Declare an option by its help and its default; MISSING for one that must be given."""
-    return field(default=default, kw_only=kw_only, metadata={"help": text})
+def option(text: str, default: Any = None) -> Any:
+    """Declare an option by its help and its default; one that must be given is a ``field`` with this metadata."""
+    return field(default=default, metadata={"help": text})
 
 
 def recorded(options: Any) -> dict[str, Any]:
@@ -116,10 +116,11 @@ class AuditOut(Out):
 class Items:
     """The items, and words around them in a prompt."""
 
-    data: Any = option(
-        "A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set, or hf:NAME[:SPLIT].",
-        MISSING,
+    data: Any = field(
         kw_only=False,
+        metadata={
+            "help": "A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set, or hf:NAME[:SPLIT]."
+        },
     )
     mapping: Mapping[str, str] | None = option(
         "Names of your columns: source=question,output=answer,score=rating; of several raters, "
@@ -145,10 +146,11 @@ class Coded:
 class Judging:
     """The model that judges."""
 
-    lm: Any = option(
-        "Model: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with `api_base`), "
-        "openai/NAME, or dspy:PROVIDER/NAME for any other that DSPy reaches.",
-        MISSING,
+    lm: Any = field(
+        metadata={
+            "help": "Model: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with "
+            "`api_base`), openai/NAME, or dspy:PROVIDER/NAME for any other that DSPy reaches."
+        }
     )
 
 
@@ -430,7 +432,7 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     """
 
     beside = (MeasuringModels, Out)
-    criterion: str = option("'name: definition', or the name of a criterion of the data set.", MISSING)
+    criterion: str = field(metadata={"help": "'name: definition', or the name of a criterion of the data set."})
     proposer_lm: Any = option(
         "Model that rewords the instruction: 'grammar' (no model), or any that `lm` takes.", "grammar"
     )
@@ -496,10 +498,8 @@ class SelfOptions(Seeded, Mapped):
     such as those of several models, are shown side by side.
     """
 
-    loops: Sequence[Path] = option(
-        "File of recorded loops, or a run folder of evalbias refine. Repeatable.",
-        MISSING,
-        kw_only=False,
+    loops: Sequence[Path] = field(
+        kw_only=False, metadata={"help": "File of recorded loops, or a run folder of evalbias refine. Repeatable."}
     )
     mapping: Mapping[str, str] | None = option("Names of your columns, such as id=item,self_score=mine. Repeatable.")
     own: str = option("Field that holds the loop's own score.", "self_score")
@@ -520,13 +520,14 @@ class LoopOptions(Seeded, Mapped, Judging):
     """A loop: its task, items and model."""
 
     beside = (Models, Out)
-    task: Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"] = option(
-        "Task of the loop. In mathematics, a vote replaces the answer in every iteration, as in the paper. In "
-        "mathematics-refiner, a refiner is told the vote, and its solution is accepted if its score is better.",
-        MISSING,
+    task: Literal["translation", "constrained-generation", "mathematics", "mathematics-refiner"] = field(
+        metadata={
+            "help": "Task of the loop. In mathematics, a vote replaces the answer in every iteration, as in the paper. "
+            "In mathematics-refiner, a refiner is told the vote, and its solution is accepted if its score is better."
+        }
     )
-    data: Any = option(
-        "Items with the fields of the task: a file of the same formats as for judge, or hf:NAME.", MISSING
+    data: Any = field(
+        metadata={"help": "Items with the fields of the task: a file of the same formats as for judge, or hf:NAME."}
     )
     mapping: Mapping[str, str] | None = option(
         "Names of your columns, such as source=german,reference=english. Repeatable."

@@ -331,9 +331,7 @@ def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = 
     return column_of
 
 
-_PEOPLES = re.compile(
-    r"(human|people|rater|annotator|annotation|expert|gold|label|rating)s?(_(score|label))?_?\d*"
-)
+_PEOPLES = re.compile(r"(human|people|rater|annotator|annotation|expert|gold|label|rating)s?(_(score|label))?_?\d*")
 
 
 def like_ratings(items: Iterable[Any], judge: str) -> str:
@@ -631,7 +629,9 @@ def _chosen(
     if systems is not None and (not isinstance(systems, list) or len(systems) != 2):
         raise DataError(f"{where}: 'systems' is {systems!r:.80}; name the writers of both outputs, or leave it out.")
     codes = {"better": (), **choices}
-    chosen = {name: _choice(record[name], f"{where}: {name!r}", codes[name]) for name in codes if name in record}
+    chosen: dict[str, Any] = {
+        name: _choice(record[name], f"{where}: {name!r}", codes[name]) for name in codes if name in record
+    }
     if any(name in record for name in votes):
         if record.get("ratings") is not None:
             raise DataError(f"{where}: both {votes[0]!r} and ratings say what people prefer: leave one of them out.")
