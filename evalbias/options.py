@@ -206,7 +206,7 @@ class Choosing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recorded(Seeded, Reliable, Long, Likely, Coded, Items):
+class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):
     """What a judge said, recorded with the items."""
 
     scores_field: str | None = option("Field that holds the judge's recorded scores.")
@@ -221,7 +221,7 @@ class Recorded(Seeded, Reliable, Long, Likely, Coded, Items):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions(Recorded):
+class AuditOptions(RecordedAnswers):
     """Say whether a judge is biased, by how much, and what helps.
 
     Measures every bias and the agreement with people. Say which judge: `lm` with `criterion` or `judge`,
@@ -274,7 +274,7 @@ class AuditOptions(Recorded):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorrectOptions(Recorded):
+class CorrectOptions(RecordedAnswers):
     """Correct recorded scores of a judge that cannot be changed.
 
     Learns from rated items what the scores owe to length, likelihood, `features`, position and leniency, subtracts what

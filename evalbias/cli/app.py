@@ -10,7 +10,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
 from importlib import import_module
@@ -47,6 +47,29 @@ def read_scale(text: str) -> tuple[float, float]:
     return float(ends[1]), float(ends[2])
 
 
+_BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")  # a comma before the name of a field
+
+
+def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
+    """Read ``ours=theirs`` pairs, several between commas, each field once; a column's own name may hold commas.
+
+    Examples:
+        >>> parse_mapping(["source=question,output=answer", "score=rating"])
+        {'source': 'question', 'output': 'answer', 'score': 'rating'}
+        >>> parse_mapping(["source=the question, asked twice,output=answer"])
+        {'source': 'the question, asked twice', 'output': 'answer'}
+    """
+    mapping: dict[str, str] = {}
+    for pair in (pair for given in texts for pair in _BETWEEN_PAIRS.split(given)):
+        ours, equals, theirs = (part.strip() for part in pair.partition("="))
+        if not (ours and equals and theirs):
+            raise ValueError(f"--map {pair}: write OURS=THEIRS, such as --map source=question,output=answer.")
+        if ours in mapping:
+            raise ValueError(f"--map gives the field {ours!r} twice, as {mapping[ours]!r} and {theirs!r}: keep one.")
+        mapping[ours] = theirs
+    return mapping
+
+
 def later(place: str) -> Callable[..., Any]:
     """Return a function at ``MODULE:NAME`` of the package, which is imported when it is called."""
     module, name = place.split(":")
@@ -67,7 +90,7 @@ FILE = Flag(kind=Path, more={"exists": True, "dir_okay": False})
 COUNT = Flag(more={"min": 1})
 STRING = Flag(kind=str)
 FLAGS = {  # option -> how it is written; one name means one thing in all commands
-    "mapping": Flag("--map", list[str], later("data.reading:parse_mapping"), {"metavar": "OURS=THEIRS,..."}),
+    "mapping": Flag("--map", list[str], parse_mapping, {"metavar": "OURS=THEIRS,..."}),
     "labels": Flag(kind=str, read=later("data.items:choice_codes"), more={"metavar": "FIRST,SECOND[,TIE]"}),
     "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
     "scale": Flag(kind=str, read=read_scale),

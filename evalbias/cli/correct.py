@@ -18,7 +18,7 @@ from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, signed
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_scores, learn_correction
-from evalbias.options import AuditOptions, CorrectOptions, MeasuringModels, Out, Recorded
+from evalbias.options import AuditOptions, CorrectOptions, MeasuringModels, Out, RecordedAnswers
 from evalbias.programs.judges import LENGTH, LIKELIHOOD, load_correction, save_correction
 from evalbias.report.page import Section
 from evalbias.runs import write_jsonl
@@ -88,7 +88,7 @@ def _prepared(options: CorrectOptions) -> PreparedAudit:
         raise ValueError(
             f"`features` names {named[0]!r:.80}, the judge's own answers, which owe nothing to themselves."
         )
-    return prepared(AuditOptions(**{field.name: getattr(options, field.name) for field in fields(Recorded)}))
+    return prepared(AuditOptions(**{field.name: getattr(options, field.name) for field in fields(RecordedAnswers)}))
 
 
 def _check_applies(correction: ScoreCorrection, ready: PreparedAudit) -> None:

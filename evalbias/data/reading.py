@@ -161,7 +161,7 @@ class Wanted:
 
     def judged(self, columns: Sequence[str]) -> set[str]:
         """Return the columns that hold a judge's numbers, whether or not they are there."""
-        drawn = [] if self.samples in columns else numbered(columns, self.samples)
+        drawn = [] if self.samples in columns else _numbered(columns, self.samples)
         return {*self.numbers, *(drawn or filter(None, [self.samples]))}
 
 
@@ -239,28 +239,6 @@ EXPECTED = (
     "or the same columns in a .csv, .tsv, .json or .parquet file; pairs have two texts as "
     '"outputs": ["4", "5"], in tables as output_1 and output_2.'
 )
-
-_BETWEEN_PAIRS = re.compile(r",(?=[^,=]+=)")  # a comma before the name of a field
-
-
-def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
-    """Read ``ours=theirs`` pairs, several between commas, each field once; a column's own name may hold commas.
-
-    Examples:
-        >>> parse_mapping(["source=question,output=answer", "score=rating"])
-        {'source': 'question', 'output': 'answer', 'score': 'rating'}
-        >>> parse_mapping(["source=the question, asked twice,output=answer"])
-        {'source': 'the question, asked twice', 'output': 'answer'}
-    """
-    mapping: dict[str, str] = {}
-    for pair in (pair for given in texts for pair in _BETWEEN_PAIRS.split(given)):
-        ours, equals, theirs = (part.strip() for part in pair.partition("="))
-        if not (ours and equals and theirs):
-            raise ValueError(f"--map {pair}: write OURS=THEIRS, such as --map source=question,output=answer.")
-        if ours in mapping:
-            raise ValueError(f"--map gives the field {ours!r} twice, as {mapping[ours]!r} and {theirs!r}: keep one.")
-        mapping[ours] = theirs
-    return mapping
 
 
 def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
@@ -357,7 +335,7 @@ def _hold_outputs(columns: Iterable[str]) -> bool:
     return bool({"output", "outputs", "candidates", "output_1"} & set(columns))
 
 
-def numbered(columns: Iterable[str], name: str | None) -> list[str]:
+def _numbered(columns: Iterable[str], name: str | None) -> list[str]:
     """Return the columns ``NAME_1``, ``NAME_2``, ... in order."""
     form = re.compile(rf"{re.escape(name or '')}_\d{{1,9}}", re.ASCII)
     return sorted(filter(form.fullmatch, columns), key=lambda column: int(column.rpartition("_")[2]))
@@ -465,7 +443,7 @@ def _read_verdicts(table: Source, wanted: Wanted) -> None:
     """Read columns that mostly hold one pair of words, such as yes and no, as 1 and 0."""
     columns, judged = table.columns, wanted.judged(table.columns)
     peoples = [name for name in columns if _is_peoples(name)]
-    raters, drawn = [name for name in peoples if name.startswith("rating")], numbered(columns, wanted.samples)
+    raters, drawn = [name for name in peoples if name.startswith("rating")], _numbered(columns, wanted.samples)
     alone = [name for name in columns if name not in (*raters, *drawn) and (name in peoples or name in judged)]
     for group in (raters, drawn, *([name] for name in alone)):
         _read_words(table, group)
@@ -520,7 +498,7 @@ def _items(table: Source, wanted: Wanted) -> Dataset:
     _read_verdicts(table, wanted)
     # 2. Items, each with an id of its own and an output.
     examples, places = list[dspy.Example](), dict[str, str]()
-    columns = {name: numbered(table.columns, name) for name in ("rating", "better", wanted.samples or "")}
+    columns = {name: _numbered(table.columns, name) for name in ("rating", "better", wanted.samples or "")}
     for where, row in table.rows:
         fields = _item(_gathered(row, where, wanted, columns), where, wanted, columns["better"])
         if (first := places.setdefault(fields["id"], where)) != where:
@@ -573,23 +551,20 @@ def _gathered(
     if (samples := wanted.samples) is not None:
         if samples not in record and any(name in record for name in columns[samples]):
             record[samples] = [record.pop(name, None) for name in columns[samples]]
+        given = record.get(samples) or []
+        if not isinstance(given, list):
+            raise DataError(
+                f"{where}: {samples!r} is {given!r:.80}; give a list of the judge's scores of the same prompt, such as "
+                "[4, 5, null], or name a field of single scores by --scores-field."
+            )
         if samples in record:
-            record[samples] = _samples(record[samples] or [], samples, where)
+            record[samples] = [_number(value, f"{where}: a score of {samples!r}") for value in given]
     return record
 
 
 def _number(value: Any, written: str) -> float | None:
     read = number(value, written, texts=True)
     return None if read != read else read
-
-
-def _samples(given: Any, name: str, where: str) -> list[float | None]:
-    if not isinstance(given, list):
-        raise DataError(
-            f"{where}: {name!r} is {given!r:.80}; give a list of the judge's scores of the same prompt, such as "
-            "[4, 5, null], or name a field of single scores by --scores-field."
-        )
-    return [_number(value, f"{where}: a score of {name!r}") for value in given]
 
 
 def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[str]) -> dict[str, Any]:
@@ -714,28 +689,25 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
                     f"{where}: a second row for the item {row['id']!r:.80}, with other values {differing!r:.400}; "
                     "choose one by its columns, such as join(..., judge=NAME)."
                 )
-    ids = [str(e.get("id")) for e in examples]
-    joined = [_with(e, rows_by_id[i], name) for i, e in zip(ids, examples, strict=True) if i in rows_by_id]
+    joined, missing = list[dspy.Example](), list[str]()
+    for example in examples:
+        row = rows_by_id.get(str(example.get("id")))
+        if row is None:
+            missing.append(str(example.get("id")))
+            continue
+        joined.append(both := example.copy())
+        for column in (one for one in row if one != "id"):
+            if column in example and example[column] != row[column]:
+                raise DataError(
+                    f"The item {item_name(example)!r:.80} and its row in {name} both have {column!r:.80}, "
+                    f"{example[column]!r:.80} and {row[column]!r:.80}; rename one of the columns."
+                )
+            both[column] = row[column]
     if not joined:
         raise DataError(f"No item has a row in {name} with {chosen}: compare the ids and the chosen values.")
     before = examples
     if not isinstance(before, Dataset):
         before = Dataset(examples, name="list", path=Path("list"), sha256="", left_out={})
-    missing = [i for i in ids if i not in rows_by_id]
     left_out = before.left_out | ({f"no row in {name}": tuple(missing)} if missing else {})
     sha256 = hashlib.sha256(f"{before.sha256} {table.sha256} {chosen}".encode()).hexdigest()
     return Dataset(joined, name=before.name, path=before.path, sha256=sha256, left_out=left_out)
-
-
-def _with(example: dspy.Example, row: dict[str, Any], name: str) -> dspy.Example:
-    joined = example.copy()
-    for column, value in row.items():
-        if column == "id":
-            continue
-        if column in example and example[column] != value:
-            raise DataError(
-                f"The item {item_name(example)!r:.80} and its row in {name} both have {column!r:.80}, "
-                f"{example[column]!r:.80} and {value!r:.80}; rename one of the columns."
-            )
-        joined[column] = value
-    return joined

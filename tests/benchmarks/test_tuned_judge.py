@@ -13,14 +13,7 @@ import torch
 from benchmarks.pretrained import SMOLLM2
 from benchmarks.tuned_judge import train
 from benchmarks.tuned_judge.packing import answer_losses, pack
-from benchmarks.tuned_judge.questions import (
-    PERMISSIVE,
-    Rated,
-    pairwise,
-    pairwise_draws,
-    pointwise,
-    pointwise_draws,
-)
+from benchmarks.tuned_judge.questions import PERMISSIVE, Rated, pairwise, pairwise_draws, pointwise, pointwise_draws
 from benchmarks.tuned_judge.report import report
 from benchmarks.tuned_judge.train import PEAK, rate
 from evalbias import Criterion, LocalLM, PairwiseJudge, PointwiseJudge

@@ -296,7 +296,7 @@ def labeled(tmp_path):
 @pytest.mark.parametrize(
     ("rates", "code", "said"),
     [
-        ("tpr=.8,tnr=.7", 0, ["certified: tpr=.8: pass_or_fail.tpr is 0.95", "certified: tnr=.7"]),
+        ("TPR=.8,tnr=.7", 0, ["certified: TPR=.8: pass_or_fail.tpr is 0.95", "certified: tnr=.7"]),
         (
             "tpr=.9, tnr=.9",
             1,
@@ -315,46 +315,21 @@ def test_a_certificate(labeled, tmp_path, rates, code, said):
     assert done.stdout.startswith("Of the answers that people passed, the judge passed 95 of 100 (91 to 97)")
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Of the answers that people passed, the judge passed 95 of 100" in page
-
-
-def test_a_certificate_stands_in_the_result_and_on_the_page(labeled, tmp_path):
-    options = ["audit", "--data", labeled, "--scores-field", "verdict", "--certify", "TPR=.8", "--out", "run"]
-    found = answered(*options, cwd=tmp_path)
-    (certificate,) = found["certificate"]
-    assert certificate["decision"] == "certified"
-    assert certificate["why"].startswith("TPR=.8: pass_or_fail.tpr is 0.95 (95 % interval")
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["audit"]["certificate"] == [certificate]
-    assert "=.8: pass_or_fail.tpr is 0.95" in (tmp_path / "run" / "report.html").read_text()
+    assert ": pass_or_fail.t" in page
+    kept = json.loads((tmp_path / "run" / "result.json").read_text())["audit"]["certificate"]
+    assert [f"{one['decision']}: {one['why']}" for one in kept] == done.stderr.splitlines()
 
 
 def test_certificates_that_are_none(labeled, file, tmp_path):
     verdicts = ["audit", "--data", labeled, "--scores-field", "verdict", "--out", "run"]
     for rates in ("tpr=2", "fpr=.8", "tpr", "tpr=high", "tpr=80"):
-        assert "give a rate a number from 0 to 1, such as tpr=.8" in refused(
-            *verdicts, "--certify", rates, cwd=tmp_path
-        )
+        assert "give a rate a number from 0 to 1, such" in refused(*verdicts, "--certify", rates, cwd=tmp_path)
     told = refused("audit", "--data", file, *VERDICTS, "--certify", "tpr=.8", cwd=tmp_path)
     assert "--certify needs a judge's recorded verdicts (--scores-field), pass or fail" in told
     labeled.write_text("verdict,label\n" + "pass,yes\n" * 9)
     done = evalbias(*verdicts[:-2], "--certify", "tnr=.8", cwd=tmp_path, check=False)
     assert (done.returncode, "undecided: tnr=.8" in done.stderr) == (3, True)
-    for rows, told in {
-        "verdict\npass\nfail\n": "nobody labeled",
-        "verdict,label\n1,2\n0,1\n": "neither pass nor f",
-    }.items():
+    for rows, told in (("verdict\n1\n0\n", "nobody labeled"), ("verdict,label\n1,2\n0,1\n", "neither pass nor f")):
         labeled.write_text(rows)
         assert told in refused(*verdicts, "--certify", "tpr=.8", cwd=tmp_path)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ("--only position --fail-on verbosity>0.2", "--fail-on verbosity>0.2: --only position is tested"),
-        ("--fail-on pass_or_fail>.1", "name an estimate of pass_or_fail, such as pass_or_fail.tpr or pass_or_fail.tnr"),
-        ("--fail-on repeats>.1", "name an estimate of repeats, such as repeats.test_retest or repeats.noise_share or"),
-        ("--fail-on joint>.1", "name an estimate of joint."),
-    ],
-)
-def test_a_condition_that_nothing_can_decide_is_refused_before_any_work(tmp_path, options, told):
-    assert told in refused("audit", "--data", "none.jsonl", *VERDICTS, *options.split(), cwd=tmp_path)

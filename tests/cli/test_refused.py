@@ -70,10 +70,7 @@ REFUSED = {
         (f"{ITEMS} --out ''", "What follows --out is empty: give a value, or leave --out out"),
         (f"{ITEMS} --out=", "What follows --out is empty"),
         (f"{ITEMS} --criterion 'wit: is it funny?'", "has no score on 'wit'"),
-        (
-            f"{STARS},score=stars --criterion {WORLD} --criterion 'wit: is it?'",
-            "has one score, and 2 criteria are",
-        ),
+        (f"{STARS},score=stars --criterion {WORLD} --criterion 'wit: is it?'", "has one score, and 2 criteria are"),
         (f"{STARS} --criterion {WORLD}", "'stars' looks like 'score': --map score=stars"),
         (f"{ITEMS} --seed -1", "Invalid value for '--seed'"),
     ],
@@ -120,6 +117,9 @@ REFUSED = {
     "audit": [
         ("--data pairs.jsonl --winner-field verdict --scores-field x", "Name one judge: a model (--lm) with a"),
         ("--data pairs.jsonl --swapped-field x", "Name one judge"),
+        ("--data none --winner-field v --only position --fail-on verbosity>.2", ">.2: --only position is tested"),
+        ("--data none --scores-field v --fail-on pass_or_fail>.1", "such as pass_or_fail.tpr or pass_or_fail.tnr."),
+        ("--data none --scores-field v --fail-on joint>.1", "name an estimate of joint."),
         ("--data items.jsonl --judge scores.json", "--judge answers with a model: name it with --lm"),
         ("--data items.jsonl --lm embedded", "give --criterion 'name: definition'"),
         ("--data items.jsonl --lm embedded --judge scores.json --criterion fluency", "this judge judges 'quality'"),

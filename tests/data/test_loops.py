@@ -8,13 +8,7 @@ import pytest
 
 from evalbias.data import DataError
 from evalbias.data.loops import loop_items, quantile_map, recorded_loop
-from evalbias.measures import (
-    QuantileMap,
-    distance_skewness,
-    measure_self_bias,
-    mqm_score,
-    read_mqm,
-)
+from evalbias.measures import QuantileMap, distance_skewness, measure_self_bias, mqm_score, read_mqm
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from commands import as_jsonl
 from hypothesis import strategies as st
 
 from evalbias import data
+from evalbias.cli.app import parse_mapping
 from evalbias.data import DataError
 from evalbias.data.items import human_score, is_rated, single_ratings
 from evalbias.data.loops import loop_items, recorded_loop
-from evalbias.data.reading import parse_mapping
 
 ROWS = [
     {"id": "a", "source": "Name a\nprime, please.", "output": 'It is "7".', "score": 4.5, "judge_score": 3},

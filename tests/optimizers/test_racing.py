@@ -148,11 +148,7 @@ def pairwise_answers(rng, n=30):
 
 @pytest.mark.parametrize(
     "objective",
-    [
-        Fairness(),
-        Confidence(),
-        *(BiasObjective(BIASES[name]) for name in ("position", "verbosity")),
-    ],
+    [Fairness(), Confidence(), *(BiasObjective(BIASES[name]) for name in ("position", "verbosity"))],
     ids=lambda objective: objective.name,
 )
 def test_objectives_in_resamples_are_those_of_repeated_items(objective):

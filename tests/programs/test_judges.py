@@ -44,12 +44,7 @@ class Kind:
 
 KINDS = {
     "scores": Kind(
-        PointwiseJudge,
-        FormulaLM,
-        lambda q: {"output": f"q={q} z=0"},
-        lambda p: p.score,
-        "judge_metric",
-        {"score": 4},
+        PointwiseJudge, FormulaLM, lambda q: {"output": f"q={q} z=0"}, lambda p: p.score, "judge_metric", {"score": 4}
     ),
     "compares": Kind(
         PairwiseJudge,

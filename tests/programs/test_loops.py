@@ -15,14 +15,7 @@ from evalbias.lm.types import RequestRefused
 from evalbias.measures import QuantileMap, measure_self_bias
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.concepts import ConceptsFeedback
-from evalbias.programs.feedback import (
-    Feedback,
-    InstructScore,
-    JudgeFeedback,
-    MappedFeedback,
-    MQMFeedback,
-    vote,
-)
+from evalbias.programs.feedback import Feedback, InstructScore, JudgeFeedback, MappedFeedback, MQMFeedback, vote
 from evalbias.programs.loops import BestOfK, Improvement, RepeatedDrafts, SelfConsistencyRefine, SelfRefine
 from evalbias.programs.tasks import TASKS, TEMPERATURE, mathematics, translation
 from evalbias.programs.writing import PlainPredict
