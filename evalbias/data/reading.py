@@ -313,12 +313,7 @@ _PEOPLES = re.compile(r"(human|people|rater|annotator|annotation|expert|gold|lab
 
 
 def like_ratings(items: Iterable[Any], judge: str) -> str:
-    """Say which fields may be people's ratings, and how to map them; those that are named in ``judge`` are the judge's.
-
-    Examples:
-        >>> like_ratings([{"output": "Four.", "human": 4, "rating": 5}], "recorded scores 'rating'")
-        "'human' may be people's ratings: --map rating_1=human"
-    """
+    """Say which fields may be people's ratings, and how to map them; those that are named in ``judge`` are the judge's."""
     names = dict.fromkeys(name for item in items for name, _ in item.items())
     found = [n for n in names if _PEOPLES.fullmatch(n.lower().replace(" ", "_")) and repr(n) not in judge]
     option = ",".join(f"rating_{k}={name}" for k, name in enumerate(found, start=1))
@@ -691,18 +686,17 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
                 )
     joined, missing = list[dspy.Example](), list[str]()
     for example in examples:
-        row = rows_by_id.get(str(example.get("id")))
-        if row is None:
+        if (found := rows_by_id.get(str(example.get("id")))) is None:
             missing.append(str(example.get("id")))
             continue
         joined.append(both := example.copy())
-        for column in (one for one in row if one != "id"):
-            if column in example and example[column] != row[column]:
+        for column in (one for one in found if one != "id"):
+            if column in example and example[column] != found[column]:
                 raise DataError(
                     f"The item {item_name(example)!r:.80} and its row in {name} both have {column!r:.80}, "
-                    f"{example[column]!r:.80} and {row[column]!r:.80}; rename one of the columns."
+                    f"{example[column]!r:.80} and {found[column]!r:.80}; rename one of the columns."
                 )
-            both[column] = row[column]
+            both[column] = found[column]
     if not joined:
         raise DataError(f"No item has a row in {name} with {chosen}: compare the ids and the chosen values.")
     before = examples
