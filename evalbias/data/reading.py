@@ -313,7 +313,7 @@ _PEOPLES = re.compile(r"(human|people|rater|annotator|annotation|expert|gold|lab
 
 
 def like_ratings(items: Iterable[Any], judge: str) -> str:
-    """Say which fields may be people's ratings, and how to map them; those that are named in ``judge`` are the judge's."""
+    """Say which fields may be people's ratings, and how to map them; fields named in ``judge`` are the judge's."""
     names = dict.fromkeys(name for item in items for name, _ in item.items())
     found = [n for n in names if _PEOPLES.fullmatch(n.lower().replace(" ", "_")) and repr(n) not in judge]
     option = ",".join(f"rating_{k}={name}" for k, name in enumerate(found, start=1))
