@@ -11,6 +11,7 @@ from evalbias import data
 from evalbias.cli.run import Split
 from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
+from evalbias.data.items import comparable
 from evalbias.data.reading import check_field, lacking
 from evalbias.evaluation.answers import PROMPT, criteria_of, instruction_place_for, language_of
 from evalbias.options import ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
@@ -26,13 +27,17 @@ def scoring_judges(
     """Open a saved judge, which has its own criterion, or make a new one for each criterion."""
     if judge is None:
         return [PointwiseJudge(one, language=language_of(options)) for one in criteria_of(options, names)]
-    defining = {"criterion": names or None, **{n: getattr(options, n, None) for n in ("scale", "language", *PROMPT)}}
-    if given := [f"`{name}`" for name, value in defining.items() if value is not None]:
+    _refuse_own(options, "criterion", "criteria", "scale", "language", *PROMPT)
+    return [load_judge(judge)]
+
+
+def _refuse_own(options: Any, *names: str) -> None:
+    """Refuse options that say what a saved judge has of its own."""
+    if given := [f"`{name}`" for name in names if getattr(options, name, None)]:
         raise ValueError(
-            "`judge`: a saved judge has its own criterion, scale, language, task and labels. Leave out "
+            "`judge`: a saved judge has its own criterion, scale, language, task, labels and answers. Leave out "
             f"{', '.join(given)}."
         )
-    return [load_judge(judge)]
 
 
 def comparing_judge(options: ComparingOptions, debias: str | None = None) -> PairwiseJudge:
@@ -45,8 +50,7 @@ def comparing_judge(options: ComparingOptions, debias: str | None = None) -> Pai
         (criterion,) = criteria_of(options, [options.criterion])
         replaced |= {"language": language_of(options), "instruction_place": instruction_place_for(options.lm)}
         return PairwiseJudge(criterion, ties=options.ties, **replaced)
-    if options.ties or any(getattr(options, name) for name in ("language", "source_label", "output_label")):
-        raise ValueError("`judge`: a saved judge has its own language, labels and answers. Leave those options out.")
+    _refuse_own(options, "ties", "language", *PROMPT)
     judge = load_pairwise_judge(options.judge or "")
     for name, value in replaced.items():
         setattr(judge, name, value)
@@ -104,7 +108,8 @@ def compared(
             f"{spec} holds pairs, and a ranking orders all outputs of a document: give one output a row, or ask about "
             "the pairs with 'evalbias measure preference'."
         )
-    groups = {key: group for key, group in data.by_input(dataset).items() if _is_comparable(group)}
+    known = data.by_input(dataset)
+    groups = {key: known[key] for key in comparable(dataset)}
     needed = max(1 if test_fraction is None else 2, options.documents or 0)
     if len(groups) < needed:
         raise ValueError(
@@ -122,13 +127,6 @@ def compared(
     if names and not any(data.is_rated(e, criterion.name) for e in items):
         say(f"Nobody rated on {criterion.name!r}, only on {sorted(names)!s:.500}: no agreement can be measured.")
     return Split(dataset, (criterion,), test, train)
-
-
-def _is_comparable(items: Sequence[Any]) -> bool:
-    """Return whether the items of a document hold two different outputs that can be compared."""
-    if data.hold_pairs(items):
-        return any(len(set(e.candidates)) > 1 for e in items)
-    return len({e.output for e in items}) > 1
 
 
 def _check_rated(items: Sequence[Any], criteria: Sequence[Criterion], spec: str) -> None:

@@ -366,7 +366,7 @@ def pairs(
         Examples with ``source``, ``candidates`` (two outputs), ``ids`` and ``input_id``. Where both outputs have single
         ``ratings``, the pair has each rater's difference, the first candidate's less the second's.
     """
-    rng, groups = random.Random(seed), _comparable(examples)
+    rng, groups = random.Random(seed), comparable(examples)
     n_inputs = len(groups) if inputs is None else inputs
     if not 1 <= n_inputs <= len(groups) or (limit is not None and limit < 1):
         raise ValueError(
@@ -391,7 +391,7 @@ def pairs(
 def count_pairs(examples: Sequence[dspy.Example], *, ordered: bool = True) -> int:
     """Return how many pairs ``pairs`` makes without a limit: both orders of a pair, or one if ``ordered`` is False."""
     if hold_pairs(examples):
-        return sum(map(len, _comparable(examples).values())) * (2 if ordered else 1)
+        return sum(map(len, comparable(examples).values())) * (2 if ordered else 1)
     sizes = [len(_distinct(outputs)) for outputs in by_input(examples).values()]
     return sum(n * (n - 1) if ordered else n * (n - 1) // 2 for n in sizes)
 
@@ -406,7 +406,7 @@ def hold_pairs(examples: Sequence[dspy.Example]) -> bool:
     return any(paired)
 
 
-def _comparable(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
+def comparable(examples: Sequence[dspy.Example]) -> dict[str, list[dspy.Example]]:
     """Return what can be compared by input: at least two different outputs, or pairs of different texts."""
     groups = by_input(examples)
     if hold_pairs(examples):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,13 @@ class RecordedLoop:
     records: Mapping[int, Mapping[str, Mapping[str, Any]]]  # round -> item -> complete record
     sha256: str  # of the file's content
 
-    def scores(self, field: str, *, ids: Sequence[str] | None = None) -> FloatArray:
-        """Return a numeric field of the items ``ids``, (t, n); NaN where missing or null, other values are refused."""
-        return np.array(
-            [
-                [
-                    number(self.records[k].get(i, {}).get(field), f"{self.name}: {field} of item {i}, round {k},")
-                    for i in (self.ids if ids is None else ids)
-                ]
-                for k in self.numbers
-            ]
-        )
+    def scores(self, field: str) -> FloatArray:
+        """Return a numeric field, (t, n); NaN where missing or null, other values are refused."""
+
+        def score(k: int, item: str) -> float:
+            return number(self.records[k].get(item, {}).get(field), f"{self.name}: {field} of item {item}, round {k},")
+
+        return np.array([[score(k, item) for item in self.ids] for k in self.numbers])
 
 
 def recorded_loop(path: Path, *, by: str = "iteration", mapping: Mapping[str, str] | None = None) -> RecordedLoop:

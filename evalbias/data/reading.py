@@ -538,9 +538,10 @@ def _gathered(
             }
     if "ratings" not in record and any(name in record for name in columns["rating"]):
         record["ratings"] = [number(record.pop(name, None), f"{where}: {name!r}") for name in columns["rating"]]
-    for name in ("output", "system"):
-        if {f"{name}_1", f"{name}_2"} <= record.keys() and name not in record:
-            record[f"{name}s"] = [record.pop(f"{name}_1"), record.pop(f"{name}_2")]
+    if {"output_1", "output_2"} <= record.keys() and "output" not in record:
+        for name in ("output", "system"):
+            if {f"{name}_1", f"{name}_2"} <= record.keys():
+                record[f"{name}s"] = [record.pop(f"{name}_1"), record.pop(f"{name}_2")]
     for name in (name for name in wanted.numbers if name in record):
         record[name] = _number(record[name], f"{where}: {name!r}")
     if (samples := wanted.samples) is not None:
@@ -605,7 +606,7 @@ def _chosen(
     if any(name in record for name in votes):
         if record.get("ratings") is not None:
             raise DataError(f"{where}: both {votes[0]!r} and ratings say what people prefer: leave one of them out.")
-        given = [_choice(record.pop(name, None), f"{where}: {name!r}", codes["better"]) for name in votes]
+        given = [_choice(record.get(name), f"{where}: {name!r}", codes["better"]) for name in votes]
         record["ratings"] = [None if vote is None else DIFFERENCES[vote] for vote in given]
         known = [difference for difference in record["ratings"] if difference is not None]
         majority = {1: FIRST, -1: SECOND, 0: TIE}[int(np.sign(sum(known)))]

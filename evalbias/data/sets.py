@@ -58,12 +58,15 @@ def _meaning(code: object, codes: Mapping[Any, int]) -> int | None:
     return next((meaning for known, meaning in codes.items() if known == code), None)
 
 
-def _better(record: Mapping[str, Any], where: str) -> int:
-    """Return the index of the better output, labeled 1 or 2."""
-    better = _meaning(record.get("label"), {1: 0, 2: 1})
-    if better is None:
-        raise DataError(f"{where}: 'label' is {record.get('label')!r:.80}; it must be 1 or 2.")
-    return better
+def _known(code: object, what: str, codes: Mapping[Any, int]) -> int:
+    """Return what a code stands for; one that is none of them is refused."""
+    meaning = _meaning(code, codes)
+    if meaning is None:
+        raise DataError(f"{what} is {code!r:.80}; it must be one of {', '.join(map(str, codes))}.")
+    return meaning
+
+
+LABELS = {1: 0, 2: 1}  # label of the better output -> its index
 
 
 # WebNLG+ 2020 (Castro Ferreira et al. 2020): English texts of 16 systems, rated 0 to 100 on five criteria.
@@ -322,17 +325,21 @@ def summeval(source: Source) -> Rows:
         row |= {"output": summary, "scores": record.get("scores") if recorded else None}
         experts = record.get("expert_annotations")
         if not recorded or experts is not None:
-            row["ratings"] = {aspect: _expert_ratings(experts, aspect, where) for aspect in _EXPERTS}
+            row["ratings"] = _expert_ratings(experts, where)
         yield where, row
 
 
-_EXPERTS = ("coherence", "consistency", "fluency", "relevance")
-
-
-def _expert_ratings(experts: Any, aspect: str, where: str) -> list[float]:
-    if not isinstance(experts, list) or not experts or not all(isinstance(e, dict) and aspect in e for e in experts):
-        raise DataError(f"{where}: 'expert_annotations' must be a list of objects that each hold {aspect!r}.")
-    return [number(expert[aspect], f"{where}: {aspect}", low=1, high=5, required=True) for expert in experts]
+def _expert_ratings(experts: Any, where: str) -> dict[str, list[float]]:
+    rated: dict[str, list[float]] = {}
+    for aspect in ("coherence", "consistency", "fluency", "relevance"):
+        if (
+            not isinstance(experts, list)
+            or not experts
+            or not all(isinstance(e, dict) and aspect in e for e in experts)
+        ):
+            raise DataError(f"{where}: 'expert_annotations' must be a list of objects that each hold {aspect!r}.")
+        rated[aspect] = [number(one[aspect], f"{where}: {aspect}", low=1, high=5, required=True) for one in experts]
+    return rated
 
 
 # Judgments of 1,200 SummEval summaries by GPT-4, GPT-3.5 and Llama 2 (Shen et al. 2023), beside the experts' ratings.
@@ -367,16 +374,13 @@ def summeval_judges(source: Source) -> Rows:
     answers about one summary, the last counts. The source is the article in ``comp_data``, tokenized as the summaries.
     """
     annotated, judged = (source.path / folder for folder in ("model_output_annotations", "eval_model_generations"))
-    files, compared = (
-        sorted(annotated.glob("M*_outputs_annotations.jsonl")),
-        sorted(source.path.glob("comp_data/*.txt")),
-    )
+    files, compared = sorted(annotated.glob("M*_outputs_annotations.jsonl")), [*source.path.glob("comp_data/*.txt")]
     if not (files and compared):
         raise DataError(
             f"{source.path} lacks model_output_annotations/M*_outputs_annotations.jsonl or comp_data/*.txt; give a "
             "checkout of LLM_summeval."
         )
-    articles = {text(r, "id", where): text(r, "src", where) for where, r in source.json_lines(compared[0])}
+    articles = {text(r, "id", where): text(r, "src", where) for where, r in source.json_lines(min(compared))}
     for file in files:
         system, given = file.name.partition("_")[0], dict[str, dict[str, float | None]]()
         # the answers of every judge about this system's summaries: document -> field -> score
@@ -384,21 +388,17 @@ def summeval_judges(source: Source) -> Rows:
             for answers in sorted(judged.glob(f"*/eval_{system}_generations/{aspect}_*.txt")):
                 name = f"{answers.parts[-3]}/{answers.stem}"
                 for where, record in source.json_lines(answers):
-                    read = _option if answers.stem.endswith("mcq") else _stated
-                    given.setdefault(text(record, "id", where), {})[name] = read(text(record, "resp", where))
+                    answer = text(record, "resp", where)
+                    score = _OPTIONS.get(answer.strip()) if answers.stem.endswith("mcq") else _stated(answer)
+                    given.setdefault(text(record, "id", where), {})[name] = score
         for where, record in source.json_lines(file):
             document, summary = text(record, "id", where), text(record, "decoded", where, blank=True)
             if document not in articles:
-                raise DataError(f"{where}: {compared[0]} has no article {document!r:.80}; download both again.")
+                raise DataError(f"{where}: {min(compared)} has no article {document!r:.80}; download both again.")
             row: dict[str, Any] = {"id": f"{document}/{system}", "input_id": document, "system": system}
             row |= {"source": articles[document], "output": summary}
-            experts = record.get("expert_annotations")
-            row["ratings"] = {aspect: _expert_ratings(experts, aspect, where) for aspect in _EXPERTS}
+            row["ratings"] = _expert_ratings(record.get("expert_annotations"), where)
             yield where, row | given.get(document, {})
-
-
-def _option(answer: str) -> float | None:
-    return _OPTIONS.get(answer.strip())
 
 
 def _stated(answer: str) -> float | None:
@@ -472,7 +472,7 @@ def llmbar(source: Source) -> Rows:
         for index, (where, record) in enumerate(source.json_list(file)):
             row: dict[str, Any] = {"id": f"{name}/{index}", "set": name, "source": text(record, "input", where)}
             row["outputs"] = [text(record, f"output_{k}", where, blank=True) for k in (1, 2)]
-            yield where, row | {"better": _better(record, where)}
+            yield where, row | {"better": _known(record.get("label"), f"{where}: 'label'", LABELS)}
 
 
 # EvalBiasBench (Park et al. 2024): 80 pairs in which a bias of one of six kinds favors the worse output.
@@ -496,7 +496,7 @@ def evalbiasbench(source: Source) -> Rows:
             row: dict[str, Any] = {"id": f"{bias.replace(' ', '-')}/{index}", "bias": bias}
             row["source"] = text(record, "instruction", where)
             row["outputs"] = [text(record, f"response{k}", where, blank=True) for k in (1, 2)]
-            yield where, row | {"better": _better(record, where)}
+            yield where, row | {"better": _known(record.get("label"), f"{where}: 'label'", LABELS)}
 
 
 # JudgeBench (Tan et al. 2025): pairs of answers by one model, one right and one wrong, and verdicts of many judges.
@@ -515,23 +515,15 @@ def judgebench(source: Source) -> Rows:
         row: dict[str, Any] = {"id": text(record, "pair_id", where), "subset": text(record, "source", where)}
         row |= {"source": text(record, "question", where), "systems": [text(record, "response_model", where)] * 2}
         row["outputs"] = [text(record, f"response_{side}", where, blank=True) for side in "AB"]
-        row["better"] = _decision(record.get("label"), where)
+        row["better"] = _known(record.get("label"), f"{where}: a decision", _DECISIONS)
         judgments = record.get("judgments", [])
         if not isinstance(judgments, list) or not all(isinstance(one, dict | None) for one in judgments):
             raise DataError(f"{where}: 'judgments' is {judgments!r:.80}; it must be a list of objects.")
         for name, judgment in zip(("winner", "winner_swapped"), judgments, strict=False):
             decision = None if judgment is None else judgment.get("decision")
-            chosen = None if decision is None else _decision(decision, where)
+            chosen = None if decision is None else _known(decision, f"{where}: a decision", _DECISIONS)
             row[name] = 1 - chosen if chosen in (0, 1) and name == "winner_swapped" else chosen
         yield where, row
-
-
-def _decision(decision: object, where: str) -> int:
-    """Return the index of the output that is called better, -1 for a tie."""
-    chosen = _meaning(decision, _DECISIONS)
-    if chosen is None:
-        raise DataError(f"{where}: a decision is {decision!r:.80}; it must be one of {', '.join(_DECISIONS)}.")
-    return chosen
 
 
 # PandaLM's test set (Wang et al. 2024): pairs of outputs with the choices of three people and of two judges.

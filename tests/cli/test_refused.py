@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
 WORLD = f"'{world.NAME}: {world.DEFINITION}'"
 ITEMS = f"--data items.jsonl --lm embedded --criterion {WORLD}"
 OUTPUTS = "--data outputs.jsonl --lm embedded"
-OWN = "a saved judge has its own criterion, scale, language, task and labels. Leave out"
+OWN = "a saved judge has its own criterion, scale, language, task, labels and answers. Leave out"
 ANY = "Say which judge: --criterion 'name: definition' for a new one, or --judge FILE."
 VOTES = "In the task mathematics votes replace the answer: use --task mathematics-refiner."
 STARS = "--data stars.csv --lm embedded --map source=data,output=text"
@@ -107,9 +107,9 @@ REFUSED = {
     ],
     "rank": [
         (OUTPUTS, "Give either --criterion"),
-        (f"{OUTPUTS} --judge compares.json --ties", "a saved judge has its own language, labels and answers"),
-        (f"{OUTPUTS} --judge compares.json --language ja", "a saved judge has its own language, labels and answers"),
-        (f"{OUTPUTS} --judge compares.json --output-label A", "a saved judge has its own language, labels and answers"),
+        (f"{OUTPUTS} --judge compares.json --ties", f"{OWN} --ties."),
+        (f"{OUTPUTS} --judge compares.json --language ja", f"{OWN} --language."),
+        (f"{OUTPUTS} --judge compares.json --output-label A", f"{OWN} --output-label."),
         (f"{OUTPUTS} --criterion {WORLD} --language tlh", "'tlh' is not one of 'en', 'ja'"),
         (f"{OUTPUTS} --criterion {WORLD} --orders 0", "Invalid value for '--orders'"),
         (f"--data pairs.jsonl --lm embedded --criterion {WORLD}", "holds pairs, and a ranking orders all outputs"),

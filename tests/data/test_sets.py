@@ -365,7 +365,7 @@ PANDA = {"source": "q", "outputs": ["a", "b"], "systems": "x_y"}
         (
             "llmbar",
             [{"input": "q", "output_1": "a", "output_2": "b", "label": [1]}],
-            r"'label' is \[1\]; it must be 1 or 2",
+            r"'label' is \[1\]; it must be one of 1, 2",
         ),
         *(
             (
@@ -461,7 +461,7 @@ def test_evalbiasbench(pairs, tmp_path):
     assert [e.toDict() for e in again] == [e.toDict() for e in recorded]
     published["length bias"][3]["label"] = 0
     (tmp_path / "biasbench.json").write_text(json.dumps(published))
-    refused(f"evalbiasbench:{tmp_path / 'biasbench.json'}", r"length bias\[3\]: 'label' is 0; it must be 1 or 2")
+    refused(f"evalbiasbench:{tmp_path / 'biasbench.json'}", r"length bias\[3\]: 'label' is 0; it must be one of 1, 2")
 
 
 def judged_pair(*decisions, label="B>A"):
