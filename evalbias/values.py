@@ -75,17 +75,14 @@ def model_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def describe(part: Any) -> dict[str, Any]:
+def describe(part: Any, around: tuple[Any, ...] = ()) -> dict[str, Any]:
     """Describe what decides the behavior of a module, metric or proposer as far as JSON can hold it.
 
     A language model counts by its name and settings, without keys and addresses; a function by its code, its defaults
     and what it encloses; a partial or bound method by its function with arguments or object; any other object by its
     attributes, but those of modules that begin with an underscore. A part with nothing to tell it by is a ValueError.
+    Objects ``around`` it are not described once more.
     """
-    return _describe(part, ())
-
-
-def _describe(part: Any, around: tuple[Any, ...]) -> dict[str, Any]:
     around = (*around, part)
     if _is_predictor(part):
         return _describe_predictor(part, around)
@@ -221,7 +218,7 @@ def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
     if is_dataclass(value) or isinstance(value, PurePath | bytes | complex | Enum | date | re.Pattern):
         return repr(value)
     if _is_predictor(value) or hasattr(value, "named_parameters") or type(value).__module__.startswith("evalbias."):
-        return _describe(value, around)
+        return describe(value, around)
     return _describe_object(value, around)
 
 

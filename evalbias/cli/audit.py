@@ -52,17 +52,10 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         said = [f"{word}: {why}" for word, _, why in certificate]
         if certificate:
             content["certificate"] = [{"decision": word, "why": why} for word, _, why in certificate]
-        run.leave(
-            RunOutcome(
-                {"audit": content, "measurements": audited.measurements},
-                content,
-                [audit_view(audited)],
-                {judged.criterion: judged.coverage} if len(judged.coverage) else {},
-                page=audited,
-                more=[Section("Certificate", said)] if said else [],
-                verdict=audited.answer,
-            )
-        )
+        result, shown = {"audit": content, "measurements": audited.measurements}, [audit_view(audited)]
+        covered = {judged.criterion: judged.coverage} if len(judged.coverage) else {}
+        more = [Section("Certificate", said)] if said else []
+        run.leave(RunOutcome(result, content, shown, covered, page=audited, more=more, verdict=audited.answer))
     # 3. The exit code.
     decided = [condition.decide(audited) for condition in conditions]
     words = {1: "failed", UNDECIDED: "undecided"}

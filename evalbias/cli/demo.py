@@ -50,16 +50,11 @@ def demo_command(options: DemoOptions, out: Out) -> None:
         concluded = conclusion(comparison, rows)
         parts = [introduction(criterion, test, before, after), *likelihood.shown, *searching.shown, concluded]
         brief = {"likelihood": comparison, "preference": searching.brief, "conclusion": concluded}
-        run.leave(
-            RunOutcome(
-                {**likelihood.result, **searching.result},
-                {**likelihood.brief, **brief},
-                [Group(*(piece for part in parts for piece in (part, "")), NEXT)],
-                {**likelihood.coverage, **searching.coverage},
-                page=[likelihood.page, searching.result],
-                more=[*likelihood.more, *searching.more],
-            )
-        )
+        shown = [Group(*(piece for part in parts for piece in (part, "")), NEXT)]
+        covered = {**likelihood.coverage, **searching.coverage}
+        page, more = [likelihood.page, searching.result], [*likelihood.more, *searching.more]
+        result = {**likelihood.result, **searching.result}
+        run.leave(RunOutcome(result, {**likelihood.brief, **brief}, shown, covered, page=page, more=more))
 
 
 # What is measured, on which texts, what came out, and what to do next.

@@ -113,11 +113,8 @@ def compile_judges(
         remarks = [report.decision, getattr(report, "against_baselines", ""), written[name]]
         shown.append(f"{name}: {' '.join(filter(None, remarks))}")
     decisions = {name: report.decision for name, report in reports.items()}
-    return compiled, RunOutcome(
-        {"likelihood": comparisons, "reports": reports},
-        {"likelihood": comparisons, "decisions": decisions, "written": written},
-        [Group(*shown)],
-        {name: compiled.after[name].coverage for name in compiled.judges},
-        page={**comparisons, **reports},  # a report holds its criterion's comparison; the total has none
-        more=plots,
-    )
+    result = {"likelihood": comparisons, "reports": reports}
+    brief = {"likelihood": comparisons, "decisions": decisions, "written": written}
+    covered = {name: compiled.after[name].coverage for name in compiled.judges}
+    page = {**comparisons, **reports}  # a report holds its criterion's comparison; the total has none
+    return compiled, RunOutcome(result, brief, [Group(*shown)], covered, page=page, more=plots)
