@@ -52,9 +52,9 @@ def demo_command(options: DemoOptions, out: Out) -> None:
         brief = {"likelihood": comparison, "preference": searching.brief, "conclusion": concluded}
         shown = [Group(*(piece for part in parts for piece in (part, "")), NEXT)]
         covered = {**likelihood.coverage, **searching.coverage}
-        page, more = [likelihood.page, searching.result], [*likelihood.more, *searching.more]
+        page, sections = [likelihood.page, searching.result], [*likelihood.more, *searching.more]
         result = {**likelihood.result, **searching.result}
-        run.leave(RunOutcome(result, {**likelihood.brief, **brief}, shown, covered, page=page, more=more))
+        run.leave(RunOutcome(result, {**likelihood.brief, **brief}, shown, covered, page=page, more=sections))
 
 
 # What is measured, on which texts, what came out, and what to do next.
