@@ -27,35 +27,35 @@ class Worker:
     """
 
     def __init__(self, opening: Callable[[], Any]) -> None:
-        self._opened: tuple[dict[str, Any], str | None]
+        self._identity: dict[str, Any] = {}
         try:
             lm = opening()
-            self._lm, self._opened = as_measuring(lm), (model_identity(lm), None)
+            self._lm, self._identity = as_measuring(lm), model_identity(lm)
         except (ValueError, OSError, ImportError) as error:
-            self._opened = {}, str(error)
+            self._problem = str(error)
 
-    def opened(self) -> tuple[dict[str, Any], str | None]:
-        """Return everything that decides the model's numbers, and the error if it could not be opened."""
-        return self._opened
+    def answer(self, questions: Sequence[Question], afresh: bool) -> tuple[dict[str, Any], dict[int, Any], str | None]:
+        """Return what decides the model's numbers, a part's answers by place, and the error if some are missing.
 
-    def answer(self, questions: Sequence[Question], afresh: bool) -> tuple[dict[int, Any], str | None]:
-        """Return a part's answers by place, and the error if some are missing; ``afresh`` forgets prefixes first."""
+        The first is empty if the model could not be opened; ``afresh`` forgets prefixes before.
+        """
+        answers: dict[int, Any] = {}
+        if not self._identity:
+            return {}, answers, self._problem
         if afresh:
             self._lm.forget()
-        answers: dict[int, Any] = {}
         try:
             self._lm.answer(questions, answers)
         except (ValueError, OSError, FloatingPointError) as error:
-            return answers, str(error)
-        return answers, None
+            return self._identity, answers, str(error)
+        return self._identity, answers, None
 
 
 class WorkersLM(MeasuringLM):
     """A model of which Ray actors hold copies, each made by ``opening``; it answers whole calls, but is no ``dspy.LM``.
 
-    Work begins with whichever actor has opened the model first. An actor that dies is replaced, and its part goes to
-    another; one that dies while it opens the model is replaced too, ``RETRIES`` times in all. ``actors`` is their
-    number; None takes as many as the cluster has room for.
+    Every actor gets a part at once, and begins as soon as it has opened the model. An actor that dies is replaced, and
+    its part goes to another. ``actors`` is their number; None takes as many as the cluster has room for.
 
     Raises:
         ValueError: The model cannot be opened, the actors' models differ, or the cluster is too small.
@@ -66,15 +66,20 @@ class WorkersLM(MeasuringLM):
         resources = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         size, needs = allotted([(int(own.get("GPU", 0)), int(own.get("CPU", 0))) for own in resources], actors)
         self._actor, self._opening = self._ray.remote(Worker).options(**needs), opening
-        self._starting: dict[Any, Any] = {}  # reference to ``opened`` -> actor
-        self._idle: list[Any] = []
         self._identity: dict[str, Any] = {}
-        self._restarts = RETRIES
         self._afresh = False
-        for _ in range(size):
-            self._add()
-        while not self._identity:
-            self._ready(self._first(self._starting))
+        self._idle = [self._actor.remote(opening) for _ in range(size)]
+        starting = {actor.answer.remote([], False): actor for actor in self._idle}
+        for _ in range(RETRIES + 1):
+            done = self._first(starting)
+            found, error = self._result(done)
+            if found is not None:
+                break
+            self._idle.remove(starting.pop(done))
+            self._idle.append(self._actor.remote(opening))
+            starting[self._idle[-1].answer.remote([], False)] = self._idle[-1]
+        if error is not None:
+            raise ValueError(f"The model cannot be opened: {error}")
         self.model, self.in_flight = str(self._identity["model"]), PART * size
 
     def provenance(self) -> dict[str, Any]:
@@ -100,23 +105,16 @@ class WorkersLM(MeasuringLM):
                 while waiting and self._idle:
                     start, actor = waiting.popleft(), self._idle.pop()
                     busy[actor.answer.remote(questions[start : start + PART], afresh)] = start, actor
-                done = self._first({**busy, **self._starting})
-                if done in self._starting:
-                    self._ready(done)
-                    continue
+                done = self._first(busy)
                 start, actor = busy[done]
                 found, error = self._result(done)
                 del busy[done]
-                if found is not None:
-                    self._idle.append(actor)
-                    answers.update({start + place: answer for place, answer in found.items()})
-                else:
-                    self._add()
-                    deaths[start] += 1
-                    if deaths[start] <= RETRIES:
-                        waiting.appendleft(start)
-                        continue
-                if error is not None:
+                self._idle.append(actor if found is not None else self._actor.remote(self._opening))
+                answers.update({start + place: answer for place, answer in (found or {}).items()})
+                deaths[start] += found is None
+                if found is None and deaths[start] <= RETRIES:
+                    waiting.appendleft(start)
+                elif error is not None:
                     failed[start] = error
         except ValueError as problem:  # of a replacement, which opens no model or another one
             raise Unanswered(str(problem)) from problem
@@ -128,38 +126,22 @@ class WorkersLM(MeasuringLM):
             more = f" ({len(failed) - 1} more parts of the call failed.)" if len(failed) > 1 else ""
             raise Unanswered(f"{self.model}: items {start} to {last} of a call: {failed[start]}{more}")
 
-    def _result(self, reference: Any) -> tuple[dict[int, Any] | None, str | None]:
-        """Return a part's answers, None if the actor died, and the error if some are missing."""
-        try:
-            found, error = self._ray.get(reference)
-            return found, error
-        except self._ray.exceptions.RayTaskError as failure:  # in the model's code, which the actor survives
-            return {}, f"{type(failure.cause).__name__}: {failure.cause}"
-        except self._ray.exceptions.RayError as death:
-            return None, f"{RETRIES + 1} workers died, perhaps of too little memory: {death}"
-
-    def _add(self) -> None:
-        actor = self._actor.remote(self._opening)
-        self._starting[actor.opened.remote()] = actor
-
     def _first(self, references: dict[Any, Any]) -> Any:
         (done,), _ = self._ray.wait(list(references), num_returns=1)
         return done
 
-    def _ready(self, reference: Any) -> None:
-        """Give work to an actor that has opened the model; another model than the first one's is refused."""
-        actor = self._starting.pop(reference)
+    def _result(self, reference: Any) -> tuple[dict[int, Any] | None, str | None]:
+        """Return a part's answers, None if the actor died, and the error if some are missing.
+
+        ValueError: the actor could not open the model, or has another one than the first.
+        """
         try:
-            identity, error = self._ray.get(reference)
+            identity, found, error = self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as failure:  # in the model's code, which the actor survives
+            return {}, f"{type(failure.cause).__name__}: {failure.cause}"
         except self._ray.exceptions.RayError as death:
-            if not self._restarts:
-                raise ValueError(
-                    f"{RETRIES + 1} workers died while they opened the model, perhaps of too little memory: {death}"
-                ) from death
-            self._restarts -= 1
-            self._add()
-            return
-        if error is not None:
+            return None, f"{RETRIES + 1} workers died, perhaps of too little memory: {death}"
+        if not identity:
             raise ValueError(error)
         self._identity = self._identity or identity
         if identity != self._identity:
@@ -167,7 +149,7 @@ class WorkersLM(MeasuringLM):
                 f"Workers have different models, {self._identity} and {identity}: give every machine the same files "
                 "and packages."
             )
-        self._idle.append(actor)
+        return found, error
 
 
 def started_ray() -> Any:

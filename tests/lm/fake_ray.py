@@ -18,17 +18,16 @@ class RayTaskError(RayError):
 
 @dataclass(eq=False)
 class Call:
-    """A call of an actor's method, carried out when its result is fetched."""
+    """A call of an actor, carried out when its result is fetched."""
 
     actor: Any
-    name: str
     given: tuple[Any, ...]
 
 
 class FakeRay:
     """Two machines; the n-th actor is ``kinds[n]`` of a class and its arguments, the last kind for all further ones.
 
-    An actor that opens its model is done first, and then the part that was sent last.
+    An actor that is asked nothing is done first, and then the part that was sent last.
     """
 
     exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
@@ -46,10 +45,7 @@ class FakeRay:
             self.started += 1
             kind = self.kinds.popleft() if len(self.kinds) > 1 else self.kinds[0]
             actor = kind(make, *given)
-            return SimpleNamespace(
-                opened=SimpleNamespace(remote=lambda: self._called(actor, "opened")),
-                answer=SimpleNamespace(remote=lambda part, afresh: self._called(actor, "answer", part, afresh)),
-            )
+            return SimpleNamespace(answer=SimpleNamespace(remote=lambda *given: self._called(actor, *given)))
 
         def options(**needs):
             self.needs = needs
@@ -57,15 +53,15 @@ class FakeRay:
 
         return SimpleNamespace(options=options)
 
-    def _called(self, actor, name, *given):
-        self.calls.append(call := Call(actor, name, given))
-        self.sizes += [len(part) for part in given[:1]]
+    def _called(self, actor, part, afresh):
+        self.calls.append(call := Call(actor, (part, afresh)))
+        self.sizes += [len(part)] if part else []
         return call
 
     def wait(self, references, num_returns):
         ready = [call for call in self.calls if call in references]
-        return [next((call for call in ready if call.name == "opened"), ready[-1])], []
+        return [next((call for call in ready if not call.given[0]), ready[-1])], []
 
     def get(self, call):
         self.calls.remove(call)
-        return getattr(call.actor, call.name)(*call.given)
+        return call.actor.answer(*call.given)

@@ -86,7 +86,7 @@ def test_an_error_of_the_model_names_the_items(started):
 
 
 PARTS = [Text(f"text {n}") for n in range(20)]
-OPENED = {"model": "model", "weights": "w"}, None
+OPENED = {"model": "model", "weights": "w"}
 DIED = RayError("the actor died")
 BROKEN = RayTaskError(RuntimeError("out of memory"))
 
@@ -94,17 +94,14 @@ BROKEN = RayTaskError(RuntimeError("out of memory"))
 def actor(opened=OPENED, error=None, on=range(20)):
     """Return the kind of an actor that raises an error on parts that begin with some of ``PARTS``, or as it opens."""
 
-    def open_():
+    def answer(part, _):
         if isinstance(opened, Exception):
             raise opened
-        return opened
-
-    def answer(part, _):
-        if error is not None and PARTS.index(part[0]) in on:
+        if error is not None and part and PARTS.index(part[0]) in on:
             raise error
-        return {place: question.prompt.upper() for place, question in enumerate(part)}, None
+        return opened, {place: question.prompt.upper() for place, question in enumerate(part)}, None
 
-    return lambda *_: SimpleNamespace(opened=open_, answer=answer)
+    return lambda *_: SimpleNamespace(answer=answer)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +112,7 @@ def test_a_call_that_ends_early_keeps_its_answers_and_its_workers(tmp_path, star
 
     class Ending(Worker):
         def answer(self, questions, afresh):
-            if questions[0].prompt == asked[0] and faults:  # after all later parts were answered
+            if questions and questions[0].prompt == asked[0] and faults:  # after all later parts were answered
                 raise faults.pop()
             return super().answer(questions, afresh)
 
@@ -154,8 +151,8 @@ def test_what_ails_a_worker_costs_no_other_part(started, kinds, actors, count, l
 @pytest.mark.parametrize(
     ("kinds", "match"),
     [
-        ([actor(DIED)], "3 workers died while they opened the model, perhaps of too little memory"),
-        ([actor(), actor(({"model": "m", "weights": "v"}, None))], r"models, .*'w'\} and .*'v'\}: give every machine"),
+        ([actor(DIED)], "The model cannot be opened: 3 workers died, perhaps of too little memory"),
+        ([actor(), actor({"model": "m", "weights": "v"})], r"models, .*'w'\} and .*'v'\}: give every machine"),
         ([lambda make, _: make(Path("./none").read_text)], r"No such file or directory: 'none'$"),
     ],
 )
