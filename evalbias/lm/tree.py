@@ -99,9 +99,6 @@ def sent(values: NDArray[Any], device: torch.device) -> Tensor:
 # traversal leaves its subtree, so one number per token describes the whole tree mask.
 
 
-OPEN = -1  # marks a token that is still visible at the end of its pack
-
-
 @dataclass(frozen=True)
 class Pack:
     """A stretch of the traversal: n tokens after a context of c tokens."""
@@ -122,34 +119,6 @@ class Pack:
         return int(partly_visible[0]) if len(partly_visible) else len(self.source)
 
 
-class _Open:
-    """A pack that is being filled; the arguments are those of ``Pack``."""
-
-    def __init__(self, source: IntArray, known: int | None, size: int) -> None:
-        self.source, self.known, self.count = source, known, 0
-        self.ends = np.full(len(source) + size, OPEN, dtype=np.int64)
-        self.ids: list[IntArray] = []
-        self.positions: list[IntArray] = []
-        self.reads: list[IntArray] = []
-        self.paths: dict[int, IntArray] = {}
-
-    def add(self, ids: IntArray, start: int, reads: IntArray) -> IntArray:
-        """Add tokens at positions from ``start`` on, with the row's reads, and return their places."""
-        inside = reads[(reads[:, 0] >= start) & (reads[:, 0] < start + len(ids))]
-        self.reads.append(inside + np.array([self.count - start, 0, 0]))
-        self.ids.append(ids)
-        self.positions.append(np.arange(start, start + len(ids)))
-        first = len(self.source) + self.count
-        self.count += len(ids)
-        return np.arange(first, first + len(ids))
-
-    def closed(self) -> Pack:
-        ends = self.ends[: len(self.source) + self.count]
-        ends[ends == OPEN] = self.count
-        ids, positions, reads = map(np.concatenate, (self.ids, self.positions, self.reads))
-        return Pack(ids, positions, ends, self.source, self.known, reads, self.paths)
-
-
 def packs(rows: Rows, size: int, *, known: Mapping[int, int], kept: Mapping[int, int]) -> Iterator[Pack]:
     """Yield the packs of at most ``size`` tokens of rows, none of which is empty.
 
@@ -157,32 +126,47 @@ def packs(rows: Rows, size: int, *, known: Mapping[int, int], kept: Mapping[int,
     before, and no row that has it needs logits inside it. ``kept``: row -> length of its prefix that is to be stored.
     """
     path = np.zeros(max(map(len, rows.ids), default=0), dtype=np.int64)  # position -> place in context and pack
-    pack, length = _Open(path[:0], None, size), 0  # ``length`` is that of the path
+    for stretches in _stretches(rows, size, known):
+        # 1. The context is the path to the first token: through the previous pack, or a stored prefix.
+        first, context, _ = stretches[0]
+        stored = known.get(first) == context
+        source = np.arange(context) if stored else path[:context].copy()
+        path[:context] = np.arange(context)
+        count = sum(stop - start for _, start, stop in stretches)
+        ends = np.full(context + count, count)
+        reads, paths = [], {}
+        place, length = context, context  # of the next token, and of the path
+        for row, start, stop in stretches:
+            # 2. Go back to the prefix that is shared with the row before: the tokens after it are no longer visible.
+            ends[path[start:length]] = place - context
+            # 3. Add tokens.
+            inside = rows.reads[row][(rows.reads[row][:, 0] >= start) & (rows.reads[row][:, 0] < stop)]
+            reads.append(inside + np.array([place - context - start, 0, 0]))
+            path[start:stop] = np.arange(place, place + stop - start)
+            place, length = place + stop - start, stop
+            # 4. Note where the prefix stands that is to be stored.
+            if row in kept and stop == len(rows.ids[row]):
+                paths[row] = path[: kept[row]].copy()
+        ids = np.concatenate([rows.ids[row][start:stop] for row, start, stop in stretches])
+        positions = np.concatenate([np.arange(start, stop) for _, start, stop in stretches])
+        yield Pack(ids, positions, ends, source, first if stored else None, np.concatenate(reads), paths)
+
+
+def _stretches(rows: Rows, size: int, known: Mapping[int, int]) -> Iterator[list[tuple[int, int, int]]]:
+    """Yield for each pack its rows, each with the positions from which and to which its tokens are added."""
+    some: list[tuple[int, int, int]] = []
+    left = size
     for row, ids in enumerate(rows.ids):
-        # 1. Go back to the prefix that the row shares with the row before, or begin a pack after its stored prefix.
-        if row in known:
-            if pack.count:
-                yield pack.closed()
-            length = known[row]
-            path[:length] = np.arange(length)
-            pack = _Open(np.arange(length), row, size)
-        else:
-            pack.ends[path[rows.shared[row] : length]] = pack.count  # the tokens after it are no longer visible
-            length = rows.shared[row]
-        # 2. Add the row's own tokens; a full pack breaks them off, and the next one continues the same path.
-        while length < len(ids):
-            if pack.count == size:
-                yield pack.closed()
-                pack = _Open(path[:length].copy(), None, size)
-                path[:length] = np.arange(length)
-            stop = min(len(ids), length + size - pack.count)
-            path[length:stop] = pack.add(ids[length:stop], length, rows.reads[row])
-            length = stop
-        # 3. Note where the prefix stands that is to be stored.
-        if row in kept:
-            pack.paths[row] = path[: kept[row]].copy()
-    if pack.count:
-        yield pack.closed()
+        start = known.get(row, rows.shared[row])
+        while start < len(ids):
+            if some and (not left or start == known.get(row)):  # the pack is full, or another context begins
+                yield some
+                some, left = [], size
+            stop = min(len(ids), start + left)
+            some.append((row, start, stop))
+            start, left = stop, left - (stop - start)
+    if some:
+        yield some
 
 
 # Branches, for models that cannot run packs: a trunk runs once, and its state is repeated for what follows.
