@@ -226,6 +226,9 @@ def _by_blocks(
     return torch.cat([out for out, _ in parts], dim=2), torch.cat([lse for _, lse in parts], dim=2)
 
 
+KERNELS = (fused_kernel, plain_kernel)  # attention to try for a model, the fastest first
+
+
 # How a model takes tree attention: transformers looks up its attention by name in every forward pass, so the name is
 # set for the passes over packs only, and elsewhere the model's own attention is untouched.
 

@@ -13,23 +13,8 @@ from typing import Any
 import dspy
 import numpy as np
 
+from evalbias.lm import dspy_seam as seam
 from evalbias.lm.calls import Call, driven, harmless
-from evalbias.lm.dspy_seam import (
-    FAILED,
-    INVALID,
-    TOO_LONG,
-    TOPS,
-    UNSUPPORTED,
-    first_token_request,
-    judgment_request,
-    measured_shares,
-    read_first_token,
-    read_judgment,
-    refusal_of,
-    text_request,
-    usage_in,
-    without_truncation_warning,
-)
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, Answering, sample_of
 from evalbias.lm.reading import named_choice
 from evalbias.lm.types import (
@@ -81,7 +66,7 @@ class AnyLM(MeasuringLM):
             raise
         except ConnectionError as error:
             raise Unanswered(str(error)) from error
-        except FAILED as error:
+        except seam.FAILED as error:
             if isinstance(cause := error.__cause__, ValueError):  # a local model's own error
                 raise cause from cause.__cause__  # from ``error`` would be a circle, which ``own_refusal`` follows
             status, keys = getattr(error, "status", None), getattr(error, "env_keys", ())
@@ -128,7 +113,7 @@ class AnyLM(MeasuringLM):
             lambda place: ask(questions[place]),
             answers,
             control=lambda place: ask(harmless(questions[place])),
-            refusal=refusal_of,
+            refusal=seam.refusal_of,
         )
 
     async def _send(self, request: Any, **options: Any) -> Any:
@@ -147,31 +132,31 @@ class AnyLM(MeasuringLM):
                 f"{self.model} returns no likelihoods of given texts: name a local model for them with `likelihood_lm`."
             )
         # DSPy passes the usage on to the tracker around it. A streamed program does not stream its judge's answers.
-        with dspy.track_usage() as tracker, dspy.context(send_stream=None), without_truncation_warning():
+        with dspy.track_usage() as tracker, dspy.context(send_stream=None), seam.without_truncation_warning():
             ask = self._choices(question, send) if isinstance(question, Choices) else self._text(question, send)
-            return replace(await ask, usage=usage_in(tracker))
+            return replace(await ask, usage=seam.usage_in(tracker))
 
     async def _choices(self, question: Choices, send: Send) -> ChoiceLogprobs:
         messages, choices = as_messages(question.prompt), question.choices
         try:  # 1. as a measured judgment, which our engines and DSPy's vLLM route answer
-            response = await send(judgment_request(self.model, messages, choices))
-            if measured_shares(response) or isinstance(self.lm, MeasuringLM):
-                return read_judgment(response, choices)
-        except UNSUPPORTED:
+            response = await send(seam.judgment_request(self.model, messages, choices))
+            if seam.measured_shares(response) or isinstance(self.lm, MeasuringLM):
+                return seam.read_judgment(response, choices)
+        except seam.UNSUPPORTED:
             if isinstance(self.lm, MeasuringLM):  # its own refusal is about these choices
                 raise
-        for top in TOPS:  # 2. by its most probable first tokens
+        for top in seam.TOPS:  # 2. by its most probable first tokens
             try:
-                response = await send(first_token_request(self.model, messages, top))
-            except TOO_LONG:
+                response = await send(seam.first_token_request(self.model, messages, top))
+            except seam.TOO_LONG:
                 raise
-            except (*UNSUPPORTED, *INVALID) as error:
+            except (*seam.UNSUPPORTED, *seam.INVALID) as error:
                 refusal = error
             else:
-                return read_first_token(response, choices)
+                return seam.read_first_token(response, choices)
         try:  # 3. a model that reports no log-probabilities answers a plain request
-            await send(text_request(self.model, Text(question.prompt, PLAIN_TOKENS)))
-        except (*UNSUPPORTED, *INVALID):
+            await send(seam.text_request(self.model, Text(question.prompt, PLAIN_TOKENS)))
+        except (*seam.UNSUPPORTED, *seam.INVALID):
             raise refusal from refusal.__cause__
         raise NoProbabilities(self.model, f"it refuses to report them ({refusal})") from refusal
 
@@ -179,11 +164,11 @@ class AnyLM(MeasuringLM):
         """Ask for a text. A model that takes no seed is asked without one, past DSPy's cache all the same."""
         apart = {} if question.seed is None else {"rollout_id": question.seed}
         try:
-            response = await send(text_request(self.model, question), **apart)
-        except UNSUPPORTED:
+            response = await send(seam.text_request(self.model, question), **apart)
+        except seam.UNSUPPORTED:
             if question.seed is None:
                 raise
-            response = await send(text_request(self.model, question, seed=False), **apart)
+            response = await send(seam.text_request(self.model, question, seed=False), **apart)
         return Written(response.text or "")
 
     def samples(self) -> list[FloatArray]:

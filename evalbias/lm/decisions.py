@@ -12,7 +12,7 @@ from typing import Any
 import dspy
 from dspy import lm15
 
-from evalbias.lm.dspy_seam import LMInvalidRequestError, calling_predictor, is_decision, judgment_request, read_judgment
+from evalbias.lm.dspy_seam import calling_predictor, is_decision, judgment_request, read_judgment
 from evalbias.lm.types import Message
 
 BOOLEAN = ("true", "false")  # options of a ``Noul`` question
@@ -107,7 +107,7 @@ def _named(state: Mapping[str, Any]) -> Iterator[None]:
     """Name the item in DSPy's error of a refused prompt, which knows the model only."""
     try:
         yield
-    except LMInvalidRequestError as error:
+    except dspy.LMInvalidRequestError as error:
         item = ", ".join(f"{name}={_text(value)[:60]!r}" for name, value in state["inputs"].items())
         text = f"No decision about the item {item}: {error.message}"
         raise type(error)(message=text, model=error.model, status=error.status) from error

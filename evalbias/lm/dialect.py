@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from evalbias.lm.fingerprint import Answering
 from evalbias.lm.reading import SUM_EXCESS, logprob_of
 from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.tokens import Ids, Scored, check_choices
-from evalbias.lm.transport import Connection, StatusError, Unreadable
+from evalbias.lm.transport import Connection, Declined, StatusError, Unreadable
 from evalbias.lm.types import (
     MAX_TOKENS,
     Answer,
@@ -97,12 +98,15 @@ class Dialect(ABC):
         return self._prepared(questions)
 
     async def ask(self, prepared: Prepared) -> Answer:
-        """Ask one question, or raise ``Unreadable``, ``Declined`` (by the model, about this text) or RequestError."""
+        """Ask one question, or raise ``Unreadable`` or RequestError; a text that the model declines is refused."""
         question, usages = prepared.question, list[Usage]()
         _usages.set(usages)
         answer: ChoiceLogprobs | LogLikelihood | Written
         if isinstance(question, Choices):
-            answer = await self._choices(prepared.content, question.choices)
+            try:
+                answer = await self._choices(prepared.content, question.choices)
+            except Declined as error:
+                return Refused(f"is refused by {self._model}: {error}.")
         elif isinstance(question, Likelihood):
             answer = LogLikelihood(await self._likelihood(prepared.content))
         else:
@@ -292,13 +296,12 @@ def usage_of(answer: dict[str, Any]) -> Usage:
 
 
 def _count(places: Sequence[dict[str, Any]], names: Sequence[str]) -> int | None:
-    for place in places:
-        for name in names:
-            if place.get(name) is not None:
-                count: int = part(place, name, kind=int)
-                if not 0 <= count < MOST_COUNTED:
-                    raise Unreadable(f"{name} is {count!s:.80}")
-                return count
+    for place, name in itertools.product(places, names):
+        if place.get(name) is not None:
+            count: int = part(place, name, kind=int)
+            if not 0 <= count < MOST_COUNTED:
+                raise Unreadable(f"{name} is {count!s:.80}")
+            return count
     return None
 
 

@@ -26,13 +26,6 @@ from dspy.clients.engines.base import validate_request
 from dspy.predict.parameter import Parameter
 from dspy.teleprompt import Teleprompter
 from dspy.utils.callback import BaseCallback, with_callbacks
-from dspy.utils.exceptions import (
-    ContextWindowExceededError,
-    LMError,
-    LMInvalidRequestError,
-    LMUnsupportedFeatureError,
-    LMUnsupportedModelError,
-)
 from dspy.utils.usage_tracker import UsageTracker
 
 from evalbias.lm.reading import TOP, first_token_row, first_tokens
@@ -61,7 +54,6 @@ from evalbias.lm.types import (
 __all__ = [
     "LM_CLASS",
     "BaseCallback",
-    "LMInvalidRequestError",
     "Parameter",
     "Teleprompter",
     "UsageTracker",
@@ -309,10 +301,10 @@ def read_first_token(response: lm15.Response, choices: Sequence[str]) -> ChoiceL
 # Errors of requests to any ``dspy.LM``, and how the prompt may be to blame for them.
 
 
-FAILED = (LMError, lm15.LM15Error)  # errors of requests: through DSPy, and from a subclass of ``dspy.BaseLM``
-UNSUPPORTED = (LMUnsupportedFeatureError, lm15.UnsupportedFeatureError)  # a model's refusal of a feature
-INVALID = (LMInvalidRequestError, lm15.InvalidRequestError)
-TOO_LONG = (ContextWindowExceededError, lm15.ContextLengthError)
+FAILED = (dspy.LMError, lm15.LM15Error)  # errors of requests: through DSPy, and from a subclass of ``dspy.BaseLM``
+UNSUPPORTED = (dspy.LMUnsupportedFeatureError, lm15.UnsupportedFeatureError)  # a model's refusal of a feature
+INVALID = (dspy.LMInvalidRequestError, lm15.InvalidRequestError)
+TOO_LONG = (dspy.ContextWindowExceededError, lm15.ContextLengthError)
 
 
 def refusal_of(error: BaseException) -> Refused | None:
@@ -322,7 +314,7 @@ def refusal_of(error: BaseException) -> Refused | None:
         return own
     if isinstance(error, NoProbabilities):
         return Refused(f"is answered by {error.model} without token probabilities: {error.reason}.")
-    if not isinstance(error, INVALID) or isinstance(error, LMUnsupportedModelError | lm15.UnsupportedModelError):
+    if not isinstance(error, INVALID) or isinstance(error, dspy.LMUnsupportedModelError | lm15.UnsupportedModelError):
         return None
     if error.status is not None and error.status not in STATUSES:
         return None

@@ -102,11 +102,10 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
         quantization: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        loaded = load(
-            ModelSource(
-                model, device, dtype, revision, trust_remote_code, template_options, adapter, device_map, quantization
-            )
+        source = ModelSource(
+            model, device, dtype, revision, trust_remote_code, template_options, adapter, device_map, quantization
         )
+        loaded = load(source)
         kind = "cuda" if loaded.model.device.type == "cuda" else "cpu"
         memory = {
             "batch_tokens": batch_tokens or BATCH_TOKENS[kind],

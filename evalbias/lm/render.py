@@ -20,18 +20,7 @@ from jinja2.sandbox import SandboxedEnvironment
 from transformers.utils.chat_template_utils import _compile_jinja_template
 
 from evalbias.lm.files import readable
-from evalbias.lm.tokens import (
-    FOLLOW,
-    Ids,
-    Joined,
-    PromptTokenizer,
-    Rendered,
-    Scored,
-    choice_sequences,
-    joint,
-    key_of,
-    unused_characters,
-)
+from evalbias.lm.tokens import FOLLOW, Ids, Joined, PromptTokenizer, Rendered, Scored, choice_sequences, joint, key_of
 from evalbias.lm.types import Likelihood, Message, Prompt, Question, Refused, Text, as_messages, by_kind
 
 # A tokenizer's chat template, with fixed options and a fixed date: the same messages give the same text on any day.
@@ -234,9 +223,8 @@ class Renderer:
         plain = as_text(prompt)  # the same checks for every model
         if isinstance(prompt, str) or self._template is None:
             return plain
-        edges = self._tokenizer.edges
-        *hidden, mark = list(unused_characters((message["content"] for message in prompt), len(edges) + 1))
-        hide, show = list(zip(edges, hidden, strict=True)), list(zip(hidden, edges, strict=True))
+        hide, mark = self._tokenizer.substitutes(message["content"] for message in prompt)
+        show = [(hidden, edge) for edge, hidden in hide]
         messages: list[Message] = [{"role": m["role"], "content": _replaced(m["content"], hide)} for m in prompt]
         if messages[-1]["role"] == "assistant":
             beginning = messages.pop()["content"]

@@ -17,30 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from evalbias.lm.attention import (
-    Kernel,
-    configs_of,
-    configured,
-    fused_kernel,
-    layer_kinds,
-    layer_masks,
-    plain_kernel,
-    tree_attention,
-)
+from evalbias.lm.attention import KERNELS, Kernel, configs_of, configured, layer_kinds, layer_masks, tree_attention
 from evalbias.lm.tokens import Scored
-from evalbias.lm.tree import (
-    KVParts,
-    Pack,
-    PackCache,
-    PrefixStore,
-    Rows,
-    batches,
-    branches,
-    chained,
-    packs,
-    sent,
-    token_count,
-)
+from evalbias.lm.tree import KVParts, Pack, PackCache, PrefixStore, Rows, batches, branches, chained, packs, sent
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.values import get_logger
 
@@ -49,7 +28,6 @@ SMALLEST_PACK = 768  # least size of a pack in tokens: of a small model a pack's
 # Size in tokens of a GPU's packs: what each costs, reading the weights and launching kernels, is then little beside
 # its tokens' matrix products.
 GPU_PACK = 1 << 14
-KERNELS = (fused_kernel, plain_kernel)  # attention to try for a model, the fastest first
 # Settings of GPT-Neo and Llama 4, whose layers count places in the pack whatever mask and positions they are given.
 COUNTS_PLACES = ("window_size", "attn_temperature_tuning", "attention_chunk_size")
 # A way to run rows. It yields (..., d) hidden states of m tokens, and (r, 3) what is read there: place among the m,
@@ -85,7 +63,7 @@ class Scorer:
         self._configs = configs_of(model)
         self._kinds = layer_kinds(self._config) or ()
         self._longest = _longest_packed(self._config)
-        self._kernel: Kernel = plain_kernel
+        self._kernel: Kernel = KERNELS[0]
         self._far = True  # whether a pack attends to its shared prefix apart from the rest of its context
         self._pack_tokens = GPU_PACK
         self._branches = False
@@ -152,10 +130,10 @@ class Scorer:
     def _packs(self, rows: Rows, size: int | None = None) -> Iterator[tuple[Tensor, IntArray]]:
         """Run every distinct token once, in packs of at most ``size`` tokens; None for the largest packs."""
         stored = self.prefixes.lookup(rows)
-        known = {row: sum(map(token_count, parts)) for row, parts in stored.items()}
+        known = {row: length for row, (length, _) in stored.items()}
         extended = KVParts([], [])
         for pack in packs(rows, size or self._most_tokens, known=known, kept=self.prefixes.worthwhile(rows)):
-            before = extended if pack.known is None else KVParts(chained(*stored[pack.known]), [])
+            before = extended if pack.known is None else KVParts(chained(*stored[pack.known][1]), [])
             hidden, extended = self._run(pack, before)
             yield hidden, pack.reads
             for row, path in pack.paths.items():

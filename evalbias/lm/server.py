@@ -20,16 +20,7 @@ from evalbias.lm.fingerprint import Answering, same_sample
 from evalbias.lm.load import load_tokenizer
 from evalbias.lm.render import Prepared, template_of
 from evalbias.lm.saved import SavedLM
-from evalbias.lm.transport import (
-    Connection,
-    Declined,
-    NotJSON,
-    Pool,
-    RequestError,
-    StatusError,
-    describe_error,
-    key_for,
-)
+from evalbias.lm.transport import Connection, NotJSON, Pool, RequestError, StatusError, describe_error, key_for
 from evalbias.lm.types import (
     STATUSES,
     Answers,
@@ -212,11 +203,11 @@ class ServerEngine(Engine):
 
         async def ask(place: int) -> Any:
             began[place] = time.monotonic()
-            return await self._ask(todo[place], share[place])
+            return await self.dialects[share[place]].ask(todo[place])
 
         async def control(place: int) -> Any:
             (one,) = self.dialects[0].prepared([harmless(questions[place])])
-            return one if isinstance(one, Refused) else await self._ask(one, share[place])
+            return one if isinstance(one, Refused) else await self.dialects[share[place]].ask(one)
 
         def fatal(place: int, error: Exception) -> bool:
             """Return whether the server refuses everything, or has answered nothing since the request began."""
@@ -234,34 +225,24 @@ class ServerEngine(Engine):
                 await asyncio.gather(*(call.run(some, at_once=self.pool.in_flight) for some in shares if some))
             finally:
                 call.over = True  # after an error of keeping an answer no server is asked further
-            if call.failed:
-                self._fail(call, len(questions), len(answers))
+            if not call.failed:
+                return
+            place, error = call.first_failed
+            text = (
+                f"{self._model} did not answer item {place} of {len(questions)} ({len(answers)} answered, "
+                f"{len(call.failed)} failed): {describe_error(error)}"
+            )
+            if call.settings_refused:
+                text = f"{text.rstrip('.')}. A harmless text with the same settings is refused too: change them."
+                raise RequestRefused(text) from error
+            raise Unanswered(text) from error
 
         return run()
 
-    async def _ask(self, prepared: Prepared, server: int) -> Any:
-        try:
-            return await self.dialects[server].ask(prepared)
-        except Declined as error:
-            return self._refused(error)
-
     def _refusal(self, error: Exception) -> Refused | None:
-        return self._refused(error) if isinstance(error, StatusError) and error.status in STATUSES else None
-
-    def _refused(self, error: Exception) -> Refused:
-        return Refused(f"is refused by {self._model}: {describe_error(error).rstrip('.')}.")
-
-    def _fail(self, call: Call, questions: int, answered: int) -> None:
-        """Raise RequestRefused if the server refuses the settings, so every question, else Unanswered."""
-        place, error = call.first_failed
-        text = (
-            f"{self._model} did not answer item {place} of {questions} ({answered} answered, {len(call.failed)} "
-            f"failed): {describe_error(error)}"
-        )
-        if call.settings_refused:
-            text = f"{text.rstrip('.')}. A harmless text with the same settings is refused too: change them."
-            raise RequestRefused(text) from error
-        raise Unanswered(text) from error
+        if isinstance(error, StatusError) and error.status in STATUSES:
+            return Refused(f"is refused by {self._model}: {describe_error(error).rstrip('.')}.")
+        return None
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request; see ``dspy.clients.engines.Engine``."""

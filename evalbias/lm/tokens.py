@@ -129,10 +129,11 @@ class PromptTokenizer:
         self._pattern = re.compile("|".join(words[one.single_word].format(re.escape(one.content)) for one in ordered))
         self._usual: Reader | None = None
 
-    @property
-    def edges(self) -> list[str]:
-        """First and last characters of the control tokens."""
-        return sorted({character for token in self.controls for character in (token.strip()[0], token.strip()[-1])})
+    def substitutes(self, texts: Iterable[str]) -> tuple[list[tuple[str, str]], str]:
+        """Return a character that occurs in none of the texts for each edge of a control token, and one more."""
+        edges = sorted({edge for token in self.controls for edge in (token.strip()[0], token.strip()[-1])})
+        *hidden, mark = unused_characters(texts, len(edges) + 1)
+        return list(zip(edges, hidden, strict=True)), mark
 
     def spans(self, text: str) -> tuple[Span, ...]:
         """Return where a text spells control tokens: first character and the character after each."""

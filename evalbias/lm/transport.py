@@ -397,7 +397,7 @@ class StatusError(RequestError):
 
 
 class Declined(RequestError):  # noqa: N818 - named for the problem
-    """The model declines to answer about one item; the server answered, so there is no error status."""
+    """The model declines to answer about one item, although the server answered."""
 
 
 class NotJSON(RequestError):  # noqa: N818 - named for the problem

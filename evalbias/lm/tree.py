@@ -405,10 +405,10 @@ class PrefixStore:
             self.bytes += size
             self._touch(node)
 
-    def lookup(self, rows: Rows) -> dict[int, list[Layers]]:
-        """Begin a new call, and return row -> the parts of a stored prefix that saves it ``MIN_SAVING`` tokens."""
+    def lookup(self, rows: Rows) -> dict[int, tuple[int, list[Layers]]]:
+        """Begin a new call; return row -> length and parts of a stored prefix that saves it ``MIN_SAVING`` tokens."""
         self._call += 1
-        prefixes: dict[int, list[Layers]] = {}
+        prefixes: dict[int, tuple[int, list[Layers]]] = {}
         for number, row in enumerate(rows.ids) if self._order else ():
             length, nodes = self._match(row)
             before, end = rows.shared[number], number
@@ -418,7 +418,7 @@ class PrefixStore:
             if length - before >= MIN_SAVING:
                 starts = itertools.accumulate((len(node.ids) for node in nodes), initial=0)
                 parts = [sliced(node.layers, 0, length - at) for node, at in zip(nodes, starts, strict=False)]
-                prefixes[number] = [part for part in parts if part]
+                prefixes[number] = length, [part for part in parts if part]
                 self._touch(nodes[-1])
         return prefixes
 

@@ -131,7 +131,7 @@ def looked_up(rows):
 
 def held(store, rows):
     """Return row -> length of its stored prefix, after checking the keys and values."""
-    prefixes = {row: chained(*parts) for row, parts in store.lookup(looked_up(rows)).items()}
+    prefixes = {row: chained(*parts) for row, (_, parts) in store.lookup(looked_up(rows)).items()}
     for ((keys, values),) in prefixes.values():
         assert keys[0, 0, :, 0].tolist() == list(range(keys.shape[2]))
         assert torch.equal(values, keys + 0.5)
