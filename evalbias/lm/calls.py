@@ -50,8 +50,8 @@ class Call:
         refusal: Callable[[Exception], Refused | None],
         fatal: Callable[[int, Exception], bool] = lambda *_: True,
     ) -> None:
-        self._ask, self._control, self._refusal, self._fatal = ask, control, refusal, fatal
-        self._answers = answers
+        self._ask, self._answers = ask, answers
+        self._control, self._refusal, self._fatal = control, refusal, fatal
         self._deciding = asyncio.Lock()
         self._tried = False
         self._trial: Exception | None = None  # error of the harmless question
@@ -118,16 +118,11 @@ class Call:
                 self.over = self.settings_refused
             self._tried = True
 
-    @property
-    def first_failed(self) -> tuple[int, Exception]:
-        """The first question without an answer: its place and its error."""
-        return min(self.failed.items(), key=lambda failed: failed[0])
-
     def check(self) -> None:
         """Raise the error of the first question that has no answer: ``RequestRefused`` if the settings are refused."""
         if not self.failed:
             return
-        _, error = self.first_failed
+        error = self.failed[min(self.failed)]
         refused = self._refusal(error)
         if self.settings_refused and refused is not None:
             raise RequestRefused(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -41,7 +40,6 @@ NEUTRAL = {"temperature": 1.0, "top_p": 1.0}  # settings that change no probabil
 ALL_NEUTRAL = {**NEUTRAL, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 # Text on which a dialect is tried; its last token is one character.
 PROBE_TEXT = "The quick brown fox jumps over 13 lazy dogs: who judges the judges?"
-
 
 # Tokens of each request so far for the question that the running task asks; None while a server is tried.
 _usages: ContextVar[list[Usage] | None] = ContextVar("_usages", default=None)
@@ -296,12 +294,13 @@ def usage_of(answer: dict[str, Any]) -> Usage:
 
 
 def _count(places: Sequence[dict[str, Any]], names: Sequence[str]) -> int | None:
-    for place, name in itertools.product(places, names):
-        if place.get(name) is not None:
-            count: int = part(place, name, kind=int)
-            if not 0 <= count < MOST_COUNTED:
-                raise Unreadable(f"{name} is {count!s:.80}")
-            return count
+    for place in places:
+        for name in names:
+            if place.get(name) is not None:
+                count: int = part(place, name, kind=int)
+                if not 0 <= count < MOST_COUNTED:
+                    raise Unreadable(f"{name} is {count!s:.80}")
+                return count
     return None
 
 

@@ -8,7 +8,7 @@ import functools
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -128,16 +128,20 @@ def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-@contextmanager
-def usage_reported(model: str, answers: Mapping[int, Any]) -> Iterator[None]:
-    """Report the tokens of the answers that a model gives in this context, past DSPy, to DSPy's own tracker."""
-    try:
-        yield
-    finally:  # also what was answered before an error
-        if (tracker := dspy.settings.usage_tracker) is not None:
-            for answer in list(answers.values()):
-                if not isinstance(answer, Refused):
-                    add_usage(tracker, model, answer.usage)
+def usage_reported(answer: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+    """Let a model's ``answer`` report the tokens of what it answers, past DSPy, to DSPy's own tracker."""
+
+    @functools.wraps(answer)
+    def reporting(self: Any, questions: Any, answers: Any) -> None:
+        try:
+            answer(self, questions, answers)
+        finally:  # also what was answered before an error
+            if (tracker := dspy.settings.usage_tracker) is not None:
+                for one in list(answers.values()):
+                    if not isinstance(one, Refused):
+                        add_usage(tracker, self.model, one.usage)
+
+    return reporting
 
 
 # Base of our engines: DSPy's calls that follow from ``complete``, and their asynchronous form.
@@ -246,11 +250,11 @@ def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -
     makers = {"user": lm15.Message.user, "assistant": lm15.Message.assistant}
     turns = []
     for number, message in enumerate(messages):
-        if message["role"] == "system":
-            continue
-        if message["role"] not in makers:
-            raise ValueError(f"Message {number} has the role {message['role']!r:.80}: use system, user or assistant.")
-        turns.append(makers[message["role"]](message["content"]))
+        role = message["role"]
+        if role in makers:
+            turns.append(makers[role](message["content"]))
+        elif role != "system":
+            raise ValueError(f"Message {number} has the role {role!r:.80}: use system, user or assistant.")
     return lm15.Request(model=model, system=system, messages=tuple(turns), config=config)
 
 

@@ -39,8 +39,6 @@ from evalbias.values import read_json
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # files of an adapter
 PROBE = [0, 1, 2, 1, 0, 2, 1, 2]  # tokens on which a model is tried; every vocabulary has them
 ROUNDING, ROUNDING_16_BIT = 1e-3, 2e-2  # largest difference of logits due to rounding, as a share of the largest logit
-
-
 NOWHERE = (
     "{!r} is neither a folder nor a model on Hugging Face's hub or in the local cache: check the name and the network. "
     "For a model behind a server give its address (--api-base)."

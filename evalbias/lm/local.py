@@ -118,14 +118,15 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
         super().__init__(name, engine=engine, async_engine=AsyncEngine(engine), **kwargs)
 
+    @usage_reported
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions in batches; NaN or infinite logits raise ``FloatingPointError``; see ``MeasuringLM``."""
-        with usage_reported(self.model, answers):
-            self.engine.answer(questions, answers)
+        self.engine.answer(questions, answers)
 
     def forget(self) -> None:
         """Clear the prefix cache, whose reuse may change the last digits of an answer."""
-        self.engine.forget()
+        with self.engine.busy:
+            self.engine.scorer.prefixes.clear()
 
     @property
     def context_length(self) -> int:
@@ -180,19 +181,14 @@ class LocalEngine(Tokenizing, Engine):
     def __init__(self, loaded: Loaded, scorer: Scorer) -> None:
         super().__init__(loaded.tokenizer, loaded.source.template_options, loaded.context_length)
         self.loaded, self.scorer = loaded, scorer
-        self._busy = threading.RLock()  # the model runs one batch at a time
+        self.busy = threading.RLock()  # the model runs one batch at a time
         self._batch = Batcher(self._answers)
         self._draws: dict[bytes, int] = {}  # prompt and settings -> number of draws so far, the latest last
-        self._drawing = threading.Lock()  # not _busy: requests queue while the model runs
+        self._drawing = threading.Lock()  # not ``busy``: requests queue while the model runs
 
     def complete(self, request: lm15.Request) -> lm15.Response:
         """Answer one request, in one batch with those of other threads."""
         return response_of(request, self._batch(question_of(request, "LocalLM")))
-
-    def forget(self) -> None:
-        """Clear the prefix cache."""
-        with self._busy:
-            self.scorer.prefixes.clear()
 
     def _answers(self, questions: Sequence[Question]) -> list[Any]:
         answers: dict[int, Any] = {}
@@ -211,7 +207,7 @@ class LocalEngine(Tokenizing, Engine):
             else:
                 rows[place] = [prepared.content] if isinstance(prepared.content, Scored) else prepared.content
         sequences, places = [s for row in rows.values() for s in row], [p for p, row in rows.items() for _ in row]
-        with self._busy:
+        with self.busy:
             values = iter(self.scorer(sequences, places))
         for place, row in rows.items():
             question, logprobs = questions[place], list(itertools.islice(values, len(row)))
@@ -233,7 +229,7 @@ class LocalEngine(Tokenizing, Engine):
         for start in range(0, len(places), most):
             part = places[start : start + most]
             given = [prompts[p] for p in part], [seeded[p] for p in part]
-            with self._busy:
+            with self.busy:
                 written = generate(loaded.model, loaded.tokenizer, *given, context=loaded.context_length)
             for place, one in zip(part, written, strict=True):
                 rendered, _ = texts[place].content
@@ -344,8 +340,7 @@ class _Row:
     room: int  # largest number of new tokens
     generator: torch.Generator
     ids: list[int] = field(default_factory=list)  # new tokens so far
-    # their log-probabilities, if the question asks for them
-    tokens: list[lm15.TokenLogprob] = field(default_factory=list)
+    tokens: list[lm15.TokenLogprob] = field(default_factory=list)  # the same, if their log-probabilities are asked for
     cut: int | None = None  # length of the text before a stop string
     finished: bool = False  # whether the text ended by itself or at a stop string
 
@@ -415,11 +410,7 @@ def _text(row: _Row, tokenizer: Any) -> str:
 def _extend(row: _Row, logits: torch.Tensor, ends: set[int], tokenizer: Any) -> None:
     own = row.question
     token = drawn_token(
-        logits,
-        temperature=own.temperature or 0.0,
-        top_p=1.0 if own.top_p is None else own.top_p,
-        top_k=own.top_k,
-        generator=row.generator,
+        logits, temperature=own.temperature or 0.0, top_p=own.top_p, top_k=own.top_k, generator=row.generator
     )
     if token in ends:
         row.finished = True
@@ -464,11 +455,11 @@ SUM_ROUNDING = 1e-5  # largest error of a sum of probabilities in float32
 
 
 def drawn_token(
-    logits: torch.Tensor, *, temperature: float, top_p: float, top_k: int | None, generator: torch.Generator
+    logits: torch.Tensor, *, temperature: float, top_p: float | None, top_k: int | None, generator: torch.Generator
 ) -> int:
     """Return the most probable of (V,) finite logits at temperature 0, else a sample, which takes one random number.
 
-    ``top_k`` (None: all) applies before ``top_p``: the fewest most probable tokens that together reach it remain.
+    ``top_k`` applies before ``top_p``: the fewest most probable tokens that together reach it remain; None: all.
 
     Example:
         >>> logits = torch.log(torch.tensor([0.2, 0.5, 0.3]))
@@ -482,7 +473,7 @@ def drawn_token(
     if top_k is not None and top_k < len(scaled):
         scaled, tokens = scaled.topk(max(1, top_k))
     shares = scaled.softmax(-1)
-    if top_p < 1:
+    if top_p is not None and top_p < 1:
         nucleus = _nucleus(shares, top_p)
         shares, tokens = shares[nucleus], nucleus if tokens is None else tokens[nucleus]
     sums = shares.double().cumsum(0)

@@ -20,7 +20,7 @@ import dspy
 from dspy import lm15
 
 from evalbias.lm.dspy_seam import LM_CLASS, Engine, request_to_dict, response_from_dict, response_to_dict
-from evalbias.values import ANSWER_SETTINGS, NESTED, get_logger, json_object, model_settings, plain_address
+from evalbias.values import ANSWER_SETTINGS, NESTED, digest, get_logger, json_object, model_settings, plain_address
 
 # Classes that any file may name: making one of them runs no code from the file.
 CLASSES = ("evalbias.lm.local.LocalLM", "evalbias.lm.server.ServerLM", "evalbias.lm.saved.RecordedLM")
@@ -85,11 +85,8 @@ class SavedLM(dspy.LM):  # type: ignore[misc]
                 "only. Load the program with allow_unsafe_lm_state=True, or give it a model with set_lm(...)."
             )
         for other in list(_IN_MEMORY) if self.shared_when_loaded else []:
-            if (
-                type(other) is type(self)
-                and PENDING not in other.__dict__
-                and _json(other.dump_state()) == _json(state)
-            ):
+            alike = type(other) is type(self) and PENDING not in other.__dict__
+            if alike and digest(other.dump_state(), 64) == digest(state, 64):
                 return copy.deepcopy(other)
         return type(self)(**{key: value for key, value in state.items() if key != LM_CLASS})
 
@@ -121,9 +118,8 @@ def check_lm(state: Any, *, trusted: bool) -> None:
     """Refuse the state of a model that holds more than ``written_lm`` returns, unless the file is trusted."""
     if not isinstance(state, Mapping):
         raise ValueError(f"'lm' is {state!r:.80}: give an object with the model's settings, or null.")
-    if trusted:
-        return
-    _check_settings(state, "lm", allowed={LM_CLASS, *ADDRESSES, *OF_TRAINING, *_arguments(state)})
+    if not trusted:
+        _check_settings(state, "lm", allowed={LM_CLASS, *ADDRESSES, *OF_TRAINING, *_arguments(state)})
 
 
 def _check_settings(settings: Mapping[str, Any], path: str, *, allowed: AbstractSet[str] = frozenset()) -> None:
@@ -163,10 +159,6 @@ def restored_lm(state: Mapping[str, Any] | None, *, trusted: bool) -> SavedLM | 
     return cls.load_state({**state, **kept})
 
 
-def _json(state: Mapping[str, Any]) -> str:
-    return json.dumps(state, sort_keys=True, default=str)
-
-
 # Recording of a language model's answers, and replay without the model.
 
 
@@ -203,10 +195,8 @@ class RecordedEngine(Engine):
         with self._turn:
             number, self._calls[key] = self._calls[key], self._calls[key] + 1
         answers = self._answers.get(key, [])
-        if len(answers) == 1:
-            return answers[0]
-        if number < len(answers):
-            return answers[number]
+        if len(answers) == 1 or number < len(answers):
+            return answers[min(number, len(answers) - 1)]
         ending = str(request.messages[-1].text)[-80:]
         call = f"call {number + 1} of " if answers else ""
         raise UnseenPrompt(
@@ -265,4 +255,4 @@ def _content(answer: lm15.Response) -> tuple[Any, Any]:
 
 
 def _key(request: dict[str, Any]) -> str:
-    return _json({name: value for name, value in request.items() if name != "model"})
+    return digest({name: value for name, value in request.items() if name != "model"}, 64)

@@ -137,10 +137,10 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         servers = f" on {1 + len(others)} servers" if others else ""
         return f"{dialect.name} {self._version}".strip() + f"{servers}: {dialect.capabilities}"
 
+    @usage_reported
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions, several in flight; see ``MeasuringLM``."""
-        with usage_reported(self.model, answers):
-            self.engine.answer(questions, answers)
+        self.engine.answer(questions, answers)
 
     def samples(self) -> list[FloatArray]:
         """Return log-probabilities of a fixed text from each server, which reveal other weights under the same name.
@@ -227,7 +227,8 @@ class ServerEngine(Engine):
                 call.over = True  # after an error of keeping an answer no server is asked further
             if not call.failed:
                 return
-            place, error = call.first_failed
+            place = min(call.failed)
+            error = call.failed[place]
             text = (
                 f"{self._model} did not answer item {place} of {len(questions)} ({len(answers)} answered, "
                 f"{len(call.failed)} failed): {describe_error(error)}"

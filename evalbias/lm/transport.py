@@ -214,8 +214,10 @@ class Connection:
         self._answered: set[str] = set()  # paths
         self._root = self.base_url.removesuffix("/v1")
         self._pool = pool
-        secure = self.base_url.startswith("https:")
-        self._options = {"proxy": proxy_of(base_url), "ssl": _certificates() if secure else True}
+        self._options: dict[str, Any] = {"proxy": proxy_of(base_url)}
+        if self.base_url.startswith("https:"):  # some Pythons find none of the system's certificates
+            self._options["ssl"] = ssl.create_default_context()
+            self._options["ssl"].load_verify_locations(certifi.where())
         self._warned = -BETWEEN_WARNINGS
 
     async def get(self, path: str) -> Any:
@@ -272,13 +274,6 @@ def proxy_of(url: str) -> str | None:
     if urllib.request.proxy_bypass(parts.netloc):
         return None
     return proxies.get(parts.scheme) or proxies.get("all")
-
-
-def _certificates() -> ssl.SSLContext:
-    """Return the system's certificates and certifi's, because some Pythons find none of the system's."""
-    context = ssl.create_default_context()
-    context.load_verify_locations(certifi.where())
-    return context
 
 
 # Keys: which one goes where, and out of what a server answers.

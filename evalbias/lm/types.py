@@ -220,9 +220,9 @@ class MeasuringLM:
 
     model: str
 
+    # Whether an answer depends on its question alone, as a server's does, and may be kept as soon as it comes. The last
+    # digits of a local model's answer depend on its batch, so its answers are kept together.
     answers_alone = False
-    """Whether an answer depends on its question alone, as a server's does, and may be kept as soon as it comes.
-    The last digits of a local model's answer depend on its batch, so its answers are kept together."""
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Set ``answers``, place of a question -> its answer, as they come, so that whatever ends the call costs none.

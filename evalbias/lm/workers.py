@@ -71,7 +71,7 @@ class WorkersLM(MeasuringLM):
         self._idle = [self._actor.remote(opening) for _ in range(size)]
         starting = {actor.answer.remote([], False): actor for actor in self._idle}
         for _ in range(RETRIES + 1):
-            done = self._first(starting)
+            (done,), _ = self._ray.wait(list(starting), num_returns=1)
             found, error = self._result(done)
             if found is not None:
                 break
@@ -90,12 +90,9 @@ class WorkersLM(MeasuringLM):
         """Let the workers clear their prefix caches before each part of the next call."""
         self._afresh = True
 
+    @usage_reported
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions in parts, in any order; ``Unanswered`` names the items of the first part that failed."""
-        with usage_reported(self.model, answers):
-            self._answer(questions, answers)
-
-    def _answer(self, questions: Sequence[Question], answers: Answers) -> None:
         waiting = deque(range(0, len(questions), PART))  # first questions of parts
         afresh, self._afresh = self._afresh, False
         busy: dict[Any, tuple[int, Any]] = {}  # reference to answers -> the part's first question, actor
@@ -105,7 +102,7 @@ class WorkersLM(MeasuringLM):
                 while waiting and self._idle:
                     start, actor = waiting.popleft(), self._idle.pop()
                     busy[actor.answer.remote(questions[start : start + PART], afresh)] = start, actor
-                done = self._first(busy)
+                (done,), _ = self._ray.wait(list(busy), num_returns=1)
                 start, actor = busy[done]
                 found, error = self._result(done)
                 del busy[done]
@@ -125,10 +122,6 @@ class WorkersLM(MeasuringLM):
             last = min(start + PART, len(questions)) - 1
             more = f" ({len(failed) - 1} more parts of the call failed.)" if len(failed) > 1 else ""
             raise Unanswered(f"{self.model}: items {start} to {last} of a call: {failed[start]}{more}")
-
-    def _first(self, references: dict[Any, Any]) -> Any:
-        (done,), _ = self._ray.wait(list(references), num_returns=1)
-        return done
 
     def _result(self, reference: Any) -> tuple[dict[int, Any] | None, str | None]:
         """Return a part's answers, None if the actor died, and the error if some are missing.
