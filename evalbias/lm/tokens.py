@@ -132,7 +132,7 @@ class PromptTokenizer:
     def substitutes(self, texts: Iterable[str]) -> tuple[list[tuple[str, str]], str]:
         """Return a character that occurs in none of the texts for each edge of a control token, and one more."""
         edges = sorted({edge for token in self.controls for edge in (token.strip()[0], token.strip()[-1])})
-        *hidden, mark = unused_characters(texts, len(edges) + 1)
+        *hidden, mark = list(unused_characters(texts, len(edges) + 1))
         return list(zip(edges, hidden, strict=True)), mark
 
     def spans(self, text: str) -> tuple[Span, ...]:
