@@ -26,8 +26,9 @@ from evalbias.data.loops import RecordedLoop, recorded_loop
 from evalbias.evaluation import LoopSummary, summarize_loop
 from evalbias.evaluation.loops import CachedScorer, LoopRun, run_loops
 from evalbias.evaluation.words import UNDEFINED, count, mark, p_equals
-from evalbias.measures import SelfBiasScores, measure_self_bias
+from evalbias.measures import estimate_skewness
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.resample import ALONE
 from evalbias.optimizers.refine import RefineReport
 from evalbias.programs import SYNTHETIC, PointwiseJudge, labeled
 from evalbias.programs.concepts import MATCHINGS, coverage, read_missing
@@ -57,8 +58,8 @@ def _human(folder: Path) -> str:
         recording = recorded_loop(folder / f"mt/{model}__yor-en.jsonl")
         own, human = recording.scores("self_score"), recording.scores("human_score")
         for number, figures in zip((0, 10), published, strict=True):
-            ours = measure_self_bias(own[number], human[number])
-            rows.append([model, number, _pair(ours), _published(figures), ours.n])
+            pair, n = _pair(own[number] - human[number])
+            rows.append([model, number, pair, _published(figures), n])
     title = "Own MQM score against a human rater's, Yoruba to English:"
     return table(title, ("model", "iteration", "Bias / Dskew", "published", "n"), rows)
 
@@ -71,7 +72,7 @@ def _translation(folder: Path, n_resamples: int) -> str:
         loop = summarize_loop(recording.name, recording.scores("self_score"), quality, n_resamples=n_resamples, seed=0)
         parsed = np.array([[_parsed(recording.records[k][item]) for item in recording.ids] for k in recording.numbers])
         both = ~np.isnan(parsed[0] + parsed[-1])
-        first, last = (measure_self_bias(parsed[at][both], quality[at][both]).bias for at in (0, -1))
+        first, last = (np.nanmean(parsed[at][both] - quality[at][both]) for at in (0, -1))
         cells = f"{first:.2f} -> {last:.2f} ({both.sum()})", f"{np.isnan(parsed).mean():.1%}"
         rows.append([*recording.name.split("__"), recording.numbers[-1], *_changes(loop), *cells])
     title = "Own MQM score against BLEURT mapped onto the MQM scale, first output -> last iteration:"
@@ -103,8 +104,8 @@ def _best_of_k(folder: Path) -> str:
     recording = recorded_loop(file, by="k")
     for index, k in enumerate(recording.numbers):
         field = "self_score_crit10" if k == 1 else "self_score"  # the published figures used these fields
-        ours = measure_self_bias(recording.scores(field)[index], recording.scores("bleurt_mapped")[index])
-        rows.append([k, _pair(ours), _published(BEST_OF_K[k]), ours.n])
+        pair, n = _pair(recording.scores(field)[index] - recording.scores("bleurt_mapped")[index])
+        rows.append([k, pair, _published(BEST_OF_K[k]), n])
     title = "Best of k by the model's own score, DeepSeek-MoE, Yoruba to English (critical errors weigh -10 at k = 1):"
     return table(title, ("k", "Bias / Dskew", "published", "n"), rows)
 
@@ -122,7 +123,7 @@ def _concepts(folder: Path) -> str:
                 covered = (shares == 1).astype(float)
                 published = f" ({ALL_COVERED[recording.name][number]:.2f})" if matching == "substring" else ""
                 row += [f"{covered.mean():.2f}{published}", f"{shares.mean():.2f}"]
-                row += [_pair(measure_self_bias(scores, covered)) for scores in (own, recorded_scores)]
+                row += [_pair(scores - covered)[0] for scores in (own, recorded_scores)]
             rows.append(row)
     title = "CommonGen Hard: outputs that the model believes cover all concepts, and those that do:"
     counted = ("all covered", "mean share", "Bias / Dskew", "with recorded scores")
@@ -158,8 +159,10 @@ def _believes(record: Mapping[str, Any]) -> float:
     return math.nan if missing is None else float(not missing)
 
 
-def _pair(ours: SelfBiasScores) -> str:
-    return f"{ours.bias:.2f} / {ours.skewness:.3f}"
+def _pair(differences: FloatArray) -> tuple[str, int]:
+    """Return Bias and Dskew of own less expected scores (n,), and the number of items that have both."""
+    skewness = estimate_skewness(differences, draws=ALONE)
+    return f"{np.nanmean(differences):.2f} / {skewness.value:.3f}", skewness.n
 
 
 def _published(figures: tuple[float, float]) -> str:

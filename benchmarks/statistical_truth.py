@@ -35,12 +35,12 @@ from evalbias.measures import (
     Interval,
     bias_score,
     estimate_bias_score,
+    estimate_effect,
     estimate_fairness,
     estimate_mean,
     estimate_share,
     estimate_skewness,
     estimate_spearman,
-    likelihood_effect,
     spearman,
     unfairness_scores,
     win_shares,
@@ -348,8 +348,9 @@ def check_effect(effect: float, *, n: int, outputs: int, sets: int, seed: int) -
     planted, values, covered, found, changed, undefined = truth(effect, seed=seed), [], 0, 0, 0, 0
     for index in range(sets):
         _, ls, scores, ratings = drawn(np.random.default_rng([seed, index]), effect, n, outputs)
-        one = likelihood_effect(ls, scores[0], ratings, clusters=clusters)
-        change = likelihood_effect(ls, scores[1], ratings, before=scores[0], clusters=clusters)
+        how: dict[str, Any] = {"names": ("likelihood",), "clusters": clusters}
+        one = estimate_effect(scores[0], ratings, ls, **how)
+        change = estimate_effect(scores[1], ratings, ls, before=scores[0], **how)
         values.append(one.value)
         covered += one.low <= planted <= one.high
         found += one.p_value <= 0.05
@@ -413,9 +414,8 @@ def check_scales(n: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
     """Return how often the judge is called biased with n items, by panel."""
     rows = []
     for scales in PANELS:
-        effects = [
-            likelihood_effect(*rated_on_scales(np.random.default_rng([seed, i]), scales, n)) for i in range(sets)
-        ]
+        drawn_sets = (rated_on_scales(np.random.default_rng([seed, i]), scales, n) for i in range(sets))
+        effects = [estimate_effect(scores, ratings, ls, names=("likelihood",)) for ls, scores, ratings in drawn_sets]
         values, p_values = np.array([(one.value, one.p_value) for one in effects]).T
         shares = {"found": float((p_values <= 0.05).mean()), "undefined": int(np.isnan(p_values).sum())}
         rows.append({"scales": list(scales), "n": n, "sets": sets, "mean": float(np.nanmean(values)), **shares})

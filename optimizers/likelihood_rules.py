@@ -15,7 +15,7 @@ from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.words import ends, p_equals, signed
-from evalbias.measures import EqualQuality, Interval, likelihood_effect, pearson
+from evalbias.measures import EqualQuality, Interval, pearson
 from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy, pearson_influence
 from evalbias.measures.arrays import FloatArray, cluster_codes, complete, defined
 from evalbias.measures.corrections import ScoreCorrection, Slope
@@ -134,8 +134,9 @@ def bias_score_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
 def _value(name: str, judged: Judged) -> float:
     if name != EFFECT:
         return Likelihood().number(name, judged).value()
-    columns = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(RATINGS)
-    return likelihood_effect(*columns, clusters=judged.inputs or None).value  # also where ratings are too few to test
+    known = {LIKELIHOODS: judged.covariate(LIKELIHOODS)}
+    model = EqualQuality(judged.answers, judged.covariate(RATINGS), known, clusters=judged.inputs or None)
+    return model.effect(LIKELIHOODS).value  # also where ratings are too few to test
 
 
 def _estimate(name: str, judged: Judged, seed: int) -> Estimate:

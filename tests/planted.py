@@ -10,6 +10,7 @@ import numpy as np
 
 from evalbias.evaluation import Bias, Judged
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.measures import EqualQuality
 
 
 def likert(values):
@@ -20,6 +21,11 @@ def text(rng, shape):
     """Quality, log length and LS, the last two correlated .5 with quality."""
     quality = rng.normal(size=shape)
     return quality, *(0.5 * quality + np.sqrt(0.75) * rng.normal(size=shape) for _ in range(2))
+
+
+def likelihood_effect(likelihoods, model_scores, ratings, *, covariates=None, **options):
+    features = {"likelihood": likelihoods, **(covariates or {})}
+    return EqualQuality(model_scores, ratings, features, **options).effect("likelihood")
 
 
 def ids(n):

@@ -26,7 +26,7 @@ from benchmarks.tuned_judge.questions import FILES, PERMISSIVE, Rated, rated
 from evalbias import BIASES, LocalLM, PairwiseJudge, PointwiseJudge, data, judge_examples, measure
 from evalbias.data.items import by_input
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
-from evalbias.measures import likelihood_effect, spearman
+from evalbias.measures import estimate_effect, spearman
 from evalbias.programs.criterion import Criterion
 from evalbias.runs import versions
 from evalbias.values import to_json
@@ -47,7 +47,8 @@ def scored(criterion: Criterion, items: Sequence[dspy.Example], lm: Any, seed: i
     """Measure the pointwise judge, and the two baselines that know no criterion."""
     judged = judge_examples(PointwiseJudge(criterion), items, lm=lm, likelihood_lm="own")
     human, likelihoods = judged.covariate(HUMAN_SCORES), judged.covariate(LIKELIHOODS)
-    effect = likelihood_effect(likelihoods, judged.answers, judged.covariate(RATINGS), clusters=judged.inputs)
+    ratings, how = judged.covariate(RATINGS), {"names": ("likelihood",), "clusters": judged.inputs}
+    effect = estimate_effect(judged.answers, ratings, likelihoods, **how)
     return {
         "n": len(items),
         "coverage": np.nanmean(judged.coverage),

@@ -12,16 +12,12 @@ from evalbias.measures.corrections import corrected_mean as corrected_mean
 from evalbias.measures.equal_quality import Effect as Effect
 from evalbias.measures.equal_quality import EqualQuality as EqualQuality
 from evalbias.measures.equal_quality import estimate_effect as estimate_effect
-from evalbias.measures.equal_quality import likelihood_effect as likelihood_effect
 from evalbias.measures.likelihood import bias_score as bias_score
 from evalbias.measures.likelihood import estimate_bias_score as estimate_bias_score
 from evalbias.measures.likelihood import rs_scores as rs_scores
 from evalbias.measures.likelihood import unfairness_scores as unfairness_scores
 from evalbias.measures.loops import QuantileMap as QuantileMap
-from evalbias.measures.loops import SelfBiasScores as SelfBiasScores
-from evalbias.measures.loops import distance_skewness as distance_skewness
 from evalbias.measures.loops import estimate_skewness as estimate_skewness
-from evalbias.measures.loops import measure_self_bias as measure_self_bias
 from evalbias.measures.mqm import MQMError as MQMError
 from evalbias.measures.mqm import MQMReading as MQMReading
 from evalbias.measures.mqm import mqm_score as mqm_score

@@ -39,6 +39,7 @@ from evalbias.measures.resample import (
     chunks,
     estimate,
     estimate_coefficient,
+    influences,
     jackknife_variance,
     left_out,
     share_ends,
@@ -152,10 +153,8 @@ def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = No
 
     Of judge and human scores (n,), on any scales, it is the evaluation performance of Ohi et al. (2024), pooled, or the
     human alignment of Zhou et al. (2024), averaged over documents: ``groups`` (n,) names that of each item. Items with
-    a NaN are left out and counted. NaN below two items and for scores constant up to rounding.
-
-    Raises:
-        ValueError: The lengths or pandas indexes differ, a score is infinite or no number, or a group is missing.
+    a NaN are left out and counted. NaN below two items and for scores constant up to rounding. ValueError where lengths
+    or pandas indexes differ, a score is infinite or no number, or a group is missing.
 
     Examples:
         >>> spearman([1, 2, 3], [1, 3, 2]).value
@@ -230,9 +229,8 @@ def estimate_spearman(scores: ArrayLike, reference: ArrayLike, **options: Any) -
     """Estimate Spearman's rho of a judge's scores (n,) with a reference (n,), such as the human scores (performance).
 
     Swaps exchange z-scores of each judge's ranks, and a mixture is not ranked again, which would order equal scores by
-    the judge who gave them. Scores themselves are exchangeable only between judges that use the scale alike: where one
-    scores a standard deviation higher throughout, a mixture has a lower rho than either, and a test at 5 % rejects 0 to
-    2 % of equal judges. Options as those of ``estimate``.
+    the judge who gave them. Scores themselves are exchangeable only between judges that use the scale alike: else a
+    test at 5 % rejects 0 to 2 % of equal judges. Options as those of ``estimate``.
     """
     return estimate_coefficient(counted_spearman, scores, reference, exchanged=exchanged_ranks, **options)
 
@@ -284,7 +282,7 @@ def pearson_influence(scores: FloatArray, reference: FloatArray, codes: IntArray
     rest = np.concatenate(
         [np.column_stack([counted_pearson(c, x, reference) for x in scores.T]) for c in left_out(codes)]
     )
-    return np.asarray((rest.mean(axis=0) - rest) * np.sqrt((len(rest) - 1) / len(rest)))
+    return influences(rest)
 
 
 def _with_t(found: Interval, influence: FloatArray, confidence: float) -> Interval:
@@ -296,6 +294,7 @@ def _with_t(found: Interval, influence: FloatArray, confidence: float) -> Interv
     return replace(found, low=value - half, high=value + half, p_value=2 * scipy.stats.t.sf(abs(value) / error, df))
 
 
+ALL_TIED = "people rate all outputs of an input alike, so there is no order to agree with"
 MOST_PAIRS = 2_000_000
 """Most pairs of items that an accuracy compares; of more, each item is compared with an equal number of others."""
 
@@ -308,7 +307,8 @@ def estimate_tied_accuracy(
     It is the share of pairs of items that the scores put in the reference's order, or call a tie where it does. Scores
     that differ by a threshold or less are tied; the threshold is the one that makes most pairs right (tie calibration),
     so that fine scores lose nothing where people are coarse. Pairs are those within a cluster, or all where none
-    shares one. The jackknife over clusters keeps the threshold. Arguments as ``estimate_pearson``.
+    shares one; undefined where the reference ties all of them. The jackknife over clusters keeps the threshold.
+    Arguments as ``estimate_pearson``.
 
     Examples:
         >>> estimate_tied_accuracy([1.0, 1.1, 3.0], [1, 1, 2]).value  # .1 apart is a tie
@@ -322,6 +322,8 @@ def estimate_tied_accuracy(
     found = Interval(np.nan, n=len(y), undefined=len(arrays[0]) - len(y), units=units)
     if not len(pairs):
         return found
+    if not np.diff(y[pairs]).any():
+        return replace(found, reason=ALL_TIED)
     right = [_right(x, y, pairs) for x in columns]
     gains = right[-1] - (right[0] if before is not None else 0.0)  # (m,)
     found = replace(found, value=float(gains.mean()), unit=SHARE)
@@ -334,11 +336,9 @@ def estimate_tied_accuracy(
         np.bincount(first, part, units) + np.bincount(second, part * (first != second), units) for part in (gains, ones)
     )
     rest = ratio(gains.sum() - touched, np.asarray(len(pairs) - amounts, dtype=np.float64))
-    influence = (rest.mean() - rest) * np.sqrt((units - 1) / units)
     if before is not None:
-        return _with_t(found, influence, draws.confidence)
-    variance = float((influence**2).sum())
-    low, high = share_ends(found.value, variance, units=units, confidence=draws.confidence)
+        return _with_t(found, influences(rest), draws.confidence)
+    low, high = share_ends(found.value, jackknife_variance(rest), units=units, confidence=draws.confidence)
     return replace(found, low=low, high=high)
 
 
@@ -387,17 +387,13 @@ def estimate_kendall(
 # Measures of a judge's probabilities as forecasts of people's choices.
 
 
-BINS = 10
-"""Bins of equal width of a calibration error."""
+BINS = 10  # bins of equal width of a calibration error
 
 
 def brier_scores(probabilities: ArrayLike, outcomes: ArrayLike) -> FloatArray:
     """Compute (n,) squared errors of probabilities (n,) of outcomes 1 or 0, whose mean is the Brier score (Brier 1950).
 
-    They are in [0, 1], .25 for a probability of one half; NaN where undefined.
-
-    Raises:
-        ValueError: The lengths differ, a probability lies outside [0, 1], or an outcome is not 0, 1 or NaN.
+    NaN where undefined; ValueError for a probability outside [0, 1], or an outcome that is not 0, 1 or NaN.
 
     Examples:
         >>> brier_scores([0.9, 0.5], [1, 0]).round(2).tolist()
@@ -525,12 +521,11 @@ def ceiling_columns(ratings: FloatArray) -> FloatArray:
 def counted_ceiling(counts: FloatArray, columns: FloatArray, *, statistic: Statistic = counted_spearman) -> FloatArray:
     """Average over the raters how each one's ratings agree with the mean of the item's others, in resamples (k, n).
 
-    Each rater is compared by itself, so a stricter one changes nothing and equal ratings stay equal; it counts by the
-    number of its items (columns (n, 3r) as from ``ceiling_columns``). One without a ``statistic``, as whoever rates all
-    items alike, does not count. Columns that hold another person item by item, as of crowd workers, are one rater each:
-    the value is then that of one worker with the item's others, and a worker's severity is part of the error, as it is
-    for whoever takes one such rating. Of ratings 0 and 1, ``counted_kappa`` gives Cohen's kappa of a rater with another
-    one of the item, drawn at random.
+    Each rater is compared by itself, so a stricter one changes nothing; it counts by the number of its items (columns
+    (n, 3r) as from ``ceiling_columns``), and not where its ``statistic`` is undefined. Columns that hold another person
+    item by item, as of crowd workers, are one rater each: a worker's severity is then part of the error, as it is for
+    whoever takes one such rating. Of ratings 0 and 1, ``counted_kappa`` gives Cohen's kappa of a rater with another one
+    of the item, drawn at random.
     """
     one, others, known = np.split(columns, 3, axis=1)  # (n, r) each
     rated = [np.flatnonzero(column) for column in known.T]

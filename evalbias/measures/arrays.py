@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,13 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
-Before = ArrayLike | None
-"""Scores of another judge of the same items, whose estimate is subtracted: after minus before."""
+Before = ArrayLike | None  # scores of another judge of the same items, whose estimate is subtracted: after minus before
 Clusters = Sequence[object] | None
 """Cluster of each item (n,), such as its input, whose outputs are drawn and swapped together; None: each is its own."""
 
-TINY = 1e-20
-"""Variance, or denominator of a sum of squares or of counts, up to which it is a rounding error of 0."""
+Result = TypeVar("Result")
+
+TINY = 1e-20  # variance, or denominator of a sum of squares or of counts, up to which it is a rounding error of 0
 SLACK = 1e-12
 """Rounding error up to which two values of a statistic, such as those of two resamples, are equal, for values of 1."""
 
@@ -42,8 +43,7 @@ def settled(x: FloatArray) -> FloatArray:
     return np.where(alike & ~np.isnan(x), low, x) if alike.any() else x
 
 
-LARGEST_INTEGER = 2**53
-"""Largest integer from 0 that floats tell from all of its neighbors."""
+LARGEST_INTEGER = 2**53  # largest integer from 0 that floats tell from all of its neighbors
 _NO_NUMBERS = {"c": "complex numbers", "M": "dates", "m": "durations", "S": "bytes"}
 
 
@@ -154,6 +154,19 @@ def sums_by_cluster(values: FloatArray, codes: IntArray) -> FloatArray:
     sums = np.zeros((int(codes.max()) + 1, *values.shape[1:]))
     np.add.at(sums, codes, values)
     return sums
+
+
+def remembered(work: Callable[..., Result]) -> Callable[..., Result]:
+    """Keep the last result of a function of arrays and hashable options: several numbers are read from one."""
+
+    @lru_cache(maxsize=1)
+    def kept(*parts: Any, **options: Any) -> Result:
+        return work(*(np.frombuffer(data, kind).reshape(shape) for data, kind, shape in parts), **options)
+
+    def call(*arrays: NDArray[Any], **options: Any) -> Result:
+        return kept(*((one.tobytes(), one.dtype.str, one.shape) for one in arrays), **options)
+
+    return call
 
 
 def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:

@@ -39,26 +39,17 @@ def corrected_mean(
 ) -> Interval:
     """Estimate the mean human score of all items (PPI++, Angelopoulos et al. 2023).
 
-    The mean of the n human scores is moved by how much the judge's mean on the N unlabeled items exceeds its mean on
-    the labeled ones, times a weight:
+    The mean of the n human scores (n + N,), NaN where nobody labeled the item, is moved by how much the judge's mean on
+    the N unlabeled items exceeds its mean on the labeled ones, times a weight:
 
         mean(h) + weight (mean_unlabeled(m) - mean_labeled(m))
 
     The weight minimizes the estimated variance (with independent items, cov(h, m) / ((1 + n/N) var(m)), with m centered
     on its mean over both samples), so it is near 0 for a judge that does not follow people. The scales of judge and
     people may differ. The interval is Student's t with u - 2 degrees of freedom for u labeled inputs, and its variance
-    is multiplied by u / (u - 2), because a mean and a weight were fitted. Two inputs have the mean of the labels alone.
-
-    Args:
-        scores: (n + N,) Score_m of all items. Items with a NaN are left out.
-        people: (n + N,) Score_h, NaN where nobody labeled the item.
-        before: (n + N,) scores of another judge; the difference is resampled, and has no test.
-        clusters: (n + N,) input of each item.
-        draws: Level of the interval; resamples and seed of a difference.
-
-    Returns:
-        The interval, in points of the human scores; NaN for fewer than two labeled inputs. Its ends are NaN where all
-            labels are equal.
+    is multiplied by u / (u - 2), because a mean and a weight were fitted. Two inputs have the mean of the labels alone,
+    one has none. Ends are NaN where all labels are equal. The difference from another judge (``before``) is resampled,
+    and has no test.
 
     Raises:
         ValueError: The lengths differ, a score is infinite.

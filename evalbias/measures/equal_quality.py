@@ -22,7 +22,6 @@ from evalbias.measures.arrays import (
     cluster_codes,
     common_index,
     defined,
-    missing,
     numbers,
     settled,
     sums_by_cluster,
@@ -36,33 +35,28 @@ from evalbias.measures.ratings import (
     with_reliability,
     without_levels,
 )
-from evalbias.measures.resample import DRAWS, Draws, Interval
+from evalbias.measures.resample import DRAWS, Draws, Interval, influences
 
 SCORE_SD = "standard deviations of the score"
 """Unit of an effect: the judge's score divided by its standard deviation over the items."""
-QUALITY = "quality"
-"""Name of the quality among the terms of a model."""
-MIN_CLUSTERS = 5
-"""Fewest inputs from which an interval is computed."""
-RELIABILITIES = (0.5, 1.0)
-"""Reliabilities of a single rating between which bounds are given where it is unknown."""
+QUALITY = "quality"  # name of the quality among the terms of a model
+MIN_CLUSTERS = 5  # fewest inputs from which an interval is computed
+RELIABILITIES = (0.5, 1.0)  # reliabilities of a single rating between which bounds are given where it is unknown
 CHOICES = (1 / np.pi, 1.0)
 """The same where the rating has two values, such as a choice between two candidates: of a normally distributed quality,
 the side alone has a reliability of 2/pi, and half of that is the least."""
-STRONG = 10.0
-"""F of the first stage from which the usual interval holds (Staiger and Stock 1997)."""
+STRONG = 10.0  # F of the first stage from which the usual interval holds (Staiger and Stock 1997)
 SINGULAR = 1e-9
 """Eigenvalue of normal equations of columns of length 1, or variance, up to which it is a rounding error of 0."""
-ROUNDING = 1e-6
-"""Standard error, or width of an interval, up to which it is a rounding error of 0."""
-PARTS = 20
-"""Parts of the inputs that are left out in turn for the error of an allowance."""
+ROUNDING = 1e-6  # standard error, or width of an interval, up to which it is a rounding error of 0
+PARTS = 20  # parts of the inputs that are left out in turn for the error of an allowance
 BENT = 0.012
 """Least curvature allowed for: that of ratings from 1 to 5 around the middle, beside a judge without a scale. It need
 not show in the distribution of scores and ratings, as for differences between the candidates of a pair."""
 ONE_RATING = (
     "the items have one rating, and the effect depends on its reliability: state it, or have a second person rate them"
 )
+SEVERAL = "The items have several ratings, which tell their reliability: leave out reliability."
 UNRELATED = "what people say of an item agrees no more than its {feature} explains: collect more reliable ratings"
 COLLINEAR = "the {feature} can hardly be told apart from what is held fixed: leave a covariate out"
 ONE_INPUT = "without the items of one input the effect is unknown: judge outputs of more inputs"
@@ -88,17 +82,9 @@ EXACT = "the scores follow people's ratings exactly, which does not tell how far
 class Effect(Interval):
     """Effect of a feature on a judge's scores at equal quality, in standard deviations of the score.
 
-    The value is the change for one standard deviation of the feature, or one unit where it is not scaled; NaN where it
-    cannot be told, see ``reason``. The interval is of 95 % and allows for ``allowance``; where only the reliability is
-    unknown, it holds for every reliability from .5 to 1, or from 1/pi where the rating is one of two values.
-
-    ``first_stage_f`` is the F of one rating as instrument for another, NaN for a single rating. Below 10 the interval
-    is that of Anderson and Rubin, which needs no strong instrument. The ``allowance`` is the smallest and largest
-    effect that an unbiased judge would show because the ends of the scales cut off ratings or scores; 0 lies between.
-    Both are 0 for a change and for a single rating.
-
-    Where errors that systems' outputs share widen the interval, ``units`` and ``systems`` are the number of systems;
-    else ``units`` are the inputs, and ``systems`` is 0.
+    The value is the change for one standard deviation of the feature, or one unit where it is not scaled. The 95 %
+    interval allows for ``allowance``; where only the reliability is unknown, the value is NaN, and the interval holds
+    for every reliability from .5 to 1, or from 1/pi where the rating is one of two values.
     """
 
     standard_error: float = math.nan  # from the jackknife over inputs
@@ -107,9 +93,10 @@ class Effect(Interval):
     score_sd: float = 1.0  # standard deviation of the scores, in points: ``value * score_sd`` is the effect in points
     reliability: float = math.nan  # share of the mean rating's variance that is quality; NaN if unknown
     robustness: float = math.nan  # reliability of the mean rating at which the effect would be 0; NaN if at none
-    first_stage_f: float = math.nan
+    first_stage_f: float = math.nan  # of one rating as instrument for another; below 10, Anderson and Rubin's interval
+    # least and greatest effect that the ends of the scales give an unbiased judge; 0 for a change, and of one rating
     allowance: tuple[float, float] = (0.0, 0.0)
-    systems: int = 0
+    systems: int = 0  # systems, which are the units where errors that their outputs share widen the interval; else 0
 
     @property
     def weak(self) -> bool:
@@ -127,8 +114,7 @@ class EqualQuality:
     Args:
         scores: (n,) Score_m on any scale.
         ratings: (n, r) on any scale, NaN where a rater gave none. Items with one are left out unless no item has two.
-        features: Name -> (n,) numbers, or texts such as the system, of which each gets its own level. NaN, None or an
-            empty cell leaves the item out.
+        features: Name -> (n,) numbers. NaN leaves the item out.
         before: (n,) scores of another judge, from whose effects the changes are told.
         clusters: (n,) input of each item. By default every item is its own.
         systems: (n,) system that wrote each item. Of five or more, the interval also allows for errors that a system's
@@ -148,7 +134,7 @@ class EqualQuality:
         self,
         scores: ArrayLike,
         ratings: ArrayLike,
-        features: Mapping[str, Sequence[object] | FloatArray],
+        features: Mapping[str, ArrayLike],
         *,
         before: Before = None,
         clusters: Clusters = None,
@@ -162,47 +148,37 @@ class EqualQuality:
             raise ValueError(f"reliability={reliability} is out of range: it is a share of the variance, in (0, 1].")
         if QUALITY in features:
             raise ValueError(f"A feature is called {QUALITY!r}, as another term of the model is: rename it.")
-        # 1. numbers and texts of the same items
+        # 1. numbers of the same items
         judges = {"scores": scores} if before is None else {"before": before, "scores": scores}
         common_index(ratings, *judges.values(), *features.values(), clusters)
         table = numbers(ratings, "ratings")
         if table.ndim != 2:
             raise ValueError(f"ratings has the shape {table.shape}: give one row an item, (n, raters).")
-        texts = {n: list(values) for n, values in features.items() if any(isinstance(v, str) for v in values)}
-        given: dict[str, Any] = {name: values for name, values in features.items() if name not in texts}
-        arrays = {**judges, "ratings": table, **given}
+        arrays = {**judges, "ratings": table, **features}
         columns = dict(zip(arrays, checked(arrays), strict=True))
         for name, array in columns.items():
             if array.ndim != 1 and name != "ratings":
                 raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
-        for name, values in texts.items():
-            if len(values) != len(table):
-                raise ValueError(f"{name} has {len(values)} entries for {len(table)} items: give one an item.")
         # 2. items with scores, every feature and two ratings, or one where none has two
         judged = np.column_stack([columns[name] for name in judges])
-        known = defined(judged, *(columns[name] for name in given)) & ~np.isnan(table).all(axis=1)
-        for values in texts.values():
-            known &= ~np.array([missing(value) for value in values], dtype=bool)
+        known = defined(judged, *(columns[name] for name in features)) & ~np.isnan(table).all(axis=1)
         twice = (~np.isnan(table)).sum(axis=1) > 1
         self.several = bool((known & twice).any())
         if self.several and reliability is not None:
-            raise ValueError("The items have several ratings, which tell their reliability: leave out reliability.")
+            raise ValueError(SEVERAL)
         kept = known & twice if self.several else known
         self.kept, self.n, self.undefined = kept, int(kept.sum()), int((~kept).sum())
-        # 3. m rows, one an item or two a mirrored pair: a text has a 0/1 column for every level but the first
+        # 3. m rows, one an item or two a mirrored pair
         signs = (1.0, -1.0) if mirrored else (1.0,)
 
         def rows(values: FloatArray) -> FloatArray:
             return np.concatenate([sign * values[kept] for sign in signs])
 
-        scaled = {name: (settled if name in unscaled else _scaled)(rows(columns[name])) for name in given}
-        for name, values in texts.items():
-            levels = [str(values[index]) for index in np.flatnonzero(kept)] * len(signs)
-            scaled |= {f"{name}={one}": np.array(levels) == one for one in sorted(set(levels))[1:]}
+        scaled = [(settled if name in unscaled else _scaled)(rows(columns[name])) for name in features]
         self.ratings = rows(table)
-        self.names = ["", *scaled]  # of the columns: "" of the constant
-        self.x = np.column_stack([np.ones(len(self.ratings)), *scaled.values()])  # (m, p)
-        self.scaled = np.array([name in given and name not in unscaled for name in self.names], dtype=np.float64)
+        self.names = ["", *features]  # of the columns: "" of the constant
+        self.x = np.column_stack([np.ones(len(self.ratings)), *scaled])  # (m, p)
+        self.scaled = np.array([name not in ("", *unscaled) for name in self.names], dtype=np.float64)
         # (m, s), NaN where a judge gives all items the same score
         self.scores = np.column_stack([_standardized(rows(column)) for column in judged.T])
         self.change = before is not None
@@ -221,13 +197,16 @@ class EqualQuality:
         bare = replace(bare, score_sd=self.score_sd, reason=self._problem(name))
         if bare.reason:
             return bare
+        if self.several or self.reliability is not None:
+            return _unless_exact(self._fitted(name, self.rated(self.reliability or 1.0), bare))
+        ends = CHOICES if len(np.unique(self.ratings[~np.isnan(self.ratings)])) == 2 else RELIABILITIES
+        return _between(bare, *(self._fitted(name, self.rated(end), bare) for end in ends))
+
+    def rated(self, reliability: float) -> Rated:
+        """Reduce the ratings of the rows (m, r); of one rating an item, with its ``reliability``."""
         if self.several:
-            return _unless_exact(self._fitted(name, pool(self.ratings), bare))
-        single = np.nansum(self.ratings, axis=1)
-        if self.reliability is not None:
-            return _unless_exact(self._fitted(name, with_reliability(single, self.reliability), bare))
-        ends = CHOICES if len(np.unique(single)) == 2 else RELIABILITIES
-        return _between(bare, *(self._fitted(name, with_reliability(single, end), bare) for end in ends))
+            return pool(self.ratings)
+        return with_reliability(np.nansum(self.ratings, axis=1), reliability)
 
     def _problem(self, feature: str) -> str:
         """Say why the model cannot be fitted; empty if it can."""
@@ -386,8 +365,8 @@ def regressed(
 def _solved(sums: Sequence[FloatArray], scaled: FloatArray) -> FloatArray:
     """Solve m normal equations: (m, k, k), (m, k, s) and (m, s) sums to (m, k, s) coefficients in standard deviations.
 
-    A level of a text may occur in one cluster only. Without that cluster its coefficient is not known, nor that of any
-    level that is compared with it; all other coefficients are. NaN also for scores that are constant.
+    A system may occur in one cluster only. Without it, its coefficient is not known, nor that of any system that is
+    compared with it; all other coefficients are. NaN also for scores that are constant.
     """
     products, targets, squares = sums
     n, diagonal = products[:, 0, 0, None], np.diagonal(products, axis1=1, axis2=2)
@@ -488,33 +467,7 @@ def weak_test(
     return low / unit, high / unit, p_value
 
 
-# The effects that have names, and several judges at once.
-
-
-def likelihood_effect(
-    likelihoods: ArrayLike,
-    model_scores: ArrayLike,
-    ratings: ArrayLike,
-    *,
-    covariates: Mapping[str, Sequence[object]] | None = None,
-    **options: Any,
-) -> Effect:
-    """Estimate the effect of likelihood, LS (n,) in nats, on scores (n,) at equal quality, with covariates held fixed.
-
-    Covariates are name -> (n,) numbers, or texts such as the system. The ratings (n, r) and the options are those of
-    ``EqualQuality``.
-
-    Examples:
-        >>> ratings = [[1, 1], [2, 3], [3, 2], [4, 4], [5, 4], [2, 2], [3, 4], [5, 5]]
-        >>> scores = [1.4, 2.9, 2.6, 4.1, 4.2, 2.5, 3.1, 5.2]
-        >>> found = likelihood_effect([-9, -4, -6, -5, -8, -3, -9, -4], scores, ratings)
-        >>> round(found.value, 2), round(found.low, 2), round(found.high, 2)
-        (0.18, -0.24, 0.6)
-    """
-    features: dict[str, Any] = {"likelihood": likelihoods, **(covariates or {})}
-    if "likelihood" in (covariates or {}):
-        raise ValueError("A covariate is called 'likelihood', as another term of the model is: rename it.")
-    return EqualQuality(model_scores, ratings, features, **options).effect("likelihood")
+# One effect in the form of other estimates, and several judges at once.
 
 
 def estimate_effect(
@@ -548,24 +501,27 @@ def effects_on_judges(
 ) -> tuple[FloatArray, FloatArray]:
     """Estimate (s,) effects of a feature (n,) on the scores (n, s) of s judges, from items that all of them scored.
 
-    With the ``reliability`` of a single rating, items with one count; otherwise those with two or more.
+    With the ``reliability`` of a single rating, each item has one (else a ValueError, as by ``EqualQuality``);
+    otherwise those with two or more count.
 
     Also returns (G, s) the jackknife's influence of each of G inputs: ``influence.T @ influence`` is the covariance of
     the effects. Both are NaN for a judge that gives all items the same score.
     """
     x, scores, ratings = checked({"feature": feature, "scores": scores, "ratings": ratings}, clusters)
     kept = ~np.isnan(x) & ~np.isnan(scores).any(axis=1)
-    kept &= (~np.isnan(ratings)).sum(axis=1) > (1 if reliability is None else 0)
+    counts = (~np.isnan(ratings)).sum(axis=1)
+    kept &= counts > (1 if reliability is None else 0)
+    if reliability is not None and (counts[kept] > 1).any():
+        raise ValueError(SEVERAL)
     given = ratings[kept]
-    rated = pool(given) if reliability is None else with_reliability(np.nanmean(given, axis=1), reliability)
+    rated = pool(given) if reliability is None else with_reliability(np.nansum(given, axis=1), reliability)
     standard = np.column_stack([_standardized(column) for column in scores[kept].T])
     varied, codes = ~np.isnan(standard).any(axis=0), cluster_codes(clusters, kept)
     design = np.column_stack([np.ones(int(kept.sum())), _scaled(x[kept])])
     scaled = np.array([0.0, 1.0])
     found, left_out = regressed(standard[:, varied], design, rated, codes, scaled=scaled)
     effects, influence = np.full(varied.size, np.nan), np.full((len(left_out), varied.size), np.nan)
-    effects[varied], rest = found[1], left_out[:, 1]
-    influence[:, varied] = (rest.mean(axis=0) - rest) * np.sqrt((len(rest) - 1) / len(rest))
+    effects[varied], influence[:, varied] = found[1], influences(left_out[:, 1])
     return effects, influence
 
 

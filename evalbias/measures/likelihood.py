@@ -21,11 +21,9 @@ from evalbias.measures.resample import Interval, Swapped, counted_swaps, estimat
 # -1 the opposite bias. BiasScore does not say how large the errors are.
 
 
-TOTAL = "total"
-"""Name of the mean over several criteria, whose scores are averaged before the formulas apply (table 1)."""
+TOTAL = "total"  # name of the mean over several criteria, whose scores are averaged before the formulas apply (table 1)
 NORMALIZATIONS = ("mean-range", "center-max", "z-score")
-DECIMALS = 12
-"""Decimal places to which US is rounded, so that values that differ only by floating-point error are tied."""
+DECIMALS = 12  # decimal places to which US is rounded, so that values that differ only by floating-point error are tied
 
 
 def normalize(scores: FloatArray, normalization: str) -> FloatArray:
@@ -59,18 +57,13 @@ def unfairness_scores(
     """Compute US, the normalized model score minus the normalized human score, (n,) each (Ohi et al. 2024, eq 2).
 
     US (n,) has mean 0, lies in [-2, 2] except for ``"z-score"``, and is positive where the judge overrates. It is NaN
-    where a score is NaN, and everywhere if either set of scores is constant; an item with one undefined score is left
-    out of both normalizations.
+    where a score is, and everywhere if either set of scores is constant. ValueError for an unknown normalization.
 
-    ``"mean-range"`` (mean 0, range 1) is eq 2. The paper's code subtracts scores on [0, 1] for BiasScore, which shifts
-    every US by the same number and leaves ranks and RS as they are, and uses ``"center-max"`` (mean 0, largest
-    magnitude 1) for RS. Their range depends on the extremes of the sample, so BiasScore differs between small and large
-    samples of one judge: for a likelihood effect of .3 its mean is .09 at n = 30 and -.16 at 3000. ``"z-score"`` is
-    ours and stays at .16 or .17 (``benchmarks/statistical_truth``). All are negative for an unbiased judge, because
-    ratings are noisy.
-
-    Raises:
-        ValueError: The lengths differ, a score is infinite, or the normalization is unknown.
+    ``"mean-range"`` (``normalize``) is eq 2. The paper's code subtracts scores on [0, 1] for BiasScore, which leaves
+    ranks and RS as they are, and uses ``"center-max"`` for RS. Their range depends on the extremes of the sample, so
+    BiasScore differs between small and large samples of one judge: for a likelihood effect of .3 its mean is .09 at
+    n = 30 and -.16 at 3000. ``"z-score"`` is ours and stays at .16 or .17 (``benchmarks/statistical_truth``). All are
+    negative for an unbiased judge, because ratings are noisy.
 
     Examples:
         >>> unfairness_scores([1, 3, 5], [0, 100, 100]).round(2).tolist()

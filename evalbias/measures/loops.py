@@ -20,43 +20,17 @@ from evalbias.measures.arrays import (
     checked,
     complete,
     defined,
-    mean_of_defined,
     settled,
     vectors,
 )
 from evalbias.measures.resample import DRAWS, Draws, Interval, change, chunks, estimate, unless_alike
 
-# Self-bias: how far a model's scores of its own outputs exceed their true quality (Xu et al. 2024, section 3).
+# Self-bias: how far a model's scores of its own outputs exceed their true quality (Xu et al. 2024, section 3). Bias is
+# the mean difference of own and expected scores (eq 1); expected ones are on the scale of the own ones: human scores, a
+# reference-based metric mapped with ``QuantileMap``, or a predefined criterion.
 
 
-ROUNDING = 1e-9
-"""Relative rounding error up to which a resample is as skewed as the data."""
-
-
-@dataclass(frozen=True)
-class SelfBiasScores:
-    """Self-bias of a model on a set of its outputs."""
-
-    bias: float  # mean of own minus expected score (eq 1), in points; positive if the model overrates its outputs
-    skewness: float  # distance skewness of the differences around 0 (eq 2), in [0, 1]
-    n: int  # items used
-    undefined: int  # items left out because a score is NaN
-
-
-def measure_self_bias(own: ArrayLike, expected: ArrayLike) -> SelfBiasScores:
-    """Compute Bias, ``1/n sum_i (theta_i - E(theta_i))``: own minus expected score (Xu et al. 2024, eq 1).
-
-    Expected scores (n,) are on the scale of the own ones (n,): human scores, a reference-based metric mapped with
-    ``QuantileMap``, or a predefined criterion. Items with a NaN are left out; an infinite score is a ValueError.
-
-    Examples:
-        >>> measure_self_bias([-5, -1, -2], [-10, -4, float("nan")])
-        SelfBiasScores(bias=4.0, skewness=0.875, n=2, undefined=1)
-    """
-    theta, truth = vectors(own=own, expected=expected)
-    kept = defined(theta, truth)
-    moved = differences(theta[kept], truth[kept])
-    return SelfBiasScores(mean_of_defined(moved), distance_skewness(moved), len(moved), int((~kept).sum()))
+ROUNDING = 1e-9  # relative rounding error up to which a resample is as skewed as the data
 
 
 def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
@@ -66,29 +40,11 @@ def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
     return np.where(np.isnan(moved), np.nan, 0.0) if sizes[0] <= NO_SPREAD * max(sizes[1:]) else moved
 
 
-def distance_skewness(x: ArrayLike, *, gamma: float = 0.0) -> float:
-    """Compute the distance skewness of values (n,) around gamma, in [0, 1] (Xu et al. 2024, eq 2).
-
-    ``dSkew = 1 - sum_ij |x_i - x_j| / sum_ij |x_i + x_j - 2 gamma|`` over all ordered pairs with i = j included. It is
-    0 if and only if the sample is symmetric around gamma, 1 if all values equal one constant other than gamma, and NaN
-    if no value is defined or all of them equal gamma: then the ratio is 0/0, which the published code calls 0. An
-    infinite value is a ValueError.
-
-    Examples:
-        >>> distance_skewness([0.0, 3.0])
-        0.5
-    """
-    (values,) = vectors(x=x)
-    values = values[defined(values)]
-    if np.isinf(values - gamma).any():
-        raise ValueError(f"x minus gamma={gamma} is infinite for at least one value; leave such values out as NaN.")
-    moved = differences(values, np.full(len(values), float(gamma)))
-    return float(counted_skewness(np.ones((1, len(moved))), moved)[0]) if len(moved) else float("nan")
-
-
 def counted_skewness(counts: FloatArray, x: FloatArray) -> FloatArray:
-    """Compute the distance skewness around 0 of resamples (k, n) of values (n,); NaN where all of them are 0.
+    """Compute the distance skewness around 0, in [0, 1], of resamples (k, n) of values (n,) (Xu et al. 2024, eq 2).
 
+    ``dSkew = 1 - sum_ij |x_i - x_j| / sum_ij |x_i + x_j|`` over all ordered pairs with i = j included is 0 if and only
+    if the sample is symmetric around 0, 1 if all values are equal, and NaN if all are 0 (the published code: 0).
     With ``min(|a|, |b|) = integral_0^inf 1[|a| > t] 1[|b| > t] dt``, the sums of ``|a - b|`` and ``|a + b|`` over all
     pairs are integrals of squares: of the signed and of the plain number of values beyond t.
     """

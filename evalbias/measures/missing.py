@@ -11,7 +11,6 @@ import scipy
 
 from evalbias.measures.arrays import BoolArray, Clusters, FloatArray, cluster_codes, sums_by_cluster
 from evalbias.measures.equal_quality import Effect, EqualQuality
-from evalbias.measures.ratings import pool, with_reliability
 
 
 @dataclass(frozen=True)
@@ -89,8 +88,7 @@ def bounds_of_effect(
     """
     scores, place = scores[model.kept], model.names.index(name)
     known, mirrored = np.nan_to_num(scores), len(model.x) > len(scores)  # a mirrored pair has two rows
-    single = np.nansum(model.ratings, axis=1)
-    rated = pool(model.ratings) if model.several else with_reliability(single, model.reliability or 1.0)
+    rated = model.rated(model.reliability or 1.0)
     design = np.column_stack([model.x, rated.mean])
 
     def moves(weights: FloatArray) -> FloatArray:

@@ -7,7 +7,6 @@ for comparison i. A row with a NaN is undefined and left out. Nothing needs a la
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,7 +29,6 @@ from evalbias.measures.arrays import (
     numbers,
     ratio,
     settled,
-    sums_by_cluster,
     vectors,
 )
 from evalbias.measures.resample import (
@@ -40,14 +38,12 @@ from evalbias.measures.resample import (
     Draws,
     Interval,
     Statistic,
-    bootstrapped,
     change,
     chunks,
     difference_of_shares,
     estimate_share,
     mean,
     p_of_interval,
-    quantiles,
     stretched,
     swapped_means,
     variance_of_mean,
@@ -56,8 +52,7 @@ from evalbias.measures.resample import (
 # Who wins a comparison.
 
 
-SUM_SLACK = 1e-4
-"""Largest deviation of a row's sum from 1."""
+SUM_SLACK = 1e-4  # largest deviation of a row's sum from 1
 
 
 def win_shares(answers: ArrayLike, *, ties: bool = False, decided: bool = False) -> FloatArray:
@@ -84,23 +79,18 @@ def decision_shares(probabilities: ArrayLike) -> FloatArray:
     return win_shares(_distributions(probabilities, "probabilities"), decided=True)
 
 
-def decision_rates(probabilities: ArrayLike, *, groups: Sequence[object] | None = None) -> FloatArray:
+def decision_rates(probabilities: ArrayLike) -> FloatArray:
     """Return (c,) how often each class is the most probable: ``p_{I,j}`` of the paper; NaN if no row is defined.
 
-    Classes that share the largest probability share the decision, so the rates sum to 1. With ``groups`` (n,), such as
-    documents, they are averaged over the groups.
+    Classes that share the largest probability share the decision, so the rates sum to 1.
 
     Examples:
         >>> decision_rates([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]).tolist()
         [0.625, 0.375]
     """
-    common_index(probabilities, groups)
     shares = decision_shares(probabilities)
     kept = defined(shares)
-    codes = cluster_codes(groups, kept, "groups")
-    if not kept.any():
-        return np.full(shares.shape[1], np.nan)
-    return np.asarray((sums_by_cluster(shares[kept], codes) / np.bincount(codes)[:, None]).mean(axis=0))
+    return np.asarray(shares[kept].mean(axis=0)) if kept.any() else np.full(shares.shape[1], np.nan)
 
 
 def longer_wins(first: ArrayLike, first_lengths: ArrayLike, second_lengths: ArrayLike) -> FloatArray:
@@ -187,24 +177,15 @@ def calibration_gap(logprobs: ArrayLike) -> float:
     return float(np.ptp(rows.mean(axis=0)))
 
 
-def fairness(
-    probabilities: ArrayLike,
-    *,
-    prior: ArrayLike | None = None,
-    groups: Sequence[object] | None = None,
-    ties: bool = False,
-) -> float:
+def fairness(probabilities: ArrayLike, *, prior: ArrayLike | None = None, ties: bool = False) -> float:
     """Compute minus the mean distance of the decision rates from the prior: ``-(1/c) sum_j |p_S - p_{I,j}|``.
 
     0 is fair; NaN if no row is defined. The prior (c,) is the rate at which each class, the tie included, should win;
-    without one all positions should win alike, and with ``ties`` they share what the last class "tie" wins. The lowest
-    value is then ``-2 (c - 1) / c^2``, which is -.5 for pairs, and never below ``-2 / c`` with a prior. With ``groups``
-    (n,), the rates are averaged over them. For pairs it is ``-|p_{I,A} - .5|``, as in the authors' code.
-
-    Raises:
-        ValueError: A prior of another length, or one that does not sum to 1.
+    without one all positions should win alike, and with ``ties`` they share what the last class "tie" wins. The value
+    is then at least ``-2 (c - 1) / c^2``, and for pairs ``-|p_{I,A} - .5|``, as in the authors' code. ValueError for a
+    prior of another length, or that does not sum to 1.
     """
-    rates = decision_rates(probabilities, groups=groups)
+    rates = decision_rates(probabilities)
     if prior is None:
         rates = win_shares(rates, ties=ties)
         return -float(np.abs(rates - 1 / len(rates)).mean())
@@ -217,8 +198,7 @@ def fairness(
 # Estimates of rates of positions.
 
 
-STEP = 1e-9
-"""Distance from the mean of pairs in both orders that no test rejects."""
+STEP = 1e-9  # distance from the mean of pairs in both orders that no test rejects
 ONE_SIDED = (
     "people prefer the output on the same side of every pair, but for those of one input at most, so that quality and "
     "position cannot be told apart: record the choices in both orders"
@@ -236,14 +216,11 @@ def estimate_first_rate(
 ) -> Interval:
     """Estimate the win rate of the first position: a share, or Tango's where each pair is its own control.
 
-    The wins (n,) are the share of its orders in which the first position won a pair. Judged in ``both_orders``, that is
-    1 if the first position won twice, 0 if the second did, and .5 if one candidate won both times. Only pairs that are
-    not .5 tell of the position, and 2 (mean - .5) is the difference of the rates of two paired decisions. Tango's
-    interval (1998) holds the differences that a test with the most likely share of such pairs does not reject, and so
-    has a width where all pairs are .5. Its n and quantile are those of ``estimate_share``.
-
-    Raises:
-        ValueError: A value outside [0, 1].
+    The wins (n,) in [0, 1] are the share of its orders in which the first position won a pair. Judged in
+    ``both_orders``, only pairs that are not .5 tell of the position, and 2 (mean - .5) is the difference of the rates
+    of two paired decisions. Tango's interval (1998) holds the differences that a test with the most likely share of
+    such pairs does not reject, and so has a width where all pairs are .5. Its n and quantile are those of
+    ``estimate_share``.
 
     Examples:
         >>> found = estimate_first_rate([0.5] * 80, both_orders=True)
@@ -290,50 +267,22 @@ def estimate_fairness(
     clusters: Clusters = None,
     draws: Draws = DRAWS,
 ) -> Interval:
-    """Estimate the fairness of win shares (n, c) with an interval that holds 0 wherever a fair judge could have them.
+    """Estimate the fairness of win shares (n, 2), -|p - .5| for the win rate p of the first position.
 
-    Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. Of two positions, with p the win
-    rate of the first, fairness is -|p - .5|, and its interval is that of p (``estimate_first_rate``). Of more, the
-    interval holds the fairness of all rates no farther from those observed than 95 % of the resamples; it is then too
-    wide for a judge far from fair.
+    Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. Interval and test are those of p
+    (``estimate_first_rate``), so the interval holds 0 wherever a fair judge could have such shares.
 
     Two judges are equally fair if their rates are equal, or if they lie on opposite sides of even. Near a fair judge
     both hold nearly, and a test that is right in either case rejects seldom: two fair judges differ at 5 % in .5 % of
     samples (``benchmarks/statistical_truth``). Test ``estimate_first_rate`` to learn whether both favor it alike.
     """
     (values,) = checked({"shares": shares}, clusters)
-    classes: int = values.shape[1]
+    if values.shape[1:] != (2,):
+        raise ValueError(f"shares has the shape {values.shape}: give what each of two positions wins.")
     if before is not None:
-        exchanged = swapped_means(lambda rates: -np.abs(rates - 1 / classes).mean(axis=1))
+        exchanged = swapped_means(lambda rates: -np.abs(rates - 0.5).mean(axis=1))
         return change(counted_fairness, before, values, clusters=clusters, exchanged=exchanged, draws=draws)
-    if classes == 2:
-        return _fairness_of_two(values[:, 0], both_orders=both_orders, clusters=clusters, draws=draws)
-    (kept,), codes = complete(values, clusters=clusters)
-    units = int(codes.max(initial=-1)) + 1
-    value = float(counted_fairness(np.ones((1, len(codes))), kept)[0])
-    bare = Interval(value, n=len(codes), undefined=len(values) - len(codes), units=units)
-    if units < 2 or not draws.resamples:
-        return bare
-    drawn = np.concatenate([mean(counts, kept) for counts in bootstrapped(codes, draws.resamples, draws.seed)])
-    moved = np.abs(drawn - kept.mean(axis=0)).mean(axis=1)
-
-    # Resamples of decisions that all fall alike do not move, so rates count as near that move one class to an end of
-    # its own share's interval; what one class gains, the others lose. The test is that of the rates: fairness is at its
-    # end where they are fair, so its own interval has no distance to 0.
-    def radius(level: float) -> float:
-        tail = np.array([(1 + level) / 2])
-        widened = float(np.quantile(moved, level) * quantiles(tail, units)[0] / scipy.special.ndtri(tail)[0])
-        alone = [estimate_share(x, clusters=codes.tolist(), draws=replace(draws, confidence=level)) for x in kept.T]
-        return max(widened, 2 * max(max(one.value - one.low, one.high - one.value) for one in alone) / classes)
-
-    distance, around, of_95 = -value, radius(draws.confidence), radius(0.95)
-    p = p_of_interval(distance, distance - of_95, distance + of_95, null=0.0, units=units)
-    return replace(bare, low=max(-2 / classes, -distance - around), high=min(0.0, around - distance), p_value=p)
-
-
-def _fairness_of_two(first: FloatArray, *, both_orders: bool, clusters: Clusters, draws: Draws) -> Interval:
-    """Estimate -|p - .5| of the win rate p of the first of two positions; the test reads its 95 % interval."""
-    own = partial(estimate_first_rate, first, both_orders=both_orders, clusters=clusters)
+    own = partial(estimate_first_rate, values[:, 0], both_orders=both_orders, clusters=clusters)
     rate, of_95 = own(draws=draws), own(draws=replace(draws, confidence=0.95))
     ends = rate.low - 0.5, rate.high - 0.5
     nearest = 0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))
@@ -414,12 +363,9 @@ def estimate_gap(
 # Odds in a logistic model of wins on a difference between the candidates.
 
 
-INFINITE = 20.0
-"""Log odds that no data have: a separated row stops there, where its gradient vanishes."""
-BLOCK = 1 << 15
-"""Resampled items that are fitted at a time; they stay in a processor's cache."""
-ROUNDING = 1e-12
-"""Variance of standardized differences below which all are equal."""
+INFINITE = 20.0  # log odds that no data have: a separated row stops there, where its gradient vanishes
+BLOCK = 1 << 15  # resampled items that are fitted at a time; they stay in a processor's cache
+ROUNDING = 1e-12  # variance of standardized differences below which all are equal
 
 
 def over_orders(statistic: Statistic, counts: FloatArray, wins: FloatArray, difference: FloatArray) -> FloatArray:

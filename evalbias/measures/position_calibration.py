@@ -114,13 +114,10 @@ SPREAD = 0.5
 """Weight of the second term, the paper's lambda. If more than 1 / (1 + SPREAD) of the pairs, two thirds, are consistent
 at some threshold, the minimum is below that of the constant 1/2."""
 ITERATIONS = 10_000
-TOLERANCE = 1e-9
-"""Largest change of a value in the last step of a fit."""
-DIGITS = 6
-"""Digits to which values of F are kept, so that values that only rounding separates are equal."""
+TOLERANCE = 1e-9  # largest change of a value in the last step of a fit
+DIGITS = 6  # digits to which values of F are kept, so that values that only rounding separates are equal
 
-Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
-"""Places of p and p' among the knots, for each pair."""
+Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]  # places of p and p' among the knots, for each pair
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,8 @@ from evalbias.measures.arrays import SLACK, FloatArray, defined
 # What ratings share by noise-free quality is then known, and so is how much of it a straight line in quality reaches.
 
 
-ORDER = 50
-"""Hermite coefficients that count; r^50 is below .01 for correlations up to .91."""
-LIMIT = 1 - 1e-6
-"""Largest correlation considered."""
+ORDER = 50  # Hermite coefficients that count; r^50 is below .01 for correlations up to .91
+LIMIT = 1 - 1e-6  # largest correlation considered
 
 
 def hermite_coefficients(values: FloatArray) -> FloatArray:
@@ -166,8 +164,7 @@ def with_reliability(rating: FloatArray, reliability: float) -> Rated:
     return Rated(centered, reliability * centered**2, centered**2)
 
 
-ENOUGH = 20
-"""Fewest items on which columns of ratings are compared."""
+ENOUGH = 20  # fewest items on which columns of ratings are compared
 FOLLOWS = 0.01
 """Share of its spread by which a column that follows from others misses them at most, as a rounded mean does."""
 
@@ -260,8 +257,7 @@ def _scales(products: FloatArray, weights: FloatArray, *, prior: float) -> Float
 # alike. So differences of three values of which fewer are 0 are preferences.
 
 
-FINEST = 20
-"""Largest number of steps between the lowest and the highest rating; finer differences are rounded to it."""
+FINEST = 20  # largest number of steps between the lowest and the highest rating; finer differences are rounded to it
 ITERATIONS = 500
 TIED = 0.45
 """Share of zeros from which differences of three values may be those of ratings of two; half, less what chance does."""

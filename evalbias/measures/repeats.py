@@ -9,17 +9,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import SLACK, FloatArray, checked, complete, ratio
+from evalbias.measures.arrays import (
+    SLACK,
+    FloatArray,
+    IntArray,
+    checked,
+    cluster_codes,
+    complete,
+    ratio,
+    remembered,
+)
 from evalbias.measures.ratings import pool, with_reliability
-from evalbias.measures.resample import ALIKE, DRAWS, Interval, Statistic, estimate, estimate_coefficient, share_ends
+from evalbias.measures.resample import (
+    ALIKE,
+    DRAWS,
+    Draws,
+    Interval,
+    Statistic,
+    estimate,
+    estimate_coefficient,
+    share_ends,
+)
 
 # A judge's score of item i is its steady opinion and the noise of one answer, x_ik = t_i + e_ik. Of s answers the
 # variance within an item is that of the noise, and the variance of the items' means less 1/s of it that of t: moments,
 # which need no distribution (the one-way analysis of variance of Shrout and Fleiss 1979, ICC(1,1) and ICC(1,k)).
 
 
-RELIABLE = 0.9
-"""Share of the variance of a mean of answers over the items that is not noise, for ``counted_needed``."""
+RELIABLE = 0.9  # share of the variance of a mean of answers over the items that is not noise, for ``counted_needed``
 
 
 def sample_moments(samples: ArrayLike) -> FloatArray:
@@ -185,10 +202,19 @@ def estimate_disagreement(judge: FloatArray, people: FloatArray, *, part: str, *
         return replace(found, reason=NO_RATINGS if np.isnan(people).all() else NO_REPEATS)
     if options.get("before") is not None or not options.get("draws", DRAWS).resamples:
         return found
-    for statistic, column, why in ((counted_agreement, people, UNSHARED), (counted_steadiness, judge, UNSTEADY)):
-        if not estimate_coefficient(statistic, column, **options).low > 0:
-            return replace(found, value=math.nan, low=math.nan, high=math.nan, reason=why)
+    codes = cluster_codes(options.get("clusters"), np.ones(len(judge), dtype=bool))
+    if why := _unshown(judge, people, codes, draws=options.get("draws", DRAWS)):
+        return replace(found, value=math.nan, low=math.nan, high=math.nan, reason=why)
     return found
+
+
+@remembered
+def _unshown(judge: FloatArray, people: FloatArray, codes: IntArray, *, draws: Draws) -> str:
+    """Say whether raters, or the judge's scores, are not shown to agree; empty where both are."""
+    for statistic, column, why in ((counted_agreement, people, UNSHARED), (counted_steadiness, judge, UNSTEADY)):
+        if not estimate_coefficient(statistic, column, clusters=codes.tolist(), draws=draws).low > 0:
+            return why
+    return ""
 
 
 def item_differences(judge: FloatArray, people: FloatArray) -> FloatArray:

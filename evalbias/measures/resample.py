@@ -22,18 +22,15 @@ from evalbias.measures.arrays import SLACK, TINY, Before, BoolArray, Clusters, F
 # where ``before`` are another judge's values, whose estimate is subtracted with the interval and test of ``change``.
 
 
-CELLS = 1 << 21
-"""Numbers in a chunk of resamples."""
+CELLS = 1 << 21  # numbers in a chunk of resamples
 METHODS = ("bca", "percentile", "normal", "jackknife", "bootstrap")
 FEWEST_UNITS = 6
 """Fewest units of a bootstrap interval: five random answers agree in one of 16 samples, and then all resamples do."""
 MANY = 5_000
 """Most units of which resamples are drawn: of more, estimates are nearly normal, and 200 groups tell their error."""
-GROUPS = 200
-"""Groups of units that are left out in turn, where there are more units than that."""
+GROUPS = 200  # groups of units that are left out in turn, where there are more units than that
 ALIKE = "all items have the same value, which does not tell how much others would differ"
-SHARE = "share"
-"""Unit of a number in [0, 1]."""
+SHARE = "share"  # unit of a number in [0, 1]
 
 Statistic = Callable[..., FloatArray]
 Swapped = Callable[[BoolArray], tuple[FloatArray, FloatArray]]
@@ -57,8 +54,7 @@ class Draws:
 
 
 DRAWS = Draws()
-ALONE = Draws(resamples=0, swaps=0)
-"""Draws of an estimate whose value alone is wanted."""
+ALONE = Draws(resamples=0, swaps=0)  # draws of an estimate whose value alone is wanted
 
 
 @dataclass(frozen=True)
@@ -71,10 +67,10 @@ class Interval:
     value: float
     low: float = math.nan
     high: float = math.nan
-    p_value: float = math.nan  # two-sided, of its own test against an unbiased judge, or of a change; NaN without one
     n: int = 0  # items that count
     undefined: int = 0  # items left out because a number is NaN
     units: int = 0  # units that count as independent: clusters, or items where there are no clusters
+    p_value: float = math.nan  # two-sided, of its own test against an unbiased judge, or of a change; NaN without one
     unit: str = ""  # of the value, such as ``SHARE``; empty where it has none
     reason: str = ""  # why the estimate or its interval is undefined, where that is known
 
@@ -97,15 +93,11 @@ def estimate(
     The columns are (n,) or (n, d) each, the judge's scores first; the statistic takes those of the m items without a
     NaN, and counts (k, m). ``limits`` are its least and greatest value, ``exchanged`` is that of ``change``.
 
-    ``"bca"`` corrects the percentiles of resamples for bias and skewness (Efron 1987, as in ``scipy.stats.bootstrap``);
-    ``"percentile"`` corrects nothing. ``"normal"`` suits differences of two judges, which are nearly symmetric, and
-    statistics that jump. ``"jackknife"`` and ``"bootstrap"`` are for coefficients; see ``estimate_coefficient``. None
-    is right for a statistic whose true value lies at the end of its range, such as the fairness of a fair judge: such a
-    measure has its own interval. Ends are NaN for fewer than ``FEWEST_UNITS`` clusters, and where all resamples are
-    alike.
-
-    Raises:
-        ValueError: No columns, different numbers of items, or an unknown method.
+    ``"bca"`` corrects the percentiles of resamples for bias and skewness (Efron 1987, as in ``scipy.stats.bootstrap``),
+    ``"percentile"`` nothing; ``"normal"`` suits differences of two judges, which are nearly symmetric, and statistics
+    that jump; for ``"jackknife"`` and ``"bootstrap"`` see ``estimate_coefficient``. None is right for a statistic whose
+    true value lies at the end of its range, such as the fairness of a fair judge. Ends are NaN for fewer than
+    ``FEWEST_UNITS`` clusters, and where all resamples are alike. ValueError for columns of different lengths, or none.
 
     Examples:
         >>> found = estimate(mean, [1.0, 2.0, 3.0, 4.0, 5.0, 9.0])
@@ -251,9 +243,8 @@ def change(
     """Estimate by how much a statistic differs between two judges on the items that both define: after minus before.
 
     The difference has the paired ``"normal"`` interval and the p of ``permutation_p``; without swaps no test is made.
-    The ``given`` columns, (n,) or (n, d) each as the scores, are not the judge's. ``exchanged`` takes both judges'
-    complete scores and those columns and returns what swaps make of them, where scores as they are cannot be exchanged
-    (ranks); by default ``counted_swaps``. See ``estimate``.
+    The ``given`` columns are not the judge's. ``exchanged`` takes both judges' complete scores and those columns and
+    returns what swaps make of them, where scores as they are cannot be exchanged (ranks). See ``estimate``.
 
     Examples:
         >>> found = change(mean, [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 5.0])
@@ -318,15 +309,13 @@ def permutation_p(swapped: Swapped, a: float, b: float, codes: IntArray, *, draw
 
     Each resample swaps both judges' scores on a random half of the units, which are items or clusters (``codes``, from
     0); p is the share of resamples, the data among them, whose difference exceeds the observed one of the statistics
-    ``a`` and ``b``. A tie counts half (mid-p, Fagerland et al. 2013): where ties count in full, two equal judges that
-    are consistent in 70 % of 30 pairs differ "significantly" in 1.6 % of samples instead of 5 %. Resamples that swap
-    every unit or none are the data and count in full, and so does one without a statistic. p is at least 1 / (swaps +
-    1), 1 without a difference, and NaN if a statistic is undefined.
+    ``a`` and ``b``. A tie counts half (mid-p, Fagerland et al. 2013): in full, two equal judges that are consistent in
+    70 % of 30 pairs differ "significantly" in 1.6 % of samples instead of 5 %. Resamples that swap every unit or none
+    are the data and count in full, and so does one without a statistic. p is at least 1 / (swaps + 1), 1 without a
+    difference, and NaN if a statistic is undefined.
 
-    The test is about the statistic, so its null hypothesis can hold in several ways; then it rejects less often than
-    the level says (see ``estimate_fairness``). Judges with equal statistics need not be exchangeable either: with rho
-    .9 each, one that guesses a tenth of the items and one that is always a little off differ "significantly" in 29 % of
-    samples of 20 items, 11 % of 100 and 7 % of 200, because the first one's rho is skewed.
+    Judges with equal statistics need not be exchangeable: with rho .9 each, one that guesses a tenth of the items and
+    one that is always a little off differ "significantly" in 29 % of samples of 20 items and 7 % of 200.
     """
     observed, extreme = abs(a - b), 0.0
     if math.isnan(observed):
@@ -360,16 +349,12 @@ def estimate_mean(x: ArrayLike, **options: Any) -> Interval:
 def estimate_share(x: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS) -> Interval:
     """Estimate a mean of (n,) numbers in [0, 1], such as wins, with Wilson's interval and the effective n.
 
-    Resamples of 30 decisions that all agree agree too, and their interval has no width. Wilson's interval inverts the
-    test of a share and keeps its coverage near 0 and 1. Its n is the number of independent decisions that would vary as
-    much as the mean does over the u clusters (Korn and Graubard 1998), its quantile Student's t. Units that hardly
-    differ say little about those that would, so n is at most u + 4 m (1 - m) u^2 for the mean m: about as if one more
-    unit differed as much as it can. Ends are NaN for fewer than two units.
-
-    A change from ``before`` has the interval of (1 + x - before) / 2. Nothing is resampled but the swaps of its test.
-
-    Raises:
-        ValueError: A value outside [0, 1], or different lengths.
+    Resamples of 30 decisions that all agree agree too, and their interval has no width; Wilson's keeps its coverage
+    near 0 and 1. Its n is the number of independent decisions that would vary as much as the mean does over the u
+    clusters (Korn and Graubard 1998), its quantile Student's t. Units that hardly differ say little about those that
+    would, so n is at most u + 4 m (1 - m) u^2 for the mean m: about as if one more unit differed as much as it can.
+    Ends are NaN for fewer than two units. A change from ``before`` has the interval of (1 + x - before) / 2, and
+    nothing is resampled but the swaps of its test. ValueError for a value outside [0, 1], or different lengths.
 
     Examples:
         >>> found = estimate_share([1.0] * 30)
@@ -426,9 +411,8 @@ def estimate_coefficient(
 ) -> Interval:
     """Estimate a coefficient in [-1, 1], such as a correlation or kappa, with Wilson's interval of (1 + it) / 2.
 
-    Items that agree perfectly have no variance, and resamples of them agree perfectly too. So the coefficient has the
-    interval of a share with the same variance, which has a width there (``share_ends``): about as if one more cluster
-    disagreed as much as it can. The variance is that of the jackknife over clusters, or over 200 groups of them; by
+    Resamples of items that agree perfectly agree perfectly too; the interval of a share with the same variance has a
+    width there (``share_ends``). The variance is that of the jackknife over clusters, or over 200 groups of them; by
     ``method="bootstrap"``, up to ``MANY`` clusters, that of resamples, for a statistic that jumps, of which leaving one
     item out tells nothing. Arguments as those of ``estimate``.
     """
@@ -451,10 +435,18 @@ def estimate_mean_coefficient(
     return replace(stretched(estimate_share((1 + values) / 2, clusters=clusters, draws=draws)), unit="")
 
 
+def influences(values: FloatArray) -> FloatArray:
+    """Return what each of G clusters adds to a statistic's error, from its values (G, ...) without each one.
+
+    The sum of squares is the jackknife's variance (Efron and Stein 1981), and ``of.T @ of`` the covariance of several.
+    """
+    return np.asarray((values.mean(axis=0) - values) * np.sqrt((len(values) - 1) / len(values)))
+
+
 def jackknife_variance(values: FloatArray) -> float:
-    """Estimate the variance of a statistic from its values without each cluster (Efron and Stein 1981)."""
+    """Estimate the variance of a statistic from its values without each cluster, undefined ones left out."""
     known = values[~np.isnan(values)]
-    return float((len(known) - 1) * known.var()) if len(known) else 0.0
+    return float((influences(known) ** 2).sum()) if len(known) else 0.0
 
 
 def variance_of_mean(x: FloatArray, codes: IntArray) -> float:
@@ -472,9 +464,8 @@ def p_of_interval(value: float, low: float, high: float, *, null: float, units: 
     """Read a two-sided p from a 95 % interval: the distance to the null in units of the interval's half on that side.
 
     The half is taken for the standard errors of a 95 % interval of Student's t, 1.96 for many ``units`` (the default),
-    so p < .05 exactly where the interval excludes the null. Other p are as good as this distribution is; none is needed
-    for a bootstrap interval of another level, whose tail 2,000 resamples do not resolve. The interval's middle stands
-    for a value that is NaN, as between bounds, or outside of it. NaN where an end is.
+    so p < .05 exactly where the interval excludes the null; other p are as good as this distribution is. The interval's
+    middle stands for a value that is NaN, as between bounds, or outside of it. NaN where an end is.
     """
     centre = value if low <= value <= high else (low + high) / 2  # NaN where an end is, as is all that follows
     if centre == null:

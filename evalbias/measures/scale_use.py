@@ -32,8 +32,7 @@ from evalbias.measures.resample import DRAWS, MANY, Draws, Interval, estimate, e
 # Slope of a judge's scores on the quality: does it use as much of the scale as people do?
 
 
-SLOPE = "points per point of quality"
-"""Unit of the slope."""
+SLOPE = "points per point of quality"  # unit of the slope
 LEAST = 0.9
 """Least slope of an unbiased judge: a scale ends, and scores that are noisier than the ratings are cut off more often.
 In simulations of scales of five levels with noise from 0 to 1 point it was .94 to 1.06."""
@@ -210,11 +209,10 @@ def counted_spread(counts: FloatArray, scores: FloatArray, reference: FloatArray
 def score_uniformity(scores: ArrayLike, *, low: float, high: float) -> float:
     """Measure how evenly scores (n,) fill a scale, as minus the distance from the uniform distribution.
 
-    With x the scores mapped onto [0, 1] from ``low`` to ``high``, and F their distribution function, it is minus the
+    With F the distribution function of the scores mapped onto [0, 1] from ``low`` to ``high``, it is minus the
     Wasserstein-1 distance, ``-integral_0^1 |F(t) - t| dt``: 0 is uniform, -.25 has every score at the middle of the
-    scale, -.5 at one end. NaN if no score is defined. A judge that gives every output the same score does not
-    distinguish them; a uniform distribution is not a guarantee that it orders them well. ValueError where a score lies
-    outside the scale, or ``low`` is not below ``high``.
+    scale, -.5 at one end. NaN if no score is defined; ValueError where one lies outside the scale, or ``low`` is not
+    below ``high``. A uniform distribution is not a guarantee that a judge orders outputs well.
 
     Examples:
         >>> score_uniformity([3.0, 3.0, 3.0, 3.0], low=1, high=5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
@@ -18,10 +18,12 @@ from evalbias.measures.arrays import (
     Before,
     Clusters,
     FloatArray,
+    IntArray,
     checked,
     complete,
     numbers,
     ratio,
+    remembered,
     sums_by_cluster,
 )
 from evalbias.measures.corrections import MIN_LABELS, difference, labeled_first
@@ -50,20 +52,13 @@ from evalbias.measures.resample import (
 # ``estimate_dependence`` tests that the errors are independent.
 
 Rate = Literal["tpr", "tnr", "kappa", "prevalence", "annotator_tpr", "annotator_tnr", "annotator_kappa"]
-ROUNDS = 1_000
-"""Most rounds of a fit, of three steps of EM each."""
-STEP = 1e-8
-"""Change of every rate in a step of EM below which a fit has converged."""
-EDGE = 1e-4
-"""Distance from 0 and 1 up to which a rate is extrapolated: where EM starts at an end, it stays there."""
-EMPTY = 1e-3
-"""Number of items below which a class is empty, and the rates of its items are undefined."""
-SIMULATIONS = 200
-"""Data sets drawn for the test of independence."""
-MOST_DRAWN = 1 << 24
-"""Most verdicts that they hold together, unless they are 20."""
-WEAK = 5.0
-"""Standard errors by which annotators agree beyond chance, below which resamples of the rates are skewed."""
+ROUNDS = 1_000  # most rounds of a fit, of three steps of EM each
+STEP = 1e-8  # change of every rate in a step of EM below which a fit has converged
+EDGE = 1e-4  # distance from 0 and 1 up to which a rate is extrapolated: where EM starts at an end, it stays there
+EMPTY = 1e-3  # number of items below which a class is empty, and the rates of its items are undefined
+SIMULATIONS = 200  # data sets drawn for the test of independence
+MOST_DRAWN = 1 << 24  # most verdicts that they hold together, unless they are 20
+WEAK = 5.0  # standard errors by which annotators agree beyond chance, below which resamples of the rates are skewed
 DISAGREE = "the annotators are not shown to agree beyond chance, so their verdicts do not tell what deserves to pass"
 UNTESTED = "only three annotators or more of the same items show whether the errors are independent"
 
@@ -130,14 +125,13 @@ def _maximized(cells: FloatArray, weights: FloatArray, passed: FloatArray, faile
 # Estimates from the fits of the data and of resamples of them.
 
 
-@lru_cache(maxsize=1)
-def _fits(data: bytes, raters: int, codes: bytes, draws: Draws) -> FloatArray:
-    """Fit verdicts (n, r) and resamples of them; the last fits are kept, because several numbers are read from them.
+@remembered
+def _fits(verdicts: FloatArray, clusters: IntArray, *, draws: Draws) -> FloatArray:
+    """Fit verdicts (n, r) and resamples of them.
 
     Returns (1 + k, 1 + 2r) rates as ``latent_rates``, of the data first. Of many clusters, the resamples are those of
     the jackknife.
     """
-    verdicts, clusters = np.frombuffer(data).reshape(-1, raters), np.frombuffer(codes, dtype=np.int64)
     many = int(clusters.max()) + 1 > MANY
     resampled = left_out(clusters) if many else bootstrapped(clusters, draws.resamples, draws.seed)
     return np.concatenate([_fitted(counts, verdicts) for counts in chain([np.ones((1, len(clusters)))], resampled)])
@@ -161,20 +155,19 @@ def estimate_rate(
 ) -> Interval:
     """Estimate how often a judge, or an annotator, is right about what deserves to pass.
 
-    Where no annotator contradicts another, the truth is what they say: the rates of the judge are shares of the items
-    that they passed (``"tpr"``, true positive rate) and of those that they failed (``"tnr"``, true negative rate), as
-    by ``estimate_share``. Else the truth is the class of ``latent_rates``, and no error of an annotator is the judge's.
-    Then the interval is Wilson's with the variance of resamples. Where annotators agree by less than ``WEAK`` standard
-    errors beyond chance, it also covers the middle 95 % of the resamples, which are skewed then.
+    Where no annotator contradicts another, the truth is what they say, and rates are shares (``estimate_share``). Else
+    it is the class of ``latent_rates``, and no error of an annotator is the judge's. Then the interval is Wilson's with
+    the variance of resamples; where annotators agree by less than ``WEAK`` standard errors beyond chance, it also
+    covers the middle 95 % of the resamples, which are skewed then, and a change from ``before`` has no test.
 
     Args:
         verdicts: (n,) verdicts of the judge, 1 for pass, 0 for fail, NaN where undefined.
         ratings: (n,) or (n, r) verdicts of r annotators, NaN where one gave none; items without any are left out.
             Another person may stand in a column from item to item, if it is at random who does.
-        of: ``"tpr"``, ``"tnr"``, ``"kappa"`` (Cohen's, of the judge and the truth), ``"prevalence"`` (share of items
-            that deserve to pass), or of one verdict of an annotator: ``"annotator_tpr"``, ``"annotator_tnr"``,
-            ``"annotator_kappa"``.
-        before: (n,) verdicts of another judge, whose rate is subtracted; no test is made against a latent truth.
+        of: ``"tpr"`` (share passed of what deserves it), ``"tnr"`` (share failed of what does not), ``"kappa"``
+            (Cohen's, of the judge and the truth), ``"prevalence"`` (share that deserves to pass), or of one verdict of
+            an annotator: ``"annotator_tpr"``, ``"annotator_tnr"``, ``"annotator_kappa"``.
+        before: (n,) verdicts of another judge, whose rate is subtracted.
         clusters: (n,) input of each item.
         draws: Resamples, seed and level of the interval.
 
@@ -245,7 +238,7 @@ def _of_several(
     if units < FEWEST_UNITS or not draws.resamples:
         return replace(bare, value=float(_counted_rate(np.ones((1, n)), judge, votes, of=of)[0]))
     # 2 the value, and how much it varies
-    rates = _fits(verdicts.tobytes(), verdicts.shape[1], codes.tobytes(), draws)
+    rates = _fits(verdicts, codes, draws=draws)
     value, *drawn = _read(rates, verdicts, of).tolist()
     known = np.array(drawn)[~np.isnan(drawn)]
     bare = replace(bare, value=value)
@@ -376,20 +369,14 @@ def corrected_rate(
 
     The interval is the delta method's and adds the errors of all three rates, each with pseudo-counts so that a rate of
     0 or 1 in few labels is not taken for certain (Agresti and Coull 1998; Lang and Reiczigel 2014). Its quantile is
-    Student's t with one degree of freedom less than labeled inputs. With fewer than two labels of one kind, as at a low
-    prevalence, the value is that of the rates with pseudo-counts. If annotators contradict each other, the latent
-    classes of ``latent_rates`` are fitted to all items, labeled or not.
+    Student's t with one degree of freedom less than labeled inputs. With fewer than two labels of one kind, the value
+    is that of the rates with pseudo-counts; without unlabeled items, the prevalence. NaN where several labels of one
+    kind are all of one input, and for a judge whose sensitivity and specificity do not exceed 1 together. If annotators
+    contradict each other, the latent classes of ``latent_rates`` are fitted to all items, labeled or not.
 
     One person may choose what to label by what it deserves, such as as many passes as fails. Of a random sample,
-    ``corrected_mean`` is more precise.
-
-    Arguments and errors as in ``corrected_mean``, with verdicts, 1 or 0, in place of scores; those of several people
-    are (n + N, r).
-
-    Returns:
-        The interval, within [0, 1]; without unlabeled items, that of the prevalence. NaN where several labels of one
-            kind are all of one input, and for a judge whose sensitivity and specificity do not exceed 1 together: its
-            verdicts tell nothing.
+    ``corrected_mean`` is more precise; arguments and errors are as there, with verdicts, 1 or 0, those of several
+    people (n + N, r).
 
     Examples:
         >>> judge = [1] * 9 + [0] * 1 + [1] * 2 + [0] * 8 + [1] * 60 + [0] * 40  # sensitivity .9, specificity .8

@@ -9,14 +9,14 @@ import pytest
 from commands import printed
 from fakes import FormulaLM, items
 from fakes import numbers as numbers_in
-from planted import by_hand, compared, entangled, having, ids, numbers, scored, with_effect, without
+from planted import by_hand, compared, entangled, having, ids, likelihood_effect, numbers, scored, with_effect, without
 
 from evalbias.evaluation import BIASES, Judged, compare, judge_examples, measure
 from evalbias.evaluation.audit import audit_answers, findings_of
 from evalbias.evaluation.biases import Joint, Likelihood, SelfPreference, Verbosity, written_by
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, PER_TOKEN, RATINGS
 from evalbias.lm.types import LogLikelihood
-from evalbias.measures import Draws, EqualQuality, likelihood_effect
+from evalbias.measures import Draws, EqualQuality
 from evalbias.measures.pairs import ONE_GROUP, estimate_gap
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.report.tables import audit_view

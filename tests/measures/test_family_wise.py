@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from planted import likelihood_effect
 from scipy import stats
 
-from evalbias.measures import likelihood_effect
 from evalbias.measures.agreement import estimate_pearson, pearson_influence
 from evalbias.measures.equal_quality import effects_on_judges
 from evalbias.measures.families import higher_than_first, holm, nonzero, smaller_in_magnitude, step_down
@@ -86,6 +86,8 @@ def test_joint_effects_are_those_of_every_judge_with_the_errors_of_their_differe
         single = likelihood_effect(ls[kept], scores[kept, j], ratings[kept], clusters=names)
         assert effects[j] == pytest.approx(single.value)
         assert np.sqrt((influence[:, j] ** 2).sum()) == pytest.approx(single.standard_error)
+    with pytest.raises(ValueError, match="several ratings, which tell their reliability"):
+        effects_on_judges(ls, scores, ratings, reliability=0.5)
     change = likelihood_effect(ls[kept], scores[kept, 1], ratings[kept], before=scores[kept, 0], clusters=names)
     assert np.sqrt(((influence[:, 1] - influence[:, 0]) ** 2).sum()) == pytest.approx(change.standard_error)
     assert np.isnan(effects[3])

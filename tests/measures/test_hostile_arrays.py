@@ -47,12 +47,9 @@ CALLS = {
     "spearman": lambda x, of: m.spearman(x, of(HUMAN)),
     "kendall": lambda x, of: m.kendall(x, of(HUMAN)),
     "pairwise_accuracy": lambda x, of: m.pairwise_accuracy(x, of(HUMAN)),
-    "measure_self_bias": lambda x, of: m.measure_self_bias(x, of(HUMAN)),
-    "distance_skewness": lambda x, of: m.distance_skewness(x, gamma=0.3),
     "bias_score": lambda x, of: m.bias_score(of(LIKELIHOODS), x),
     "rs_scores": lambda x, of: np.sort(m.rs_scores(of(LIKELIHOODS), x)),
     "unfairness_scores": lambda x, of: np.sort(m.unfairness_scores(x, of(HUMAN))),
-    "likelihood_effect": lambda x, of: m.likelihood_effect(of(LIKELIHOODS), x, of(RATINGS)),
     "estimate_effect": lambda x, of: m.estimate_effect(
         x, of(RATINGS), of(LIKELIHOODS), before=of(HUMAN), names=("likelihood",)
     ),
@@ -78,18 +75,18 @@ CALLS = {
     "score_uniformity": lambda x, of: m.score_uniformity(x, low=-50, high=50),
     "longer_wins": lambda x, of: np.sort(m.longer_wins(x, of(HUMAN), of(QUALITY))),
     "decision_shares": lambda x, of: np.sort(m.decision_shares(frame(x)), axis=0),
-    "decision_rates": lambda x, of: m.decision_rates(frame(x), groups=of(np.arange(N) // 4)),
-    "fairness": lambda x, of: m.fairness(frame(x), groups=of(np.arange(N) // 4)),
+    "decision_rates": lambda x, of: m.decision_rates(frame(x)),
+    "fairness": lambda x, of: m.fairness(frame(x)),
     "negative_entropies": lambda x, of: np.sort(m.negative_entropies(frame(x))),
     "confidence": lambda x, of: m.confidence(frame(x)),
     "calibration_gap": lambda x, of: m.calibration_gap(frame(x)),
     "consistent_preferences": lambda x, of: np.sort(m.consistent_preferences(frame(x), frame(of(QUALITY)))),
 }
 """Name -> call with scores in [0, 1], and a function that brings what belongs to the items into the scores' form."""
-ALONE = {"distance_skewness", "score_uniformity", "decision_shares", "negative_entropies", "confidence"}
+ALONE = {"score_uniformity", "decision_shares", "negative_entropies", "confidence", "decision_rates", "fairness"}
 ALONE |= {"calibration_gap", "win_shares"}
 """Measures of one array, or whose rows a user has put together."""
-UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score", "likelihood_effect"]
+UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score"]
 UNITLESS += ["estimate_effect", "rs_scores", "unfairness_scores"]
 NAN_IF_CONSTANT = [name for name in UNITLESS if name != "pairwise_accuracy"] + ["quadratic_fit"]
 EACH = pytest.mark.parametrize("name", CALLS)
@@ -186,10 +183,10 @@ def test_a_missing_cluster_is_refused_with_the_item_however_it_is_made(none):
             lambda: m.estimate_share(QUALITY, clusters=groups),
             lambda: m.estimate_spearman(QUALITY, HUMAN, clusters=groups, **DRAWN),
             lambda: m.estimate_mean(QUALITY, before=HUMAN, clusters=groups, **DRAWN),
-            lambda: m.likelihood_effect(LIKELIHOODS, QUALITY, RATINGS, clusters=groups),
+            lambda: m.estimate_effect(QUALITY, RATINGS, LIKELIHOODS, names=("likelihood",), clusters=groups),
             lambda: m.corrected_mean(QUALITY, LABELS * HUMAN, clusters=groups),
         ],
-        "groups": [lambda: m.spearman(QUALITY, HUMAN, groups=groups), lambda: m.fairness(pair(QUALITY), groups=groups)],
+        "groups": [lambda: m.spearman(QUALITY, HUMAN, groups=groups)],
     }
     for argument, several in calls.items():
         for call in several:

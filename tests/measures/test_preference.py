@@ -161,15 +161,6 @@ def test_nothing_defined_is_nan():
         fairness(ROWS, prior=[0.2, 0.2])
 
 
-def test_rates_averaged_over_documents():
-    groups = ["a", "a", "a", "b", "b"]
-    # a: A, A, B; b: shared, undefined
-    assert decision_rates(ROWS, groups=groups).tolist() == pytest.approx([(2 / 3 + 1 / 2) / 2, (1 / 3 + 1 / 2) / 2])
-    assert fairness(ROWS, groups=groups) == pytest.approx(0.5 - (2 / 3 + 1 / 2) / 2)
-    with pytest.raises(ValueError, match="groups has 2 entries for 5 items"):
-        decision_rates(ROWS, groups=["a", "b"])
-
-
 # The win rate of the first position.
 
 both_orders = partial(estimate_first_rate, both_orders=True)

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from planted import likelihood_effect
 from scipy.integrate import trapezoid
 from scipy.optimize import minimize
 from scipy.special import eval_hermitenorm, factorial, ndtri
 
-from evalbias.measures import likelihood_effect
 from evalbias.measures.equal_quality import BENT
 from evalbias.measures.ratings import (
     _lags,

@@ -52,7 +52,7 @@ WINS = SHARES[:, :2]
 RESAMPLED = {
     "mean": (estimate_mean, SCORES, ()),
     "skewness": (loops.estimate_skewness, SCORES - 2, ()),
-    "fairness of three": (pairs.estimate_fairness, SHARES, ()),
+    "three shares": (partial(estimate, pairs.counted_fairness), SHARES, ()),
     "odds": (partial(estimate, partial(pairs.over_orders, pairs.counted_odds)), WINS, (QUALITY,)),
     "odds at zero": (partial(estimate, partial(pairs.counted_odds, at_zero=True)), SHARES[:, 0], (QUALITY,)),
     "entropy": (partial(scale_use.estimate_entropy, levels=8), SCORES, ()),
@@ -310,12 +310,11 @@ def test_swapped_means_are_those_of_counts():
     (a, b), swap = rng.random((2, 9, 3)), rng.random((20, 9)) < 0.5
     quick = resample.swapped_means(lambda means: -np.abs(means - 1 / 3).mean(axis=1))(a, b)(swap)
     np.testing.assert_allclose(quick, resample.counted_swaps(pairs.counted_fairness)(a, b)(swap))
-    for before, after in ((a, b), (a[:, :2], b[:, :2])):
-        p_values = [
-            estimator(pairs.counted_fairness, before, after, draws=swaps(999)).p_value
-            for estimator in (resample.change, lambda _, x, y, draws: pairs.estimate_fairness(y, before=x, draws=draws))
-        ]
-        assert p_values[0] == p_values[1] < 1
+    before, after = a[:, :2], b[:, :2]
+    found = pairs.estimate_fairness(after, before=before, draws=swaps(999))
+    assert found.p_value == resample.change(pairs.counted_fairness, before, after, draws=swaps(999)).p_value < 1
+    with pytest.raises(ValueError, match=r"the shape \(9, 3\): give what each of two positions wins"):
+        pairs.estimate_fairness(a)
 
 
 # Paired tests.
@@ -682,13 +681,12 @@ def test_p_is_below_a_twentieth_exactly_where_the_interval_excludes_the_null():
 
 
 def test_p_of_a_statistic_at_the_end_of_its_range_is_that_of_its_own_test():
-    rng, found = np.random.default_rng(0), {"fairness": [], "three": [], "skewness": []}
+    rng, found = np.random.default_rng(0), {"fairness": [], "skewness": []}
     for seed in range(200):  # the shares are fair, the values symmetric
         first = (rng.random(40) < 0.5).astype(float)
-        three, values = np.eye(3)[rng.integers(0, 3, 40)], rng.normal(size=40)
+        values = rng.normal(size=40)
         for name, one in {
             "fairness": pairs.estimate_fairness(np.stack([first, 1 - first], axis=1)),
-            "three": pairs.estimate_fairness(three, draws=few(seed, 200)),
             "skewness": loops.estimate_skewness(values, draws=few(seed, 200)),
         }.items():
             found[name].append(one.p_value)

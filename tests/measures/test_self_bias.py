@@ -8,55 +8,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalbias.measures import Draws, QuantileMap, distance_skewness, estimate_skewness, measure_self_bias
-from evalbias.measures.loops import symmetry_p
+from evalbias.measures import Draws, QuantileMap, estimate_skewness
+from evalbias.measures.loops import differences, symmetry_p
+from evalbias.measures.resample import ALONE
 
 NAN = math.nan
 NUMBERS = st.lists(st.floats(-30, 30).map(lambda x: round(x, 2)), min_size=1, max_size=20)
 
 
-def by_definition(x, gamma=0.0):
+def skewness(x):
+    return estimate_skewness(x, draws=ALONE).value
+
+
+def by_definition(x):
     x = np.asarray(x, dtype=float)
-    denominator = np.abs(x[:, None] + x[None] - 2 * gamma).sum()
+    denominator = np.abs(x[:, None] + x[None]).sum()
     return 1 - np.abs(x[:, None] - x[None]).sum() / denominator if denominator else math.nan
 
 
 def test_by_hand():
-    assert measure_self_bias([-5, -1, 0], [-10, -4, 0]).bias == pytest.approx(8 / 3)
     # |0-3| twice over 0 + 3 + 3 + 6
-    assert distance_skewness([0, 3]) == pytest.approx(1 - 6 / 12)
-    assert distance_skewness([-2, 2]) == 0
-    assert distance_skewness([4, 4, 4]) == 1
-    assert distance_skewness([-4, -4]) == 1
-    assert distance_skewness([1, 5], gamma=3) == 0
-    # |1 - 2| twice over 2 + 3 + 3 + 4, and around .5 over 1 + 2 + 2 + 3
-    assert distance_skewness([1, 2]) == pytest.approx(1 - 2 / 12)
-    assert distance_skewness([2, 1], gamma=0.5) == pytest.approx(1 - 2 / 8)
-    assert distance_skewness([NAN, 3.0, NAN]) == 1
-    assert math.isnan(distance_skewness([2, 2], gamma=2))
-    assert math.isnan(distance_skewness([0, 0]))
-    assert math.isnan(distance_skewness([]))
+    assert skewness([0, 3]) == pytest.approx(1 - 6 / 12)
+    assert skewness([-2, 2]) == 0
+    assert skewness([4, 4, 4]) == 1
+    assert skewness([-4, -4]) == 1
+    # |1 - 2| twice over 2 + 3 + 3 + 4
+    assert skewness([1, 2]) == pytest.approx(1 - 2 / 12)
+    assert skewness([NAN, 3.0, NAN]) == 1
+    assert math.isnan(skewness([0, 0]))
+    assert math.isnan(skewness([]))
     with pytest.raises(ValueError, match="infinite"):
-        distance_skewness([1, math.inf])
-    with pytest.raises(ValueError, match="minus gamma=inf is infinite"):
-        distance_skewness([1.0], gamma=math.inf)
+        skewness([1, math.inf])
 
 
-def test_undefined_scores_are_left_out_and_counted():
-    measured = measure_self_bias([-5, math.nan, 0, -1], [-10, -4, math.nan, -1])
-    assert (measured.bias, measured.n, measured.undefined) == (2.5, 2, 2)
-    assert measured.skewness == pytest.approx(by_definition([5, 0]))
-    none = measure_self_bias([math.nan], [1])
-    assert math.isnan(none.bias)
-    assert (none.n, none.undefined) == (0, 1)
-    with pytest.raises(ValueError, match="own 2, expected 1"):
-        measure_self_bias([1, 2], [1])
-
-
-@given(NUMBERS, st.sampled_from([0.0, -1.5, 4.0]))
-def test_skewness_equals_its_definition(x, gamma):
-    fast, slow = distance_skewness(x, gamma=gamma), by_definition(x, gamma)
-    if abs(np.asarray(x) - gamma).max() < 1e-9:
+@given(NUMBERS)
+def test_skewness_equals_its_definition(x):
+    fast, slow = skewness(x), by_definition(x)
+    if abs(np.asarray(x)).max() < 1e-9:
         assert math.isnan(fast)
     else:
         assert fast == pytest.approx(slow, abs=1e-9)
@@ -159,7 +147,7 @@ def test_a_map_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
 
 
 def test_differences_of_rounding_errors_are_none():
-    found = measure_self_bias([0.1 + 0.2, 0.3, NAN], [0.3, 0.3, 0.3])
-    assert (found.bias, math.isnan(found.skewness), found.n) == (0, True, 2)
-    assert measure_self_bias([0.1 + 0.2, 0.4], [0.3, 0.3]).skewness == pytest.approx(0.5)
-    assert math.isnan(distance_skewness([0.1 + 0.2, 0.3], gamma=0.3))
+    own, expected = np.array([0.1 + 0.2, 0.3, NAN]), np.full(3, 0.3)
+    assert differences(own, expected).tolist() == pytest.approx([0, 0, NAN], abs=0, nan_ok=True)
+    assert math.isnan(skewness(differences(own, expected)))
+    assert skewness(differences(np.array([0.1 + 0.2, 0.4]), expected[:2])) == pytest.approx(0.5)

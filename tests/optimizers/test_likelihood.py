@@ -9,14 +9,14 @@ import dspy
 import numpy as np
 import pytest
 from fakes import FormulaLM, items, numbers, of_sources
-from planted import with_effect
+from planted import likelihood_effect, with_effect
 
 from evalbias import BiasedDemos, LikelihoodMitigation
 from evalbias.evaluation import judge_examples, measure
 from evalbias.evaluation.biases import Likelihood
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.lm.types import Choices
-from evalbias.measures import bias_score, estimate_spearman, likelihood_effect, rs_scores, spearman, unfairness_scores
+from evalbias.measures import bias_score, estimate_spearman, rs_scores, spearman, unfairness_scores
 from evalbias.optimizers import compile_each, count_answers
 from evalbias.optimizers import likelihood_rules as rules
 from evalbias.optimizers.demonstrations import (

@@ -9,7 +9,7 @@ import pytest
 from fakes import Comparer, FormulaLM, items, pair
 from matplotlib import image
 from numpy.testing import assert_allclose
-from planted import compared, partly, scored, with_effect
+from planted import compared, likelihood_effect, partly, scored, with_effect
 
 from evalbias.evaluation import BIASES, Judged, judge_examples, measure
 from evalbias.evaluation.bias import Bias, Intervals, Plot, beyond_quality, interval_plot
@@ -17,7 +17,7 @@ from evalbias.evaluation.biases import Likelihood, order_outcomes
 from evalbias.evaluation.estimates import Estimate, Number, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.evaluation.loops import Loop, LoopRun
-from evalbias.measures import likelihood_effect, unfairness_scores
+from evalbias.measures import unfairness_scores
 from evalbias.measures.resample import SHARE, estimate_mean
 from evalbias.optimizers.zepo import CurvePoint
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
