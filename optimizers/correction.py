@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from evalbias.evaluation.agreement import agreement_of_scores
 from evalbias.evaluation.bias import Bias, share_number
 from evalbias.evaluation.estimates import Comparison, Estimate, Number, compare, measured
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.words import ends, signed
-from evalbias.measures import estimate_effect, estimate_mean, estimate_spearman, pearson
-from evalbias.measures.agreement import estimate_pearson, estimate_tied_accuracy
+from evalbias.measures import estimate_effect, estimate_mean, pearson
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
@@ -88,13 +88,9 @@ class CorrectedScores(Bias):
     def numbers(self, judged: Judged) -> list[Number]:
         """Return the effect of each feature, and four measures of agreement."""
         scores, human = judged.answers, judged.covariate(HUMAN_SCORES)
-        shown: dict[str, Any] = {"given": (human,), "tested": False}
+        known = {one.name: replace(one, tested=False) for one in agreement_of_scores(judged)}
         numbers = [self.effect(one, judged) for one in self.features]
-        numbers += [
-            Number("pearson", "Pearson", scores, estimate_pearson, **shown),
-            Number("tied_accuracy", "accuracy of order", scores, estimate_tied_accuracy, **shown),
-            Number("spearman", "Spearman", scores, estimate_spearman, **shown),
-        ]
+        numbers += [known[name] for name in ("pearson", "tied_accuracy", "spearman")]
         if self.differences:
             chosen, wanted = ((1 + np.sign(values)) / 2 for values in (scores, human))
             agreed = np.where(wanted == 0.5, np.nan, 1 - np.abs(chosen - wanted))

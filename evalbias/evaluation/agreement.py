@@ -52,13 +52,12 @@ class PeopleAgreement(Bias):
     """Agreement with people, their own (the ceiling), and that of likelihood or length alone (the floors).
 
     The ``human_ceiling`` of scores is Spearman's rho of a rater's ratings with the mean of the item's others, averaged
-    over the raters; of pairs, the share in which a rater prefers the same candidate as the mean of the others, where
-    they have a preference. Where judge and people say pass (1) or fail (0), ``kappa`` is Cohen's kappa of the judge
-    with one person of the item, drawn at random, and ``human_kappa`` that of a rater with another. A floor ranks by LS
-    or by length, on whichever side agrees better with these items: so one near chance is a little too high.
-    ``leniency`` is the mean of the judge's score less people's, where they rate on its scale; it is no bias by itself.
-    Krippendorff's alpha takes judge and human score as two raters. Of pairs, a tie of judge or rater counts half;
-    probabilities (``brier``, ``calibration_error``) are averaged over the orders.
+    over the raters; of pairs, the share in which a rater prefers the same candidate as the mean of the others. Where
+    judge and people say pass (1) or fail (0), ``kappa`` is Cohen's kappa of the judge with one person of the item,
+    drawn at random, and ``human_kappa`` that of a rater with another. A floor ranks by LS or by length, on whichever
+    side agrees better with these items: so one near chance is a little too high. ``leniency`` is the mean of the
+    judge's score less people's, where they rate on its scale. Krippendorff's alpha takes judge and human score as two
+    raters. Of pairs, a tie counts half; probabilities are averaged over the orders.
     """
 
     name, title, kind = "agreement", "agreement with people", "validity"
@@ -74,7 +73,7 @@ class PeopleAgreement(Bias):
         people = {BETTER, RATINGS} if judged.pairwise else {HUMAN_SCORES}
         if people.isdisjoint(judged.covariates):
             return []
-        return [*(_of_choices(judged) if judged.pairwise else _of_scores(judged)), *_floors(judged)]
+        return [*(_of_choices(judged) if judged.pairwise else agreement_of_scores(judged)), *_floors(judged)]
 
     def validity(self, measurement: Measurement, judged: Judged, *, seed: int) -> Validity | None:
         """Say whether the judge tells good from bad; None where its agreement has no interval."""
@@ -155,12 +154,11 @@ class Validity:
     """Whether a judge tells good from bad, as people see it.
 
     Attributes:
-        status: By the 95 % interval of the agreement; of pairs in one order, of kappa. ``"valid"``: it lies above
-            chance. ``"no better than a floor"``: it does, but likelihood or length alone may agree as well. ``"says
-            little"``: it lies between chance and ``TELLING``. ``"says nothing"``: it holds chance and ends below
-            ``TELLING``, or all outputs have one score. ``"not shown"``: it holds chance, but is wide for that, or one
-            rater hardly agrees with the others either. ``"contradicts people"``: it lies below chance. ``"undefined"``:
-            people's verdicts are all alike.
+        status: By the 95 % interval of the agreement; of pairs in one order, of kappa. ``"valid"``: above chance;
+            ``"no better than a floor"``: likelihood or length alone may agree as well; ``"says little"``: above chance,
+            and ends below ``TELLING``; ``"says nothing"``: holds chance and ends there, or all outputs have one score;
+            ``"not shown"``: holds chance, but is wide for that, or one rater hardly agrees with the others either;
+            ``"contradicts people"``: below chance; ``"undefined"``: people's verdicts are all alike.
         sentence: The same with the figures: the agreement, that of one rater, and the floors.
         no_better_than: Outputs, such as the longer, that could always be preferred, for all that is shown.
     """
@@ -183,18 +181,20 @@ def surpasses(
     return bool(above.value > 0 and above.p_value / 2 < LEVEL)
 
 
-def _of_scores(judged: Judged) -> list[Number]:
+def agreement_of_scores(judged: Judged) -> list[Number]:
+    """Return the agreement of a judge that scores with people, and what they reach among themselves."""
     human, scores = judged.covariate(HUMAN_SCORES), judged.answers
 
-    def number(name: str, label: str, estimator: Callable[..., Interval], says: str, *, tested: bool = False) -> Number:
-        return Number(name, label, scores, estimator, given=(human,), says=says, tested=tested)
+    def number(name: str, label: str, estimator: Callable[..., Interval], says: str, **described: Any) -> Number:
+        return Number(name, label, scores, estimator, given=(human,), says=says, **{"tested": False, **described})
 
     alpha, ordinal = (partial(estimate_coefficient, partial(counted_alpha, ordinal=one)) for one in (False, True))
+    same = "Same order or tie as people, of pairs"
     numbers = [
         number("spearman", "Spearman", estimate_spearman, "Rank correlation with people (Spearman)", tested=True),
         number("kendall", "Kendall", estimate_kendall, "Rank correlation with people (Kendall)"),
         number("pearson", "Pearson", estimate_pearson, "Linear correlation with people (Pearson)"),
-        number("tied_accuracy", "accuracy of order", estimate_tied_accuracy, "Same order or tie as people, of pairs"),
+        number("tied_accuracy", "accuracy of order", estimate_tied_accuracy, same, signed=False),
     ]
     if rated_on_its_scale(judged) or judged.pass_or_fail:
         says = "Points above people's, on average"
@@ -205,13 +205,13 @@ def _of_scores(judged: Judged) -> list[Number]:
             number("alpha_ordinal", "alpha (ordinal)", ordinal, "Agreement in ranks (Krippendorff's alpha)"),
         ]
     if judged.pass_or_fail:
-        kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement with one person beyond chance (kappa)"
-        numbers.append(number("kappa", "kappa", kappa, says))
+        kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement with one annotator beyond chance (kappa)"
+        numbers.append(number("kappa", "kappa with one annotator", kappa, says))
     columns = ceiling_columns(judged.covariates.get(RATINGS, np.empty((0, 1))))
     if not np.isnan(columns).all():
         kinds = {"human_ceiling": ("one rater", CEILING, counted_spearman)}
         if judged.pass_or_fail:
-            kinds["human_kappa"] = ("one rater's kappa", f"{CEILING}, beyond chance (kappa)", counted_kappa)
+            kinds["human_kappa"] = ("kappa between annotators", f"{CEILING}, beyond chance (kappa)", counted_kappa)
         for name, (label, says, statistic) in kinds.items():
             ceiling = partial(estimate_coefficient, partial(counted_ceiling, statistic=statistic))
             numbers.append(Number(name, label, columns, ceiling, says=says, tested=False))

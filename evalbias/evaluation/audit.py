@@ -41,30 +41,26 @@ MOST_LABELS = 40  # number of items that an audit names for labeling
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of an audit for one bias.
+    """Result of an audit for one bias; texts are empty where there is nothing to say.
 
     Attributes:
         bias: Name of the bias.
-        status: ``"biased"``: the headline estimate differs from that of an unbiased judge after Holm's correction, or
-            the same effect with the other biases held fixed does, in tests of all headlines and all such effects.
-            ``"no sign"``: it does not, and its 95 % interval lies within ``margin`` (on the side of the bias, where it
-            has one), or the judge's making rules it out. ``"bounds only"``: neither can be told with any number of such
-            items. People rated each once and how reliable that is was not stated, or the ends of the scales may show an
-            effect of ``margin`` alone. ``"too few items"``: none of these. ``"not measured"``: the items or the judge
-            do not allow it.
-        estimate: Headline estimate less its null, so that 0 is no bias, or ``joint`` if ``hidden``; None where there is
-            none.
+        status: ``"biased"``: significant by Holm's correction, in the headline or with the other biases held fixed.
+            ``"no sign"``: the interval lies within ``margin`` (on the side of the bias, where it has one), or the
+            judge's making rules it out. The others are ``"bounds only"``, ``"too few items"`` and ``"not measured"``.
+        estimate: Headline estimate less its null, so that 0 is no bias, or ``joint`` if ``hidden``.
         sentence: The finding in words, in units of the judge's scale.
         margin: Smallest effect worth finding, in the estimate's unit.
         margin_in_words: Effects of that size in points, wins or win probability: "an effect of 0.18 points or more".
         p_adjusted: p of the headline estimate, adjusted by Holm for the biases tested; NaN where not tested.
         items_needed: Items that find an effect of ``margin`` with power .8; None where unknown, or no number would do.
         rated_twice: Whether these items must have two ratings each, because items with one are left out.
-        settled_by: What would tell whether the judge is biased, in words; empty where it is told, or unknown.
-        held_if: What bounds take for granted, in words; empty for others, and where they hold as they are.
-        remedy: What helps and what it costs; empty where nothing is needed, evalbias has nothing, or the bias is not
-            shown with the others held fixed.
-        joint: The same effect in one model with the other biases held fixed; None where there is no such model.
+        settled_by: What would tell whether the judge is biased.
+        within: What is shown of these systems' outputs, where systems are too few to tell of others.
+        clustered: What the interval is over where systems are too few to count as clusters.
+        held_if: What bounds take for granted.
+        remedy: What helps and what it costs; nothing where the bias is not shown with the others held fixed.
+        joint: The same effect in one model with the other biases held fixed.
         hidden: Whether the bias is shown only with the others held fixed, whose effects cancel it in these outputs.
     """
 
@@ -78,6 +74,8 @@ class Finding:
     items_needed: int | None = None
     rated_twice: bool = False
     settled_by: str = ""
+    within: str = ""
+    clustered: str = ""
     held_if: str = ""
     remedy: str = ""
     joint: Estimate | None = None
@@ -90,16 +88,14 @@ class Finding:
 
     @property
     def condition(self) -> str:
-        """On which reliability of ratings a bias at equal quality, or bounds, rest; empty for other findings."""
-        e = self.estimate
-        if self.held_if:
-            return f"holds {self.held_if}"
-        if self.status != "biased" or e is None or math.isnan(e.reliability):
-            return ""
-        if math.isnan(e.robustness):
-            return "holds whatever share of the variance of the mean rating is quality"
-        share = f"{percent(e.robustness)} of the variance of the mean rating were quality"
-        return f"would have the estimate 0 if {share}, where {percent(e.reliability)} is taken"
+        """On which reliability of ratings a bias at equal quality, or bounds, rest, and on which clusters."""
+        e, rests = self.estimate, f"holds {self.held_if}" if self.held_if else ""
+        if self.status == "biased" and e is not None and not math.isnan(e.reliability):
+            rests = "holds whatever share of the variance of the mean rating is quality"
+            if not math.isnan(e.robustness):
+                share = f"{percent(e.robustness)} of the variance of the mean rating were quality"
+                rests = f"would have the estimate 0 if {share}, where {percent(e.reliability)} is taken"
+        return ", and ".join(filter(None, (rests, self.clustered)))
 
     @property
     def tolerated(self) -> float:
@@ -183,7 +179,7 @@ def _finding(
         status = "biased"
     elif -margin < estimate.low and (estimate.high < margin or estimate.only_below):
         status = "no sign"
-    needed, settled_by, held_if = items_needed(estimate, wanted, tests=tests), "", ""
+    needed, settled_by, held_if, within = items_needed(estimate, wanted, tests=tests), "", "", ""
     rated_twice = estimate.unit in RATED and judged.rated_once > 0
     if math.isnan(estimate.value):
         status, settled_by, held_if = "bounds only", _told_by(judged), judged.held_if
@@ -193,12 +189,13 @@ def _finding(
         if needed is not None and needed <= estimate.n:
             needed = None  # as many are there: the effect lies near the margin, and no count can be promised
         settled_by = estimate.reason if needed is None else _enough(needed, estimate, rated_twice)
+        within = bias.within(measurement, judged) if isinstance(bias, EffectBias) and estimate.systems else ""
     measured = measurement[estimate.name]
     finding = Finding(
         bias.name,
         status,
         estimate,
-        bias.sentence(measured, judged),
+        "; ".join(filter(None, (bias.sentence(measured, judged), within))),
         margin=margin,
         margin_in_words=bias.margin_words(measured, judged),
         p_adjusted=p_adjusted,
@@ -206,6 +203,8 @@ def _finding(
         rated_twice=rated_twice,
         settled_by=settled_by,
         held_if=held_if,
+        clustered=bias.clustered(judged) if status in ("biased", "no sign") and isinstance(bias, EffectBias) else "",
+        within=within,
         remedy=bias.remedy(measured, judged) if status == "biased" else "",
     )
     if finding.tolerated:
@@ -230,6 +229,7 @@ def _in_one_model(finding: Finding, bias: Bias, joint: Estimate, judged: Judged,
         f"({alone.text()} {alone.unit}, 95 % interval {alone.interval})",
         p_adjusted=p_adjusted,
         settled_by="",
+        within="",
         remedy=bias.remedy(joint, judged),
     )
 
@@ -300,7 +300,7 @@ def reasons_of(findings: Sequence[Finding]) -> tuple[str, ...]:
         *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in biased if f.remedy),
         _between_bounds(bounded),
         _listed("No sign of bias", clear, _why_clear),
-        _listed("Too few items to decide", open_, lambda f: f.settled_by),
+        _listed("Too few items to decide", open_, lambda f: "; ".join(filter(None, (f.within, f.settled_by)))),
         # why a number is undefined where the items seemed to allow it
         _listed("Not measured", missing, lambda f: "" if f.estimate is None else f.sentence),
     ]
@@ -406,11 +406,11 @@ class Audit(ByName[Measurement]):
         leniency: How many more points it gives than people, as in the paragraphs; empty where that is not known.
         not_measured: Bias -> why it was not measured and what would make it possible.
         provenance: What decides the numbers.
-        missing: The judgments that are missing, on what that depends, and what they could change; None without any.
+        missing: The judgments that are missing, and what they could change; None without any.
         label_next: Ids of the items that people should label next; empty where they labeled all or none.
-        groups: Value of the field ``by`` -> agreement with people on its items; empty without such a field.
+        groups: Value of the field ``by`` -> agreement with people on its items.
         discuss: ``"raters"`` and ``"judge"`` -> ids of the items on which raters differ most from each other, and the
-            judge most from people; empty without repeated scores and ratings.
+            judge most from people, where there are repeated scores and ratings.
     """
 
     judged: Judged
@@ -431,6 +431,14 @@ class Audit(ByName[Measurement]):
     def verdict(self) -> str:
         """All paragraphs in one line."""
         return " ".join(self.paragraphs)
+
+    @property
+    def lacking(self) -> dict[str, str]:
+        """What was ``not_measured`` although it was asked for."""
+        only = self.provenance.get("only")
+        return {
+            name: why for name, why in self.not_measured.items() if only in (None, name) or BIASES[name].kind != "bias"
+        }
 
     def having(self, status: Status) -> list[Finding]:
         """Return the findings with a status."""
@@ -566,7 +574,7 @@ def audit_answers(
     if repeats is not None:
         paragraphs += (Repeats().conclusion(repeats),)
     if left_out:
-        paragraphs += (f"Not tested, because one bias was asked for: {', '.join(map(title_of, left_out))}.",)
+        paragraphs += (f"Only {title_of(str(only))} was asked for: no other bias was tested.",)
     return Audit(
         judged=judged,
         measurements=measurements,
@@ -590,8 +598,7 @@ def _left_out(only: str, judged: Judged) -> dict[str, str]:
     Raises:
         ValueError: Such a judge cannot have the one to test.
     """
-    possible = ("", "pairs" if judged.pairwise else "scores")
-    biases = [bias for bias in BIASES.values() if bias.kind == "bias" and bias.judges in possible]
+    biases = [bias for bias in BIASES.values() if bias.kind == "bias" and bias.suits(judged)]
     names = [bias.name for bias in biases if bias.applies(judged) or bias.lacks(judged)]  # not that of loops
     if only not in names:
         kind = "compares" if judged.pairwise else "scores"
@@ -604,8 +611,7 @@ def _lacking(biases: Sequence[Bias], measurements: Mapping[str, Measurement], ju
 
     There is no test of a bias none of whose measured numbers has a value that an unbiased judge would have.
     """
-    possible = ("", "pairs" if judged.pairwise else "scores")
-    unmeasured = [("it", bias) for bias in biases if bias.name not in measurements and bias.judges in possible]
+    unmeasured = [("it", bias) for bias in biases if bias.name not in measurements and bias.suits(judged)]
     untested = [("a test", m.bias) for m in measurements.values() if m.bias.kind == "bias" and not is_of_bias(m)]
     lacking = {bias.name: (what, bias.lacks(judged)) for what, bias in (*unmeasured, *untested)}
     return {name: f"{what} needs {words}" for name, (what, words) in lacking.items() if words}

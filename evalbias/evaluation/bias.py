@@ -31,7 +31,7 @@ from evalbias.evaluation.words import (
     signed,
 )
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.equal_quality import SCORE_SD, Effect, estimate_effect
+from evalbias.measures.equal_quality import MIN_CLUSTERS, SCORE_SD, Effect, estimate_effect
 from evalbias.measures.resample import SHARE, estimate_share, mean
 from evalbias.measures.scale_use import LEAST, SLOPE
 
@@ -76,6 +76,10 @@ class Bias:
                 return one
         raise ValueError(self._unmeasured(name, judged))
 
+    def suits(self, judged: Judged) -> bool:
+        """Return whether such a judge, which compares or scores, can have it."""
+        return self.judges in ("", "pairs" if judged.pairwise else "scores")
+
     def configured(self: AnyBias, **settings: Any) -> AnyBias:
         """Return the bias with those settings that are fields of its class and given."""
         names = {one.name for one in fields(self)}
@@ -93,7 +97,7 @@ class Bias:
     def _unmeasured(self, what: str, judged: Judged) -> str:
         """Say why something cannot be measured."""
         needs = self.lacks(judged)
-        if self.judges and self.judges != ("pairs" if judged.pairwise else "scores"):
+        if not self.suits(judged):
             needs = "a judge that compares" if self.judges == "pairs" else "a judge that scores"
         return f"{what} on {judged.criterion} cannot be measured" + (f": it needs {needs}." if needs else ".")
 
@@ -279,19 +283,37 @@ class EffectBias(Bias):
 
         ValueError where the items do not allow it, or a reliability is given for items with several ratings.
         """
-        return _fit(self.number(self.effect_name, judged), judged.clusters)
+        return fitted(self.number(self.effect_name, judged), judged.clusters)
+
+    def clustered(self, judged: Judged) -> str:
+        """Say that the interval is over inputs alone, where outputs of systems share errors, but these are few."""
+        systems = len(judged.writer_names)
+        if not self.standardized or judged.systems is None or not 1 < systems < MIN_CLUSTERS:
+            return ""
+        return f"is clustered by input only ({systems} systems)"
+
+    def within(self, measurement: Measurement, judged: Judged) -> str:
+        """Say the effect among outputs of one system, where it is shown; empty where it is not."""
+        e = measurement.estimates.get(f"{self.effect_name}_within")
+        if e is None or not (e.low > 0 or e.high < 0):
+            return ""
+        return f"among outputs of one of these systems it is shown: {self._points(e, judged)}"
+
+    def _points(self, e: Estimate, judged: Judged) -> str:
+        """Say an effect on scores in points, with its interval."""
+        value, low, high = (e.points * end for end in (e.value, e.low, e.high))
+        digits = decimals(value, low, high)
+        interval = interval_words(value, low, high, digits, held_if=judged.held_if)
+        return f"{amount(value, low, high, digits)} points at equal quality{_scale(judged)} ({interval})"
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:
         """Say an effect in points of the scale; of pairs, as what becomes of an even one."""
         if estimate.unit != SCORE_SD:
             return super().sentence(estimate, judged)
-        value, low, high = (estimate.points * end for end in (estimate.value, estimate.low, estimate.high))
         if not judged.pairwise:
-            digits = decimals(value, low, high)
-            points = amount(value, low, high, digits)
-            interval = interval_words(value, low, high, digits, held_if=judged.held_if)
-            return f"{self.favored} gets {points} points at equal quality{_scale(judged)} ({interval})"
-        value, low, high = (100 * _even_pair(shift, judged) for shift in (value, low, high))
+            return f"{self.favored} gets {self._points(estimate, judged)}"
+        shifts = (estimate.points * end for end in (estimate.value, estimate.low, estimate.high))
+        value, low, high = (100 * _even_pair(shift, judged) for shift in shifts)
         interval = interval_words(value, low, high, digits=0, held_if=judged.held_if)
         if judged.verdicts:
             wins = f"between {low:.0f} and {high:.0f}" if math.isnan(value) else f"{value:.0f}"
@@ -320,7 +342,7 @@ class EffectBias(Bias):
         if judged is None or recipe is None or not self.standardized or math.isnan(measurement[self.effect_name].low):
             return super().plot(measurement)
         # 1 dots: the property in standard deviations, and the score less what the quality explains
-        fit = _fit(recipe, measurement.clusters)
+        fit = fitted(recipe, measurement.clusters)
         x, y = beyond_quality(recipe, fit, mirrored=judged.both_orders)
         # 2 the line of the effect, in points, log-odds or verdicts
         value, low, high = (end * fit.score_sd for end in (fit.value, fit.low, fit.high))
@@ -353,7 +375,8 @@ class EffectBias(Bias):
         return Plot(title, caption, [dots])
 
 
-def _fit(recipe: Number, clusters: Sequence[object] | None) -> Effect:
+def fitted(recipe: Number, clusters: Sequence[object] | None) -> Effect:
+    """Return the effect of ``EffectBias.effect`` with its bounds, its F and why it may be undefined."""
     effect = recipe.estimator(recipe.values, *recipe.given, clusters=clusters)
     assert isinstance(effect, Effect)
     return effect

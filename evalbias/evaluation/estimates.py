@@ -97,17 +97,12 @@ class Number(Named):
         p_value = math.nan if self.null is None else interval.p_value
         if self.null is not None and math.isnan(p_value):  # the interval has no test of its own
             p_value = p_of_interval(interval.value, interval.low, interval.high, null=self.null, units=interval.units)
-        return Estimate(
-            **{one.name: getattr(self, one.name) for one in fields(Named)},
-            **{name: getattr(interval, name) for name in ("value", "low", "high", "n", "units", "unit", "reason")},
-            undefined=len(self.values) - interval.n - self.excluded,
-            p_value=p_value,
-            points=interval.score_sd if isinstance(interval, Effect) else math.nan,
-            reliability=getattr(interval, "reliability", math.nan),
-            robustness=getattr(interval, "robustness", math.nan),
-            allowance=max(map(abs, interval.allowance)) if isinstance(interval, Effect) else 0.0,
-            systems=getattr(interval, "systems", 0),
-        )
+        named = {one.name: getattr(self, one.name) for one in fields(Named)}
+        found = {one.name: getattr(interval, one.name) for one in fields(Estimate) if hasattr(interval, one.name)}
+        found |= {**named, "p_value": p_value, "undefined": len(self.values) - interval.n - self.excluded}
+        if isinstance(interval, Effect):
+            found |= {"points": interval.score_sd, "allowance": max(map(abs, interval.allowance))}
+        return Estimate(**found)
 
     def change(
         self, before: FloatArray, clusters: Sequence[object] | None = None, *, seed: int, n_resamples: int, swaps: int
@@ -124,42 +119,19 @@ class Number(Named):
 
 
 @dataclass(frozen=True)
-class Estimate(Named):
-    """One number about a judge.
+class Estimate(Interval, Named):
+    """One number about a judge, with its 95 % interval over inputs where several items share one.
 
-    Attributes:
-        value: The estimate; NaN where undefined.
-        low: Lower end of the 95 % interval, over inputs where several items share one.
-        high: Upper end.
-        n: Items that count.
-        undefined: Items left out because a number is NaN.
-        units: Inputs that the interval resamples, each with its items; n where none share an input.
-        p_value: Two-sided p against ``null``: by the interval's own test, else ``p_of_interval``; NaN without a null.
-        unit: Unit of the estimate, such as ``"share"``; empty where it has none.
-        points: Points, log-odds or verdicts in one standard deviation of the score, where that is the unit; else NaN.
-        reliability: Share of the variance of people's mean rating that is taken for quality; NaN where none is held
-            fixed, or it is unknown.
-        robustness: Value of this share at which an effect would be 0; NaN where it is 0 at none.
-        systems: Systems that the interval is over, where their outputs share errors that widen it; else 0.
-        reason: Why the estimate is undefined, where that is known.
-        allowance: Largest effect of the ends of the scales alone, which widens the interval (``Effect.allowance``).
+    Its p is two-sided against ``null``: by the interval's own test, else ``p_of_interval``; NaN without a null. What
+    it has besides is that of an ``Effect``.
     """
 
-    value: float
-    low: float
-    high: float
-    n: int
-    undefined: int
     _: KW_ONLY
-    units: int = 0
-    p_value: float = math.nan
-    unit: str = ""
-    points: float = math.nan
+    points: float = math.nan  # points, log-odds or verdicts in one standard deviation of the score, if that is the unit
     reliability: float = math.nan
     robustness: float = math.nan
     systems: int = 0
-    reason: str = ""
-    allowance: float = 0.0
+    allowance: float = 0.0  # largest effect of the ends of the scales alone, which widens the interval
 
     def text(self, value: float | None = None) -> str:
         """Format the estimate, or another value in its form."""
@@ -295,10 +267,9 @@ class Change:
     Attributes:
         before: Estimate of the first judge, on the items that both define.
         after: Estimate of the second judge, on the same items.
-        difference: After minus before, with its paired 95 % interval. Its p is that of a two-sided paired permutation
-            test, which swaps the outputs of an input together, or of the interval's own test; NaN where there is none.
-        p_itemwise: P of the test of the papers' tables, which swaps item by item whatever inputs they share; the same
-            where every item has its own input, None where nothing is swapped.
+        difference: After minus before, with its paired 95 % interval. Its p is that of a paired permutation test, which
+            swaps the outputs of an input together, or of the interval's own test; NaN where there is none.
+        p_itemwise: P of the same test, swapping item by item as in the papers' tables; None where nothing is swapped.
     """
 
     before: Estimate
@@ -485,10 +456,8 @@ def items_needed(estimate: Estimate, wanted: float, *, power: float = 0.8, tests
     the quantiles of Student's t for the inputs of n' items. ``tests`` biases share an error of 5 % (Holm's first). What
     the interval allows for the ends of the scales does not shrink: the effect has to be shown to lie ``beyond`` it.
 
-    Returns:
-        Items, also where they are fewer than n. None where no number would do: the interval is undefined, or the
-        estimate is (one rating of unknown reliability: its interval does not shrink to a point), or the ends of the
-        scales alone may show an effect of that size.
+    None where no number would do: the interval is undefined, or the estimate is (one rating of unknown reliability), or
+    the ends of the scales alone may show an effect of that size.
     """
     if not wanted > 0 or not 0 < power < 1 or tests < 1:
         raise ValueError(
@@ -519,10 +488,9 @@ def label_next(judged: Judged, count: int, seed: int) -> list[str]:
     """Choose ``count`` items that people should label next, lowest score first; all that are unlabeled if fewer.
 
     The unlabeled items with an answer, but for a few left out at random, are ordered by the judge's score and cut into
-    ``count`` strata of equal size; one item is drawn from each. Every item then has the same chance to be labeled,
-    without which ``corrected_mean`` and ``corrected_rate`` are wrong, as they are for labels of doubtful items alone;
-    and the labels cover the whole range of scores: of 8 labels of 200 simulated items, the error of the mean was a
-    quarter smaller than of random labels.
+    ``count`` strata of equal size; one item is drawn from each. Every item then has the same chance to be labeled, as
+    ``corrected_mean`` and ``corrected_rate`` need it, and the labels cover the whole range of scores: of 8 labels of
+    200 simulated items, the error of the mean was a quarter smaller than of random labels.
     """
     if count < 1:
         raise ValueError(f"count={count}: ask for at least one item.")

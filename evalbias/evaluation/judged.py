@@ -39,13 +39,11 @@ from evalbias.programs.pairwise import PairwiseJudge
 
 LIKELIHOODS, LENGTHS, HUMAN_SCORES = "likelihoods", "lengths", "human_scores"
 """LS in nats, lengths of the texts, Score_h."""
-PER_TOKEN = "likelihoods_per_token"
-"""LS divided by the number of tokens, where LS is the sum over them."""
+PER_TOKEN = "likelihoods_per_token"  # LS divided by the number of tokens, where LS is the sum over them
 RATINGS = "ratings"
 """(n, r) single ratings of each item in the raters' order, NaN where a rater gave none. For pairs they are each rater's
 difference, the first candidate's rating less the second's."""
-SAMPLES = "samples"
-"""(n, s) scores of the same prompt, whose mean is the answer; NaN where a judge gave fewer."""
+SAMPLES = "samples"  # (n, s) scores of the same prompt, whose mean is the answer; NaN where a judge gave fewer
 BETTER = "better"
 """(n,) the candidate of each pair that people prefer, 0 or 1; -1 where they prefer neither, NaN where nobody chose."""
 EXPECTED, QUALITY = "expected", "quality"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import cast
 
 import numpy as np
 
-from evalbias.evaluation.bias import EffectBias
+from evalbias.evaluation.bias import EffectBias, fitted
 from evalbias.evaluation.biases import title_of
-from evalbias.evaluation.estimates import LEVEL
+from evalbias.evaluation.estimates import LEVEL, Number
 from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS, Judged, mean_of_raters
 from evalbias.evaluation.words import Table, joined, p_equals, percent, signed, unsigned
 from evalbias.measures.arrays import BoolArray, FloatArray, defined
-from evalbias.measures.equal_quality import EqualQuality
+from evalbias.measures.equal_quality import Effect, EqualQuality
 from evalbias.measures.families import holm
 from evalbias.measures.missing import (
     Bounds,
@@ -115,15 +116,26 @@ def missing_judgments(judged: Judged, effects: Sequence[EffectBias], *, seed: in
     if judged.pairwise:
         ends = (-1.0, 1.0) if judged.verdicts else (math.nan, math.nan)  # log-odds have no ends
     for bias in effects:
-        if judged.rated and (feature := bias.feature(judged)) is not None:
-            name, filled = bias.feature_name, np.nan_to_num(judged.strength)
-            options: dict[str, Any] = {"unscaled": () if bias.standardized else (name,), "mirrored": judged.both_orders}
-            known = {name: judged.first_less_second(feature)}
-            model = EqualQuality(filled, judged.ratings, known, reliability=bias.reliability, **options)
-            if not math.isnan((given := bias.fit(judged)).value) and not math.isnan(model.effect(name).value):
-                chances = _chances(np.isnan(judged.strength), columns, model.kept)
-                bounds[bias.name] = bounds_of_effect(model, name, judged.strength, chances, ends, given)
+        recipe = next((one for one in bias.numbers(judged) if one.name == bias.effect_name), None)
+        if recipe is not None and not math.isnan((given := fitted(recipe, judged.clusters)).value):
+            model, name = _of_all_items(recipe), bias.feature_name
+            if not math.isnan(model.effect(name).value):
+                chances = _chances(np.isnan(recipe.values), columns, model.kept)
+                bounds[bias.name] = bounds_of_effect(model, name, recipe.values, chances, ends, given)
     return MissingJudgments(len(absent), int(absent.sum()), dependence, bounds, None if stated else ends)
+
+
+def _of_all_items(recipe: Number) -> EqualQuality:
+    """Return the model of an effect, of all items: any score stands for a missing one.
+
+    Where the reliability of one rating is given, the first rating of each item counts: of missing ones there may be
+    several.
+    """
+    (ratings, *features), options = recipe.given, dict(cast(partial[Effect], recipe.estimator).keywords)
+    if options["reliability"] is not None:
+        ratings = np.where((~np.isnan(ratings)).cumsum(axis=1) == 1, ratings, np.nan)
+    known = dict(zip(options.pop("names"), features, strict=True))
+    return EqualQuality(np.nan_to_num(recipe.values), ratings, known, **options)
 
 
 def _properties(judged: Judged) -> dict[str, FloatArray]:

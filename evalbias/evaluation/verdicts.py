@@ -25,8 +25,8 @@ RATES: Mapping[Rate, tuple[str, str]] = {
     "annotator_tpr": ("one annotator's TPR", "For comparison: one annotator passes, of what deserves it"),
     "annotator_tnr": ("one annotator's TNR", "For comparison: one annotator fails, of what deserves it"),
     "prevalence": ("deserve to pass", "Share that deserves to pass (prevalence)"),
-    "kappa": ("kappa", "Agreement with what is deserved, beyond chance (kappa)"),
-    "annotator_kappa": ("one annotator's kappa", "For comparison: one annotator's agreement with what is deserved"),
+    "kappa": ("kappa with the truth", "Agreement with what is deserved, beyond chance (kappa with the truth)"),
+    "annotator_kappa": ("one annotator's kappa with it", "For comparison: one annotator's kappa with what is deserved"),
 }
 """Name of a number of ``estimate_rate`` -> its heading, and its words."""
 
@@ -88,13 +88,14 @@ def said(measurement: Measurement) -> str:
     if several and math.isnan(tpr.value) and math.isnan(tnr.value):
         return f"How often the judge is right cannot be told: {tpr.why_undefined}."
     own = " (their own errors allowed for)" if several else ""
-    failed = f"of those that they failed, it failed {_of_100(tnr)}"
-    return f"Of the answers that people passed{own}, the judge passed {_of_100(tpr)}; {failed}."
+    passed = f"Of the answers that people passed{own}, the judge passed {_of_100(tpr)}"
+    failed = f"of those that they failed, {'it' if tpr.n else 'the judge'} failed {_of_100(tnr)}"
+    return f"{passed if tpr.n else 'People passed no answer'}; {failed if tnr.n else 'they failed none'}."
 
 
 def _of_100(e: Estimate) -> str:
     if math.isnan(e.value):
-        return "none, as there are none" if not e.n else f"an unknown share ({e.why_undefined})"
+        return f"an unknown share ({e.why_undefined})"
     interval = "too few for an interval" if math.isnan(e.low) else f"{100 * e.low:.0f} to {100 * e.high:.0f}"
     return f"{100 * e.value:.0f} of 100 ({interval})"
 
@@ -122,7 +123,8 @@ def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
     if not math.isnan(sum(halves)) and max(halves) > WITHIN:
         enough = math.ceil(labels * (max(halves) / WITHIN) ** 2)
         more.append(
-            f"About {enough:,} labels would tell both rates to within {100 * WITHIN:.0f} of 100 ({labels:,} do not)."
+            f"About {enough:,} labeled items would tell both rates to within {100 * WITHIN:.0f} of 100 ({labels:,} do "
+            "not)."
         )
     return (first, *more)
 

@@ -87,13 +87,14 @@ def amount(value: float, low: float, high: float, digits: int = 2) -> str:
 def interval_words(value: float, low: float, high: float, digits: int = 2, *, held_if: str = "") -> str:
     """Return the 95 % interval of what ``amount`` says; of bounds, the condition under which they hold.
 
-    Of something that gets fewer, it is the interval of how many fewer.
+    Of something that gets fewer, it is the interval of how many fewer; around 0, both ends say which they are.
     """
     if math.isnan(value):
         return f"95 % interval, {held_if}"
-    if round(value, digits) < 0:
-        low, high = -high, -low
-    return f"95 % interval {low + 0.0:.{digits}f} to {high + 0.0:.{digits}f}"
+    if round(low, digits) < 0 < round(high, digits):
+        return f"95 % interval {_signed(low, digits)} to {_signed(high, digits)}"
+    nearer, farther = sorted((abs(low), abs(high)))
+    return f"95 % interval {nearer:.{digits}f} to {farther:.{digits}f}"
 
 
 def _signed(value: float, digits: int) -> str:
@@ -168,9 +169,9 @@ class Table:
     caption: str = ""  # note below the table
     left: int = 1  # number of columns, from the first, that hold words and are set from the left
 
-    def without_empty(self, *, empty: str = "") -> Table:
-        """Return the table without its columns of figures that say nothing but ``empty``."""
-        kept = [k for k in range(len(self.headings)) if k < self.left or any(row[k] != empty for row in self.rows)]
+    def without_empty(self) -> Table:
+        """Return the table without its columns of figures that say nothing."""
+        kept = [k for k in range(len(self.headings)) if k < self.left or any(row[k] for row in self.rows)]
         rows = [[row[k] for k in kept] for row in self.rows]
         return replace(self, headings=[self.headings[k] for k in kept], rows=rows)
 

@@ -202,7 +202,7 @@ def _audited(audit: Audit) -> Iterator[Section]:
             yield section
     if audit.groups:
         yield Section("Agreement with people by group", [groups_table(audit.groups)])
-    missing = {bias: why for bias, why in audit.not_measured.items() if bias not in audit.measurements}
+    missing = {bias: why for bias, why in audit.lacking.items() if bias not in audit.measurements}
     if missing:
         reasons_of = [(title_of(bias).capitalize(), why) for bias, why in missing.items()]
         table = Table(("", "why, and what would make it possible"), reasons_of)

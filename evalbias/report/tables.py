@@ -72,7 +72,7 @@ def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
     if LIKELIHOODS in audit.judged.covariates and "task" in audit.provenance:
         yield f"Likelihood is that of an output after its source and the task: {audit.provenance['task']}"
     in_verdict = {finding.bias for finding in audit.having("not measured") if finding.estimate is not None}
-    for bias, why in audit.not_measured.items():
+    for bias, why in audit.lacking.items():
         if bias not in in_verdict:
             yield f"Not measured: {title_of(bias)}: {why}"
     if audit.label_next:

@@ -21,6 +21,7 @@ from evalbias.evaluation.words import LOW_COVERAGE
 from evalbias.lm.cache import CachedLM
 from evalbias.options import AuditOptions
 from evalbias.programs.criterion import DEFAULT_TASK
+from evalbias.report.page import sections
 from evalbias.report.tables import audit_view
 
 QUALITY, POLITE = evalbias.Criterion("quality", "is it good?"), evalbias.Criterion("polite", "is it polite?")
@@ -406,7 +407,9 @@ def test_one_bias_can_be_tested_by_itself():
     (finding,) = alone.findings
     assert about(all_, "verbosity").p_adjusted > finding.p_adjusted == finding.estimate.p_value
     assert finding.estimate == about(all_, "verbosity").estimate
-    assert alone.paragraphs[-1] == "Not tested, because one bias was asked for: scale use, likelihood, self-preference."
+    assert alone.paragraphs[-1] == "Only verbosity was asked for: no other bias was tested."
+    assert "Not measured" not in printed(audit_view(alone))
+    assert "Not measured" not in [section.title for section in sections(alone)]
     assert alone.not_measured == dict.fromkeys(
         ("likelihood", "self_preference", "scale_use"), "only verbosity was asked for"
     )

@@ -244,8 +244,10 @@ def test_of_pass_or_fail_the_judge_is_told_to_pass_more():
     found = audit_answers(by_hand(answers, **{RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}))
     more = 100 * (answers.mean() - ratings.mean())
     assert found.leniency.startswith(f"Of 100 outputs, the judge passes {more:.0f} more than people do on average")
-    assert found.validity.sentence.startswith("The judge agrees with people beyond chance: kappa +0.")
-    assert "; one rater's kappa +0." in found.validity.sentence
+    assert found.validity.sentence.startswith(
+        "The judge agrees with people beyond chance: kappa with one annotator +0."
+    )
+    assert "; kappa between annotators +0." in found.validity.sentence
     assert found.not_measured["scale_use"] == "it needs scores of more than two values"
 
 

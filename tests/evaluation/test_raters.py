@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from planted import ids
 from scipy import stats
 
 from evalbias import audit
-from evalbias.evaluation.audit import Finding
+from evalbias.evaluation import Judged
+from evalbias.evaluation.audit import Finding, audit_answers
 from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.measures import EqualQuality
 from evalbias.measures.ratings import dependent_columns
 
@@ -125,6 +128,33 @@ def test_the_error_over_inputs_and_systems_is_the_sum_less_what_both_share():
     assert few.effect("likelihood") == inputs.effect("likelihood")  # four systems tell too little about others
 
 
+def judged_by_systems(*, systems=6, taste=1.0):
+    scores, ratings, features, options = by_systems(3, systems=systems, taste=taste)
+    known = {LIKELIHOODS: features["likelihood"], RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
+    scores = scores + 0.3 * known[LIKELIHOODS]
+    names = [f"system {one}" for one in options["systems"]]
+    inputs = tuple(map(str, options["clusters"]))
+    return Judged(ids(len(scores)), "quality", scores, known, inputs=inputs, writers=names)
+
+
+def test_an_effect_among_these_systems_is_told_where_they_are_too_few_to_tell_of_others():
+    judged = judged_by_systems()
+    found = audit_answers(judged, only="likelihood")
+    (finding,) = found.findings
+    within = found["likelihood"]["likelihood_effect_within"]
+    assert (finding.status, finding.estimate.systems, within.low > 0) == ("too few items", 6, True)
+    shown = f"among outputs of one of these systems it is shown: {within.value * within.points:.2f} more points"
+    assert f"; {shown}" in finding.sentence
+    assert f"Too few items to decide: likelihood ({shown}" in found.verdict
+    assert not audit_answers(judged_by_systems(taste=0.0)).findings[0].within
+
+
+def test_too_few_systems_to_count_as_clusters_are_named():
+    (finding,) = audit_answers(judged_by_systems(systems=3, taste=0.0), only="likelihood").findings
+    assert (finding.status, finding.estimate.systems) == ("biased", 0)
+    assert finding.condition.endswith(", and is clustered by input only (3 systems)")
+
+
 def test_gpt_4s_taste_for_likely_summaries_is_shown_within_systems_and_not_for_others(summeval):
     rows = [{**row, "score": row["judges"]["gpt-4-0314"]["coherence"]} for row in summeval]
     given = [row["score"] for row in rows], [row["ratings"]["coherence"] for row in rows]
@@ -134,8 +164,9 @@ def test_gpt_4s_taste_for_likely_summaries_is_shown_within_systems_and_not_for_o
     assert (alone.value, alone.standard_error) == (pytest.approx(0.187, abs=0.001), pytest.approx(0.100, abs=0.001))
     assert alone.systems == 12
     assert alone.low < 0 < alone.high
-    held = {"likelihood": likelihood, "system": systems}
-    within = EqualQuality(*given, held, clusters=inputs).effect("likelihood")
+    held = {name: np.array(systems) == name for name in sorted(set(systems))[1:]}
+    within = EqualQuality(*given, {"likelihood": likelihood, **held}, clusters=inputs, unscaled=[*held])
+    within = within.effect("likelihood")
     assert [within.value, within.low, within.high] == pytest.approx([0.100, 0.025, 0.175], abs=0.001)
 
 

@@ -41,9 +41,9 @@ def test_the_first_sentence_is_for_a_person():
     passed = "Of the answers that people passed, the judge passed 95 of 100 (91 to 97)"
     assert found.paragraphs[0] == f"{passed}; of those that they failed, it failed 80 of 100 (71 to 87)."
     # the wider half of the interval, .8 - .709, is to be .05: (.091 / .05) ** 2 times 300 labels
-    enough = math.ceil(300 * ((tnr.value - tnr.low) / 0.05) ** 2)
-    assert found.paragraphs[1] == f"About {enough:,} labels would tell both rates to within 5 of 100 (300 do not)."
-    assert "labels would" not in audited(rows_of(1900, 100, 200, 800)).verdict
+    enough = f"About {math.ceil(300 * ((tnr.value - tnr.low) / 0.05) ** 2):,} labeled items would tell both rates"
+    assert found.paragraphs[1] == f"{enough} to within 5 of 100 (300 do not)."
+    assert "items would" not in audited(rows_of(1900, 100, 200, 800)).verdict
     content = found.to_dict()
     assert content["further"]["pass_or_fail"]["tpr"]["value"] == 0.95
     (section,) = (one for one in sections(found) if one.title == "Pass or fail")
@@ -52,9 +52,11 @@ def test_the_first_sentence_is_for_a_person():
 
 def test_what_is_not_there_is_said():
     nobody_failed = audited(rows_of(9, 1, 0, 0))
-    assert "of those that they failed, it failed none, as there are none." in nobody_failed.paragraphs[0]
-    assert "labels would" not in nobody_failed.verdict
-    assert "labels would" not in audited(rows_of(0, 0, 9, 1)).verdict
+    assert nobody_failed.paragraphs[0].endswith("; they failed none.")
+    assert "items would" not in nobody_failed.verdict
+    nobody_passed = audited(rows_of(0, 0, 9, 1)).verdict
+    assert nobody_passed.startswith("People passed no answer; of those that they failed, the judge failed 10 of 100 (")
+    assert "items would" not in nobody_passed
     assert "pass_or_fail" not in audited([{**row, "mine": row["mine"] * 3} for row in rows_of(5, 5, 5, 5)]).measurements
     unlabeled = evalbias.audit([{"mine": 1}, {"mine": 0}], scores_field="mine")
     assert unlabeled.not_measured["pass_or_fail"].startswith("it needs people's ratings (columns rating_1")
