@@ -47,8 +47,8 @@ def scored(criterion: Criterion, items: Sequence[dspy.Example], lm: Any, seed: i
     """Measure the pointwise judge, and the two baselines that know no criterion."""
     judged = judge_examples(PointwiseJudge(criterion), items, lm=lm, likelihood_lm="own")
     human, likelihoods = judged.covariate(HUMAN_SCORES), judged.covariate(LIKELIHOODS)
-    ratings, how = judged.covariate(RATINGS), {"names": ("likelihood",), "clusters": judged.inputs}
-    effect = estimate_effect(judged.answers, ratings, likelihoods, **how)
+    known = judged.answers, judged.covariate(RATINGS), likelihoods
+    effect = estimate_effect(*known, names=("likelihood",), clusters=judged.inputs)
     return {
         "n": len(items),
         "coverage": np.nanmean(judged.coverage),

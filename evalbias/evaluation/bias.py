@@ -20,16 +20,7 @@ from evalbias.data.items import rated_criteria
 from evalbias.data.reading import like_ratings
 from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Number, measured
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
-from evalbias.evaluation.words import (
-    amount,
-    conclude,
-    decimals,
-    ends,
-    interval_words,
-    joined,
-    median_coverage,
-    signed,
-)
+from evalbias.evaluation.words import amount, conclude, decimals, ends, interval_words, joined, median_coverage, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import MIN_CLUSTERS, SCORE_SD, Effect, estimate_effect
 from evalbias.measures.resample import SHARE, estimate_share, mean

@@ -18,15 +18,7 @@ from numpy.typing import ArrayLike
 from evalbias.evaluation.answers import in_threads
 from evalbias.evaluation.bias import Bias, measure
 from evalbias.evaluation.biases import SelfBias
-from evalbias.evaluation.estimates import (
-    LEVEL,
-    N_RESAMPLES,
-    Comparison,
-    Measurement,
-    Number,
-    compare,
-    measured,
-)
+from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Comparison, Measurement, Number, compare, measured
 from evalbias.evaluation.judged import EXPECTED, QUALITY, Judged
 from evalbias.evaluation.words import conclude, count, signed
 from evalbias.measures.arrays import FloatArray

@@ -9,16 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import (
-    SLACK,
-    FloatArray,
-    IntArray,
-    checked,
-    cluster_codes,
-    complete,
-    ratio,
-    remembered,
-)
+from evalbias.measures.arrays import SLACK, FloatArray, IntArray, checked, cluster_codes, complete, ratio, remembered
 from evalbias.measures.ratings import pool, with_reliability
 from evalbias.measures.resample import (
     ALIKE,

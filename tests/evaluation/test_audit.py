@@ -408,8 +408,7 @@ def test_one_bias_can_be_tested_by_itself():
     assert about(all_, "verbosity").p_adjusted > finding.p_adjusted == finding.estimate.p_value
     assert finding.estimate == about(all_, "verbosity").estimate
     assert alone.paragraphs[-1] == "Only verbosity was asked for: no other bias was tested."
-    assert "Not measured" not in printed(audit_view(alone))
-    assert "Not measured" not in [section.title for section in sections(alone)]
+    assert "Not measured" not in printed(audit_view(alone)) + repr([section.title for section in sections(alone)])
     assert alone.not_measured == dict.fromkeys(
         ("likelihood", "self_preference", "scale_use"), "only verbosity was asked for"
     )

@@ -1,12 +1,13 @@
 """What findings at equal quality take for granted about the raters."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from planted import ids
+from planted import by_hand
 from scipy import stats
 
 from evalbias import audit
-from evalbias.evaluation import Judged
 from evalbias.evaluation.audit import Finding, audit_answers
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
@@ -131,27 +132,18 @@ def test_the_error_over_inputs_and_systems_is_the_sum_less_what_both_share():
 def judged_by_systems(*, systems=6, taste=1.0):
     scores, ratings, features, options = by_systems(3, systems=systems, taste=taste)
     known = {LIKELIHOODS: features["likelihood"], RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
-    scores = scores + 0.3 * known[LIKELIHOODS]
-    names = [f"system {one}" for one in options["systems"]]
-    inputs = tuple(map(str, options["clusters"]))
-    return Judged(ids(len(scores)), "quality", scores, known, inputs=inputs, writers=names)
+    inputs, writers = (tuple(map(str, options[name])) for name in ("clusters", "systems"))
+    return replace(by_hand(scores + 0.3 * known[LIKELIHOODS], **known), inputs=inputs, writers=writers)
 
 
 def test_an_effect_among_these_systems_is_told_where_they_are_too_few_to_tell_of_others():
-    judged = judged_by_systems()
-    found = audit_answers(judged, only="likelihood")
-    (finding,) = found.findings
-    within = found["likelihood"]["likelihood_effect_within"]
+    found = audit_answers(judged_by_systems(), only="likelihood")
+    (finding,), within = found.findings, found["likelihood"]["likelihood_effect_within"]
     assert (finding.status, finding.estimate.systems, within.low > 0) == ("too few items", 6, True)
     shown = f"among outputs of one of these systems it is shown: {within.value * within.points:.2f} more points"
-    assert f"; {shown}" in finding.sentence
-    assert f"Too few items to decide: likelihood ({shown}" in found.verdict
-    assert not audit_answers(judged_by_systems(taste=0.0)).findings[0].within
-
-
-def test_too_few_systems_to_count_as_clusters_are_named():
+    assert (f"; {shown}" in finding.sentence, f"to decide: likelihood ({shown}" in found.verdict) == (True, True)
     (finding,) = audit_answers(judged_by_systems(systems=3, taste=0.0), only="likelihood").findings
-    assert (finding.status, finding.estimate.systems) == ("biased", 0)
+    assert (finding.status, finding.estimate.systems, finding.within) == ("biased", 0, "")
     assert finding.condition.endswith(", and is clustered by input only (3 systems)")
 
 

@@ -15,12 +15,9 @@ def pair(**fields):
 
 
 def test_scores_are_read_with_what_is_known_about_the_items():
-    items = [
-        dspy.Example(
-            id="a", source="s", output="four", mine="4", score=5, system="x", input_id="d", ratings={"quality": [5, 4]}
-        ),
-        dspy.Example(id="b", source="t", output="three", mine=None, score=None, system="y", input_id="d"),
-    ]
+    rated = dspy.Example(id="a", source="s", output="four", mine="4", score=5, ratings={"quality": [5, 4]})
+    bare = dspy.Example(id="b", source="t", output="three", mine=None, score=None)
+    items = [one.copy(system=system, input_id="d") for one, system in ((rated, "x"), (bare, "y"))]
     judged = recorded_scores(items, "mine", scale=(1, 5))
     np.testing.assert_array_equal(judged.answers, [4, np.nan])
     assert (judged.ids, judged.inputs, list(judged.writers)) == (("a", "b"), ("d", "d"), ["x", "y"])

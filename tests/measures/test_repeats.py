@@ -156,8 +156,7 @@ def test_a_change_between_two_judges_is_the_difference_of_their_shares():
 
 def test_whether_raters_and_scores_agree_is_tested_once_for_all_parts(monkeypatch):
     scores, ratings = draw(np.random.default_rng(9), 80, 2, 2, noise=1.0, raters=0.5, rho=0.8)
-    calls = []
-    plain = repeats.estimate_coefficient
+    calls, plain = [], repeats.estimate_coefficient
     monkeypatch.setattr(repeats, "estimate_coefficient", lambda *a, **k: calls.append(a) or plain(*a, **k))
     for part in PARTS:
         estimate_disagreement(sample_moments(scores), rating_moments(ratings), part=part)

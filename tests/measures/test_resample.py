@@ -52,7 +52,6 @@ WINS = SHARES[:, :2]
 RESAMPLED = {
     "mean": (estimate_mean, SCORES, ()),
     "skewness": (loops.estimate_skewness, SCORES - 2, ()),
-    "three shares": (partial(estimate, pairs.counted_fairness), SHARES, ()),
     "odds": (partial(estimate, partial(pairs.over_orders, pairs.counted_odds)), WINS, (QUALITY,)),
     "odds at zero": (partial(estimate, partial(pairs.counted_odds, at_zero=True)), SHARES[:, 0], (QUALITY,)),
     "entropy": (partial(scale_use.estimate_entropy, levels=8), SCORES, ()),
@@ -310,9 +309,8 @@ def test_swapped_means_are_those_of_counts():
     (a, b), swap = rng.random((2, 9, 3)), rng.random((20, 9)) < 0.5
     quick = resample.swapped_means(lambda means: -np.abs(means - 1 / 3).mean(axis=1))(a, b)(swap)
     np.testing.assert_allclose(quick, resample.counted_swaps(pairs.counted_fairness)(a, b)(swap))
-    before, after = a[:, :2], b[:, :2]
-    found = pairs.estimate_fairness(after, before=before, draws=swaps(999))
-    assert found.p_value == resample.change(pairs.counted_fairness, before, after, draws=swaps(999)).p_value < 1
+    found = pairs.estimate_fairness(b[:, :2], before=a[:, :2], draws=swaps(999))
+    assert found.p_value == resample.change(pairs.counted_fairness, a[:, :2], b[:, :2], draws=swaps(999)).p_value < 1
     with pytest.raises(ValueError, match=r"the shape \(9, 3\): give what each of two positions wins"):
         pairs.estimate_fairness(a)
 

@@ -5,15 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from evalbias.measures import Draws, QuantileMap, estimate_skewness
 from evalbias.measures.loops import differences, symmetry_p
 from evalbias.measures.resample import ALONE
 
 NAN = math.nan
-NUMBERS = st.lists(st.floats(-30, 30).map(lambda x: round(x, 2)), min_size=1, max_size=20)
 
 
 def skewness(x):
@@ -27,27 +24,12 @@ def by_definition(x):
 
 
 def test_by_hand():
-    # |0-3| twice over 0 + 3 + 3 + 6
-    assert skewness([0, 3]) == pytest.approx(1 - 6 / 12)
-    assert skewness([-2, 2]) == 0
-    assert skewness([4, 4, 4]) == 1
-    assert skewness([-4, -4]) == 1
-    # |1 - 2| twice over 2 + 3 + 3 + 4
-    assert skewness([1, 2]) == pytest.approx(1 - 2 / 12)
-    assert skewness([NAN, 3.0, NAN]) == 1
-    assert math.isnan(skewness([0, 0]))
-    assert math.isnan(skewness([]))
+    # |0-3| twice over 0 + 3 + 3 + 6, and |1 - 2| twice over 2 + 3 + 3 + 4
+    expected = {(0, 3): 1 - 6 / 12, (1, 2): 1 - 2 / 12, (-2, 2): 0, (4, 4, 4): 1, (-4, -4): 1, (NAN, 3, NAN): 1}
+    assert [skewness([*x]) for x in expected] == pytest.approx([*expected.values()])
+    assert np.isnan([skewness([0, 0]), skewness([])]).all()
     with pytest.raises(ValueError, match="infinite"):
         skewness([1, math.inf])
-
-
-@given(NUMBERS)
-def test_skewness_equals_its_definition(x):
-    fast, slow = skewness(x), by_definition(x)
-    if abs(np.asarray(x)).max() < 1e-9:
-        assert math.isnan(fast)
-    else:
-        assert fast == pytest.approx(slow, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -55,10 +37,8 @@ def test_skewness_equals_its_definition(x):
     [
         ([3.0, 1.0, 2.0, 2.0, -1.0, 4.0, 0.0], [0, 1, 2, 3, 4, 5, 6]),
         ([3.0, 1.0, 2.0, 2.0, -1.0, 4.0, 0.0], [0, 0, 1, 1, 1, 2, 3]),
-        (
-            [1.3, -2.6, 0.1, 0.9, 0.1],
-            [0, 1, 2, 3, 4],
-        ),  # p is .625; a first step longer or shorter by 1 gives .375 or .94
+        # p is .625; a first step longer or shorter by 1 gives .375 or .94
+        ([1.3, -2.6, 0.1, 0.9, 0.1], [0, 1, 2, 3, 4]),
     ],
 )
 def test_symmetry_is_tested_by_all_changes_of_sign(x, documents):
