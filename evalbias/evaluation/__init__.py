@@ -22,7 +22,6 @@ from evalbias.evaluation.loops import Loop as Loop
 from evalbias.evaluation.loops import LoopScores as LoopScores
 from evalbias.evaluation.loops import LoopSummary as LoopSummary
 from evalbias.evaluation.loops import Paraphrased as Paraphrased
-from evalbias.evaluation.loops import StyleReport as StyleReport
 from evalbias.evaluation.loops import compare_loops as compare_loops
 from evalbias.evaluation.loops import doublings as doublings
 from evalbias.evaluation.loops import measure_aspects as measure_aspects

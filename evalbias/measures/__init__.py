@@ -1,6 +1,5 @@
 """Measures of a judge's bias and agreement: functions on arrays."""
 
-from evalbias.measures.agreement import Agreement as Agreement
 from evalbias.measures.agreement import brier_scores as brier_scores
 from evalbias.measures.agreement import estimate_calibration_error as estimate_calibration_error
 from evalbias.measures.agreement import estimate_spearman as estimate_spearman
@@ -22,7 +21,6 @@ from evalbias.measures.mqm import MQMError as MQMError
 from evalbias.measures.mqm import MQMReading as MQMReading
 from evalbias.measures.mqm import mqm_score as mqm_score
 from evalbias.measures.mqm import read_mqm as read_mqm
-from evalbias.measures.pairs import QuadraticFit as QuadraticFit
 from evalbias.measures.pairs import calibration_gap as calibration_gap
 from evalbias.measures.pairs import confidence as confidence
 from evalbias.measures.pairs import consistent_preferences as consistent_preferences
@@ -30,7 +28,6 @@ from evalbias.measures.pairs import decision_rates as decision_rates
 from evalbias.measures.pairs import decision_shares as decision_shares
 from evalbias.measures.pairs import estimate_fairness as estimate_fairness
 from evalbias.measures.pairs import estimate_first_rate as estimate_first_rate
-from evalbias.measures.pairs import fairness as fairness
 from evalbias.measures.pairs import longer_wins as longer_wins
 from evalbias.measures.pairs import negative_entropies as negative_entropies
 from evalbias.measures.pairs import quadratic_fit as quadratic_fit

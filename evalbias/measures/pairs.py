@@ -177,24 +177,6 @@ def calibration_gap(logprobs: ArrayLike) -> float:
     return float(np.ptp(rows.mean(axis=0)))
 
 
-def fairness(probabilities: ArrayLike, *, prior: ArrayLike | None = None, ties: bool = False) -> float:
-    """Compute minus the mean distance of the decision rates from the prior: ``-(1/c) sum_j |p_S - p_{I,j}|``.
-
-    0 is fair; NaN if no row is defined. The prior (c,) is the rate at which each class, the tie included, should win;
-    without one all positions should win alike, and with ``ties`` they share what the last class "tie" wins. The value
-    is then at least ``-2 (c - 1) / c^2``, and for pairs ``-|p_{I,A} - .5|``, as in the authors' code. ValueError for a
-    prior of another length, or that does not sum to 1.
-    """
-    rates = decision_rates(probabilities)
-    if prior is None:
-        rates = win_shares(rates, ties=ties)
-        return -float(np.abs(rates - 1 / len(rates)).mean())
-    given = numbers(prior, "prior")
-    if given.shape != rates.shape or abs(given.sum() - 1) > SUM_SLACK or (given < 0).any():
-        raise ValueError(f"prior={given.tolist()} is not a distribution over {len(rates)} classes.")
-    return -float(np.abs(rates - given).mean())
-
-
 # Estimates of rates of positions.
 
 
@@ -253,10 +235,12 @@ def estimate_first_rate(
     return replace(found, low=(1 + low) / 2, high=(1 + high) / 2)
 
 
-def counted_fairness(counts: FloatArray, shares: FloatArray, prior: FloatArray | None = None) -> FloatArray:
-    """Compute fairness in resamples (k, n) of shares (n, c): minus the mean distance of their means from a prior."""
-    fair = 1 / shares.shape[1] if prior is None else prior
-    return np.asarray(-np.abs(mean(counts, shares) - fair).mean(axis=1))
+def counted_fairness(counts: FloatArray, shares: FloatArray) -> FloatArray:
+    """Compute fairness in resamples (k, n) of win shares (n, c), ``-(1/c) sum_j |1/c - p_{I,j}|`` of the paper.
+
+    0 is fair, and the lowest value ``-2 (c - 1) / c^2``; of pairs, ``-|p_{I,A} - .5|``, as in the authors' code.
+    """
+    return np.asarray(-np.abs(mean(counts, shares) - 1 / shares.shape[1]).mean(axis=1))
 
 
 def estimate_fairness(

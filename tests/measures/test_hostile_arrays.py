@@ -76,14 +76,13 @@ CALLS = {
     "longer_wins": lambda x, of: np.sort(m.longer_wins(x, of(HUMAN), of(QUALITY))),
     "decision_shares": lambda x, of: np.sort(m.decision_shares(frame(x)), axis=0),
     "decision_rates": lambda x, of: m.decision_rates(frame(x)),
-    "fairness": lambda x, of: m.fairness(frame(x)),
     "negative_entropies": lambda x, of: np.sort(m.negative_entropies(frame(x))),
     "confidence": lambda x, of: m.confidence(frame(x)),
     "calibration_gap": lambda x, of: m.calibration_gap(frame(x)),
     "consistent_preferences": lambda x, of: np.sort(m.consistent_preferences(frame(x), frame(of(QUALITY)))),
 }
 """Name -> call with scores in [0, 1], and a function that brings what belongs to the items into the scores' form."""
-ALONE = {"score_uniformity", "decision_shares", "negative_entropies", "confidence", "decision_rates", "fairness"}
+ALONE = {"score_uniformity", "decision_shares", "negative_entropies", "confidence", "decision_rates"}
 ALONE |= {"calibration_gap", "win_shares"}
 """Measures of one array, or whose rows a user has put together."""
 UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score"]

@@ -212,7 +212,6 @@ def counted(n, rng, values=4):
     """(statistic of counts, columns, the same of items) of every statistic."""
     ls, human, scores = (rng.integers(0, values, n).astype(float) for _ in range(3))
     shares, group, choices = rng.dirichlet(np.ones(3), size=n), rng.integers(0, 2, n) * 1.0, rng.integers(0, 2, n) * 1.0
-    prior = np.array([0.5, 0.3, 0.2])
     return [
         (agreement.counted_spearman, (scores, human), partial(if_varied, stats.spearmanr)),
         (agreement.counted_kendall, (scores, human), partial(if_varied, stats.kendalltau)),
@@ -223,7 +222,6 @@ def counted(n, rng, values=4):
         (mean, (scores,), np.mean),
         (loops.counted_skewness, (scores - 1,), by_definition),
         (pairs.counted_fairness, (shares,), lambda s: -np.abs(s.mean(axis=0) - 1 / 3).mean()),
-        (partial(pairs.counted_fairness, prior=prior), (shares,), lambda s: -np.abs(s.mean(axis=0) - prior).mean()),
         (partial(scale_use.counted_top_two, levels=values), (scores,), lambda s: np.sort(frequencies(s))[-2:].sum()),
         (partial(scale_use.counted_entropy, levels=values), (scores,), lambda s: entropy(s) / math.log(values)),
         (pairs.counted_balance, (shares[:, 0], group), lambda s, g: (mean_of(s, g == 0) + mean_of(s, g == 1)) / 2),
