@@ -274,7 +274,7 @@ class EffectBias(Bias):
 
         ValueError where the items do not allow it, or a reliability is given for items with several ratings.
         """
-        return fitted(self.number(self.effect_name, judged), judged.clusters)
+        return full_effect(self.number(self.effect_name, judged), judged.clusters)
 
     def clustered(self, judged: Judged) -> str:
         """Say that the interval is over inputs alone, where outputs of systems share errors, but these are few."""
@@ -333,7 +333,7 @@ class EffectBias(Bias):
         if judged is None or recipe is None or not self.standardized or math.isnan(measurement[self.effect_name].low):
             return super().plot(measurement)
         # 1 dots: the property in standard deviations, and the score less what the quality explains
-        fit = fitted(recipe, measurement.clusters)
+        fit = full_effect(recipe, measurement.clusters)
         x, y = beyond_quality(recipe, fit, mirrored=judged.both_orders)
         # 2 the line of the effect, in points, log-odds or verdicts
         value, low, high = (end * fit.score_sd for end in (fit.value, fit.low, fit.high))
@@ -366,7 +366,7 @@ class EffectBias(Bias):
         return Plot(title, caption, [dots])
 
 
-def fitted(recipe: Number, clusters: Sequence[object] | None) -> Effect:
+def full_effect(recipe: Number, clusters: Sequence[object] | None) -> Effect:
     """Return the effect of ``EffectBias.effect`` with its bounds, its F and why it may be undefined."""
     effect = recipe.estimator(recipe.values, *recipe.given, clusters=clusters)
     assert isinstance(effect, Effect)

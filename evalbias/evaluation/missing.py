@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from evalbias.evaluation.bias import EffectBias, fitted
+from evalbias.evaluation.bias import EffectBias, full_effect
 from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import LEVEL, Number
 from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS, Judged, mean_of_raters
@@ -117,7 +117,7 @@ def missing_judgments(judged: Judged, effects: Sequence[EffectBias], *, seed: in
         ends = (-1.0, 1.0) if judged.verdicts else (math.nan, math.nan)  # log-odds have no ends
     for bias in effects:
         recipe = next((one for one in bias.numbers(judged) if one.name == bias.effect_name), None)
-        if recipe is not None and not math.isnan((given := fitted(recipe, judged.clusters)).value):
+        if recipe is not None and not math.isnan((given := full_effect(recipe, judged.clusters)).value):
             model, name = _of_all_items(recipe), bias.feature_name
             if not math.isnan(model.effect(name).value):
                 chances = _chances(np.isnan(recipe.values), columns, model.kept)
