@@ -30,7 +30,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import effects_on_judges
 from evalbias.optimizers.likelihood_rules import EFFECT, RISE, AgreementRule, LikelihoodRule, cross_fitted, fitted
 from evalbias.optimizers.selection import last_items
-from evalbias.programs.judges import LIKELIHOOD
+from evalbias.programs.pointwise import LIKELIHOOD
 
 DEMONSTRATIONS = 5
 WIDE = (-1e9, 1e9)

@@ -39,10 +39,6 @@ from .optimizers.refine import ExternalFeedbackRefine as ExternalFeedbackRefine
 from .optimizers.study import JudgeStudy as JudgeStudy
 from .optimizers.zepo import ZEPO as ZEPO
 from .programs.criterion import Criterion as Criterion
-from .programs.judges import PointwiseJudge as PointwiseJudge
-from .programs.judges import load_correction as load_correction
-from .programs.judges import load_judge as load_judge
-from .programs.judges import save_correction as save_correction
 from .programs.loops import BestOfK as BestOfK
 from .programs.loops import Improvement as Improvement
 from .programs.loops import SelfConsistencyRefine as SelfConsistencyRefine
@@ -55,6 +51,10 @@ from .programs.metrics import preference_metric as preference_metric
 from .programs.metrics import score_closeness as score_closeness
 from .programs.pairwise import PairwiseJudge as PairwiseJudge
 from .programs.pairwise import load_pairwise_judge as load_pairwise_judge
+from .programs.pointwise import PointwiseJudge as PointwiseJudge
+from .programs.pointwise import load_correction as load_correction
+from .programs.pointwise import load_judge as load_judge
+from .programs.pointwise import save_correction as save_correction
 from .programs.ranking import PairwiseRanker as PairwiseRanker
 from .programs.ranking import load_ranker as load_ranker
 

@@ -23,8 +23,8 @@ from evalbias.lm.dspy_seam import Parameter, Teleprompter
 from evalbias.lm.types import Choices, Likelihood, Text
 from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, Selection, choose
 from evalbias.programs.items import check_two_candidates
-from evalbias.programs.judges import PointwiseJudge
 from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.runs import lock_folder
 from evalbias.values import describe, get_logger
 

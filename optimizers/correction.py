@@ -37,7 +37,7 @@ from evalbias.optimizers.likelihood_rules import (
 )
 from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, choose
 from evalbias.programs.items import length_feature
-from evalbias.programs.judges import LENGTH, LIKELIHOOD
+from evalbias.programs.pointwise import LENGTH, LIKELIHOOD
 
 COVARIATES = {LENGTH: LENGTHS, LIKELIHOOD: LIKELIHOODS}
 """Feature of every output -> the covariate of a judge's answers that holds it."""

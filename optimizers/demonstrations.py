@@ -15,7 +15,8 @@ from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.likelihood import normalize
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label
-from evalbias.programs.judges import PointwiseJudge, answer_items
+from evalbias.programs.judges import answer_items
+from evalbias.programs.pointwise import PointwiseJudge
 
 POOL = 4  # items at each end, for each demonstration, among which lengths are matched
 TRIED = 16  # number of the longest items whose prompts are tried before anything is judged

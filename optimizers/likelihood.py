@@ -50,7 +50,8 @@ from evalbias.optimizers.likelihood_rules import (
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection, last_items
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import read_item, text_length
-from evalbias.programs.judges import LIKELIHOOD, REDUCTIONS, PointwiseJudge, likelihood_scores
+from evalbias.programs.judges import REDUCTIONS, likelihood_scores
+from evalbias.programs.pointwise import LIKELIHOOD, PointwiseJudge
 
 RS_NORMALIZATIONS = ("mean-range", "center-max")  # normalizations of the scores in RS: the paper's, and its code's
 BASELINES = {LIKELIHOODS: "likelihood alone", LENGTHS: "length alone"}

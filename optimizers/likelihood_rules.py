@@ -24,7 +24,7 @@ from evalbias.measures.families import higher_than_first, nonzero, smaller_in_ma
 from evalbias.measures.likelihood import counted_bias_score
 from evalbias.measures.resample import Draws, bootstrapped
 from evalbias.optimizers.selection import CHOICE_LEVEL, Rule, last_items
-from evalbias.programs.judges import LIKELIHOOD
+from evalbias.programs.pointwise import LIKELIHOOD
 
 EFFECT, BIAS_SCORE_Z, PERFORMANCE, AGREEMENT = "likelihood_effect", "bias_score_z", "performance", "pearson"
 BIAS_LABELS = {EFFECT: "likelihood effect", BIAS_SCORE_Z: "BiasScore (z)"}

@@ -22,8 +22,9 @@ from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.resample import Statistic, mean
 from evalbias.optimizers.selection import Rule, count_unanswered
 from evalbias.programs.items import text_length
-from evalbias.programs.judges import PointwiseJudge, answer_items
+from evalbias.programs.judges import answer_items
 from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
 
 SearchedJudge = PairwiseJudge | PointwiseJudge
 

@@ -27,6 +27,8 @@ class Criterion:
         task: Instruction that the outputs were written under; d of the likelihood score (Ohi et al. 2024, eq 1).
         source_label: Word that introduces the source in a prompt.
         output_label: Word that introduces the output in a prompt.
+        levels: Description of every score, from the lowest; () for none. Of a scale from 0 to 1 they say what no and
+            yes mean.
 
     Examples:
         >>> Criterion("politeness", "is the reply polite?").labels
@@ -39,6 +41,7 @@ class Criterion:
     task: str = DEFAULT_TASK
     source_label: str = "Source"
     output_label: str = "Output"
+    levels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("name", "definition", "task", "source_label", "output_label"):
@@ -60,6 +63,14 @@ class Criterion:
                 f"at most {LONGEST_SCALE} steps."
             )
         object.__setattr__(self, "scale", (self.scale[0], self.scale[1]))  # JSON returns a list
+        if isinstance(self.levels, str) or not all(isinstance(one, str) and one.strip() for one in self.levels):
+            raise ValueError(f"Criterion.levels is {self.levels!r:.80}: give a list of texts that are not empty.")
+        if self.levels and len(self.levels) != len(self.values):
+            raise ValueError(
+                f"Criterion.levels has {len(self.levels)} descriptions for the {len(self.values)} scores from "
+                f"{self.scale[0]} to {self.scale[1]}: give one for each, or none."
+            )
+        object.__setattr__(self, "levels", tuple(self.levels))
 
     @property
     def values(self) -> tuple[int, ...]:

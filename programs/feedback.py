@@ -20,7 +20,7 @@ from evalbias.measures import MQMError, MQMReading, QuantileMap, mqm_score, read
 from evalbias.measures.arrays import FloatArray, numbers
 from evalbias.measures.mqm import read_instructscore
 from evalbias.programs.items import text_problem
-from evalbias.programs.judges import PointwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.saved import Program, Setting, number_within
 from evalbias.programs.writing import PlainPredict, draws, sample
 from evalbias.values import digest

@@ -1,4 +1,4 @@
-"""Judges: the base of those that score and those that compare, and the judge that scores.
+"""The base of judges, and questions about items.
 
 One judgment runs through four steps: ``read`` checks the texts, ``_questions`` makes the inputs of the judge's
 ``dspy.Predict`` of them, the answers become ``_row``s of fields, and ``_predictions`` corrects and averages these.
@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
-import math
 import os
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import dspy
 import numpy as np
 
-from evalbias.data.items import item_name, number
+from evalbias.data.items import item_name
 from evalbias.lm.cache import measuring, resolve_lm
-from evalbias.lm.contract import Sampling, aask, ask
-from evalbias.lm.dspy_seam import UsageTracker, add_usage, with_callbacks
+from evalbias.lm.contract import Sampling, aask, ask, deciding
+from evalbias.lm.dspy_seam import (
+    ClientLM,
+    UsageTracker,
+    add_usage,
+    decides,
+    with_callbacks,
+)
 from evalbias.lm.types import (
     ChoiceLogprobs,
     Choices,
+    Decision,
     Likelihood,
     MeasuringLM,
     Question,
@@ -41,15 +44,12 @@ from evalbias.lm.types import (
     unanswered,
 )
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import check_item, label_of, length_feature, read_item, text_length
 from evalbias.programs.prompts import Message
-from evalbias.programs.saved import MALFORMED, Instrument, Predictor, Program, Setting, instance_of, one_of, read_state
-from evalbias.values import WORD_CHARACTER, get_logger, half_width, read_json, to_json
+from evalbias.programs.saved import MALFORMED, Instrument, Predictor, Program, Setting, instance_of, read_state
+from evalbias.values import get_logger
 
-SCORINGS = ("expected", "sampled", "direct")
 MAX_SCORE_TOKENS = 8
 """Largest number of tokens that direct scoring generates."""
 PASSED_SETTINGS = ("cache", "rollout_id")
@@ -87,6 +87,7 @@ class Judge(Instrument):
 
     label_fields: tuple[str, ...]
     predict: Predictor
+    _decided = False  # whether the output of ``predict`` is one of DSPy's decisions
     scoring: Setting[str]
     criterion = Setting[Criterion](
         instance_of(Criterion, "a criterion, evalbias.Criterion(NAME, DEFINITION)"),
@@ -116,13 +117,29 @@ class Judge(Instrument):
         """Return the inputs of ``predict`` to ask about an item."""
         raise NotImplementedError
 
-    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, str]:
-        """Return the text and the label of a demonstration; ``name`` names it in errors."""
+    def _labeled(self, demo: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
+        """Return the inputs and the label of a demonstration; ``name`` names it in errors."""
+        raise NotImplementedError
+
+    def _text(self, inputs: Mapping[str, Any]) -> str:
+        """Return the text of one question, up to the point where the answer follows."""
+        raise NotImplementedError
+
+    def _texts(self, inputs: Mapping[str, Any]) -> dict[str, str]:
+        """Return the judged texts by their labels."""
+        raise NotImplementedError
+
+    def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
+        """Return kind, wording and meanings of the question that a decision model is asked."""
         raise NotImplementedError
 
     def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the fields of one answer, as DSPy's traces keep it."""
         raise NotImplementedError
+
+    def _completion(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
+        """Return the fields of one answer to a call of ``predict``."""
+        return self._row(answer)
 
     def _predictions(
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
@@ -131,7 +148,11 @@ class Judge(Instrument):
         raise NotImplementedError
 
     def shown(self, demos: Sequence[Mapping[str, Any]]) -> list[Message]:
-        """Return the messages that show demonstrations; those without an answer are left out, with a warning.
+        """Return the messages that show demonstrations; those without an answer are left out, with a warning."""
+        return prompts.demonstrations((self._text(inputs), label) for inputs, label in self.labeled(demos))
+
+    def labeled(self, demos: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], str]]:
+        """Return inputs and label of the demonstrations that have an answer, and warn of others.
 
         DSPy's optimizers give the examples of a whole pipeline to every predictor in it. ``ValueError`` names a
         demonstration with a text that is missing or empty, or an answer that is none of the labels.
@@ -145,9 +166,7 @@ class Judge(Instrument):
                 UnlabeledDemos,
                 stacklevel=2,
             )
-        return prompts.demonstrations(
-            self._shown_demo(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own
-        )
+        return [self._labeled(demo, f"the demonstration {item_name(demo)!r:.80}") for demo in own]
 
     def messages(self, example: Mapping[str, Any]) -> list[Message]:
         """Return the prompt of one judgment, of candidates in the given order; the texts are not checked."""
@@ -168,12 +187,16 @@ class Judge(Instrument):
         closed = len(dspy.settings.caller_modules or ()) > 1 and not self.tunable
         return dspy.context(adapter=JudgeAdapter(self), **({"trace": None} if closed else {}))
 
+    def _own(self, lm: Any) -> dict[str, Any]:
+        """Return the option of a call that leaves decision requests to ``JudgeAdapter`` instead of DSPy."""
+        return {"lm": ClientLM(lm)} if self._decided or decides(lm) else {}
+
     def _judged(self, **fields: Any) -> dspy.Prediction:
         """Judge the item of a call."""
         item, lm = self.read(fields), resolve_lm(None, self.predict)
         self._check([item], lm)
         with self._asking():
-            rows = [self.predict(**question) for question in self._questions(item)]
+            rows = [self.predict(**question, **self._own(lm)) for question in self._questions(item)]
         return self._predictions([item], [rows], lm, "raise")[0]
 
     async def aforward(self, *args: Any, **fields: Any) -> dspy.Prediction:
@@ -182,7 +205,7 @@ class Judge(Instrument):
         lm = resolve_lm(None, self.predict)
         self._check([item], lm)
         with self._asking():
-            rows = [await self.predict.acall(**question) for question in self._questions(item)]
+            rows = [await self.predict.acall(**question, **self._own(lm)) for question in self._questions(item)]
         return (await asyncio.to_thread(self._predictions, [item], [rows], lm, "raise"))[0]
 
     def batch(
@@ -239,14 +262,12 @@ class Judge(Instrument):
         progress: Callable[[int], None] | None = None,
     ) -> list[dict[str, Any]]:
         """Return the row of every (item, inputs of ``predict``); that of a refusal says why (``undefined``)."""
-        instructions, shown = self.predict.signature.instructions, self.shown(self.predict.demos)
         model, size = self.measuring(lm), chunk or chunk_of(lm)
+        question_of = self._asks(model, self.predict.signature.instructions, self.predict.demos)
         rows: list[dict[str, Any]] = []
         for start in range(0, len(asked), size):
             part = asked[start : start + size]
-            questions = [
-                self._question(self.prompt(instructions, shown, inputs), self.labels(inputs)) for _, inputs in part
-            ]
+            questions = [question_of(inputs) for _, inputs in part]
             answers, why = answer_items(model, questions, [item for item, _ in part], refused=refused)
             for i, question in enumerate(questions):
                 none = unanswered(question.choices) if isinstance(question, Choices) else Written("")
@@ -255,11 +276,32 @@ class Judge(Instrument):
                 progress(len(part))
         return rows
 
-    def _question(self, messages: Sequence[Message], labels: tuple[str, ...]) -> Choices | Text:
-        """Return what the model is asked: for its choice of the labels, or for a text with ``direct`` scoring."""
-        if self.scoring == "direct":
-            return Text(messages, MAX_SCORE_TOKENS, temperature=0.0)
-        return Choices(messages, labels)
+    def _asks(
+        self, lm: Any, instructions: str, demos: Sequence[Mapping[str, Any]]
+    ) -> Callable[[Mapping[str, Any]], Choices | Text]:
+        """Return the function from inputs of ``predict`` to what the model is asked.
+
+        It is the choice of a label after a prompt, a text with ``direct`` scoring, or of a model that takes closed
+        questions one about the texts by name.
+        """
+        if deciding(lm) and self.scoring == "expected":
+            shown = [{**self._texts(inputs), self.criterion.name: label} for inputs, label in self.labeled(demos)]
+            return lambda inputs: self._decision(instructions, shown, inputs)
+        messages = self.shown(demos)
+
+        def question_of(inputs: Mapping[str, Any]) -> Choices | Text:
+            prompt = self.prompt(instructions, messages, inputs)
+            if self.scoring == "direct":
+                return Text(prompt, MAX_SCORE_TOKENS, temperature=0.0)
+            return Choices(prompt, self.labels(inputs))
+
+        return question_of
+
+    def _decision(self, instructions: str, shown: Sequence[dict[str, str]], inputs: Mapping[str, Any]) -> Decision:
+        labels = self.labels(inputs)
+        kind, wording, meanings = self._closed(instructions, labels)
+        state = {**self._texts(inputs), **({"demos": shown} if shown else {})}
+        return Decision(state, labels, kind, wording, meanings, self.criterion.name)  # type: ignore[arg-type]
 
 
 class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
@@ -277,21 +319,24 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one judgment."""
-        question, options = self._asked(lm_kwargs, signature, demos, inputs)
-        return [self.judge._row(ask(lm, question, self.judge.sampling, **options))]
+        lm, question, options = self._asked(lm, lm_kwargs, signature, demos, inputs)
+        return [self.judge._completion(ask(lm, question, self.judge.sampling, **options))]
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
         """Ask for one judgment asynchronously."""
-        question, options = self._asked(lm_kwargs, signature, demos, inputs)
-        return [self.judge._row(await aask(lm, question, self.judge.sampling, **options))]
+        lm, question, options = self._asked(lm, lm_kwargs, signature, demos, inputs)
+        return [self.judge._completion(await aask(lm, question, self.judge.sampling, **options))]
 
     def _asked(
-        self, lm_kwargs: Mapping[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
-    ) -> tuple[Choices | Text, dict[str, Any]]:
-        question = self.judge._question(self.format(signature, demos, inputs), self.judge.labels(inputs))
-        return question, {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
+        self, lm: Any, lm_kwargs: Mapping[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
+    ) -> tuple[Any, Choices | Text, dict[str, Any]]:
+        lm = lm.client if isinstance(lm, ClientLM) else lm
+        if self.judge._decided:  # DSPy has rewritten the signature, and hidden the demonstrations in it
+            signature, demos = self.judge.predict.signature, self.judge.predict.demos
+        question = self.judge._asks(lm, signature.instructions, demos)(inputs)
+        return lm, question, {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
 
 
 def check_batch_options(options: Mapping[str, Any]) -> None:
@@ -354,7 +399,7 @@ def load_program(
             raise ValueError(f"The saved judge is damaged: it has no criterion ({error}).") from error
         program.load_state(state)
         for _, judge in program.named_sub_modules(Judge):
-            judge.shown(judge.predict.demos)
+            judge.labeled(judge.predict.demos)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return program
@@ -433,215 +478,3 @@ def likelihoods_and_refusals(
     values = np.array([known.get(place[text], [np.nan] * len(reductions)) for text in texts], dtype=np.float64)
     values = values.reshape(len(texts), len(reductions))
     return values, {i: reasons[place[text]] for i, text in enumerate(texts) if place[text] in reasons}
-
-
-LIKELIHOOD, LENGTH = "likelihood", "length"
-"""Features that a judge tells of an output, for which it can correct its scores."""
-
-
-def correction_of(saved: Any) -> ScoreCorrection:
-    """Read a correction from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
-    slopes = {}
-    for name, one in saved["slopes"].items():
-        numbers = {key: number(one[key], f"{name!r:.80}: {key!r}", required=True) for key in ("slope", "center")}
-        bounds = one["bounds"]
-        if bounds is not None:
-            low, high = bounds
-            bounds = tuple(number(end, f"{name!r:.80}: 'bounds'", required=True) for end in (low, high))
-        slopes[name] = Slope(**{**one, **numbers, "bounds": bounds})
-    shift = number(saved["shift"], "'shift'", required=True)
-    return ScoreCorrection(**{**saved, "slopes": slopes, "shift": shift})
-
-
-def load_correction(path: str | os.PathLike[str]) -> ScoreCorrection:
-    """Load a correction from the JSON file that ``save_correction`` or 'evalbias correct' wrote."""
-    saved = read_json(path, "learn the correction again")
-    try:
-        return correction_of(saved)
-    except (*MALFORMED, ValueError) as error:
-        raise ValueError(f"{path} is no saved correction ({error}): learn it again by 'evalbias correct'.") from error
-
-
-def save_correction(correction: ScoreCorrection, path: str | os.PathLike[str]) -> None:
-    """Write a correction as JSON, for ``load_correction``."""
-    Path(path).write_text(json.dumps(to_json(correction), indent=2) + "\n", encoding="utf-8")
-
-
-def _check_correction(name: str, value: Any) -> None:
-    instance_of(ScoreCorrection | None, "a ScoreCorrection or None")(name, value)
-    if value and value.pairs:
-        raise ValueError(f"{name}: it was learned on comparisons, and this judge scores: learn one on scores.")
-    if value and (other := [one for one in value.slopes if one not in (LIKELIHOOD, LENGTH)]):
-        raise ValueError(
-            f"{name}: a judge cannot tell {other[0]!r:.80} of an output, only {LIKELIHOOD} and {LENGTH}: call the "
-            "correction with its scores and your own numbers."
-        )
-
-
-class PointwiseJudge(Judge):
-    """Scores an output against one criterion.
-
-    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
-
-    Args:
-        criterion: Quality to score, with its scale.
-        scoring: ``"expected"`` takes the expectation over the measured probabilities of all labels (Ohi et al. 2024, eq
-            7); ``"sampled"`` estimates them from repeated answers, for models that report none; ``"direct"`` is the
-            baseline that reads the number the model writes.
-        sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
-        correction: Correction of every score for the output's likelihood under the judge's own model, as
-            ``LikelihoodMitigation`` fits it, or its length, as ``learn_correction`` and 'evalbias correct' do; for the
-            instructions and demonstrations that it was fitted with.
-        language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
-            and the task of a criterion that has the default ones.
-
-    Examples:
-        >>> judge = PointwiseJudge(Criterion("politeness", "is the reply polite?"))
-        >>> judge(source="Where is it?", output="Over there, sir.").score  # doctest: +SKIP
-        4.2
-    """
-
-    kind = "pointwise judge"
-    label_fields = ("score", "scores")
-    scoring = Setting[str](one_of(*SCORINGS))
-    correction = Setting[ScoreCorrection | None](
-        _check_correction,
-        dump=lambda value: value and asdict(value),
-        load=lambda saved: saved and correction_of(saved),
-        unlearned=lambda: None,
-    )
-
-    def __init__(
-        self,
-        criterion: Criterion,
-        *,
-        scoring: str = "expected",
-        sampling: Sampling | None = None,
-        correction: ScoreCorrection | None = None,
-        language: str = "en",
-    ) -> None:
-        super().__init__(
-            language=language, criterion=criterion, scoring=scoring, sampling=sampling, correction=correction
-        )
-        self.criterion = prompts.in_language(criterion, language)
-        instructions = prompts.scoring_instructions(self.criterion, language)
-        self.predict = Predictor(dspy.Signature("source: str, output: str -> score: float", instructions))
-
-    @property
-    def answer_format(self) -> str:
-        """The last line of the initial instruction, which names the answers; keep it in an instruction of your own."""
-        return prompts.answer_format(self.criterion, self.language)
-
-    def forward(self, source: str, output: str) -> dspy.Prediction:
-        """Judge one output; undefined values of the prediction are NaN.
-
-        It has ``score`` (expectation, on the criterion's scale), ``distribution`` (label -> probability, normalized
-        over the labels), ``mode`` (value of the most probable label), ``coverage`` (total probability of the labels)
-        and ``samples`` (None). Direct scoring has no distribution and no coverage. Sampled scoring estimates them from
-        ``samples`` answers, of which the share ``coverage`` was readable: the score's standard error is the
-        distribution's standard deviation over ``sqrt(samples * coverage)``. A correction changes ``score`` and adds
-        ``raw_score``, without it, and, where it is for likelihood, ``likelihood``, LS in nats.
-
-        Raises:
-            ValueError: The source or the output is empty.
-            NoProbabilities: The model reports no probabilities.
-            PromptRefused: The model refuses the prompt, for example because it is too long.
-            NotImplementedError: The judge corrects for likelihood, and the model reports none.
-        """
-        return self._judged(source=source, output=output)
-
-    def read(self, example: Any, index: int | None = None) -> dspy.Example:
-        """Return an example whose ``source`` and ``output`` are checked."""
-        return read_item(example, index)
-
-    def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the scores of the scale as texts."""
-        return self.criterion.labels
-
-    def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
-        """Return the messages of one question after those of the demonstrations."""
-        source, output = inputs["source"], inputs["output"]
-        return prompts.judge_messages(
-            self.criterion, source, output, shown=shown, instructions=instructions, language=self.language
-        )
-
-    def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
-        return [{"source": item["source"], "output": item["output"]}]
-
-    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, str]:
-        check_item(demo, name)
-        score = number(demo.get("score"), f"The score of {name}", texts=True)
-        if math.isnan(score):
-            raise ValueError(
-                f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
-            )
-        try:
-            text = prompts.item_text(self.criterion, demo["source"], demo["output"], self.language)
-            return text, label_of(score, self.criterion)
-        except ValueError as error:
-            raise ValueError(f"T{name[1:]} has no label. {error}") from error
-
-    def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
-        """Return the fields of an expectation (Ohi et al. 2024, eq 7; NaN without probability) or a written score."""
-        if isinstance(answer, Written):
-            score = written_score(self.criterion, answer.text)
-            return {"score": score, "distribution": None, "mode": score, "coverage": math.nan, "samples": None}
-        distribution = dict(zip(self.criterion.labels, answer.probabilities[0].tolist(), strict=True))
-        # score = sum over labels of value * P(label)
-        score = sum(value * p for value, p in zip(self.criterion.values, distribution.values(), strict=True))
-        mode = math.nan if math.isnan(score) else float(max(distribution, key=distribution.__getitem__))
-        shares = {"distribution": distribution, "mode": mode, "coverage": float(answer.coverage[0])}
-        return {"score": score, **shares, "samples": answer.samples}
-
-    def _predictions(
-        self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
-    ) -> list[dspy.Prediction]:
-        scored = [row for (row,) in rows]
-        if (correction := self.correction) is None:
-            return [row if isinstance(row, dspy.Prediction) else dspy.Prediction(**row) for row in scored]
-        lengths = np.array([text_length(e.output, correction.length) for e in items], dtype=np.float64)
-        features = {LENGTH: length_feature(lengths)}
-        reasons = dict[int, str]()
-        if LIKELIHOOD in correction.slopes:
-            try:
-                likelihoods, reasons = likelihoods_and_refusals(
-                    items, self.criterion, measuring(lm), correction.reduction, refused=refused
-                )
-                features[LIKELIHOOD] = likelihoods[:, 0]
-            except NotImplementedError as error:
-                raise NotImplementedError(
-                    f"The judge of {self.criterion.name} corrects its scores for likelihood, which this model does not "
-                    f"report. {error} Or set judge.correction = None for uncorrected scores."
-                ) from error
-        raw = np.array([row["score"] for row in scored], dtype=np.float64)
-        corrected = correction(raw, features, scale=self.criterion.scale)
-        done = []
-        for i, row in enumerate(scored):
-            why = {"undefined": reasons[i]} if i in reasons else {}  # a judgment that was refused keeps its own reason
-            numbers = {"score": float(corrected[i]), "raw_score": row["score"]}
-            if LIKELIHOOD in features:
-                numbers["likelihood"] = float(features[LIKELIHOOD][i])
-            done.append(dspy.Prediction(**{**why, **dict(row), **numbers}))
-        return done
-
-
-_NUMBER = re.compile(rf"(?<!{WORD_CHARACTER})(?<!\.)-?\d+(?!\d)(?!(?:{WORD_CHARACTER}|\.)*\d)")
-
-
-def written_score(criterion: Criterion, text: str) -> float:
-    """Read the score that a text names; NaN if it names none, one off the scale, or several different ones.
-
-    The scale itself may be named too: "4 of 5", "4/5" and "from 1 to 5: 4" are 4 on a scale from 1 to 5, as is
-    "5点満点中4点".
-    """
-    low, high = criterion.scale
-    before = rf"(?<!{WORD_CHARACTER})(?<![.-])"
-    ends = rf"{before}{low}\s*(?:to|-|\u2013|から|\u301c|\uff5e)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)"
-    of = rf"(?:/|\b(?:out )?of\b)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)|{before}{high}(?:点満点|段階)"
-    named = set(_NUMBER.findall(re.sub(f"{ends}|{of}", " ", half_width(text))))
-    return float(named.pop()) if len(named) == 1 and named <= set(criterion.labels) else math.nan
-
-
-def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
-    """Load a pointwise judge from the JSON file that its ``save`` wrote; ``ValueError`` if it holds something else."""
-    return load_program(path, PointwiseJudge.kind, PointwiseJudge)

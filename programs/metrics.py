@@ -17,8 +17,9 @@ from evalbias.data.items import choice, human_score, item_name
 from evalbias.lm.types import PromptRefused
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label, letter_of, preference_label, text_problem
-from evalbias.programs.judges import Judge, PointwiseJudge
+from evalbias.programs.judges import Judge
 from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.prompts import LETTERS, TIE
 from evalbias.values import get_logger
 

@@ -217,7 +217,16 @@ class PairwiseJudge(Judge):
     def _orders(self, count: int) -> list[Order]:
         return rotations(count, every=self.debias == "permutation")
 
-    def _shown_demo(self, demo: Mapping[str, Any], name: str) -> tuple[str, str]:
+    def _text(self, inputs: Mapping[str, Any]) -> str:
+        return prompts.pair_text(self.criterion, inputs["source"], inputs["candidates"], language=self.language)
+
+    def _texts(self, inputs: Mapping[str, Any]) -> dict[str, str]:
+        return prompts.pair_texts(self.criterion, inputs["source"], inputs["candidates"], self.language)
+
+    def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
+        return "choice", prompts.asked(instructions, labels, self.language), ()
+
+    def _labeled(self, demo: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
         candidates = demo.get("candidates") or demo.get("outputs")
         if not candidates:
             raise ValueError(f"T{name[1:]} has no candidates: give pairs.")
@@ -229,7 +238,7 @@ class PairwiseJudge(Judge):
             )
         texts = check_candidates({"source": demo.get("source"), "candidates": candidates}, name)
         shown = dict(zip(answers, self.labels({"candidates": texts}), strict=True))  # in the judge's language
-        return prompts.pair_text(self.criterion, demo["source"], texts, language=self.language), shown[label]
+        return {"source": demo["source"], "candidates": texts}, shown[label]
 
     def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
         """Return the log-probabilities of the answers by position, and the most probable answer."""

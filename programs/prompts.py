@@ -77,16 +77,22 @@ def scoring_instructions(criterion: Criterion, language: str = ENGLISH) -> str:
 
 
 def answer_format(criterion: Criterion, language: str = ENGLISH) -> str:
-    """Return the last line of a scoring judge's instruction, which names the answers."""
+    """Return the end of a scoring judge's instruction, which names the answers: a line, after those of the levels."""
     low, high = criterion.scale
-    return LANGUAGES[language].scale.format(low=low, high=high)
+    levels = [f"{label}: {meaning}" for label, meaning in zip(criterion.labels, criterion.levels, strict=False)]
+    return "\n".join([*levels, LANGUAGES[language].scale.format(low=low, high=high)])
+
+
+def item_texts(criterion: Criterion, source: str, output: str) -> dict[str, str]:
+    """Return the texts of an item by their labels."""
+    return {criterion.source_label: source, criterion.output_label: output}
 
 
 def item_text(criterion: Criterion, source: str, output: str, language: str = ENGLISH) -> str:
     """Render one item up to the point where its score follows."""
     said = LANGUAGES[language]
-    texts = ((criterion.source_label, source), (criterion.output_label, output))
-    lines = [said.text.format(label=label, text=text) for label, text in texts]
+    texts = item_texts(criterion, source, output)
+    lines = [said.text.format(label=label, text=text) for label, text in texts.items()]
     return "\n".join([*lines, said.score.format(name=criterion.title.capitalize())])
 
 
@@ -180,15 +186,20 @@ def comparison_messages(
     return [*head, *shown, {"role": "user", "content": question}]
 
 
+def pair_texts(criterion: Criterion, source: str, candidates: Sequence[str], language: str = ENGLISH) -> dict[str, str]:
+    """Return the texts of a comparison by their labels, in the order shown."""
+    said, label = LANGUAGES[language], criterion.output_label
+    names = [said.candidate.format(label=label, letter=letter) for letter in LETTERS[: len(candidates)]]
+    return {criterion.source_label: source, **dict(zip(names, candidates, strict=True))}
+
+
 def pair_text(
     criterion: Criterion, source: str, candidates: Sequence[str], ending: Sequence[str] = (), language: str = ENGLISH
 ) -> str:
     """Render candidates up to the point where the better one is named, which follows the lines of ``ending``."""
     said = LANGUAGES[language]
-    lines = [said.text.format(label=criterion.source_label, text=source)]
-    for letter, candidate in zip(LETTERS, candidates, strict=False):
-        label = said.candidate.format(label=criterion.output_label, letter=letter)
-        lines.append(said.text.format(label=label, text=candidate))
+    texts = pair_texts(criterion, source, candidates, language)
+    lines = [said.text.format(label=label, text=text) for label, text in texts.items()]
     return "\n".join([*lines, *ending, _filled(said.better, criterion)])
 
 

@@ -11,7 +11,7 @@ from evalbias.evaluation.answers import load_any_judge
 from evalbias.lm.files import check_json_files
 from evalbias.lm.load import check_adapter
 from evalbias.measures.loops import QuantileMap
-from evalbias.programs.judges import load_correction
+from evalbias.programs.pointwise import load_correction
 from evalbias.programs.tasks import read_examples
 from evalbias.runs import read_run
 from evalbias.values import read_json

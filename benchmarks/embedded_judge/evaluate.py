@@ -30,7 +30,8 @@ from evalbias.evaluation.judged import judge_examples
 from evalbias.measures import bias_score, spearman, unfairness_scores
 from evalbias.optimizers import BiasedDemos
 from evalbias.programs.criterion import SYNTHETIC
-from evalbias.programs.judges import PointwiseJudge, likelihood_scores
+from evalbias.programs.judges import likelihood_scores
+from evalbias.programs.pointwise import PointwiseJudge
 
 HERE = Path(__file__).parent
 SEEDS = {"train": 2_000_001, "test": 2_000_002}

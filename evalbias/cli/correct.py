@@ -19,7 +19,7 @@ from evalbias.evaluation.words import Table, count, signed
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_scores, learn_correction
 from evalbias.options import AuditOptions, CorrectOptions, MeasuringModels, Out, RecordedAnswers
-from evalbias.programs.judges import LENGTH, LIKELIHOOD, load_correction, save_correction
+from evalbias.programs.pointwise import LENGTH, LIKELIHOOD, load_correction, save_correction
 from evalbias.report.page import Section
 from evalbias.runs import write_jsonl
 

@@ -56,8 +56,8 @@ from evalbias.programs.feedback import (
     ReferenceFeedback,
     on_one_scale,
 )
-from evalbias.programs.judges import PointwiseJudge
 from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
+from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.saved import read_state
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items, read_examples
 from evalbias.report import plots, tables

@@ -35,14 +35,15 @@ from evalbias.data.reading import check_field
 from evalbias.data.sets import SETS
 from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
 from evalbias.evaluation.words import joined
+from evalbias.lm.dspy_seam import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import AuditOptions
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates
-from evalbias.programs.judges import PointwiseJudge, load_judge
 from evalbias.programs.metrics import ProgramMetric
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
+from evalbias.programs.pointwise import PointwiseJudge, load_judge
 from evalbias.programs.prompts import in_language
 from evalbias.values import get_logger, read_json
 
@@ -242,24 +243,22 @@ def function_scores(
     questions = _pairs(examples) if pairwise else list(examples)
     reasons: dict[str, str] = {}
 
-    def answer(place: int) -> float:
+    def answer(place: int) -> float | tuple[float, ...]:
         example, name = questions[place], known.ids[place % len(examples)]
         try:
             value = ask(example)
             return read_choice(value) if pairwise else read_score(value, scale)
         except Exception as error:  # another's code may raise anything; the item is reported by its id
             reasons[name] = f"{type(error).__name__}: {error}"
-            return math.nan
+            return UNDEFINED_CHOICE if pairwise else math.nan
         finally:
             if progress is not None:
                 progress(1)
 
     values: FloatArray = np.array(in_threads(answer, range(len(questions)), num_threads))
     _tell_failures(values, reasons)
-    if pairwise:
-        given, swapped = values.reshape(2, -1)
-        other = np.where((swapped == 0) | (swapped == 1), 1 - swapped, swapped)  # an index into the pair as it stands
-        values = by_position(np.stack([given, other]))
+    if pairwise:  # (2n, 3) -> (n, orders, 2 or 3)
+        values = values.reshape(2, -1, 3).swapaxes(0, 1)[..., : 3 if (values[:, 2] > 0).any() else 2]
     return replace(
         known,
         answers=values,
@@ -382,7 +381,7 @@ def read_score(value: Any, scale: tuple[float, float] | None) -> float:
     """Read a number on the scale, or a prediction's ``score``; None is NaN."""
     given = _field(value, "score") if isinstance(value, dspy.Prediction) else value
     try:
-        score = number(given, "the judge", texts=True)
+        score = number(decided_number(given), "the judge", texts=True)
     except DataError:
         wanted = remedy_for(given) or "a number of at most 1e+30, or a prediction with 'score'"
         raise ValueError(f"the judge returned {given!r:.80}: return {wanted}") from None
@@ -391,20 +390,30 @@ def read_score(value: Any, scale: tuple[float, float] | None) -> float:
     return score
 
 
-def read_choice(value: Any) -> float:
-    """Read an index of the better output, a ``winner`` or ``preference``; a ``gap`` without a ``winner`` is a tie."""
+UNDEFINED_CHOICE = (math.nan, math.nan, math.nan)
+
+
+def read_choice(value: Any) -> tuple[float, ...]:
+    """Read the probabilities of the first output, the second and a tie: 1 for what is chosen, or those of a decision.
+
+    A choice is an index of the better output, a ``winner`` or ``preference``; a ``gap`` without a ``winner`` is a tie.
+    """
     if isinstance(value, dspy.Prediction):
         given = _field(value, "winner", "preference")
         if given is None and "winner" not in value and not math.isnan(value.get("gap", math.nan)):
-            return TIE
+            given = TIE
         value = given
-    return choice(value, "the judge's answer")
+    shares = decided_shares(value)
+    places = {choice(label, "the judge's answer"): share for label, share in shares.items()}
+    return UNDEFINED_CHOICE if any(map(math.isnan, places)) else tuple(places.get(one, 0.0) for one in (0, 1, TIE))
 
 
 def _field(prediction: dspy.Prediction, *names: str) -> Any:
     for name in names:
         if name in prediction:
             return prediction[name]
+    if len(decided := [value for _, value in prediction.items() if is_decided(value)]) == 1:
+        return decided[0]
     there, read = _quoted([name for name, _ in prediction.items()]), " or ".join(map(repr, names))
     raise ValueError(f"the judge returned a prediction with {there or 'no fields'}, of which {read} is read")
 

@@ -32,8 +32,9 @@ from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.ratings import dependent_columns
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates, people_choice, text_length
-from evalbias.programs.judges import PointwiseJudge, likelihoods_and_refusals
+from evalbias.programs.judges import likelihoods_and_refusals
 from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
 
 # Names of covariates. Each is (n,) numbers about the outputs, or (n, 2) about those of pairs; NaN where undefined.
 

@@ -16,8 +16,8 @@ except ImportError as error:
     raise ImportError("This module needs Inspect: pip install 'evalbias[inspect]'.") from error
 
 from evalbias.lm.types import PromptRefused
-from evalbias.programs.judges import PointwiseJudge, load_judge
 from evalbias.programs.metrics import score_feedback
+from evalbias.programs.pointwise import PointwiseJudge, load_judge
 
 
 @scorer(metrics=[mean(), stderr()])  # type: ignore[untyped-decorator, unused-ignore]

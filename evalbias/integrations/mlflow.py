@@ -37,8 +37,8 @@ from evalbias.data.items import number
 from evalbias.lm.cache import resolve_lm
 from evalbias.optimizers.base import JudgeOptimizer
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.judges import PointwiseJudge
 from evalbias.programs.metrics import score_feedback
+from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.values import get_logger, to_json
 
 __all__ = ["JudgeAlignment", "MeasuredJudge", "autolog"]

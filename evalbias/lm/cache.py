@@ -67,6 +67,7 @@ class CachedLM(MeasuringLM):
     ) -> None:
         self._lm, self._identity = as_measuring(lm), model_identity(lm)
         self.model, self.in_flight = self._lm.model, getattr(self._lm, "in_flight", 0)
+        self.decides = self._lm.decides and sampling is None
         self._draws, self.sampling = sampling, sampling or getattr(self._lm, "sampling", None)
         self._key = json.dumps(self._identity, sort_keys=True)
         self._exact, self._before, self._between, self._progress = exact, before, between, progress

@@ -14,14 +14,17 @@ import dspy
 import numpy as np
 
 from evalbias.lm import dspy_seam as seam
-from evalbias.lm.calls import Call, driven, harmless
+from evalbias.lm.calls import Call, Together, driven, harmless
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, Answering, sample_of
-from evalbias.lm.reading import named_choice
+from evalbias.lm.forms import answer_of, names_of, systemone_form, systemone_shares
+from evalbias.lm.reading import named_choice, part
 from evalbias.lm.types import (
     KEY_REMEDY,
     Answers,
     ChoiceLogprobs,
     Choices,
+    Decided,
+    Decisions,
     Likelihood,
     MeasuringLM,
     ModelChanged,
@@ -41,7 +44,13 @@ from evalbias.values import digest
 
 IN_FLIGHT = 16  # number of simultaneous requests to a model behind DSPy's own engines
 PLAIN_TOKENS = 16  # token limit of an answer that shows whether a model takes a prompt at all; some refuse lower ones
+MOST_DECISIONS = 64  # number of closed questions about one state in a request, which every endpoint takes
 Send = Callable[..., Awaitable[Any]]  # sends a request to a model, with DSPy's own options, and returns the response
+
+
+def deciding(lm: Any) -> bool:
+    """Return whether a model takes closed questions in their own form."""
+    return lm.decides if isinstance(lm, MeasuringLM) else seam.decides(lm)
 
 
 class AnyLM(MeasuringLM):
@@ -57,6 +66,7 @@ class AnyLM(MeasuringLM):
     def __init__(self, lm: Any, **options: Any) -> None:
         self.lm, self.model, self._options = lm, str(lm.model), options
         self.answering = [Answering()]
+        self.decides = deciding(lm)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions; DSPy's errors become connection errors that name the model, unlike ``NoProbabilities``."""
@@ -81,6 +91,8 @@ class AnyLM(MeasuringLM):
 
     def run(self, questions: Sequence[Question], answers: Answers) -> None:
         """Ask one question in this thread, several in others; after an error or an interrupt no more are sent."""
+        together = Together(questions, answers, MOST_DECISIONS)
+        questions, answers = together.questions, together
         if len(questions) == 1:
             call = self._call(lambda question: self._answer(question, self._send), questions, answers)
             driven(call.run([0], at_once=1))
@@ -104,6 +116,8 @@ class AnyLM(MeasuringLM):
 
     async def arun(self, questions: Sequence[Question], answers: Answers) -> None:
         """Ask questions without threads."""
+        together = Together(questions, answers, MOST_DECISIONS)
+        questions, answers = together.questions, together
         call = self._call(lambda question: self._answer(question, self._asend), questions, answers)
         await call.run(range(len(questions)), at_once=IN_FLIGHT)
         call.check()
@@ -116,25 +130,33 @@ class AnyLM(MeasuringLM):
             refusal=seam.refusal_of,
         )
 
-    async def _send(self, request: Any, **options: Any) -> Any:
-        return self._checked(self.lm(request, **self._options | options))
+    async def _send(self, *request: Any, **options: Any) -> Any:
+        return self._checked(self.lm(*request, **self._with_options(options)))
 
-    async def _asend(self, request: Any, **options: Any) -> Any:
-        return self._checked(await self.lm.acall(request, **self._options | options))
+    async def _asend(self, *request: Any, **options: Any) -> Any:
+        return self._checked(await self.lm.acall(*request, **self._with_options(options)))
+
+    def _with_options(self, options: dict[str, Any]) -> dict[str, Any]:
+        return options if "questions" in options else self._options | options  # a decision request has none
 
     def _checked(self, response: Any) -> Any:
-        self.answering[0].check("answer", response.model, response.provider_data or {})
+        if isinstance(response, dict):  # of a decision request, whose model is only in the history
+            for model in seam.answering_models(self.lm):
+                self.answering[0].check("decision", model, {})
+        else:
+            self.answering[0].check("answer", response.model, response.provider_data or {})
         return response
 
-    async def _answer(self, question: Question, send: Send) -> ChoiceLogprobs | Written:
+    async def _answer(self, question: Any, send: Send) -> ChoiceLogprobs | Written | Decided:
         if isinstance(question, Likelihood):
             raise NotImplementedError(
                 f"{self.model} returns no likelihoods of given texts: name a local model for them with `likelihood_lm`."
             )
+        asked = {Choices: self._choices, Text: self._text, Decisions: self._decisions}[type(question)]
         # DSPy passes the usage on to the tracker around it. A streamed program does not stream its judge's answers.
         with dspy.track_usage() as tracker, dspy.context(send_stream=None), seam.without_truncation_warning():
-            ask = self._choices(question, send) if isinstance(question, Choices) else self._text(question, send)
-            return replace(await ask, usage=seam.usage_in(tracker))
+            answer: ChoiceLogprobs | Written | Decided = await asked(question, send)  # type: ignore[operator]
+            return replace(answer, usage=seam.usage_in(tracker))
 
     async def _choices(self, question: Choices, send: Send) -> ChoiceLogprobs:
         messages, choices = as_messages(question.prompt), question.choices
@@ -159,6 +181,24 @@ class AnyLM(MeasuringLM):
         except (*seam.UNSUPPORTED, *seam.INVALID):
             raise refusal from refusal.__cause__
         raise NoProbabilities(self.model, f"it refuses to report them ({refusal})") from refusal
+
+    async def _decisions(self, asked: Decisions, send: Send) -> Decided:
+        """Ask a model of decision requests, such as ``dspy.TypeSafe``."""
+        named = dict(zip(names_of(asked.questions), asked.questions, strict=True))
+        forms = {name: systemone_form(one) for name, one in named.items()}
+        try:
+            given = await send(state=asked.state, questions=forms)
+        except (ImportError, TypeError, ValueError):
+            raise
+        except Exception as error:  # the client's own
+            raise seam.client_error(error, self.model) from error
+        answers = {name: part(given, name, kind=dict) for name in named}
+        return Decided(
+            tuple(
+                answer_of(one, systemone_shares(one, answers[name]), answers[name].get(seam.COVERAGE))
+                for name, one in named.items()
+            )
+        )
 
     async def _text(self, question: Text, send: Send) -> Written:
         """Ask for a text. A model that takes no seed is asked without one, past DSPy's cache all the same."""

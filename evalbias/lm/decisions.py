@@ -13,7 +13,7 @@ import dspy
 from dspy import lm15
 
 from evalbias.lm.dspy_seam import calling_predictor, is_decision, judgment_request, read_judgment
-from evalbias.lm.types import Message
+from evalbias.lm.types import ChoiceLogprobs, Decision, Message, Refused
 
 BOOLEAN = ("true", "false")  # options of a ``Noul`` question
 
@@ -40,6 +40,8 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
         """Answer a prompt, a request, or a decision request (``state=..., questions=...``); see ``dspy.LM``."""
         if "questions" not in kwargs:
             return super().__call__(prompt, **kwargs)
+        if self.decides:
+            return self._decided(**kwargs)
         requests = _requests(self.model, **kwargs)
         with _named(kwargs["state"]):
             return {name: _answer(self(request), kwargs["questions"][name]) for name, request in requests.items()}
@@ -48,11 +50,33 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
         """Answer asynchronously, as ``__call__`` does."""
         if "questions" not in kwargs:
             return await super().acall(prompt, **kwargs)
+        if self.decides:
+            return await asyncio.to_thread(self._decided, **kwargs)
         requests = _requests(self.model, **kwargs)
         with _named(kwargs["state"]):
             responses = await asyncio.gather(*(self.acall(request) for request in requests.values()))
         questions = kwargs["questions"]
         return {name: _answer(r, questions[name]) for name, r in zip(requests, responses, strict=True)}
+
+    def _decided(self, *, state: Mapping[str, Any], questions: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a decision request as it is."""
+        asked = [question_in(state, name, question) for name, question in questions.items()]
+        answers: dict[int, Any] = {}
+        self.answer(asked, answers)
+        with _named(state):
+            for answer in answers.values():
+                if isinstance(answer, Refused):
+                    raise dspy.LMInvalidRequestError(message=f"The prompt {answer.reason}", model=self.model)
+        return {name: _evidence(answers[place], questions[name]) for place, name in enumerate(questions)}
+
+
+def question_in(state: Any, name: str, question: Mapping[str, Any]) -> Decision:
+    """Return a question of DSPy's decision requests; the labels of a yes/no question are false and true."""
+    options = options_of(question)
+    if question["type"] == "noul":
+        options = {label: options[label] for label in reversed(BOOLEAN)}
+    meanings = tuple(options.values()) if any(one is not None for one in options.values()) else ()
+    return Decision(state, tuple(options), question["type"], question["instructions"], meanings, name)
 
 
 def decision_messages(state: Mapping[str, Any], name: str, question: Mapping[str, Any]) -> list[Message]:
@@ -94,9 +118,12 @@ def _requests(model: str, *, state: Mapping[str, Any], questions: Mapping[str, A
 
 def _answer(response: lm15.Response, question: Mapping[str, Any]) -> dict[str, Any]:
     """Return DSPy's evidence for one output, and the options' total probability as ``coverage``."""
-    answer = read_judgment(response, list(options_of(question)))
+    return _evidence(read_judgment(response, list(options_of(question))), question)
+
+
+def _evidence(answer: ChoiceLogprobs, question: Mapping[str, Any]) -> dict[str, Any]:
     shares = dict(zip(answer.choices, answer.probabilities[0].tolist(), strict=True))
-    coverage = float(answer.coverage[0])
+    coverage = None if answer.renormalized else float(answer.coverage[0])
     if question["type"] == "noul":
         return {"noul": shares[BOOLEAN[0]], "coverage": coverage}
     return {"probabilities": shares, "confidence": max(shares.values()), "coverage": coverage}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -13,15 +14,17 @@ import numpy as np
 from dspy import lm15
 
 from evalbias.lm.fingerprint import Answering
-from evalbias.lm.reading import SUM_EXCESS, logprob_of
+from evalbias.lm.reading import SUM_EXCESS, Unreadable, logprob_of, part
 from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.tokens import Ids, Scored, check_choices
-from evalbias.lm.transport import Connection, Declined, StatusError, Unreadable
+from evalbias.lm.transport import Connection, StatusError
 from evalbias.lm.types import (
     MAX_TOKENS,
     Answer,
     ChoiceLogprobs,
     Choices,
+    Decided,
+    Decisions,
     Likelihood,
     LogLikelihood,
     Prompt,
@@ -54,6 +57,7 @@ class Endpoint:
     tokenizer: Any = None  # fast; None for dialects that do not use it
     context_length: int | None = None  # in tokens; None if the server does not report it
     template_options: Mapping[str, Any] | None = None
+    owned_by: str | None = None  # kind of server, as its listing says
 
 
 class Dialect(ABC):
@@ -66,6 +70,8 @@ class Dialect(ABC):
     needs_tokenizer: ClassVar[bool] = True  # whether prompts are rendered and tokenized here
     likelihoods: ClassVar[bool] = True  # whether the server returns the log-probabilities of given texts
     texts: ClassVar[bool] = True  # whether the server writes texts
+    decides: ClassVar[bool] = False  # whether it takes closed questions in their own form
+    most_questions: ClassVar[int] = 1  # of those in one request
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.answering = Answering()  # names that the server's answers carry
@@ -82,11 +88,15 @@ class Dialect(ABC):
 
     def prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
         """Prepare a call's questions before any is sent; NotImplementedError for a kind, ValueError for bad prompts."""
-        kinds = {type(question) for question in questions}
+        kinds: set[type] = {type(question) for question in questions}
         if Likelihood in kinds and not self.likelihoods:
             raise NotImplementedError(
                 f"{self._model}: a server of the kind {self.name!r} returns no likelihoods of given texts: name "
                 "another model for them, such as a local one, with `likelihood_lm`."
+            )
+        if Decisions in kinds and not self.decides:
+            raise NotImplementedError(
+                f"{self._model}: a server of the kind {self.name!r} reads prompts and takes no decision requests."
             )
         if Text in kinds and not self.texts:
             raise NotImplementedError(
@@ -99,12 +109,11 @@ class Dialect(ABC):
         """Ask one question, or raise ``Unreadable`` or RequestError; a text that the model declines is refused."""
         question, usages = prepared.question, list[Usage]()
         _usages.set(usages)
-        answer: ChoiceLogprobs | LogLikelihood | Written
-        if isinstance(question, Choices):
-            try:
-                answer = await self._choices(prepared.content, question.choices)
-            except Declined as error:
-                return Refused(f"is refused by {self._model}: {error}.")
+        answer: ChoiceLogprobs | LogLikelihood | Decided | Written
+        if isinstance(question, Decisions):
+            answer = await self._decide(question)
+        elif isinstance(question, Choices):
+            answer = await self._choices(prepared.content, question.choices)
         elif isinstance(question, Likelihood):
             answer = LogLikelihood(await self._likelihood(prepared.content))
         else:
@@ -114,15 +123,18 @@ class Dialect(ABC):
     @abstractmethod
     def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]: ...
 
-    @abstractmethod
     async def _choices(self, content: Any, choices: tuple[str, ...]) -> ChoiceLogprobs:
         """Return the log-probabilities of choices, one row."""
+        raise NotImplementedError
 
     async def _likelihood(self, scored: Scored) -> FloatArray:
         """Return the log-probability of every token from ``start`` on, shape (n,)."""
         raise NotImplementedError
 
     async def _text(self, content: Any, question: Text) -> Written:
+        raise NotImplementedError
+
+    async def _decide(self, asked: Decisions) -> Decided:
         raise NotImplementedError
 
     async def _post(self, path: str, body: dict[str, Any], *, heavy: bool = False) -> Any:
@@ -257,24 +269,6 @@ class NextTokenDialect(TokenizedDialect):
         return np.array([sum(logprobs[s.ids[shared:p]][s.ids[p]] for p in range(s.start, len(s.ids))) for s in row])
 
 
-# Values in a server's JSON: read strictly, so that a missing log-probability never becomes a number.
-
-
-def part(answer: Any, *path: Any, kind: type = object) -> Any:
-    """Return the value at a path of names and indices; Unreadable if it is missing, null or of another type."""
-    name = ".".join(map(str, path)) or "an entry"
-    for step in path:
-        try:
-            answer = answer[step]
-        except (KeyError, IndexError, TypeError):
-            raise Unreadable(f"{name} is missing") from None
-    if answer is None:
-        raise Unreadable(f"{name} is null")
-    if not isinstance(answer, kind) or (kind is int and isinstance(answer, bool)):
-        raise Unreadable(f"{name} is a {type(answer).__name__}, but must be a {kind.__name__}")
-    return answer
-
-
 def check_agreement(after: float, within: float) -> None:
     """Raise Unreadable if a token's log-probabilities differ: generated after a text, and read as its last token."""
     if abs(after - within) > ANSWER_TOLERANCE:
@@ -302,6 +296,35 @@ def _count(places: Sequence[dict[str, Any]], names: Sequence[str]) -> int | None
                     raise Unreadable(f"{name} is {count!s:.80}")
                 return count
     return None
+
+
+# Texts that a server may read as more than text.
+
+
+CONTROL = re.compile(
+    r"<[|\uff5c][^<>\n]+[|\uff5c]>|<\|\w{2,}>|<\w{2,}\|>"  # most families
+    r"|</?s>|<(?:seed:)?(?:bos|eos|pad|unk)>|<(?:BOS|EOS|PAD|UNK)(?:_TOKEN)?>|\[(?:BOS|EOS|PAD|UNK)\]"
+    r"|</?(?:think|tool_(?:call|response))>|<(?:start|end)_of_(?:turn|image)>|<sop>|<eop>|\[[gs]MASK\]"
+    r"|<(?:extra_id_|SPECIAL_|reserved_|unused|mask:)\d+>|\[UNUSED_TOKEN_\d+\]"
+    r"|\[/?(?:INST|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS)\]|\[TOOL_(?:CALLS|CONTENT)\]|<</?SYS>>"  # Mistral
+    r"|\[\|(?:system|user|assistant|tool|endofturn)\|\]"  # EXAONE
+    r"|\]~!?b[\[\]]|\[e~\["  # MiniMax
+)
+"""Control tokens of common models: a best effort, because the tokenizer of such a server is not known here."""
+
+
+def spells_control(token: str) -> Refused:
+    """Return the refusal of a text in which a server may read a control token, such as the end of the message."""
+    return Refused(
+        f"contains {token!r}, which the server may read as a control token: change the text, or use vLLM, SGLang or "
+        "llama.cpp's own server with --tokenizer, which take tokens."
+    )
+
+
+def spelling_refused(texts: Iterable[str]) -> Refused | None:
+    """Return which control token texts spell, if any, by ``CONTROL``."""
+    matches = (CONTROL.search(text) for text in texts)
+    return next((spells_control(match[0]) for match in matches if match), None)
 
 
 # Texts in OpenAI's protocol.

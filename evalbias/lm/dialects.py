@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,17 @@ from evalbias.lm.dialect import (
     NextTokenDialect,
     TokenizedDialect,
     check_agreement,
-    part,
     settings_of,
+    spelling_refused,
+    spells_control,
     token_logprob,
     written,
 )
-from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, sample_of
-from evalbias.lm.reading import TOP, first_token_row, first_tokens, logprob_of
-from evalbias.lm.render import as_text
+from evalbias.lm.endpoints import DecisionsEndpoint, SystemOne
+from evalbias.lm.fingerprint import SAMPLE_QUESTION, sample_of
+from evalbias.lm.reading import TOP, Unreadable, first_token_row, first_tokens, logprob_of, part
 from evalbias.lm.tokens import Ids, Rendered, Scored
-from evalbias.lm.transport import Declined, StatusError, Unreadable
+from evalbias.lm.transport import StatusError
 from evalbias.lm.types import ChoiceLogprobs, Message, Prompt, Refused, Text, Written, as_messages
 from evalbias.measures.arrays import FloatArray
 
@@ -207,32 +207,6 @@ class Echo(TokenizedDialect):
 # Servers that take messages or a text, and render and tokenize them.
 
 
-CONTROL = re.compile(
-    r"<[|\uff5c][^<>\n]+[|\uff5c]>|<\|\w{2,}>|<\w{2,}\|>"  # most families
-    r"|</?s>|<(?:seed:)?(?:bos|eos|pad|unk)>|<(?:BOS|EOS|PAD|UNK)(?:_TOKEN)?>|\[(?:BOS|EOS|PAD|UNK)\]"
-    r"|</?(?:think|tool_(?:call|response))>|<(?:start|end)_of_(?:turn|image)>|<sop>|<eop>|\[[gs]MASK\]"
-    r"|<(?:extra_id_|SPECIAL_|reserved_|unused|mask:)\d+>|\[UNUSED_TOKEN_\d+\]"
-    r"|\[/?(?:INST|THINK|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_RESULTS)\]|\[TOOL_(?:CALLS|CONTENT)\]|<</?SYS>>"  # Mistral
-    r"|\[\|(?:system|user|assistant|tool|endofturn)\|\]"  # EXAONE
-    r"|\]~!?b[\[\]]|\[e~\["  # MiniMax
-)
-"""Control tokens of common models: a best effort, because the tokenizer of such a server is not known here."""
-
-
-def spells_control(token: str) -> Refused:
-    """Return the refusal of a text in which a server may read a control token, such as the end of the message."""
-    return Refused(
-        f"contains {token!r}, which the server may read as a control token: change the text, or use vLLM, SGLang or "
-        "llama.cpp's own server with --tokenizer, which take tokens."
-    )
-
-
-def spelling_refused(texts: Iterable[str]) -> Refused | None:
-    """Return which control token texts spell, if any, by ``CONTROL``."""
-    matches = (CONTROL.search(text) for text in texts)
-    return next((spells_control(match[0]) for match in matches if match), None)
-
-
 BINS = 16  # number of values in a chat's sample; its reported tokens are others from model to model
 
 
@@ -307,113 +281,5 @@ def _pair(entry: Any) -> tuple[str, Any]:
     return part(entry, "token", kind=str), part(entry, "logprob")
 
 
-# Decision endpoints take a text and a question with options, and return the probability of every option. The server
-# words the question itself: it writes a letter before each option and reads the probabilities of the letters. The
-# numbers are therefore those of another prompt than the one that a token endpoint scores.
-
-
-QUESTION = "Which answer follows?"  # the question about a prompt that ends where the answer is missing
-NAME = "answer"  # name of the question in a request
-SHARES_ROUNDING = 0.02  # largest difference between 1 and the sum of the reported probabilities
-
-
-class QuestionDialect(MessageDialect):
-    """A server that answers closed questions with probabilities, and writes nothing."""
-
-    capabilities = "choices as options of a closed question that the server words, no likelihoods, no texts"
-    texts = False
-
-    async def probe(self) -> None:
-        """Ask one short question."""
-        await self._choices(HARMLESS, ("1", "2"))
-
-    async def sample(self) -> FloatArray:
-        """Return the sample of the answers to a fixed question."""
-        return sample_of(np.exp((await self._choices(SAMPLE_QUESTION, DIGITS)).logprobs[0]))
-
-    def _content(self, prompt: Prompt) -> str | Refused:
-        """Return a prompt as one text: instructions, demonstrations with their answers, and the item."""
-        text = as_text(prompt).text.rstrip()
-        return spelling_refused([text]) or text
-
-
-class SystemOne(QuestionDialect):
-    """``POST /v1/systemone``: vLLM from 0.32 on, SGLang, and the hosted decision models that take the same requests.
-
-    vLLM reports as ``label_mass`` how probable the options are together; without it, the coverage is NaN.
-    """
-
-    name = "systemone"
-
-    async def _choices(self, content: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        question = {"type": "choice", "instructions": QUESTION, "criteria": dict.fromkeys(choices)}
-        body = {"model": self._model, "state": content, "questions": {NAME: question}}
-        answer = await self._post("/v1/systemone", body)
-        shares = part(answer, "answers", NAME, "probabilities", kind=dict)
-        diagnostics = part(answer, kind=dict).get("diagnostics")
-        coverage = None if diagnostics is None else part(diagnostics, NAME, "label_mass")
-        return answer_of(choices, shares, coverage)
-
-
-class Decisions(QuestionDialect):
-    """``POST /v1/decisions``, in OpenAI's form and in SGLang's: a list of questions about an ``input``.
-
-    OpenAI reports the options' shares only, so the coverage is NaN, and may decline a question. SGLang names the fields
-    of a question differently and reports as ``label_mass`` how probable the options are together.
-    """
-
-    name = "decisions"
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        super().__init__(endpoint)
-        self._sglang = False  # found out by ``probe``
-
-    async def probe(self) -> None:
-        """Ask one short question in OpenAI's form, and in SGLang's if that is refused."""
-        try:
-            await super().probe()
-        except StatusError as error:
-            if error.status not in (400, 422):
-                raise
-            self._sglang = True
-            await super().probe()
-
-    async def _choices(self, content: str, choices: tuple[str, ...]) -> ChoiceLogprobs:
-        names = ("id", "question", "options", "name") if self._sglang else ("name", "instructions", "choices", "value")
-        id_, instructions, options, option = names
-        question = {"type": "choice", id_: NAME, instructions: QUESTION, options: [{option: one} for one in choices]}
-        answer = await self._post("/v1/decisions", {"model": self._model, "input": content, "questions": [question]})
-        if self._sglang:
-            given = part(answer, "answers", NAME, kind=dict)
-            return answer_of(choices, part(given, "probabilities", kind=dict), part(given, "label_mass"))
-        given = part(answer, "answers", 0, kind=dict)
-        if given.get("type") == "refusal":
-            raise Declined("the model declined the question")
-        entries = part(given, "probabilities", kind=list)
-        shares = {part(entry, "value", kind=str): part(entry, "probability") for entry in entries}
-        if len(shares) < len(entries):
-            raise Unreadable("the probabilities name an option twice")
-        return answer_of(choices, shares)
-
-
-def answer_of(choices: tuple[str, ...], shares: Mapping[Any, Any], coverage: Any = None) -> ChoiceLogprobs:
-    """Return reported shares of (c,) choices as log-probabilities, or raise ``Unreadable``; None: no coverage."""
-    if set(shares) != set(choices):
-        raise Unreadable(f"it has probabilities of {list(shares)}, not of {list(choices)}")
-    row = np.array([_probability(shares[choice]) for choice in choices])  # (c,)
-    if abs(row.sum() - 1.0) > SHARES_ROUNDING:
-        raise Unreadable(f"the probabilities of the options sum to {row.sum():.3f}, not to 1")
-    with np.errstate(divide="ignore"):  # a probability of 0 is a log-probability of -inf
-        logprobs = np.log(row) + (0.0 if coverage is None else np.log(_probability(coverage)))
-    return ChoiceLogprobs(choices, logprobs[None], renormalized=coverage is None)
-
-
-def _probability(value: Any) -> float:
-    """Return a reported probability as a float in [0, 1], within rounding."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e-6 <= value <= 1.0 + 1e-3:
-        raise Unreadable(f"{value!r:.80} is not a probability")
-    return min(max(float(value), 0.0), 1.0)
-
-
-# All dialects, in the order in which they are tried.
-DIALECTS: tuple[type[Dialect], ...] = (VLLM, SGLang, LlamaCpp, Echo, Chat, SystemOne, Decisions)
+DIALECTS: tuple[type[Dialect], ...] = (VLLM, SGLang, LlamaCpp, Echo, Chat, SystemOne, DecisionsEndpoint)
+"""All dialects, in the order in which they are tried."""

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -92,6 +92,84 @@ def is_decision(field: Any) -> bool:
         for kind in (field.annotation, *field.metadata)
     )
     return declared and decision_type(field) is not None
+
+
+def decides(lm: Any) -> bool:
+    """Return whether a client takes decision requests and no others, such as ``dspy.TypeSafe``."""
+    return getattr(lm, "supports_decision_requests", False) is True and not isinstance(lm, dspy.BaseLM)
+
+
+def is_decided(value: Any) -> bool:
+    """Return whether a value of a prediction is one of DSPy's decisions."""
+    return isinstance(value, Noul | Score | Choice)
+
+
+def decided_number(value: Any) -> Any:
+    """Return a decision as a number: P(yes), the mean level, or the mean of options that are numbers; others as is."""
+    if isinstance(value, Noul):
+        return float(value.value) if value.probability is None else value.probability
+    if isinstance(value, Choice):
+        shares = decided_shares(value)
+        with suppress(TypeError, ValueError):
+            return sum(float(label) * share for label, share in shares.items())
+        return value.value
+    return value.value if isinstance(value, Score) else value
+
+
+def decided_shares(value: Any) -> dict[Any, float]:
+    """Return the probability of each option of a choice; 1 for what is chosen where there are none."""
+    if isinstance(value, Choice):
+        return dict(value.probabilities or {value.value: 1.0})
+    return {value: 1.0}
+
+
+class ClientLM(dspy.BaseLM):  # type: ignore[misc]
+    """A model as a predictor takes it that leaves decision requests to its adapter, which asks the ``client``."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__(model=client.model)
+        self.client = client
+
+
+def decision_output(kind: str, labels: Sequence[str], meanings: Sequence[str]) -> Any:
+    """Return DSPy's type of an output that is decided: ``noul`` (no, then yes), ``score`` (levels) or ``choice``."""
+    if kind == "noul":
+        return Noul[(False, meanings[0]), (True, meanings[1])]
+    if kind == "score":
+        return Score[tuple(meanings)]
+    return Choice[tuple(zip(labels, meanings, strict=True))]
+
+
+def evidence_of(kind: str, labels: Sequence[str], p: Sequence[float]) -> dict[str, Any]:
+    """Return the probabilities of an output's options as DSPy's adapters decode them."""
+    if kind == "noul":
+        return {"noul": p[1]}
+    keys = range(len(p)) if kind == "score" else labels
+    return {"probabilities": dict(zip(keys, p, strict=True)), "confidence": max(p)}
+
+
+def decided_place(kind: str, labels: Sequence[str], p: Sequence[float], settings: Mapping[str, Any]) -> int:
+    """Return which option DSPy decides for: by its threshold, its cuts or its weights, as in ``Predict.fields``."""
+    if kind == "noul":
+        return int(p[1] >= settings.get("threshold", 0.5))
+    if kind == "score":
+        mean = sum(place * share for place, share in enumerate(p)) / sum(p)
+        return sum(mean >= cut for cut in settings.get("cuts", [place + 0.5 for place in range(len(p) - 1)]))
+    weights, best = settings.get("weights", {}), max(range(len(p)), key=p.__getitem__)
+    return max(range(len(p)), key=lambda place: (p[place] * weights.get(labels[place], 1.0), place == best, -place))
+
+
+def answering_models(client: Any) -> list[str]:
+    """Return the models that answered the last decision requests of a client, as its history tells."""
+    recent = list(getattr(client, "history", ()))[-THREADS:]
+    return list(dict.fromkeys(str(one["response"]["model"]) for one in recent if isinstance(one.get("response"), dict)))
+
+
+def client_error(error: Exception, model: str) -> dspy.LMError:
+    """Return the error of a decision client as one of DSPy's: an invalid request where its status may mean that."""
+    status = getattr(error, "status", None)
+    kind = dspy.LMInvalidRequestError if status in STATUSES else dspy.LMError
+    return kind(message=str(error), model=model, status=status)
 
 
 @contextmanager

@@ -104,6 +104,11 @@ class Answering:
         self.names: dict[str, str] = {}  # kind of answer -> its model, and FINGERPRINT -> its configuration
         self._warned = False
 
+    @property
+    def models(self) -> set[str]:
+        """Models that answered, by their own names."""
+        return {name for kind, name in self.names.items() if kind != FINGERPRINT}
+
     def expect(self, names: Mapping[str, list[str]]) -> None:
         """Take the names in an earlier run's answers as those of the first; several servers may have one each."""
         for kind, known in names.items():

@@ -1,4 +1,4 @@
-"""Choices in answers: named in a text, or among the most probable first tokens."""
+"""Answers as they come: choices named in a text or among the most probable first tokens, and values in JSON."""
 
 from __future__ import annotations
 
@@ -135,3 +135,25 @@ def first_token_row(top: Mapping[str, float], choices: Sequence[str]) -> FloatAr
     bound = min(max(0.0, 1.0 - float(shares.sum())), len(unreported) * float(shares.min()))
     reported = float(np.exp(row).sum())
     return row if reported > 0 and bound <= TOP_TOLERANCE * reported else np.full(len(choices), np.nan)
+
+
+# Values in a server's JSON: read strictly, so that a missing log-probability never becomes a number.
+
+
+class Unreadable(ValueError):  # noqa: N818 - a value error like the others, named for the problem
+    """A server's answer lacks the requested values, or they have another form."""
+
+
+def part(answer: Any, *path: Any, kind: type = object) -> Any:
+    """Return the value at a path of names and indices; Unreadable if it is missing, null or of another type."""
+    name = ".".join(map(str, path)) or "an entry"
+    for step in path:
+        try:
+            answer = answer[step]
+        except (KeyError, IndexError, TypeError):
+            raise Unreadable(f"{name} is missing") from None
+    if answer is None:
+        raise Unreadable(f"{name} is null")
+    if not isinstance(answer, kind) or (kind is int and isinstance(answer, bool)):
+        raise Unreadable(f"{name} is a {type(answer).__name__}, but must be a {kind.__name__}")
+    return answer

@@ -270,7 +270,7 @@ def _replaced(text: str, pairs: Sequence[tuple[str, str]]) -> str:
 class Prepared:
     """A question as a model or server is asked it; what begins alike, in the order of keys, shares a prefix."""
 
-    question: Question
+    question: Any  # a ``Question``, or ``Decisions``
     content: Any  # a sequence of each choice, a sequence, or a rendered prompt with its tokens; else messages
     key: bytes  # the prompt in bytes
 

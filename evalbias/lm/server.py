@@ -7,11 +7,12 @@ import hashlib
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeVar
 
 from dspy import lm15
 
-from evalbias.lm.calls import Call, harmless
+from evalbias.lm.calls import Call, Together, harmless
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dialect import Dialect, Endpoint, WrongTokenizer
 from evalbias.lm.dialects import DIALECTS
@@ -20,7 +21,16 @@ from evalbias.lm.fingerprint import Answering, same_sample
 from evalbias.lm.load import load_tokenizer
 from evalbias.lm.render import Prepared, template_of
 from evalbias.lm.saved import SavedLM
-from evalbias.lm.transport import Connection, NotJSON, Pool, RequestError, StatusError, describe_error, key_for
+from evalbias.lm.transport import (
+    Connection,
+    NotJSON,
+    Pool,
+    RequestError,
+    StatusError,
+    describe_error,
+    key_for,
+    refusal_by,
+)
 from evalbias.lm.types import (
     STATUSES,
     Answers,
@@ -120,7 +130,8 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         self._tokenizer_digest = tokens and hashlib.sha256(tokens.encode()).hexdigest()[:12]
         dialects: list[Dialect] = []
         for connection, served in zip(connections, listings, strict=True):
-            endpoint = Endpoint(connection, model, loaded, min(contexts, default=None), template_options)
+            context = min(contexts, default=None)
+            endpoint = Endpoint(connection, model, loaded, context, template_options, served.owned_by)
             dialects.append(_run(pool, connection, model, find_dialect(endpoint, served, kinds)))
         if len(dialects) > 1:
             check_alike(dialects, [_run(pool, one.connection, model, one.sample()) for one in dialects])
@@ -129,6 +140,11 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         kwargs.setdefault("cache", False)
         super().__init__(f"server/{model}", engine=engine, async_engine=AsyncEngine(engine), **kwargs)
         get_logger(__name__).info("%s: %s", model, self.capabilities)
+
+    @property
+    def decides(self) -> bool:  # type: ignore[override]
+        """Whether the server takes closed questions in their own form."""
+        return bool(self.engine.dialects[0].decides)
 
     @property
     def capabilities(self) -> str:
@@ -170,6 +186,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
             "server": self.engine.dialects[0].name,
             "version": self._version,
             "tokenizer": self._tokenizer_digest,
+            "answered_by": ", ".join(sorted({*chain(*(one.models for one in self.answering))})) if self.decides else "",
         }
         return {name: value for name, value in settings.items() if value}
 
@@ -191,6 +208,8 @@ class ServerEngine(Engine):
     def _begun(self, questions: Sequence[Question], answers: Answers) -> Coroutine[Any, Any, None]:
         """Return what is to be run on the event loop; the questions are prepared in this thread."""
         # 1. Questions that the model cannot take are answered before anything is sent.
+        together = Together(questions, answers, self.dialects[0].most_questions)
+        questions, answers = together.questions, together
         prepared = dict(enumerate(self.dialects[0].prepared(questions)))
         for place, refused in prepared.items():
             if isinstance(refused, Refused):
@@ -242,7 +261,7 @@ class ServerEngine(Engine):
 
     def _refusal(self, error: Exception) -> Refused | None:
         if isinstance(error, StatusError) and error.status in STATUSES:
-            return Refused(f"is refused by {self._model}: {describe_error(error).rstrip('.')}.")
+            return refusal_by(self._model, error)
         return None
 
     def complete(self, request: lm15.Request) -> lm15.Response:
@@ -267,6 +286,7 @@ class Served:
 
     listed: bool = False  # some servers list nothing
     owner: type[Dialect] | None = None  # by ``owned_by``
+    owned_by: str | None = None  # the kind of server, in its own word
     root: str | None = None  # the model's original name or folder
     context_length: int | None = None  # longest sequence in tokens
     version: str | None = None  # of the server
@@ -275,10 +295,12 @@ class Served:
 async def read_listing(connection: Connection, model: str) -> Served:
     """Read what the server lists about a model; ValueError if it lists others only."""
     listing = await connection.get("/v1/models")
-    entries = listing.get("data") if isinstance(listing, dict) else None
+    listing = listing if isinstance(listing, dict) else {}
+    entries = listing.get("data", listing.get("models"))  # the latter of decision models
     if not isinstance(entries, list) or not entries:
         return Served()
-    models = {str(entry["id"]): entry for entry in entries if isinstance(entry, dict) and "id" in entry}
+    named = [entry for entry in entries if isinstance(entry, dict)]
+    models = {str(entry.get("id", entry.get("name"))): entry for entry in named if entry.keys() & {"id", "name"}}
     if model not in models:
         names = sorted(models)
         raise ValueError(
@@ -291,6 +313,7 @@ async def read_listing(connection: Connection, model: str) -> Served:
     return Served(
         listed=True,
         owner=owner,
+        owned_by=_typed(entry, "owned_by", str),
         root=_typed(entry, "root", str),
         context_length=_typed(entry, "max_model_len", int),
         version=_typed(version, "version", str),

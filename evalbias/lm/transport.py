@@ -28,7 +28,8 @@ from urllib.parse import SplitResult, urlsplit
 import aiohttp
 import certifi
 
-from evalbias.lm.types import KEY_REMEDY
+from evalbias.lm.reading import Unreadable
+from evalbias.lm.types import KEY_REMEDY, Refused
 from evalbias.values import get_logger
 
 Result = TypeVar("Result")
@@ -282,15 +283,24 @@ def proxy_of(url: str) -> str | None:
 SHORTEST_SECRET = 8  # length from which a key that a server repeats is hidden everywhere: local ones may be words
 
 
+KEYS = {
+    "api.openai.com": "OPENAI_API_KEY",
+    "api.typesafe.ai": "TYPESAFE_API_KEY",
+    "api.cloudflare.com": "CLOUDFLARE_API_TOKEN",
+}
+"""Host -> the variable of its key, which is sent to no other one, and by https only."""
+
+
 def key_for(addresses: Sequence[str], given: str | None = None) -> str | None:
     """Return the given key for servers, or the environment's, or None; ValueError if others could read it.
 
-    ``OPENAI_API_KEY`` is for OpenAI's own address alone, ``EVALBIAS_API_KEY`` for every other one. A malformed address
-    or one that contains a password is a ValueError too.
+    A variable in ``KEYS`` is for its own host alone, ``EVALBIAS_API_KEY`` for every other one. A malformed address or
+    one that contains a password is a ValueError too.
     """
     hosts = [_check_address(address) for address in addresses]
-    openai = all(host.scheme == "https" and host.netloc.lower() == "api.openai.com" for host in hosts)
-    key = given or os.environ.get("OPENAI_API_KEY" if openai else "EVALBIAS_API_KEY") or None
+    variables = {KEYS.get(host.netloc.lower()) if host.scheme == "https" else None for host in hosts}
+    variable = variables.pop() if len(variables) == 1 else None
+    key = given or os.environ.get(variable or "EVALBIAS_API_KEY") or None
     for host in hosts if key is not None else []:
         if host.scheme == "http" and (not _is_loopback(host.hostname or "") or proxy_of(host.geturl())):
             raise ValueError(
@@ -391,10 +401,6 @@ class StatusError(RequestError):
         super().__init__(f"status {status}{', ' * bool(words)}{words}. {remedy}".rstrip())
 
 
-class Declined(RequestError):  # noqa: N818 - named for the problem
-    """The model declines to answer about one item, although the server answered."""
-
-
 class NotJSON(RequestError):  # noqa: N818 - named for the problem
     """An answer is not JSON, as when a proxy answers instead of the server, or a web page stands at the address."""
 
@@ -409,8 +415,9 @@ class NotJSON(RequestError):  # noqa: N818 - named for the problem
         )
 
 
-class Unreadable(ValueError):  # noqa: N818 - a value error like the others, named for the problem
-    """A server's answer lacks the requested values, or they have another form."""
+def refusal_by(model: str, error: Exception) -> Refused:
+    """Return the refusal of a prompt by a model that an error tells of."""
+    return Refused(f"is refused by {model}: {describe_error(error).rstrip('.')}.")
 
 
 def describe_error(error: Exception) -> str:

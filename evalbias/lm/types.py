@@ -210,8 +210,47 @@ class Text:
         return Written(str(kept["written"]))
 
 
+@dataclass(frozen=True)
+class Decision(Choices):
+    """A closed question about a state, in the form of models that answer with the probability of every option.
+
+    ``prompt`` is the state, any JSON: the judged texts by name, and demonstrations. ``choices`` label the options as
+    they are sent: the levels of a score, lowest first; no and yes of a yes/no question, DSPy's ``Noul``.
+    """
+
+    kind: str = "choice"  # "choice", "score" or "noul"
+    instructions: Any = "Which answer follows?"
+    meanings: tuple[Any, ...] = ()  # description of each option, None where it has none; () for none at all
+    name: str = "answer"  # which some servers show to the model
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The meaning of each label, in the order sent."""
+        return dict(zip(self.choices, self.meanings or [None] * len(self.choices), strict=True))
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Several closed questions about one state, which one request asks. The answer is a ``Decided``."""
+
+    questions: tuple[Decision, ...]
+
+    @property
+    def state(self) -> Any:
+        """What the questions are about."""
+        return self.questions[0].prompt
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The answers to several closed questions about one state."""
+
+    answers: tuple[ChoiceLogprobs | Refused, ...]
+    usage: Usage | None = None
+
+
 Question = Choices | Likelihood | Text
-Answer = ChoiceLogprobs | LogLikelihood | Written | Refused
+Answer = ChoiceLogprobs | LogLikelihood | Written | Decided | Refused
 Answers = MutableMapping[int, Any]  # place of a question in a call -> its answer
 
 
@@ -223,6 +262,9 @@ class MeasuringLM:
     # Whether an answer depends on its question alone, as a server's does, and may be kept as soon as it comes. The last
     # digits of a local model's answer depend on its batch, so its answers are kept together.
     answers_alone = False
+
+    decides = False
+    """Whether the model takes closed questions in their own form, ``Decision``."""
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Set ``answers``, place of a question -> its answer, as they come, so that whatever ends the call costs none.

@@ -10,7 +10,7 @@ from evalbias import data
 from evalbias.evaluation import recorded_scores
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.optimizers.correction import learn_correction
-from evalbias.programs.judges import load_correction, save_correction
+from evalbias.programs.pointwise import load_correction, save_correction
 
 
 def scored(n=240, *, seed=0, rated=True):

@@ -1,26 +1,30 @@
 """Decision endpoints over a ``LocalLM``'s model, in the forms of vLLM 0.32, OpenAI (2026-10) and SGLang 0.5.21.
 
-Each takes exactly the fields of the real one, words the question as vLLM and SGLang do, and returns its fields.
+Each takes exactly the fields of the real one, words a question as vLLM and SGLang do, and returns its fields.
 """
 
 from __future__ import annotations
 
+import json
 import string
 
 REFUSED = "a refused text"
 """Text that OpenAI's endpoint declines to answer about."""
 
 
-def asked(text, question, names):
+def asked(text, question, names, meanings=()):
     """Return the user's message in vLLM's and SGLang's wording, and the options' letters."""
     letters = string.ascii_uppercase[: len(names)]
-    lines = [f"Question: {question}", *(f"{letter}: {name}" for letter, name in zip(letters, names, strict=True))]
-    return "\n".join([text, "", *lines, "Answer with the letter of one option only."]), letters
+    meanings = meanings or [None] * len(names)
+    said = [name if one is None else f"{name}: {one}" for name, one in zip(names, meanings, strict=True)]
+    lines = [f"Question: {question}", *(f"{letter}: {name}" for letter, name in zip(letters, said, strict=True))]
+    state = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+    return "\n".join([state, "", *lines, "Answer with the letter of one option only."]), letters
 
 
-def read(fake, text, question, names):
+def read(fake, text, question, names, meanings=()):
     """Return the probabilities of the options among themselves, and their total."""
-    message, letters = asked(text, question, names)
+    message, letters = asked(text, question, names, meanings)
     chat = [{"role": "user", "content": message}]
     tokenizer = fake.loaded.tokenizer
     rendered = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
@@ -34,71 +38,131 @@ def fields(body, required, optional=()):
     return set(required) <= body.keys() <= {*required, *optional}
 
 
-def systemone(fake, body):
-    """``vllm.entrypoints.generate.structured_decisions.protocol``."""
-    if not fields(body, ("state", "questions"), ("model", "instructions")):
-        return 400
-    ((name, question),) = body["questions"].items()
-    if question["type"] != "choice" or not fields(question, ("type", "instructions", "criteria")):
-        return 400
-    names = list(question["criteria"])
-    shares, mass, length = read(fake, body["state"], question["instructions"], names)
-    probabilities = dict(zip(names, shares, strict=True))
-    best = max(probabilities, key=probabilities.get)
-    answer = {"type": "choice", "choice": best, "probabilities": probabilities, "confidence": max(shares) * mass}
-    return {
-        "id": "decision-1",
-        "object": "structured_decision",
-        "created": 1,
-        "model": body["model"],
-        "answers": {name: answer},
-        "usage": {"input_tokens": length, "output_tokens": 1},
-        "diagnostics": {name: {"label_mass": mass, "argmax_is_label": mass > 0.5}},
-    }
+class InvalidError(Exception):
+    """The server answers 400."""
+
+
+def valid(condition):
+    if not condition:
+        raise InvalidError
+
+
+def systemone_options(question):
+    """Return the options of a question and their descriptions, as ``/v1/systemone`` takes them."""
+    kind, criteria = question["type"], question.get("criteria")
+    valid(fields(question, ("type", "instructions"), ("criteria",)) and kind in ("noul", "choice", "score"))
+    if kind == "noul":
+        valid(criteria is None or criteria.keys() <= {"true", "false"})
+        return ["true", "false"], [(criteria or {}).get(name) for name in ("true", "false")]
+    if kind == "choice":
+        valid(isinstance(criteria, dict) and 1 <= len(criteria) <= 26)
+        return list(criteria), list(criteria.values())
+    valid(isinstance(criteria, list) and 1 <= len(criteria) <= 10 and None not in criteria)
+    return [str(level) for level in range(len(criteria))], criteria
+
+
+def systemone(fake, body, *, mass_in="diagnostics"):
+    """``vllm.entrypoints.generate.structured_decisions.protocol``; SGLang's has the label mass in each answer."""
+    valid(fields(body, ("state", "questions"), ("model", "instructions")) and 1 <= len(body["questions"]) <= 64)
+    answers, masses, length = {}, {}, 0
+    for name, question in body["questions"].items():
+        names, meanings = systemone_options(question)
+        shares, masses[name], used = read(fake, body["state"], question["instructions"], names, meanings)
+        length += used
+        probabilities, kind = dict(zip(names, shares, strict=True)), question["type"]
+        best = max(probabilities, key=probabilities.get)
+        answer = {"probabilities": probabilities, "confidence": max(shares) * masses[name]}
+        if kind == "noul":
+            answer = {"noul": shares[0]}
+        elif kind == "score":
+            answer |= {"score": sum(level * p for level, p in enumerate(shares)), "legend": question["criteria"]}
+        else:
+            answer["choice"] = best
+        answers[name] = {"type": kind, **answer} | ({"x_label_mass": masses[name]} if mass_in == "answers" else {})
+    done = {"model": body["model"], "answers": answers, "usage": {"input_tokens": length, "output_tokens": 1}}
+    if mass_in == "diagnostics":
+        done["diagnostics"] = {
+            name: {"label_mass": mass, "argmax_is_label": mass > 0.5} for name, mass in masses.items()
+        }
+    return done
+
+
+def sglang_systemone(fake, body):
+    """``sglang.srt.entrypoints.systemone``."""
+    return systemone(fake, body, mass_in="answers")
 
 
 def openai(fake, body):
     """``openai.types.decision`` of openai-python 3.54."""
-    if not fields(body, ("input", "model", "questions"), ("safety_identifier",)):
-        return 400
-    (question,) = body["questions"]
-    if not fields(question, ("type", "instructions", "choices"), ("name",)) or question["type"] != "choice":
-        return 400
-    if not all(fields(choice, ("value",), ("description",)) for choice in question["choices"]):
-        return 400
-    names = [choice["value"] for choice in question["choices"]]
-    shares, _, length = read(fake, body["input"], question["instructions"], names)
-    probabilities = [{"value": n, "probability": p} for n, p in zip(names, shares, strict=True)]
-    best = max(probabilities, key=lambda entry: entry["probability"])["value"]
-    answer = {"type": "choice", "name": question.get("name"), "choice": best, "confidence": max(shares)}
-    answer["probabilities"] = probabilities
-    if REFUSED in body["input"]:
-        answer = {"type": "refusal", "name": question.get("name")}
-    return {"answers": [answer], "model": body["model"], "usage": {"input_tokens": length, "total_tokens": length}}
+    valid(fields(body, ("input", "model", "questions"), ("safety_identifier",)) and isinstance(body["input"], str))
+    answers, length = [], 0
+    for question in body["questions"]:
+        kind = question["type"]
+        own = {"predicate": (), "choice": ("choices",), "score": ("levels",)}[kind]
+        valid(fields(question, ("type", "instructions", *own), ("name",)))
+        key, options = ("value", question["choices"]) if kind == "choice" else ("label", question.get("levels", ()))
+        valid(all(fields(one, (key,), ("description",)) for one in options))
+        names = [one[key] for one in options] or ["true", "false"]
+        meanings = [one.get("description") for one in options] or [None, None]
+        shares, _, used = read(fake, body["input"], question["instructions"], names, meanings)
+        length += used
+        entries = [{"value": n, "probability": p} for n, p in zip(names, shares, strict=True)]
+        if kind == "score":
+            entries = [{**entry, "label": entry["value"], "value": i} for i, entry in enumerate(entries)]
+        answer = {"type": kind, "name": question.get("name"), "confidence": max(shares), "probabilities": entries}
+        if kind == "predicate":
+            answer = {"type": kind, "name": question.get("name"), "probability": shares[0]}
+        if REFUSED in body["input"]:
+            answer = {"type": "refusal", "name": question.get("name")}
+        answers.append(answer)
+    return {"answers": answers, "model": body["model"], "usage": {"input_tokens": length, "total_tokens": length}}
 
 
-def sglang(fake, body):
-    """``sglang.srt.entrypoints.openai.serving_decisions``, which refuses unknown fields."""
+def sglang(fake, body, *, mass=True):
+    """``sglang.srt.entrypoints.openai.serving_decisions``, which refuses unknown fields; no mass for a Clef model."""
     optional = ("temperature", "chat_template_kwargs", "prompt_format_version", "return_prompt_token_ids", "model")
-    if not fields(body, ("input", "questions"), optional):
-        return 400
-    (question,) = body["questions"]
-    if not fields(question, ("id", "type", "question", "options")) or question["type"] != "choice":
-        return 400
-    names = [option["name"] for option in question["options"]]
-    if len({name.strip().casefold() for name in names}) < len(names):
-        return 400
-    shares, mass, length = read(fake, body["input"], question["question"], names)
-    probabilities = dict(zip(names, shares, strict=True))
-    best = max(probabilities, key=probabilities.get)
-    answer = {"type": "choice", "choice": best, "probabilities": probabilities, "label_mass": mass}
+    valid(fields(body, ("input", "questions"), optional))
+    answers, length = {}, 0
+    for question in body["questions"]:
+        kind = question.get("type")
+        own = {"choice": ("options",), "score": ("levels",), "yes_no": ()}.get(kind, ())
+        valid(fields(question, ("id", "type", "question", *own), ("yes", "no") if kind == "yes_no" else ()))
+        if kind == "choice":
+            names = [option["name"] for option in question["options"]]
+            meanings = [option.get("description") for option in question["options"]]
+            valid(len({name.strip().casefold() for name in names}) == len(names))
+        elif kind == "score":
+            names, meanings = [str(level) for level in range(len(question["levels"]))], question["levels"]
+        else:
+            names, meanings = ["yes", "no"], [question.get("yes"), question.get("no")]
+        shares, total, used = read(fake, body["input"], question["question"], names, meanings)
+        length += used
+        answer = {"type": kind, "probabilities": dict(zip(names, shares, strict=True))}
+        answers[question["id"]] = answer | ({"label_mass": total} if mass else {})
     usage = {"prompt_tokens": length, "total_tokens": length, "completion_tokens": 0}
-    return {"model": body["model"], "prompt_format_version": 1, "answers": {question["id"]: answer}, "usage": usage}
+    return {"model": body["model"], "prompt_format_version": 1, "answers": answers, "usage": usage}
+
+
+def clef(fake, body):
+    """``sglang.srt.entrypoints.openai.serving_clef``."""
+    return sglang(fake, body, mass=False)
+
+
+def answering(form):
+    def answer(fake, body):
+        try:
+            return form(fake, body)
+        except (InvalidError, KeyError):
+            return 400
+
+    return answer
 
 
 ENDPOINTS = {
-    "systemone": ("/v1/systemone", systemone),
-    "decisions": ("/v1/decisions", openai),
-    "sglang-decisions": ("/v1/decisions", sglang),
+    "systemone": ("/v1/systemone", answering(systemone)),
+    "sglang-systemone": ("/v1/systemone", answering(sglang_systemone)),
+    "decisions": ("/v1/decisions", answering(openai)),
+    "sglang-decisions": ("/v1/decisions", answering(sglang)),
+    "clef": ("/v1/decisions", answering(clef)),
 }
 """Kind of server -> its only endpoint."""

@@ -21,18 +21,37 @@ from evalbias import PointwiseJudge
 from evalbias.cli.run import ModelWatch
 from evalbias.lm import dialect as tokenized
 from evalbias.lm.cache import CachedLM, measuring
-from evalbias.lm.dialect import Endpoint
-from evalbias.lm.dialects import CONTROL, DIALECTS, QUESTION
+from evalbias.lm.calls import Together
+from evalbias.lm.dialect import CONTROL, Endpoint
+from evalbias.lm.dialects import DIALECTS
 from evalbias.lm.dspy_seam import LOGPROBS, Engine, judgment_request, read_judgment
 from evalbias.lm.fingerprint import same_sample
 from evalbias.lm.render import Prepared
 from evalbias.lm.server import Served, find_dialect
 from evalbias.lm.transport import StatusError
-from evalbias.lm.types import ChoiceLogprobs, Choices, Likelihood, ModelChanged, Refused, Text, Unanswered, Usage
+from evalbias.lm.types import (
+    ChoiceLogprobs,
+    Choices,
+    Decision,
+    Likelihood,
+    ModelChanged,
+    Refused,
+    Text,
+    Unanswered,
+    Usage,
+)
 from evalbias.programs import Criterion
 from evalbias.runs import RunFolder
 
-ENDPOINTS = {"systemone": "systemone", "decisions": "decisions", "sglang-decisions": "decisions"}
+ENDPOINTS = {
+    "systemone": "systemone",
+    "sglang-systemone": "systemone",
+    "decisions": "decisions",
+    "sglang-decisions": "decisions",
+    "clef": "decisions",
+}
+UNCOVERED = ("decisions", "clef")  # OpenAI and Clef models give the shares of the options only
+QUESTION = Decision.instructions
 KINDS = (*TOKENIZED, "chat", *ENDPOINTS)
 PROMPTS = [[{"role": "user", "content": f"the cat {word}"}] for word in ("sat", "on", "the", "mat", "naïve", "café")]
 QUESTIONS = [Choices(prompt, ("1", "2")) for prompt in PROMPTS]
@@ -48,7 +67,7 @@ def truth(local, fake, kind, prompt):
         return choices, local.choice_logprobs([prompt], choices).logprobs[0]
     message, letters = asked(prompt[0]["content"], QUESTION, CHOICES)
     row = local.choice_logprobs([[{"role": "user", "content": message}]], list(letters)).logprobs[0]
-    return CHOICES, row - np.log(np.exp(row).sum()) if kind == "decisions" else row  # OpenAI gives shares only
+    return CHOICES, row - np.log(np.exp(row).sum()) if kind in UNCOVERED else row
 
 
 class Direct:
@@ -81,7 +100,11 @@ def spoken(request, lms):
 
 
 def ask(dialect, *questions):
-    return [one if isinstance(one, Refused) else asyncio.run(dialect.ask(one)) for one in dialect.prepared(questions)]
+    answers: dict = {}
+    together = Together(questions, answers, dialect.most_questions)
+    for number, one in enumerate(dialect.prepared(together.questions)):
+        together[number] = one if isinstance(one, Refused) else asyncio.run(dialect.ask(one))
+    return [answers[place] for place in range(len(questions))]
 
 
 def test_a_dialect_gives_the_models_probabilities_of_choices(spoken):
@@ -93,7 +116,7 @@ def test_a_dialect_gives_the_models_probabilities_of_choices(spoken):
         np.testing.assert_allclose(answer.logprobs[0], expected, atol=1e-4)
         assert (answer.choices, np.isfinite(expected).all()) == (tuple(choices), True)
         assert len(choices) >= 3
-        assert answer.renormalized == (kind == "decisions")
+        assert answer.renormalized == (kind in UNCOVERED)
     again, once_more = (asyncio.run(dialect.sample()) for _ in range(2))
     assert np.isfinite(again).all()
     np.testing.assert_array_equal(again, once_more)
@@ -110,7 +133,7 @@ def test_a_dialect_reports_the_tokens_that_a_question_took(spoken):
     local.answer([Choices(prompt, tuple(choices))], own)
     assert own[0].usage.completion == 0
     asked_for = own[0].usage.prompt + (kind == "echo")  # which is sent the choice too
-    written, sent = {"decisions": None, "sglang-decisions": 0}.get(kind, 1), len(fake.requests)
+    written, sent = {"decisions": None, "sglang-decisions": 0, "clef": 0}.get(kind, 1), len(fake.requests)
     assert answer.usage == Usage(sent * asked_for, written and sent * written)
 
 
@@ -185,7 +208,7 @@ def test_a_decision_endpoint_is_asked_about_one_text_and_a_declined_one_costs_it
     shown = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Output: a mat.\nQuality:"}, *ENDING]
     questions = [Choices(prompt, ("1", "2")) for prompt in (shown, "the cat", REFUSED)]
     with served(lms["qwen2-chat"], kind) as (lm, fake):
-        assert lm.capabilities.startswith(f"{ENDPOINTS[kind]}: choices as options of a closed question")
+        assert lm.capabilities.startswith(f"{ENDPOINTS[kind]}: closed questions with the probability")
         before = len(fake.requests)
         answers, refused, _ = outcome(CachedLM(lm, tmp_path / "j.jsonl"), questions)
         sent = [body.get("state", body.get("input")) for _, body in fake.requests[before:]]
@@ -199,8 +222,8 @@ def test_a_decision_endpoint_is_asked_about_one_text_and_a_declined_one_costs_it
     np.testing.assert_array_equal(again[0].logprobs, answers[0].logprobs)
     np.testing.assert_allclose(measured.logprobs, answers[0].logprobs, atol=1e-9)
     for one in (*answers.values(), *again.values(), measured):
-        assert one.renormalized == np.isnan(one.coverage).all() == (kind == "decisions")  # OpenAI gives shares only
-    if kind == "systemone":
+        assert one.renormalized == np.isnan(one.coverage).all() == (kind in UNCOVERED)
+    if ENDPOINTS[kind] == "systemone":
         assert zero[0].logprobs[0, 0] == -math.inf
 
 

@@ -14,7 +14,7 @@ from evalbias.measures.mqm import LONGEST, read_instructscore
 from evalbias.programs import Criterion
 from evalbias.programs.concepts import read_missing
 from evalbias.programs.feedback import boxed_answer, same_value
-from evalbias.programs.judges import written_score
+from evalbias.programs.pointwise import written_score
 
 pytestmark = pytest.mark.filterwarnings("ignore::SyntaxWarning")  # of odd literals in what reads like a list
 CRITERION = Criterion("quality", "Is it good?")

@@ -11,7 +11,7 @@ from evalbias.lm.types import Likelihood, LogLikelihood
 from evalbias.measures.corrections import ScoreCorrection, Slope, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.programs import Criterion, PointwiseJudge, judge_metric, load_judge
-from evalbias.programs.judges import load_correction, save_correction
+from evalbias.programs.pointwise import load_correction, save_correction
 
 C = Criterion("quality", "is it good?")
 CALIBRATION = ScoreCorrection({"likelihood": Slope(0.25, -21.0)})

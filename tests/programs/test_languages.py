@@ -17,7 +17,7 @@ from evalbias.evaluation import judge_examples
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge, load_ranker
 from evalbias.programs.criterion import SYNTHETIC_JA
-from evalbias.programs.judges import written_score
+from evalbias.programs.pointwise import written_score
 from evalbias.programs.prompts import LANGUAGES, in_language
 
 C = Criterion("自然さ", "日本語として自然か？")

@@ -6,7 +6,7 @@ import pytest
 
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs import Criterion, PointwiseJudge, label_of, labeled
-from evalbias.programs.judges import written_score
+from evalbias.programs.pointwise import written_score
 
 C = Criterion("quality", "is it good?")
 

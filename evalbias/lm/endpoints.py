@@ -1,0 +1,191 @@
+"""Decision endpoints: servers that take closed questions about a state, and return the probability of every option.
+
+The server words the final prompt itself, and a chat model behind it is read by the letters that stand before the
+options. The numbers are therefore those of another prompt than the one that a token endpoint scores.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from evalbias.lm.calls import HARMLESS
+from evalbias.lm.dialect import Dialect, Endpoint, spelling_refused
+from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, sample_of
+from evalbias.lm.forms import (
+    LEVELS,
+    answer_of,
+    names_of,
+    openai_form,
+    openai_shares,
+    sglang_form,
+    sglang_shares,
+    state_text,
+    systemone_form,
+    systemone_shares,
+)
+from evalbias.lm.reading import Unreadable, part
+from evalbias.lm.render import Prepared, as_text
+from evalbias.lm.tokens import check_choices
+from evalbias.lm.transport import StatusError, refusal_by
+from evalbias.lm.types import STATUSES, ChoiceLogprobs, Choices, Decided, Decision, Decisions, Question, Refused
+from evalbias.measures.arrays import FloatArray
+
+
+class DecisionDialect(Dialect):
+    """A server that answers closed questions with probabilities, and writes nothing."""
+
+    capabilities = "closed questions with the probability of every option, no likelihoods, no texts"
+    needs_tokenizer = False
+    likelihoods = False
+    texts = False
+    decides = True
+    most_options: ClassVar[int] = 255
+    owner_options: ClassVar[Mapping[str, int]] = {"vllm": 26}  # ``owned_by`` -> options that its letters allow
+    owner_bytes: ClassVar[Mapping[str, int]] = {"library": 1 << 16}  # Ollama refuses longer states
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._options = self.owner_options.get(endpoint.owned_by or "", self.most_options)
+        self._bytes = self.owner_bytes.get(endpoint.owned_by or "")
+
+    async def probe(self) -> None:
+        """Ask one short question."""
+        await self._ask_one(Decision(HARMLESS, ("1", "2")))
+
+    async def sample(self) -> FloatArray:
+        """Return the sample of the answers to a fixed question."""
+        return sample_of(np.exp((await self._ask_one(Decision(SAMPLE_QUESTION, DIGITS))).logprobs[0]))
+
+    async def _ask_one(self, question: Decision) -> ChoiceLogprobs:
+        (answer,) = await self._answers((question,))
+        if isinstance(answer, Refused):
+            raise Unreadable(f"a short question {answer.reason}")
+        return answer
+
+    def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
+        return [self._checked(question) for question in questions]
+
+    def _checked(self, question: Question) -> Prepared | Refused:
+        """Return one request; ValueError for a question that the endpoint does not take about any state."""
+        if isinstance(question, Choices) and not isinstance(question, Decision):  # a prompt, which becomes the state
+            question = Decision(as_text(question.prompt).text.rstrip(), question.choices)
+        asked = question if isinstance(question, Decisions) else Decisions((question,))  # type: ignore[arg-type]
+        for one in asked.questions:
+            check_choices(one.choices)
+            most, options = (LEVELS, "levels") if one.kind == "score" else (self._options, "options")
+            if len(one.choices) > most:
+                raise ValueError(
+                    f"The question {one.name!r:.80} has {len(one.choices)} {options}, and {self._model} takes at most "
+                    f"{most}: give the criterion a shorter scale, or compare fewer candidates."
+                )
+        state = state_text(asked.state)
+        content = state.encode("utf-8", "surrogatepass")
+        if self._bytes is not None and len(content) > self._bytes:
+            return Refused(f"has {len(content)} bytes, but the server takes {self._bytes}.", too_long=True)
+        return spelling_refused([state]) or Prepared(asked, asked, content)
+
+    async def _decide(self, asked: Decisions) -> Decided:
+        """Ask all questions in one request, or, where it is refused, each in a request of its own."""
+        try:
+            return Decided(tuple(await self._answers(asked.questions)))
+        except StatusError as error:
+            if len(asked.questions) == 1 or error.status not in STATUSES:
+                raise
+        answers: list[ChoiceLogprobs | Refused] = []
+        for one in asked.questions:
+            try:
+                answers += await self._answers((one,))
+            except StatusError as error:
+                if error.status not in STATUSES or (one is asked.questions[-1] and not _any_answered(answers)):
+                    raise
+                answers.append(refusal_by(self._model, error))
+        return Decided(tuple(answers))
+
+    @abstractmethod
+    async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
+        """Return the answers to questions about one state."""
+
+
+def _any_answered(answers: Sequence[Any]) -> bool:
+    return any(isinstance(answer, ChoiceLogprobs) for answer in answers)
+
+
+CLOUDFLARE = "https://api.cloudflare.com/"
+"""Where a model's address is the endpoint itself, and the answer stands in ``result``."""
+
+
+class SystemOne(DecisionDialect):
+    """``POST /v1/systemone``: hosted decision models, vLLM from 0.32 on, SGLang, Ollama and llama.cpp.
+
+    vLLM (``label_mass``) and SGLang (``x_label_mass``) report how probable the options are together; without, the
+    coverage is NaN.
+    """
+
+    name = "systemone"
+    most_questions = 64
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._path = "" if endpoint.connection.base_url.startswith(CLOUDFLARE) else "/v1/systemone"
+
+    async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
+        names = names_of(questions)
+        body: dict[str, Any] = {"model": self._model, "state": questions[0].prompt}
+        body["questions"] = {name: systemone_form(one) for name, one in zip(names, questions, strict=True)}
+        answer = await self._post(self._path, body)
+        if not self._path:
+            answer = part(answer, "result", kind=dict)
+        diagnostics = part(answer, kind=dict).get("diagnostics") or {}
+        found: list[ChoiceLogprobs | Refused] = []
+        for name, one in zip(names, questions, strict=True):
+            given = part(answer, "answers", name, kind=dict)
+            mass = given.get("x_label_mass", part(diagnostics, kind=dict).get(name, {}).get("label_mass"))
+            found.append(answer_of(one, systemone_shares(one, given), mass))
+        return found
+
+
+class DecisionsEndpoint(DecisionDialect):
+    """``POST /v1/decisions``, in OpenAI's form and in SGLang's: a list of questions about an ``input``.
+
+    OpenAI reports the options' shares only, so the coverage is NaN, and may decline a question. SGLang names the fields
+    of a question differently, and reports as ``label_mass`` how probable the options are together, but not for
+    decision models. A state that is no text is sent as its JSON.
+    """
+
+    name = "decisions"
+    most_questions = 400
+    owner_options: ClassVar[Mapping[str, int]] = {"sglang": 26}
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
+        self._sglang = False  # found out by ``probe``
+
+    async def probe(self) -> None:
+        """Ask one short question in OpenAI's form, and in SGLang's if that is refused."""
+        try:
+            await super().probe()
+        except StatusError as error:
+            if error.status not in (400, 422):
+                raise
+            self._sglang = True
+            await super().probe()
+
+    async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
+        names, form = names_of(questions), sglang_form if self._sglang else openai_form
+        body: dict[str, Any] = {"model": self._model, "input": state_text(questions[0].prompt)}
+        body["questions"] = [form(name, one) for name, one in zip(names, questions, strict=True)]
+        answer = await self._post("/v1/decisions", body)
+        found: list[ChoiceLogprobs | Refused] = []
+        for place, (name, one) in enumerate(zip(names, questions, strict=True)):
+            given = part(answer, "answers", name if self._sglang else place, kind=dict)
+            if given.get("type") == "refusal":
+                found.append(Refused(f"is refused by {self._model}: the model declined the question."))
+            elif self._sglang:
+                found.append(answer_of(one, sglang_shares(one, given), given.get("label_mass")))
+            else:
+                found.append(answer_of(one, openai_shares(one, given)))
+        return found

@@ -1,0 +1,137 @@
+"""Closed questions on the wire: how each endpoint writes a question, and its answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from evalbias.lm.reading import Unreadable, part
+from evalbias.lm.types import ChoiceLogprobs, Decision
+
+SHARES_ROUNDING = 0.02
+"""Largest difference between 1 and the sum of the reported probabilities."""
+
+LEVELS = 10
+"""Largest number of levels of a score question, at every endpoint."""
+
+
+def systemone_form(question: Decision) -> dict[str, Any]:
+    """Return a question in the form of ``/v1/systemone``, which is also that of DSPy's decision requests."""
+    options = question.options
+    form: dict[str, Any] = {"type": question.kind, "instructions": question.instructions}
+    if question.kind == "choice":
+        return {**form, "criteria": options}
+    if question.kind == "score":  # a level has a description
+        return {**form, "criteria": [label if said is None else said for label, said in options.items()]}
+    no, yes = options.values()
+    described = {name: said for name, said in (("true", yes), ("false", no)) if said is not None}
+    return {**form, "criteria": described} if described else form
+
+
+def systemone_shares(question: Decision, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the reported probability of each label."""
+    if question.kind == "noul":
+        p = _probability(part(given, "noul"))
+        return dict(zip(question.choices, (1.0 - p, p), strict=True))
+    shares = part(given, "probabilities", kind=dict)
+    if question.kind == "score":
+        return _by_level(question, {str(level): share for level, share in shares.items()})
+    return dict(shares)
+
+
+def _by_level(question: Decision, shares: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shares of levels, which servers name by their number from 0, by their labels."""
+    numbers = {str(number): label for number, label in enumerate(question.choices)}
+    return {numbers.get(level, level): share for level, share in shares.items()}
+
+
+def openai_form(name: str, question: Decision) -> dict[str, Any]:
+    """Return a question in OpenAI's form; its yes/no question has no descriptions, so they follow the instructions."""
+    form: dict[str, Any] = {"name": name, "instructions": state_text(question.instructions)}
+    described = [(label, {} if said is None else {"description": said}) for label, said in question.options.items()]
+    if question.kind == "score":
+        return {**form, "type": "score", "levels": [{"label": label, **more} for label, more in described]}
+    if question.kind == "choice":
+        return {**form, "type": "choice", "choices": [{"value": label, **more} for label, more in described]}
+    no, yes = question.options.values()
+    said = [f"{word}: {state_text(one)}" for word, one in (("Yes", yes), ("No", no)) if one is not None]
+    return {**form, "type": "predicate", "instructions": "\n".join([form["instructions"], *said])}
+
+
+def openai_shares(question: Decision, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the reported probability of each label."""
+    if question.kind == "noul":
+        p = _probability(part(given, "probability"))
+        return dict(zip(question.choices, (1.0 - p, p), strict=True))
+    entries = part(given, "probabilities", kind=list)
+    key = "label" if question.kind == "score" else "value"
+    shares = {part(entry, key, kind=str): part(entry, "probability") for entry in entries}
+    if len(shares) < len(entries):
+        raise Unreadable("the probabilities name an option twice")
+    return dict(shares)
+
+
+def sglang_form(name: str, question: Decision) -> dict[str, Any]:
+    """Return a question in SGLang's form of ``/v1/decisions``."""
+    form: dict[str, Any] = {"id": name, "question": state_text(question.instructions)}
+    options = question.options
+    if question.kind == "score":
+        levels = [label if said is None else state_text(said) for label, said in options.items()]
+        return {**form, "type": "score", "levels": levels}
+    if question.kind == "choice":
+        described = [(label, {} if said is None else {"description": said}) for label, said in options.items()]
+        return {**form, "type": "choice", "options": [{"name": label, **more} for label, more in described]}
+    no, yes = options.values()
+    return {
+        **form,
+        "type": "yes_no",
+        **{w: state_text(one) for w, one in (("yes", yes), ("no", no)) if one is not None},
+    }
+
+
+def sglang_shares(question: Decision, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the reported probability of each label; levels are named by number or by description."""
+    shares = part(given, "probabilities", kind=dict)
+    if question.kind == "noul":
+        return dict(zip(question.choices, (part(shares, word) for word in ("no", "yes")), strict=True))
+    if question.kind == "score":
+        described = {said: label for label, said in question.options.items() if said is not None}
+        return _by_level(question, {described.get(level, level): share for level, share in shares.items()})
+    return dict(shares)
+
+
+def names_of(questions: Sequence[Decision]) -> list[str]:
+    """Return the name of each question in a request, with a number where an earlier one has the same."""
+    names: list[str] = []
+    for question in questions:
+        same = sum(one.name == question.name for one in questions[: len(names)])
+        names.append(f"{question.name}_{same + 1}" if same else question.name)
+    return names
+
+
+def state_text(state: Any) -> str:
+    """Return a state, or a description, as one text: JSON where it is none."""
+    return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, default=str)
+
+
+def answer_of(question: Decision, shares: Mapping[Any, Any], mass: Any = None) -> ChoiceLogprobs:
+    """Return reported shares of (c,) options as log-probabilities, or raise ``Unreadable``; None: no coverage."""
+    choices = question.choices
+    if set(shares) != set(choices):
+        raise Unreadable(f"it has probabilities of {list(shares)}, not of {list(choices)}")
+    row = np.array([_probability(shares[choice]) for choice in choices])  # (c,)
+    if abs(row.sum() - 1.0) > SHARES_ROUNDING:
+        raise Unreadable(f"the probabilities of the options sum to {row.sum():.3f}, not to 1")
+    with np.errstate(divide="ignore"):  # a probability of 0 is a log-probability of -inf
+        logprobs = np.log(row) + (0.0 if mass is None else np.log(_probability(mass)))
+    return ChoiceLogprobs(choices, logprobs[None], renormalized=mass is None)
+
+
+def _probability(value: Any) -> float:
+    """Return a reported probability as a float in [0, 1], within rounding."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1e-6 <= value <= 1.0 + 1e-3:
+        raise Unreadable(f"{value!r:.80} is not a probability")
+    return min(max(float(value), 0.0), 1.0)

@@ -1,0 +1,298 @@
+"""The judge that scores one output at a time, and corrections of its scores."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import dspy
+import numpy as np
+
+from evalbias.data.items import number
+from evalbias.lm.cache import measuring
+from evalbias.lm.contract import Sampling
+from evalbias.lm.dspy_seam import decided_place, decision_output, evidence_of
+from evalbias.lm.forms import LEVELS
+from evalbias.lm.types import ChoiceLogprobs, Written
+from evalbias.measures.corrections import ScoreCorrection, Slope
+from evalbias.programs import prompts
+from evalbias.programs.criterion import Criterion
+from evalbias.programs.items import check_item, label_of, length_feature, read_item, text_length
+from evalbias.programs.judges import Judge, RefusedItems, likelihoods_and_refusals, load_program
+from evalbias.programs.prompts import Message
+from evalbias.programs.saved import MALFORMED, Predictor, Setting, instance_of, one_of
+from evalbias.values import WORD_CHARACTER, half_width, read_json, to_json
+
+SCORINGS = ("expected", "sampled", "direct")
+
+# Corrections of its scores, as files.
+
+LIKELIHOOD, LENGTH = "likelihood", "length"
+"""Features that a judge tells of an output, for which it can correct its scores."""
+
+
+def correction_of(saved: Any) -> ScoreCorrection:
+    """Read a correction from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
+    slopes = {}
+    for name, one in saved["slopes"].items():
+        numbers = {key: number(one[key], f"{name!r:.80}: {key!r}", required=True) for key in ("slope", "center")}
+        bounds = one["bounds"]
+        if bounds is not None:
+            low, high = bounds
+            bounds = tuple(number(end, f"{name!r:.80}: 'bounds'", required=True) for end in (low, high))
+        slopes[name] = Slope(**{**one, **numbers, "bounds": bounds})
+    shift = number(saved["shift"], "'shift'", required=True)
+    return ScoreCorrection(**{**saved, "slopes": slopes, "shift": shift})
+
+
+def load_correction(path: str | os.PathLike[str]) -> ScoreCorrection:
+    """Load a correction from the JSON file that ``save_correction`` or 'evalbias correct' wrote."""
+    saved = read_json(path, "learn the correction again")
+    try:
+        return correction_of(saved)
+    except (*MALFORMED, ValueError) as error:
+        raise ValueError(f"{path} is no saved correction ({error}): learn it again by 'evalbias correct'.") from error
+
+
+def save_correction(correction: ScoreCorrection, path: str | os.PathLike[str]) -> None:
+    """Write a correction as JSON, for ``load_correction``."""
+    Path(path).write_text(json.dumps(to_json(correction), indent=2) + "\n", encoding="utf-8")
+
+
+def _check_correction(name: str, value: Any) -> None:
+    instance_of(ScoreCorrection | None, "a ScoreCorrection or None")(name, value)
+    if value and value.pairs:
+        raise ValueError(f"{name}: it was learned on comparisons, and this judge scores: learn one on scores.")
+    if value and (other := [one for one in value.slopes if one not in (LIKELIHOOD, LENGTH)]):
+        raise ValueError(
+            f"{name}: a judge cannot tell {other[0]!r:.80} of an output, only {LIKELIHOOD} and {LENGTH}: call the "
+            "correction with its scores and your own numbers."
+        )
+
+
+class PointwiseJudge(Judge):
+    """Scores an output against one criterion.
+
+    The prompt is one ``dspy.Predict``, ``predict``; optimizers change its instructions and demonstrations.
+
+    Args:
+        criterion: Quality to score, with its scale.
+        scoring: ``"expected"`` takes the expectation over the measured probabilities of all labels (Ohi et al. 2024, eq
+            7); ``"sampled"`` estimates them from repeated answers, for models that report none; ``"direct"`` is the
+            baseline that reads the number the model writes.
+        sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
+        correction: Correction of every score for the output's likelihood under the judge's own model, as
+            ``LikelihoodMitigation`` fits it, or its length, as ``learn_correction`` and 'evalbias correct' do; for the
+            instructions and demonstrations that it was fitted with.
+        language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
+            and the task of a criterion that has the default ones.
+
+    Examples:
+        >>> judge = PointwiseJudge(Criterion("politeness", "is the reply polite?"))
+        >>> judge(source="Where is it?", output="Over there, sir.").score  # doctest: +SKIP
+        4.2
+    """
+
+    kind = "pointwise judge"
+    label_fields = ("score", "scores")
+    scoring = Setting[str](one_of(*SCORINGS))
+    correction = Setting[ScoreCorrection | None](
+        _check_correction,
+        dump=lambda value: value and asdict(value),
+        load=lambda saved: saved and correction_of(saved),
+        unlearned=lambda: None,
+    )
+
+    def __init__(
+        self,
+        criterion: Criterion,
+        *,
+        scoring: str = "expected",
+        sampling: Sampling | None = None,
+        correction: ScoreCorrection | None = None,
+        language: str = "en",
+    ) -> None:
+        super().__init__(
+            language=language, criterion=criterion, scoring=scoring, sampling=sampling, correction=correction
+        )
+        self.criterion = prompts.in_language(criterion, language)
+        instructions = prompts.scoring_instructions(self.criterion, language)
+        output = dspy.OutputField(desc=self.criterion.definition)
+        fields = {name: (str, dspy.InputField()) for name in ("source", "output")} | {"score": (float, output)}
+        if self._decided:
+            fields["score"] = (decision_output(self._kind, self.criterion.labels, self.criterion.levels), output)
+        self.predict = Predictor(dspy.Signature(fields, instructions))
+
+    @property
+    def _decided(self) -> bool:  # type: ignore[override]
+        return bool(self.criterion.levels)
+
+    @property
+    def _kind(self) -> str:
+        """The kind of the closed question: for yes or no on a scale from 0 to 1, else for a level, or one of many."""
+        if self.criterion.scale == (0, 1):
+            return "noul"
+        return "score" if len(self.criterion.labels) <= LEVELS else "choice"
+
+    @property
+    def answer_format(self) -> str:
+        """The end of the initial instruction, which names the answers; keep it in an instruction of your own."""
+        return prompts.answer_format(self.criterion, self.language)
+
+    def forward(self, source: str, output: str) -> dspy.Prediction:
+        """Judge one output; undefined values of the prediction are NaN.
+
+        It has ``score`` (expectation, on the criterion's scale), ``distribution`` (label -> probability, normalized
+        over the labels), ``mode`` (value of the most probable label), ``coverage`` (total probability of the labels)
+        and ``samples`` (None). Direct scoring has no distribution and no coverage. Sampled scoring estimates them from
+        ``samples`` answers, of which the share ``coverage`` was readable: the score's standard error is the
+        distribution's standard deviation over ``sqrt(samples * coverage)``. A correction changes ``score`` and adds
+        ``raw_score``, without it, and, where it is for likelihood, ``likelihood``, LS in nats. With described levels,
+        ``level`` is the score that DSPy's threshold, cuts or weights in ``predict.fields`` decide for.
+
+        Raises:
+            ValueError: The source or the output is empty.
+            NoProbabilities: The model reports no probabilities.
+            PromptRefused: The model refuses the prompt, for example because it is too long.
+            NotImplementedError: The judge corrects for likelihood, and the model reports none.
+        """
+        return self._judged(source=source, output=output)
+
+    def read(self, example: Any, index: int | None = None) -> dspy.Example:
+        """Return an example whose ``source`` and ``output`` are checked."""
+        return read_item(example, index)
+
+    def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the scores of the scale as texts."""
+        return self.criterion.labels
+
+    def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
+        """Return the messages of one question after those of the demonstrations."""
+        source, output = inputs["source"], inputs["output"]
+        return prompts.judge_messages(
+            self.criterion, source, output, shown=shown, instructions=instructions, language=self.language
+        )
+
+    def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
+        return [{"source": item["source"], "output": item["output"]}]
+
+    def _text(self, inputs: Mapping[str, Any]) -> str:
+        return prompts.item_text(self.criterion, inputs["source"], inputs["output"], self.language)
+
+    def _texts(self, inputs: Mapping[str, Any]) -> dict[str, str]:
+        return prompts.item_texts(self.criterion, inputs["source"], inputs["output"])
+
+    def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
+        levels, kind = self.criterion.levels, self._kind
+        if levels or kind == "noul":  # else the wording names the ends of the scale
+            instructions = instructions.removesuffix(f"\n{self.answer_format}")
+        return kind, instructions, levels
+
+    def _labeled(self, demo: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
+        check_item(demo, name)
+        score = number(demo.get("score"), f"The score of {name}", texts=True)
+        if math.isnan(score):
+            raise ValueError(
+                f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
+            )
+        try:
+            return {"source": demo["source"], "output": demo["output"]}, label_of(score, self.criterion)
+        except ValueError as error:
+            raise ValueError(f"T{name[1:]} has no label. {error}") from error
+
+    def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
+        """Return the fields of an expectation (Ohi et al. 2024, eq 7; NaN without probability) or a written score."""
+        if isinstance(answer, Written):
+            score = written_score(self.criterion, answer.text)
+            return {"score": score, "distribution": None, "mode": score, "coverage": math.nan, "samples": None}
+        distribution = dict(zip(self.criterion.labels, answer.probabilities[0].tolist(), strict=True))
+        # score = sum over labels of value * P(label)
+        score = sum(value * p for value, p in zip(self.criterion.values, distribution.values(), strict=True))
+        mode = math.nan if math.isnan(score) else float(max(distribution, key=distribution.__getitem__))
+        shares = {"distribution": distribution, "mode": mode, "coverage": float(answer.coverage[0])}
+        return {"score": score, **shares, **self._level(distribution), "samples": answer.samples}
+
+    def _level(self, distribution: Mapping[str, float]) -> dict[str, Any]:
+        """Return the score that threshold, cuts or weights decide for, where the output is a decision."""
+        if not self._decided:
+            return {}
+        p, labels = list(distribution.values()), list(distribution)
+        if math.isnan(p[0]):
+            return {"level": None}
+        settings = self.predict.fields.get("score", {})
+        return {"level": self.criterion.values[decided_place(self._kind, labels, p, settings)]}
+
+    def _completion(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
+        row = self._row(answer)
+        if not self._decided or row["distribution"] is None:
+            return row
+        p, labels = list(row["distribution"].values()), list(row["distribution"])
+        if math.isnan(p[0]):
+            raise ValueError(f"The model gives none of the answers {', '.join(labels)} any probability.")
+        return {**row, "score": evidence_of(self._kind, labels, p)}
+
+    def _scored(self, row: Any) -> Any:
+        """Return a row with the score in place of DSPy's decision."""
+        if not self._decided or not isinstance(row, dspy.Prediction):
+            return row
+        score = sum(value * p for value, p in zip(self.criterion.values, row.distribution.values(), strict=True))
+        return dspy.Prediction(**{**dict(row), "score": score})
+
+    def _predictions(
+        self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
+    ) -> list[dspy.Prediction]:
+        scored = [self._scored(row) for (row,) in rows]
+        if (correction := self.correction) is None:
+            return [row if isinstance(row, dspy.Prediction) else dspy.Prediction(**row) for row in scored]
+        lengths = np.array([text_length(e.output, correction.length) for e in items], dtype=np.float64)
+        features = {LENGTH: length_feature(lengths)}
+        reasons = dict[int, str]()
+        if LIKELIHOOD in correction.slopes:
+            try:
+                likelihoods, reasons = likelihoods_and_refusals(
+                    items, self.criterion, measuring(lm), correction.reduction, refused=refused
+                )
+                features[LIKELIHOOD] = likelihoods[:, 0]
+            except NotImplementedError as error:
+                raise NotImplementedError(
+                    f"The judge of {self.criterion.name} corrects its scores for likelihood, which this model does not "
+                    f"report. {error} Or set judge.correction = None for uncorrected scores."
+                ) from error
+        raw = np.array([row["score"] for row in scored], dtype=np.float64)
+        corrected = correction(raw, features, scale=self.criterion.scale)
+        done = []
+        for i, row in enumerate(scored):
+            why = {"undefined": reasons[i]} if i in reasons else {}  # a judgment that was refused keeps its own reason
+            numbers = {"score": float(corrected[i]), "raw_score": row["score"]}
+            if LIKELIHOOD in features:
+                numbers["likelihood"] = float(features[LIKELIHOOD][i])
+            done.append(dspy.Prediction(**{**why, **dict(row), **numbers}))
+        return done
+
+
+_NUMBER = re.compile(rf"(?<!{WORD_CHARACTER})(?<!\.)-?\d+(?!\d)(?!(?:{WORD_CHARACTER}|\.)*\d)")
+
+
+def written_score(criterion: Criterion, text: str) -> float:
+    """Read the score that a text names; NaN if it names none, one off the scale, or several different ones.
+
+    The scale itself may be named too: "4 of 5", "4/5" and "from 1 to 5: 4" are 4 on a scale from 1 to 5, as is
+    "5点満点中4点".
+    """
+    low, high = criterion.scale
+    before = rf"(?<!{WORD_CHARACTER})(?<![.-])"
+    ends = rf"{before}{low}\s*(?:to|-|\u2013|から|\u301c|\uff5e)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)"
+    of = rf"(?:/|\b(?:out )?of\b)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)|{before}{high}(?:点満点|段階)"
+    named = set(_NUMBER.findall(re.sub(f"{ends}|{of}", " ", half_width(text))))
+    return float(named.pop()) if len(named) == 1 and named <= set(criterion.labels) else math.nan
+
+
+def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:
+    """Load a pointwise judge from the JSON file that its ``save`` wrote; ``ValueError`` if it holds something else."""
+    return load_program(path, PointwiseJudge.kind, PointwiseJudge)

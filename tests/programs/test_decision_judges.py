@@ -1,0 +1,342 @@
+"""Judges on decision models: the same question, and the same numbers, through every road."""
+
+import asyncio
+import json
+
+import dspy
+import numpy as np
+import pytest
+from decision_models import Client, sparrow, sparrow_server
+from dspy.experimental import Choice, Noul, ReAnchor, Score
+
+from evalbias import Criterion, PairwiseJudge, PointwiseJudge, ServerLM
+from evalbias.evaluation.answers import function_scores
+from evalbias.lm.cache import CachedLM
+from evalbias.lm.contract import AnyLM
+from evalbias.lm.types import Decision, ModelChanged, Refused, Unanswered
+from evalbias.programs import load_judge
+
+LEVELS = ("hard to follow", "partly clear", "clear")
+COHERENCE = Criterion("coherence", "is the summary coherent?", (1, 3), levels=LEVELS)
+ITEM = dspy.Example(source="The council met on Monday to talk of the bridge.", output="The council met.")
+TEXTS = [
+    f"{a} {b}" for a in ("the cat", "a mat", "council met", "Monday", "he said") for b in ("sat", "on", "was good")
+]
+ITEMS = [dspy.Example(id=text, source="A council met.", output=text) for text in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def served():
+    with sparrow_server() as (address, requests):
+        yield ServerLM("sparrow", base_url=address, dialect="systemone", patience=5.0), requests
+
+
+def test_a_judge_sends_its_texts_by_name_and_its_criterion_as_the_question(served):
+    lm, requests = served
+    judge = PointwiseJudge(COHERENCE)
+    judge.predict.demos = [dspy.Example(source="a", output="b", score=3.0)]
+    prediction = judge.batch([ITEM], lm=lm)[0]
+    question = {"type": "score", "instructions": "Judge the output on coherence: is the summary coherent?"}
+    question["criteria"] = list(LEVELS)
+    state = {"Source": ITEM.source, "Output": ITEM.output, "demos": [{"Source": "a", "Output": "b", "coherence": "3"}]}
+    assert requests[-1] == {"model": "sparrow", "state": state, "questions": {"coherence": question}}
+    shares = sparrow().ask(state, {"q": question})["q"]["probabilities"]
+    assert prediction.distribution == pytest.approx(dict(zip("123", shares.values(), strict=True)), abs=1e-6)
+    assert prediction.score == pytest.approx(sum((1 + i) * p for i, p in enumerate(shares.values())), abs=1e-6)
+
+
+def test_every_road_to_a_model_gives_the_same_numbers(served):
+    lm, _ = served
+    judge, client = PointwiseJudge(COHERENCE), Client()
+    expected = [p.score for p in judge.batch(ITEMS, lm=lm)]
+    assert len(set(expected)) > 5
+    for model in (lm, client):
+        judge.predict.lm = model
+        called = [judge(source=e.source, output=e.output).score for e in ITEMS]
+        np.testing.assert_allclose(called, expected, atol=1e-6)
+        np.testing.assert_allclose([p.score for p in judge.batch(ITEMS)], expected, atol=1e-6)
+        awaited = asyncio.run(judge.acall(source=ITEMS[0].source, output=ITEMS[0].output))
+        assert awaited.score == pytest.approx(expected[0], abs=1e-6)
+    assert {type(lm) for lm in (judge.predict.lm,)} == {Client}
+
+
+Coherent = Score["bad", "fair", "good"]
+Kind = Choice[("news", "of a paper"), ("chat", None)]
+First = Choice[("A", "the first"), ("B", "the second"), ("Tie", None)]
+Rated = Choice[("1", "poor"), ("5", "good")]
+
+
+class Native(dspy.Signature):
+    """Judge the summary."""
+
+    summary: str = dspy.InputField()
+    coherent: Coherent = dspy.OutputField(desc="How coherent is the summary?")
+    ok: Noul = dspy.OutputField(desc="Is the summary coherent?")
+    kind: Kind = dspy.OutputField(desc="What is it?")
+
+
+def test_a_predictor_with_decisions_is_asked_the_same_on_a_server_as_on_dspys_own_client(served):
+    lm, requests = served
+    predict, client = dspy.Predict(Native), Client()
+    ours, theirs = (predict(summary="The cat sat on the mat.", lm=one) for one in (lm, client))
+    ((state, questions),) = client.requests
+    assert requests[-1] == {"model": "sparrow", "state": state, "questions": questions}
+    assert ours.ok.probability == pytest.approx(theirs.ok.probability, abs=1e-6)
+    for name in ("coherent", "kind"):
+        given, total = getattr(theirs, name).probabilities, sum(getattr(theirs, name).probabilities.values())
+        shares = {option: p / total for option, p in given.items()}  # the server rounds to four digits
+        assert getattr(ours, name).probabilities == pytest.approx(shares, abs=1e-6)
+        assert getattr(ours, name).value == pytest.approx(getattr(theirs, name).value)
+
+
+def test_all_criteria_of_an_item_go_in_one_request(served):
+    lm, requests = served
+    state, before = {"Output": "a cat"}, len(requests)
+    asked = [Decision(state, ("no", "yes"), "noul", f"Is it {word}?", (), "q") for word in ("good", "short", "new")]
+    other = Decision({"Output": "a mat"}, ("A", "B"), "choice", "Which?", ("first", None))
+    answers: dict = {}
+    lm.answer([asked[0], other, *asked[1:]], answers)
+    sent = sorted((list(one["questions"]) for one in requests[before:]), key=len)
+    assert sent == [["answer"], ["q", "q_2", "q_3"]]
+    for place, one in zip((0, 2, 3), asked, strict=True):
+        expected = sparrow().ask(state, {"q": {"type": "noul", "instructions": one.instructions}})["q"]["noul"]
+        assert answers[place].probabilities[0, 1] == pytest.approx(expected, abs=1e-6)
+    assert [answers[place].usage and answers[place].usage.prompt for place in range(4)] == [7, 7, None, None]
+
+
+def test_a_comparison_is_a_choice_between_named_texts(served):
+    lm, requests = served
+    judge = PairwiseJudge(COHERENCE, debias="permutation", ties=True)
+    judge.predict.lm = Client()
+    pair = dspy.Example(source="a", candidates=["the council met", "a cat"])
+    called, batched = judge(source="a", candidates=pair.candidates), judge.batch([pair], lm=lm)[0]
+    assert called.probability == pytest.approx(batched.probability, abs=1e-6)
+    states = [one["state"] for one in requests[-2:]]
+    assert sorted(states, key=str)[0] == {"Source": "a", "Output A": "a cat", "Output B": "the council met"}
+    (question,) = requests[-1]["questions"].values()
+    assert (question["type"], list(question["criteria"])) == ("choice", ["A", "B", "Tie"])
+
+
+@pytest.mark.parametrize(("scale", "kind"), [((0, 1), "noul"), ((1, 10), "score"), ((0, 10), "choice")])
+def test_the_scale_decides_the_kind_of_question(served, scale, kind):
+    lm, requests = served
+    prediction = PointwiseJudge(Criterion("worth", "is it worth it?", scale)).batch([ITEM], lm=lm)[0]
+    (question,) = requests[-1]["questions"].values()
+    assert question["type"] == kind
+    assert ("Answer with a whole number" in question["instructions"]) == (kind != "noul")
+    assert scale[0] <= prediction.score <= scale[1]
+    assert len(prediction.distribution) == scale[1] - scale[0] + 1
+
+
+def test_what_the_endpoint_cannot_take_is_said_before_it_is_asked(served):
+    lm, requests = served
+    before = len(requests)
+    with pytest.raises(ValueError, match=r"'worth' has 301 options, and sparrow takes at most 255"):
+        PointwiseJudge(Criterion("worth", "is it worth it?", (0, 300))).batch([ITEM], lm=lm)
+    with pytest.raises(NotImplementedError, match="writes no texts"):
+        PointwiseJudge(COHERENCE, scoring="direct").batch([ITEM], lm=lm)
+    assert len(requests) == before
+
+
+@pytest.mark.parametrize(("owner", "options", "size"), [("vllm", 26, None), ("library", 255, 1 << 16)])
+def test_limits_are_those_of_the_server(owner, options, size):
+    with sparrow_server(listing={"data": [{"id": "sparrow", "owned_by": owner}]}) as (address, requests):
+        lm = ServerLM("sparrow", base_url=address, dialect="systemone", patience=2.0)
+        many = tuple(f"option {i}" for i in range(options + 1))
+        before = len(requests)
+        with pytest.raises(ValueError, match=f"takes at most {options}"):
+            lm.answer([Decision("a", many)], {})
+        answers: dict = {}
+        if size:
+            lm.answer([Decision("é" * size, ("1", "2"))], answers)
+            assert answers[0].too_long
+            assert f"has {2 * size} bytes" in answers[0].reason
+        assert len(requests) == before
+
+
+def test_a_list_of_models_in_the_form_of_decision_models_is_read():
+    with sparrow_server(listing={"models": [{"name": "sparrow", "release_date": "2026-10-01"}]}) as (address, _):
+        assert ServerLM("sparrow", base_url=address, dialect="systemone", patience=2.0).decides
+        with pytest.raises(ValueError, match="does not serve 'other', only sparrow"):
+            ServerLM("other", base_url=address, dialect="systemone", patience=2.0)
+
+
+def named(*names):
+    names = list(names)
+
+    def answer(body):
+        name = names.pop(0) if len(names) > 1 else names[0]
+        return 200, {"model": name, "answers": sparrow().ask(body["state"], body["questions"])}
+
+    return answer
+
+
+def test_the_answering_model_is_kept_and_a_release_in_between_is_an_error(tmp_path):
+    with sparrow_server(named("jev-1", "jev-1", "jev-2")) as (address, _):
+        lm = ServerLM("sparrow", base_url=address, dialect="systemone", patience=2.0)
+        assert lm.provenance()["answered_by"] == "jev-1"
+        asked = CachedLM(lm, tmp_path / "answers.jsonl")
+        PointwiseJudge(COHERENCE).batch(ITEMS[:1], lm=asked)
+        with pytest.raises((ModelChanged, Unanswered), match=r"by the model 'jev-2', but earlier ones are by 'jev-1'"):
+            PointwiseJudge(COHERENCE).batch(ITEMS[:2], lm=asked)
+    client = AnyLM(Client(models=("jev-1", "jev-2")))
+    with pytest.raises(Unanswered, match="by the model 'jev-2'"):
+        client.answer([Decision(text, ("1", "2")) for text in TEXTS[:3]], {})
+
+
+class StatusError(Exception):
+    def __init__(self, status, text):
+        super().__init__(text)
+        self.status = status
+
+
+def test_an_item_that_is_refused_costs_its_own_answers_alone():
+    def refuse(body):
+        if "poison" in json.dumps(body["state"]) or "unlawful" in json.dumps(body["questions"]):
+            return 422, {"detail": [{"loc": ["body", "state"], "msg": "too long", "type": "value_error"}]}
+        return None
+
+    def fail(state):
+        return StatusError(422, "too long") if "poison" in json.dumps(state) else None
+
+    with sparrow_server(refuse) as (address, _):
+        lm = ServerLM("sparrow", base_url=address, dialect="systemone", patience=2.0)
+        poison = dspy.Example(id="p", source="a", output="poison")
+        for model in (lm, Client(fail=fail)):
+            fine, refused, also = PointwiseJudge(COHERENCE).batch([ITEMS[0], poison, ITEMS[1]], lm=model)
+            assert "too long" in refused.undefined
+            assert not np.isnan([fine.score, also.score]).any()
+            assert np.isnan(refused.score)
+        # of two questions about one text, the one that is refused
+        answers: dict = {}
+        lm.answer([Decision("a", ("1", "2"), instructions=said) for said in ("which?", "unlawful?")], answers)
+        assert answers[0].probabilities.sum() == pytest.approx(1.0)
+        assert isinstance(answers[1], Refused)
+
+
+def test_a_client_that_fails_is_named_with_its_words():
+    model = AnyLM(Client(fail=lambda _: StatusError(500, "the service is down")))
+    with pytest.raises(Unanswered, match=r"sparrow did not answer: .*the service is down"):
+        model.answer([Decision("a", ("1", "2"))], {})
+    missing = AnyLM(Client(fail=lambda _: ImportError("Install TypeSafe support")))
+    with pytest.raises(ImportError, match="Install TypeSafe"):
+        missing.answer([Decision("a", ("1", "2"))], {})
+
+
+def judged(metric, **options):
+    """Compile a judge by DSPy's own optimizer, on labels at which its given decisions are right in about half."""
+    judge = PointwiseJudge(**options)
+    judge.predict.lm, judge.tunable = Client(), True
+    given = judge.batch(ITEMS)
+    middle = float(np.median([p.score for p in given])) + 1e-9
+    low, high = judge.criterion.values[:2] if len(judge.criterion.values) < 3 else judge.criterion.values[1:3]
+    trainset = [
+        dspy.Example(source=e.source, output=e.output, score=low if p.score < middle else high).with_inputs(
+            "source", "output"
+        )
+        for e, p in zip(ITEMS, given, strict=True)
+    ]
+    optimizer = ReAnchor(metric, num_threads=1, require_cache=False)
+    return optimizer.compile(judge, trainset=trainset), trainset, optimizer.report
+
+
+@pytest.mark.parametrize(
+    ("criterion", "setting"),
+    [(COHERENCE, "cuts"), (Criterion("fine", "is it fine?", (0, 1), levels=("not fine", "fine")), "threshold")],
+)
+def test_dspys_own_optimizer_moves_a_judges_cuts_and_threshold_and_they_are_saved(tmp_path, criterion, setting):
+    compiled, trainset, report = judged(lambda e, p: float(p.level == e.score), criterion=criterion)
+    assert report["train_score"] > report["train_score_before"]
+    assert setting in compiled.predict.fields["score"]
+    called = [compiled(source=e.source, output=e.output) for e in trainset]
+    batched = compiled.batch(trainset)
+    assert [p.level for p in called] == [p.level for p in batched]
+    np.testing.assert_allclose([p.score for p in called], [p.score for p in batched], atol=1e-12)
+    assert np.mean([p.level == e.score for e, p in zip(trainset, batched, strict=True)]) == report["train_score"]
+    compiled.predict.lm = None
+    compiled.save(tmp_path / "judge.json")
+    loaded = load_judge(tmp_path / "judge.json")
+    assert loaded.predict.fields == compiled.predict.fields
+    assert loaded.criterion == criterion
+    loaded.predict.lm = Client()
+    assert [p.level for p in loaded.batch(trainset)] == [p.level for p in batched]
+
+
+def test_weights_decide_between_many_levels():
+    criterion = Criterion("worth", "is it worth it?", (0, 10), levels=tuple(f"{i} of 10" for i in range(11)))
+    judge = PointwiseJudge(criterion)
+    judge.predict.lm = Client()
+    plain = judge.batch(ITEMS)
+    judge.predict.fields = {"score": {"weights": {"7": 1e6}}}
+    for model in (judge.batch(ITEMS[:3]), [judge(source=e.source, output=e.output) for e in ITEMS[:3]]):
+        assert [p.level for p in model] == [7, 7, 7]
+    assert {p.level for p in plain} != {7}
+
+
+def test_levels_are_described_to_models_that_are_read_by_tokens_and_nothing_else_changes(lms):
+    judge, bare = PointwiseJudge(COHERENCE), PointwiseJudge(Criterion("coherence", "is the summary coherent?", (1, 3)))
+    first, *levels, last = judge.predict.signature.instructions.split("\n")
+    assert levels == [f"{1 + i}: {said}" for i, said in enumerate(LEVELS)]
+    assert f"{first}\n{last}" == bare.predict.signature.instructions
+    judge.predict.lm = lms["qwen2-chat"]
+    called, batched = (
+        judge(source="the cat", output="a mat"),
+        judge.batch([dspy.Example(source="the cat", output="a mat")])[0],
+    )
+    assert called.score == pytest.approx(batched.score, abs=1e-6)
+    assert called.level == batched.level == 1 + sum(called.score - 1 >= cut for cut in (0.5, 1.5))
+    bare.predict.lm = lms["qwen2-chat"]
+    assert "level" not in bare(source="the cat", output="a mat")
+
+
+@pytest.mark.parametrize(
+    ("levels", "message"),
+    [
+        ("abc", "give a list of texts"),
+        (("a", ""), "give a list of texts"),
+        (("a", "b"), "2 descriptions for the 3 scores"),
+    ],
+)
+def test_levels_that_do_not_fit_the_scale_are_refused(levels, message):
+    with pytest.raises(ValueError, match=message):
+        Criterion("coherence", "is it?", (1, 3), levels=levels)
+
+
+class Good(dspy.Signature):
+    """Judge."""
+
+    source: str = dspy.InputField()
+    output: str = dspy.InputField()
+    good: Noul = dspy.OutputField(desc="Is it good?")
+
+
+class Better(dspy.Signature):
+    """Compare."""
+
+    source: str = dspy.InputField()
+    candidates: list[str] = dspy.InputField()
+    better: First = dspy.OutputField(desc="Which is better?")
+
+
+class Stars(Good):
+    """Judge."""
+
+    good: Rated = dspy.OutputField(desc="How many stars?")
+
+
+def test_an_audit_reads_what_a_predictor_decides():
+    client = Client()
+    on = lambda signature: (predict := dspy.Predict(signature), setattr(predict, "lm", client))[0]  # noqa: E731
+    scores = function_scores(ITEMS[:3], on(Good), criterion="good", scale=(0, 1)).answers
+    state, questions = client.requests[-1]
+    assert scores[2] == sparrow().ask(state, questions)["good"]["noul"]
+    stars = function_scores(ITEMS[:1], on(Stars), criterion="good").answers
+    shares = sparrow().ask(*client.requests[-1])["good"]["probabilities"]
+    assert stars[0] == pytest.approx(shares["1"] + 5 * shares["5"])
+    pairs = [dspy.Example(source="a", candidates=["a cat", "no"], outputs=["a cat", "no"])]
+    judged = function_scores(pairs, on(Better), criterion="better")
+    for state, questions in client.requests[-2:]:
+        order = int(state["inputs"]["candidates"][0] == "no")
+        shares = sparrow().ask(state, questions)["better"]["probabilities"]
+        np.testing.assert_allclose(judged.answers[0, order], list(shares.values()))
+    assert judged.ties
