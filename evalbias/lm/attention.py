@@ -167,9 +167,9 @@ def fused_kernel(
 ) -> Result:
     """Attend in the kernels behind PyTorch's scaled-dot-product attention, which cannot cap scores.
 
-    They are the flash kernel of a CPU and the memory-efficient kernel of a GPU: the only ones that take a mask and
-    return the log-sum-exp. The latter has not run on a GPU: tests know its shapes on tensors without data. A model is
-    therefore tried on its own device when it is loaded (``score.py``).
+    Of these kernels, the flash kernel of a CPU and the memory-efficient kernel of a GPU take a mask and return the
+    log-sum-exp. The latter has not run on a GPU: tests know its shapes on tensors without data. A model is therefore
+    tried on its own device when it is loaded (``score.py``).
     """
     if softcap is not None:
         raise NotImplementedError("The fused kernels cannot cap attention scores.")
@@ -180,7 +180,7 @@ def fused_kernel(
                 query, key, value, attn_mask=hidden, scale=scaling
             )
             return out, lse
-        if hidden is not None:  # its rows begin at multiples of 16 numbers
+        if hidden is not None:  # the kernel wants its rows to begin at multiples of 16 numbers
             hidden = pad(hidden, (0, -hidden.shape[3] % 16))[..., : hidden.shape[3]].expand(-1, query.shape[1], -1, -1)
         attend = torch.ops.aten._scaled_dot_product_efficient_attention
         out, lse, *_ = attend(query, key, value, hidden, True, scale=scaling)

@@ -202,7 +202,7 @@ def _stop(
 
 
 FIRST_PATIENCE = 10.0  # longest time in seconds to wait for a server's first answer: its address may be wrong
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 20.0  # seconds: a pause is random, at most twice as long after each failure
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 20.0  # longest random pause in seconds, doubled by each failure, and its limit
 BETWEEN_WARNINGS = 30.0  # shortest time in seconds between warnings; a server that limits the rate refuses all the time
 
 
