@@ -342,15 +342,6 @@ def user_errors() -> tuple[type[BaseException], ...]:
     return ours if loaded is None else (*ours, loaded.LMError)
 
 
-def arranged(words: Sequence[str]) -> list[str]:
-    """Return the words, those for every command first; in 0.1, ``optimize CRITERION`` needs no ``--criterion``."""
-    first, rest = ([word for word in words if (word in EVERYWHERE) == every] for every in (True, False))
-    named = any(word.partition("=")[0] == spelled("criterion") for word in rest)
-    if rest[:1] == ["optimize"] and len(rest) > 1 and not rest[1].startswith("-") and not named:
-        rest.insert(1, spelled("criterion"))
-    return first + rest
-
-
 def check_words(words: Sequence[str]) -> None:
     """Refuse an empty word, which an unset shell variable leaves: as a path, it would name the current folder."""
     for before, word in pairwise(["evalbias", *words]):
@@ -378,7 +369,7 @@ def main() -> None:
     with readers_may_leave(), stopped_by_signals():
         try:
             check_words(words)
-            app(arranged(words))
+            app(sorted(words, key=lambda word: word not in EVERYWHERE))  # which come first, in their order
         except user_errors() as error:
             _exit(2, error, as_typed(f"evalbias: {error}"))
         except (KeyboardInterrupt, SystemExit):

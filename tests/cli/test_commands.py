@@ -302,7 +302,7 @@ def test_a_new_judge_asks_in_its_language_and_ranks_from_several_orders(model, t
 
 @pytest.mark.slow
 def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
-    options = ["optimize", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL, "--curve"]
+    options = ["optimize", "--criterion", CRITERION, "--data", outputs, "--lm", "embedded", *WORLDLY, *SMALL, "--curve"]
     options += ["--out", "run"]
     found = answered(*options, cwd=tmp_path)
     assert list(found["rows"]) == ["initial", "initial + permutation", "searched", "searched + permutation"]
@@ -329,7 +329,8 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
 @pytest.mark.slow
 def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_by_its_name(outputs, tmp_path):
     own = "Which text is better on politeness?"
-    options = ["politeness: is the text polite?", "--data", outputs, "--lm", "embedded", "--bare", "--keep-worse"]
+    options = ["--criterion", "politeness: is the text polite?", "--data", outputs, "--lm", "embedded", "--bare"]
+    options += ["--keep-worse"]
     options += ["--instruction", own, "--objective", "verbosity", "--pairs", "all", "--epochs", 1, "--population", 2]
     finished = evalbias("optimize", *options, "--out", "run", cwd=tmp_path)
     assert "The grammar cannot reword this instruction" in finished.stderr
@@ -348,7 +349,7 @@ def test_recorded_pairs_are_searched_on_but_not_ranked(tmp_path):
     verdicts = Path(__file__).parents[2] / "docs/data/verdicts.jsonl"
     options = ["--data", verdicts, "--lm", "embedded", *WORLDLY, "--pairs", 20]
     small = ["--epochs", 1, "--population", 2, "--bare", "--keep-worse"]
-    found = answered("optimize", CRITERION, *options, *small, cwd=tmp_path)
+    found = answered("optimize", "--criterion", CRITERION, *options, *small, cwd=tmp_path)
     assert found["judgments"] == 3 * 20
     assert found["rows"]["searched"].keys() >= {"position", "verbosity"}
 

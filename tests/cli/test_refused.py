@@ -39,6 +39,7 @@ def folder(tmp_path_factory):
 
 
 WORLD = f"'{world.NAME}: {world.DEFINITION}'"
+NAMED = f"--criterion {WORLD}"
 ITEMS = f"--data items.jsonl --lm embedded --criterion {WORLD}"
 OUTPUTS = "--data outputs.jsonl --lm embedded"
 OWN = "a saved judge has its own criterion, scale, language, task, labels and answers. Leave out"
@@ -92,18 +93,17 @@ REFUSED = {
         (f"{ITEMS} --workers ray --api-base http://h/v1", "--api-base: embedded is the model that ships"),
     ],
     "optimize": [
-        (f"{WORLD} --data one.jsonl --lm embedded", "1 documents with two different outputs"),
-        (f"{WORLD} {OUTPUTS}", "needs 16 or more. Give more, or select=False (--bare)"),
-        (f"{WORLD} --data many.jsonl --lm embedded --pairs 10", "--pairs 10 draws pairs of 9 of the 20 documents"),
-        (f"{WORLD} {OUTPUTS} --budget 3 --bare", "does not cover the 96 examples"),
-        (f"{WORLD} {OUTPUTS} --documents 99", "needs at least 99"),
+        (f"{NAMED} --data one.jsonl --lm embedded", "1 documents with two different outputs"),
+        (f"{NAMED} {OUTPUTS}", "needs 16 or more. Give more, or select=False (--bare)"),
+        (f"{NAMED} --data many.jsonl --lm embedded --pairs 10", "--pairs 10 draws pairs of 9 of the 20 documents"),
+        (f"{NAMED} {OUTPUTS} --budget 3 --bare", "does not cover the 96 examples"),
+        (f"{NAMED} {OUTPUTS} --documents 99", "needs at least 99"),
         (
-            f"{WORLD} --data many.jsonl --lm embedded --language ja --bare",
+            f"{NAMED} --data many.jsonl --lm embedded --language ja --bare",
             "its phrases are English. Name a model that rewords, LMParaphraser(lm) or --proposer-lm",
         ),
-        (f"{WORLD} {OUTPUTS} --criterion 'wit: is it funny?'", "unexpected extra argument"),
-        (f"{WORLD} {OUTPUTS} --objective elegance", "--objective elegance is unknown: choose one of fairness, "),
-        (f"{WORLD} --data many.jsonl --lm embedded --curve", "--curve needs outputs that people rated"),
+        (f"{NAMED} {OUTPUTS} --objective elegance", "--objective elegance is unknown: choose one of fairness, "),
+        (f"{NAMED} --data many.jsonl --lm embedded --curve", "--curve needs outputs that people rated"),
     ],
     "rank": [
         (OUTPUTS, "Give either --criterion"),
