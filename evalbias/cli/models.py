@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from evalbias.cli.terminal import say
 from evalbias.options import MeasuringModels
+from evalbias.values import json_object
 
 if TYPE_CHECKING:
     from evalbias.lm.workers import WorkersLM
@@ -50,7 +50,10 @@ def open_lm(name: str, given: MeasuringModels = DEFAULTS, *, writes: bool = Fals
                 raise ValueError(f"--lm {name} is no folder: the hosted model is {provider}/{name}.")
     kind: Kind = "server" if given.api_base is not None or name.startswith(SERVER) else "local"
     kind = "embedded" if name == EMBEDDED else "dspy" if name.startswith(ANY) else kind
-    template = _template_options(given.template_options)
+    template = None
+    if (words := given.template_options) is not None:
+        remedy = """give names with values, such as '{"enable_thinking": true}'"""
+        template = json_object(words.encode(), "--template-options", remedy)
     _check(name, kind, given, template)
     if given.workers is not None:
         return _distributed(name, given)
@@ -176,15 +179,3 @@ def is_hosted(name: str) -> bool:
 def hosted_name(name: str) -> str | None:
     """Return a hosted model's name as price lists have it; None for other models."""
     return name.removeprefix(ANY) if name.startswith(ANY) or is_hosted(name) else None
-
-
-def _template_options(text: str | None) -> dict[str, Any] | None:
-    if text is None:
-        return None
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"--template-options {text!r} is not JSON: {error}.") from error
-    if not isinstance(values, dict):
-        raise ValueError(f'--template-options {text!r} is no JSON object: give names with values, as {{"a": true}}.')
-    return values
