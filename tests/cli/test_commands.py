@@ -330,9 +330,8 @@ def test_optimize_on_documents_that_people_rated(outputs, tmp_path):
 def test_optimize_begins_with_a_wording_of_ones_own_and_a_bias_is_an_objective_by_its_name(outputs, tmp_path):
     own = "Which text is better on politeness?"
     options = ["--criterion", "politeness: is the text polite?", "--data", outputs, "--lm", "embedded", "--bare"]
-    options += ["--keep-worse"]
     options += ["--instruction", own, "--objective", "verbosity", "--pairs", "all", "--epochs", 1, "--population", 2]
-    finished = evalbias("optimize", *options, "--out", "run", cwd=tmp_path)
+    finished = evalbias("optimize", *options, "--keep-worse", "--out", "run", cwd=tmp_path)
     assert "The grammar cannot reword this instruction" in finished.stderr
     result = json.loads((tmp_path / "run/result.json").read_text())
     search = result["search"]
