@@ -29,7 +29,7 @@ from evalbias.optimizers.proposers import Proposer, checked_proposer
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, count_unanswered
 from evalbias.programs.items import preference_label
 from evalbias.programs.metrics import preference_accuracy
-from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, FITTED, CalibrationError, PairwiseJudge, calibrations_of
+from evalbias.programs.pairwise import CALIBRATIONS, DEBIASING, FITTED, CalibrationError, PairwiseJudge
 from evalbias.programs.prompts import TIE, comparison_labels
 from evalbias.values import describe, digest, get_logger, to_json
 
@@ -290,9 +290,10 @@ class _Trials:
         labeled = [e for e in self.pairs if e.get("preference") in answers]
         sets = study.demo_sets if len(labeled) >= study.k else 0
         self.demos = [list(self.student.predict.demos), *(rng.sample(labeled, study.k) for _ in range(sets))]
-        # 3. Calibrations need measured probabilities.
+        # 3. Calibrations need measured probabilities, and one of them pairs.
         sampled = self.student.sampling or problem.lm.sampling
-        self.calibrations = (None,) if sampled else calibrations_of(self.size)
+        kinds = [kind for kind in CALIBRATIONS if self.size == 2 or kind != "calibraeval"]
+        self.calibrations = [None] if sampled else kinds
 
     def fitted(self, choice: SetUp) -> tuple[PairwiseJudge, int]:
         """Return the student set up as chosen, and the prompts that fitting its calibration takes."""

@@ -55,11 +55,6 @@ Corrections = dict[int, PositionOffsets | PositionMap]
 """Fitted correction by number of candidates."""
 
 
-def calibrations_of(count: int) -> tuple[str | None, ...]:
-    """Return the kinds that comparisons of so many candidates can have; ``calibraeval`` is for pairs."""
-    return CALIBRATIONS if count == 2 else tuple(kind for kind in CALIBRATIONS if kind != "calibraeval")
-
-
 def corrections_of(saved: Mapping[str, dict[str, Any]]) -> Corrections:
     """Return the corrections of JSON data."""
     corrections: Corrections = {}
