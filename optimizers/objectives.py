@@ -182,16 +182,11 @@ class Objective:
     """A number for the answers under one instruction: higher is better, NaN if undefined, and then never accepted.
 
     A subclass writes ``__call__``, or ``resampled``, which is faster where it computes all resamples at once.
-
-    Attributes:
-        name: Name in reports.
-        content_free: Whether it needs the answer to a content-free input.
-        debiased: Whether it is of decisions averaged over the orders of the candidates.
     """
 
-    name: str
-    content_free = False
-    debiased = False
+    name: str  # in reports
+    content_free = False  # whether it needs the answer to a content-free input
+    debiased = False  # whether it is of decisions averaged over the orders of the candidates
 
     def __call__(self, judged: Judged) -> float:
         """Return the objective of the answers."""

@@ -309,12 +309,9 @@ class Instrument(Program):
     DSPy's optimizers of the user's program leave it as it is, and that program's ``set_lm`` does not reach it, because
     a judge that was measured or compiled is so for its own prompt and model. Optimizers that compile the instrument
     itself see its predictors.
-
-    Attributes:
-        tunable: True opens the instrument to both, as any other part of the program.
     """
 
-    tunable = False
+    tunable = False  # True opens the instrument to both, as any other part of the program
 
     def named_parameters(self) -> list[tuple[str, Any]]:
         """Return what a program around it shows of the instrument: its parts if it is tunable, else one parameter."""
