@@ -190,8 +190,7 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
 # Answers to mathematics problems: the boxed answer, and two answers compared by value.
 
 
-MOST_DIGITS = 1_000
-"""Longest answer that is read as a number; Python refuses to convert more than 4,300 digits."""
+MOST_DIGITS = 1_000  # longest answer that is read as a number; Python refuses to convert more than 4,300 digits
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _NUMBER = re.compile(r"([+-]?)\(?(-?(?:\d+\.?\d*|\.\d+))\)?(?:/\(?(-?(?:\d+\.?\d*|\.\d+))\)?)?")
 _NOISE = re.compile(r"\\(?:left|right|,|!|;|:|quad|\$|%)|[\s$%]|\^\s*\{?\\circ\}?")

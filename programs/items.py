@@ -161,8 +161,7 @@ def item_label(example: Any, criterion: Criterion, *, bins: Sequence[float] | No
         raise ValueError(f"The item {item_name(example)!r:.80} has no label. {error}") from error
 
 
-FIELDS = ("preference", "better")
-"""Fields of a pair that may hold its label; the first one that is given counts."""
+FIELDS = ("preference", "better")  # fields of a pair that may hold its label; the first one that is given counts
 
 
 def preference_label(example: Any) -> str | None:

@@ -50,8 +50,7 @@ from evalbias.programs.prompts import Message
 from evalbias.programs.saved import MALFORMED, Instrument, Predictor, Program, Setting, instance_of, read_state
 from evalbias.values import get_logger
 
-MAX_SCORE_TOKENS = 8
-"""Largest number of tokens that direct scoring generates."""
+MAX_SCORE_TOKENS = 8  # largest number of tokens that direct scoring generates
 PASSED_SETTINGS = ("cache", "rollout_id")
 """Settings of a call that are DSPy's own. A measured answer does not depend on others; direct scoring is greedy."""
 

@@ -32,8 +32,7 @@ from evalbias.programs.saved import Program, Setting, number_within, one_of
 from evalbias.programs.writing import draws, module_inputs, sample, temperatures
 from evalbias.values import get_logger
 
-EMPTY = "The output is empty."
-"""Feedback on an empty output, which is not shown to the feedback source."""
+EMPTY = "The output is empty."  # feedback on an empty output, which is not shown to the feedback source
 
 
 @dataclass(frozen=True)

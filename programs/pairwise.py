@@ -39,20 +39,15 @@ from evalbias.programs.judges import Judge, RefusedItems, load_program
 from evalbias.programs.prompts import Message
 from evalbias.programs.saved import Predictor, Setting, number_within, one_of
 
-FITTED = ("batch", "pride", "calibraeval")
-"""Kinds of calibration that are fitted to comparisons; they need no labels."""
-EVERY_ORDER = ("pride", "calibraeval")
-"""Kinds whose fit asks every comparison in every rotation of the candidates."""
+FITTED = ("batch", "pride", "calibraeval")  # kinds of calibration that are fitted to comparisons; they need no labels
+EVERY_ORDER = ("pride", "calibraeval")  # kinds whose fit asks every comparison in every rotation of the candidates
 CALIBRATIONS = (None, "contextual", *FITTED)
 DEBIASING = (None, "permutation")
-FEWEST_COMPARISONS = 10
-"""Smallest number of comparisons for a fit to the comparisons that it corrects, and for a map."""
+FEWEST_COMPARISONS = 10  # smallest number of comparisons for a fit to the comparisons that it corrects, and for a map
 CONTENT_FREE = "[N/A]"
-MIN_COVERAGE = 1e-3
-"""Default for the total probability of the answers below which a comparison is undefined."""
+MIN_COVERAGE = 1e-3  # default for the total probability of the answers below which a comparison is undefined
 
-Corrections = dict[int, PositionOffsets | PositionMap]
-"""Fitted correction by number of candidates."""
+Corrections = dict[int, PositionOffsets | PositionMap]  # fitted correction by number of candidates
 
 
 def corrections_of(saved: Mapping[str, dict[str, Any]]) -> Corrections:

@@ -126,11 +126,9 @@ def demonstrations(shown: Iterable[tuple[str, str]]) -> list[Message]:
 # The prompt of a judge that compares.
 
 
-LETTERS = string.ascii_uppercase
-"""Names of the candidates in a comparison, by position."""
+LETTERS = string.ascii_uppercase  # names of the candidates in a comparison, by position
 
-TIE = LANGUAGES[ENGLISH].tie
-"""Label of a tie in data and in traces; a prompt has that of its language."""
+TIE = LANGUAGES[ENGLISH].tie  # label of a tie in data and in traces; a prompt has that of its language
 
 
 def comparison_labels(count: int, *, ties: bool, language: str = ENGLISH) -> tuple[str, ...]:
@@ -138,8 +136,7 @@ def comparison_labels(count: int, *, ties: bool, language: str = ENGLISH) -> tup
     return tuple(LETTERS[:count]) + ((LANGUAGES[language].tie,) if ties else ())
 
 
-ANSWERS = "{answers}"
-"""Stands for the answers in the instruction of a comparison."""
+ANSWERS = "{answers}"  # stands for the answers in the instruction of a comparison
 
 
 def asked(instruction: str, labels: Sequence[str], language: str = ENGLISH) -> str:

@@ -28,11 +28,9 @@ from evalbias.programs.pairwise import FITTED, PairwiseJudge
 from evalbias.programs.saved import Instrument, Setting, number_within, one_of
 
 SEARCHES = ("greedy", "beam")
-CALIBRATION_PAIRS = 200
-"""Number of randomly drawn pairs to which a ranking fits a calibration."""
+CALIBRATION_PAIRS = 200  # number of randomly drawn pairs to which a ranking fits a calibration
 
-MOST = 10_000
-"""Most orders, and partial merges of a beam: a saved ranker may be a stranger's."""
+MOST = 10_000  # most orders, and partial merges of a beam: a saved ranker may be a stranger's
 
 
 def most_comparisons(n: int) -> int:
@@ -163,8 +161,7 @@ def load_ranker(path: str | os.PathLike[str]) -> PairwiseRanker:
 # The sort of one source's candidates, as generators: each round yields the pairs that it needs compared next.
 
 
-Pair = tuple[int, int]
-"""Two candidates of a source, in the order in which they are shown to the judge."""
+Pair = tuple[int, int]  # two candidates of a source, in the order in which they are shown to the judge
 Result = TypeVar("Result")
 Needed = TypeVar("Needed")
 

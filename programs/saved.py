@@ -148,8 +148,7 @@ class Settings(Parameter):  # type: ignore[misc]
 
 
 NAMES = "field_names"
-WRITTEN = ("traces", "train", "demos", "signature", "fields", "lm", NAMES)
-"""Names in the state of a predictor."""
+WRITTEN = ("traces", "train", "demos", "signature", "fields", "lm", NAMES)  # names in the state of a predictor
 
 
 class Predictor(dspy.Predict):  # type: ignore[misc]

@@ -87,8 +87,7 @@ CONCEPTS = read_examples(Path(__file__).with_name("concepts.json"))
 # Ready-made refine loops: translation, constrained generation and mathematics (Xu et al. 2024, section 4).
 
 
-TEMPERATURE = 1.0
-"""Temperature at which outputs, feedback, refinements and solutions are drawn: the published code's."""
+TEMPERATURE = 1.0  # temperature at which outputs, feedback, refinements and solutions are drawn: the published code's
 
 
 _LANGUAGE: Any = ("source_language", dspy.InputField(default=None), str | None)  # shown if an item names it

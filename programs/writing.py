@@ -113,8 +113,7 @@ def module_inputs(module: dspy.Module) -> frozenset[str]:
 
 STRIDE = 1_000_003
 """Distance between the draws of two seeds; more draws of one prompt than this would repeat those of the next seed."""
-LARGEST_SEED = 2**31 - 1
-"""Largest seed that every server takes."""
+LARGEST_SEED = 2**31 - 1  # largest seed that every server takes
 
 
 def sample(module: Any, index: int, seed: int = 0, /, *values: Any, **inputs: Any) -> Any:
