@@ -204,19 +204,11 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     # What a method may change.
 
     def read(self, student: Any, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
-        """Return the examples as the student reads them.
-
-        Raises:
-            ValueError: An example lacks a text that the student reads; it is named.
-        """
+        """Return the examples as the student reads them; ``ValueError`` names one that lacks a text."""
         return [student.read(e, i) for i, e in enumerate(examples)]
 
     def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """Refuse examples that the method cannot use.
-
-        Raises:
-            ValueError: There are no training examples, or some of them are in the valset.
-        """
+        """Refuse examples that the method cannot use: an empty trainset, or one that shares examples with the valset."""
         if not trainset:
             raise ValueError("The trainset is empty: give training examples.")
         if isinstance(student, PairwiseJudge):

@@ -187,8 +187,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the loop with the margin, the number of refinements and the demonstrations that are best.
 
-        Raises:
-            ValueError: Every item failed, or no item has a defined quality throughout.
+        ``ValueError`` if every item failed, or no item has a defined quality throughout.
         """
         student: SelfRefine = problem.student
         scorer = self._scorer()

@@ -158,11 +158,7 @@ class JudgeStudy(JudgeOptimizer):
 
     @_quiet()
     def candidates(self, problem: Problem) -> list[Candidate]:
-        """Return the judge as the best trial set it up.
-
-        Raises:
-            ValueError: No trial has a defined objective, or too few pairs have a label.
-        """
+        """Return the judge as the best trial set it up; ``ValueError`` if no trial has a defined objective."""
         trials = _Trials(problem, self)
         # 1. Open the study; a process that is not the first finds its wordings and trials there.
         study = self._open(problem, labeled=trials.labels)

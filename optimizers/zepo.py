@@ -181,12 +181,7 @@ class ZEPO(JudgeOptimizer):
         super().check(student, trainset, valset)
 
     def candidates(self, problem: Problem) -> list[Candidate]:
-        """Return the judge with the best wording.
-
-        Raises:
-            ValueError: Pairs of different sizes, a first instruction that does not name the criterion, a budget that
-                does not cover it, a judge that answers nothing, or the log of another search.
-        """
+        """Return the judge with the best wording; ``ValueError`` for what cannot be searched, or another search's log."""
         judge, search = problem.student, _Search(problem, self)
         # 1. The judge's own wording is the first incumbent, judged on all examples.
         incumbent = search.first()

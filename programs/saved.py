@@ -252,8 +252,7 @@ class Program(dspy.Module):  # type: ignore[misc]
     def load_state(self, state: Mapping[str, Any], *, allow_unsafe_lm_state: bool = False) -> None:
         """Replace the settings, instructions and demonstrations by those of a saved program.
 
-        Raises:
-            ValueError: The state is another program's, or damaged. The program is then as it was.
+        ``ValueError`` for another program's state, or a damaged one; the program is then as it was.
         """
         own = self._parameters()
         if missing := [name for name in own if name not in state]:
@@ -279,11 +278,7 @@ class Program(dspy.Module):  # type: ignore[misc]
             ) from error
 
     def load(self, path: Any, *args: Any, **options: Any) -> None:
-        """Replace the settings, instructions and demonstrations by those of a file that ``save`` wrote.
-
-        Raises:
-            ValueError: The file does not hold this kind of program.
-        """
+        """Load what ``save`` wrote to a file; ``ValueError`` if it does not hold this kind of program."""
         try:
             super().load(path, *args, **options)
         except ValueError as error:
