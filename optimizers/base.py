@@ -208,7 +208,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         return [student.read(e, i) for i, e in enumerate(examples)]
 
     def check(self, student: Any, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """Refuse examples that the method cannot use: an empty trainset, or one that shares examples with the valset."""
+        """Refuse what the method cannot use: an empty trainset, or one that shares examples with the valset."""
         if not trainset:
             raise ValueError("The trainset is empty: give training examples.")
         if isinstance(student, PairwiseJudge):

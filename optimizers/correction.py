@@ -322,10 +322,7 @@ class _Learning:
 
 
 def as_scores(judged: Judged, names: Sequence[str]) -> Judged:
-    """Return answers as scores (n,) with features by name: of pairs the log-odds, and differences within them.
-
-    The length is a logarithm, as in an audit.
-    """
+    """Return answers as scores (n,) with features by name, the length in logarithms; of pairs log-odds, differences."""
     values = {name: judged.covariate(COVARIATES.get(name, name)) for name in names}
     values |= {LENGTH: length_feature(values[LENGTH])} if LENGTH in values else {}
     columns = {name: judged.first_less_second(one) for name, one in values.items()}

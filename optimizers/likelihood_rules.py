@@ -97,10 +97,7 @@ def _drawn_errors(influence: FloatArray, seed: int) -> FloatArray:
 
 
 def agreement_errors(judges: Sequence[Judged], *, seed: int) -> Errors:
-    """Measure Pearson's correlations of judges with people in the same way.
-
-    NaN for fewer than two inputs, and for a judge with constant scores.
-    """
+    """Measure Pearson's correlations with people in the same way; NaN for one input, and for constant scores."""
     first = judges[0]
     columns = [*(one.answers for one in judges), first.covariate(HUMAN_SCORES)]
     (*scores, human), codes = complete(*columns, clusters=first.clusters)

@@ -186,10 +186,7 @@ class GrammarParaphraser:
         return _gathered(draw, criterion, instruction if ending else question.replace(ANSWERS, ""), count, known)
 
     def check(self, criterion: Criterion, instruction: str) -> None:
-        """Refuse an instruction or a definition in another script than the phrases, such as Japanese in English ones.
-
-        ``ValueError`` names the text and what rewords it.
-        """
+        """Refuse an instruction or a definition in another script than the phrases; the error names what rewords it."""
         if not _is_latin(re.sub(r"{\w+}", "", " ".join(itertools.chain(*self.parts)))):
             return
         for text in (_split(instruction)[0], criterion.definition):

@@ -181,7 +181,7 @@ class ZEPO(JudgeOptimizer):
         super().check(student, trainset, valset)
 
     def candidates(self, problem: Problem) -> list[Candidate]:
-        """Return the judge with the best wording; ``ValueError`` for what cannot be searched, or another search's log."""
+        """Return the judge with the best wording; ``ValueError`` for what cannot be searched, or another's log."""
         judge, search = problem.student, _Search(problem, self)
         # 1. The judge's own wording is the first incumbent, judged on all examples.
         incumbent = search.first()

@@ -118,15 +118,12 @@ class FindErrors(dspy.Signature):  # type: ignore[misc]
 
 
 class MQMFeedback(Program):
-    """Error list that the model writes about its own translation (Xu et al. 2024, section 4.1).
-
-    ``critical`` is the weight of a critical error, as in ``evalbias.measures.mqm_score``.
-    """
+    """Error list that the model writes about its own translation (Xu et al. 2024, section 4.1)."""
 
     name = "own MQM"
     low, high = -25.0, 0.0
     kind = "MQM feedback"
-    critical = Setting[float](number_within(high=0))
+    critical = Setting[float](number_within(high=0))  # weight of a critical error, as in evalbias.measures.mqm_score
 
     def __init__(self, *, critical: float = -5.0, **config: Any) -> None:
         super().__init__(critical=critical)

@@ -214,12 +214,9 @@ def _check_prompt(state: Mapping[str, Any], names: Sequence[str]) -> None:
 
 
 class Program(dspy.Module):  # type: ignore[misc]
-    """Base of judges, rankers and loops; ``settings`` gives a value to every ``Setting`` that the class declares.
+    """Base of judges, rankers and loops; ``settings`` gives a value to every ``Setting`` that the class declares."""
 
-    ``kind`` is the kind of program in words; saved files and errors name it.
-    """
-
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # of program, in words; saved files and errors name it
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()

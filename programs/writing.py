@@ -139,10 +139,7 @@ def sample(module: Any, index: int, seed: int = 0, /, *values: Any, **inputs: An
 
 
 def draws(module: dspy.Module) -> bool:
-    """Return whether a module may answer the same inputs differently: unless all of its predictors decode greedily.
-
-    A module without predictors is the user's own code, which may.
-    """
+    """Return whether a module may answer the same inputs differently: unless it has predictors, all of them greedy."""
     known = temperatures(module)
     return not known or any(temperature != 0 for temperature in known)
 
