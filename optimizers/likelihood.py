@@ -452,17 +452,10 @@ def compile_each(
     valset: Sequence[dspy.Example],
     lm: Any = None,
 ) -> CompiledCriteria:
-    """Compile one judge for each of several criteria of one task.
+    """Compile one or more judges, each of another criterion of one task, with the same settings and seed.
 
-    Args:
-        optimizer: Optimizer for every criterion, with the same settings and seed; LS is measured once for all.
-        judges: At least one judge, each of another criterion.
-        trainset: See the optimizer.
-        valset: Items on which all are compared.
-        lm: Model of the judges. Defaults to their own, else DSPy's.
-
-    Raises:
-        ValueError: As the optimizer's ``compile``, an empty valset, or one ``score`` for several criteria.
+    LS is measured once for all. The arguments are those of the optimizer's ``compile``; ``ValueError`` as there, and
+    for an empty valset, or items with one ``score`` for several criteria.
     """
     if not judges or not valset:
         raise ValueError(f"{len(judges)} judges and {len(valset)} validation items: give at least one of each.")

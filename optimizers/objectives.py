@@ -18,7 +18,7 @@ from evalbias.measures import calibration_gap, confidence, score_uniformity
 from evalbias.measures.arrays import SLACK, FloatArray, cluster_codes, defined
 from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
-from evalbias.measures.position_calibration import by_candidate, rotations
+from evalbias.measures.position_calibration import by_candidate, calibrate_comparisons, rotations
 from evalbias.measures.resample import Statistic, mean
 from evalbias.optimizers.selection import Rule, count_unanswered
 from evalbias.programs.items import text_length
@@ -132,7 +132,8 @@ def probabilities(
     # 2. Log-probabilities become shares; a comparison that the labels hardly cover is undefined.
     if isinstance(judge, PairwiseJudge):
         shown = rotations(len(examples[0].candidates), every=False)
-        shares = judge.aggregate(rows[:, None], shown, None).positions
+        known = calibrate_comparisons(rows[:, None], shown, correction=None, min_coverage=judge.min_coverage)
+        shares = known.positions
     else:
         shares = ChoiceLogprobs(labels, rows).probabilities
     return np.asarray(shares.reshape(len(judges), len(examples), len(labels)))
@@ -270,11 +271,7 @@ class ScoreUniformity(Objective):
 
 
 class BiasObjective(Objective):
-    """Minus the distance of a registered bias from the value of an unbiased judge.
-
-    Args:
-        bias: One of ``evalbias.evaluation.BIASES`` that has an objective, such as ``BIASES["verbosity"]``.
-    """
+    """Minus the distance of a bias, such as ``BIASES["verbosity"]``, from its value for an unbiased judge."""
 
     def __init__(self, bias: Bias) -> None:
         if bias.objective is None:

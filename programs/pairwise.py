@@ -17,7 +17,6 @@ from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, Written
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import (
-    Comparisons,
     Correction,
     Order,
     PositionMap,
@@ -249,7 +248,8 @@ class PairwiseJudge(Judge):
             orders = self._orders(count)
             logprobs = np.array([[row["logprobs"] for row in rows[i]] for i in places], dtype=np.float64)  # (n, r, c+t)
             # 2. Correct for position, and average by candidate.
-            comparisons = self.aggregate(logprobs, orders, self._correction(logprobs, orders, lm))
+            correction = self._correction(logprobs, orders, lm)
+            comparisons = calibrate_comparisons(logprobs, orders, correction=correction, min_coverage=self.min_coverage)
             averaged, positions = comparisons.probabilities, comparisons.positions  # (n, c+t), (n, r, c+t)
             lead, best, wins = gaps(averaged), decisions(averaged), win_shares(averaged, ties=self.ties)
             for n, place in enumerate(places):
@@ -296,10 +296,6 @@ class PairwiseJudge(Judge):
         """Return log-probabilities of n examples of c candidates in r orders: (n, r, c + t), NaN where refused."""
         rows = self._ask([(e, self._in_order(e, order)) for e in examples for order in orders], lm, refused=refused)
         return np.array([row["logprobs"] for row in rows], dtype=np.float64).reshape(len(examples), len(orders), -1)
-
-    def aggregate(self, logprobs: FloatArray, orders: Sequence[Order], correction: Correction | None) -> Comparisons:
-        """Correct the result of ``answer_logprobs`` for position and average over the orders."""
-        return calibrate_comparisons(logprobs, orders, correction=correction, min_coverage=self.min_coverage)
 
     def content_free(self, count: int) -> dspy.Example:
         """Return an example with ``count`` candidates without content."""
