@@ -137,8 +137,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
     def rules(self, problem: Problem) -> list[Rule]:
         """Less likelihood bias, or else better agreement."""
         name = self.number(problem)
-        how: Any = {"held_back": len(problem.held_back), "seed": self.seed}
-        return [LikelihoodRule(name, max_loss=self.max_loss, **how), AgreementRule(name, **how)]
+        return [LikelihoodRule(name, max_loss=self.max_loss, seed=self.seed), AgreementRule(name, seed=self.seed)]
 
     def number(self, problem: Problem) -> str:
         """Return the name of the number that says the bias of all rated items; see ``bias_number``."""

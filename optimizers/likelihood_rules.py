@@ -167,14 +167,13 @@ class LikelihoodRule(Rule):
     5 % is left to ``AgreementRule``. Not lower: neither Pearson's correlation with people nor the pairwise accuracy
     with calibrated ties is significantly lower, and the items rule out that the correlation is lower by more than
     ``LOSS_MARGIN``, because few items show no significant loss of anything. With ``max_loss``, a user says what a
-    smaller bias may cost, and only the last demand counts, with this margin. ``held_back`` is the number of held-back
-    items, the last ones of all answers; None where all items are.
+    smaller bias may cost, and only the last demand counts, with this margin.
     """
 
     level = CHOICE_LEVEL / 2
 
-    def __init__(self, name: str, *, held_back: int | None = None, max_loss: float = 0.0, seed: int) -> None:
-        self.name, self.held_back, self.max_loss, self.seed = name, held_back, max_loss, seed
+    def __init__(self, name: str, *, max_loss: float = 0.0, seed: int) -> None:
+        self.name, self.max_loss, self.seed = name, max_loss, seed
         cost = f"a loss of agreement of at most {max_loss:g}" if max_loss else "no significant loss of agreement"
         self.aim = f"less likelihood bias at {cost}"
 
@@ -238,16 +237,12 @@ class LikelihoodRule(Rule):
         return agreement(judged.answers, given.covariate(HUMAN_SCORES), draws=draws, **how)
 
     def error(self, judged: Judged) -> float:
-        """Return the standard error of the bias on the held-back items."""
-        return _standard_error(self.bias(self._compared(judged)))
+        """Return the standard error of the bias."""
+        return _standard_error(self.bias(judged))
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return the magnitude of the bias, and minus the agreement, on the held-back items."""
-        compared = self._compared(judged)
-        return abs(_value(self.name, compared)), -_value(AGREEMENT, compared)
-
-    def _compared(self, judged: Judged) -> Judged:
-        return judged if self.held_back is None else last_items(judged, self.held_back)
+        """Return the magnitude of the bias, and minus the agreement."""
+        return abs(_value(self.name, judged)), -_value(AGREEMENT, judged)
 
 
 def allowance(lowest: float) -> float:
@@ -268,8 +263,8 @@ class AgreementRule(LikelihoodRule):
     agreement must lie above 0: a calibration can raise -.05 to -.01 significantly, which makes no useless judge useful.
     """
 
-    def __init__(self, name: str, *, held_back: int | None = None, seed: int) -> None:
-        super().__init__(name, held_back=held_back, seed=seed)
+    def __init__(self, name: str, *, seed: int) -> None:
+        super().__init__(name, seed=seed)
         self.aim = "better agreement with people at no larger likelihood bias"
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
@@ -298,11 +293,11 @@ class AgreementRule(LikelihoodRule):
         return "" if agreement.low > 0 else f"is not shown to agree with people ({shown})"
 
     def error(self, judged: Judged) -> float:
-        """Return the standard error of the agreement on the held-back items."""
-        return _standard_error(_estimate(AGREEMENT, self._compared(judged), self.seed))
+        """Return the standard error of the agreement."""
+        return _standard_error(_estimate(AGREEMENT, judged, self.seed))
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return minus the agreement, and the magnitude of the bias, on the held-back items."""
+        """Return minus the agreement, and the magnitude of the bias."""
         return super().costs(judged)[::-1]
 
 

@@ -203,14 +203,16 @@ def _choose_by(
     if tested:
         for i, p_value in zip(tested, rule.p_values([answers[i] for i in tested], given), strict=True):
             p_values[i] = p_value
-    # 2. Of those without a fault, the lowest first cost sets the mark, and within its error the next cost decides.
+    # 2. Of those without a fault, the lowest first cost sets the mark, and within its error the next cost decides; on
+    #    the items that all of them answered.
     faults = ["", *(_fault(rule, answers[i], given, p_values[i], more[i]) for i in others)]
-    ranks = [rule.costs(one) for one in answers]
+    common = [last_items(one, min(len(each.ids) for each in answers)) for one in answers]
+    ranks = [rule.costs(one) for one in common]
     good = [i for i in others if not faults[i]]
     best = 0
     if good:
         lowest = min(good, key=lambda i: ranks[i])
-        limit = ranks[lowest][0] + np.nan_to_num(rule.error(answers[lowest]), nan=0.0)
+        limit = ranks[lowest][0] + np.nan_to_num(rule.error(common[lowest]), nan=0.0)
         best = min((i for i in good if ranks[i][0] <= limit), key=lambda i: (*ranks[i][1:], ranks[i][0]))
     # 3. The report says of each why it was chosen or not, and which no other one surpasses.
     reasons = [fault or "is better, but not the best" for fault in faults]

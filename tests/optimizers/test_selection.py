@@ -58,6 +58,26 @@ def chosen(rows, error=0.0, **more):
 GIVEN = (0.5, 0.4, float("nan"), "", 0)
 
 
+def test_costs_are_compared_on_the_last_items_that_all_answered():
+    seen = []
+
+    class Watched(Table):
+        def costs(self, judged):
+            seen.append(judged.ids)
+            return super().costs(judged)
+
+        def error(self, judged):
+            return self.costs(judged)[0]
+
+    rows = dict.fromkeys(("given", "all", "last"), (0.2, 0.4, 0.001, "", 0))
+    whole = {name: Judged(tuple("abcdefghi"), name, np.ones(9)) for name in rows}
+    whole["last"] = whole["last"].take(np.arange(5, 9))
+    given, *others = (Candidate(name, name, answers=one) for name, one in whole.items())
+    choose(given, others, [Watched(rows, 0.0)], test=None, spent=Cost, inputs=9)
+    assert set(seen) == {tuple("fghi")}
+    assert len(seen) == 4  # the error of the lowest too
+
+
 def test_the_smallest_of_the_significant_ones_without_loss_is_chosen():
     rows = {
         "given": GIVEN,
