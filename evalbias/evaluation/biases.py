@@ -278,10 +278,9 @@ class Verbosity(EffectBias):
     """Longer text is preferred, whatever its quality.
 
     Numbers besides the effect of the log length: of pairs of different lengths, both orders averaged and a tie counting
-    half, ``longer_rate`` (win rate of the longer candidate, in [0, 1]) and ``accuracy_gap`` (share of pairs in which
-    the judge chooses as people do where that is the longer candidate, less the same where it is the shorter). Where
-    longer text is better text, an unbiased judge prefers the longer candidate too and is more often right where people
-    do, because their difference is larger then: only ``length_effect`` tells these apart.
+    half, ``longer_rate`` (win rate of the longer candidate) and ``accuracy_gap`` (share of pairs in which the judge
+    chooses as people do where that is the longer candidate, less the same where it is the shorter). Where longer text
+    is better text, an unbiased judge has both too: only ``length_effect`` tells these apart.
     """
 
     name = title = "verbosity"

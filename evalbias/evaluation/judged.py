@@ -273,10 +273,9 @@ class Judged:
 
     @cached_property
     def on_peoples_scale(self) -> bool:
-        """True if people rate on the judge's scale: their ratings lie on it and reach over half of it.
+        """True if people's ratings lie on the judge's scale and reach over half of it: 1 to 5 is not 0 to 100.
 
-        Ratings from 1 to 5 within a scale from 0 to 100 are not on it. Of an unknown scale, the range of scores and
-        ratings together counts, of which the scores must reach over a quarter: a judge may crowd them.
+        Of an unknown scale, the range of scores and ratings together counts, of which scores must reach over a quarter.
         """
         if HUMAN_SCORES not in self.covariates or self.pairwise:
             return False

@@ -434,8 +434,7 @@ def estimate_calibration_error(
 ) -> Interval:
     """Estimate the calibration error: the BCa interval, with the lower end 0 unless the error is larger than chance's.
 
-    Chance alone makes the error positive, the more so the fewer forecasts a bin has, and resamples once more, so no
-    quantile of theirs reaches 0. Arguments and errors as in ``brier_scores``.
+    Chance alone makes the error positive, and resamples once more. Arguments and errors as in ``brier_scores``.
     """
     p, y = _checked(probabilities, outcomes)
     options: dict[str, Any] = {"before": before, "clusters": clusters, "limits": (0.0, 1.0), "draws": draws}

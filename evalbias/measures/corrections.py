@@ -24,10 +24,8 @@ from evalbias.measures.arrays import (
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change
 
-# Means that people would give to all items, from a judge on all of them and people on a few; rates: ``verdicts``.
-#
-# A judge's mean score is wrong by its bias. People on a random part of the items show by how much, and with the bias
-# its uncertainty. The estimator is right only if the labeled items are a random sample of all items.
+# Means that people would give to all items, from a judge on all of them and people on a few (rates: ``verdicts``). A
+# judge's mean score is wrong by its bias; people on some items show by how much, if these are a random sample of all.
 
 
 MIN_LABELS = 2
@@ -126,10 +124,8 @@ def difference(
     return change(statistic, *judges, *given, clusters=clusters, draws=replace(draws, swaps=0))
 
 
-# Score correction: subtract from a judge's scores what they owe to features of the text, such as its length.
-#
-# A judge's score follows quality and, with some slope, a feature. The slopes are fitted on items that people rated, at
-# equal quality and together (``EqualQuality``), and what they explain is subtracted. Scores of outputs with equal
+# Score correction: subtract from a judge's scores what they owe to features of the text, such as its length. The slopes
+# are fitted on items that people rated, at equal quality and together (``EqualQuality``). Scores of outputs with equal
 # features keep their order and their distances. Nothing is known of a slope beyond the values it was fitted on, so an
 # output that is longer or likelier than all of them gets the correction of the nearest.
 

@@ -13,12 +13,10 @@ from evalbias.measures.agreement import counted_ranks, spearman
 from evalbias.measures.arrays import BoolArray, FloatArray, defined, ratio, settled, vectors
 from evalbias.measures.resample import Interval, Swapped, counted_swaps, estimate_coefficient
 
-# Likelihood bias: the tendency of a judge to overrate likely text (Ohi et al., Findings of ACL 2024).
-#
-# LS, the likelihood score, is the log-likelihood of an output (eq 1). US, the unfairness score, is the judge's score
-# minus the human score after both are normalized (eq 2). BiasScore is the rank correlation of LS and US (eq 5): 1 means
-# that the judge overrates likely outputs and underrates unlikely ones, 0 that its errors are unrelated to likelihood,
-# -1 the opposite bias. BiasScore does not say how large the errors are.
+# Likelihood bias: a judge overrates likely text (Ohi et al., Findings of ACL 2024). LS, the likelihood score, is the
+# log-likelihood of an output (eq 1). US, the unfairness score, is the judge's score less the human score after both are
+# normalized (eq 2). BiasScore is the rank correlation of LS and US (eq 5), in [-1, 1]: above 0, the judge overrates
+# likely outputs and underrates unlikely ones. It does not say how large the errors are.
 
 
 TOTAL = "total"  # name of the mean over several criteria, whose scores are averaged before the formulas apply (table 1)
@@ -78,7 +76,7 @@ def unfairness_scores(
 def bias_score(likelihoods: ArrayLike, unfairness: ArrayLike) -> float:
     """Compute BiasScore, Spearman's rho of LS (n,) in nats and US (n,) (Ohi et al. 2024, eq 5).
 
-    It is in [-1, 1]; items with a NaN are left out, and it is NaN if LS or US is constant.
+    Items with a NaN are left out; NaN if LS or US is constant.
 
     Examples:
         >>> bias_score([-9, -5, -1], [-0.3, 0.0, 0.2])

@@ -206,12 +206,10 @@ def _objective(values: FloatArray, pairs: Pairs) -> float:
     return float(np.mean((u + v - 1) ** 2 - SPREAD * (u - v) ** 2))
 
 
-# Offsets of positions in log space: batch calibration, and the prior of PriDe.
-#
-# A model's log-probability for the candidate at a position is taken as that candidate's own plus an offset of the
-# position. Batch calibration takes the mean over a batch for the offset. PriDe (Zheng et al., ICLR 2024) asks a few
-# items in every rotation: the candidates then stand at all positions equally often, and what differs is the positions'
-# own.
+# Offsets of positions in log space: a model's log-probability for the candidate at a position is taken as that
+# candidate's own plus an offset of the position. Batch calibration takes the mean over a batch for the offset. PriDe
+# (Zheng et al., ICLR 2024) asks a few items in every rotation: candidates then stand at all positions equally often,
+# and what differs is the positions' own.
 
 
 @dataclass(frozen=True)
@@ -240,8 +238,7 @@ def position_prior(logprobs: FloatArray, orders: Sequence[Order]) -> FloatArray:
     """Estimate the positions' own probabilities from items in every rotation (PriDe; Zheng et al., ICLR 2024).
 
     An item's prior is the geometric mean of each position's probability over the rotations, normalized over the
-    positions. The estimate (c,) is the mean over the items without a position that is undefined or has probability 0;
-    NaN if none is left. A tie has no position and no prior.
+    positions. The estimate (c,) is the mean over the items without an undefined position or one of probability 0.
 
     Examples:
         >>> same_position_wins = np.log([[[0.9, 0.1], [0.9, 0.1]]])

@@ -47,9 +47,8 @@ def quality_slope(
     It is cov(score, mean rating) / cov(rating, other rating) of scores (n,) and single ratings (n, r) on the judge's
     scale, because the mean rating is noisier than the quality; 1 for an unbiased judge. Items with one rating do not
     count. Where ratings hardly agree (F below 10), the interval is Fieller's (1954), undefined where it has no end. The
-    test allows for what the ends of a scale do, and rejects only slopes below ``LEAST``: a slope above 1 is no use of
-    the scale but the mark of another bias; a change from ``before`` is tested against 0. Scores that follow the ratings
-    exactly, unless they are constant, have no interval: they do not tell how far others would deviate.
+    test allows for what the ends of a scale do, and rejects only slopes below ``LEAST``: one above 1 is the mark of
+    another bias; a change from ``before`` is tested against 0. Scores that follow the ratings exactly have no interval.
     """
     first, y, ratings = checked(
         {"before": scores if before is None else before, "scores": scores, "ratings": ratings}, clusters
@@ -139,9 +138,8 @@ def estimate_top_two(
 ) -> Interval:
     """Estimate the share of the two most frequent of so many levels, from positions (n,) as of ``nearest_levels``.
 
-    Two levels may lead by chance, in every resample once more, so no quantile of resamples reaches down to levels that
-    are equally likely. The lower end is therefore that of a level of confidence divided among all pairs of levels
-    (Bonferroni).
+    Two levels may lead by chance, in every resample once more. The lower end is therefore that of a level of confidence
+    divided among all pairs of levels (Bonferroni).
     """
     if before is not None:
         statistic = partial(counted_top_two, levels=levels)
@@ -173,9 +171,8 @@ def estimate_entropy(
     """Estimate the entropy of levels with an interval that holds the BCa and the basic bootstrap interval.
 
     The entropy of resamples is too low once more, so no quantile of theirs reaches 1 where all levels are equally
-    likely. Quantiles that are reflected at the estimate (the basic interval) do, but miss levels that are rare. Of more
-    than ``MANY`` units, the interval ends at 1 where the likelihood ratio does not tell the levels from equally likely
-    ones.
+    likely. Quantiles that are reflected at the estimate (the basic interval) do, but miss rare levels. Of more than
+    ``MANY`` units, the interval ends at 1 where the likelihood ratio does not tell the levels from equally likely ones.
     """
     statistic, limits = partial(counted_entropy, levels=levels), (0.0, 1.0)
     options: dict[str, Any] = {"clusters": clusters, "draws": draws}
