@@ -226,6 +226,10 @@ class ZEPO(JudgeOptimizer):
         (rows,) = probabilities(judge, [wording], problem.held_back, problem.lm, debiased=self.debiased)
         return judged_in_order(judge, rows, problem.held_back)
 
+    def ask(self, problem: Problem, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
+        """Return (w, n, c) probabilities of the judge's answers under several wordings."""
+        return probabilities(problem.student, wordings, examples, problem.lm, debiased=self.debiased)
+
     @property
     def debiased(self) -> bool:
         """Whether decisions are averaged over the orders."""
@@ -397,8 +401,7 @@ class _Search:
 
     def ask(self, wordings: Mapping[int, str], examples: Sequence[dspy.Example]) -> dict[int, FloatArray]:
         """Return the (n, c) probabilities of the judge's answers under each wording."""
-        texts, debiased = list(wordings.values()), self.zepo.debiased
-        rows = probabilities(self.judge, texts, examples, self.problem.lm, debiased=debiased)
+        rows = self.zepo.ask(self.problem, list(wordings.values()), examples)
         self._count(len(wordings) * len(examples) * self.orders)
         return dict(zip(wordings, rows, strict=True))
 
