@@ -189,13 +189,13 @@ def _finding(
         if needed is not None and needed <= estimate.n:
             needed = None  # as many are there: the effect lies near the margin, and no count can be promised
         settled_by = estimate.reason if needed is None else _enough(needed, estimate, rated_twice)
-        within = bias.within(measurement, judged) if isinstance(bias, EffectBias) and estimate.systems else ""
+        within = bias.within(measurement, judged, tests) if isinstance(bias, EffectBias) and estimate.systems else ""
     measured = measurement[estimate.name]
     finding = Finding(
         bias.name,
         status,
         estimate,
-        "; ".join(filter(None, (bias.sentence(measured, judged), within))),
+        bias.sentence(measured, judged) + (f"; {AMONG} it is shown: {within}" if within else ""),
         margin=margin,
         margin_in_words=bias.margin_words(measured, judged),
         p_adjusted=p_adjusted,
@@ -266,6 +266,9 @@ def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = ()) -> t
     return (*opening_of(findings, coverage=coverage), *reasons_of(findings))
 
 
+AMONG = "among outputs of one of these"
+
+
 def opening_of(
     findings: Sequence[Finding], *, coverage: ArrayLike = (), validity: str = "", leniency: str = ""
 ) -> tuple[str, ...]:
@@ -278,6 +281,9 @@ def opening_of(
         first = f"The judge is biased ({_titles(biased)}): {'; '.join(f.sentence for f in biased)}."
     elif open_:
         first = "No bias was found, but there are too few items to rule one out."
+        if here := [f for f in open_ if f.within]:
+            few = f"These {max(f.estimate.systems for f in here if f.estimate)} systems are too few to tell of others"
+            first = f"{few}, but {AMONG} a bias is shown ({_titles(here)}): {'; '.join(f.within for f in here)}."
     elif clear:
         among = " among those that can be told" if bounded else " among those measured" if missing else ""
         first = f"No bias was found{among}, and there are enough items to say so."
@@ -300,7 +306,7 @@ def reasons_of(findings: Sequence[Finding]) -> tuple[str, ...]:
         *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in biased if f.remedy),
         _between_bounds(bounded),
         _listed("No sign of bias", clear, _why_clear),
-        _listed("Too few items to decide", open_, lambda f: "; ".join(filter(None, (f.within, f.settled_by)))),
+        _listed("Too few items to decide", open_, lambda f: f.settled_by),
         # why a number is undefined where the items seemed to allow it
         _listed("Not measured", missing, lambda f: "" if f.estimate is None else f.sentence),
     ]

@@ -18,7 +18,7 @@ import scipy
 
 from evalbias.data.items import rated_criteria
 from evalbias.data.reading import like_ratings
-from evalbias.evaluation.estimates import N_RESAMPLES, Estimate, Measurement, Number, measured
+from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Estimate, Measurement, Number, measured
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
 from evalbias.evaluation.words import amount, conclude, decimals, ends, interval_words, joined, median_coverage, signed
 from evalbias.measures.arrays import FloatArray
@@ -283,12 +283,12 @@ class EffectBias(Bias):
             return ""
         return f"is clustered by input only ({systems} systems)"
 
-    def within(self, measurement: Measurement, judged: Judged) -> str:
-        """Say the effect among outputs of one system, where it is shown; empty where it is not."""
+    def within(self, measurement: Measurement, judged: Judged, tests: int) -> str:
+        """Say the effect among outputs of one system, where it is shown as one of several tests; empty where not."""
         e = measurement.estimates.get(f"{self.effect_name}_within")
-        if e is None or not (e.low > 0 or e.high < 0):
+        if e is None or not e.p_value * tests < LEVEL:
             return ""
-        return f"among outputs of one of these systems it is shown: {self._points(e, judged)}"
+        return self._points(e, judged)
 
     def _points(self, e: Estimate, judged: Judged) -> str:
         """Say an effect on scores in points, with its interval."""

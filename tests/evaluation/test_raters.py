@@ -140,8 +140,10 @@ def test_an_effect_among_these_systems_is_told_where_they_are_too_few_to_tell_of
     found = audit_answers(judged_by_systems(), only="likelihood")
     (finding,), within = found.findings, found["likelihood"]["likelihood_effect_within"]
     assert (finding.status, finding.estimate.systems, within.low > 0) == ("too few items", 6, True)
-    shown = f"among outputs of one of these systems it is shown: {within.value * within.points:.2f} more points"
-    assert (f"; {shown}" in finding.sentence, f"to decide: likelihood ({shown}" in found.verdict) == (True, True)
+    points = f"{within.value * within.points:.2f} more points"
+    assert f"; among outputs of one of these it is shown: {points}" in finding.sentence
+    few = "These 6 systems are too few to tell of others, but among outputs of one of these a bias is shown"
+    assert f"{few} (likelihood): {points}" in found.answer
     (finding,) = audit_answers(judged_by_systems(systems=3, taste=0.0), only="likelihood").findings
     assert (finding.status, finding.estimate.systems, finding.within) == ("biased", 0, "")
     assert finding.condition.endswith(", and is clustered by input only (3 systems)")
