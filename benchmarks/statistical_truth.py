@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks.harness import argument_parser, finish, markdown
+from benchmarks.harness import argument_parser, finish, lines, markdown
 from evalbias.evaluation import BIASES, Judged, measure
 from evalbias.evaluation.audit import findings_of
-from evalbias.evaluation.judged import BETTER, LENGTHS, LIKELIHOODS, RATINGS
+from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
 from evalbias.measures import (
     Draws,
     Interval,
@@ -47,6 +47,7 @@ from evalbias.measures import (
 )
 from evalbias.measures.agreement import counted_spearman
 from evalbias.measures.arrays import FloatArray
+from evalbias.measures.equal_quality import EqualQuality
 from evalbias.measures.likelihood import counted_bias_score
 from evalbias.measures.loops import counted_skewness
 from evalbias.measures.pairs import counted_fairness
@@ -448,8 +449,9 @@ def judged_texts(
     features = 0.3 * quality[:, None] + np.sqrt(0.91) * rng.multivariate_normal([0, 0], [[1, r], [r, 1]], size=n)
     errors = rated.get("noise", 0.7) * rng.normal(size=(n, int(rated.get("raters", 3))))
     scores = likert(3 + 0.6 * quality + features @ [length, likelihood] + 0.6 * rng.normal(size=n))
-    covariates = {LENGTHS: np.exp(features[:, 0]), LIKELIHOODS: features[:, 1]}
-    return Judged(IDS[:n], "quality", scores, covariates | {RATINGS: likert(3 + quality[:, None] + errors)})
+    ratings = likert(3 + quality[:, None] + errors)
+    covariates = {LENGTHS: np.exp(features[:, 0]), LIKELIHOODS: features[:, 1], RATINGS: ratings}
+    return Judged(IDS[:n], "quality", scores, covariates | {HUMAN_SCORES: ratings.mean(axis=1)})
 
 
 def judged_pairs(
@@ -474,6 +476,41 @@ def judged_pairs(
     return Judged(IDS[:n], "quality", answers, covariates)
 
 
+@functools.cache
+def experts() -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return ratings of coherence by SummEval's experts, each of them without bias, and log length and LS of the texts.
+
+    They are (100, 12, 3) for documents, systems and experts, twice, and (100, 12, 2), standardized. An expert's own
+    effects at equal quality, as the other two see it, are subtracted, so that no bias is left in all 1,200 summaries.
+    """
+    scored = sorted(lines("judges/summeval_scores.jsonl.gz"), key=lambda one: (one["input_id"], one["system"]))
+    known = {one["id"]: one["smollm2-135m-instruct"] for one in lines("judges/summeval_likelihoods.jsonl")}
+    ratings = np.array([one["ratings"]["coherence"] for one in scored], dtype=np.float64)  # (1200, 3)
+    features = np.array([[math.log(len(one["output"])), known[one["id"]]] for one in scored])
+    features = (features - features.mean(axis=0)) / features.std(axis=0)
+    unbiased = ratings.copy()
+    for expert in range(3):
+        for _ in range(3):  # what is left of an effect shrinks with each round
+            own, named = unbiased[:, expert], {"length": features[:, 0], "likelihood": features[:, 1]}
+            fit = EqualQuality(own, np.delete(ratings, expert, axis=1), named)
+            found = np.array([(e := fit.effect(name)).value * e.score_sd for name in named])
+            unbiased[:, expert] = own - features @ found
+    return unbiased.reshape(100, 12, 3), ratings.reshape(100, 12, 3), features.reshape(100, 12, 2)
+
+
+def judged_summaries(rng: np.random.Generator, n: int, *, likelihood: float = 0.0, systems: bool = True) -> Judged:
+    """Judge of drawn documents of SummEval: one of its experts, with noise and an effect of LS; the other two rate."""
+    unbiased, ratings, features = experts()
+    drawn, expert = rng.integers(100, size=n // 12), int(rng.integers(3))
+    own, others = unbiased[drawn][:, :, expert].ravel(), np.delete(ratings[drawn], expert, axis=2).reshape(-1, 2)
+    length, known = features[drawn].reshape(-1, 2).T
+    scores = own + likelihood * own.std() * known + 0.5 * rng.normal(size=len(own))
+    covariates = {LENGTHS: np.exp(length), LIKELIHOODS: known, RATINGS: others, HUMAN_SCORES: others.mean(axis=1)}
+    inputs = np.repeat([f"{place}" for place in range(len(drawn))], 12).tolist()
+    writers = np.tile([f"system {place}" for place in range(12)], len(drawn)).tolist() if systems else ()
+    return Judged(IDS[: len(own)], "coherence", scores, covariates, inputs=inputs, writers=writers)
+
+
 IDS = tuple(map(str, range(5000)))
 AUDITED: Mapping[str, tuple[Callable[..., Judged], bool]] = {
     "texts, LS and length correlate -.85": (judged_texts, False),
@@ -486,6 +523,13 @@ AUDITED: Mapping[str, tuple[Callable[..., Judged], bool]] = {
     "preferences, verdicts": (partial(judged_pairs, verdicts=True), False),
     "preferences, verdicts, an effect of length of .2": (partial(judged_pairs, verdicts=True, length=0.2), True),
     "one order, the better system always first": (partial(judged_pairs, verdicts=True, better=1.0), False),
+    "SummEval, an expert is the judge": (judged_summaries, False),
+    "SummEval, an expert is the judge, systems unknown": (partial(judged_summaries, systems=False), False),
+    "SummEval, an expert with an effect of LS of .2": (partial(judged_summaries, likelihood=0.2), True),
+    "SummEval, an expert with an effect of LS of .2, systems unknown": (
+        partial(judged_summaries, likelihood=0.2, systems=False),
+        True,
+    ),
 }
 """Judge and items -> draw, and whether the judge is biased."""
 
