@@ -20,8 +20,8 @@ import dspy
 import numpy as np
 
 from evalbias.data.items import item_name
-from evalbias.lm.cache import measuring, resolve_lm
-from evalbias.lm.contract import Sampling, aask, ask, deciding
+from evalbias.lm.cache import as_measuring, measuring, resolve_lm
+from evalbias.lm.contract import Sampling, aask, ask
 from evalbias.lm.dspy_seam import (
     ClientLM,
     UsageTracker,
@@ -283,7 +283,7 @@ class Judge(Instrument):
         It is the choice of a label after a prompt, a text with ``direct`` scoring, or of a model that takes closed
         questions one about the texts by name.
         """
-        if deciding(lm) and self.scoring == "expected":
+        if lm.decides and self.scoring == "expected":
             shown = [{**self._texts(inputs), self.criterion.name: label} for inputs, label in self.labeled(demos)]
             return lambda inputs: self._decision(instructions, shown, inputs)
         messages = self.shown(demos)
@@ -334,7 +334,7 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
         lm = lm.client if isinstance(lm, ClientLM) else lm
         if self.judge._decided:  # DSPy has rewritten the signature, and hidden the demonstrations in it
             signature, demos = self.judge.predict.signature, self.judge.predict.demos
-        question = self.judge._asks(lm, signature.instructions, demos)(inputs)
+        question = self.judge._asks(as_measuring(lm), signature.instructions, demos)(inputs)
         return lm, question, {name: lm_kwargs[name] for name in PASSED_SETTINGS if name in lm_kwargs}
 
 

@@ -48,11 +48,6 @@ MOST_DECISIONS = 64  # number of closed questions about one state in a request, 
 Send = Callable[..., Awaitable[Any]]  # sends a request to a model, with DSPy's own options, and returns the response
 
 
-def deciding(lm: Any) -> bool:
-    """Return whether a model takes closed questions in their own form."""
-    return lm.decides if isinstance(lm, MeasuringLM) else seam.decides(lm)
-
-
 class AnyLM(MeasuringLM):
     """A ``dspy.LM`` asked through DSPy: one request a question, several in flight.
 
@@ -66,7 +61,7 @@ class AnyLM(MeasuringLM):
     def __init__(self, lm: Any, **options: Any) -> None:
         self.lm, self.model, self._options = lm, str(lm.model), options
         self.answering = [Answering()]
-        self.decides = deciding(lm)
+        self.decides = lm.decides if isinstance(lm, MeasuringLM) else seam.decides(lm)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions; DSPy's errors become connection errors that name the model, unlike ``NoProbabilities``."""

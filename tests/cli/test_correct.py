@@ -66,7 +66,7 @@ def test_the_command_says_what_the_function_says_and_takes_a_field_as_a_feature(
     text = " ".join(done.stdout.split())
     assert "tone: nothing is subtracted, because no effect is shown beside that of length." in text
     assert "Effect of tone" in text
-    assert "Accuracy of order" in text
+    assert "Same order or tie" in text
     page = (tmp_path / "run/report.html").read_text()
     assert "What was learned" in page
     judged = recorded_scores(list(data.read(file, numbers=["mine"])), "mine")

@@ -150,7 +150,7 @@ watch(lambda: BiasedDemos(4, select=False, n_resamples=99).compile(
 """,
     ),
     "score a prompt": (
-        16,
+        17,  # the base of judges, and the judge that scores, are two
         """
 from evalbias import PointwiseJudge, embedded_judge_lm
 from evalbias.data import world

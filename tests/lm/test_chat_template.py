@@ -67,8 +67,8 @@ def test_the_options_are_part_of_a_models_name_and_state(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "match"),
     [
-        ("m", "enable_thinking=true", "is not JSON"),
-        ("m", "[1]", "is no JSON object"),
+        ("m", "enable_thinking=true", "is not valid JSON"),
+        ("m", "[1]", "in place of a JSON object"),
         ("embedded", '{"enable_thinking": true}', "embedded has no chat template"),
         ("dspy:openai/gpt", '{"enable_thinking": true}', "dspy:openai/gpt has no chat template"),
     ],

@@ -18,8 +18,7 @@ from real import save_model
 
 from benchmarks.servers import llama_cpp_python, llama_server, vllm
 from evalbias import LocalLM, PointwiseJudge, ServerLM
-from evalbias.lm.dialects import QUESTION
-from evalbias.lm.types import Choices, PromptRefused, Unanswered
+from evalbias.lm.types import Choices, Decision, PromptRefused, Unanswered
 from evalbias.programs import Criterion
 
 pytestmark = pytest.mark.servers
@@ -187,7 +186,7 @@ def test_vllm_answers_closed_questions_with_the_models_probabilities(deciding):
     texts = [f"Judge the output.\n\nOutput: a cat {word}.\nQuality:" for word in words]
     answer, rows = lm.choice_logprobs(texts, CHOICES), []
     for text in texts:
-        message, letters = asked(text, QUESTION, CHOICES)
+        message, letters = asked(text, Decision.instructions, CHOICES)
         rows.append(local.choice_logprobs([[{"role": "user", "content": message}]], list(letters)).logprobs)
     truth = np.concatenate(rows)
     print(f"options differ by at most {np.abs(answer.logprobs - truth).max():.1e} nats")
