@@ -105,7 +105,7 @@ class AuditOut(Out):
     )
     certify: str | None = option(
         "Rates that a judge of pass or fail must be shown to reach, such as 'tpr=.8,tnr=.8': exit with code 0 if the "
-        "95 % intervals of all lie above, 1 if one lies below, 3 if undecided; it says how many labels decide."
+        "95 % intervals of all lie above, 1 if one lies below, 3 if undecided; it says how many labeled items decide."
     )
 
 

@@ -219,12 +219,12 @@ def parse_rates(text: str | None) -> list[Condition]:
 
 
 def _certified(rate: Condition, audit: Audit) -> tuple[str, int, str]:
-    """Return the decision in words, its exit code, and why, with the number of labels that would decide."""
+    """Return the decision in words, its exit code, and why, with the number of labeled items that would decide."""
     (code, why), measured, name = rate.decide(audit), audit[PassOrFail.name], str(rate.estimate)
     if math.isnan(measured[name].low):
         code = UNDECIDED
     elif code == UNDECIDED:
         labels = labels_to_decide(measured, name, rate.limit)
-        enough = f"about {labels or 0:,} labels would decide it, if it is as estimated"
-        why += f"; {'no number of labels can be promised' if labels is None else enough}"
+        enough = f"about {labels or 0:,} labeled items would decide it, if it is as estimated"
+        why += f"; {'no number of labeled items can be promised' if labels is None else enough}"
     return {0: "certified", UNDECIDED: "undecided"}.get(code, "not certified"), code, why

@@ -17,6 +17,7 @@ from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, signed
 from evalbias.measures.corrections import ScoreCorrection
+from evalbias.measures.equal_quality import MIN_CLUSTERS
 from evalbias.optimizers.correction import COVARIATES, LearnedCorrection, as_scores, learn_correction
 from evalbias.options import AuditOptions, CorrectOptions, MeasuringModels, Out, RecordedAnswers
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD, load_correction, save_correction
@@ -71,7 +72,7 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
             run.leave(RunOutcome(brief, brief, [said]))
             return
         sentences = [*learned.sentences]
-        if judged.systems is not None:
+        if _several_systems(judged):
             sentences.append("Intervals are over inputs; those of an audit of these items are over systems too.")
         front = [asdict(point) for point in learned.front]
         brief |= {"sentences": sentences, "front": front, "comparison": learned.comparison.to_dict()}
@@ -79,6 +80,15 @@ def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) 
         shown = ["\n".join(sentences), learned.comparison.table(), table, f"{said}\ncorrection: {place}"]
         more = [Section("What was learned", [*sentences, table])]
         run.leave(RunOutcome(brief, brief, shown, page=[learned.comparison], more=more, verdict=sentences[0]))
+
+
+def _several_systems(judged: Judged) -> bool:
+    """Return whether the items that an audit would use are of enough systems for intervals over these."""
+    if judged.systems is None:
+        return False
+    counts = (~np.isnan(judged.ratings)).sum(axis=1)
+    used = (counts >= min(2, counts.max())) & ~np.isnan(judged.answers)
+    return len(set(np.asarray(judged.systems)[used])) >= MIN_CLUSTERS
 
 
 def _prepared(options: CorrectOptions) -> PreparedAudit:

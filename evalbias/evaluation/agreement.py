@@ -63,6 +63,7 @@ class PeopleAgreement(Bias):
     name, title, kind = "agreement", "agreement with people", "validity"
     question = "Does the judge agree with people?"
     headlines = ("spearman", "accuracy")
+    beside = ("tied_accuracy",)
 
     def missing(self, judged: Judged) -> Iterator[str]:
         """Name people's view of the items."""

@@ -57,7 +57,6 @@ class Finding:
         rated_twice: Whether these items must have two ratings each, because items with one are left out.
         settled_by: What would tell whether the judge is biased.
         within: What is shown of these systems' outputs, where systems are too few to tell of others.
-        clustered: What the interval is over where systems are too few to count as clusters.
         held_if: What bounds take for granted.
         remedy: What helps and what it costs; nothing where the bias is not shown with the others held fixed.
         joint: The same effect in one model with the other biases held fixed.
@@ -75,7 +74,6 @@ class Finding:
     rated_twice: bool = False
     settled_by: str = ""
     within: str = ""
-    clustered: str = ""
     held_if: str = ""
     remedy: str = ""
     joint: Estimate | None = None
@@ -95,7 +93,9 @@ class Finding:
             if not math.isnan(e.robustness):
                 share = f"{percent(e.robustness)} of the variance of the mean rating were quality"
                 rests = f"would have the estimate 0 if {share}, where {percent(e.reliability)} is taken"
-        return ", and ".join(filter(None, (rests, self.clustered)))
+        few = e.few_systems if e is not None and self.status in ("biased", "no sign") else 0
+        over = "is clustered by input only" if e is not None and e.units < e.n else "is over items only"
+        return ", and ".join(filter(None, (rests, f"{over} ({few} systems)" if few else "")))
 
     @property
     def tolerated(self) -> float:
@@ -195,7 +195,7 @@ def _finding(
         bias.name,
         status,
         estimate,
-        bias.sentence(measured, judged) + (f"; {AMONG} it is shown: {within}" if within else ""),
+        bias.sentence(measured, judged) + (f"; among outputs of one system it is shown: {within}" if within else ""),
         margin=margin,
         margin_in_words=bias.margin_words(measured, judged),
         p_adjusted=p_adjusted,
@@ -203,7 +203,6 @@ def _finding(
         rated_twice=rated_twice,
         settled_by=settled_by,
         held_if=held_if,
-        clustered=bias.clustered(judged) if status in ("biased", "no sign") and isinstance(bias, EffectBias) else "",
         within=within,
         remedy=bias.remedy(measured, judged) if status == "biased" else "",
     )
@@ -266,9 +265,6 @@ def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = ()) -> t
     return (*opening_of(findings, coverage=coverage), *reasons_of(findings))
 
 
-AMONG = "among outputs of one of these"
-
-
 def opening_of(
     findings: Sequence[Finding], *, coverage: ArrayLike = (), validity: str = "", leniency: str = ""
 ) -> tuple[str, ...]:
@@ -283,7 +279,8 @@ def opening_of(
         first = "No bias was found, but there are too few items to rule one out."
         if here := [f for f in open_ if f.within]:
             few = f"These {max(f.estimate.systems for f in here if f.estimate)} systems are too few to tell of others"
-            first = f"{few}, but {AMONG} a bias is shown ({_titles(here)}): {'; '.join(f.within for f in here)}."
+            shown = f"a bias is shown ({_titles(here)}): {'; '.join(f.within for f in here)}"
+            first = f"{few}, but among outputs of one of these {shown}."
     elif clear:
         among = " among those that can be told" if bounded else " among those measured" if missing else ""
         first = f"No bias was found{among}, and there are enough items to say so."
@@ -335,11 +332,17 @@ def _confused(findings: Sequence[Finding], one: str, several: str) -> str:
 
 def _assumption(findings: Sequence[Finding]) -> str:
     """Say what conclusions at equal quality take for granted, and how far it carries; empty without any."""
-    decided = [f.estimate for f in findings if f.status in ("biased", "no sign")]
-    if not any(e is not None and e.unit in RATED for e in decided):
+    decided = [f for f in findings if f.status in ("biased", "no sign")]
+    told = [f.estimate for f in findings if f in decided or f.within]
+    if not any(e is not None and e.unit in RATED for e in told):
         return ""
-    biased = [f for f in findings if f.status == "biased" and f.condition]
-    holds = "; ".join(f"the finding of {title_of(f.bias)} {f.condition}" for f in biased)
+    holding = [
+        f"the finding of {title_of(f.bias)} {f.condition}" for f in decided if f.status == "biased" and f.condition
+    ]
+    for condition in dict.fromkeys(f.condition for f in decided if f.status == "no sign" and f.condition):
+        alike = [f for f in decided if f.status == "no sign" and f.condition == condition]
+        holding.append(f"the interval of {_titles(alike)} {condition}")
+    holds = "; ".join(holding)
     return (
         "Conclusions at equal quality take the errors of raters to be independent: what raters share or copy counts as "
         f"quality. {holds[:1].upper()}{holds[1:]}{'.' * bool(holds)}"

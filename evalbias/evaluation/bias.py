@@ -22,7 +22,7 @@ from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Estimate, Measurem
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
 from evalbias.evaluation.words import amount, conclude, decimals, ends, interval_words, joined, median_coverage, signed
 from evalbias.measures.arrays import FloatArray
-from evalbias.measures.equal_quality import MIN_CLUSTERS, SCORE_SD, Effect, estimate_effect
+from evalbias.measures.equal_quality import SCORE_SD, Effect, estimate_effect
 from evalbias.measures.resample import SHARE, estimate_share, mean
 from evalbias.measures.scale_use import LEAST, SLOPE
 
@@ -49,6 +49,7 @@ class Bias:
     # Names of the numbers that a short table shows. The first with a null (what an unbiased judge has) that the quality
     # of the outputs cannot explain decides whether the judge is biased.
     headlines: ClassVar[tuple[str, ...]] = ()
+    beside: ClassVar[tuple[str, ...]] = ()  # names of numbers that share the plot of the headlines, whatever their form
     objective: ClassVar[str | None] = None  # name of the number that a search may bring to its null
     helps: ClassVar[Mapping[str, str]] = {}  # "pairs", "scores", "others" (not of evalbias) -> what helps, at what cost
 
@@ -130,7 +131,7 @@ class Bias:
         if not defined:
             return None
         first = (headlines or defined)[0]
-        alike = [e for e in defined if e is not first and _axis(e) == _axis(first)]
+        alike = [e for e in defined if e is not first and (_axis(e) == _axis(first) or e.name in self.beside)]
         title = f"{first.words}: {first.text()} (95 % interval {first.interval})"
         return interval_plot({e.words: e for e in [first, *alike][:MOST_ROWS]}, title)
 
@@ -275,13 +276,6 @@ class EffectBias(Bias):
         ValueError where the items do not allow it, or a reliability is given for items with several ratings.
         """
         return full_effect(self.number(self.effect_name, judged), judged.clusters)
-
-    def clustered(self, judged: Judged) -> str:
-        """Say that the interval is over inputs alone, where outputs of systems share errors, but these are few."""
-        systems = len(judged.writer_names)
-        if not self.standardized or judged.systems is None or not 1 < systems < MIN_CLUSTERS:
-            return ""
-        return f"is clustered by input only ({systems} systems)"
 
     def within(self, measurement: Measurement, judged: Judged, tests: int) -> str:
         """Say the effect among outputs of one system, where it is shown as one of several tests; empty where not."""

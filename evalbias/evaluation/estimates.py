@@ -131,6 +131,7 @@ class Estimate(Interval, Named):
     reliability: float = math.nan
     robustness: float = math.nan
     systems: int = 0
+    few_systems: int = 0
     allowance: float = 0.0  # largest effect of the ends of the scales alone, which widens the interval
 
     def text(self, value: float | None = None) -> str:

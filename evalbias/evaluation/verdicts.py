@@ -1,4 +1,4 @@
-"""Pass or fail: how often a judge passes what deserves it and fails what does not, and how many labels would tell."""
+"""Pass or fail: how often a judge passes what deserves it and fails what does not, and how many items to label."""
 
 from __future__ import annotations
 
@@ -89,8 +89,13 @@ def said(measurement: Measurement) -> str:
         return f"How often the judge is right cannot be told: {tpr.why_undefined}."
     own = " (their own errors allowed for)" if several else ""
     passed = f"Of the answers that people passed{own}, the judge passed {_of_100(tpr)}"
-    failed = f"of those that they failed, {'it' if tpr.n else 'the judge'} failed {_of_100(tnr)}"
-    return f"{passed if tpr.n else 'People passed no answer'}; {failed if tnr.n else 'they failed none'}."
+    if not tpr.n:
+        passed = "The judge answered none of those that people passed" if tpr.undefined else "People passed no answer"
+    judge = "it" if tpr.n or tpr.undefined else "the judge"
+    failed = f"of those that they failed, {judge} failed {_of_100(tnr)}"
+    if not tnr.n:
+        failed = f"{judge} answered none of those that they failed" if tnr.undefined else "they failed none"
+    return f"{passed}; {failed}."
 
 
 def _of_100(e: Estimate) -> str:
@@ -101,7 +106,7 @@ def _of_100(e: Estimate) -> str:
 
 
 def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
-    """Say the rates, what one annotator reaches, whether errors are independent, and how many labels are enough."""
+    """Say the rates, what one annotator reaches, whether errors are independent, and how many items to label."""
     first, more = said(measurement), list[str]()
     if "annotator_tpr" in measurement and not math.isnan(measurement["tpr"].value):
         tpr, tnr = (100 * measurement[f"annotator_{name}"].value for name in ("tpr", "tnr"))
@@ -130,7 +135,7 @@ def paragraphs_of_rates(measurement: Measurement) -> tuple[str, ...]:
 
 
 def labels_to_decide(measurement: Measurement, name: str, limit: float) -> int | None:
-    """Compute how many labels show with power .8 on which side of a limit a rate lies, if it is as estimated.
+    """Compute how many labeled items show with power .8 on which side of a limit a rate lies, if it is as estimated.
 
     None where no number can be promised: the rate is undefined, or its estimate lies too near to the limit.
     """

@@ -87,12 +87,15 @@ def amount(value: float, low: float, high: float, digits: int = 2) -> str:
 def interval_words(value: float, low: float, high: float, digits: int = 2, *, held_if: str = "") -> str:
     """Return the 95 % interval of what ``amount`` says; of bounds, the condition under which they hold.
 
-    Of something that gets fewer, it is the interval of how many fewer; around 0, both ends say which they are.
+    Of something that gets fewer, it is the interval of how many fewer; where an end lies on the other side of 0 than
+    the amount says, both ends say on which they are.
     """
     if math.isnan(value):
         return f"95 % interval, {held_if}"
-    if round(low, digits) < 0 < round(high, digits):
-        return f"95 % interval {_signed(low, digits)} to {_signed(high, digits)}"
+    said = -1 if round(value, digits) < 0 else 1
+    if any(said * round(end, digits) < 0 for end in (low, high)):
+        signs = (f"{0:.{digits}f}" if round(end, digits) == 0 else _signed(end, digits) for end in (low, high))
+        return f"95 % interval {' to '.join(signs)}"
     nearer, farther = sorted((abs(low), abs(high)))
     return f"95 % interval {nearer:.{digits}f} to {farther:.{digits}f}"
 

@@ -319,14 +319,14 @@ def estimate_tied_accuracy(
     (*columns, y), codes = complete(*arrays, clusters=clusters)
     pairs = _pairs(codes)
     units = len(held := np.unique(codes[pairs]))  # clusters without a pair tell nothing
-    found = Interval(np.nan, n=len(y), undefined=len(arrays[0]) - len(y), units=units)
+    found = Interval(np.nan, n=len(y), undefined=len(arrays[0]) - len(y), units=units, unit=SHARE)
     if not len(pairs):
         return found
     if not np.diff(y[pairs]).any():
         return replace(found, reason=ALL_TIED)
     right = [_right(x, y, pairs) for x in columns]
     gains = right[-1] - (right[0] if before is not None else 0.0)  # (m,)
-    found = replace(found, value=float(gains.mean()), unit=SHARE)
+    found = replace(found, value=float(gains.mean()))
     few = f"fewer than {FEWEST_UNITS} groups of outputs hold a pair" if units < FEWEST_UNITS else ""
     if few or not draws.resamples:
         return replace(found, reason=few)

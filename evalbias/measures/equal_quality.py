@@ -97,6 +97,7 @@ class Effect(Interval):
     # least and greatest effect that the ends of the scales give an unbiased judge; 0 for a change, and of one rating
     allowance: tuple[float, float] = (0.0, 0.0)
     systems: int = 0  # systems, which are the units where errors that their outputs share widen the interval; else 0
+    few_systems: int = 0  # systems that wrote the items, where they are several, but too few to be units; else 0
 
     @property
     def weak(self) -> bool:
@@ -188,13 +189,15 @@ class EqualQuality:
         self.groups = len(np.unique(self.codes))
         # (m,) codes of the systems; empty where these are too few
         codes = np.empty(0, dtype=np.int64) if systems is None or before is not None else cluster_codes(systems, kept)
-        self.systems = np.tile(codes, len(signs)) if len(set(codes)) >= MIN_CLUSTERS else codes[:0]
+        systems_of_items = len(set(codes))
+        self.systems = np.tile(codes, len(signs)) if systems_of_items >= MIN_CLUSTERS else codes[:0]
+        self.few_systems = systems_of_items if 1 < systems_of_items < MIN_CLUSTERS else 0
         self.reliability, self.differences = reliability, differences
 
     def effect(self, name: str) -> Effect:
         """Return the effect of a feature of numbers, with the other features and the quality held fixed."""
         bare = Effect(math.nan, n=self.n, undefined=self.undefined, units=self.groups, unit=SCORE_SD)
-        bare = replace(bare, score_sd=self.score_sd, reason=self._problem(name))
+        bare = replace(bare, score_sd=self.score_sd, few_systems=self.few_systems, reason=self._problem(name))
         if bare.reason:
             return bare
         if self.several or self.reliability is not None:

@@ -225,7 +225,8 @@ def _remark(finding: Finding) -> str:
         condition = f"The finding {finding.condition}." if finding.condition else ""
         return " ".join(filter(None, (caution, remedy, condition)))
     if finding.status == "no sign" and finding.margin_in_words:
-        return _sentence(f"{finding.margin_in_words} is ruled out")
+        over = f". The interval {finding.condition}" if finding.condition else ""
+        return _sentence(f"{finding.margin_in_words} is ruled out{over}")
     return _sentence(finding.settled_by) if finding.settled_by else ""
 
 

@@ -302,8 +302,8 @@ def labeled(tmp_path):
             1,
             ["certified: tpr=.9", "not certified: tnr=.9: pass_or_fail.tnr is 0.8 (95 % interval 0.709"],
         ),
-        ("tnr=.75", 3, ["undecided: tnr=.75", "labels would decide it, if it is as estimated"]),
-        ("tpr=.95", 3, ["undecided: tpr=.95", "no number of labels can be promised"]),
+        ("tnr=.75", 3, ["undecided: tnr=.75", "labeled items would decide it, if it is as estimated"]),
+        ("tpr=.95", 3, ["undecided: tpr=.95", "no number of labeled items can be promised"]),
         ("tpr=.94,tnr=.95", 1, ["undecided: tpr=.94", "not certified: tnr=.95"]),
     ],
 )

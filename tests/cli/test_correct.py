@@ -105,9 +105,10 @@ def test_a_run_that_failed_before_its_first_answer_does_not_block_the_next(tmp_p
     options = ("--data", "items.jsonl", "--scores-field", "mine", "--out", "run")
     assert "Nobody rated the items" in refused("correct", *options, cwd=tmp_path)
     assert not (tmp_path / "run").exists()
-    rows = [{**row, "system": f"s{i % 2}"} for i, row in enumerate(scored(60))]
-    as_jsonl(tmp_path / "items.jsonl", rows)
-    assert "over systems too" in answered("correct", *options, cwd=tmp_path)["sentences"][-1]
+    for systems in (5, 2):
+        as_jsonl(tmp_path / "items.jsonl", [{**row, "system": f"s{i % systems}"} for i, row in enumerate(scored(60))])
+        last = answered("correct", *options[:-1], f"run{systems}", cwd=tmp_path)["sentences"][-1]
+        assert ("over systems too" in last) == (systems == 5)
 
 
 def test_the_likelihood_is_measured_by_a_model(file, tmp_path, folders):

@@ -50,6 +50,7 @@ def test_a_judge_that_scores():
     assert values == pytest.approx(expected)
     assert all(e.low < e.value < e.high and e.null is None for e in found.estimates.values())
     assert isinstance(BIASES["agreement"], PeopleAgreement)
+    assert "Same order or tie as people, of pairs" in found.bias.plot(found).marks[0].rows
 
 
 def test_a_floor_is_of_the_side_that_agrees_better():

@@ -8,11 +8,13 @@ from planted import by_hand
 from scipy import stats
 
 from evalbias import audit
-from evalbias.evaluation.audit import Finding, audit_answers
+from evalbias.evaluation.audit import Finding, _in_one_model, audit_answers, reasons_of
+from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import HUMAN_SCORES, LIKELIHOODS, RATINGS
 from evalbias.measures import EqualQuality
 from evalbias.measures.ratings import dependent_columns
+from evalbias.report.page import _remark
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +128,8 @@ def test_the_error_over_inputs_and_systems_is_the_sum_less_what_both_share():
         pytest.approx(found.value + half - found.allowance[0]),
     )
     few = EqualQuality(scores, ratings, features, clusters=options["clusters"], systems=[k % 4 for k in range(120)])
-    assert few.effect("likelihood") == inputs.effect("likelihood")  # four systems tell too little about others
+    alone = replace(inputs.effect("likelihood"), few_systems=4)
+    assert few.effect("likelihood") == alone  # four systems tell too little about others
 
 
 def judged_by_systems(*, systems=6, taste=1.0):
@@ -141,12 +144,35 @@ def test_an_effect_among_these_systems_is_told_where_they_are_too_few_to_tell_of
     (finding,), within = found.findings, found["likelihood"]["likelihood_effect_within"]
     assert (finding.status, finding.estimate.systems, within.low > 0) == ("too few items", 6, True)
     points = f"{within.value * within.points:.2f} more points"
-    assert f"; among outputs of one of these it is shown: {points}" in finding.sentence
+    assert f"; among outputs of one system it is shown: {points}" in finding.sentence
     few = "These 6 systems are too few to tell of others, but among outputs of one of these a bias is shown"
     assert f"{few} (likelihood): {points}" in found.answer
+    assert "Conclusions at equal quality take the errors of raters to be independent" in found.verdict
     (finding,) = audit_answers(judged_by_systems(systems=3, taste=0.0), only="likelihood").findings
     assert (finding.status, finding.estimate.systems, finding.within) == ("biased", 0, "")
     assert finding.condition.endswith(", and is clustered by input only (3 systems)")
+
+
+def test_an_interval_that_does_not_know_of_systems_says_so():
+    judged = judged_by_systems(systems=4, taste=0.0)
+    writers = [f"s{k}" if k < 4 else writer for k, writer in enumerate(judged.writers)]
+    ratings = judged.covariates[RATINGS].copy()
+    ratings[:4] = np.nan  # outputs of other systems, which the estimate does not use
+    known = {**judged.covariates, RATINGS: ratings, HUMAN_SCORES: ratings.mean(axis=1)}
+    (finding,) = audit_answers(replace(judged, writers=writers, covariates=known), only="likelihood").findings
+    assert finding.condition.endswith(", and is clustered by input only (4 systems)")
+    apart = replace(judged, inputs=judged.ids)
+    (finding,) = audit_answers(apart, only="likelihood").findings
+    assert finding.condition.endswith(", and is over items only (4 systems)")
+    joint = replace(finding.estimate, name="likelihood")
+    calm = replace(finding, status="too few items", estimate=replace(finding.estimate, value=0.1, low=-0.1, high=0.3))
+    revealed = _in_one_model(calm, BIASES["likelihood"], joint, judged, 0.001)
+    assert (revealed.status, revealed.hidden) == ("biased", True)
+    assert revealed.condition.endswith(", and is over items only (4 systems)")
+    clear = replace(finding, status="no sign", margin_in_words="an effect of 0.2 points or more")
+    assert "quality. The interval of likelihood is over items only (4 systems)." in " ".join(reasons_of([clear]))
+    said = "An effect of 0.2 points or more is ruled out. The interval is over items only (4 systems)."
+    assert _remark(clear) == said
 
 
 def test_gpt_4s_taste_for_likely_summaries_is_shown_within_systems_and_not_for_others(summeval):

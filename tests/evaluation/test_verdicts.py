@@ -56,6 +56,13 @@ def test_what_is_not_there_is_said():
     nobody_passed = audited(rows_of(0, 0, 9, 1)).verdict
     assert nobody_passed.startswith("People passed no answer; of those that they failed, the judge failed 10 of 100 (")
     assert "items would" not in nobody_passed + nobody_failed.verdict
+    of_passed, of_failed = ([{**row, "mine": None}] * 7 for row in (rows_of(1, 0, 0, 0)[0], rows_of(0, 0, 1, 0)[0]))
+    said = audited(rows_of(0, 0, 9, 1) + of_passed).paragraphs[0]
+    assert said.startswith(
+        "The judge answered none of those that people passed; of those that they failed, it failed 10 "
+    )
+    said = audited(rows_of(9, 1, 0, 0) + of_failed).paragraphs[0]
+    assert said.endswith("; it answered none of those that they failed.")
     assert "pass_or_fail" not in audited([{**row, "mine": row["mine"] * 3} for row in rows_of(5, 5, 5, 5)]).measurements
     unlabeled = evalbias.audit([{"mine": 1}, {"mine": 0}], scores_field="mine")
     assert unlabeled.not_measured["pass_or_fail"].startswith("it needs people's ratings (columns rating_1")

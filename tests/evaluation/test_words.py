@@ -27,6 +27,12 @@ FORMATTED = [
     (lambda values: words.decimals(*values), [(0.21, 0.003), (0.0042, 0.0006, 0.0078)], [2, 4]),
     (lambda values: words.amount(*values), [(0.21, 0.1, 0.3), (-0.21, -0.3, -0.1)], ["0.21 more", "0.21 fewer"]),
     (lambda values: words.interval_words(*values), [(-5, -21, 10)], ["95 % interval 21.00 fewer to 10.00 more"]),
+    (lambda values: words.interval_words(*values, 0), [(-0.4, -3, 0)], ["95 % interval 3 fewer to 0"]),
+    (
+        lambda values: words.interval_words(*values, 0),
+        [(0, 0, 3), (-2, -3, 0)],
+        [*map("95 % interval 0 to {}".format, (3, 3))],
+    ),
     (lambda high: words.amount(NAN, 0.07, high), [0.55], ["between 0.07 and 0.55 more"]),
     (lambda low: words.amount(NAN, low, 0.5), [0.0], ["between 0.00 and 0.50 more"]),
     (words.model_title, ["local/model.gguf@e9785dfff1a0", "openai/gpt-4o-mini"], ["model.gguf", "openai/gpt-4o-mini"]),

@@ -309,7 +309,7 @@ def test_the_accuracy_of_pairs_by_hand_and_its_interval():
     assert estimate_tied_accuracy([1.0, 2.0, 2.1], [1, 1, 2]).value == pytest.approx(2 / 3)
     assert math.isnan(estimate_tied_accuracy([1.0], [1]).value)
     alike = estimate_tied_accuracy([1.0, 2.0, 3.0, 5.0], [1, 1, 2, 2], clusters=[0, 0, 1, 1])
-    assert (math.isnan(alike.value), alike.reason[:23]) == (True, "people rate all outputs")
+    assert (math.isnan(alike.value), alike.unit, alike.reason[:23]) == (True, "share", "people rate all outputs")
     rng = np.random.default_rng(0)
     y = np.arange(40.0)
     x, clusters = y + rng.normal(0, 20, 40), [i // 4 for i in range(40)]
