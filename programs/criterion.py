@@ -63,7 +63,9 @@ class Criterion:
                 f"at most {LONGEST_SCALE} steps."
             )
         object.__setattr__(self, "scale", (self.scale[0], self.scale[1]))  # JSON returns a list
-        if isinstance(self.levels, str) or not all(isinstance(one, str) and one.strip() for one in self.levels):
+        if not isinstance(self.levels, tuple | list) or not all(
+            isinstance(one, str) and one.strip() for one in self.levels
+        ):
             raise ValueError(f"Criterion.levels is {self.levels!r:.80}: give a list of texts that are not empty.")
         if self.levels and len(self.levels) != len(self.values):
             raise ValueError(

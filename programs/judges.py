@@ -124,8 +124,8 @@ class Judge(Instrument):
         """Return the text of one question, up to the point where the answer follows."""
         raise NotImplementedError
 
-    def _texts(self, inputs: Mapping[str, Any]) -> dict[str, str]:
-        """Return the judged texts by their labels."""
+    def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """Return the judged texts, each with its label."""
         raise NotImplementedError
 
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
@@ -188,7 +188,7 @@ class Judge(Instrument):
 
     def _own(self, lm: Any) -> dict[str, Any]:
         """Return the option of a call that leaves decision requests to ``JudgeAdapter`` instead of DSPy."""
-        return {"lm": ClientLM(lm)} if self._decided or decides(lm) else {}
+        return {"lm": ClientLM(lm)} if lm is not None and (self._decided or decides(lm)) else {}
 
     def _judged(self, **fields: Any) -> dspy.Prediction:
         """Judge the item of a call."""
@@ -284,7 +284,7 @@ class Judge(Instrument):
         questions one about the texts by name.
         """
         if lm.decides and self.scoring == "expected":
-            shown = [{**self._texts(inputs), self.criterion.name: label} for inputs, label in self.labeled(demos)]
+            shown = [self._state(inputs, self._wire(label)) for inputs, label in self.labeled(demos)]
             return lambda inputs: self._decision(instructions, shown, inputs)
         messages = self.shown(demos)
 
@@ -296,10 +296,25 @@ class Judge(Instrument):
 
         return question_of
 
+    def _state(self, inputs: Mapping[str, Any], answer: Any = None) -> dict[str, Any]:
+        """Return the judged texts by name, with the answer of a demonstration; ValueError if two have one name."""
+        named = [*self._texts(inputs), *([] if answer is None else [(self.criterion.name, answer)])]
+        state = dict(named)
+        if len(state) < len(named) or "demos" in state:
+            raise ValueError(
+                f"A decision model takes texts by name, and these are {', '.join(name for name, _ in named)}: give the "
+                "criterion other labels (source_label, output_label) or another name."
+            )
+        return state
+
+    def _wire(self, label: str) -> Any:
+        """Return the answer of a demonstration as a decision model is shown it."""
+        return label
+
     def _decision(self, instructions: str, shown: Sequence[dict[str, str]], inputs: Mapping[str, Any]) -> Decision:
         labels = self.labels(inputs)
         kind, wording, meanings = self._closed(instructions, labels)
-        state = {**self._texts(inputs), **({"demos": shown} if shown else {})}
+        state = {**self._state(inputs), **({"demos": shown} if shown else {})}
         return Decision(state, labels, kind, wording, meanings, self.criterion.name)  # type: ignore[arg-type]
 
 

@@ -209,7 +209,7 @@ class PairwiseJudge(Judge):
     def _text(self, inputs: Mapping[str, Any]) -> str:
         return prompts.pair_text(self.criterion, inputs["source"], inputs["candidates"], language=self.language)
 
-    def _texts(self, inputs: Mapping[str, Any]) -> dict[str, str]:
+    def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
         return prompts.pair_texts(self.criterion, inputs["source"], inputs["candidates"], self.language)
 
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
@@ -235,7 +235,8 @@ class PairwiseJudge(Judge):
         logprobs = answer.logprobs[0]  # (c + t,)
         labels = prompts.comparison_labels(len(logprobs) - self.ties, ties=self.ties)
         best = None if np.isnan(logprobs).any() else labels[int(logprobs.argmax())]
-        return {"preference": best, "logprobs": logprobs.tolist(), "samples": answer.samples}
+        coverage = float(answer.coverage[0])
+        return {"preference": best, "logprobs": logprobs.tolist(), "coverage": coverage, "samples": answer.samples}
 
     def _predictions(
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems
@@ -263,7 +264,7 @@ class PairwiseJudge(Judge):
                     gap=float(lead[n]),
                     consistent=_consistent(positions[n], orders),
                     positions=positions[n].tolist(),
-                    coverage=float(comparisons.coverage[n]),
+                    coverage=float(np.min([row["coverage"] for row in rows[place]])),
                     samples=rows[place][0]["samples"],
                     **({"undefined": why[0]} if why else {}),
                 )

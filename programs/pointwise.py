@@ -17,7 +17,7 @@ import numpy as np
 from evalbias.data.items import number
 from evalbias.lm.cache import measuring
 from evalbias.lm.contract import Sampling
-from evalbias.lm.dspy_seam import decided_place, decision_output, evidence_of
+from evalbias.lm.dspy_seam import check_decisions, decided_place, decision_output, evidence_of, is_decided
 from evalbias.lm.forms import LEVELS
 from evalbias.lm.types import ChoiceLogprobs, Written
 from evalbias.measures.corrections import ScoreCorrection, Slope
@@ -125,9 +125,20 @@ class PointwiseJudge(Judge):
         instructions = prompts.scoring_instructions(self.criterion, language)
         output = dspy.OutputField(desc=self.criterion.definition)
         fields = {name: (str, dspy.InputField()) for name in ("source", "output")} | {"score": (float, output)}
-        if self._decided:
-            fields["score"] = (decision_output(self._kind, self.criterion.labels, self.criterion.levels), output)
         self.predict = Predictor(dspy.Signature(fields, instructions))
+        self._declare()
+
+    def _declare(self) -> None:
+        """Declare the output of ``predict`` as the criterion has it: a number, or one of DSPy's decisions."""
+        kind = float
+        if self._decided:
+            kind = decision_output(self._kind, self.criterion.labels, self.criterion.levels)
+        if self.predict.signature.output_fields["score"].annotation is not kind:
+            self.predict.signature = self.predict.signature.with_updated_fields("score", type_=kind)
+
+    def _asking(self) -> Any:
+        self._declare()  # the criterion may have been set, or loaded, since
+        return super()._asking()
 
     @property
     def _decided(self) -> bool:  # type: ignore[override]
@@ -185,8 +196,13 @@ class PointwiseJudge(Judge):
     def _text(self, inputs: Mapping[str, Any]) -> str:
         return prompts.item_text(self.criterion, inputs["source"], inputs["output"], self.language)
 
-    def _texts(self, inputs: Mapping[str, Any]) -> dict[str, str]:
+    def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
         return prompts.item_texts(self.criterion, inputs["source"], inputs["output"])
+
+    def _wire(self, label: str) -> Any:
+        """Return the number of a level from 0, or whether the answer is yes, as DSPy's demonstrations have them."""
+        place = self.criterion.labels.index(label)
+        return {"noul": bool(place), "score": place}.get(self._kind, label)
 
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
         levels, kind = self.criterion.levels, self._kind
@@ -194,9 +210,16 @@ class PointwiseJudge(Judge):
             instructions = instructions.removesuffix(f"\n{self.answer_format}")
         return kind, instructions, levels
 
+    def _demo_score(self, value: Any) -> Any:
+        """Return a demonstration's score; of a decision that DSPy drew from the judge, or saved, what it decided."""
+        if not self._decided or not (is_decided(value) or isinstance(value, Mapping)):
+            return value
+        decided = value["value"] if isinstance(value, Mapping) else value.value
+        return self.criterion.scale[0] + decided if self._kind == "score" else float(decided)
+
     def _labeled(self, demo: Mapping[str, Any], name: str) -> tuple[dict[str, Any], str]:
         check_item(demo, name)
-        score = number(demo.get("score"), f"The score of {name}", texts=True)
+        score = number(self._demo_score(demo.get("score")), f"The score of {name}", texts=True)
         if math.isnan(score):
             raise ValueError(
                 f"T{name[1:]} has no score: label the training set with evalbias.programs.labeled(examples, criterion)."
@@ -225,24 +248,28 @@ class PointwiseJudge(Judge):
         p, labels = list(distribution.values()), list(distribution)
         if math.isnan(p[0]):
             return {"level": None}
+        check_decisions(self.predict)
         settings = self.predict.fields.get("score", {})
         return {"level": self.criterion.values[decided_place(self._kind, labels, p, settings)]}
 
     def _completion(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
-        row = self._row(answer)
-        if not self._decided or row["distribution"] is None:
+        row, labels = self._row(answer), self.criterion.labels
+        if not self._decided:
             return row
-        p, labels = list(row["distribution"].values()), list(row["distribution"])
-        if math.isnan(p[0]):
-            raise ValueError(f"The model gives none of the answers {', '.join(labels)} any probability.")
-        return {**row, "score": evidence_of(self._kind, labels, p)}
+        p = [float(value == row["score"]) for value in self.criterion.values]  # of a written score
+        if row["distribution"] is not None:
+            p = list(row["distribution"].values())
+        if math.isnan(p[0]) or not sum(p):  # DSPy decides nothing: ``_scored`` puts the undefined score back
+            p = [1.0 / len(labels)] * len(labels)
+        return {**row, "raw": row["score"], "score": evidence_of(self._kind, labels, p)}
 
     def _scored(self, row: Any) -> Any:
         """Return a row with the score in place of DSPy's decision."""
         if not self._decided or not isinstance(row, dspy.Prediction):
             return row
-        score = sum(value * p for value, p in zip(self.criterion.values, row.distribution.values(), strict=True))
-        return dspy.Prediction(**{**dict(row), "score": score})
+        fields = dict(row)
+        fields["score"] = fields.pop("raw")
+        return dspy.Prediction(**fields)
 
     def _predictions(
         self, items: Sequence[dspy.Example], rows: Sequence[Sequence[Any]], lm: Any, refused: RefusedItems

@@ -83,16 +83,16 @@ def answer_format(criterion: Criterion, language: str = ENGLISH) -> str:
     return "\n".join([*levels, LANGUAGES[language].scale.format(low=low, high=high)])
 
 
-def item_texts(criterion: Criterion, source: str, output: str) -> dict[str, str]:
-    """Return the texts of an item by their labels."""
-    return {criterion.source_label: source, criterion.output_label: output}
+def item_texts(criterion: Criterion, source: str, output: str) -> list[tuple[str, str]]:
+    """Return the texts of an item, each with its label."""
+    return [(criterion.source_label, source), (criterion.output_label, output)]
 
 
 def item_text(criterion: Criterion, source: str, output: str, language: str = ENGLISH) -> str:
     """Render one item up to the point where its score follows."""
     said = LANGUAGES[language]
     texts = item_texts(criterion, source, output)
-    lines = [said.text.format(label=label, text=text) for label, text in texts.items()]
+    lines = [said.text.format(label=label, text=text) for label, text in texts]
     return "\n".join([*lines, said.score.format(name=criterion.title.capitalize())])
 
 
@@ -183,11 +183,13 @@ def comparison_messages(
     return [*head, *shown, {"role": "user", "content": question}]
 
 
-def pair_texts(criterion: Criterion, source: str, candidates: Sequence[str], language: str = ENGLISH) -> dict[str, str]:
-    """Return the texts of a comparison by their labels, in the order shown."""
+def pair_texts(
+    criterion: Criterion, source: str, candidates: Sequence[str], language: str = ENGLISH
+) -> list[tuple[str, str]]:
+    """Return the texts of a comparison, each with its label, in the order shown."""
     said, label = LANGUAGES[language], criterion.output_label
     names = [said.candidate.format(label=label, letter=letter) for letter in LETTERS[: len(candidates)]]
-    return {criterion.source_label: source, **dict(zip(names, candidates, strict=True))}
+    return [(criterion.source_label, source), *zip(names, candidates, strict=True)]
 
 
 def pair_text(
@@ -196,7 +198,7 @@ def pair_text(
     """Render candidates up to the point where the better one is named, which follows the lines of ``ending``."""
     said = LANGUAGES[language]
     texts = pair_texts(criterion, source, candidates, language)
-    lines = [said.text.format(label=label, text=text) for label, text in texts.items()]
+    lines = [said.text.format(label=label, text=text) for label, text in texts]
     return "\n".join([*lines, *ending, _filled(said.better, criterion)])
 
 

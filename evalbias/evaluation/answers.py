@@ -403,8 +403,7 @@ def read_choice(value: Any) -> tuple[float, ...]:
         if given is None and "winner" not in value and not math.isnan(value.get("gap", math.nan)):
             given = TIE
         value = given
-    shares = decided_shares(value)
-    places = {choice(label, "the judge's answer"): share for label, share in shares.items()}
+    places = {choice(label, "the judge's answer"): share for label, share in decided_shares(value)}
     return UNDEFINED_CHOICE if any(map(math.isnan, places)) else tuple(places.get(one, 0.0) for one in (0, 1, TIE))
 
 

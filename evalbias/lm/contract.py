@@ -16,7 +16,7 @@ import numpy as np
 from evalbias.lm import dspy_seam as seam
 from evalbias.lm.calls import Call, Together, driven, harmless
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, Answering, sample_of
-from evalbias.lm.forms import answer_of, names_of, systemone_form, systemone_shares
+from evalbias.lm.forms import answer_of, mass_in, names_of, systemone_form, systemone_shares
 from evalbias.lm.reading import named_choice, part
 from evalbias.lm.types import (
     KEY_REMEDY,
@@ -24,6 +24,7 @@ from evalbias.lm.types import (
     ChoiceLogprobs,
     Choices,
     Decided,
+    Decision,
     Decisions,
     Likelihood,
     MeasuringLM,
@@ -61,6 +62,7 @@ class AnyLM(MeasuringLM):
     def __init__(self, lm: Any, **options: Any) -> None:
         self.lm, self.model, self._options = lm, str(lm.model), options
         self.answering = [Answering()]
+        self._before = next(iter(reversed(getattr(lm, "history", None) or ())), None)  # what others asked is not ours
         self.decides = lm.decides if isinstance(lm, MeasuringLM) else seam.decides(lm)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
@@ -136,7 +138,7 @@ class AnyLM(MeasuringLM):
 
     def _checked(self, response: Any) -> Any:
         if isinstance(response, dict):  # of a decision request, whose model is only in the history
-            for model in seam.answering_models(self.lm):
+            for model in seam.answering_models(self.lm, self._before):
                 self.answering[0].check("decision", model, {})
         else:
             self.answering[0].check("answer", response.model, response.provider_data or {})
@@ -146,6 +148,10 @@ class AnyLM(MeasuringLM):
         if isinstance(question, Likelihood):
             raise NotImplementedError(
                 f"{self.model} returns no likelihoods of given texts: name a local model for them with `likelihood_lm`."
+            )
+        if seam.decides(self.lm) and not isinstance(question, Decisions):
+            raise NotImplementedError(
+                f"{self.model} answers closed questions and writes no texts: use scoring='expected', or another model."
             )
         asked = {Choices: self._choices, Text: self._text, Decisions: self._decisions}[type(question)]
         # DSPy passes the usage on to the tracker around it. A streamed program does not stream its judge's answers.
@@ -190,7 +196,7 @@ class AnyLM(MeasuringLM):
         answers = {name: part(given, name, kind=dict) for name in named}
         return Decided(
             tuple(
-                answer_of(one, systemone_shares(one, answers[name]), answers[name].get(seam.COVERAGE))
+                answer_of(one, systemone_shares(one, answers[name]), mass_in(answers[name]))
                 for name, one in named.items()
             )
         )
@@ -210,7 +216,7 @@ class AnyLM(MeasuringLM):
         """Return the sample of the model's answers; none if it does not report probabilities."""
         answers: dict[int, Any] = {}
         try:
-            self.answer([Choices(SAMPLE_QUESTION, DIGITS)], answers)
+            self.answer([(Decision if self.decides else Choices)(SAMPLE_QUESTION, DIGITS)], answers)
         except (NoProbabilities, RequestRefused):
             return []
         if isinstance(answers[0], Refused) or np.isnan(answers[0].logprobs).any():

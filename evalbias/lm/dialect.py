@@ -137,9 +137,13 @@ class Dialect(ABC):
     async def _decide(self, asked: Decisions) -> Decided:
         raise NotImplementedError
 
+    def _opened(self, answer: Any) -> Any:
+        """Return what a server answers without what it stands in."""
+        return answer
+
     async def _post(self, path: str, body: dict[str, Any], *, heavy: bool = False) -> Any:
         """Send a request and return the answer; ModelChanged if it names another model than earlier ones."""
-        answer = await self.connection.post(path, body, heavy=heavy)
+        answer = self._opened(await self.connection.post(path, body, heavy=heavy))
         if isinstance(answer, dict):
             self.answering.check(path, answer.get("model"), answer)
             if (usages := _usages.get()) is not None:

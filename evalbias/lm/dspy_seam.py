@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import itertools
 import logging
 import os
 import re
@@ -20,6 +21,7 @@ import numpy as np
 from dspy import lm15
 from dspy._vendor.lm15.judgments import non_judgment_properties, request_judgments
 from dspy._vendor.lm15.serde import request_to_dict, response_from_dict, response_to_dict
+from dspy.adapters.decision_state import DecisionState
 from dspy.adapters.types.decision import Choice, Noul, Score, decision_type
 from dspy.clients.base_lm import LM_CLASS_STATE_KEY as LM_CLASS
 from dspy.clients.engines.base import validate_request
@@ -111,16 +113,16 @@ def decided_number(value: Any) -> Any:
     if isinstance(value, Choice):
         shares = decided_shares(value)
         with suppress(TypeError, ValueError):
-            return sum(float(label) * share for label, share in shares.items())
+            return sum(float(label) * share for label, share in shares)
         return value.value
     return value.value if isinstance(value, Score) else value
 
 
-def decided_shares(value: Any) -> dict[Any, float]:
-    """Return the probability of each option of a choice; 1 for what is chosen where there are none."""
+def decided_shares(value: Any) -> list[tuple[Any, float]]:
+    """Return the options of a choice with their probabilities; what is chosen with 1 where there are none."""
     if isinstance(value, Choice):
-        return dict(value.probabilities or {value.value: 1.0})
-    return {value: 1.0}
+        return [*(value.probabilities or {value.value: 1.0}).items()]
+    return [(value, 1.0)]
 
 
 class ClientLM(dspy.BaseLM):  # type: ignore[misc]
@@ -148,6 +150,17 @@ def evidence_of(kind: str, labels: Sequence[str], p: Sequence[float]) -> dict[st
     return {"probabilities": dict(zip(keys, p, strict=True)), "confidence": max(p)}
 
 
+def check_decisions(predict: dspy.Predict) -> None:
+    """Raise ValueError for settings of decisions that DSPy refuses, or that ask another question than the judge's."""
+    DecisionState(predict.signature, predict.fields)
+    for name, settings in predict.fields.items():
+        if other := sorted({"instructions", "criteria"} & set(settings)):
+            raise ValueError(
+                f"predict.fields[{name!r}] has {other[0]!r}, but a judge's question is its instruction and criterion: "
+                "change these."
+            )
+
+
 def decided_place(kind: str, labels: Sequence[str], p: Sequence[float], settings: Mapping[str, Any]) -> int:
     """Return which option DSPy decides for: by its threshold, its cuts or its weights, as in ``Predict.fields``."""
     if kind == "noul":
@@ -159,10 +172,11 @@ def decided_place(kind: str, labels: Sequence[str], p: Sequence[float], settings
     return max(range(len(p)), key=lambda place: (p[place] * weights.get(labels[place], 1.0), place == best, -place))
 
 
-def answering_models(client: Any) -> list[str]:
-    """Return the models that answered the last decision requests of a client, as its history tells."""
-    recent = list(getattr(client, "history", ()))[-THREADS:]
-    return list(dict.fromkeys(str(one["response"]["model"]) for one in recent if isinstance(one.get("response"), dict)))
+def answering_models(client: Any, after: Any) -> list[str]:
+    """Return the models that answered a client's decision requests after an entry of its history, as that tells."""
+    entries = [*itertools.takewhile(lambda one: one is not after, reversed(getattr(client, "history", ())))][::-1]
+    responses = [one["response"] for one in entries if isinstance(one.get("response"), dict)]
+    return list(dict.fromkeys(str(response["model"]) for response in responses))
 
 
 def client_error(error: Exception, model: str) -> dspy.LMError:

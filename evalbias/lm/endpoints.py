@@ -6,6 +6,7 @@ options. The numbers are therefore those of another prompt than the one that a t
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, sample_of
 from evalbias.lm.forms import (
     LEVELS,
     answer_of,
+    mass_in,
     names_of,
     openai_form,
     openai_shares,
@@ -30,7 +32,7 @@ from evalbias.lm.forms import (
 from evalbias.lm.reading import Unreadable, part
 from evalbias.lm.render import Prepared, as_text
 from evalbias.lm.tokens import check_choices
-from evalbias.lm.transport import StatusError, refusal_by
+from evalbias.lm.transport import CLOUDFLARE, StatusError, refusal_by
 from evalbias.lm.types import STATUSES, ChoiceLogprobs, Choices, Decided, Decision, Decisions, Question, Refused
 from evalbias.measures.arrays import FloatArray
 
@@ -82,11 +84,10 @@ class DecisionDialect(Dialect):
                     f"The question {one.name!r:.80} has {len(one.choices)} {options}, and {self._model} takes at most "
                     f"{most}: give the criterion a shorter scale, or compare fewer candidates."
                 )
-        state = state_text(asked.state)
-        content = state.encode("utf-8", "surrogatepass")
-        if self._bytes is not None and len(content) > self._bytes:
-            return Refused(f"has {len(content)} bytes, but the server takes {self._bytes}.", too_long=True)
-        return spelling_refused([state]) or Prepared(asked, asked, content)
+        state, size = state_text(asked.state), len(json.dumps(self._body(asked.questions)))  # it is ASCII
+        if self._bytes is not None and size > self._bytes:
+            return Refused(f"takes a request of {size} bytes, but the server takes {self._bytes}.", too_long=True)
+        return spelling_refused([state]) or Prepared(asked, asked, state.encode("utf-8", "surrogatepass"))
 
     async def _decide(self, asked: Decisions) -> Decided:
         """Ask all questions in one request, or, where it is refused, each in a request of its own."""
@@ -106,16 +107,16 @@ class DecisionDialect(Dialect):
         return Decided(tuple(answers))
 
     @abstractmethod
+    def _body(self, questions: Sequence[Decision]) -> dict[str, Any]:
+        """Return the request that asks questions about one state."""
+
+    @abstractmethod
     async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
         """Return the answers to questions about one state."""
 
 
 def _any_answered(answers: Sequence[Any]) -> bool:
     return any(isinstance(answer, ChoiceLogprobs) for answer in answers)
-
-
-CLOUDFLARE = "https://api.cloudflare.com/"
-"""Where a model's address is the endpoint itself, and the answer stands in ``result``."""
 
 
 class SystemOne(DecisionDialect):
@@ -132,19 +133,21 @@ class SystemOne(DecisionDialect):
         super().__init__(endpoint)
         self._path = "" if endpoint.connection.base_url.startswith(CLOUDFLARE) else "/v1/systemone"
 
+    def _opened(self, answer: Any) -> Any:
+        return answer.get("result", answer) if not self._path and isinstance(answer, dict) else answer
+
+    def _body(self, questions: Sequence[Decision]) -> dict[str, Any]:
+        forms = {name: systemone_form(one) for name, one in zip(names_of(questions), questions, strict=True)}
+        return {"model": self._model, "state": questions[0].prompt, "questions": forms}
+
     async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
-        names = names_of(questions)
-        body: dict[str, Any] = {"model": self._model, "state": questions[0].prompt}
-        body["questions"] = {name: systemone_form(one) for name, one in zip(names, questions, strict=True)}
-        answer = await self._post(self._path, body)
-        if not self._path:
-            answer = part(answer, "result", kind=dict)
-        diagnostics = part(answer, kind=dict).get("diagnostics") or {}
+        answer = await self._post(self._path, self._body(questions))
+        diagnostics = part(part(answer, kind=dict).get("diagnostics") or {}, kind=dict)
         found: list[ChoiceLogprobs | Refused] = []
-        for name, one in zip(names, questions, strict=True):
-            given = part(answer, "answers", name, kind=dict)
-            mass = given.get("x_label_mass", part(diagnostics, kind=dict).get(name, {}).get("label_mass"))
-            found.append(answer_of(one, systemone_shares(one, given), mass))
+        for name, one in zip(names_of(questions), questions, strict=True):
+            given, more = part(answer, "answers", name, kind=dict), part(diagnostics.get(name) or {}, kind=dict)
+            mass = mass_in(given)
+            found.append(answer_of(one, systemone_shares(one, given), more.get("label_mass") if mass is None else mass))
         return found
 
 
@@ -174,11 +177,13 @@ class DecisionsEndpoint(DecisionDialect):
             self._sglang = True
             await super().probe()
 
+    def _body(self, questions: Sequence[Decision]) -> dict[str, Any]:
+        form = sglang_form if self._sglang else openai_form
+        asked = [form(name, one) for name, one in zip(names_of(questions), questions, strict=True)]
+        return {"model": self._model, "input": state_text(questions[0].prompt), "questions": asked}
+
     async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
-        names, form = names_of(questions), sglang_form if self._sglang else openai_form
-        body: dict[str, Any] = {"model": self._model, "input": state_text(questions[0].prompt)}
-        body["questions"] = [form(name, one) for name, one in zip(names, questions, strict=True)]
-        answer = await self._post("/v1/decisions", body)
+        names, answer = names_of(questions), await self._post("/v1/decisions", self._body(questions))
         found: list[ChoiceLogprobs | Refused] = []
         for place, (name, one) in enumerate(zip(names, questions, strict=True)):
             given = part(answer, "answers", name if self._sglang else place, kind=dict)

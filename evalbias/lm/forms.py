@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,9 +44,13 @@ def systemone_shares(question: Decision, given: Mapping[str, Any]) -> dict[str, 
 
 
 def _by_level(question: Decision, shares: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the shares of levels, which servers name by their number from 0, by their labels."""
-    numbers = {str(number): label for number, label in enumerate(question.choices)}
-    return {numbers.get(level, level): share for level, share in shares.items()}
+    """Return the shares of levels by their labels; an answer names them by number from 0, description or label."""
+    numbers = [str(place) for place in range(len(question.choices))]
+    descriptions = [state_text(said) for said in question.options.values()]
+    for names in (numbers, descriptions):
+        if set(names) == set(shares):
+            return {label: shares[name] for label, name in zip(question.choices, names, strict=True)}
+    return dict(shares)
 
 
 def openai_form(name: str, question: Decision) -> dict[str, Any]:
@@ -93,23 +98,25 @@ def sglang_form(name: str, question: Decision) -> dict[str, Any]:
 
 
 def sglang_shares(question: Decision, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reported probability of each label; levels are named by number or by description."""
+    """Return the reported probability of each label."""
     shares = part(given, "probabilities", kind=dict)
     if question.kind == "noul":
         return dict(zip(question.choices, (part(shares, word) for word in ("no", "yes")), strict=True))
-    if question.kind == "score":
-        described = {said: label for label, said in question.options.items() if said is not None}
-        return _by_level(question, {described.get(level, level): share for level, share in shares.items()})
-    return dict(shares)
+    return _by_level(question, shares) if question.kind == "score" else dict(shares)
 
 
 def names_of(questions: Sequence[Decision]) -> list[str]:
     """Return the name of each question in a request, with a number where an earlier one has the same."""
     names: list[str] = []
     for question in questions:
-        same = sum(one.name == question.name for one in questions[: len(names)])
-        names.append(f"{question.name}_{same + 1}" if same else question.name)
+        numbered = (f"{question.name}_{number}" for number in itertools.count(2))
+        names.append(next(name for name in itertools.chain([question.name], numbered) if name not in names))
     return names
+
+
+def mass_in(given: Mapping[str, Any]) -> Any:
+    """Return how probable the options are together, as ``DecidingLM`` and SGLang say it; None where nobody does."""
+    return given.get("coverage", given.get("x_label_mass"))
 
 
 def state_text(state: Any) -> str:

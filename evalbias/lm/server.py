@@ -65,8 +65,9 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         tokenizer: Folder or Hugging Face name of the model's tokenizer. None uses the name that the server lists.
         dialect: ``"vllm"``, ``"sglang"``, ``"llama.cpp"``, ``"echo"``, ``"chat"``, ``"systemone"`` or ``"decisions"``;
             ``"auto"`` finds out once, when the object is made, and ``capabilities`` names it.
-        api_key: None reads ``EVALBIAS_API_KEY``, and ``OPENAI_API_KEY`` for OpenAI's own address. Over plain http the
-            key is sent to this machine only. It is never written to a file.
+        api_key: None reads ``EVALBIAS_API_KEY``, and at OpenAI's, TypeSafe's and Cloudflare's own addresses their
+            ``OPENAI_API_KEY``, ``TYPESAFE_API_KEY`` and ``CLOUDFLARE_API_TOKEN`` in its place. Over plain http the key
+            is sent to this machine only. It is never written to a file.
         in_flight: Number of simultaneous requests to each server; the attribute counts all servers together.
         timeout: Time limit of one attempt in seconds.
         patience: Time in seconds for which a failing request is retried with backoff; at most 10 for the first one.
@@ -301,6 +302,8 @@ async def read_listing(connection: Connection, model: str) -> Served:
         return Served()
     named = [entry for entry in entries if isinstance(entry, dict)]
     models = {str(entry.get("id", entry.get("name"))): entry for entry in named if entry.keys() & {"id", "name"}}
+    if model not in models and "data" not in listing:
+        return Served()  # aliases, which stand for releases that may be asked too
     if model not in models:
         names = sorted(models)
         raise ValueError(

@@ -283,6 +283,9 @@ def proxy_of(url: str) -> str | None:
 SHORTEST_SECRET = 8  # length from which a key that a server repeats is hidden everywhere: local ones may be words
 
 
+CLOUDFLARE = "https://api.cloudflare.com/"
+"""Where a model's address is the endpoint itself, and the answer stands in ``result``."""
+
 KEYS = {
     "api.openai.com": "OPENAI_API_KEY",
     "api.typesafe.ai": "TYPESAFE_API_KEY",
@@ -298,9 +301,9 @@ def key_for(addresses: Sequence[str], given: str | None = None) -> str | None:
     one that contains a password is a ValueError too.
     """
     hosts = [_check_address(address) for address in addresses]
-    variables = {KEYS.get(host.netloc.lower()) if host.scheme == "https" else None for host in hosts}
-    variable = variables.pop() if len(variables) == 1 else None
-    key = given or os.environ.get(variable or "EVALBIAS_API_KEY") or None
+    names = {(host.hostname or "").lower().rstrip(".") if host.scheme == "https" else "" for host in hosts}
+    variable = KEYS.get(names.pop() if len(names) == 1 else "", "EVALBIAS_API_KEY")
+    key = given or os.environ.get(variable) or None
     for host in hosts if key is not None else []:
         if host.scheme == "http" and (not _is_loopback(host.hostname or "") or proxy_of(host.geturl())):
             raise ValueError(
@@ -320,7 +323,7 @@ def _is_loopback(host: str) -> bool:
 
 def _check_address(base_url: str) -> SplitResult:
     """Return the parts of an address, or raise ValueError; no error shows one that may hold a password or a key."""
-    if "@" in base_url:
+    if "@" in base_url and not base_url.startswith(CLOUDFLARE):  # whose models are named @cf/...
         raise ValueError("The server's address contains a user name or password: give the key alone, as api_key.")
     if "?" in base_url or "#" in base_url:
         raise ValueError("The server's address contains '?' or '#': give it up to /v1, and the key as api_key.")

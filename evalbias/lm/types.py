@@ -318,7 +318,7 @@ STATUSES = frozenset({400, 413, 422})  # of HTTP, may be about the prompt: bad r
 
 KEY_REMEDY = (
     "Give the key as api_key, in EVALBIAS_API_KEY or in the variable that --api-key-env names; OPENAI_API_KEY is sent "
-    "to https://api.openai.com only."
+    "to https://api.openai.com only, which reads no other, as TYPESAFE_API_KEY to https://api.typesafe.ai."
 )
 """What to do where a server asks for a key."""
 

@@ -38,9 +38,10 @@ def test_a_judge_sends_its_texts_by_name_and_its_criterion_as_the_question(serve
     prediction = judge.batch([ITEM], lm=lm)[0]
     question = {"type": "score", "instructions": "Judge the output on coherence: is the summary coherent?"}
     question["criteria"] = list(LEVELS)
-    state = {"Source": ITEM.source, "Output": ITEM.output, "demos": [{"Source": "a", "Output": "b", "coherence": "3"}]}
+    state = {"Source": ITEM.source, "Output": ITEM.output, "demos": [{"Source": "a", "Output": "b", "coherence": 2}]}
     assert requests[-1] == {"model": "sparrow", "state": state, "questions": {"coherence": question}}
     shares = sparrow().ask(state, {"q": question})["q"]["probabilities"]
+    shares = {level: p / sum(shares.values()) for level, p in shares.items()}  # the server rounds to four digits
     assert prediction.distribution == pytest.approx(dict(zip("123", shares.values(), strict=True)), abs=1e-6)
     assert prediction.score == pytest.approx(sum((1 + i) * p for i, p in enumerate(shares.values())), abs=1e-6)
 
@@ -150,15 +151,14 @@ def test_limits_are_those_of_the_server(owner, options, size):
         if size:
             lm.answer([Decision("é" * size, ("1", "2"))], answers)
             assert answers[0].too_long
-            assert f"has {2 * size} bytes" in answers[0].reason
+            assert "takes a request of" in answers[0].reason
         assert len(requests) == before
 
 
 def test_a_list_of_models_in_the_form_of_decision_models_is_read():
     with sparrow_server(listing={"models": [{"name": "sparrow", "release_date": "2026-10-01"}]}) as (address, _):
         assert ServerLM("sparrow", base_url=address, dialect="systemone", patience=2.0).decides
-        with pytest.raises(ValueError, match="does not serve 'other', only sparrow"):
-            ServerLM("other", base_url=address, dialect="systemone", patience=2.0)
+        assert ServerLM("sparrow-1.1", base_url=address, dialect="systemone", patience=2.0).decides  # a pinned release
 
 
 def named(*names):
@@ -260,6 +260,67 @@ def test_dspys_own_optimizer_moves_a_judges_cuts_and_threshold_and_they_are_save
     assert loaded.criterion == criterion
     loaded.predict.lm = Client()
     assert [p.level for p in loaded.batch(trainset)] == [p.level for p in batched]
+
+
+@pytest.mark.parametrize(
+    ("scale", "levels", "shown"),
+    [((1, 3), LEVELS, [0, 1, 2]), ((0, 1), ("no", "yes"), [False, True]), ((0, 10), tuple("abcdefghijk"), None)],
+)
+def test_what_a_judge_decided_is_a_demonstration_of_it_and_is_saved_as_one(tmp_path, scale, levels, shown):
+    judge = PointwiseJudge(Criterion("coherence", "is it coherent?", scale, levels=levels))
+    judge.predict.lm, judge.tunable = Client(), True
+    with dspy.context(trace=[]):
+        said = judge(source="a", output="a cat")
+        ((_, inputs, predicted),) = dspy.settings.trace
+    judge.predict.demos = [dspy.Example(**inputs, **predicted)]
+    judge.predict.lm = client = Client()
+    judge(source="b", output="a mat")
+    (demo,) = client.requests[-1][0]["demos"]
+    wanted = said.level if shown is None else shown[said.level - scale[0]]
+    assert demo == {"Source": "a", "Output": "a cat", "coherence": wanted if shown else str(wanted)}
+    judge.predict.lm = None
+    judge.save(tmp_path / "judge.json")
+    loaded = load_judge(tmp_path / "judge.json")
+    assert loaded.labeled(loaded.predict.demos) == judge.labeled(judge.predict.demos)
+
+
+def test_levels_change_nothing_but_the_question():
+    with_levels, bare = PointwiseJudge(COHERENCE), PointwiseJudge(Criterion("coherence", "is it?", (1, 3)))
+    changed = PointwiseJudge(COHERENCE)
+    changed.criterion = bare.criterion
+    changed.predict.lm = Client()
+    assert "level" not in changed(source="a", output="b")
+    for judge in (with_levels, bare):
+        with pytest.raises(ValueError, match="No LM is loaded"):
+            judge(source="a", output="b")
+    for settings, message in [
+        ({"cuts": [1.9, 0.1]}, "Invalid cuts"),
+        ({"cuts": [0.5, 1.5], "criteria": ["x", "y", "z"]}, "has 'criteria', but a judge's question"),
+    ]:
+        with_levels.predict.fields = {"score": settings}
+        with pytest.raises(ValueError, match=message):
+            with_levels.batch(ITEMS[:2], lm=Client())
+
+
+def test_texts_of_one_name_are_shown_to_models_of_tokens_and_refused_for_decisions():
+    judge = PointwiseJudge(Criterion("style", "is it good?", source_label="Text", output_label="Text"))
+    assert (
+        "Text: THE SOURCE\nText: THE OUTPUT"
+        in judge.messages({"source": "THE SOURCE", "output": "THE OUTPUT"})[-1]["content"]
+    )
+    with pytest.raises(ValueError, match="these are Text, Text: give the criterion other labels"):
+        judge.batch(ITEMS[:1], lm=Client())
+
+
+def test_a_client_that_can_only_decide_says_so(served):
+    with pytest.raises(NotImplementedError, match="writes no texts"):
+        PointwiseJudge(COHERENCE, scoring="sampled").batch(ITEMS[:1], lm=Client())
+    assert AnyLM(Client()).samples()
+    pair = dspy.Example(source="a", candidates=["a cat", "a mat"])
+    assert np.isnan(PairwiseJudge(COHERENCE).batch([pair], lm=served[0])[0].coverage)
+    new = Client(models=("jev-1", "jev-2"))
+    PointwiseJudge(COHERENCE).batch(ITEMS[:1], lm=new)
+    PointwiseJudge(COHERENCE).batch(ITEMS[1:2], lm=new)  # another run, after a release: no model is mixed with another
 
 
 def test_weights_decide_between_many_levels():
