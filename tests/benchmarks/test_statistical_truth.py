@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.statistical_truth import (
+    AUDITED,
     WORLDS,
     Check,
     audited,
@@ -133,7 +134,7 @@ def test_the_table_marks_what_misses_its_goal():
 
 
 def test_audits_of_judges_whose_bias_is_known():
-    rows = audited(400, sets=6, seed=3)
+    rows = audited(400, sets=6, seed=3, names=[name for name in AUDITED if "SummEval" not in name])
     found = {row["judge"]: row["found"] for row in rows}
     assert found["texts, one rating of reliability .3"] == found["one order, the better system always first"] == 0
     for biased in ("texts, effects of .3 and .35 points cancel", "preferences, log-odds, an effect of length of .2"):
@@ -141,3 +142,12 @@ def test_audits_of_judges_whose_bias_is_known():
     table = audited_table([row | {"found": 0.07} for row in rows])
     assert "| preferences, log-odds | no | **7.0 %** |" in table
     assert "| preferences, log-odds, an effect of length of .2 | yes | 7.0 % |" in table
+
+
+@pytest.mark.usefixtures("data_dir")
+def test_an_expert_whose_own_effects_are_taken_out_is_seldom_called_biased():
+    names = [name for name in AUDITED if "SummEval" in name and "unknown" in name]
+    unbiased, biased = audited(300, sets=12, seed=1, names=names)
+    assert (unbiased["biased"], biased["biased"]) == (False, True)
+    assert unbiased["found"] <= 2 / 12
+    assert biased["found"] >= 6 / 12
