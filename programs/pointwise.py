@@ -136,9 +136,11 @@ class PointwiseJudge(Judge):
         if self.predict.signature.output_fields["score"].annotation is not kind:
             self.predict.signature = self.predict.signature.with_updated_fields("score", type_=kind)
 
-    def _asking(self) -> Any:
-        self._declare()  # the criterion may have been set, or loaded, since
-        return super()._asking()
+    def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
+        """Refuse settings of the decision that DSPy refuses; the criterion may have been set, or loaded, since."""
+        self._declare()
+        if self._decided:
+            check_decisions(self.predict)
 
     @property
     def _decided(self) -> bool:  # type: ignore[override]
@@ -248,7 +250,6 @@ class PointwiseJudge(Judge):
         p, labels = list(distribution.values()), list(distribution)
         if math.isnan(p[0]):
             return {"level": None}
-        check_decisions(self.predict)
         settings = self.predict.fields.get("score", {})
         return {"level": self.criterion.values[decided_place(self._kind, labels, p, settings)]}
 
