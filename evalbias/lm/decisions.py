@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import dspy
 from dspy import lm15
 
 from evalbias.lm.dspy_seam import calling_predictor, is_decision, judgment_request, read_judgment
+from evalbias.lm.forms import state_text
 from evalbias.lm.types import ChoiceLogprobs, Decision, Message, Refused
 
 BOOLEAN = ("true", "false")  # options of a ``Noul`` question
@@ -75,8 +75,7 @@ def question_in(state: Any, name: str, question: Mapping[str, Any]) -> Decision:
     options = options_of(question)
     if question["type"] == "noul":
         options = {label: options[label] for label in reversed(BOOLEAN)}
-    meanings = tuple(options.values()) if any(one is not None for one in options.values()) else ()
-    return Decision(state, tuple(options), question["type"], question["instructions"], meanings, name)
+    return Decision(state, tuple(options), question["type"], question["instructions"], tuple(options.values()), name)
 
 
 def decision_messages(state: Mapping[str, Any], name: str, question: Mapping[str, Any]) -> list[Message]:
@@ -87,8 +86,10 @@ def decision_messages(state: Mapping[str, Any], name: str, question: Mapping[str
     """
     options = options_of(question)
     lines = [str(state["instructions"]), "", str(state["input_fields"]), ""]
-    lines.append(f"{name}: {_text(question['instructions'])}")
-    lines += [f"- {label}" if meaning is None else f"- {label}: {_text(meaning)}" for label, meaning in options.items()]
+    lines.append(f"{name}: {state_text(question['instructions'])}")
+    lines += [
+        f"- {label}" if meaning is None else f"- {label}: {state_text(meaning)}" for label, meaning in options.items()
+    ]
     lines.append(f"Answer with {' or '.join(options)}.")
     messages: list[Message] = [{"role": "system", "content": "\n".join(lines)}]
     for demo in state.get("demos", ()):
@@ -135,17 +136,13 @@ def _named(state: Mapping[str, Any]) -> Iterator[None]:
     try:
         yield
     except dspy.LMInvalidRequestError as error:
-        item = ", ".join(f"{name}={_text(value)[:60]!r}" for name, value in state["inputs"].items())
+        item = ", ".join(f"{name}={state_text(value)[:60]!r}" for name, value in state["inputs"].items())
         text = f"No decision about the item {item}: {error.message}"
         raise type(error)(message=text, model=error.model, status=error.status) from error
 
 
 def _item(inputs: Mapping[str, Any], name: str) -> str:
-    return "\n".join([*(f"{field}: {_text(value)}" for field, value in inputs.items()), f"{name}:"])
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return "\n".join([*(f"{field}: {state_text(value)}" for field, value in inputs.items()), f"{name}:"])
 
 
 def _label(value: Any, name: str, question: Mapping[str, Any]) -> str:

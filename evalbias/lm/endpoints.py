@@ -84,9 +84,9 @@ class DecisionDialect(Dialect):
                     f"The question {one.name!r:.80} has {len(one.choices)} {options}, and {self._model} takes at most "
                     f"{most}: give the criterion a shorter scale, or compare fewer candidates."
                 )
-        state, size = state_text(asked.state), len(json.dumps(self._body(asked.questions)))  # it is ASCII
-        if self._bytes is not None and size > self._bytes:
+        if self._bytes is not None and (size := len(json.dumps(self._body(asked.questions)))) > self._bytes:  # in ASCII
             return Refused(f"takes a request of {size} bytes, but the server takes {self._bytes}.", too_long=True)
+        state = state_text(asked.state)
         return spelling_refused([state]) or Prepared(asked, asked, state.encode("utf-8", "surrogatepass"))
 
     async def _decide(self, asked: Decisions) -> Decided:
@@ -101,7 +101,8 @@ class DecisionDialect(Dialect):
             try:
                 answers += await self._answers((one,))
             except StatusError as error:
-                if error.status not in STATUSES or (one is asked.questions[-1] and not _any_answered(answers)):
+                answered = any(isinstance(answer, ChoiceLogprobs) for answer in answers)
+                if error.status not in STATUSES or (one is asked.questions[-1] and not answered):
                     raise
                 answers.append(refusal_by(self._model, error))
         return Decided(tuple(answers))
@@ -113,10 +114,6 @@ class DecisionDialect(Dialect):
     @abstractmethod
     async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
         """Return the answers to questions about one state."""
-
-
-def _any_answered(answers: Sequence[Any]) -> bool:
-    return any(isinstance(answer, ChoiceLogprobs) for answer in answers)
 
 
 class SystemOne(DecisionDialect):
@@ -146,8 +143,7 @@ class SystemOne(DecisionDialect):
         found: list[ChoiceLogprobs | Refused] = []
         for name, one in zip(names_of(questions), questions, strict=True):
             given, more = part(answer, "answers", name, kind=dict), part(diagnostics.get(name) or {}, kind=dict)
-            mass = mass_in(given)
-            found.append(answer_of(one, systemone_shares(one, given), more.get("label_mass") if mass is None else mass))
+            found.append(answer_of(one, systemone_shares(one, given), mass_in(more | given)))
         return found
 
 
@@ -184,13 +180,12 @@ class DecisionsEndpoint(DecisionDialect):
 
     async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
         names, answer = names_of(questions), await self._post("/v1/decisions", self._body(questions))
+        read = sglang_shares if self._sglang else openai_shares
         found: list[ChoiceLogprobs | Refused] = []
         for place, (name, one) in enumerate(zip(names, questions, strict=True)):
             given = part(answer, "answers", name if self._sglang else place, kind=dict)
             if given.get("type") == "refusal":
                 found.append(Refused(f"is refused by {self._model}: the model declined the question."))
-            elif self._sglang:
-                found.append(answer_of(one, sglang_shares(one, given), given.get("label_mass")))
             else:
-                found.append(answer_of(one, openai_shares(one, given)))
+                found.append(answer_of(one, read(one, given), mass_in(given)))
         return found

@@ -35,12 +35,16 @@ def systemone_form(question: Decision) -> dict[str, Any]:
 def systemone_shares(question: Decision, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the reported probability of each label."""
     if question.kind == "noul":
-        p = _probability(part(given, "noul"))
-        return dict(zip(question.choices, (1.0 - p, p), strict=True))
+        return _yes_or_no(question, part(given, "noul"))
     shares = part(given, "probabilities", kind=dict)
     if question.kind == "score":
         return _by_level(question, {str(level): share for level, share in shares.items()})
     return dict(shares)
+
+
+def _yes_or_no(question: Decision, yes: Any) -> dict[str, Any]:
+    p = _probability(yes)
+    return dict(zip(question.choices, (1.0 - p, p), strict=True))
 
 
 def _by_level(question: Decision, shares: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,14 +57,19 @@ def _by_level(question: Decision, shares: Mapping[str, Any]) -> dict[str, Any]:
     return dict(shares)
 
 
+def _described(question: Decision, name: str) -> list[dict[str, Any]]:
+    """Return each option under a name, with its description where it has one."""
+    options = question.options.items()
+    return [{name: label} if said is None else {name: label, "description": said} for label, said in options]
+
+
 def openai_form(name: str, question: Decision) -> dict[str, Any]:
     """Return a question in OpenAI's form; its yes/no question has no descriptions, so they follow the instructions."""
     form: dict[str, Any] = {"name": name, "instructions": state_text(question.instructions)}
-    described = [(label, {} if said is None else {"description": said}) for label, said in question.options.items()]
     if question.kind == "score":
-        return {**form, "type": "score", "levels": [{"label": label, **more} for label, more in described]}
+        return {**form, "type": "score", "levels": _described(question, "label")}
     if question.kind == "choice":
-        return {**form, "type": "choice", "choices": [{"value": label, **more} for label, more in described]}
+        return {**form, "type": "choice", "choices": _described(question, "value")}
     no, yes = question.options.values()
     said = [f"{word}: {state_text(one)}" for word, one in (("Yes", yes), ("No", no)) if one is not None]
     return {**form, "type": "predicate", "instructions": "\n".join([form["instructions"], *said])}
@@ -69,14 +78,13 @@ def openai_form(name: str, question: Decision) -> dict[str, Any]:
 def openai_shares(question: Decision, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the reported probability of each label."""
     if question.kind == "noul":
-        p = _probability(part(given, "probability"))
-        return dict(zip(question.choices, (1.0 - p, p), strict=True))
+        return _yes_or_no(question, part(given, "probability"))
     entries = part(given, "probabilities", kind=list)
     key = "label" if question.kind == "score" else "value"
     shares = {part(entry, key, kind=str): part(entry, "probability") for entry in entries}
     if len(shares) < len(entries):
         raise Unreadable("the probabilities name an option twice")
-    return dict(shares)
+    return shares
 
 
 def sglang_form(name: str, question: Decision) -> dict[str, Any]:
@@ -87,14 +95,10 @@ def sglang_form(name: str, question: Decision) -> dict[str, Any]:
         levels = [label if said is None else state_text(said) for label, said in options.items()]
         return {**form, "type": "score", "levels": levels}
     if question.kind == "choice":
-        described = [(label, {} if said is None else {"description": said}) for label, said in options.items()]
-        return {**form, "type": "choice", "options": [{"name": label, **more} for label, more in described]}
+        return {**form, "type": "choice", "options": _described(question, "name")}
     no, yes = options.values()
-    return {
-        **form,
-        "type": "yes_no",
-        **{w: state_text(one) for w, one in (("yes", yes), ("no", no)) if one is not None},
-    }
+    described = {word: state_text(said) for word, said in (("yes", yes), ("no", no)) if said is not None}
+    return {**form, "type": "yes_no", **described}
 
 
 def sglang_shares(question: Decision, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,9 +118,13 @@ def names_of(questions: Sequence[Decision]) -> list[str]:
     return names
 
 
+MASSES = ("coverage", "x_label_mass", "label_mass")
+"""Names for how probable the options are together: of ``DecidingLM``, of SGLang, of vLLM and ``/v1/decisions``."""
+
+
 def mass_in(given: Mapping[str, Any]) -> Any:
-    """Return how probable the options are together, as ``DecidingLM`` and SGLang say it; None where nobody does."""
-    return given.get("coverage", given.get("x_label_mass"))
+    """Return how probable the options are together, as an answer says it; None where it does not."""
+    return next((given[name] for name in MASSES if given.get(name) is not None), None)
 
 
 def state_text(state: Any) -> str:

@@ -7,7 +7,6 @@ import hashlib
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, TypeVar
 
 from dspy import lm15
@@ -181,13 +180,14 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
 
     def provenance(self) -> dict[str, str]:
         """Return the settings that decide the numbers: the served model, the server and its version, the tokenizer."""
+        names = [name for one in self.answering for name in one.models]
         settings = {
             "model": self.model,
             "root": self._root,
             "server": self.engine.dialects[0].name,
             "version": self._version,
             "tokenizer": self._tokenizer_digest,
-            "answered_by": ", ".join(sorted({*chain(*(one.models for one in self.answering))})) if self.decides else "",
+            "answered_by": ", ".join(sorted({*names})) if self.decides else "",
         }
         return {name: value for name, value in settings.items() if value}
 
