@@ -13,7 +13,7 @@ from dspy import lm15
 
 from evalbias.lm.dspy_seam import calling_predictor, is_decision, judgment_request, read_judgment
 from evalbias.lm.forms import state_text
-from evalbias.lm.types import ChoiceLogprobs, Decision, Message, Refused
+from evalbias.lm.types import ChoiceLogprobs, Decision, MeasuringLM, Message, Refused
 
 BOOLEAN = ("true", "false")  # options of a ``Noul`` question
 
@@ -41,7 +41,7 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
         if "questions" not in kwargs:
             return super().__call__(prompt, **kwargs)
         if self.decides:
-            return self._decided(**kwargs)
+            return decided(self, **kwargs)
         requests = _requests(self.model, **kwargs)
         with _named(kwargs["state"]):
             return {name: _answer(self(request), kwargs["questions"][name]) for name, request in requests.items()}
@@ -51,23 +51,24 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
         if "questions" not in kwargs:
             return await super().acall(prompt, **kwargs)
         if self.decides:
-            return await asyncio.to_thread(self._decided, **kwargs)
+            return await asyncio.to_thread(decided, self, **kwargs)
         requests = _requests(self.model, **kwargs)
         with _named(kwargs["state"]):
             responses = await asyncio.gather(*(self.acall(request) for request in requests.values()))
         questions = kwargs["questions"]
         return {name: _answer(r, questions[name]) for name, r in zip(requests, responses, strict=True)}
 
-    def _decided(self, *, state: Mapping[str, Any], questions: Mapping[str, Any]) -> dict[str, Any]:
-        """Send a decision request as it is."""
-        asked = [question_in(state, name, question) for name, question in questions.items()]
-        answers: dict[int, Any] = {}
-        self.answer(asked, answers)
-        with _named(state):
-            for answer in answers.values():
-                if isinstance(answer, Refused):
-                    raise dspy.LMInvalidRequestError(message=f"The prompt {answer.reason}", model=self.model)
-        return {name: _evidence(answers[place], questions[name]) for place, name in enumerate(questions)}
+
+def decided(lm: MeasuringLM, state: Mapping[str, Any], questions: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer a decision request by a model that takes closed questions."""
+    asked = [question_in(state, name, question) for name, question in questions.items()]
+    answers: dict[int, Any] = {}
+    lm.answer(asked, answers)
+    with _named(state):
+        for answer in answers.values():
+            if isinstance(answer, Refused):
+                raise dspy.LMInvalidRequestError(message=f"The prompt {answer.reason}", model=lm.model)
+    return {name: _evidence(answers[place], questions[name]) for place, name in enumerate(questions)}
 
 
 def question_in(state: Any, name: str, question: Mapping[str, Any]) -> Decision:

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import numpy as np
 from sparrow_decider import Decider
+
+from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 
 
 @cache
@@ -72,6 +75,9 @@ class Client:
         self.requests.append((state, questions))
         name = self._models[min(len(self.requests), len(self._models)) - 1]
         self.history.append({"response": {"model": name}})
+        return self.answer(state, questions)
+
+    def answer(self, state, questions):
         return sparrow().ask(state, questions)
 
     async def acall(self, state, questions):
@@ -79,3 +85,37 @@ class Client:
 
     def dump_state(self):
         return {"model": self.model}
+
+
+class FirstOption(MeasuringLM):
+    """A model that gives the first of the options a share, and the others the rest evenly."""
+
+    model, decides = "first", True
+
+    def __init__(self, share=0.8):
+        self.share = share
+
+    def _shares(self, options):
+        return np.array([self.share, *[(1 - self.share) / (options - 1)] * (options - 1)])
+
+    def answer(self, questions, answers):
+        for place, one in enumerate(questions):
+            answers[place] = ChoiceLogprobs(one.choices, np.log(self._shares(len(one.choices)))[None])
+
+    def client(self):
+        """Return the same in the form of ``dspy.TypeSafe``."""
+
+        def ask(state, questions):
+            answers = {}
+            for name, one in questions.items():
+                if one["type"] == "noul":
+                    answers[name] = {"noul": self.share}
+                else:
+                    labels = [*map(str, range(len(one["criteria"])))] if one["type"] == "score" else [*one["criteria"]]
+                    shares = dict(zip(labels, self._shares(len(labels)).tolist(), strict=True))
+                    answers[name] = {"probabilities": shares, "confidence": self.share}
+            return answers
+
+        client = Client()
+        client.answer = ask
+        return client
