@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,7 +35,7 @@ class LoopRecord:
     """One loop over the training items, with at most t refinements."""
 
     feedback: str  # name of its source
-    margin: float  # least rise of a refinement, as a fraction of the source's range; NaN for a rule of its own
+    margin: float  # least rise of a refinement, as a fraction of the source's range
     # (t + 1,) self-bias in points of the own score, undefined if the quality is on another scale; quality in its own.
     rounds: tuple[Measurement, ...]
     tokens: tuple[float, ...]  # (t + 1,) mean tokens spent on an item
@@ -74,7 +73,7 @@ class RefineReport(CompileReport):
         """The loop under its own feedback that was compiled; for a given one that was kept, the nearest margin's."""
         if self.demonstrations and self.shown is not None:
             return self.shown
-        return min(self.own, key=lambda r: 0.0 if math.isnan(r.margin) else abs(r.margin - self.margin))
+        return min(self.own, key=lambda r: abs(r.margin - self.margin))
 
 
 class QualityRule(Rule):
@@ -117,8 +116,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         external: Feedback to learn from.
         quality: Source of the outputs' quality. Defaults to the external feedback itself.
         k: Largest number of demonstrations, taken from the items whose quality rose most; at most half of the items.
-        margins: Margins to try, as fractions of the range of the student's own feedback, ascending. A student with its
-            own rule of acceptance keeps that one.
+        margins: Margins to try, as fractions of the range of the student's own feedback, ascending.
         until: ``"quality"`` stops where the quality rises no more; ``"quality or bias"`` also before the self-bias
             rises (p < .05 over all rounds) above that of the first outputs, even if the quality would still rise.
         num_threads: Items at a time.
@@ -260,17 +258,14 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         return run
 
     def _run_all(self, problem: Problem) -> tuple[dict[float, LoopRun], LoopRun]:
-        """Return the runs under the student's own feedback by margin (NaN: a rule of its own), and the external run.
+        """Return the runs under the student's own feedback by margin, and the external run.
 
         The budget also covers one more loop like the first, which will run later with demonstrations.
         """
         student, items = problem.student, problem.fit
-        own = {math.nan: student}
+        own = {margin: with_margin(student, margin) for margin in self.margins}
         listening: SelfRefine = student.deepcopy()
-        listening.feedback = self.external
-        if isinstance(student.accept, Improvement):
-            own = {margin: with_margin(student, margin) for margin in self.margins}
-            listening.accept = Improvement()  # a margin is in points of the student's own feedback
+        listening.feedback, listening.accept = self.external, Improvement()  # a margin is in points of its own feedback
         first, *wider = own
         done: dict[float, list[Loop]] = {margin: [] for margin in own}
         external: list[Loop] = []
@@ -354,7 +349,7 @@ def _calls(loops: Sequence[Loop]) -> int:
     return sum(loop.calls for loop in loops)
 
 
-def _changes(loop: Loop, accept: Any) -> bool:
+def _changes(loop: Loop, accept: Improvement) -> bool:
     """Return whether another rule refuses a step that was accepted."""
     scores = [step.score for step in loop.steps if step.accepted]
     return any(not accept(before, after) for before, after in itertools.pairwise(scores))
@@ -375,17 +370,14 @@ def _failed(run: LoopRun, scorer: CachedScorer) -> Mapping[str, str]:
 
 
 def fraction_of_range(loop: SelfRefine) -> float:
-    """Return a loop's margin as a fraction of the range of its own feedback; NaN for a rule of its own."""
-    if not isinstance(loop.accept, Improvement):
-        return math.nan
+    """Return a loop's margin as a fraction of the range of its own feedback."""
     return loop.accept.margin / (loop.feedback.high - loop.feedback.low)
 
 
 def with_margin(loop: SelfRefine, margin: float) -> SelfRefine:
-    """Return a copy that accepts outputs better by more than this fraction of its range; NaN keeps its own rule."""
+    """Return a copy that accepts outputs better by more than this fraction of its range."""
     copy: SelfRefine = loop.deepcopy()
-    if not math.isnan(margin):
-        copy.accept = Improvement(margin * (loop.feedback.high - loop.feedback.low))
+    copy.accept = Improvement(margin * (loop.feedback.high - loop.feedback.low))
     return copy
 
 

@@ -71,21 +71,6 @@ class Wording:
         return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "judged"}
 
 
-Acceptance = Callable[[Wording, Wording], bool]
-"""Rule (wording, incumbent) -> True if the wording takes the incumbent's place; both answered the same examples.
-
-An epoch's wordings that were judged on all examples are offered from the best objective to the worst, and the first
-accepted one is taken. Both hold their objective, and every answer in ``judged``, so that a rule may test them.
-"""
-
-
-def strict_improvement(wording: Wording, incumbent: Wording) -> bool:
-    """Accept a larger objective; an undefined one (NaN) never replaces another."""
-    if math.isnan(wording.objective):
-        return False
-    return math.isnan(incumbent.objective) or wording.objective > incumbent.objective
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ZEPOReport(CompileReport):
     """Report of ``ZEPO``.
@@ -130,7 +115,6 @@ class ZEPO(JudgeOptimizer):
         epochs: Number of epochs, at least 1; the search ends earlier where nothing new is proposed.
         objective: Objective to maximize. Defaults to the fairness of a pairwise judge (the paper's), and to the score
             uniformity of a pointwise one (ours). It decides on the held-back examples too, so these need no labels.
-        acceptance: Rule by which a wording that racing did not drop replaces the incumbent, on the same examples.
         racing: Whether to judge an epoch's wordings in rounds, on more and more random examples, and to drop one once
             the interval of its difference to the best excludes 0 (``evalbias.optimizers.racing``). The winner is
             judged on all examples. Fewer than 40 examples are judged in one round.
@@ -152,7 +136,6 @@ class ZEPO(JudgeOptimizer):
         population: int = 5,
         epochs: int = 5,
         objective: Objective | None = None,
-        acceptance: Acceptance = strict_improvement,
         racing: bool = True,
         same_question: bool = False,
         budget: int | None = None,
@@ -166,7 +149,6 @@ class ZEPO(JudgeOptimizer):
         self.population = population
         self.epochs = epochs
         self.objective = checked_objective(objective)
-        self.acceptance = acceptance
         self.racing = racing
         self.same_question = same_question
         self.budget = check_budget(budget)
@@ -195,11 +177,11 @@ class ZEPO(JudgeOptimizer):
             wordings = search.same(wordings)
             # 3. Judge them on the same examples, in rounds; a race drops those that cannot win on all of them.
             rivals = search.race(wordings, epoch, incumbent)
-            # 4. The first that the rule accepts, from the best objective down, takes the incumbent's place.
-            finalists = sorted((one for one in rivals if one.behind is None), key=lambda one: worst_last(one.objective))
-            accepted = next((one for one in finalists if self.acceptance(one, incumbent)), None)
-            search.note(rivals, accepted)
-            incumbent = accepted or incumbent
+            # 4. The best of those that are left takes the incumbent's place if it is better.
+            finalists = [one for one in rivals if one.behind is None]
+            best = min([incumbent, *finalists], key=lambda one: worst_last(one.objective))
+            search.note(rivals, best)
+            incumbent = best
             history.append(incumbent.objective)
         problem.details = {
             "objective": search.objective.name,

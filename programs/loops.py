@@ -28,7 +28,7 @@ from evalbias.programs.feedback import (
     validated,
     vote,
 )
-from evalbias.programs.saved import Program, Setting, number_within, one_of
+from evalbias.programs.saved import Program, Setting, instance_of, number_within, one_of
 from evalbias.programs.writing import draws, module_inputs, sample, temperatures
 from evalbias.values import get_logger
 
@@ -90,10 +90,6 @@ def count_usage() -> Iterator[Used]:
             yield used
 
 
-Accept = Callable[[float, float], bool]
-"""Acceptance rule: (score so far, new score) -> True if the new output replaces the current one."""
-
-
 class _Run:
     """The run of a loop on one item, of which the generator is shown the fields that it takes, and the feedback all.
 
@@ -115,7 +111,7 @@ class _Run:
         """The last accepted step."""
         return next(step for step in reversed(self.steps) if step.accepted)
 
-    def step(self, module: dspy.Module, accept: Accept, **more: Any) -> Step:
+    def step(self, module: dspy.Module, accept: Improvement, **more: Any) -> Step:
         """Take the next step: the draw of a module that belongs to it replaces the best output by the rule."""
         number = len(self.steps)
 
@@ -179,21 +175,6 @@ class Improvement:
 STRICT = Improvement()
 
 
-class AcceptSetting(Setting[Accept]):
-    """The acceptance rule of a loop. A rule other than ``Improvement`` is code: it is saved as None, and not loaded."""
-
-    def loaded(self, saved: Any, current: Accept) -> Accept:
-        """Return the rule; where it is code, that of the program that loads it, or ``ValueError`` if that has none."""
-        if saved is not None:
-            return Improvement(saved)
-        if isinstance(current, Improvement):
-            raise ValueError(
-                "The saved loop has an acceptance rule of its own, which is code and is not saved: load it into a loop "
-                "that was made with this rule, SelfRefine(..., accept=RULE)."
-            )
-        return current
-
-
 def _check_perfect(name: str, value: Any) -> None:
     number = isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
     if not number and value not in ("best", None):
@@ -212,8 +193,7 @@ class SelfRefine(Program):
         feedback: Feedback source; it receives the inputs and all other fields of the example, such as a reference.
         refine: DSPy module from the inputs, ``draft`` (current output) and ``feedback`` (its text) to the same field.
         max_iterations: Largest number of refinements, up to 1000; the paper's is 10, and 0 generates only.
-        accept: Rule that decides whether a refinement replaces the current output. A rule other than ``Improvement`` is
-            code: it is not saved, and a saved loop is loaded into one that was made with it.
+        accept: Rule that decides whether a refinement replaces the current output.
         perfect: Score at which the loop stops. Defaults to the source's best score; None disables it.
         seed: Seed for the draws, for models that draw by a seed.
         field: Name of the output field.
@@ -221,7 +201,9 @@ class SelfRefine(Program):
 
     kind = "refine loop"
     max_iterations = Setting[int](number_within(0, 1000, whole=True))
-    accept = AcceptSetting(dump=lambda rule: rule.margin if isinstance(rule, Improvement) else None)
+    accept = Setting[Improvement](
+        instance_of(Improvement, "Improvement(MARGIN)"), dump=lambda rule: rule.margin, load=Improvement
+    )
     perfect = Setting[float | Literal["best"] | None](_check_perfect)
     seed = Setting[int](number_within(0, whole=True))
     field = Setting[str]()
@@ -233,7 +215,7 @@ class SelfRefine(Program):
         refine: dspy.Module,
         *,
         max_iterations: int = 10,
-        accept: Accept = STRICT,
+        accept: Improvement = STRICT,
         perfect: float | Literal["best"] | None = "best",
         seed: int = 0,
         field: str = "output",

@@ -62,10 +62,6 @@ class Setting(Generic[Value]):
             settings.reset(self.resets)
         settings.values[self.name] = value
 
-    def loaded(self, saved: Any, current: Value) -> Value:
-        """Return the value of JSON data; ``current`` is that of the program that loads it."""
-        return self.load(saved)
-
 
 def one_of(*choices: Any) -> Check:
     """Return a check that allows these values."""
@@ -134,7 +130,7 @@ class Settings(Parameter):  # type: ignore[misc]
         values = {}
         for name, setting in self.declared.items():
             try:
-                values[name] = setting.loaded(saved[name], self.values.get(name))
+                values[name] = setting.load(saved[name])
             except (*MALFORMED, ValueError) as error:
                 raise ValueError(f"The saved {own} is damaged: its {name} is {saved[name]!r:.80} ({error}).") from error
             setting.check(name, values[name])

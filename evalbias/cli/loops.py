@@ -283,8 +283,7 @@ def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
         folder, source, best_of = run.folder.path, task.external, options.best_of
         if options.feedback == "external":
             loop.feedback = external_of(run.options, task)
-            if isinstance(loop.accept, Improvement):
-                loop.accept = Improvement()  # a compiled margin is in points of the model's own feedback
+            loop.accept = Improvement()  # a compiled margin is in points of the model's own feedback
         program = loop
         if best_of is not None:
             program = BestOfK(loop.generate, loop.feedback, k=best_of, seed=options.seed, field=loop.field)

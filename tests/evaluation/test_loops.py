@@ -120,6 +120,11 @@ def test_a_log_is_of_one_loop_and_keeps_undefined_scores(tmp_path):
         run_loops(loop, items(1), log_dir=tmp_path)
 
 
+class Always(Improvement):
+    def __call__(self, before, after):
+        return True
+
+
 class Counting(By):
     asked = 0
 
@@ -130,8 +135,7 @@ class Counting(By):
 
 def test_every_output_is_scored_once_and_errors_are_reported(tmp_path):
     loop, _ = program("a 3", "b 5", "c 4", "d 2", "boom 1", "f 1", iterations=2)
-    loop.accept = lambda before, after: True
-    loop.feedback = ALWAYS
+    loop.feedback, loop.accept = ALWAYS, Always()
     run = run_loops(loop, items(2))
     source = Counting(HALF.name, HALF.score)
     scorer = CachedScorer(source, tmp_path / "log/quality.jsonl")

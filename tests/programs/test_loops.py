@@ -140,7 +140,7 @@ def test_a_loop_stops_at_a_perfect_score():
 
 def test_acceptance_is_a_parameter_and_a_reference_goes_to_the_feedback_alone():
     source = Score()
-    program, lm = loop("a 3", "b 4", "c 6", source=source, max_iterations=2, accept=lambda a, b: b >= a + 2)
+    program, lm = loop("a 3", "b 4", "c 6", source=source, max_iterations=2, accept=Improvement(2))
     result = program(source="s", reference="secret")
     assert [s.accepted for s in result.steps] == [True, False, True]
     assert all(example["reference"] == "secret" for example, _ in source.calls)
@@ -149,6 +149,8 @@ def test_acceptance_is_a_parameter_and_a_reference_goes_to_the_feedback_alone():
     assert [rule(3, 4), rule(3, 4.5), rule(3, math.nan), rule(math.nan, 0)] == [False, True, False, True]
     with pytest.raises(ValueError, match="margin=-1"):
         Improvement(-1)
+    with pytest.raises(TypeError, match=r"accept=.*give Improvement\(MARGIN\)"):
+        program.accept = lambda before, after: after > before
 
 
 @pytest.mark.parametrize(("texts", "tokens"), [(["a 3", "b 4"], 20), (["a 11"], 10)])

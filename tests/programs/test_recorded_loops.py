@@ -10,7 +10,7 @@ from evalbias.data.loops import recorded_loop
 from evalbias.evaluation.loops import run_loops
 from evalbias.lm.saved import RecordedLM, record
 from evalbias.programs.concepts import ExactConcepts
-from evalbias.programs.loops import EMPTY
+from evalbias.programs.loops import EMPTY, Improvement
 from evalbias.programs.tasks import constrained_generation, translation
 from evalbias.programs.writing import module_inputs
 
@@ -76,11 +76,16 @@ def test_the_recorded_translations_go_through_the_real_program(data_dir, tmp_pat
     assert differ == unreadable
 
 
+class Always(Improvement):
+    def __call__(self, before, after):
+        return True
+
+
 def test_the_recorded_concepts_go_through_the_real_program(data_dir, tmp_path):
     refinements = recorded_loop(data_dir / "self_bias_recorded/commongen/gpt-3.5-turbo.jsonl.gz")
     last = 2
     loop = constrained_generation(max_iterations=last).loop
-    loop.perfect, loop.accept = None, lambda before, after: True
+    loop.perfect, loop.accept = None, Always()
     rows = {item: [refinements.records[k][item] for k in range(last + 1)] for item in refinements.ids[:20]}
     items = [dspy.Example(id=i, concepts=rows[i][0]["concepts"]) for i in rows]
     steps = [({"concepts": rows[i][0]["concepts"]}, list(map(texts_of, rows[i]))) for i in rows]

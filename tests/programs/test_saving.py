@@ -455,17 +455,6 @@ def test_a_refused_state_changes_nothing_also_where_a_part_was_compiled(part):
     assert ranker.search == "greedy"
 
 
-def test_a_rule_that_is_code_needs_its_code(tmp_path):
-    own = loop(pointwise(), accept=lambda before, after: True)
-    own.save(str(tmp_path / "loop.json"))
-    with pytest.raises(ValueError, match="an acceptance rule of its own, which is code"):
-        loop(pointwise()).load(str(tmp_path / "loop.json"))
-    rule = lambda before, after: not math.isnan(after)  # noqa: E731
-    again = loop(pointwise(), accept=rule)
-    again.load(str(tmp_path / "loop.json"))
-    assert again.accept is rule
-
-
 def test_a_reset_copy_keeps_the_judge_and_forgets_what_was_fitted():
     judge = pairwise()
     reset = judge.reset_copy()
