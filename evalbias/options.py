@@ -615,9 +615,6 @@ class CompileRefineOptions(Choosing, FeedbackOptions):
     """
 
     k: int = option("Maximum number of demonstrations.", 4)
-    until: Literal["quality", "quality or bias"] = option(
-        "Stop when quality stops rising, or already before the bias rises.", "quality"
-    )
     budget: int | None = option("Approximate number of requests to the model for training items.")
     test_fraction: float = option("Fraction of the items to keep for comparing before and after.", 0.5)
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import dspy
 import numpy as np
@@ -23,11 +23,9 @@ from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.families import holm
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_budget, check_disjoint
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection
-from evalbias.programs.feedback import FeedbackSource, checked_source, expected_scores, on_one_scale
+from evalbias.programs.feedback import FeedbackSource, checked_source, expected_scores
 from evalbias.programs.loops import Improvement, SelfRefine
 from evalbias.programs.writing import module_inputs
-
-RISE_LEVEL = 0.05  # level of the test whether the bias rises, over all rounds together (Bonferroni)
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,6 @@ class LoopRecord:
     rounds: tuple[Measurement, ...]
     tokens: tuple[float, ...]  # (t + 1,) mean tokens spent on an item
     calls: tuple[float, ...]  # (t + 1,) mean requests to models for an item
-    bias_rises: int | None  # refinements after which Bias first exceeds the first output's, p < .05 over all rounds
     failed: Mapping[str, str]  # item -> error that stopped it
 
     @property
@@ -117,8 +114,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         quality: Source of the outputs' quality. Defaults to the external feedback itself.
         k: Largest number of demonstrations, taken from the items whose quality rose most; at most half of the items.
         margins: Margins to try, as fractions of the range of the student's own feedback, ascending.
-        until: ``"quality"`` stops where the quality rises no more; ``"quality or bias"`` also before the self-bias
-            rises (p < .05 over all rounds) above that of the first outputs, even if the quality would still rise.
         num_threads: Items at a time.
         budget: Largest number of requests to models in the search. No item is begun once they are spent, with what the
             loop with demonstrations will likely cost; the last items may exceed it.
@@ -143,7 +138,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         quality: FeedbackSource | None = None,
         k: int = 4,
         margins: Sequence[float] = (0.0, 0.1, 0.25),
-        until: Literal["quality", "quality or bias"] = "quality",
         num_threads: int = 1,
         budget: int | None = None,
         log_dir: Path | None = None,
@@ -155,13 +149,10 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             raise ValueError(f"k={k}, num_threads={num_threads}: give at least 0 and 1.")
         if not margins or list(margins) != sorted({*margins}) or margins[0] < 0 or margins[-1] >= 1:
             raise ValueError(f"margins={tuple(margins)}: give different fractions in [0, 1), ascending.")
-        if until not in ("quality", "quality or bias"):
-            raise ValueError(f"until={until!r} is unknown: choose 'quality' or 'quality or bias'.")
         self.external = checked_source(external)
         self.quality = external if quality is None else checked_source(quality)
         self.k = k
         self.margins = tuple(margins)
-        self.until = until
         self.num_threads = num_threads
         self.budget = check_budget(budget)
         self.log_dir = log_dir
@@ -171,16 +162,11 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         return list(examples)
 
     def check(self, student: SelfRefine, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """Refuse items in both sets, by id and input, and qualities in which no Bias can be told."""
+        """Refuse items in both sets, by id and by input."""
         if not trainset:
             raise ValueError("The trainset is empty: give training examples.")
         check_disjoint(trainset, valset, lambda e: str(e.get("id")))
         check_disjoint(trainset, valset, input_key, noun="inputs")  # a demonstration would show the answer
-        if self.until == "quality or bias" and not on_one_scale(student.feedback, self.quality):
-            raise ValueError(
-                f"until='quality or bias' needs a Bias, but {student.feedback.name!r} and {self.quality.name!r} score "
-                "on different ranges: map the quality with MappedFeedback (on the command line --quantile-map FILE)."
-            )
 
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the loop with the margin, the number of refinements and the demonstrations that are best.
@@ -311,18 +297,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
             rounds=tuple(rounds),
             tokens=tuple(run.tokens().tolist()),
             calls=tuple(run.calls().tolist()),
-            bias_rises=self._rise([measurement.numbers["bias"].values for measurement in rounds]),
             failed=_failed(run, scorer),
         )
-
-    def _rise(self, differences: Sequence[FloatArray]) -> int | None:
-        """Return the first round whose Bias is significantly above that of the first outputs."""
-        draws = Draws(seed=self.seed, resamples=0, swaps=self.n_resamples)
-        for k in range(1, len(differences)):
-            found = estimate_mean(differences[k], before=differences[0], draws=draws)
-            if found.p_value < RISE_LEVEL / (len(differences) - 1) and found.value > 0:
-                return k
-        return None
 
     def _choose(self, rivals: Sequence[tuple[LoopRecord, FloatArray]]) -> tuple[int, LoopRecord]:
         """Return the fewest refinements, and the first loop, that reach the highest mean quality.
@@ -330,10 +306,7 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         The rivals come with the quality of their outputs on the same items, (t + 1, n). A loop that leaves more outputs
         undefined than another cannot be chosen. Of the others, items count whose quality is defined in all of them.
         """
-        ends: dict[tuple[int, int], FloatArray] = {}
-        for place, (record, quality) in enumerate(rivals):
-            end = record.bias_rises if self.until == "quality or bias" else None
-            ends |= {(k, place): row for k, row in enumerate(quality[:end])}
+        ends = {(k, place): row for place, (_, quality) in enumerate(rivals) for k, row in enumerate(quality)}
         undefined = {at: int(np.isnan(row).sum()) for at, row in ends.items()}
         fewest = min(undefined.values())
         rows = {at: row for at, row in ends.items() if undefined[at] == fewest}

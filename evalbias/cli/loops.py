@@ -352,7 +352,6 @@ def compile_refine_command(options: CompileRefineOptions, models: Models, out: O
             external_of(run.options, task),
             quality=task.external,
             k=options.k,
-            until=options.until,
             select=not options.bare,
             budget=options.budget,
             num_threads=options.threads,

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from dspy import lm15
 
 from evalbias.lm.fingerprint import Answering
-from evalbias.lm.reading import SUM_EXCESS, Unreadable, logprob_of, part
+from evalbias.lm.reading import SUM_EXCESS, Unreadable, part
 from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.tokens import Ids, Scored, check_choices
 from evalbias.lm.transport import Connection, StatusError
@@ -206,20 +205,8 @@ class TokenizedDialect(Tokenizing, Dialect):
         """Generate a text after a prompt, without the lead that it may begin with."""
         rendered, ids = content
         body = {"model": self._model, "prompt": self._sent(rendered.text, ids), **settings_of(question, "max_tokens")}
-        if question.logprobs is not None:
-            body["logprobs"] = question.logprobs
         answer = await self._post("/v1/completions", body)
-        choice = part(answer, "choices", 0, kind=dict)
-        logprobs = None
-        if question.logprobs is not None:
-            names = part(choice, "logprobs", "tokens", kind=list)
-            values = part(choice, "logprobs", "token_logprobs", kind=list)
-            tops = part(choice, "logprobs", kind=dict).get("top_logprobs") or [None] * len(names)
-            logprobs = tuple(
-                token_logprob(token, value, part(top or {}, kind=dict).items())
-                for token, value, top in zip(names, values, part(tops, kind=list), strict=True)
-            )
-        return written(answer, part(choice, "text", kind=str).removeprefix(rendered.lead), logprobs)
+        return written(answer, part(answer, "choices", 0, "text", kind=str).removeprefix(rendered.lead))
 
 
 class NextTokenDialect(TokenizedDialect):
@@ -343,12 +330,6 @@ def settings_of(question: Text, limit: str) -> dict[str, Any]:
     return {limit: question.max_tokens or MAX_TOKENS, **settings}
 
 
-def token_logprob(text: str, value: Any, alternatives: Iterable[tuple[str, Any]]) -> lm15.TokenLogprob:
-    """Return a generated token with its log-probability and those of the (text, log-probability) alternatives."""
-    top = tuple(lm15.TopLogprob(token=other, logprob=logprob_of(v)) for other, v in alternatives)
-    return lm15.TokenLogprob(token=part(text, kind=str), logprob=logprob_of(value), top=top)
-
-
-def written(answer: Any, text: str, logprobs: tuple[lm15.TokenLogprob, ...] | None) -> Written:
-    """Return a text with what else a server's answer says about it."""
-    return Written(text, logprobs, part(answer, "choices", 0, kind=dict).get("finish_reason") != "length")
+def written(answer: Any, text: str) -> Written:
+    """Return a text with whether it was finished, as a server's answer says."""
+    return Written(text, part(answer, "choices", 0, kind=dict).get("finish_reason") != "length")

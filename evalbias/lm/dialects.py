@@ -22,7 +22,6 @@ from evalbias.lm.dialect import (
     settings_of,
     spelling_refused,
     spells_control,
-    token_logprob,
     written,
 )
 from evalbias.lm.endpoints import DecisionsEndpoint, SystemOne
@@ -254,18 +253,9 @@ class Chat(MessageDialect):
 
     async def _text(self, content: Sequence[Message], question: Text) -> Written:
         body = {"model": self._model, "messages": [dict(m) for m in content], **settings_of(question, self._limit)}
-        if question.logprobs is not None:
-            body |= {"logprobs": True, "top_logprobs": question.logprobs}
         answer = await self._post("/v1/chat/completions", body)
-        choice = part(answer, "choices", 0)
-        logprobs = None
-        if question.logprobs is not None:
-            logprobs = tuple(
-                token_logprob(*_pair(entry), map(_pair, part(entry, "top_logprobs", kind=list)))
-                for entry in part(choice, "logprobs", "content", kind=list)
-            )
-        text = part(choice, "message", kind=dict).get("content")
-        return written(answer, "" if text is None else part(text, kind=str), logprobs)  # null: the model refused
+        text = part(answer, "choices", 0, "message", kind=dict).get("content")
+        return written(answer, "" if text is None else part(text, kind=str))  # null: the model refused
 
     async def _top(self, messages: Sequence[Message]) -> dict[str, float]:
         body = {"model": self._model, "messages": [dict(message) for message in messages], self._limit: 1}

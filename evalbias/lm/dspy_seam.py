@@ -272,10 +272,8 @@ def events_of(response: lm15.Response) -> Iterator[Any]:
         if event.type != "delta" or event.delta.type != "text":
             yield event
             continue
-        delta = event.delta
-        for word in WORD.findall(delta.text) or [""]:
-            yield replace(event, delta=replace(delta, text=word))
-            delta = replace(delta, logprobs=())  # those of the whole text come with its first word
+        for word in WORD.findall(event.delta.text) or [""]:
+            yield replace(event, delta=replace(event.delta, text=word))
 
 
 class AsyncEngine:
@@ -315,7 +313,7 @@ LOGPROBS = "candidate_logprobs"
 COVERAGE = "coverage"  # key under which DSPy's own engine returns the probability that any of the choices follows
 TOPS = (TOP, 5)  # numbers of first tokens to ask for, in turn: some providers refuse more than 5
 # Settings of a ``Text`` that DSPy's configuration has under the same names, besides ``stop``.
-TEXT_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed", "logprobs")
+TEXT_SETTINGS = ("max_tokens", "temperature", "top_p", "top_k", "seed")
 
 
 def judgment_request(model: str, messages: Sequence[Message], choices: Sequence[str]) -> lm15.Request:
@@ -439,6 +437,7 @@ def question_of(request: lm15.Request, engine: str) -> Choices | Text:
         "tools": bool(request.tools),
         "config.extensions": bool(config.extensions),
         "config.frequency_penalty": config.frequency_penalty is not None,
+        "config.logprobs": config.logprobs is not None,
         "config.presence_penalty": config.presence_penalty is not None,
         "config.reasoning": config.reasoning is not None,
         "config.response_format": config.response_format is not None and not requested,
@@ -482,7 +481,7 @@ def response_of(request: lm15.Request, answer: ChoiceLogprobs | Written | Refuse
     respond = functools.partial(lm15.Response, id=None, model=request.model, usage=tokens)
     if isinstance(answer, Written):
         ending = "stop" if answer.finished else "length"
-        return respond(message=lm15.Message.assistant(answer.text), finish_reason=ending, logprobs=answer.logprobs)
+        return respond(message=lm15.Message.assistant(answer.text), finish_reason=ending)
     # A measured judgment; ``provider_data`` holds the log-probabilities before renormalizing.
     ((name, judgment),) = request_judgments(request).items()
     keys = list(judgment.keys)

@@ -237,13 +237,13 @@ class LocalEngine(Tokenizing, Engine):
 
     def _seeded(self, prompt: list[int], question: Any) -> Text:
         """Set a seed by prompt and settings, as prompts share no random numbers; by draw too if none is given."""
-        names = ("max_tokens", "temperature", "top_p", "top_k", "stop", "seed", "logprobs")
-        defaults = (MAX_TOKENS, 0.0, 1.0, None, (), None, None)
+        names = ("max_tokens", "temperature", "top_p", "top_k", "stop", "seed")
+        defaults = (MAX_TOKENS, 0.0, 1.0, None, (), None)
         values = [getattr(question, name) for name in names]
         given = [default if value is None else value for value, default in zip(values, defaults, strict=True)]
         # This text decides every sampled text: it stays as it was when the settings were a class.
-        settings = ", ".join(f"{name}={value!r}" for name, value in zip((*names[:-1], "top"), given, strict=True))
-        key, number = hashlib.sha256(f"({prompt!r}, Settings({settings}))".encode()).digest(), 0
+        settings = ", ".join(f"{name}={value!r}" for name, value in zip(names, given, strict=True))
+        key, number = hashlib.sha256(f"({prompt!r}, Settings({settings}, top=None))".encode()).digest(), 0
         if question.seed is None and question.temperature:
             with self._drawing:
                 number = self._draws[key] = self._draws.pop(key, 0) + 1
@@ -340,7 +340,6 @@ class _Row:
     room: int  # largest number of new tokens
     generator: torch.Generator
     ids: list[int] = field(default_factory=list)  # new tokens so far
-    tokens: list[lm15.TokenLogprob] = field(default_factory=list)  # the same, if their log-probabilities are asked for
     cut: int | None = None  # length of the text before a stop string
     finished: bool = False  # whether the text ended by itself or at a stop string
 
@@ -392,15 +391,7 @@ def generate(
             if running:
                 mask = torch.cat([mask, mask.new_ones(len(running), 1)], dim=1)
                 ids = torch.tensor([[row.ids[-1]] for row in running], device=model.device)  # (b, 1)
-    return [
-        Written(
-            _text(row, tokenizer),
-            logprobs=None if row.question.logprobs is None else tuple(row.tokens),
-            finished=row.finished,
-            usage=Usage(len(row.prompt), len(row.ids)),
-        )
-        for row in rows
-    ]
+    return [Written(_text(row, tokenizer), row.finished, Usage(len(row.prompt), len(row.ids))) for row in rows]
 
 
 def _text(row: _Row, tokenizer: Any) -> str:
@@ -416,8 +407,6 @@ def _extend(row: _Row, logits: torch.Tensor, ends: set[int], tokenizer: Any) -> 
         row.finished = True
         return
     row.ids.append(token)
-    if own.logprobs is not None:
-        row.tokens.append(_token(tokenizer, token, logits, own.logprobs))
     if own.stop:
         _stop(row, tokenizer)
 
@@ -430,22 +419,6 @@ def _stop(row: _Row, tokenizer: Any) -> None:
         row.finished = True
         while row.ids and len(tokenizer.decode(row.ids[:-1], skip_special_tokens=True)) >= row.cut:
             row.ids.pop()
-        del row.tokens[len(row.ids) :]
-
-
-def _token(tokenizer: Any, token: int, logits: torch.Tensor, top: int) -> lm15.TokenLogprob:
-    """Return a token and the most probable ones, with log-probabilities before temperature and truncation."""
-    logprobs = logits.log_softmax(-1)  # (V,)
-    best = torch.topk(logprobs, top)
-    return lm15.TokenLogprob(
-        token=tokenizer.decode([token]),
-        logprob=float(logprobs[token]),
-        token_id=token,
-        top=tuple(
-            lm15.TopLogprob(token=tokenizer.decode([i]), logprob=value, token_id=i)
-            for i, value in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ),
-    )
 
 
 # Sampling of a token from logits by temperature, top-k and top-p, without sorting the vocabulary.

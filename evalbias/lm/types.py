@@ -139,7 +139,6 @@ class Written:
     """A text that a model wrote."""
 
     text: str
-    logprobs: tuple[Any, ...] | None = None  # one lm15.TokenLogprob a token, if the question asks for them
     finished: bool = True  # by itself or at a stop string, not at the token limit
     usage: Usage | None = None  # None if the model was not asked, because the text was known
 
@@ -199,7 +198,6 @@ class Text:
     top_k: int | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()  # the text ends before the first of them
-    logprobs: int | None = None  # alternatives to report for each token; None reports no log-probabilities
 
     def dump(self, answer: Written) -> Any:
         """Return an answer as JSON."""

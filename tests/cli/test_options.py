@@ -43,7 +43,7 @@ ALIKE = [
     (options.OptimizeOptions, PairwiseJudge, {"ties", "instruction"}),
     (RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
     (RankOptions, PairwiseRanker, {"search", "beam_size", "gap", "seed", "orders"}),
-    (options.CompileRefineOptions, ExternalFeedbackRefine, {"until", "budget", "seed", "threads"}),
+    (options.CompileRefineOptions, ExternalFeedbackRefine, {"budget", "seed", "threads"}),
     (options.SelfOptions, summarize_loop, {"resamples"}),
     (options.LikelihoodBiasOptions, type(BIASES["likelihood"]), {"reliability"}),
 ]

@@ -6,7 +6,7 @@ import torch
 from lm.test_families import KINDS, VOCABULARY, build
 
 from evalbias.lm import score
-from evalbias.lm.local import generate
+from evalbias.lm.local import drawn_token, generate
 from evalbias.lm.score import Head, Scorer
 from evalbias.lm.tokens import Scored
 from evalbias.lm.types import Text
@@ -22,13 +22,14 @@ def test_sampled_tokens_have_the_models_own_probabilities(kind):
         def decode(ids, **_):
             return " ".join(map(str, ids))
 
-    (text,) = generate(model, Tokenizer, [prompt], [Text("", max_tokens=6, temperature=1.0, logprobs=0)], context=64)
-    ids = [*prompt, *(token.token_id for token in text.logprobs)]
-    with torch.inference_mode():
-        expected = model(torch.tensor([ids])).logits[0].log_softmax(-1)
-    assert [token.logprob for token in text.logprobs] == pytest.approx(
-        [float(expected[place - 1, ids[place]]) for place in range(4, len(ids))], abs=1e-4
-    )
+    settings = {"max_tokens": 24, "temperature": 1.0, "seed": 3}
+    texts = generate(model, Tokenizer, [prompt] * 2, [Text("", top_k=k, **settings) for k in (None, 2)], context=64)
+    for text, k in zip(texts, (None, 2), strict=True):
+        drawn = [*map(int, text.text.split())]
+        with torch.inference_mode():
+            logits = model(torch.tensor([[*prompt, *drawn]])).logits[0, 3:-1]
+        draw = torch.Generator().manual_seed(3)
+        assert drawn == [drawn_token(row, temperature=1.0, top_p=None, top_k=k, generator=draw) for row in logits]
 
 
 def test_answers_of_a_16_bit_model_do_not_tie():

@@ -45,7 +45,6 @@ def put(value, *path):
 CHOICES = [Choices(prompt, ("1", "2")) for prompt in PROMPTS]
 LIKELIHOODS = [Likelihood(prompt, " sat") for prompt in PROMPTS]
 TEXTS = [Text(prompt, 2, temperature=0.0) for prompt in PROMPTS]
-REPORTED = [Text(prompt, 2, temperature=0.0, logprobs=2) for prompt in PROMPTS]
 
 CHOICE = ("choices", 0)
 CHAT_TOP = (*CHOICE, "logprobs", "content", 0, "top_logprobs")
@@ -65,9 +64,8 @@ MALFORMED = [
     ("vllm", TEXTS, put(True, "usage", "prompt_tokens"), "prompt_tokens is a bool, but must be a int"),
     ("vllm", TEXTS, put(-1, "usage", "prompt_tokens"), "prompt_tokens is -1"),
     ("vllm", TEXTS, put(3, *CHOICE, "text"), "text is a int, but must be a str"),
-    ("vllm", REPORTED, put("x", *CHOICE, "logprobs", "token_logprobs", 0), "'x' is not a log-probability"),
-    ("vllm", REPORTED, put(["a"], *CHOICE, "logprobs", "top_logprobs", 0), "an entry is a list, but must be a dict"),
-    ("vllm", REPORTED, put(7, *CHOICE, "logprobs", "tokens", 0), "an entry is a int, but must be a str"),
+    ("echo", LIKELIHOODS, put("x", *CHOICE, "logprobs", "token_logprobs", 2), "'x' is not a log-probability"),
+    ("chat", CHOICES, put(7, *CHAT_TOP, 0, "token"), "token is a int, but must be a str"),
     ("sglang", CHOICES, put([[[-1.0]]], "meta_info", "output_token_ids_logprobs"), "1 is missing"),
     ("sglang", LIKELIHOODS, put({}, "meta_info", "input_token_logprobs"), "input_token_logprobs is a dict"),
     ("echo", LIKELIHOODS, put({}, "usage"), "usage.prompt_tokens is missing"),
@@ -250,7 +248,7 @@ def test_a_listing_with_values_of_other_types_is_read_as_one_without_them(lms):
 
 
 def request_for(lm, n):
-    config = lm15.Config(max_tokens=2, temperature=0.0, logprobs=2)
+    config = lm15.Config(max_tokens=2, temperature=0.0)
     return lm15.Request(model=lm.model, messages=(lm15.Message.user(f"the cat {n}"),), config=config)
 
 

@@ -11,7 +11,6 @@ from models_of_text import Scripted
 
 from evalbias.evaluation import Paraphrased, measure_style
 from evalbias.measures import QuantileMap
-from evalbias.optimizers.refine import ExternalFeedbackRefine
 from evalbias.programs import Criterion, PointwiseJudge
 from evalbias.programs.concepts import ConceptsFeedback, ExactConcepts, coverage, covered_concepts, read_missing
 from evalbias.programs.feedback import (
@@ -286,11 +285,3 @@ def test_an_unbiased_judge_of_translations_is_not_called_biased(to_mqm):
             assert (side["bias"].n, side["bias"].undefined) == (0, 4)
         else:
             assert (side["bias"].value, side["expected"].value) == (0, -20)
-
-
-def test_a_stop_by_the_bias_needs_one_scale():
-    task = translation()
-    items = [dspy.Example(id="1", source="s", reference="r", target_language="en")]
-    optimizer = ExternalFeedbackRefine(task.external, until="quality or bias", select=False)
-    with pytest.raises(ValueError, match="'own MQM' and 'chrf' score on different ranges: map the quality"):
-        optimizer.compile(task.loop, trainset=items, lm=Scripted("x"))
