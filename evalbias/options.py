@@ -243,6 +243,9 @@ class AuditOptions(RecordedAnswers):
         "...: their mean is audited, and how noisy the judge is."
     )
     own_system: str | None = option("Name of the judge's own system, as the field system has it.")
+    pass_mark: float | None = option(
+        "Lowest rating that passes, such as 4: what a judge's probabilities are worth is measured against it."
+    )
     by: str | None = option(
         "Field that groups the items: agreement is also measured in each group. By default, the kinds of bias in "
         "evalbiasbench."

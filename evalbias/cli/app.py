@@ -118,6 +118,7 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "workers": Flag(more={"metavar": "ray[:N]"}),
     "yes": Flag("--yes -y"),
     "as_json": Flag("--json"),
+    "pass_mark": Flag("--pass"),
 }
 
 RECORDED = "scores_field samples_field winner_field swapped_field"
@@ -127,7 +128,7 @@ SECTIONS = {  # heading -> its options, in the order of a command's help; any ot
     "Data": "task_of_loop data loops mapping labels by pairs split_by limit candidates documents",
     "Model and judge": f"{JUDGE} debias calibration ties",
     "Options": "",
-    "Measurement": "only task likelihood_lm own_system reduction reliability length",
+    "Measurement": "only task likelihood_lm own_system reduction reliability pass_mark length",
     "External feedback and quality": "instructscore instructscore_prompt metric quantile_map aspects_lm "
     "aspects_api_base",
     "Running models": f"{MODELS} samples sample_temperature sample_tokens workers",

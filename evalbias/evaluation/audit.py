@@ -17,6 +17,7 @@ from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
 from evalbias.evaluation.biases import BIASES, Joint, ScaleUse, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
+from evalbias.evaluation.forecasts import Forecasts
 from evalbias.evaluation.judged import BY_CONSTRUCTION, COPIES, Judged
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.repeats import Repeats
@@ -538,6 +539,7 @@ def audit(asked: AuditOptions) -> Audit:
         answers_of(asked).counted_in(asked.length),
         own_system=asked.own_system,
         reliability=asked.reliability,
+        pass_mark=asked.pass_mark,
         by=asked.by,
         only=asked.only,
         seed=asked.seed,
@@ -549,13 +551,16 @@ def audit_answers(
     *,
     own_system: str | None = None,
     reliability: float | None = None,
+    pass_mark: float | None = None,
     by: str | None = None,
     only: str | None = None,
     seed: int = 0,
 ) -> Audit:
     """Audit a judge that has answered; ``only`` names one bias to test by itself."""
+    if pass_mark is not None and not judged.probabilities:
+        raise ValueError(f"pass_mark={pass_mark:g} is for a judge that gives probabilities: leave it out.")
     # 1 every bias, with the settings that it has
-    settings = {"own": own_system, "reliability": reliability}
+    settings = {"own": own_system, "reliability": reliability, "pass_mark": pass_mark}
     left_out = {} if only is None else _left_out(only, judged)
     biases = [bias.configured(**settings) for name, bias in BIASES.items() if name not in left_out]
     measurements = {bias.name: measure(bias, judged, seed=seed) for bias in biases if bias.applies(judged)}
@@ -579,6 +584,8 @@ def audit_answers(
     if (rates := measurements.get(PassOrFail.name)) is not None:
         answer = (*paragraphs_of_rates(rates), *answer)
     paragraphs = (*answer, *filter(None, cautions), *reasons_of(findings))
+    if (worth := measurements.get(Forecasts.name)) is not None and (text := Forecasts().conclusion(worth)):
+        paragraphs += (text,)
     repeats = measurements.get(Repeats.name)
     if repeats is not None:
         paragraphs += (Repeats().conclusion(repeats),)

@@ -29,6 +29,8 @@ from evalbias.measures.scale_use import LEAST, SLOPE
 MARGINS = {SCORE_SD: 0.2, SHARE: 0.1, SLOPE: 0.3}
 """Unit of an estimate -> the smallest distance from an unbiased judge that an audit calls an effect worth finding."""
 ALLOWANCES = {SLOPE: 1 - LEAST}  # unit of an estimate -> the distance from an unbiased judge that its test allows for
+JUDGES = {"pairs": "compares", "scores": "scores", "probabilities": "gives the probability of each score"}
+"""Kind of judge -> what it does."""
 MOST_ROWS = 10  # most estimates that the plot of a bias without one of its own shows
 MOST_DOTS = 300  # most dots of the plot of an effect
 
@@ -45,7 +47,7 @@ class Bias:
     question: ClassVar[str]  # question that a report asks
     favored: ClassVar[str] = "what the bias favors"  # subject of "gets 0.2 more points", "wins 55 of 100 comparisons"
     kind: ClassVar[Literal["bias", "validity", "explanation"]] = "bias"  # tested; agreement; no finding
-    judges: ClassVar[str] = ""  # "pairs" or "scores" where only a judge that compares, or that scores, can have it
+    judges: ClassVar[str] = ""  # key in ``JUDGES`` where only such a judge can have it
     # Names of the numbers that a short table shows. The first with a null (what an unbiased judge has) that the quality
     # of the outputs cannot explain decides whether the judge is biased.
     headlines: ClassVar[tuple[str, ...]] = ()
@@ -59,7 +61,7 @@ class Bias:
 
     def applies(self, judged: Judged) -> bool:
         """Return whether anything of it can be measured."""
-        return bool(self.numbers(judged))
+        return self.suits(judged) and bool(self.numbers(judged))
 
     def number(self, name: str, judged: Judged) -> Number:
         """Return one of the numbers, such as the objective of a search; ValueError where the items do not allow it."""
@@ -69,8 +71,9 @@ class Bias:
         raise ValueError(self._unmeasured(name, judged))
 
     def suits(self, judged: Judged) -> bool:
-        """Return whether such a judge, which compares or scores, can have it."""
-        return self.judges in ("", "pairs" if judged.pairwise else "scores")
+        """Return whether such a judge can have it."""
+        kinds = {"pairs": judged.pairwise, "scores": not judged.pairwise, "probabilities": judged.probabilities}
+        return not self.judges or kinds[self.judges]
 
     def configured(self: AnyBias, **settings: Any) -> AnyBias:
         """Return the bias with those settings that are fields of its class and given."""
@@ -90,7 +93,7 @@ class Bias:
         """Say why something cannot be measured."""
         needs = self.lacks(judged)
         if not self.suits(judged):
-            needs = "a judge that compares" if self.judges == "pairs" else "a judge that scores"
+            needs = f"a judge that {JUDGES[self.judges]}"
         return f"{what} on {judged.criterion} cannot be measured" + (f": it needs {needs}." if needs else ".")
 
     def margin(self, estimate: Estimate) -> float:

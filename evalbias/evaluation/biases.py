@@ -25,6 +25,7 @@ from evalbias.evaluation.bias import (
     share_number,
 )
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
+from evalbias.evaluation.forecasts import Forecasts
 from evalbias.evaluation.judged import (
     BETTER,
     EXPECTED,
@@ -656,6 +657,7 @@ BIASES: dict[str, Bias] = {
     for bias in (
         PassOrFail(),
         PeopleAgreement(),
+        Forecasts(),
         ScaleUse(),
         Likelihood(),
         Position(),

@@ -44,6 +44,7 @@ PER_TOKEN = "likelihoods_per_token"  # LS divided by the number of tokens, where
 RATINGS = "ratings"
 """(n, r) single ratings of each item in the raters' order, NaN where a rater gave none. For pairs they are each rater's
 difference, the first candidate's rating less the second's."""
+LEVEL_SHARES = "level_shares"  # (n, K) probabilities of the scores of the judge's scale, which are whole numbers
 SAMPLES = "samples"  # (n, s) scores of the same prompt, whose mean is the answer; NaN where a judge gave fewer
 BETTER = "better"
 """(n,) the candidate of each pair that people prefer, 0 or 1; -1 where they prefer neither, NaN where nobody chose."""
@@ -55,6 +56,7 @@ COPIES = "copied_ratings"
 """Key of ``provenance``: column of ratings that follows from others, and is left out -> those others."""
 BY_CONSTRUCTION = "by_construction"
 """Key of ``provenance``: bias -> what in the judge's making settles it, so that its estimates are no finding."""
+MOST_LEVELS = 100  # largest number of levels whose probabilities are kept
 MOST_DRAWS = 100
 """Largest number of drawn answers, of which a tie counts as two, whose shares are told from a model's probabilities."""
 
@@ -156,7 +158,7 @@ class Judged:
     @property
     def columns(self) -> dict[str, FloatArray]:
         """Name -> numbers by item: the answers, each order by itself, and the covariates but single samples."""
-        covariates = {name: column for name, column in self.covariates.items() if name != SAMPLES}
+        covariates = {name: column for name, column in self.covariates.items() if name not in (SAMPLES, LEVEL_SHARES)}
         if not self.pairwise:
             return {"scores": self.answers, **covariates}
         orders = np.moveaxis(self.answers, 1, 0)  # (r, n, c)
@@ -299,6 +301,13 @@ class Judged:
         known = [values[~np.isnan(values)] for values in (self.answers, rated)]
         return all(len(values) > 0 and np.isin(values, (0.0, 1.0)).all() for values in known)
 
+    @cached_property
+    def probabilities(self) -> bool:
+        """True if a judge that scores gives its scores probabilities, or scores by the probability of a pass."""
+        known = self.answers[~np.isnan(self.answers)]
+        forecasts = not self.pairwise and self.scale == (0, 1) and len(known) > 0
+        return LEVEL_SHARES in self.covariates or (forecasts and not np.isin(known, (0.0, 1.0)).all())
+
     # --- what the judge says of pairs ---
 
     @property
@@ -410,9 +419,10 @@ def judge_examples(
         predictions = judge.batch(usable, lm=model, progress=progress)
         answers = np.array([p.score for p in predictions], dtype=np.float64)
         if any(p.get("samples") for p in predictions):
-            known = replace(
-                known, covariates={**known.covariates, SAMPLES: _drawn(predictions, judge.criterion.values)}
-            )
+            more = {SAMPLES: _drawn(predictions, judge.criterion.values)}
+        else:
+            more = {LEVEL_SHARES: shares} if (shares := _shares(predictions, judge)) is not None else {}
+        known = replace(known, covariates={**known.covariates, **more})
     refused = zip(known.ids, predictions, strict=True)
     return replace(
         known,
@@ -427,6 +437,13 @@ def judge_examples(
         examples=examples,
         compilable=True,
     )
+
+
+def _shares(predictions: Sequence[dspy.Prediction], judge: PointwiseJudge) -> FloatArray | None:
+    """Return (n, K) probabilities of the levels; None where the judge writes its scores, or corrects them."""
+    if judge.scoring == "direct" or judge.correction is not None or len(judge.criterion.values) > MOST_LEVELS:
+        return None
+    return np.array([list(p.distribution.values()) for p in predictions], dtype=np.float64)
 
 
 def _drawn(predictions: Sequence[dspy.Prediction], values: Sequence[float]) -> FloatArray:

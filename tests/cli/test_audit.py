@@ -88,7 +88,7 @@ def test_recorded_choices_as_json_and_nothing_else(file, tmp_path):
         (["agreement.accuracy>0.75?"], 3, "undecided: agreement.accuracy>0.75?: agreement.accuracy is 0.75"),
         (["likelihood<0.2?"], 1, "likelihood was not measured (it needs"),
         (["likelihood>0.2"], 1, "likelihood was not measured (it needs a model that reports likelihoods"),
-        (["length>0.2"], 2, "'length' is unknown, choose one of pass_or_fail, scale_use, likelihood, position"),
+        (["length>0.2"], 2, "'length' is unknown, choose one of pass_or_fail, forecasts, scale_use, likelihood"),
         (["position.firstrate>0.2"], 2, "position has no estimate 'firstrate' here, only first_rate"),
     ],
 )

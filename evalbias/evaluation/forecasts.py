@@ -1,0 +1,125 @@
+"""What a judge's probabilities are worth, as forecasts of what each person says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evalbias.evaluation.bias import Bias, people_missing
+from evalbias.evaluation.estimates import Measurement, Number
+from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES, RATINGS, Judged
+from evalbias.measures import forecasts
+from evalbias.measures.arrays import FloatArray, ratio
+from evalbias.measures.resample import Interval
+
+
+@dataclass(frozen=True)
+class Forecasts(Bias):
+    """Skill of a judge's probabilities against the base rate, and what it is made of (``measures.forecasts``).
+
+    A forecast is the probability that a person passes the output: says 1, or gives at least ``pass_mark``. Numbers:
+    ``brier_skill``; ``reliability`` (0 where forecasts come true as often as they say) and ``resolution`` of the Brier
+    score; ``forecast_error`` (ECE), and the ``flawless_error`` that right forecasts of these items stay below in 95 of
+    100. Of a judge that gives every level a probability, and people who rate in its levels, also ``ranked_skill``.
+    """
+
+    pass_mark: float | None = None  # the lowest rating that passes
+    name, title, kind, judges = "forecasts", "probabilities as forecasts", "validity", "probabilities"
+    question = "What are the judge's probabilities worth, as forecasts of what each person says?"
+    headlines = ("brier_skill", "ranked_skill")
+
+    def missing(self, judged: Judged) -> Iterator[str]:
+        """Name people's ratings, or the pass mark."""
+        if not judged.rated:
+            yield from people_missing(judged)
+        elif self._passed(judged) is None:
+            yield "the lowest rating that passes (pass_mark, --pass 4)"
+
+    def numbers(self, judged: Judged) -> list[Number]:
+        """Return the skills and their parts, where people rated."""
+        if not judged.rated:
+            return []
+        shown: dict[str, Any] = {"signed": False, "tested": False}
+        numbers, passed, p = [], self._passed(judged), self._forecasts(judged)
+        if passed is not None and p is not None:
+            part = partial(partial, forecasts.estimate_brier_part)
+            rows: dict[str, tuple[str, Callable[..., Interval], str]] = {
+                "brier_skill": ("Brier skill", forecasts.estimate_brier_skill, "Skill against the base rate (Brier)"),
+                "reliability": ("reliability", part(part="reliability"), "Brier score that recalibration would save"),
+                "resolution": ("resolution", part(part="resolution"), "Brier score by which it tells items apart"),
+                "forecast_error": ("ECE", forecasts.estimate_forecast_error, "Calibration error (ECE)"),
+                "flawless_error": ("flawless", forecasts.estimate_flawless_error, "For comparison: flawless forecasts"),
+            }
+            numbers = [
+                Number(name, label, p, estimator, given=(passed,), says=says, **{**shown, "signed": "skill" in name})
+                for name, (label, estimator, says) in rows.items()
+            ]
+        if (given := _levels_given(judged)) is not None:
+            levels, says = judged.covariate(LEVEL_SHARES), "Skill against the climatology (RPS)"
+            skill = forecasts.estimate_ranked_skill
+            numbers.append(Number("ranked_skill", "RPS skill", levels, skill, given=(given,), says=says, tested=False))
+        return numbers
+
+    def _passed(self, judged: Judged) -> FloatArray | None:
+        """Return (n, r) 1 where a person passes an output, 0 where not; None where it is not said what passes."""
+        ratings = _ratings(judged)
+        if self.pass_mark is not None:
+            return np.where(np.isnan(ratings), np.nan, ratings >= self.pass_mark)
+        return ratings if np.isin(ratings[~np.isnan(ratings)], (0.0, 1.0)).all() else None
+
+    def _forecasts(self, judged: Judged) -> FloatArray | None:
+        """Return (n,) probabilities of a pass."""
+        if judged.scale == (0, 1):
+            return judged.answers
+        if self.pass_mark is None or judged.scale is None:
+            return None
+        levels = judged.covariate(LEVEL_SHARES)
+        values = judged.scale[0] + np.arange(levels.shape[1])
+        return np.asarray(levels @ (values >= self.pass_mark).astype(np.float64))
+
+    def conclusion(self, measurement: Measurement) -> str:
+        """Say whether the probabilities say more than the base rate, and come true as often as they say."""
+        said = [_skill(measurement, *one) for one in (("brier_skill", "base rate"), ("ranked_skill", "climatology"))]
+        if "forecast_error" in measurement:
+            error, bound = (measurement[name].value for name in ("forecast_error", "flawless_error"))
+            shown = (
+                f"their calibration error is {error:.2f}, and flawless forecasts stay below {bound:.2f} in 95 of 100"
+            )
+            if error > bound:
+                said.append(f"They do not come true as often as they say: {shown}.")
+            else:
+                empty = not measurement["brier_skill"].low > 0
+                said.append(f"Nothing shows that they are not calibrated ({shown}).")
+                said += ["Being calibrated is empty without skill: so is the base rate, said of every item."] * empty
+        if said := [one for one in said if one]:
+            said.append("What is forecast is each person's own verdict, not that of their mean.")
+        return " ".join(said)
+
+
+def _skill(measurement: Measurement, name: str, against: str) -> str:
+    if name not in measurement or math.isnan((e := measurement[name]).low):
+        return ""
+    verdict = "say more than" if e.low > 0 else "say less than" if e.high < 0 else "are not shown to say more than"
+    return f"Its probabilities {verdict} the {against}: {e.label} {e.text()} (95 % interval {e.interval})."
+
+
+def _ratings(judged: Judged) -> FloatArray:
+    return judged.covariates[RATINGS] if RATINGS in judged.covariates else judged.covariates[HUMAN_SCORES][:, None]
+
+
+def _levels_given(judged: Judged) -> FloatArray | None:
+    """Return (n, K) shares of an item's people who gave each level; None where ratings lie between or beyond them."""
+    if LEVEL_SHARES not in judged.covariates or judged.scale is None:
+        return None
+    ratings = _ratings(judged)
+    values = judged.scale[0] + np.arange(judged.covariate(LEVEL_SHARES).shape[1])
+    known = ~np.isnan(ratings)
+    if len(values) < 3 or not np.isin(ratings[known], values).all():
+        return None
+    counts = (ratings[:, :, None] == values).sum(axis=1).astype(np.float64)
+    return ratio(counts, np.broadcast_to(known.sum(axis=1, keepdims=True).astype(np.float64), counts.shape))

@@ -1,0 +1,191 @@
+"""A judge's probabilities as forecasts of what people say: their skill, and what it is made of.
+
+An item has a probability p that a person says yes (or passes, or prefers the first), and the outcomes y of the people
+who were asked, 1 or 0: of each of them, not of their mean. The mean over an item's people of (p - y)^2 is
+p^2 - 2 p s + s, where s is the share that said yes, so the shares are all that is needed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+from evalbias.measures.agreement import counted_calibration_error
+from evalbias.measures.arrays import Before, Clusters, FloatArray, ratio
+from evalbias.measures.resample import DRAWS, Draws, Interval, Statistic, estimate, mean
+
+
+def outcome_shares(outcomes: ArrayLike) -> FloatArray:
+    """Return the (n,) share of 1 among (n, r) outcomes 1 or 0, NaN where nobody said anything.
+
+    Raises:
+        ValueError: An outcome is not 0, 1 or NaN.
+    """
+    y = np.asarray(outcomes, dtype=np.float64)
+    wrong = y[~np.isnan(y) & ~np.isin(y, (0.0, 1.0))]
+    if len(wrong):
+        raise ValueError(f"An outcome is {wrong[0]:g}: give 1, 0, or NaN where it is undefined.")
+    return ratio(np.nansum(y, axis=1), (~np.isnan(y)).sum(axis=1).astype(np.float64))
+
+
+def squared_errors(p: FloatArray, shares: FloatArray) -> FloatArray:
+    """Compute the mean over an item's people of (p - y)^2, whose mean is the Brier score (Brier 1950), in [0, 1]."""
+    return np.asarray(p * p - 2 * p * shares + shares)
+
+
+def counted_brier_skill(counts: FloatArray, p: FloatArray, shares: FloatArray) -> FloatArray:
+    """Compute 1 - Brier / Brier of the base rate (Murphy 1973) of forecasts p (n,) in resamples (k, n).
+
+    1 is a forecaster who knows everybody's answer, 0 one who says the base rate of every item; below 0, the base rate
+    is better. NaN where all people say the same. The base rate is that of the same items.
+
+    Examples:
+        >>> p, shares = np.array([0.9, 0.9, 0.1, 0.1]), np.array([1.0, 1.0, 0.0, 0.5])
+        >>> counted_brier_skill(np.ones((1, 4)), p, shares).round(2).tolist()  # 1 - .11 / (.625 * .375)
+        [0.53]
+    """
+    base = mean(counts, shares)
+    return ratio(base * (1 - base) - mean(counts, squared_errors(p, shares)), base * (1 - base))
+
+
+def counted_ranked_skill(counts: FloatArray, levels: FloatArray, shares: FloatArray) -> FloatArray:
+    """Compute 1 - RPS / RPS of the climatology of level probabilities (n, K) in resamples (k, n).
+
+    The ranked probability score (Epstein 1969) of one rating is the sum over the levels of the squared difference of
+    the two cumulative distributions; ``shares`` (n, K) of the item's people gave each level. The climatology forecasts
+    of every item how often each level is given at all. Ends and undefined as of ``counted_brier_skill``.
+
+    Examples:
+        >>> levels, shares = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]), np.array([[1.0, 0, 0], [0, 0, 1.0]])
+        >>> counted_ranked_skill(np.ones((1, 2)), levels, shares).round(2).tolist()  # 1 - .125 / .5
+        [0.75]
+    """
+    forecast, given = (np.cumsum(one, axis=1)[:, :-1] for one in (levels, shares))  # (n, K - 1)
+    often = counts @ given / counts.sum(axis=1)[:, None]
+    climatology = (often * (1 - often)).sum(axis=1)
+    return ratio(climatology - mean(counts, squared_errors(forecast, given).sum(axis=1)), climatology)
+
+
+# Reliability and resolution: how much better the forecasts would be if each value said how often it comes true, and how
+# much better than the base rate they would be then. With isotonic regression in place of bins, no width is chosen
+# (Dimitriadis, Gneiting and Jordan 2021); Brier = reliability - resolution + uncertainty, as of Murphy (1973).
+
+
+def recalibrated(p: FloatArray, shares: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """Return (n,) the isotonic regression of people's shares on forecasts p: the best forecasts in the same order."""
+    values, places = np.unique(p, return_inverse=True)
+    w = np.bincount(places, weights, minlength=len(values)).astype(np.float64)
+    sums = np.bincount(places, shares if weights is None else shares * weights, minlength=len(values))
+    y = ratio(sums.astype(np.float64), w)
+    kept = w > 0
+    fitted = np.full(len(values), np.nan)
+    fitted[kept] = scipy.optimize.isotonic_regression(y[kept], weights=w[kept]).x
+    return np.asarray(fitted[places])
+
+
+def counted_parts(counts: FloatArray, p: FloatArray, shares: FloatArray) -> FloatArray:
+    """Compute (k, 3) reliability, resolution and uncertainty of forecasts p (n,) in resamples (k, n).
+
+    Reliability is 0 for forecasts that come true as often as they say, and resolution 0 for those that say the same of
+    good and bad items, both at least 0; chance makes both larger, the more the fewer items there are.
+    """
+    parts = np.empty((len(counts), 3))
+    for row, weights in enumerate(counts):
+        best, base = recalibrated(p, shares, weights), mean(weights[None], shares)
+        known = weights > 0
+        error, least = (mean(weights[None, known], squared_errors(q[known], shares[known]))[0] for q in (p, best))
+        uncertainty = (base * (1 - base))[0]
+        parts[row] = error - least, uncertainty - least, uncertainty
+    return parts
+
+
+def agreement_beyond(p: FloatArray, outcomes: FloatArray) -> float:
+    """Return the correlation of two people's (n, r) outcomes about an item beyond its forecast p, in [0, 1].
+
+    Forecasts that know less of an item than people do, or are wrong of it, leave people alike; 0 without two people.
+    """
+    errors = outcomes - p[:, None]
+    asked = (~np.isnan(errors)).sum(axis=1)
+    together = np.nansum(errors, axis=1) ** 2 - np.nansum(errors**2, axis=1)  # sum over pairs of people
+    most = (asked * (asked - 1) * p * (1 - p)).sum()
+    return float(np.clip(together.sum() / most, 0.0, 1.0)) if most > 0 else 0.0
+
+
+def flawless(p: FloatArray, outcomes: FloatArray, *, draws: int, seed: int) -> FloatArray:
+    """Draw (draws, n) shares of people who say yes as often as forecasts p say, as many of each item as were asked.
+
+    Two people correlate beyond p as much as in the data: an item's own rate is drawn from a beta distribution around p.
+    """
+    rng, asked, shape = np.random.default_rng(seed), (~np.isnan(outcomes)).sum(axis=1), (draws, len(p))
+    alike = np.clip(agreement_beyond(p, outcomes), 1e-6, 1 - 1e-6)
+    within = np.clip(p, 1e-9, 1 - 1e-9) * (1 - alike) / alike
+    rates = rng.beta(within, (1 - alike) / alike - within, shape)
+    return np.asarray(ratio(rng.binomial(asked, rates).astype(np.float64), np.full(shape, asked, dtype=np.float64)))
+
+
+# Estimates.
+
+
+PARTS = ("reliability", "resolution")
+FEWER = 400  # resamples of a part, each of which is a regression
+
+
+def _estimated(
+    statistic: Statistic, p: ArrayLike, outcomes: ArrayLike, *, before: Before, clusters: Clusters, draws: Draws
+) -> Interval:
+    return estimate(statistic, p, outcome_shares(outcomes), before=before, clusters=clusters, draws=draws)
+
+
+def estimate_brier_skill(
+    p: ArrayLike, outcomes: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
+) -> Interval:
+    """Estimate the Brier skill of forecasts p (n,) of (n, r) outcomes, with its interval over inputs."""
+    return _estimated(counted_brier_skill, p, outcomes, before=before, clusters=clusters, draws=draws)
+
+
+def estimate_ranked_skill(
+    levels: ArrayLike, shares: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
+) -> Interval:
+    """Estimate the ranked skill of level probabilities (n, K), where people gave the levels in (n, K) shares."""
+    return estimate(counted_ranked_skill, levels, shares, before=before, clusters=clusters, draws=draws)
+
+
+def estimate_brier_part(
+    p: ArrayLike,
+    outcomes: ArrayLike,
+    *,
+    part: str,
+    before: Before = None,
+    clusters: Clusters = None,
+    draws: Draws = DRAWS,
+) -> Interval:
+    """Estimate ``reliability`` or ``resolution``, in [0, 1]."""
+    place, fewer = PARTS.index(part), replace(draws, resamples=min(draws.resamples, FEWER))
+    statistic = lambda counts, *columns: counted_parts(counts, *columns)[:, place]  # noqa: E731
+    return _estimated(statistic, p, outcomes, before=before, clusters=clusters, draws=fewer)
+
+
+def estimate_forecast_error(
+    p: ArrayLike, outcomes: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
+) -> Interval:
+    """Estimate the expected calibration error of forecasts; see ``counted_calibration_error``."""
+    return _estimated(counted_calibration_error, p, outcomes, before=before, clusters=clusters, draws=draws)
+
+
+def estimate_flawless_error(
+    p: ArrayLike, outcomes: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
+) -> Interval:
+    """Compute the calibration error that ``flawless`` forecasts of these items stay below in ``draws.confidence``."""
+    forecasts, given = np.asarray(p, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
+    known = ~np.isnan(forecasts) & ~np.isnan(given).all(axis=1)
+    n = int(known.sum())
+    if n == 0 or before is not None:
+        return Interval(math.nan, n=n, undefined=len(known) - n, reason="no item has a forecast and an outcome")
+    drawn = flawless(forecasts[known], given[known], draws=FEWER, seed=draws.seed)
+    errors = [counted_calibration_error(np.ones((1, n)), forecasts[known], shares)[0] for shares in drawn]
+    bound = float(np.quantile(errors, draws.confidence))
+    return Interval(bound, n=n, undefined=len(known) - n, units=n, reason="it is drawn, not estimated")

@@ -1,0 +1,80 @@
+"""An audit of probabilities: their skill, their calibration beside what chance shows, and the pass mark."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import evalbias
+
+ERRORS = 0.15 * norm.ppf(np.linspace(0.01, 0.99, 50))  # of people, whose mean verdict is the flawless forecast
+
+
+def rows(forecast, n=200, seed=0):
+    """Draw items that three people rate from 1 to 5, and a judge that forecasts a 4 or more."""
+    rng, made = np.random.default_rng(seed), []
+    for i in range(n):
+        quality = rng.beta(2, 2)
+        ratings = [int(1 + np.clip(5 * (quality + rng.normal(0, 0.15)), 0, 4.999)) for _ in range(3)]
+        heard = np.clip(5 * (quality + ERRORS), 0, 4.999).astype(int) + 1 >= 4
+        judge = np.clip(forecast(heard.mean(), rng) + rng.normal(0, 0.01), 0, 1)
+        row = {f"rating_{j + 1}": rating for j, rating in enumerate(ratings)}
+        made.append({"id": str(i), "source": f"s{i}", "output": "word " * (5 + i % 17), "judge": float(judge), **row})
+    return made
+
+
+FORECASTS = {
+    "good": (lambda p, _: p, "say more than the base rate", "Nothing shows that they are not calibrated"),
+    "empty": (
+        lambda *_: 0.36,
+        "are not shown to say more than the base rate",
+        "Being calibrated is empty without skill",
+    ),
+    "shrunk": (lambda p, _: 0.3 + 0.1 * p, "say more than the base rate", "do not come true as often as they say"),
+    "noise": (lambda _, rng: rng.random(), "say less than the base rate", "do not come true as often as they say"),
+}
+
+
+@pytest.mark.parametrize("kind", FORECASTS)
+def test_probabilities_are_held_against_what_each_person_says(kind):
+    forecast, skill, calibration = FORECASTS[kind]
+    items = rows(forecast)
+    audit = evalbias.audit(items, scores_field="judge", criterion="quality", scale=(0, 1), pass_mark=4)
+    measured = audit["forecasts"]
+    y = np.array([[row[f"rating_{j}"] >= 4 for j in (1, 2, 3)] for row in items], dtype=float)
+    p = np.array([row["judge"] for row in items])
+    expected = 1 - ((p[:, None] - y) ** 2).mean() / ((y.mean() - y) ** 2).mean()
+    assert measured["brier_skill"].value == pytest.approx(expected)
+    assert measured["reliability"].value - measured["resolution"].value + y.mean() * (1 - y.mean()) == pytest.approx(
+        ((p[:, None] - y) ** 2).mean()
+    )
+    (said,) = [one for one in audit.paragraphs if one.startswith("Its probabilities")]
+    assert skill in said
+    assert calibration in said
+    assert "each person's own verdict" in said
+    assert ("empty without skill" in said) == (kind == "empty")
+
+
+def test_without_a_pass_mark_the_audit_asks_for_it():
+    items = rows(FORECASTS["good"][0], n=40)
+    audit = evalbias.audit(items, scores_field="judge", criterion="quality", scale=(0, 1))
+    assert "--pass 4" in audit.not_measured["forecasts"]
+    assert "forecasts" not in audit.measurements
+    whole = [{**row, "judge": round(row["judge"])} for row in items]
+    verdicts = evalbias.audit(whole, scores_field="judge", criterion="quality", scale=(0, 1))
+    assert "forecasts" not in verdicts.not_measured  # it says pass or fail, and no probability
+    with pytest.raises(ValueError, match="is for a judge that gives probabilities: leave it out"):
+        evalbias.audit(whole, scores_field="judge", criterion="quality", scale=(0, 1), pass_mark=4)
+
+
+def test_probabilities_of_levels_have_a_skill_of_their_own(lms):
+    criterion = evalbias.Criterion("quality", "is it good?", (1, 5))
+    items = rows(FORECASTS["good"][0], n=30)
+    audit = evalbias.audit(items, judge=evalbias.PointwiseJudge(criterion), lm=lms["qwen2-chat"], pass_mark=4)
+    measured, judged = audit["forecasts"], audit.judged
+    shares = judged.covariates["level_shares"]
+    np.testing.assert_allclose(shares @ np.arange(1, 6), judged.answers)
+    assert set(measured.estimates) >= {"brier_skill", "ranked_skill"}
+    p, y = shares[:, 3:].sum(axis=1), np.array([[row[f"rating_{j}"] >= 4 for j in (1, 2, 3)] for row in items])
+    assert measured["brier_skill"].value == pytest.approx(
+        1 - ((p[:, None] - y) ** 2).mean() / ((y.mean() - y) ** 2).mean()
+    )

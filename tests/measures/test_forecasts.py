@@ -1,0 +1,95 @@
+"""Forecasts of what several people say: skills by hand, parts that add up, and what chance shows."""
+
+import numpy as np
+import pytest
+
+from evalbias.measures import forecasts
+from evalbias.measures.resample import Draws
+
+ONE = np.ones((1, 4))
+P = np.array([0.9, 0.9, 0.1, 0.1])
+Y = np.array([[1.0, 1.0], [1.0, np.nan], [0.0, 0.0], [0.0, 1.0]])
+
+
+def world(n=400, *, alike=0.3, raters=3, seed=0):
+    """Draw flawless forecasts, and people who correlate by ``alike`` beyond them."""
+    rng = np.random.default_rng(seed)
+    p, strength = rng.beta(2, 2, n), (1 - alike) / alike if alike else None
+    q = rng.beta(p * strength, (1 - p) * strength) if alike else p
+    return p, (rng.random((n, raters)) < q[:, None]).astype(float)
+
+
+def test_the_skill_is_that_of_each_persons_verdict():
+    shares = forecasts.outcome_shares(Y)
+    np.testing.assert_allclose(shares, [1, 1, 0, 0.5])
+    errors = np.nanmean((P[:, None] - Y) ** 2, axis=1)
+    np.testing.assert_allclose(forecasts.squared_errors(P, shares), errors)
+    base = shares.mean()
+    baseline = np.nanmean((base - Y) ** 2, axis=1).mean()
+    assert forecasts.counted_brier_skill(ONE, P, shares)[0] == pytest.approx(1 - errors.mean() / baseline)
+    assert forecasts.counted_brier_skill(ONE, np.full(4, base), shares)[0] == pytest.approx(0.0)
+    # a forecaster of the mean of an item's people is flawless, and yet not certain of one of them
+    assert forecasts.counted_brier_skill(ONE, shares, shares)[0] == pytest.approx(1 - 0.25 / 4 / baseline)
+    assert np.isnan(forecasts.counted_brier_skill(ONE, P, np.ones(4))[0])
+    with pytest.raises(ValueError, match=r"An outcome is 2: give 1, 0, or NaN"):
+        forecasts.outcome_shares([[2.0]])
+
+
+def test_the_ranked_skill_compares_cumulative_distributions():
+    rng = np.random.default_rng(1)
+    levels, ratings = rng.dirichlet(np.ones(4), 30), rng.integers(0, 4, (30, 3))
+    shares = (ratings[:, :, None] == np.arange(4)).mean(axis=1)
+    cumulative = levels.cumsum(axis=1)[:, None, :-1]  # (n, 1, K - 1)
+    said = (ratings[:, :, None] <= np.arange(3)).astype(float)
+    climate = said.mean(axis=(0, 1))
+    expected = 1 - ((cumulative - said) ** 2).sum(axis=2).mean() / ((climate - said) ** 2).sum(axis=2).mean()
+    assert forecasts.counted_ranked_skill(np.ones((1, 30)), levels, shares)[0] == pytest.approx(expected)
+    often = np.broadcast_to(shares.mean(axis=0), shares.shape)
+    assert forecasts.counted_ranked_skill(np.ones((1, 30)), often, shares)[0] == pytest.approx(0.0)
+
+
+def test_reliability_resolution_and_uncertainty_make_the_brier_score():
+    p, y = world(200)
+    shares = forecasts.outcome_shares(y)
+    for forecast in (p, 0.3 + 0.2 * p, 1 - p, np.full(200, 0.4)):
+        reliability, resolution, uncertainty = forecasts.counted_parts(np.ones((1, 200)), forecast, shares)[0]
+        brier = forecasts.squared_errors(forecast, shares).mean()
+        assert reliability - resolution + uncertainty == pytest.approx(brier)
+        assert min(reliability, resolution) >= -1e-12
+    assert forecasts.counted_parts(np.ones((1, 200)), np.full(200, 0.4), shares)[0, 1] == pytest.approx(0.0)
+    same = forecasts.counted_parts(np.ones((1, 200)), 0.3 + 0.2 * p, shares)[0, 1]  # it does not depend on the scale
+    assert same == pytest.approx(forecasts.counted_parts(np.ones((1, 200)), p, shares)[0, 1])
+    # of counted items as of repeated ones
+    counts = np.random.default_rng(0).integers(0, 3, 200)
+    repeated = np.repeat(np.arange(200), counts)
+    one = forecasts.counted_parts(counts[None].astype(float), p, shares)
+    np.testing.assert_allclose(one, forecasts.counted_parts(np.ones((1, len(repeated))), p[repeated], shares[repeated]))
+
+
+def test_agreement_beyond_a_forecast_is_found():
+    for alike in (0.0, 0.3, 0.8):
+        assert forecasts.agreement_beyond(*world(4000, alike=alike)) == pytest.approx(alike, abs=0.04)
+    assert forecasts.agreement_beyond(P, Y[:, :1]) == 0.0
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.5])
+def test_flawless_forecasts_exceed_their_bound_in_5_of_100(alike):
+    draws, over = Draws(resamples=0, swaps=0), 0
+    for seed in range(100):
+        p, y = world(120, alike=alike, seed=seed)
+        error = forecasts.estimate_forecast_error(p, y, draws=draws).value
+        over += error > forecasts.estimate_flawless_error(p, y, draws=draws).value
+    assert over <= 11  # of 100, the 99 % end of a binomial of .05
+    p, y = world(300, alike=alike)
+    wrong = forecasts.estimate_forecast_error(0.5 * p, y, draws=draws).value
+    assert wrong > forecasts.estimate_flawless_error(0.5 * p, y, draws=draws).value
+
+
+def test_the_interval_of_the_skill_covers_it():
+    p, y = world(100_000, alike=0.3, seed=99)
+    truth = forecasts.counted_brier_skill(np.ones((1, len(p))), p, forecasts.outcome_shares(y))[0]
+    covered = 0
+    for seed in range(100):
+        found = forecasts.estimate_brier_skill(*world(150, alike=0.3, seed=seed), draws=Draws(resamples=400, swaps=0))
+        covered += found.low <= truth <= found.high
+    assert 88 <= covered <= 99
