@@ -19,8 +19,7 @@ MODELS = ("lm", "likelihood_lm", "proposer_lm", "aspects_lm", "instructscore")
 """Options that name a model; a run keeps the identity of the model in their place."""
 PYTHON_ONLY = ("num_threads", "progress", "given")
 """Fields that are no options of a command."""
-ADDRESSES = ("proposer_api_base", "aspects_api_base")
-UNRECORDED = {*MODELS, *ADDRESSES, *PYTHON_ONLY, "dataset", "questions", "threads", "keep_worse", "loops"}
+UNRECORDED = {*MODELS, *PYTHON_ONLY, "aspects_api_base", "dataset", "questions", "threads", "keep_worse", "loops"}
 """Options that decide no number, or that a run keeps in another form."""
 
 
@@ -359,9 +358,6 @@ class CompileOptions(Choosing, ScoringOptions):
 
     judge: Path | None = option("JSON file of the judge to compile, instead of a new one for `criteria`.")
     k: int = option("Number of demonstrations.", 8)
-    normalization: Literal["mean-range", "center-max"] = option(
-        "How RS normalizes scores: mean-range as in the paper, center-max as in its code.", "mean-range"
-    )
     resamples: int = option("Number of random swaps in the permutation test.", 100_000)
     max_loss: float = option(
         "Loss of agreement with people (Pearson's r) to allow for a smaller bias, such as 0.05; 0 allows no "
@@ -417,8 +413,6 @@ class RankOptions(ComparingOptions):
     """
 
     search: Literal["greedy", "beam"] = option("Search that turns comparisons into a ranking.", "greedy")
-    beam_size: int = option("Number of partial orders that beam search keeps.", 10)
-    gap: float = option("Difference of probabilities below which beam search follows both outcomes.", 0.2)
     orders: int = option("Average the sorts from this many random initial orders; the paper's code: 100.", 1)
     debias: Literal["none", "permutation"] | None = option(
         "permutation asks in both orders and averages. By default, what the saved judge does."
@@ -429,8 +423,8 @@ class RankOptions(ComparingOptions):
 class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     """Search for a wording without position bias, without labels.
 
-    Searches with ZEPO on some documents, for one criterion, and tests what is found on the others. The data must hold a
-    source and an output per item, with several outputs for each source; or pairs of outputs. If people rated the
+    Searches with ZEPO on half of the documents, for one criterion, and tests what is found on the others. The data must
+    hold a source and an output per item, with several outputs for each source; or pairs of outputs. If people rated the
     outputs, agreement with them is reported too.
     """
 
@@ -468,8 +462,6 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     curve: bool = option(
         "Also rank with every wording tried, with and without debiasing: agreement by decision rate.", False
     )
-    test_fraction: float = option("Fraction of the documents to keep out of the search.", 0.5)
-    proposer_api_base: str | None = option("Address of the server that runs `proposer_lm`.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -614,12 +606,12 @@ class RefineOptions(FeedbackOptions):
 class CompileRefineOptions(Choosing, FeedbackOptions):
     """Compile a refine loop with less self-bias.
 
-    External feedback decides when to stop, and which refinements become demonstrations.
+    External feedback decides when to stop, and which refinements become demonstrations. Half of the items are kept for
+    comparing before and after.
     """
 
     k: int = option("Maximum number of demonstrations.", 4)
     budget: int | None = option("Approximate number of requests to the model for training items.")
-    test_fraction: float = option("Fraction of the items to keep for comparing before and after.", 0.5)
 
 
 GROUPS: tuple[type[Any], ...] = tuple(one for one in vars().values() if isinstance(one, type) and is_dataclass(one))

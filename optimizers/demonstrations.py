@@ -1,4 +1,4 @@
-"""Demonstrations against likelihood bias: which items can be shown, and which ones help."""
+"""Demonstrations against likelihood bias: which items can be shown, and which have the highest RS."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from collections.abc import Sequence
 
 import dspy
 import numpy as np
-import scipy
 
 from evalbias.evaluation.judged import human_scores
 from evalbias.lm.cache import measuring
 from evalbias.lm.types import Choices, MeasuringLM, PromptRefused, RequestRefused
-from evalbias.measures.arrays import FloatArray, defined
-from evalbias.measures.likelihood import normalize
+from evalbias.measures.arrays import FloatArray
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import item_label
 from evalbias.programs.judges import answer_items
 from evalbias.programs.pointwise import PointwiseJudge
 
-POOL = 4  # items at each end, for each demonstration, among which lengths are matched
 TRIED = 16  # number of the longest items whose prompts are tried before anything is judged
 
 # The items that can be shown, a random draw of them, and a judge that shows them.
@@ -89,73 +86,13 @@ def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm:
         raise UnusableDemosError(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem
 
 
-# Ways to choose demonstrations; each returns indices of items in the order shown.
+# The paper's choice: the items of highest RS.
 
 
 def highest_rs(rs: FloatArray, k: int) -> list[int]:
-    """Choose the k items of largest RS, signed or not, ascending as in the paper (Ohi et al. 2024, section 2.2)."""
+    """Return the k items (n,) of largest RS, ascending as in the paper (Ohi et al. 2024, section 2.2)."""
     usable = np.flatnonzero(np.isfinite(rs))
     if len(usable) < k:
         raise UnusableDemosError(f"RS is defined for only {len(usable)} items: {k} demonstrations cannot be chosen.")
-    top = usable[np.argsort(-np.abs(rs[usable]), kind="stable")[:k]]
+    top = usable[np.argsort(-rs[usable], kind="stable")[:k]]
     return [int(i) for i in top[::-1]]
-
-
-def both_ends(signed: FloatArray, words: FloatArray, k: int) -> list[int]:
-    """Choose k / 2 (k even) likely overrated items of high RS, and as many unlikely underrated ones of similar lengths.
-
-    The highest RS alone often takes one end only, and with a sum over tokens the longest outputs: such demonstrations
-    teach a preference for another length instead of none.
-    """
-    order = np.argsort(-np.abs(signed), kind="stable")  # NaN last
-    likely, unlikely = ([i for i in order if sign * signed[i] > 0][: POOL * k // 2] for sign in (1, -1))
-    if min(len(likely), len(unlikely)) < k // 2:
-        raise UnusableDemosError(f"{len(likely)} likely overrated and {len(unlikely)} unlikely underrated items")
-    return _matched(likely, unlikely, words, k // 2)
-
-
-def balanced(likelihoods: FloatArray, human: FloatArray, words: FloatArray, k: int) -> list[int]:
-    """Choose k / 2 (k even) pairs of a likely and an unlikely output that people rated alike, of similar lengths.
-
-    The pairs are spread over the human scores. Each lies on both sides of the mean LS of all items, if the items of
-    such scores do, as symmetrically as their lengths allow, so that likelihood tells little about the label.
-    """
-    usable = np.flatnonzero(defined(likelihoods, human))
-    if len(usable) < 3 * k:
-        raise UnusableDemosError(f"{len(usable)} items have a likelihood and a human score, for {k} demonstrations")
-    chosen: list[int] = []
-    center, spread = likelihoods[usable].mean(), likelihoods[usable].std() or 1.0
-    for stratum in np.array_split(usable[np.argsort(human[usable], kind="stable")], k // 2):
-        by_likelihood = stratum[np.argsort(likelihoods[stratum], kind="stable")]
-        third = len(by_likelihood) // 3
-        ends = by_likelihood[likelihoods[by_likelihood] > center], by_likelihood[likelihoods[by_likelihood] < center]
-        likely = ends[0] if len(ends[0]) else by_likelihood[-third:]
-        unlikely = ends[1] if len(ends[1]) else by_likelihood[:third]
-        off = np.abs((likelihoods[likely][:, None] + likelihoods[unlikely]) / 2 - center) / spread
-        chosen += _matched(likely, unlikely, words, 1, more=off)
-    return chosen
-
-
-def signed_rs(likelihoods: FloatArray, unfairness: FloatArray) -> FloatArray:
-    """Compute RS with its sign: positive for a likely overrated output, negative for an unlikely underrated one."""
-    kept = defined(likelihoods, unfairness)
-    stars = [normalize(np.where(kept, x, np.nan), "center-max") for x in (likelihoods, unfairness)]
-    return np.asarray(stars[0] + stars[1])
-
-
-def _matched(
-    first: np.ndarray | list[int],
-    second: np.ndarray | list[int],
-    words: FloatArray,
-    pairs: int,
-    more: FloatArray | float = 0.0,
-) -> list[int]:
-    """Return pairs of one item of each kind whose lengths differ least, one after the other.
-
-    Lengths count in standard deviations; ``more`` (len(first), len(second)) is added to their difference.
-    """
-    a, b = np.asarray(first), np.asarray(second)
-    cost = np.abs(words[a][:, None] - words[b]) / (words.std() or 1.0) + more
-    rows, columns = scipy.optimize.linear_sum_assignment(cost)
-    nearest = np.argsort(cost[rows, columns], kind="stable")[:pairs]
-    return [int(i) for n in nearest for i in (a[rows[n]], b[columns[n]])]

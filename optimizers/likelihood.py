@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -35,7 +36,7 @@ from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.likelihood import TOTAL
 from evalbias.optimizers import demonstrations
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
-from evalbias.optimizers.demonstrations import TRIED, UnusableDemosError
+from evalbias.optimizers.demonstrations import UnusableDemosError
 from evalbias.optimizers.likelihood_rules import (
     BIAS_LABELS,
     REASONS,
@@ -300,8 +301,6 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     Candidates are the judge with
 
     * k demonstrations of highest RS, with LS as a sum and as a mean over tokens (the paper's method);
-    * k demonstrations of high RS, half of them likely and overrated, half unlikely and underrated, of matched lengths;
-    * k demonstrations in pairs of a likely and an unlikely output that people rated alike;
     * random demonstrations;
     * a likelihood calibration at several strengths, of the given judge and of the one with random demonstrations.
 
@@ -344,10 +343,18 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         judged = self.answers(problem, judge, pool)
         random = Candidate(f"{self.most_demos} random demonstrations", judge)
         candidates = [random]
-        # 2. Demonstrations that are chosen by RS, by both ends of it, and balanced in likelihood.
-        for title, choose in self._demonstrations(problem, judged, pool):
+        # 2. Demonstrations of highest RS, with LS as a sum and as a mean.
+        human, criterion, lm = judged.covariate(HUMAN_SCORES), problem.student.criterion, problem.likelihood_lm
+        unfairness = unfairness_scores(judged.answers, human, normalization=self.normalization)
+        rs = {
+            reduction: rs_scores(likelihood_scores(pool, criterion, lm, reduction=reduction), unfairness)
+            for reduction in REDUCTIONS
+        }
+        for k, reduction in itertools.product(self.k, REDUCTIONS):
+            title = _rs_name(k, reduction)
             try:
-                candidates.append(Candidate(title, self.shown(problem, [pool[i] for i in choose()])))
+                chosen = demonstrations.highest_rs(rs[reduction], k)
+                candidates.append(Candidate(title, self.shown(problem, [pool[i] for i in chosen])))
             except UnusableDemosError as error:
                 left_out[title] = str(error)
         # 3. Calibrations of the given judge, which all rated items fit and test, and of the one with random ones.
@@ -380,24 +387,6 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         known = baseline_facts(problem.fit, criterion, lm, reduction=self.reduction)
         beside = against_baselines(compared, known, n_resamples=self.n_resamples, seed=self.seed)
         return {**super().validate(problem, selection), **beside}
-
-    def _demonstrations(
-        self, problem: Problem, judged: Judged, pool: Sequence[dspy.Example]
-    ) -> Iterator[tuple[str, Callable[[], list[int]]]]:
-        """Yield the name of every set of demonstrations with the function that chooses it."""
-        human, criterion = judged.covariate(HUMAN_SCORES), problem.student.criterion
-        words = np.array([len(e.output.split()) for e in pool], dtype=np.float64)
-        lm = problem.likelihood_lm
-        likelihoods = {name: likelihood_scores(pool, criterion, lm, reduction=name) for name in REDUCTIONS}
-        unfairness = unfairness_scores(judged.answers, human, normalization=self.normalization)
-        signed = {reduction: demonstrations.signed_rs(ls, unfairness) for reduction, ls in likelihoods.items()}
-        for k in self.k:
-            for reduction in REDUCTIONS:
-                yield _rs_name(k, reduction), partial(demonstrations.highest_rs, signed[reduction], k)
-        rs, ls = signed[self.reduction], likelihoods[self.reduction]
-        for k in sorted({k - k % 2 for k in self.k}):
-            yield f"{k} demonstrations of high RS at both ends", partial(demonstrations.both_ends, rs, words, k)
-            yield f"{k} demonstrations balanced in likelihood", partial(demonstrations.balanced, ls, human, words, k)
 
     def _calibrated_given(self, problem: Problem, name: str, title: str) -> list[Candidate]:
         """Return the given judge calibrated, with cross-fitted answers to all rated items, the held-back ones last."""
@@ -482,24 +471,3 @@ def compile_each(
         before[TOTAL], after[TOTAL] = total(list(before.values())), total(list(after.values()))
         comparisons[TOTAL] = optimizer.compare(before[TOTAL], after[TOTAL])["likelihood"]
     return CompiledCriteria(compiled, reports, before, after, comparisons)
-
-
-def count_answers(
-    optimizer: LikelihoodOptimizer,
-    criteria: Sequence[Criterion],
-    *,
-    trainset: Sequence[dspy.Example],
-    valset: Sequence[dspy.Example],
-) -> int:
-    """Return how many answers ``compile_each`` asks for at most, about: judgments, and each text's likelihood once."""
-    rated = [demonstrations.rated_items(trainset, criterion) for criterion in criteria]
-    texts = {(e.source, e.output) for items in (valset, *rated) for e in items}
-    sets, sides = 2, 2
-    if isinstance(optimizer, LikelihoodMitigation):  # see its ``candidates``
-        even = {k - k % 2 for k in optimizer.k}
-        sets, sides = 1 + len(optimizer.k) * len(REDUCTIONS) + 2 * len(even), 3
-    judgments = 0
-    for items in rated:
-        held_back = len(items) // 2 if optimizer.select else 0
-        judgments += len(items) + sets * held_back + sides * len(valset) + sets * min(TRIED, len(items) + len(valset))
-    return len(texts) + judgments

@@ -427,15 +427,13 @@ def sensitivity_curve(
     lm: Any = None,
     limit: int | None = None,
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
 ) -> list[CurvePoint]:
     """Measure decision rate and agreement under every instruction (Zhou et al. 2024, figures 2 and 4).
 
     It shows whether fairness is worth seeking. ``items`` are rated outputs (``scores``) of documents; decision rates
     and ``objectives`` are of at most ``limit`` of their pairs, ordered and without the judge's calibration. With
     ``debias="permutation"``, decision rates and rankings are of the probabilities averaged over both orders (the figure
-    after debiasing): both say the same, so each pair counts once, in an order drawn at random. ``progress`` is called
-    with the number of judgments done.
+    after debiasing): both say the same, so each pair counts once, in an order drawn at random.
     """
     debiased, model = judge.debias == "permutation", measuring(resolve_lm(lm, judge.predict))
     compared = pairs(items, limit=limit, ordered=not debiased, seed=seed)
@@ -444,12 +442,10 @@ def sensitivity_curve(
     for text in instructions:
         (shares,) = probabilities(judge, [text], compared, model, debiased=debiased)
         (free,) = probabilities(judge, [text], nothing, model, debiased=debiased)
-        if progress is not None:
-            progress((1 + debiased) * (len(compared) + 1))
         judged = judged_in_order(judge, shares, compared, free)
         one: PairwiseJudge = judge.deepcopy()
         instruct(one, text)
-        agreement = measure_ranking(PairwiseRanker(one, seed=seed), documents, lm=lm, progress=progress)
+        agreement = measure_ranking(PairwiseRanker(one, seed=seed), documents, lm=lm)
         values = {objective.name: objective(judged) for objective in objectives}
         points.append(CurvePoint(text, float(decision_rates(shares)[0]), agreement["spearman"].value, values))
     return points

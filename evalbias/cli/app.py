@@ -103,16 +103,13 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     **dict.fromkeys(
         ("judge", "candidates", "program", "examples", "instructscore_prompt", "quantile_map", "correction"), FILE
     ),
-    **dict.fromkeys(
-        ("limit", "documents", "population", "epochs", "budget", "beam_size", "orders", "resamples", "best_of"), COUNT
-    ),
+    **dict.fromkeys(("limit", "documents", "population", "epochs", "budget", "orders", "resamples", "best_of"), COUNT),
     **dict.fromkeys(("max_tokens", "threads", "in_flight", "sample_tokens"), COUNT),
     "samples": Flag(more={"min": 2}),
     "k": Flag("-k", more={"min": 0}),
     **dict.fromkeys(("seed", "max_iterations"), Flag(more={"min": 0})),
     "reliability": Flag(more={"min": 0.01, "max": 1.0}),
     "max_loss": Flag(more={"min": 0.0, "max": 0.99}),
-    "gap": Flag(more={"min": 0.0, "max": 1.0}),
     "api_base": Flag(more={"metavar": "URL[,URL,...]"}),
     "api_key_env": Flag(more={"metavar": "NAME"}),
     "workers": Flag(more={"metavar": "ray[:N]"}),

@@ -50,7 +50,7 @@ def measure_preference_command(options: PreferenceOptions, models: MeasuringMode
         shown: list[Any] = [*(m.table() for m in measurements.values()), verdict]
         covered = {name: judged.coverage}
         result = {"preference": measurements}
-        run.leave(RunOutcome(result, brief, [Group(*shown)], covered, examples=drawn, verdict=verdict))
+        run.leave(RunOutcome(result, brief, [Group(*shown)], covered, verdict=verdict))
 
 
 def _settings(judge: PairwiseJudge) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def rank_command(options: RankOptions, models: MeasuringModels, out: Out) -> Non
     judge = comparing_judge(options, options.debias)
     split = compared(options, judge.criterion, pairs=False)
     with Run("rank", options, models, out, more={**split.settings(), **_settings(judge)}) as run:
-        search = {name: getattr(options, name) for name in ("search", "beam_size", "gap", "seed", "orders")}
+        search = {name: getattr(options, name) for name in ("search", "seed", "orders")}
         ranker = PairwiseRanker(judge, **search)
         groups = by_input(split.test)
         documents = [dspy.Example(source=g[0].source, candidates=[e.output for e in g]) for g in groups.values()]
@@ -136,7 +136,7 @@ def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out
     """Search on some documents, and test what is found on the others."""
     objective_of(options.objective)
     (criterion,) = criteria_of(options, [options.criterion])
-    split = compared(options, criterion, test_fraction=options.test_fraction)
+    split = compared(options, criterion, searches=True)
     if options.curve and (hold_pairs(split.test) or not any(is_rated(e, criterion.name) for e in split.test)):
         raise ValueError("`curve` needs outputs that people rated on the criterion: leave it out.")
     with Run("optimize", options, models, out, more=split.settings()) as run:

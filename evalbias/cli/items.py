@@ -98,10 +98,10 @@ def compared(
     options: ComparingOptions | OptimizeOptions,
     criterion: Criterion,
     *,
-    test_fraction: float | None = None,
+    searches: bool = False,
     pairs: bool = True,
 ) -> Split:
-    """Split outputs, rated or not, or ``pairs`` too, by document; without a fraction, all are on the test side."""
+    """Put outputs, or ``pairs`` too, on the test side; half of the documents for training if it ``searches``."""
     spec, dataset = str(options.data), load_items(options, pairs=True)
     if not pairs and data.hold_pairs(dataset):
         raise data.DataError(
@@ -110,7 +110,7 @@ def compared(
         )
     known = data.by_input(dataset)
     groups = {key: known[key] for key in comparable(dataset)}
-    needed = max(1 if test_fraction is None else 2, options.documents or 0)
+    needed = max(2 if searches else 1, options.documents or 0)
     if len(groups) < needed:
         raise ValueError(
             f"{spec} has {len(groups)} documents with two different outputs or more: a comparison needs at least "
@@ -121,8 +121,8 @@ def compared(
         keys = sorted(random.Random(options.seed).sample(keys, options.documents))
     items, train = [e for key in keys for e in groups[key]], list[Any]()
     test = items
-    if test_fraction is not None:
-        train, test = data.split(items, seed=options.seed, by="input", test_fraction=test_fraction)
+    if searches:
+        train, test = data.split(items, seed=options.seed, by="input", test_fraction=0.5)
     names = {n for e in items for n in (e.get("scores") or {})}
     if names and not any(data.is_rated(e, criterion.name) for e in items):
         say(f"Nobody rated on {criterion.name!r}, only on {sorted(names)!s:.500}: no agreement can be measured.")

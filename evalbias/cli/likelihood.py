@@ -7,25 +7,18 @@ from typing import Any
 
 from rich.console import Group
 
+from evalbias import optimizers
 from evalbias.cli.items import scored, scoring_judges
 from evalbias.cli.run import Run, RunOutcome, Split, keep
 from evalbias.evaluation import judge_examples, measure, total
 from evalbias.evaluation.answers import criteria_of, language_of
 from evalbias.evaluation.biases import Likelihood
 from evalbias.lm.cache import CachedLM
-from evalbias.optimizers import (
-    BiasedDemos,
-    BiasedDemosReport,
-    CompiledCriteria,
-    LikelihoodMitigation,
-    MitigationReport,
-    compile_each,
-    count_answers,
-)
 from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_demos
 from evalbias.optimizers.likelihood import LikelihoodOptimizer
 from evalbias.options import CompileOptions, LikelihoodBiasOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
+from evalbias.programs.judges import REDUCTIONS
 from evalbias.report.page import scatter_section
 from evalbias.report.tables import headlines_table, mitigation_table, words_note
 
@@ -58,7 +51,7 @@ def measure_likelihood_command(options: LikelihoodBiasOptions, models: Measuring
         }
         result = {"likelihood": measurements, "effects": effects}
         shown = [Group(headlines_table(measurements), *lines)]
-        run.leave(RunOutcome(result, brief, shown, coverage, examples=split.test, more=more))
+        run.leave(RunOutcome(result, brief, shown, coverage, more=more))
 
 
 def compile_likelihood_command(options: CompileOptions, models: MeasuringModels, out: Out) -> None:
@@ -75,23 +68,25 @@ def _optimizer(options: CompileOptions, split: Split) -> LikelihoodOptimizer:
         "likelihood_lm": options.likelihood_lm,
         "bins": split.bins,
         "reduction": options.reduction,
-        "normalization": options.normalization,
         "n_resamples": options.resamples,
         "seed": options.seed,
     }
     if options.bare:
-        return BiasedDemos(options.k, **shared, select=False)
+        return optimizers.BiasedDemos(options.k, **shared, select=False)
     sizes = sorted({size for size in (2, options.k // 2, options.k) if 2 <= size <= options.k})
-    return LikelihoodMitigation(sizes, max_loss=options.max_loss, **shared)
+    return optimizers.LikelihoodMitigation(sizes, max_loss=options.max_loss, **shared)
 
 
 def compile_judges(
     run: Run, options: CompileOptions, split: Split, judges: Sequence[PointwiseJudge], optimizer: LikelihoodOptimizer
-) -> tuple[CompiledCriteria, RunOutcome]:
+) -> tuple[optimizers.CompiledCriteria, RunOutcome]:
     """Compile every judge; plots, and judges that are better, go into the run's folder."""
     items = {"trainset": list(split.train), "valset": list(split.test)}
-    with run.progress(count_answers(optimizer, split.criteria, **items)):
-        compiled = compile_each(optimizer, judges, **items, lm=options.lm)
+    train, test = map(len, items.values())
+    sets = 1 + len(optimizer.k) * len(REDUCTIONS) if isinstance(optimizer.k, tuple) else 2  # of demonstrations
+    # About as many answers: each text's likelihood once, the training items, half of them with every set, the others.
+    with run.progress(train + test + len(judges) * (train + sets * train // 2 + 3 * test)):
+        compiled = optimizers.compile_each(optimizer, judges, **items, lm=options.lm)
     comparisons, reports = compiled.comparisons, compiled.reports
     written = {}
     for name, judge in compiled.judges.items():
@@ -102,8 +97,8 @@ def compile_judges(
         sides = {"before": compiled.before[name], "after": compiled.after[name]}
         plots.append(scatter_section(sides, run.folder.file("scatter", name, "").name))
     # The judges side by side, then what was chosen and why.
-    mitigated = {name: r for name, r in reports.items() if isinstance(r, MitigationReport)}
-    demonstrated = {name: r for name, r in reports.items() if isinstance(r, BiasedDemosReport)}
+    mitigated = {name: r for name, r in reports.items() if isinstance(r, optimizers.MitigationReport)}
+    demonstrated = {name: r for name, r in reports.items() if isinstance(r, optimizers.BiasedDemosReport)}
     shown: list[Any] = [mitigation_table(mitigated, seed=options.seed)] if mitigated else []
     if demonstrated or len(reports) > 1:
         shown.append(headlines_table(comparisons))

@@ -46,22 +46,14 @@ from evalbias.options import (
     SelfOptions,
     StyleOptions,
 )
+from evalbias.programs import feedback
 from evalbias.programs.criterion import FLUENCY, UNDERSTANDABILITY
-from evalbias.programs.feedback import (
-    PROMPT,
-    ConsistencyFeedback,
-    FeedbackSource,
-    InstructScore,
-    JudgeFeedback,
-    ReferenceFeedback,
-    on_one_scale,
-)
 from evalbias.programs.loops import BestOfK, Improvement, SelfRefine
 from evalbias.programs.pointwise import PointwiseJudge
 from evalbias.programs.saved import read_state
 from evalbias.programs.tasks import TASKS, TEMPERATURE, RefineTask, check_items, read_examples
 from evalbias.report import plots, tables
-from evalbias.report.page import loop_sections
+from evalbias.report.page import loop_sections, worst_items
 from evalbias.report.plots import write_png
 from evalbias.runs import RESULT, SETTINGS, write_jsonl
 from evalbias.values import digest, file_digest, message, read_json
@@ -118,7 +110,8 @@ def measure_self_command(options: SelfOptions, out: Out) -> None:
             shown.append(tables.headlines_table(between, of="loops", title="Between loops", note=note))
         elif not alone:
             shown.append("The loops are not compared: no two have an item and a round in common.")
-        run.leave(RunOutcome(result, result, [*shown, *conclusions], examples=loops[0].texts))
+        worst = worst_items(summaries[0].rounds[-1], loops[0].texts)
+        run.leave(RunOutcome(result, result, [*shown, *conclusions], more=[worst]))
 
 
 def _draw_differences(last: Measurement, file: Path) -> None:
@@ -209,7 +202,7 @@ def task_of(options: LoopOptions) -> tuple[RefineTask, list[Any], dict[str, Any]
     config: dict[str, Any] = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
     more: dict[str, Any] = {"temperature": TEMPERATURE, "metric": {}}
     if options.task == "translation":
-        metric, to_mqm = ReferenceFeedback(options.metric), options.quantile_map
+        metric, to_mqm = feedback.ReferenceFeedback(options.metric), options.quantile_map
         config |= {"metric": metric, "to_mqm": None if to_mqm is None else quantile_map(to_mqm)[0]}
         more["metric"] = {"name": metric.name, "signature": metric.signature}
     if options.examples is not None:
@@ -245,16 +238,17 @@ def _load(loop: SelfRefine, file: Path, seed: int) -> None:
     except (KeyError, ValueError) as error:
         raise ValueError(f"{file} is a compiled loop of another task: {error}") from error
     loop.seed = seed
-    if isinstance(loop.feedback, ConsistencyFeedback):
+    if isinstance(loop.feedback, feedback.ConsistencyFeedback):
         loop.feedback.seed = seed
 
 
-def external_of(options: FeedbackOptions, task: RefineTask) -> FeedbackSource:
+def external_of(options: FeedbackOptions, task: RefineTask) -> feedback.FeedbackSource:
     """Return the external feedback: InstructScore where its model is opened, else the task's own."""
     if options.instructscore is None:
         return task.external
     file = options.instructscore_prompt
-    return InstructScore(options.instructscore, prompt=PROMPT if file is None else decoded(file.read_bytes(), file))
+    prompt = feedback.PROMPT if file is None else decoded(file.read_bytes(), file)
+    return feedback.InstructScore(options.instructscore, prompt=prompt)
 
 
 def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOutcome) -> None:
@@ -262,7 +256,7 @@ def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOu
     for name, error in failed.items():
         typer.echo(message(f"The item {name!r:.80} failed: {error}"), err=True)
     own, expected = task.loop.feedback, task.external
-    if not on_one_scale(own, expected):
+    if not feedback.on_one_scale(own, expected):
         pair = json.dumps({expected.name: (expected.low + expected.high) / 2, "mqm": -12.0})
         say(
             f"No Bias is measured: own scores are MQM points ({own.low:g} to {own.high:g}), and {expected.name} gives "
@@ -331,7 +325,7 @@ def _aspects(run: Run, task: RefineTask) -> list[CachedScorer]:
         measuring(run.options.aspects_lm)
         judge = PointwiseJudge(criterion)
         judge.predict.lm = run.options.aspects_lm
-        source = JudgeFeedback(judge, source=task.fields[0])
+        source = feedback.JudgeFeedback(judge, source=task.fields[0])
         scorers.append(CachedScorer(source, run.folder.path / f"{criterion.name}.jsonl"))
     return scorers
 
@@ -346,7 +340,7 @@ def compile_refine_command(options: CompileRefineOptions, models: Models, out: O
     """Compile the loop; report own and external feedback side by side. A loop that is not better is not written."""
     task, items, more = task_of(options)
     student = with_refiner(task)
-    train, test = data.split(items, seed=options.seed, test_fraction=options.test_fraction, by="input")
+    train, test = data.split(items, seed=options.seed, test_fraction=0.5, by="input")
     with Run("compile refine", options, models, out, more=more, writes=True) as run:
         optimizer = ExternalFeedbackRefine(
             external_of(run.options, task),
@@ -395,4 +389,4 @@ def measure_style_command(options: StyleOptions, models: Models, out: Out) -> No
         title = "Outputs of others, as given (before) and in the model's own words (after)"
         shown = [replace(report.change.table(), title=title), conclusion]
         result = {"report": report, "conclusion": conclusion}
-        _leave(run, task, report.failed, RunOutcome(result, result, shown, examples=items))
+        _leave(run, task, report.failed, RunOutcome(result, result, shown, more=[worst_items(report.before, items)]))

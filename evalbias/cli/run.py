@@ -74,7 +74,6 @@ class RunOutcome:
     shown: Sequence[Any]  # tables and sentences that are printed otherwise
     coverage: Mapping[str, Any] = field(default_factory=dict)  # criterion -> (n,) probability that the labels hold
     page: Any = None  # what is reported, where the result holds its numbers only
-    examples: Sequence[Any] = ()  # the measured items in the measurements' order, for their texts
     more: Sequence[Section | None] = ()  # of the report
     verdict: str = ""  # first sentence of the report; empty leaves it to the findings
 
@@ -191,7 +190,7 @@ class Run(AbstractContextManager["Run"]):
         content = outcome.result if outcome.page is None else outcome.page
         warning, verdict = coverage_warning(outcome.coverage), outcome.verdict
         said = verdict if verdict.startswith(warning) else f"{warning} {verdict}".strip()
-        write_report(self.folder.path, content, verdict=said, examples=outcome.examples, more=outcome.more)
+        write_report(self.folder.path, content, verdict=said, more=outcome.more)
         if self._as_json:
             print_json(to_json(outcome.brief))
             return
@@ -253,7 +252,7 @@ def _open_models(options: Any, given: MeasuringModels, *, writes: bool) -> dict[
             opened[name] = opened["lm"]
             continue
         opening = given
-        if name == "proposer_lm" and named == options.lm and options.proposer_api_base is None:
+        if name == "proposer_lm" and named == options.lm:
             opening = replace(given, workers=None)  # it writes here where workers judge
         elif name != "lm":
             opening = given.of_another(getattr(options, f"{name.removesuffix('lm')}api_base", None))

@@ -16,18 +16,8 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data.files import (
-    FORMATS,
-    HUB,
-    Chunk,
-    Source,
-    check_text,
-    chunk_table,
-    file_table,
-    hub_table,
-    memory_table,
-    parsed,
-)
+from evalbias.data import files
+from evalbias.data.files import Chunk, Source
 from evalbias.data.items import (
     BINARY,
     FIRST,
@@ -126,9 +116,9 @@ def read(
                 raise ValueError(f"The columns of {name} are known: give {name}:{path} without a mapping (--map).")
             if any(wanted.choices.values()):
                 raise ValueError(f"The choices of {name} are known: give {name}:{path} without labels (--labels).")
-            known, files = SETS[name], Source(name, _existing(path))
-            files.rows = list(known.rows(files))
-            return _items(files, Wanted(samples=samples, criteria=known.rated))
+            known, table = SETS[name], Source(name, _existing(path))
+            table.rows = list(known.rows(table))
+            return _items(table, Wanted(samples=samples, criteria=known.rated))
     table = table_of(source, mapping)
     judged = wanted.judged(table.columns)
     if has_verdicts := bool(judged) and judged <= set(table.columns):
@@ -144,7 +134,7 @@ def read(
 
 def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
     """Read the items of consecutive chunks as ``read``; a mapped column may be missing, a changed file is refused."""
-    table = chunk_table(path, some)
+    table = files.chunk_table(path, some)
     _rename(table, mapping or {})
     return _items(table, Wanted())
 
@@ -171,14 +161,14 @@ class Wanted:
 def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
     """Read the rows of a source that is no known data set, under our names, as ``read`` does; they need no output."""
     if not isinstance(source, str | os.PathLike):
-        table = memory_table(source)
+        table = files.memory_table(source)
     else:
         name, path = parse_spec(os.fspath(source))
         if name in SETS:
             raise ValueError(
                 f"{source}: {name} holds outputs to judge; give a file with the fields that are needed here."
             )
-        table = hub_table(path) if name == HUB else file_table(name, _existing(path))
+        table = files.hub_table(path) if name == files.HUB else files.file_table(name, _existing(path))
     if mapping and table.rows:
         _check_mapping(mapping, table.columns, str(table.path))
     _rename(table, mapping or {})
@@ -198,15 +188,16 @@ def parse_spec(spec: str) -> tuple[str, str]:
         (('tmu-gfm', 'ratings.csv'), ('csv', 'outputs.csv.gz'), ('hf', 'owner/name:test'))
     """
     name, colon, path = spec.partition(":")
-    if colon and (name in SETS or name in FORMATS or name == HUB) and path:
+    if colon and (name in SETS or name in files.FORMATS or name == files.HUB) and path:
         return name, path
     ending = Path(spec.lower().removesuffix(".gz")).suffix.removeprefix(".")
-    if ending in FORMATS:
+    if ending in files.FORMATS:
         return ending, spec
     what = "is a folder, not a file of data" if Path(spec).is_dir() else "names no data"
+    endings, names = ", ".join(f".{name}" for name in files.FORMATS), ", ".join(sorted(SETS))
     raise ValueError(
-        f"{spec!r} {what}; give a file that ends in {', '.join('.' + name for name in FORMATS)} (also .gz), NAME:PATH "
-        f"with a NAME of {', '.join(sorted(SETS))}, or hf:NAME. Save a spreadsheet as CSV (in UTF-8)."
+        f"{spec!r} {what}; give a file that ends in {endings} (also .gz), NAME:PATH with a NAME of {names}, or hf:NAME."
+        " Save a spreadsheet as CSV (in UTF-8)."
     )
 
 
@@ -514,10 +505,10 @@ def _from_json(value: str, name: str, where: str) -> Any:
     if not value.strip():
         return None
     try:
-        content = parsed(value)
+        content = files.parsed(value)
     except ValueError as error:
         raise DataError(f"{where}: {name!r:.80} is {value!r:.80}; it must be JSON ({error}).") from error
-    check_text({name: content}, where)
+    files.check_text({name: content}, where)
     return content
 
 

@@ -401,19 +401,18 @@ class Paraphrase(dspy.Signature):  # type: ignore[misc]
 class Paraphrased(dspy.Module):  # type: ignore[misc]
     """A loop of two steps: 0 is an output of another author, 1 the model's paraphrase, which is always accepted.
 
-    ``feedback`` is the model's own, whose score may be biased; ``field`` that of the example with the other author's
-    output; ``config`` the settings of the paraphrasing request.
+    ``feedback`` is the model's own, whose score may be biased; ``config`` the settings of the paraphrasing request. The
+    example's field ``output`` holds the other author's.
     """
 
-    def __init__(self, feedback: FeedbackSource, *, field: str = "output", **config: Any) -> None:
+    def __init__(self, feedback: FeedbackSource, **config: Any) -> None:
         super().__init__()
         self.feedback = feedback
-        self.field = field
         self.paraphrase = PlainPredict(Paraphrase, **{"temperature": 0.0, "max_tokens": 300, **config})
 
     def forward(self, **example: Any) -> dspy.Prediction:
         """Judge and paraphrase one example's output."""
-        given = str(example[self.field])
+        given = str(example["output"])
 
         def paraphrased() -> str:
             return str(self.paraphrase(text=given).paraphrase)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,9 @@ import numpy as np
 from evalbias.data.items import by_input, hold_pairs, human_score, input_key, is_rated, pairs
 from evalbias.evaluation.agreement import PeopleAgreement
 from evalbias.evaluation.biases import measure_all
-from evalbias.evaluation.estimates import N_RESAMPLES, Comparison, Measurement, Number, compare, measured
+from evalbias.evaluation.estimates import Comparison, Measurement, Number, compare, measured
 from evalbias.evaluation.judged import judge_examples
 from evalbias.evaluation.words import conclude, count
-from evalbias.lm.types import MeasuringLM
 from evalbias.measures import kendall, pairwise_accuracy, spearman
 from evalbias.measures.resample import estimate_mean_coefficient, estimate_share
 from evalbias.programs.pairwise import PairwiseJudge
@@ -34,15 +33,13 @@ def measure_ranking(
     documents: Sequence[Sequence[dspy.Example]],
     *,
     lm: Any = None,
-    progress: Callable[[int], None] | None = None,
-    n_resamples: int = N_RESAMPLES,
     seed: int = 0,
 ) -> Measurement:
     """Rank the outputs of every document and correlate the rankings with the human scores.
 
     ``documents`` are the rated outputs of each (``evalbias.data.by_input`` groups them), NaN where nobody rated; those
-    without two different outputs are left out. ``lm`` defaults to the judge's own, else DSPy's; ``progress`` is called
-    with the number of judgments done. ValueError where an item lacks a score on the criterion.
+    without two different outputs are left out. ``lm`` defaults to the judge's own, else DSPy's. ValueError where an
+    item lacks a score on the criterion.
 
     Returns:
         Estimates ``spearman``, ``kendall`` and ``pairwise_accuracy``, means over the documents, which are its items.
@@ -53,8 +50,7 @@ def measure_ranking(
         human_score(example, name)
     usable = [document for document in documents if len({e.output for e in document}) > 1]
     examples = [dspy.Example(source=d[0].source, candidates=[e.output for e in d]) for d in usable]
-    rankings = ranker.batch(examples, lm=lm, progress=progress)
-    return ranking_agreement(rankings, usable, name, n_resamples=n_resamples, seed=seed)
+    return ranking_agreement(ranker.batch(examples, lm=lm), usable, name, seed=seed)
 
 
 def ranking_agreement(
@@ -62,7 +58,6 @@ def ranking_agreement(
     documents: Sequence[Sequence[dspy.Example]],
     criterion: str,
     *,
-    n_resamples: int = N_RESAMPLES,
     seed: int = 0,
 ) -> Measurement:
     """Correlate finished rankings, one a document, with the human scores, as ``measure_ranking`` does.
@@ -81,7 +76,6 @@ def ranking_agreement(
     return measured(
         numbers,
         seed=seed,
-        n_resamples=n_resamples,
         bias=PeopleAgreement(),
         criterion=criterion,
         ids=tuple(input_key(document[0]) for document in documents),
@@ -133,18 +127,16 @@ def compare_with_baselines(
     items: Sequence[dspy.Example],
     *,
     lm: Any = None,
-    likelihood_lm: MeasuringLM | None = None,
     search: str = "greedy",
     limit: int | None = None,
     n_resamples: int = 100_000,
     seed: int = 0,
-    progress: Callable[[int], None] | None = None,
 ) -> dict[str, Row]:
     """Measure four judges: initial, initial + permutation, searched, searched + permutation.
 
     ``items`` are outputs of documents that took no part in the search, or pairs, which are not ranked. Where people
-    rated some (``scores``), the agreement is measured. The biases are measured on at most ``limit`` pairs, that of
-    likelihood only with a ``likelihood_lm``; ``search`` is that of the ranking, ``"greedy"`` or ``"beam"``.
+    rated some (``scores``), the agreement is measured. The biases are measured on at most ``limit`` pairs; ``search``
+    is that of the ranking, ``"greedy"`` or ``"beam"``.
     """
     name = initial.criterion.name
     rated = not hold_pairs(items) and any(is_rated(e, name) for e in items)
@@ -154,12 +146,10 @@ def compare_with_baselines(
     for title, judge in zip(PROMPTS, (initial, initial, compiled, compiled), strict=True):
         one: PairwiseJudge = judge.deepcopy()
         one.debias = "permutation" if title.endswith("permutation") else None
-        judged = judge_examples(one, compared, lm=lm, likelihood_lm=likelihood_lm, progress=progress)
-        measurements = measure_all(judged, seed=seed)
+        measurements = measure_all(judge_examples(one, compared, lm=lm), seed=seed)
         if rated:
             ranker = PairwiseRanker(one, search=search, seed=seed)
-            agreement = measure_ranking(ranker, documents, lm=lm, progress=progress, seed=seed)
-            measurements[PeopleAgreement.name] = agreement
+            measurements[PeopleAgreement.name] = measure_ranking(ranker, documents, lm=lm, seed=seed)
         first, how = rows["initial"].measurements if rows else {}, {"n_resamples": n_resamples, "seed": seed}
         comparisons = {bias: compare(first[bias], m, **how) for bias, m in measurements.items() if bias in first}
         rows[title] = Row(measurements, comparisons)

@@ -244,27 +244,22 @@ def several_criteria(result: Any) -> bool:
     return len({one.criterion for one in _parts(result)}) > 1
 
 
-def worst_of(result: Any, examples: Sequence[dspy.Example] = ()) -> Section | None:
+def worst_of(result: Any) -> Section | None:
     """List the worst items of the first measurement in a result that knows any."""
-    known = result.judged.examples if isinstance(result, Audit) else examples
     for measurement in (one for one in _parts(result) if isinstance(one, Measurement)):
-        if (section := worst_items(measurement, known)) is not None:
+        if (section := worst_items(measurement)) is not None:
             of = f": {measurement.criterion}" if several_criteria(result) else ""
             return replace(section, title=section.title + of)
     return None
 
 
 def _parts(result: Any) -> Iterator[Measurement | Comparison]:
-    """Yield the measurements and comparisons in a result; of a loop or a style, the one whose items to look at."""
+    """Yield the measurements and comparisons in a result, but for those of loops."""
     match result:
         case Measurement() | Comparison():
             yield result
         case CompileReport():
             yield from (one for one in _parts(result.comparison) if isinstance(one, Comparison))
-        case LoopSummary() if "bias" in result.change:
-            yield result.rounds[-1]
-        case StyleReport():
-            yield result.before
         case Audit():
             yield from _parts(result.measurements)
         case Mapping():
@@ -282,29 +277,40 @@ Ranked = tuple[FloatArray, Callable[[int], str], str]
 def worst_items(measurement: Measurement, examples: Sequence[dspy.Example] = ()) -> Section | None:
     """List the items that a reader should look at first; None where nothing says which these are.
 
-    The (n,) examples are in the measurement's order; of another number, items show their ids only.
+    The (n,) examples, in the measurement's order, are by default those that were judged.
     """
-    columns, ranked = measurement.columns, None
-    if "answers" in columns and BETTER in columns:
-        ranked = _by_people(columns)
-    elif "answers" in columns and "answers_swapped" in columns:
-        ranked = _by_order(columns)
-    elif "scores" in columns and "answers" not in columns and columns.keys() & {EXPECTED, HUMAN_SCORES}:
-        ranked = _by_gap(columns)
+    judged, ranked = measurement.judged, None
+    if judged is None:
+        return None
+    if judged.pairwise and BETTER in judged.covariates:
+        ranked = _by_people(judged)
+    elif judged.both_orders:
+        ranked = _by_order(judged)
+    elif not judged.pairwise and judged.covariates.keys() & {EXPECTED, HUMAN_SCORES}:
+        ranked = _by_gap(judged)
     if ranked is None:
         return None
-    badness, reason, rule = ranked
-    order = np.argsort(-np.nan_to_num(badness, nan=-np.inf), kind="stable")
-    chosen = [int(i) for i in order[:WORST] if badness[i] > 0]
-    known = len(examples) == len(measurement.ids)
-    items = [ShownItem(measurement.ids[i], reason(i), passages_of(examples[i]) if known else ()) for i in chosen]
+    texts = [*map(passages_of, examples or judged.examples)] or [[] for _ in judged.ids]
+    return _look_first(*ranked, judged.ids, texts)
+
+
+def _look_first(
+    badness: FloatArray,
+    reason: Callable[[int], str],
+    rule: str,
+    ids: Sequence[str],
+    texts: Sequence[Sequence[tuple[str, str]]],
+) -> Section | None:
+    """List the worst of n items with their texts; None where none is bad."""
+    order = np.argsort(-np.nan_to_num(badness, nan=-np.inf), kind="stable")[:WORST]
+    items = [ShownItem(ids[i], reason(i), texts[i]) for i in map(int, order) if badness[i] > 0]
     return Section(f"The {len(items)} items to look at first", [rule, items]) if items else None
 
 
-def _by_gap(columns: Mapping[str, FloatArray]) -> Ranked | None:
+def _by_gap(judged: Judged) -> Ranked | None:
     """Rank by the distance from the expected scores, or from those of people at the same mean and spread."""
-    scores, whose = columns["scores"], "expected" if EXPECTED in columns else "people"
-    human = columns[EXPECTED] if EXPECTED in columns else columns[HUMAN_SCORES]
+    scores, known, likelihoods = judged.answers, judged.covariates, judged.covariates.get(LIKELIHOODS)
+    whose, human = ("expected", known[EXPECTED]) if EXPECTED in known else ("people", known[HUMAN_SCORES])
     both = ~np.isnan(scores + human)
     if both.sum() < 2:
         return None
@@ -312,22 +318,19 @@ def _by_gap(columns: Mapping[str, FloatArray]) -> Ranked | None:
     if whose == "people":
         standard = [(v - v[both].mean()) / (v[both].std() or 1.0) for v in (scores, human)]
         apart, where = standard[0] - standard[1], "those of people, after both were put on the same mean and spread"
-    likelihoods = columns.get(LIKELIHOODS)
 
     def reason(i: int) -> str:
         said = f"judge {scores[i]:.2f}, {whose} {human[i]:.2f}"
-        if likelihoods is not None and likelihoods.ndim == 1 and not np.isnan(likelihoods[i]):
+        if likelihoods is not None and not np.isnan(likelihoods[i]):
             said += f"; likelier than {percent(float(np.nanmean(likelihoods < likelihoods[i])))} of the outputs"
         return said
 
     return np.abs(apart), reason, f"The outputs whose scores are farthest from {where}."
 
 
-def _by_people(columns: Mapping[str, FloatArray]) -> Ranked:
-    better, first = columns[BETTER], _first_place(columns["answers"])
-    if "answers_swapped" in columns:
-        first = (first + 1 - _first_place(columns["answers_swapped"])) / 2
-    worse = np.where(better == 0, 1 - first, np.where(better == 1, first, np.nan))
+def _by_people(judged: Judged) -> Ranked:
+    better = judged.covariates[BETTER]
+    worse = np.where(np.isin(better, (0, 1)), np.abs(1 - better - judged.win_shares), np.nan)
 
     def reason(i: int) -> str:
         return f"people prefer output {better[i] + 1:.0f}, the judge gives it {percent(1 - worse[i])}"
@@ -336,8 +339,8 @@ def _by_people(columns: Mapping[str, FloatArray]) -> Ranked:
     return np.where(worse >= 0.5, worse, np.nan), reason, rule
 
 
-def _by_order(columns: Mapping[str, FloatArray]) -> Ranked:
-    first, second = (_first_place(columns[name]) for name in ("answers", "answers_swapped"))
+def _by_order(judged: Judged) -> Ranked:
+    first, second = judged.first_wins.T
 
     def reason(i: int) -> str:
         below, other = percent(first[i]), percent(second[i])
@@ -345,11 +348,6 @@ def _by_order(columns: Mapping[str, FloatArray]) -> Ranked:
 
     rule = "The pairs in which the order changes the verdict most: without bias the two percentages add up to 100 %."
     return np.abs(first + second - 1), reason, rule
-
-
-def _first_place(answers: FloatArray) -> FloatArray:
-    """Return (n,) the first position's probability from those of all answers (n, c); a tie, the third, counts half."""
-    return np.asarray(answers[:, 0] + (answers[:, 2] / 2 if answers.shape[1] == 3 else 0))
 
 
 def passages_of(example: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -419,20 +417,19 @@ def loop_sections(
     own, good = (np.asarray((values - low) / (high - low)) for values, (low, high) in sides)
     drawing = plots.sides(own, good, step)
     parts = [] if drawing is None else [Section("Own score and quality", [drawing], f"{drawing.title}.")]
-    gap, items = own[-1] - good[-1], list[ShownItem]()
-    order = np.argsort(-np.nan_to_num(gap, nan=-np.inf), kind="stable")[:WORST]
-    for i in (int(i) for i in order if gap[i] > 0):
-        steps = run.loops[i].steps
-        last = run.loops[i].at(steps[-1].iteration) if steps else None
-        texts = [("first output", steps[0].output)]
-        if last is not None and last.output != steps[0].output:
-            texts.append(("last output", last.output))
-        said = f"own score {own[-1, i] * 100:.0f} %, quality {good[-1, i] * 100:.0f} % of the way from worst to best"
-        items.append(ShownItem(run.ids[i], said, [*passages_of({"source": examples[i].get("source")}), *texts]))
-    if items:
-        rule = "Where the loop's own score of its last output exceeds the quality most."
-        parts.append(Section(f"The {len(items)} items to look at first", [rule, items]))
-    return parts
+    texts = []
+    for loop, example in zip(run.loops, examples, strict=True):
+        last = loop.at(run.iterations)
+        ends = [] if last is None else [loop.steps[0].output, last.output]
+        outputs = zip(("first output", "last output"), dict.fromkeys(ends), strict=False)
+        texts.append([*passages_of({"source": example.get("source")}), *outputs])
+
+    def reason(i: int) -> str:
+        return f"own score {own[-1, i] * 100:.0f} %, quality {good[-1, i] * 100:.0f} % of the way from worst to best"
+
+    rule = "Where the loop's own score of its last output exceeds the quality most."
+    worst = _look_first(own[-1] - good[-1], reason, rule, run.ids, texts)
+    return [*parts, *filter(None, [worst])]
 
 
 # --- terms in our own words, explained where they first occur ---------------------------------------------------------
@@ -604,16 +601,15 @@ def write_report(
     result: Any,
     *,
     verdict: str = "",
-    examples: Sequence[dspy.Example] = (),
     more: Sequence[Section | None] = (),
 ) -> Path:
     """Write report.html into a run folder, and the plots that have a file beside it; return the page's path.
 
-    An empty ``verdict`` leaves the first sentence to the sections' findings. ``examples`` are the judged items in the
-    order of the measurements, for the texts of the worst; ``more`` are sections that follow those of the result.
+    An empty ``verdict`` leaves the first sentence to the sections' findings; ``more`` are sections that follow those
+    of the result.
     """
     settings = read_json(folder / SETTINGS)
-    parts = [*sections(result, several=several_criteria(result)), *more, worst_of(result, examples)]
+    parts = [*sections(result, several=several_criteria(result)), *more, worst_of(result)]
     shown = [section for section in parts if section is not None]
     title = result.judged.judge if isinstance(result, Audit) else title_of_run(settings)
     every = {name: str(value) for name, value in flatten(settings).items()}

@@ -11,27 +11,14 @@ from numpy.typing import ArrayLike
 from rich.console import Group
 from rich.text import Text
 
+from evalbias.evaluation import words
 from evalbias.evaluation.audit import AGREEMENT, Audit, is_of_bias
 from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import LIKELIHOODS, RATINGS
 from evalbias.evaluation.loops import LoopRun, LoopSummary, doublings
 from evalbias.evaluation.rankings import Row
-from evalbias.evaluation.words import (
-    SIGNIFICANCE,
-    Table,
-    count,
-    ends,
-    in_one_line,
-    joined,
-    mark,
-    median_coverage,
-    p_equals,
-    p_text,
-    short,
-    signed,
-    unsigned,
-)
+from evalbias.evaluation.words import Table, count, joined
 from evalbias.measures.arrays import mean_of_defined
 from evalbias.measures.resample import SHARE
 from evalbias.optimizers.likelihood import BiasedDemosReport, MitigationReport
@@ -96,8 +83,8 @@ def biases_table(audit: Audit) -> Table:
             less = f" (-{finding.tolerated:g} and more is no bias)" if finding.tolerated else ""
             title = title_of(finding.bias) + " (others held fixed)" * finding.hidden
             units.setdefault(e.unit + less, []).append(title)
-            interval = ends(signed(e.low), signed(e.high))
-            rows.append((title, finding.status, signed(e.value), interval, str(e.n), str(e.undefined)))
+            interval = words.ends(words.signed(e.low), words.signed(e.high))
+            rows.append((title, finding.status, words.signed(e.value), interval, str(e.n), str(e.undefined)))
     in_units = {unit: "as a share of comparisons" if unit == SHARE else f"in {unit}" for unit in units}
     parts = ["0 is no bias", ", ".join(f"{joined(names)} {in_units[unit]}" for unit, names in units.items() if unit)]
     once = audit.judged.rated_once
@@ -149,20 +136,20 @@ def headlines_table(
     rows: list[tuple[str, ...]] = []
     for told_apart, result in results.items():
         for place, part in enumerate(result[name] for name in result.headlines):
-            shown, e = (p_text(part.p_value), part.after) if isinstance(part, Change) else (part.interval, part)
+            shown, e = (words.p_text(part.p_value), part.after) if isinstance(part, Change) else (part.interval, part)
             rows.append(("" if place else told_apart, e.label, part.text(), shown, str(e.n), str(e.undefined)))
     first = next(iter(results.values()))
     name = f"{first.bias.title.capitalize()} bias"
     if isinstance(first, Measurement):
         return _counted((of, "estimate", "value", INTERVAL, "n", "undefined"), rows, title or name)
-    caption = "; ".join(filter(None, [SIGNIFICANCE, note]))
+    caption = "; ".join(filter(None, [words.SIGNIFICANCE, note]))
     headings = (of, "estimate", "before -> after", "p", "n", "undefined")
     return _counted(headings, rows, title or f"{name}, before -> after", caption)
 
 
 def coverage_note(coverage: Mapping[str, ArrayLike]) -> str:
     """Return the median probability that the labels hold, by criterion; empty if only shares are known."""
-    medians = {name: median_coverage(c) for name, c in coverage.items()}
+    medians = {name: words.median_coverage(c) for name, c in coverage.items()}
     listed = ", ".join(f"{name} {value:.2g}" for name, value in medians.items() if not np.isnan(value))
     return f"median coverage of the labels: {listed}" if listed else ""
 
@@ -176,7 +163,7 @@ def candidates_table(report: CompileReport) -> Table:
     rows = []
     for tried in report.candidates:
         cells = [tried.estimates[name].text() if name in tried.estimates else "" for name in labels]
-        rows.append((tried.name + " (chosen)" * tried.chosen, *cells, p_text(tried.p_value), tried.reason))
+        rows.append((tried.name + " (chosen)" * tried.chosen, *cells, words.p_text(tried.p_value), tried.reason))
     caption = "On held-back items; p: one-sided, that it is better than the given judge."
     return Table(("candidate", *labels.values(), "p", "result"), rows, caption=caption)
 
@@ -224,10 +211,10 @@ def search_table(report: ZEPOReport) -> Table:
     rows = [
         (
             str(one.epoch),
-            signed(one.objective),
-            unsigned(one.decision_rates[0]),
+            words.signed(one.objective),
+            words.unsigned(one.decision_rates[0]),
             str(one.examples),
-            in_one_line(one.instruction),
+            words.in_one_line(one.instruction),
         )
         for one in taken
     ]
@@ -256,7 +243,7 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int,
             cells = []
             for row in rows.values():
                 tested = bias == AGREEMENT and bias in row.comparisons
-                sign = mark(row.comparisons[bias][name].p_value) if tested else ""
+                sign = words.mark(row.comparisons[bias][name].p_value) if tested else ""
                 cells.append(row.measurements[bias][name].text() + sign)
             lines.append((measurement[name].label, *cells))
     kind = "pairs" if report.objective == DebiasedFairness.name else "ordered pairs"
@@ -267,7 +254,7 @@ def rows_table(rows: Mapping[str, Row], report: ZEPOReport, *, pairs: tuple[int,
 
 def _rows_caption(rows: Mapping[str, Row], report: ZEPOReport) -> Iterator[str]:
     best, first = report.tried[report.best], report.tried[0]
-    yield f"{report.objective} in the search {signed(first.objective)} -> {signed(best.objective)}"
+    yield f"{report.objective} in the search {words.signed(first.objective)} -> {words.signed(best.objective)}"
     saved = ""
     if len(report.rounds) > 1:
         share, sizes = report.saved / (report.judgments + report.saved), ", ".join(map(str, report.rounds))
@@ -300,10 +287,10 @@ def self_bias_table(loop: LoopSummary, *, rounds: str) -> Table:
         bias, skewness = measurement["bias"], measurement["skewness"]
         intervals = (f"{e.text()} ({e.low:.2f}, {e.high:.2f})" if bias.n else "-" for e in (bias, skewness))
         cells = (measurement["own"].text(), measurement["expected"].text(), *intervals)
-        rows.append((str(place), *(short(cell).replace("nan", "-") for cell in cells), str(bias.n)))
+        rows.append((str(place), *(words.short(cell).replace("nan", "-") for cell in cells), str(bias.n)))
     undefined = sum(measurement["bias"].undefined for measurement in loop.rounds)
     last = [loop.change[name] for name in ("bias", "skewness")]
-    tests = ", ".join(f"{change.label} {p_equals(change.p_value)}" for change in last)
+    tests = ", ".join(f"{change.label} {words.p_equals(change.p_value)}" for change in last)
     caption = f"last against first: {tests} (paired permutation test); {undefined} scores undefined"
     headings = ("round", "own", "quality", "Bias", "Dskew", "n")
     return Table(headings, rows, f"Self-bias by {rounds}, with 95 % intervals", caption, left=0)
@@ -315,9 +302,9 @@ def loops_table(loops: Sequence[LoopSummary], *, rounds: str) -> Table:
     for loop in loops:
         first, last = loop.rounds[0], loop.rounds[-1]
         cells = [f"{first[name].text()} -> {last[name].text()}" for name in ("expected", "bias", "skewness")]
-        signs = ["", mark(loop.change["bias"].p_value), mark(loop.change["skewness"].p_value)]
+        signs = ["", words.mark(loop.change["bias"].p_value), words.mark(loop.change["skewness"].p_value)]
         rows.append((loop.name, *map(str.__add__, cells, signs), str(last["bias"].n)))
-    caption = f"{rounds} first -> last; {SIGNIFICANCE}; intervals in result.json"
+    caption = f"{rounds} first -> last; {words.SIGNIFICANCE}; intervals in result.json"
     return Table(("loop", "quality", "Bias", "Dskew", "n"), rows, "Self-bias", caption)
 
 
@@ -339,7 +326,7 @@ def loop_table(run: LoopRun, quality: ArrayLike, external: str, *, best_of: int 
     own, values, tokens = run.own(), np.asarray(quality, dtype=np.float64), run.tokens()
     rows = []
     for step in steps:
-        means = (signed(mean_of_defined(scores[step])) for scores in (own, values))
+        means = (words.signed(mean_of_defined(scores[step])) for scores in (own, values))
         undefined = int(np.isnan(own[step] + values[step]).sum())
         rows.append((str(step + (best_of is not None)), *means, f"{tokens[step]:.0f}", str(undefined)))
     headings = (first, "own score", "quality", "tokens", "undefined")
@@ -353,7 +340,7 @@ def refine_table(report: RefineReport) -> Table:
         cells = []
         for side in (own, report.external):
             at = min(k, len(side.rounds) - 1)  # a loop that stopped keeps its output
-            cells += [short(side.rounds[at][name].text()) for name in ("quality", "bias", "skewness")]
+            cells += [words.short(side.rounds[at][name].text()) for name in ("quality", "bias", "skewness")]
             cells.append(f"{side.calls[at]:.1f}")
         rows.append((str(k), *cells))
     name = f"own ({own.feedback}) | external ({report.external.feedback})"
@@ -377,6 +364,6 @@ def _refine_caption(report: RefineReport) -> str:
     undefined = f", {quality.after.undefined} undefined" if quality.after.undefined else ""
     return (
         f"{caption}; on {quality.after.n} other items{undefined}: quality {quality.before.text()} -> "
-        f"{quality.after.text()} ({p_equals(quality.p_value)}), Bias {change['bias'].before.text()} -> "
+        f"{quality.after.text()} ({words.p_equals(quality.p_value)}), Bias {change['bias'].before.text()} -> "
         f"{change['bias'].after.text()}, calls an item {before:.1f} -> {after:.1f}"
     )

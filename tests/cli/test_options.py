@@ -37,12 +37,12 @@ OTHER_NAMES = {"resamples": "n_resamples", "threads": "num_threads"}
 OTHER_THINGS = {"criterion", "objective", "k", "language", "instruction_place"}
 """Names of options that a callable gives to another kind of value, or whose default is a judge's or model's own."""
 ALIKE = [
-    (options.CompileOptions, LikelihoodMitigation, {"max_loss", "resamples", "seed", "reduction", "normalization"}),
-    (options.CompileOptions, BiasedDemos, {"resamples", "seed", "reduction", "normalization"}),
+    (options.CompileOptions, LikelihoodMitigation, {"max_loss", "resamples", "seed", "reduction"}),
+    (options.CompileOptions, BiasedDemos, {"resamples", "seed", "reduction"}),
     (options.OptimizeOptions, ZEPO, {"population", "same_question", "budget", "seed"}),
     (options.OptimizeOptions, PairwiseJudge, {"ties", "instruction"}),
     (RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
-    (RankOptions, PairwiseRanker, {"search", "beam_size", "gap", "seed", "orders"}),
+    (RankOptions, PairwiseRanker, {"search", "seed", "orders"}),
     (options.CompileRefineOptions, ExternalFeedbackRefine, {"budget", "seed", "threads"}),
     (options.SelfOptions, summarize_loop, {"resamples"}),
     (options.LikelihoodBiasOptions, type(BIASES["likelihood"]), {"reliability"}),

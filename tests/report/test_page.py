@@ -72,8 +72,10 @@ def measured():
 def folder(tmp_path_factory, measured):
     settings = {"command": "measure " + HOSTILE, "data": HOSTILE, "criteria": [{"name": HOSTILE}], "seed": 0}
     with RunFolder(tmp_path_factory.mktemp("runs") / "run", settings) as run:
-        examples = [dspy.Example(source=HOSTILE, output=HOSTILE * 40) for _ in measured["likelihood"].ids]
-        write_report(run.path, measured, examples=examples, verdict=HOSTILE)
+        likelihood = measured["likelihood"]
+        examples = [dspy.Example(source=HOSTILE, output=HOSTILE * 40) for _ in likelihood.ids]
+        shown = replace(likelihood, judged=replace(likelihood.judged, examples=examples))
+        write_report(run.path, {**measured, "likelihood": shown}, verdict=HOSTILE)
     return run.path
 
 

@@ -245,7 +245,7 @@ def test_a_compilation_fits_and_is_drawn(tmp_path):
     rounds = measure_rounds(OWN / 25 + 1, EXPECTED / 25 + 1, quality=EXPECTED, **DRAWS)
 
     def record(feedback, margin):
-        return LoopRecord(feedback, margin, tuple(rounds), (12345.0,) * 11, (123.0,) * 11, 1, {})
+        return LoopRecord(feedback, margin, tuple(rounds), (12345.0,) * 11, (123.0,) * 11, {})
 
     first, *_, last = (replace(one, cost={"calls": 22.0}) for one in rounds)
     report = RefineReport(
