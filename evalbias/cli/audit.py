@@ -142,7 +142,7 @@ class Condition:
 
     @property
     def is_of_bias(self) -> bool:
-        """Whether a bias is meant that may be left out of the tests, and no agreement."""
+        """True for a bias, which may be left out of the tests; False for an agreement."""
         return BIASES[self.bias].kind == "bias"
 
     def decide(self, audit: Audit) -> tuple[int, str]:

@@ -67,7 +67,7 @@ def _fingerprint(items: Sequence[Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What a command leaves in its folder and prints."""
+    """Results that a command leaves in its folder and prints."""
 
     result: Mapping[str, Any]  # result.json
     brief: Mapping[str, Any]  # what ``--json`` prints

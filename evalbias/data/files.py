@@ -57,7 +57,7 @@ class Source:
 
     @property
     def recorded(self) -> bool:
-        """Whether the user named a JSONL file, the form in which we record data sets."""
+        """True if the user named a JSONL file, the form in which we record data sets."""
         return self.path.name.endswith((".jsonl", ".jsonl.gz"))
 
     def content(self, path: Path | None = None) -> bytes:

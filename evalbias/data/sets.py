@@ -1,7 +1,7 @@
 """The known data sets, one section each: how a row of ``evalbias.data.read`` is made of the published files.
 
-A section is a generator of (place, row) with ``data_set`` above it, which also says what a judge of the set is asked.
-Its docstring says what the path is. Rows have the fields that any file may have, and are checked in the same way.
+A section is a generator of (place, row). Its docstring says what the path is; what a judge of the set is asked is in
+sets.json. Rows have the fields that any file may have, and are checked in the same way.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape
 
 from evalbias.data.files import Rows, Source, csv_rows
 from evalbias.data.items import DataError, number, ratings, scores, text
+from evalbias.values import read_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,22 +27,25 @@ class KnownSet:
 
     rows: Callable[[Source], Rows]
     rated: Sequence[str] = ()  # criteria on which every item has a score, null where undefined; by default all
-    # Name -> definition, in our own words, or (definition, scale).
+    # Name -> definition, in our own words, or (definition, scale). Those of webnlg2020 and tmu-gfm say what the prompts
+    # of Ohi et al. (2024, appendices A and B) say.
     criteria: Mapping[str, str | tuple[str, tuple[int, int]]] = field(default_factory=dict)
     scale: tuple[int, int] = (1, 5)  # of the criteria that name none
     task: str = ""  # instruction under which the outputs were written
     labels: tuple[str, str] = ("Source", "Output")  # words that introduce source and output in a prompt
-    bins: tuple[float, ...] | None = None  # edges that cut people's scores into labels, where their scale is another
+    bins: tuple[float, ...] | None = None  # edges that cut people's scores into labels; of webnlg2020, the paper's
     groups: str | None = None  # field whose values name the groups of items that the set was made to tell apart
 
 
 SETS: dict[str, KnownSet] = {}  # known data sets by the name with which a path is read as one
+_ASKED = read_json(Path(__file__).with_name("sets.json"), "install evalbias again")
 
 
-def data_set(name: str, **about: Any) -> Callable[[Callable[[Source], Rows]], Callable[[Source], Rows]]:
+def data_set(name: str, **more: Any) -> Callable[[Callable[[Source], Rows]], Callable[[Source], Rows]]:
     """Register the function below as the reader of a data set; see ``KnownSet``."""
 
     def register(rows: Callable[[Source], Rows]) -> Callable[[Source], Rows]:
+        about = _ASKED.get(name, {}) | more
         SETS[name] = KnownSet(rows=rows, **({"rated": tuple(about.get("criteria", ()))} | about))
         return rows
 
@@ -85,19 +89,7 @@ _RATED = {
 }
 
 
-@data_set(
-    "webnlg2020",
-    task="Put the following XML data into English.",
-    labels=("Data", "Text"),
-    bins=(15.0, 40.0, 65.0, 90.0),  # edges of the labels 1 to 5 in the code of Ohi et al. (2024)
-    criteria={  # Ohi et al. 2024, appendices A and B
-        "text_structure": "is the text grammatical and well organised?",
-        "relevance": "does the text keep to what the data says, without saying anything else?",
-        "fluency": "does the text read as naturally as if a good writer had written it?",
-        "correctness": "does the text state each relation of the data with the right subject and the right object?",
-        "data_coverage": "does the text mention everything that the data holds?",
-    },
-)
+@data_set("webnlg2020")
 def webnlg(source: Source) -> Rows:
     """Path: a checkout of the challenge's repository, or our recording.
 
@@ -206,17 +198,7 @@ RATERS = 5
 ROUNDING = 0.01  # the means are published with one decimal place or more
 
 
-@data_set(
-    "tmu-gfm",
-    rated=tuple(_ASPECTS),
-    scale=(0, 4),
-    task="Rewrite the following English text so that its grammar is right.",
-    labels=("Original", "Correction"),
-    criteria={  # Ohi et al. 2024, appendices A and B
-        "grammar": "is the correction free of mistakes? 4 is faultless, 1 is hard to follow, 0 is none of these.",
-        "fluency": "how natural is it to a native speaker? 4 is entirely natural, 1 not at all, 0 is neither.",
-    },
-)
+@data_set("tmu-gfm", rated=tuple(_ASPECTS))
 def tmu_gfm(source: Source) -> Rows:
     """Path: the published CSV file, or our recording; both give the same items.
 
@@ -264,17 +246,7 @@ def _mean(cell: str, single: Sequence[int], where: str) -> float:
 # Newsroom (Grusky et al. 2018): 60 news articles with seven summaries each, rated 1 to 5 on four aspects.
 
 
-@data_set(
-    "newsroom",
-    task="Summarise the following article.",
-    labels=("Article", "Summary"),
-    criteria={
-        "coherence": "do the phrases and sentences of the summary fit together and make sense as a whole?",
-        "relevance": "do the details of the summary agree with the article?",
-        "informativeness": "does the summary hold the key points of the article?",
-        "fluency": "is each sentence of the summary well written and free of mistakes?",
-    },
-)
+@data_set("newsroom")
 def newsroom(source: Source) -> Rows:
     """Path: the published JSON file, or our recording; both give the same items.
 
@@ -295,17 +267,7 @@ def newsroom(source: Source) -> Rows:
 # SummEval (Fabbri et al. 2021): articles with 16 summaries each, rated 1 to 5 by three experts on four aspects.
 
 
-@data_set(
-    "summeval",
-    task="Summarise the following article.",
-    labels=("Article", "Summary"),
-    criteria={
-        "coherence": "do the sentences of the summary build up to one well organised text?",
-        "fluency": "is each sentence of the summary free of mistakes and easy to read?",
-        "consistency": "does the summary say only what the article supports?",
-        "relevance": "does the summary hold what matters in the article, and nothing else?",
-    },
-)
+@data_set("summeval")
 def summeval(source: Source) -> Rows:
     """Path: ``model_annotations.aligned.paired.jsonl`` (100 articles), or our recording of 70 articles.
 
@@ -359,12 +321,7 @@ _STATED = [
 """Where an answer states its score, in lower case; the first that is there counts, and of it the first place."""
 
 
-@data_set(
-    "summeval-judges",
-    task="Summarize the article.",
-    labels=("Article", "Summary"),
-    criteria=SETS["summeval"].criteria,
-)
+@data_set("summeval-judges", criteria=SETS["summeval"].criteria)
 def summeval_judges(source: Source) -> Rows:
     """Path: a checkout of the repository DAMO-NLP-SG/LLM_summeval.
 
@@ -412,19 +369,7 @@ def _stated(answer: str) -> float | None:
 # TopicalChat-USR (Mehri and Eskenazi 2020): 60 dialogues with six responses each, rated on six aspects.
 
 
-@data_set(
-    "topicalchat",
-    task="Write the next turn of the following dialogue.",
-    labels=("Dialogue", "Reply"),
-    criteria={
-        "understandability": ("can the reply be understood, given what was said before?", (0, 1)),
-        "naturalness": ("is the reply what a person could naturally say here?", (1, 3)),
-        "coherence": ("does the reply follow from what was said before?", (1, 3)),
-        "engagingness": ("is the reply interesting rather than dull?", (1, 3)),
-        "groundedness": ("does the reply make use of the fact?", (0, 1)),
-        "overall": ("how good is the reply, taken all in all?", (1, 5)),
-    },
-)
+@data_set("topicalchat")
 def topicalchat(source: Source) -> Rows:
     """Path: the published JSON file, or our recording; both give the same items.
 

@@ -1,4 +1,4 @@
-"""The synthetic world, in which the truth is known: facts, wordings, errors and raters."""
+"""The synthetic world, in which the truth is known: facts, wordings, errors and raters; world.json has its words."""
 
 from __future__ import annotations
 
@@ -6,47 +6,22 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import dspy
+
+from evalbias.values import read_json
+
+_TABLES = read_json(Path(__file__).with_name("world.json"), "install evalbias again")
 
 # Wordings of a comparison: one phrase from every part. Each phrase moves the judge towards the first position by a
 # known number of nats (away from it if negative), and a wording by the sum of its phrases, so the fairest wording is
 # known.
 
-PARTS: tuple[dict[str, float], ...] = (
-    {
-        "Which {output} is": 0.8,
-        "What {output} is": 0.3,
-        "Choose the {output} that is": 0.1,
-        "Say which {output} is": -0.1,
-        "Find the {output} that is": -0.4,
-        "Name the {output} that is": -0.8,
-    },
-    {"better on": 0.6, "best for": 0.2, "stronger on": -0.2, "ahead on": -0.6},
-    {"{name}:": 0.3, "{name}.": 0.0, "{name},": -0.3},
-    {"{definition}": 0.4, "judge by the {source}.": 0.0, "look at all of the {source}.": -0.4},
-)
-
-GENERAL: tuple[tuple[str, ...], ...] = (
-    (
-        "Which {output} is",
-        "Say which {output} is",
-        "Decide which {output} is",
-        "Choose the {output} that is",
-        "Point out the {output} that is",
-    ),
-    ("better on", "stronger on", "the better one on", "ahead on"),
-    ("{name}:", "{name}."),
-    (
-        "{definition}",
-        "{definition} Read every {output} to its end first.",
-        "{definition} Weigh each {output} against the {source}.",
-        "{definition} The order in which they stand means nothing.",
-        "{definition} Neither length nor place counts.",
-    ),
-)
+PARTS: Sequence[Mapping[str, float]] = _TABLES["parts"]
+GENERAL: Sequence[Sequence[str]] = _TABLES["general"]
 """Phrases for any criterion, all of which keep its definition. Their effect on a judge is unknown."""
 
 GAIN = 1.5  # nats by which one point of quality moves the pairwise judge
@@ -83,82 +58,18 @@ class Edition:
     source_label: str
     output_label: str
     source: str  # wording of a source
-    values: Mapping[str, tuple[str, ...]]  # relation -> the facts that can be
-    stated: Mapping[str, tuple[str, ...]]  # relation -> phrasings, from common to rare; {an} is a job's article
-    unknown: Mapping[str, tuple[str, ...]]  # the same for a fact that is said to be unknown
-    broken: Mapping[str, tuple[str, ...]]  # the phrasings of ``stated`` in the wrong word order
-    blanks: tuple[str, ...]  # words for unknown
-    space: str = " "  # between sentences
+    values: Mapping[str, Sequence[str]]  # relation -> the facts that can be
+    stated: Mapping[str, Sequence[str]]  # relation -> phrasings, from common to rare; {an} is a job's article
+    unknown: Mapping[str, Sequence[str]]  # the same for a fact that is said to be unknown
+    broken: Mapping[str, Sequence[str]]  # the phrasings of ``stated`` in the wrong word order
+    blanks: Sequence[str]  # words for unknown
+    space: str  # between sentences
 
 
-def _table(rows: str) -> dict[str, tuple[str, ...]]:
-    """Read phrases: a line holds a relation, and after a colon its phrases between bars."""
-    named = (row.partition(":") for row in rows.strip().splitlines())
-    return {name.strip(): tuple(map(str.strip, phrases.split("|"))) for name, _, phrases in named}
-
-
-ENGLISH = Edition(
-    name="quality",
-    definition="does the text say the data well?",
-    task="Say the data.",
-    source_label="Data",
-    output_label="Text",
-    source="Place of birth: {born}; job: {job}; favorite food: {food}",
-    values=_table("""
-        born: Paris | Oslo | Rome | Lima | Cairo | Quito
-        job: pilot | baker | nurse | actor | miner | tailor
-        food: rice | soup | bread | pasta | curry | salad
-    """),
-    stated=_table("""
-        born: She was born in {}. | She comes from {}. | She calls {} home. | She first lived in {}.
-        job: She works as {an} {}. | She is {an} {}. | She lives as {an} {}. | She serves as {an} {}.
-        food: She really likes eating {}. | She enjoys plenty of {}. | She adores any {}. | She craves nothing but {}.
-    """),
-    unknown=_table("""
-        born: Her birthplace is {}. | Her origin is {}. | Her homeland stays {}. | Her cradle remains {}.
-        job: Her work is {}. | Her trade is {}. | Her calling stays {}. | Her livelihood remains {}.
-        food: Her taste is {}. | Her diet is {}. | Her favorite dish stays {}. | Her menu remains {}.
-    """),
-    broken=_table("""
-        born: She was in born {}. | She from comes {}. | She home calls {}. | She lived in first {}.
-        job: She as works {an} {}. | She {an} is {}. | She as lives {an} {}. | She as serves {an} {}.
-        food: She eating really likes {}. | She plenty of enjoys {}. | She any adores {}. | She nothing but craves {}.
-    """),
-    blanks=("unknown", "unclear", "hidden", "secret", "unsaid", "uncertain"),
-)
-JAPANESE = Edition(
-    name="品質",
-    definition="文章はデータを正しく伝えているか？",
-    task="データを文章にしてください。",
-    source_label="データ",
-    output_label="文章",
-    source="出生地：{born}、職業：{job}、好物：{food}",
-    values=_table("""
-        born: パリ | オスロ | ローマ | リマ | カイロ | キト
-        job: 操縦士 | パン屋 | 看護師 | 俳優 | 鉱夫 | 仕立屋
-        food: ご飯 | スープ | パン | パスタ | カレー | サラダ
-    """),
-    stated=_table("""
-        born: 彼女は{}で生まれました。 | 彼女は{}の出です。 | 彼女の故郷は{}です。 | 彼女は{}に初めて住みました。
-        job: 彼女は{}として働いています。 | 彼女は{}です。 | 彼女は{}を務めています。 | 彼女は{}で食べています。
-        food: 彼女は{}が大好きです。 | 彼女は{}をよく食べます。 | 彼女は{}に目がないです。 | 彼女は{}ばかり望みます。
-    """),
-    unknown=_table("""
-        born: 彼女の出生地は{}です。 | 彼女の生まれは{}です。 | 彼女の郷里は{}のままです。 | 彼女の国元は{}のままです。
-        job: 彼女の仕事は{}です。 | 彼女の職業は{}です。 | 彼女の天職は{}のままです。 | 彼女の生業は{}のままです。
-        food: 彼女の好みは{}です。 | 彼女の食事は{}です。 | 彼女の好物は{}のままです。 | 彼女の献立は{}のままです。
-    """),
-    broken=_table("""
-        born: 彼女は生まれました{}で。 | 出です彼女は{}の。 | です彼女の故郷は{}。 | 彼女は住みました初めて{}に。
-        job: 彼女は働いています{}として。 | です彼女は{}。 | 彼女は務めています{}を。 | 彼女は食べています{}で。
-        food: 彼女は大好きです{}が。 | 彼女は食べますよく{}を。 | 彼女はないです目が{}に。 | 彼女は望みます{}ばかり。
-    """),
-    blanks=("不明", "未詳", "秘密", "内緒", "未定", "曖昧"),
-    space="",
-)
-EDITIONS = {"en": ENGLISH, "ja": JAPANESE}
+EDITIONS = {language: Edition(**words) for language, words in _TABLES["editions"].items()}
 """Language -> edition. The same seed draws items of the same facts, classes, phrasings and scores in each."""
 
+ENGLISH, JAPANESE = EDITIONS["en"], EDITIONS["ja"]
 NAME, DEFINITION, TASK = ENGLISH.name, ENGLISH.definition, ENGLISH.task
 SOURCE_LABEL, OUTPUT_LABEL, SOURCE = ENGLISH.source_label, ENGLISH.output_label, ENGLISH.source
 VALUES, BLANKS = ENGLISH.values, ENGLISH.blanks

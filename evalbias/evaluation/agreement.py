@@ -66,11 +66,9 @@ class PeopleAgreement(Bias):
     beside = ("tied_accuracy",)
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        """Name people's view of the items."""
         return people_missing(judged)
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the judge's agreement, the ceiling and the floors."""
         people = {BETTER, RATINGS} if judged.pairwise else {HUMAN_SCORES}
         if people.isdisjoint(judged.covariates):
             return []
@@ -152,21 +150,18 @@ rater reaches, where that is less."""
 
 @dataclass(frozen=True)
 class Validity:
-    """Whether a judge tells good from bad, as people see it.
+    """Answer to the question whether a judge tells good from bad, as people see it.
 
-    Attributes:
-        status: By the 95 % interval of the agreement; of pairs in one order, of kappa. ``"valid"``: above chance;
-            ``"no better than a floor"``: likelihood or length alone may agree as well; ``"says little"``: above chance,
-            and ends below ``TELLING``; ``"says nothing"``: holds chance and ends there, or all outputs have one score;
-            ``"not shown"``: holds chance, but is wide for that, or one rater hardly agrees with the others either;
-            ``"contradicts people"``: below chance; ``"undefined"``: people's verdicts are all alike.
-        sentence: The same with the figures: the agreement, that of one rater, and the floors.
-        no_better_than: Outputs, such as the longer, that could always be preferred, for all that is shown.
+    The status is by the 95 % interval of the agreement; of pairs in one order, of kappa. ``"valid"``: above chance;
+    ``"no better than a floor"``: likelihood or length alone may agree as well; ``"says little"``: above chance, and
+    ends below ``TELLING``; ``"says nothing"``: holds chance and ends there, or all outputs have one score; ``"not
+    shown"``: holds chance, but is wide for that, or one rater hardly agrees with the others either; ``"contradicts
+    people"``: below chance; ``"undefined"``: people's verdicts are all alike.
     """
 
     status: ValidityStatus
-    sentence: str
-    no_better_than: tuple[str, ...] = ()
+    sentence: str  # the same with the figures: the agreement, that of one rater, and the floors
+    no_better_than: tuple[str, ...] = ()  # outputs, such as the longer, that could always be preferred
 
 
 def _beyond_chance(value: float, e: Estimate) -> float:

@@ -444,7 +444,7 @@ class Audit(ByName[Measurement]):
 
     @property
     def lacking(self) -> dict[str, str]:
-        """What was ``not_measured`` although it was asked for."""
+        """Bias -> why it was ``not_measured``, of those that were asked for."""
         only = self.provenance.get("only")
         return {
             name: why for name, why in self.not_measured.items() if only in (None, name) or BIASES[name].kind != "bias"

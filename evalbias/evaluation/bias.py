@@ -198,7 +198,6 @@ class EffectBias(Bias):
     standardized: ClassVar[bool] = True  # whether the effect is that of one standard deviation
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        """Name the texts that were judged, and people's view of them."""
         if LENGTHS not in judged.covariates:
             field = "outputs, or output_1 and output_2" if judged.pairwise else "output"
             yield f"the texts that were judged (field {field})"
@@ -295,7 +294,6 @@ class EffectBias(Bias):
         return f"{amount(value, low, high, digits)} points at equal quality{_scale(judged)} ({interval})"
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:
-        """Say an effect in points of the scale; of pairs, as what becomes of an even one."""
         if estimate.unit != SCORE_SD:
             return super().sentence(estimate, judged)
         if not judged.pairwise:
@@ -313,7 +311,6 @@ class EffectBias(Bias):
         )
 
     def margin_words(self, estimate: Estimate, judged: Judged) -> str:
-        """Say the smallest effect worth finding in the units of ``sentence``."""
         if estimate.unit != SCORE_SD:
             return super().margin_words(estimate, judged)
         points = self.margin(estimate) * estimate.points
@@ -325,7 +322,6 @@ class EffectBias(Bias):
         return f"a shift of an even pair from 50 % to {100 * share:.0f} % or more"
 
     def plot(self, measurement: Measurement) -> Plot | None:
-        """Return the score beyond quality over the property, with the line of the effect."""
         judged, recipe = measurement.judged, measurement.numbers.get(self.effect_name)
         if judged is None or recipe is None or not self.standardized or math.isnan(measurement[self.effect_name].low):
             return super().plot(measurement)
@@ -474,7 +470,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Lines:
-    """What happens step by step."""
+    """Lines of what happens step by step."""
 
     series: Mapping[str, FloatArray]  # name (in the legend) -> (t, 4) x, y, ends of the 95 % band (NaN: none)
     x_label: str = ""

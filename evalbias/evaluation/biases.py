@@ -101,7 +101,6 @@ class Likelihood(EffectBias):
     }
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        """Name the likelihoods, the text to which each output was written, the outputs, and people's view."""
         if LIKELIHOODS not in judged.covariates:
             yield "a model that reports likelihoods, such as a local one (likelihood_lm, --likelihood-lm)"
         if not all(isinstance(e.get("source"), str) for e in judged.examples):
@@ -109,7 +108,6 @@ class Likelihood(EffectBias):
         yield from super().missing(judged)
 
     def feature(self, judged: Judged) -> FloatArray | None:
-        """Return LS."""
         return judged.covariates.get(LIKELIHOODS)
 
     def numbers(self, judged: Judged) -> list[Number]:
@@ -203,7 +201,6 @@ class Position(Bias):
     }
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        """Name answers in both orders, or people's choices."""
         if not judged.both_orders and BETTER not in judged.covariates:
             yield "choices in both orders (swapped_field, --swapped-field) or people's choices (field better)"
         elif judged.in_fixed_places:
@@ -213,7 +210,6 @@ class Position(Bias):
             )
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return what the first position wins, in the orders that were asked."""
         if not judged.pairwise:
             return []
         orders, both = [judged.answers[:, r] for r in range(judged.answers.shape[1])], judged.both_orders  # (n, c) each
@@ -239,7 +235,6 @@ class Position(Bias):
         return [*numbers, Number("confidence", "confidence", entropies, estimate_mean)]
 
     def plot(self, measurement: Measurement) -> Plot | None:
-        """Return the win rate of the first position above what becomes of a pair in the other order."""
         outcomes = {} if measurement.judged is None else order_outcomes(measurement.judged)
         if not outcomes:
             return super().plot(measurement)
@@ -305,7 +300,6 @@ class Verbosity(EffectBias):
         return None if lengths is None else length_feature(lengths)
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the effect and, of pairs, how often the longer output wins."""
         numbers = [*super().numbers(judged), *self._of_longer(judged)]
         if judged.provenance.get(LENGTH) == "graphemes":
             unit = " (graphemes)"
@@ -345,7 +339,6 @@ class SelfBias(Bias):
     headlines = ("bias", "skewness")
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the difference of own and expected scores, and both."""
         if judged.pairwise or EXPECTED not in judged.covariates:
             return []
         own, expected = judged.answers, judged.covariates[EXPECTED]
@@ -363,7 +356,6 @@ class SelfBias(Bias):
         return numbers
 
     def plot(self, measurement: Measurement) -> Plot | None:
-        """Return a histogram of the differences."""
         values = measurement.numbers["bias"].values
         values, mean_of = values[~np.isnan(values)], measurement["bias"]
         if not len(values):
@@ -405,7 +397,6 @@ class SelfPreference(EffectBias):
     )
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        """Name outputs of several systems, the judge's own among them, its name, and people's view."""
         names = judged.writer_names
         if not names:
             field = "systems, or system_1 and system_2" if judged.pairwise else "system"
@@ -482,7 +473,6 @@ class ScaleUse(Bias):
     }
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        """Name two ratings of some item, and people's ratings on the judge's scale, which is stated."""
         if _of_two_values(judged):
             yield "scores of more than two values"
             return
@@ -497,7 +487,6 @@ class ScaleUse(Bias):
             yield f"people's ratings on the judge's scale (scale, --scale){_off_the_scale(judged, *judged.scale)}"
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return slope and spread if people rate on the stated scale, and the use of its levels if they are few."""
         if judged.pairwise or _of_two_values(judged):
             return []
         numbers, scores = [], judged.answers
@@ -524,12 +513,10 @@ class ScaleUse(Bias):
         return numbers
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:
-        """Say the slope, points of the score for one point of quality."""
         worth = f"one point of quality is worth {estimate.value:.2f} points of the score instead of 1"
         return f"{worth} (95 % interval {estimate.low:.2f} to {estimate.high:.2f})"
 
     def margin_words(self, estimate: Estimate, judged: Judged) -> str:
-        """Say the largest slope that would be worth finding."""
         return f"a rise of {1 - self.margin(estimate):g} points or less for each point of quality"
 
     def other_cause(self, measurement: Measurement) -> str:
@@ -556,7 +543,6 @@ class ScaleUse(Bias):
         return ""
 
     def plot(self, measurement: Measurement) -> Plot | None:
-        """Return which scores the judge gives, beside those that people give."""
         columns = {"judge": measurement.columns["scores"], "people": measurement.columns.get(HUMAN_SCORES, np.empty(0))}
         defined = {name: values[~np.isnan(values)] for name, values in columns.items()}
         defined = {name: values for name, values in defined.items() if len(values)}
@@ -632,7 +618,6 @@ class Joint(Bias):
     question = "Which of the biases remains when the others are held fixed? Likely text is often short."
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return one number a property, of two or more."""
         features, numbers = self._features(judged), []
         if not judged.rated or len(features) < 2:
             return []

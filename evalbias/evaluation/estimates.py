@@ -58,7 +58,7 @@ N_RESAMPLES = 2_000  # bootstrap resamples of an interval
 
 @dataclass(frozen=True)
 class Named:
-    """What a number is, whoever the judge."""
+    """Name and meaning of a number, whoever the judge."""
 
     name: str  # key in a measurement and in JSON
     label: str  # column heading in tables

@@ -32,7 +32,7 @@ SIDES = {"quality": ("better", "worse"), "length": ("longer", "shorter"), "likel
 """Property of outputs -> words for those with more and with less of it."""
 SYSTEM = "system"
 MEANS = {"mean": "the mean lies", "first_rate": "the win rate of the first position lies"}
-"""What the missing judgments leave open besides effects, of judges that score and that compare -> its words."""
+"""Number besides effects that missing judgments leave open, of judges that score and that compare -> its words."""
 CAPTION = (
     "weighted: each judgment by the inverse of its chance to be given; least, most: whatever the missing ones would "
     "have been within the scale (without one, the range given); effects are in standard deviations of the scores given"
@@ -51,22 +51,15 @@ class Dependence:
 
 @dataclass(frozen=True)
 class MissingJudgments:
-    """Judgments that are missing; of pairs, those without one in some order.
+    """Judgments that are missing; of pairs, those without one in some order."""
 
-    Attributes:
-        n: All items.
-        missing: Items without a judgment.
-        dependence: "quality", "length", "likelihood" and "system", as far as known -> how missing ones depend on it.
-        bounds: "mean", of pairs "first_rate" (win rate of the first position), or the name of a bias, for its effect in
-            standard deviations of the scores -> what the missing judgments could make of it.
-        within: Least and greatest score given, taken for the ends of a scale that is not stated; else None.
-    """
-
-    n: int
-    missing: int
-    dependence: Mapping[str, Dependence]
+    n: int  # of all items
+    missing: int  # items without a judgment
+    dependence: Mapping[str, Dependence]  # quality, length, likelihood, system, as far as known -> the dependence on it
+    # "mean", of pairs "first_rate" (win rate of the first position), or the name of a bias, for its effect in standard
+    # deviations of the scores -> what the missing judgments could make of it.
     bounds: Mapping[str, Bounds]
-    within: tuple[float, float] | None = None
+    within: tuple[float, float] | None = None  # least and greatest score given, where no scale is stated
 
     def sentence(self) -> str:
         """Say how many judgments are missing, on what that depends, and what they could change."""

@@ -105,7 +105,6 @@ class Repeats(Bias):
         return {name: [judged.ids[place] for place in order[:MOST_ITEMS]] for name, order in orders.items()}
 
     def plot(self, measurement: Measurement) -> Plot | None:
-        """Return the parts of the disagreement, or the judge's noise where they are not known."""
         known = PARTS[0] in measurement and not math.isnan(measurement[PARTS[0]].low)
         rows = {measurement[name].words: measurement[name] for name in (PARTS if known else self.headlines)}
         undefined = any(math.isnan(e.low) for e in rows.values())

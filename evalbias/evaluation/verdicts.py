@@ -44,13 +44,11 @@ class PassOrFail(Bias):
     headlines = ("tpr", "tnr")
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        """Name people's verdicts, where the judge gives some and nobody else."""
         known = judged.answers[~np.isnan(judged.answers)]
         if len(known) and np.isin(known, (0.0, 1.0)).all():
             yield from people_missing(judged)
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the rates, where judge and people say pass (1) or fail (0)."""
         if not judged.pass_or_fail:
             return []
         people: FloatArray = judged.covariates.get(RATINGS, judged.covariates[HUMAN_SCORES][:, None])
@@ -76,7 +74,6 @@ class PassOrFail(Bias):
         return numbers
 
     def plot(self, measurement: Measurement) -> Plot | None:
-        """Return the shares, with the rates in words."""
         drawing = super().plot(measurement)
         return drawing and replace(drawing, title=said(measurement).removesuffix("."))
 
