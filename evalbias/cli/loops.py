@@ -12,24 +12,11 @@ import dspy
 import numpy as np
 import typer
 
-from evalbias import data
+from evalbias import data, evaluation
 from evalbias.cli.run import Run, RunOutcome, keep
 from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
 from evalbias.data.loops import loop_items, quantile_map, recorded_loop
-from evalbias.evaluation import (
-    CachedScorer,
-    Loop,
-    LoopScores,
-    Measurement,
-    Paraphrased,
-    compare_loops,
-    doublings,
-    measure_aspects,
-    measure_style,
-    run_loops,
-    summarize_loop,
-)
 from evalbias.evaluation.loops import conclude_quality, conclude_self, conclude_style
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import measuring, model_identity
@@ -65,7 +52,7 @@ INPUTS = ("source", "concepts")  # fields of a recorded output that tell, beside
 
 
 @dataclass(frozen=True)
-class Recorded(LoopScores):
+class Recorded(evaluation.LoopScores):
     """The scores of a loop's file or folder."""
 
     sha256: str  # of the data
@@ -83,13 +70,13 @@ def measure_self_command(options: SelfOptions, out: Out) -> None:
     more = {"data": paths, "data_sha256": [loop.sha256 for loop in loops], "by": by}
     with Run("measure self", options, None, out, more=more) as run:
         how: dict[str, Any] = {"n_resamples": options.resamples, "seed": options.seed}
-        summaries = [summarize_loop(x.name, x.own, x.expected, numbers=x.numbers, **how) for x in loops]
+        summaries = [evaluation.summarize_loop(x.name, x.own, x.expected, numbers=x.numbers, **how) for x in loops]
         if trajectory := plots.rounds({one.name: (one.numbers, one.rounds) for one in summaries}):
             write_png(trajectory, run.folder.path / "trajectory.png")
         for one in summaries:
             place = run.folder.path / "differences.png" if alone else run.folder.file("differences", one.name, ".png")
             _draw_differences(one.rounds[-1], place)
-        pairs = compare_loops(loops, **how)
+        pairs = evaluation.compare_loops(loops, **how)
         conclusions = [conclude_self(summary, rounds=by) for summary in summaries]
         result: dict[str, Any] = {"loops": summaries, "pairs": pairs, "conclusions": conclusions}
         if to_mqm is not None:
@@ -114,7 +101,7 @@ def measure_self_command(options: SelfOptions, out: Out) -> None:
         run.leave(RunOutcome(result, result, [*shown, *conclusions], more=[worst]))
 
 
-def _draw_differences(last: Measurement, file: Path) -> None:
+def _draw_differences(last: evaluation.Measurement, file: Path) -> None:
     """Draw own less expected scores of the last outputs; nothing where no item defines both."""
     if drawn := last.bias.plot(last):
         write_png(drawn, file)
@@ -185,7 +172,7 @@ def _from_run(folder: Path, to_mqm: QuantileMap | None) -> Recorded:
     numbers = tuple(range(len(own)))
     by = result["by"]
     if by == "k":  # row i is the best of i + 1
-        numbers = doublings(len(own))
+        numbers = evaluation.doublings(len(own))
         rows = np.array(numbers) - 1
         own, quality = own[rows], quality[rows]
     settings = read_json(folder / SETTINGS)
@@ -281,16 +268,16 @@ def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
         program = loop
         if best_of is not None:
             program = BestOfK(loop.generate, loop.feedback, k=best_of, seed=options.seed, field=loop.field)
-        scorer, judges = CachedScorer(source, folder / "quality.jsonl"), _aspects(run, task)
+        scorer, judges = evaluation.CachedScorer(source, folder / "quality.jsonl"), _aspects(run, task)
         with run.progress(len(items), "refining") as advance:
-            outcome = run_loops(
+            outcome = evaluation.run_loops(
                 program, items, lm=run.options.lm, log_dir=folder, num_threads=options.threads, progress=advance
             )
         if len(outcome.failed) == len(outcome.loops):
             raise ValueError(f"No item came through the loop: {next(iter(outcome.failed.values()))}")
         quality, rows = outcome.quality(items, scorer), [_output(one) for one in outcome.loops]
         write_jsonl(folder / "outputs.jsonl", rows)
-        aspects = measure_aspects(outcome, items, judges, seed=options.seed)
+        aspects = evaluation.measure_aspects(outcome, items, judges, seed=options.seed)
         failed = {name: error for one in (*judges, scorer) for name, error in one.failed.items()} | outcome.failed
         conclusion = conclude_quality(quality, source.name, seed=options.seed)
         result = {
@@ -318,19 +305,19 @@ def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
         _leave(run, task, failed, RunOutcome(result, result, shown, more=sections))
 
 
-def _aspects(run: Run, task: RefineTask) -> list[CachedScorer]:
+def _aspects(run: Run, task: RefineTask) -> list[evaluation.CachedScorer]:
     """Return judges of fluency and understandability, each with a log; none where no model is named for them."""
-    scorers: list[CachedScorer] = []
+    scorers: list[evaluation.CachedScorer] = []
     for criterion in (FLUENCY, UNDERSTANDABILITY) if run.options.aspects_lm is not None else ():
         measuring(run.options.aspects_lm)
         judge = PointwiseJudge(criterion)
         judge.predict.lm = run.options.aspects_lm
         source = feedback.JudgeFeedback(judge, source=task.fields[0])
-        scorers.append(CachedScorer(source, run.folder.path / f"{criterion.name}.jsonl"))
+        scorers.append(evaluation.CachedScorer(source, run.folder.path / f"{criterion.name}.jsonl"))
     return scorers
 
 
-def _output(one: Loop) -> dict[str, Any]:
+def _output(one: evaluation.Loop) -> dict[str, Any]:
     last = one.at(one.steps[-1].iteration) if one.steps else None
     output = {"output": None, "score": None} if last is None else {"output": last.output, "score": last.score}
     return {"id": one.id, **output, "stopped": one.stopped, "error": one.error, "steps": one.steps}
@@ -372,9 +359,9 @@ def measure_style_command(options: StyleOptions, models: Models, out: Out) -> No
             raise ValueError(f"The item {item.id!r:.80} has no 'output': give an output of another author.")
     config: dict[str, Any] = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
     with Run("measure style", options, models, out, more=more, writes=True) as run:
-        program = Paraphrased(task.loop.feedback, **config)
+        program = evaluation.Paraphrased(task.loop.feedback, **config)
         with run.progress(len(items), "refining") as advance:
-            report = measure_style(
+            report = evaluation.measure_style(
                 program,
                 items,
                 task.external,

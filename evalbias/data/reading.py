@@ -16,23 +16,9 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data import files
+from evalbias.data import files, items
 from evalbias.data.files import Chunk, Source
-from evalbias.data.items import (
-    BINARY,
-    FIRST,
-    SECOND,
-    TIE,
-    DataError,
-    check_labels,
-    choice,
-    item_name,
-    number,
-    rating_row,
-    ratings,
-    scores,
-    text,
-)
+from evalbias.data.items import DataError, item_name, number
 from evalbias.data.sets import SETS
 from evalbias.measures.arrays import mean_of_defined, missing
 
@@ -58,13 +44,13 @@ class Dataset(list[Any]):
         self.name = name
         self.path = path
         self.sha256 = sha256
-        self.left_out = {reason: tuple(items) for reason, items in left_out.items()}
+        self.left_out = {reason: tuple(places) for reason, places in left_out.items()}
 
     def summary(self) -> str:
         """Describe the data set in one line: number of items, and items left out by reason."""
         left = [
-            f"{len(items)} left out ({reason}: {', '.join(items[:3])}{', ...' if len(items) > 3 else ''})"
-            for reason, items in self.left_out.items()
+            f"{len(places)} left out ({reason}: {', '.join(places[:3])}{', ...' if len(places) > 3 else ''})"
+            for reason, places in self.left_out.items()
         ]
         return "; ".join([f"{self.name}: {len(self)} items", *left])
 
@@ -108,7 +94,7 @@ def read(
     """
     wanted = Wanted(choices or {}, tuple(numbers), samples)
     for labels in wanted.choices.values():
-        check_labels(labels)
+        items.check_labels(labels)
     if isinstance(source, str | os.PathLike):
         name, path = parse_spec(os.fspath(source))
         if name in SETS:
@@ -303,9 +289,9 @@ def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = 
 _PEOPLES = re.compile(r"(human|people|rater|annotator|annotation|expert|gold|label|rating)s?(_(score|label))?_?\d*")
 
 
-def like_ratings(items: Iterable[Any], judge: str) -> str:
+def like_ratings(examples: Iterable[Any], judge: str) -> str:
     """Say which fields may be people's ratings, and how to map them; fields named in ``judge`` are the judge's."""
-    names = dict.fromkeys(name for item in items for name, _ in item.items())
+    names = dict.fromkeys(name for item in examples for name, _ in item.items())
     found = [n for n in names if _PEOPLES.fullmatch(n.lower().replace(" ", "_")) and repr(n) not in judge]
     option = ",".join(f"rating_{k}={name}" for k, name in enumerate(found, start=1))
     return f"{', '.join(map(repr, found))} may be people's ratings: --map {shlex.quote(option)}" if found else ""
@@ -354,15 +340,15 @@ def _check_columns(table: Source, wanted: Wanted, *, texts: bool) -> None:
             )
 
 
-def check_field(items: Sequence[Any], field: str, place: str) -> None:
+def check_field(examples: Sequence[Any], field: str, place: str) -> None:
     """Refuse items that lack a field which a model must be shown, and name the columns that look like it."""
-    without = next((e for e in items if field not in e), None)
-    if without is not None and any(field in e for e in items):
+    without = next((e for e in examples if field not in e), None)
+    if without is not None and any(field in e for e in examples):
         raise DataError(
             f"The item {item_name(without)!r:.80} of {place} has no {field!r}; add it, or leave the item out."
         )
     if without is not None:
-        columns = dict.fromkeys(name for e in items for name in e.keys())  # noqa: SIM118 (an Example is no Mapping)
+        columns = dict.fromkeys(name for e in examples for name in e.keys())  # noqa: SIM118 (an Example is no Mapping)
         raise lacking(place, list(columns), field)
 
 
@@ -413,7 +399,7 @@ def _read_labels(table: Source, judged: Set[str]) -> None:
         return
     ours = {n: f"rating_{n[6:]}" if n[5:] else "score" for n in columns if n not in judged and _LABEL.fullmatch(n)}
     cells = [cell for _, row in table.rows for cell in map(row.get, ours) if _word(cell)]
-    others = [c for c in cells if not isinstance(c, int | float) and _word(c) not in sum(BINARY, ())]
+    others = [c for c in cells if not isinstance(c, int | float) and _word(c) not in sum(items.BINARY, ())]
     if others and 2 * len(others) >= len(cells) and _hold_outputs(columns):
         return
     table.mapping = {**table.mapping, **{field: name for name, field in ours.items()}}
@@ -441,7 +427,7 @@ def _read_words(table: Source, group: Sequence[str]) -> None:
     pairs: dict[str, tuple[str, str]] = {}
     for name in group:
         words = [_word(cell) for column, _, cell in found if column == name]
-        pairs.update((name, pair) for pair in BINARY if 2 * sum(word in pair for word in words) > len(words))
+        pairs.update((name, pair) for pair in items.BINARY if 2 * sum(word in pair for word in words) > len(words))
     for name, where, cell in found if pairs else ():
         if _word(cell) not in pairs.get(name, ("0", "1", "0.0", "1.0")):
             one, zero = pairs.get(name, next(iter(pairs.values())))
@@ -472,7 +458,8 @@ def _word(cell: Any) -> str:
 # Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.
 
 NESTED = ("outputs", "candidates", "systems", "scores", "ratings")  # a table's cell may hold them as JSON
-DIFFERENCES = {FIRST: 1, SECOND: -1, TIE: 0}  # a person's choice -> rating of the first output less the second's
+DIFFERENCES = {items.FIRST: 1, items.SECOND: -1, items.TIE: 0}
+"""A person's choice -> rating of the first output less the second's."""
 
 
 def _items(table: Source, wanted: Wanted) -> Dataset:
@@ -560,15 +547,15 @@ def _item(record: dict[str, Any], where: str, wanted: Wanted, votes: Sequence[st
     if record.get("source") is None:
         record.pop("source", None)
     else:
-        fields["source"] = text(record, "source", where)
+        fields["source"] = items.text(record, "source", where)
     outputs = record.pop("outputs", None)
     pair = record.pop("candidates", None) or outputs
     if pair is None and wanted.texts:
-        fields["output"] = text(record, "output", where, blank=True)
+        fields["output"] = items.text(record, "output", where, blank=True)
     elif pair is not None:
         if not isinstance(pair, list) or len(pair) != 2:
             raise DataError(f"{where}: the outputs are {pair!r:.80}; a pair has a list of two texts.")
-        fields["candidates"] = [text({"output": one}, "output", where, blank=True) for one in pair]
+        fields["candidates"] = [items.text({"output": one}, "output", where, blank=True) for one in pair]
         fields |= _chosen(record, where, wanted.choices, votes)
     return {**record, **fields, **_rated(record, where, pair=pair is not None, required=wanted.criteria)}
 
@@ -600,16 +587,16 @@ def _chosen(
         given = [_choice(record.get(name), f"{where}: {name!r}", codes["better"]) for name in votes]
         record["ratings"] = [None if vote is None else DIFFERENCES[vote] for vote in given]
         known = [difference for difference in record["ratings"] if difference is not None]
-        majority = {1: FIRST, -1: SECOND, 0: TIE}[int(np.sign(sum(known)))]
+        majority = {1: items.FIRST, -1: items.SECOND, 0: items.TIE}[int(np.sign(sum(known)))]
         chosen.setdefault("better", int(majority) if known else None)
-    if chosen.get("better") in (FIRST, SECOND):
+    if chosen.get("better") in (items.FIRST, items.SECOND):
         chosen["preference"] = "AB"[chosen["better"]]
     return chosen
 
 
 def _choice(value: Any, written: str, codes: Sequence[object]) -> int | None:
     try:
-        read = choice(value, written, codes)
+        read = items.choice(value, written, codes)
     except DataError as error:
         hint = "" if codes else " If 1 means the first and 2 the second: --labels 1,2."
         python = "in Python, labels of evalbias.audit or choices of evalbias.data.read"
@@ -625,16 +612,16 @@ def _rated(record: Mapping[str, Any], where: str, *, pair: bool, required: Seque
     """
     given = record.get("ratings")
     if isinstance(given, list) and not isinstance(record.get("scores"), Mapping):
-        single = rating_row(given, "the criterion", where)
+        single = items.rating_row(given, "the criterion", where)
         if pair:
             return {"ratings": single}
         score = number(record.get("score"), f"{where}: the score")
         return {"score": score if score == score else mean_of_defined(single), "ratings": single}
     if "score" in record and record.get("scores") is None and given is None:
         return {"score": number(record["score"], f"{where}: the score")}
-    single_by = ratings(given, where)
+    single_by = items.ratings(given, where)
     by_criterion = {name: mean_of_defined(row) for name, row in single_by.items()}
-    by_criterion |= scores(record.get("scores"), where)
+    by_criterion |= items.scores(record.get("scores"), where)
     if missing := sorted(set(required) - set(by_criterion)):
         raise DataError(f"{where}: 'scores' lacks {missing}; write null for an undefined score.")
     return {"scores": by_criterion, **({"ratings": single_by} if single_by else {})}

@@ -55,6 +55,7 @@ from evalbias.measures import (
     longer_wins,
     negative_entropies,
     quality_slope,
+    scale_use,
     unfairness_scores,
     win_shares,
 )
@@ -63,14 +64,6 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.loops import differences
 from evalbias.measures.pairs import counted_fairness, counted_odds, estimate_balanced_rate, estimate_gap, over_orders
 from evalbias.measures.resample import Statistic
-from evalbias.measures.scale_use import (
-    LEAST,
-    counted_spread,
-    estimate_entropy,
-    estimate_top_two,
-    nearest_levels,
-    slope_of_shifted,
-)
 from evalbias.programs.items import length_feature
 
 
@@ -497,13 +490,13 @@ class ScaleUse(Bias):
                 says = "Points of the score for one point of quality"
                 numbers.append(Number("slope", "slope", scores, quality_slope, tested=False, says=says, **slope))
             human, says = judged.covariate(HUMAN_SCORES), "Spread of the scores, as a multiple of people's"
-            spread = partial(estimate, counted_spread)
+            spread = partial(estimate, scale_use.counted_spread)
             numbers.append(Number("spread_ratio", "spread", scores, spread, given=(human,), says=says, **costly))
         levels = _levels(judged)
         if levels is not None:
-            places, n = nearest_levels(scores, levels), len(levels)
+            places, n = scale_use.nearest_levels(scores, levels), len(levels)
             ends = np.where(np.isnan(places), np.nan, (places == 0) | (places == n - 1))
-            top, entropy = (partial(one, levels=n) for one in (estimate_top_two, estimate_entropy))
+            top, entropy = (partial(one, levels=n) for one in (scale_use.estimate_top_two, scale_use.estimate_entropy))
             says, evenness = "Share of the two most used scores", "Evenness of the scores, from 0 to 1 (entropy)"
             numbers += [
                 Number("top_two_share", "two most used", places, top, says=says, **costly),
@@ -534,8 +527,8 @@ class ScaleUse(Bias):
                 f"its scores are not shown to be spread less than people's (spread ratio {spread.interval}): a slope "
                 f"of {slope.value:.2f} then says that they follow quality loosely, not that they crowd"
             )
-        lenient = slope_of_shifted(judged.answers, judged.covariate(RATINGS), scale=judged.scale)
-        if shown and slope.high >= LEAST * lenient:
+        lenient = scale_use.slope_of_shifted(judged.answers, judged.covariate(RATINGS), scale=judged.scale)
+        if shown and slope.high >= scale_use.LEAST * lenient:
             return (
                 "the judge's mean score lies so near an end of the scale that a person of the same mean would have a "
                 f"slope of {lenient:.2f}"
