@@ -275,8 +275,6 @@ LISTED = [*dict.fromkeys(name.split()[0] for name in COMMANDS), "runs"]  # as a 
 
 
 class _Ordered(TyperGroup):
-    """The commands in their order."""
-
     def list_commands(self, ctx: Any) -> list[str]:
         return LISTED
 

@@ -28,7 +28,6 @@ from evalbias.values import file_digest, message
 
 
 def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut) -> None:
-    """Audit the judge; exit with 1 if a condition fails the build, with ``UNDECIDED`` if one is undecided."""
     # 1. All that can be wrong is told before a model is opened.
     conditions, rates = parse_conditions(out.fail_on), parse_rates(out.certify)
     if not_tested := [one.text for one in conditions if options.only and one.is_of_bias and one.bias != options.only]:
@@ -79,7 +78,6 @@ def _check_verdicts(ready: PreparedAudit) -> None:
 
 
 def _settings(options: AuditOptions, ready: PreparedAudit) -> dict[str, Any]:
-    """Return what decides the numbers besides the options."""
     split = Split(ready.dataset, (ready.criterion,), ready.questions)
     settings = {**split.settings(), "criterion": ready.criterion.name, "judge": None}
     if ready.judge is not None:

@@ -33,7 +33,6 @@ from evalbias.runs import write_jsonl
 
 
 def measure_preference_command(options: PreferenceOptions, models: MeasuringModels, out: Out) -> None:
-    """Ask about every pair in both orders, and measure every bias that needs no more."""
     program = comparing_judge(options)
     split = compared(options, program.criterion)
     likelihood = options.likelihood or options.likelihood_lm is not None
@@ -65,7 +64,6 @@ SHOWN = 5  # number of documents whose ranking is printed; all are in rankings.j
 
 
 def rank_command(options: RankOptions, models: MeasuringModels, out: Out) -> None:
-    """Rank the outputs of every document; leave rankings.jsonl in the run's folder."""
     judge = comparing_judge(options, options.debias)
     split = compared(options, judge.criterion, pairs=False)
     with Run("rank", options, models, out, more={**split.settings(), **_settings(judge)}) as run:
@@ -108,7 +106,6 @@ def _ranked(key: str, group: Sequence[dspy.Example], ranking: Any) -> dict[str, 
 
 
 def _first(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the rankings of the first documents, best first."""
     lines = []
     for row in rows[:SHOWN]:
         lines.append(f"{row['input_id'] if len(row['input_id']) <= 40 else row['source_begins']}")
@@ -133,7 +130,6 @@ OBJECTIVES: dict[str, Callable[[], objectives.Objective]] = {
 
 
 def optimize_command(options: OptimizeOptions, models: MeasuringModels, out: Out) -> None:
-    """Search on some documents, and test what is found on the others."""
     objective_of(options.objective)
     (criterion,) = criteria_of(options, [options.criterion])
     split = compared(options, criterion, searches=True)

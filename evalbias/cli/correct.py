@@ -30,7 +30,6 @@ SOURCES = {LIKELIHOOD: "a model that measures it, `likelihood_lm`", LENGTH: "tex
 
 
 def correct_command(options: CorrectOptions, models: MeasuringModels, out: Out) -> None:
-    """Learn a correction, or load one, and write the corrected scores of every item."""
     if (options.scores_field is None) == (options.winner_field is None):
         raise ValueError("Name the field of its scores (`scores_field`) or of its choices (`winner_field`).")
     if options.correction is None:

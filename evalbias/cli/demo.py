@@ -24,7 +24,6 @@ from evalbias.programs import SYNTHETIC, Criterion, PointwiseJudge
 
 
 def demo_command(options: DemoOptions, out: Out) -> None:
-    """Compile and search on fresh items of the synthetic world, none of which the embedded judge has seen."""
     seed, criterion = options.seed, SYNTHETIC
     train, test = world.examples(400, seed=2 * seed + 1_000_001), world.examples(300, seed=2 * seed + 1_000_002)
     searched, tested = (

@@ -32,7 +32,6 @@ def scoring_judges(
 
 
 def _refuse_own(options: Any, *names: str) -> None:
-    """Refuse options that say what a saved judge has of its own."""
     if given := [f"`{name}`" for name in names if getattr(options, name, None)]:
         raise ValueError(
             "`judge`: a saved judge has its own criterion, scale, language, task, labels and answers. Leave out "
@@ -155,7 +154,6 @@ def _check_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:
 
 
 def _only(train: Sequence[Any], file: Path) -> list[Any]:
-    """Return the training items whose ids the file lists."""
     lines = decoded(file.read_bytes(), file).splitlines()
     ids = dict.fromkeys(line.strip() for line in lines if line.strip())
     unknown = ids.keys() - {str(e.id) for e in train}

@@ -28,7 +28,6 @@ from evalbias.values import json_number, json_object
 
 
 def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> None:
-    """Score every item; leave scores.jsonl in the run's folder."""
     if options.judge is None and options.criterion is None:
         raise ValueError("Say which judge: `criterion` 'name: definition' for a new one, or `judge` FILE.")
     (program,) = scoring_judges(options, [] if options.criterion is None else [options.criterion], options.judge)

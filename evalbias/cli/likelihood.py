@@ -24,7 +24,6 @@ from evalbias.report.tables import headlines_table, mitigation_table, words_note
 
 
 def measure_likelihood_command(options: LikelihoodBiasOptions, models: MeasuringModels, out: Out) -> None:
-    """Measure each criterion's judge with random demonstrations."""
     split = scored(options, criteria_of(options, options.criteria))
     with Run("measure likelihood", options, models, out, more=split.settings()) as run:
         judged, scorer = {}, CachedLM(run.likelihood_lm)
@@ -43,7 +42,7 @@ def measure_likelihood_command(options: LikelihoodBiasOptions, models: Measuring
         more = [scatter_section({"": one}, run.folder.file("scatter", name, "").name) for name, one in judged.items()]
         effects = {name: bias.fit(one) for name, one in judged.items()}
         sentences = {name: bias.conclusion(m[bias.effect_name], judged[name]) for name, m in measurements.items()}
-        lines = [f"{name}: {text} {bias.caution(judged[name])}".rstrip() for name, text in sentences.items()]
+        lines = [f"{name}: {text}" for name, text in sentences.items()]
         brief = {
             "likelihood": {name: m.to_dict(items=False) for name, m in measurements.items()},
             "effects": effects,
@@ -55,7 +54,6 @@ def measure_likelihood_command(options: LikelihoodBiasOptions, models: Measuring
 
 
 def compile_likelihood_command(options: CompileOptions, models: MeasuringModels, out: Out) -> None:
-    """Compile a saved judge, or a new one for each criterion."""
     judges = scoring_judges(options, options.criteria, options.judge)
     split = scored(options, tuple(judge.criterion for judge in judges))
     with Run("compile likelihood", options, models, out, more=split.settings()) as run:

@@ -62,7 +62,6 @@ class Recorded(evaluation.LoopScores):
 
 
 def measure_self_command(options: SelfOptions, out: Out) -> None:
-    """Measure recorded loops."""
     to_mqm = None if options.quantile_map is None else quantile_map(options.quantile_map)[0]
     loops = _recorded_loops(options, to_mqm)
     by, alone = loops[0].by, len(loops) == 1
@@ -257,7 +256,6 @@ def _leave(run: Run, task: RefineTask, failed: Mapping[str, str], outcome: RunOu
 
 
 def refine_command(options: RefineOptions, models: Models, out: Out) -> None:
-    """Run the loop; report its outputs and their quality by the task's external source."""
     task, items, more = task_of(options)
     loop = with_refiner(task) if options.feedback == "external" else task.loop
     with Run("refine", options, models, out, more=more, writes=True) as run:
@@ -324,7 +322,6 @@ def _output(one: evaluation.Loop) -> dict[str, Any]:
 
 
 def compile_refine_command(options: CompileRefineOptions, models: Models, out: Out) -> None:
-    """Compile the loop; report own and external feedback side by side. A loop that is not better is not written."""
     task, items, more = task_of(options)
     student = with_refiner(task)
     train, test = data.split(items, seed=options.seed, test_fraction=0.5, by="input")
@@ -352,7 +349,6 @@ def compile_refine_command(options: CompileRefineOptions, models: Models, out: O
 
 
 def measure_style_command(options: StyleOptions, models: Models, out: Out) -> None:
-    """Paraphrase the items' outputs; report the model's own scores before and after beside the quality."""
     task, items, more = task_of(options)
     for item in items:
         if not str(item.get("output") or "").strip():

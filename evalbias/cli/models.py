@@ -71,7 +71,6 @@ def open_lm(name: str, given: MeasuringModels = DEFAULTS, *, writes: bool = Fals
 
 
 def _check(name: str, kind: Kind, options: MeasuringModels, template: dict[str, Any] | None) -> None:
-    """Refuse options that a model of this kind cannot use."""
     if template and kind in ("embedded", "dspy"):
         raise ValueError(f"--template-options: {name} has no chat template here, leave them out.")
     if options.adapter is not None and kind != "local":

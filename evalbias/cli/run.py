@@ -222,7 +222,6 @@ class Run(AbstractContextManager["Run"]):
         return cached
 
     def _asked(self) -> int:
-        """Return the number of answers that models gave so far."""
         return sum(lm.asked.total() for lm in self._models)
 
     def _plan(self, questions: Sequence[Any]) -> None:

@@ -244,7 +244,6 @@ def plan(questions: Sequence[Question], left: int, model: str, *, hosted: str | 
 
 
 def _length(question: Question) -> int:
-    """Return the characters of a question's texts."""
     from evalbias.lm.types import Likelihood
 
     prompt = question.context if isinstance(question, Likelihood) else question.prompt

@@ -374,43 +374,16 @@ def hub_table(name: str) -> Source:
     except ImportError as error:
         raise ImportError(f"{HUB}:{name} is read by the datasets library: pip install 'evalbias[hf]'.") from error
     path, _, split = name.partition(":")
-    check_hub(path)
     remedy = "name it as hf:NAME:SPLIT, or load it in Python and pass it to evalbias.data.read"
     try:
         loaded = datasets.load_dataset(path, split=split or None)
     except (ValueError, OSError, RuntimeError) as error:  # unknown split or name, several configurations, no network
-        raise DataError(f"{HUB}:{name} cannot be loaded ({error}); {remedy}.") from error
+        raise DataError(f"{HUB}:{name} cannot be loaded ({error}); check name and network, {remedy}.") from error
     if isinstance(loaded, Mapping):
         if len(loaded) > 1:
             raise DataError(f"{HUB}:{name} has the splits {', '.join(map(str, loaded))}; {remedy}.")
         (loaded,) = loaded.values()
     return memory_table(loaded, name=f"{HUB}:{name}")
-
-
-def check_hub(name: str) -> None:
-    """Refuse a set that is not in the cache if the hub cannot be reached: datasets would retry for half a minute."""
-    from datasets.load import CachedDatasetModuleFactory
-    from httpx import TransportError
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
-
-    if Path(name).exists():
-        return
-    unknown = DataError(
-        f"hf:{name} is neither a folder nor a data set on Hugging Face's hub or in the local cache: check the name and "
-        "the network, or give a file."
-    )
-    try:
-        get_hf_file_metadata(hf_hub_url(name, "README.md", repo_type="dataset"))
-    except HfHubHTTPError:
-        pass  # the hub answers: datasets says what is missing, or who may read it
-    except HFValidationError as error:
-        raise unknown from error
-    except (TransportError, OfflineModeIsEnabled) as error:
-        try:
-            CachedDatasetModuleFactory(name).get_module()
-        except FileNotFoundError:
-            raise unknown from error
 
 
 def _plain(value: Any) -> Any:

@@ -241,7 +241,6 @@ ENDS = (
 
 
 def _told_by(judged: Judged) -> str:
-    """Say why more items rated once cannot help, and what can."""
     one, second = judged.one_rating, "compare the pairs" if judged.pairwise else "rate the items"
     return (
         f"more items with one {one} cannot help: state how reliable a {one} is (reliability=R, --reliability R; 1 for "

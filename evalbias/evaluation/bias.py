@@ -90,7 +90,6 @@ class Bias:
         return joined([*self.missing(judged)])
 
     def _unmeasured(self, what: str, judged: Judged) -> str:
-        """Say why something cannot be measured."""
         needs = self.lacks(judged)
         if not self.suits(judged):
             needs = f"a judge that {JUDGES[self.judges]}"

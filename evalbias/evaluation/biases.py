@@ -42,7 +42,6 @@ from evalbias.evaluation.judged import (
 from evalbias.evaluation.repeats import Repeats
 from evalbias.evaluation.verdicts import PassOrFail
 from evalbias.evaluation.words import count, percent
-from evalbias.measures import bias_score as bias_score_of
 from evalbias.measures import (
     decision_shares,
     estimate,
@@ -56,7 +55,6 @@ from evalbias.measures import (
     negative_entropies,
     quality_slope,
     scale_use,
-    unfairness_scores,
     win_shares,
 )
 from evalbias.measures.agreement import counted_spearman, estimate_pearson
@@ -129,30 +127,6 @@ class Likelihood(EffectBias):
             Number("pearson", "Pearson", scores, estimate_pearson, given=(human,), says=linear, tested=False),
             Number("performance", "performance", scores, estimate_spearman, given=(human,), says=says),
         ]
-
-    def caution(self, judged: Judged) -> str:
-        """Say where the published BiasScore of a judge that scores depends on few items; empty where it does not."""
-        columns = judged.covariate(LIKELIHOODS), judged.answers, judged.covariate(HUMAN_SCORES)
-        kept = np.flatnonzero(~np.isnan(sum(columns)))
-        if len(kept) < 3:
-            return ""
-        remarks = [f"{len(kept)} items are few for it"] if len(kept) < FEW else []
-        likelihoods, scores, human = (column[kept] for column in columns)
-        extreme = sorted({int(end(values)) for values in (scores, human) for end in (np.argmin, np.argmax)})
-
-        def published(left_out: list[int]) -> float:
-            ls, ours, theirs = (np.delete(values, left_out) for values in (likelihoods, scores, human))
-            return bias_score_of(ls, unfairness_scores(ours, theirs))
-
-        whole, rest = published([]), published(extreme)
-        if abs(rest - whole) > MOVED:
-            amount = f"the {len(extreme)} items with the lowest and highest scores"
-            remarks.append(f"without {amount} it is {rest:+.2f} instead of {whole:+.2f}")
-        return f"BiasScore follows the range of the scores: {', and '.join(remarks)}." if remarks else ""
-
-
-FEW = 100  # items below which the range of scores, and with it BiasScore, still depends much on the sample
-MOVED = 0.05  # change of BiasScore without the extreme items that is worth a remark
 
 
 def _of_pairs(judged: Judged, difference: FloatArray) -> list[Number]:
@@ -301,7 +275,6 @@ class Verbosity(EffectBias):
 
     @staticmethod
     def _of_longer(judged: Judged) -> list[Number]:
-        """Return the numbers of pairs, of which one output is longer."""
         lengths, numbers = judged.covariates.get(LENGTHS), list[Number]()
         if lengths is None or not judged.pairwise:
             return numbers

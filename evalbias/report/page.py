@@ -640,7 +640,6 @@ def title_of_run(settings: Mapping[str, Any]) -> str:
 
 
 def _run(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings that a reader asks for, in words."""
     data, sides = settings.get("data", ""), (("test", "measure"), ("train", "compile on or draw demonstrations from"))
     items = [((settings.get(side) or {}).get("items"), use) for side, use in sides]
     facts = {

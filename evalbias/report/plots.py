@@ -119,7 +119,6 @@ def _inline(svg: str) -> str:
 
 
 def _height(mark: object) -> int:
-    """Return the height of a mark in pixels."""
     match mark:
         case Intervals(rows=rows, percent=True):
             return 110 + 42 * len(rows) if any(rows) else 104

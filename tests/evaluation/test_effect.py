@@ -128,17 +128,6 @@ def test_scores_that_follow_the_ratings_exactly_do_not_tell_how_far_others_devia
     assert one.high - one.low > 0.05
 
 
-def test_a_bias_score_that_hangs_on_few_items_is_told():
-    judged = scored(np.random.default_rng(0), 400)
-    assert Likelihood().caution(judged) == ""
-    few = Likelihood().caution(scored(np.random.default_rng(0), 99))
-    assert few.startswith("BiasScore follows the range of the scores: 99 items are few for it")
-    assert "few" not in Likelihood().caution(scored(np.random.default_rng(0), 100))
-    scores = judged.answers.copy()
-    scores[np.argmin(judged.covariates[LIKELIHOODS])] = 60.0
-    assert "items with the lowest and highest scores it is" in Likelihood().caution(replace(judged, answers=scores))
-
-
 # --- pairs: what a judge says, and what length does to it ---
 
 
