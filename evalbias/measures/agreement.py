@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from evalbias.measures import resample
 from evalbias.measures.arrays import (
     SLACK,
     Before,
@@ -26,25 +27,7 @@ from evalbias.measures.arrays import (
     sums_by_cluster,
     vectors,
 )
-from evalbias.measures.resample import (
-    ALONE,
-    DRAWS,
-    FEWEST_UNITS,
-    SHARE,
-    Draws,
-    Interval,
-    Statistic,
-    Swapped,
-    change,
-    chunks,
-    estimate,
-    estimate_coefficient,
-    influences,
-    jackknife_variance,
-    left_out,
-    share_ends,
-    with_variance,
-)
+from evalbias.measures.resample import ALONE, DRAWS, FEWEST_UNITS, Draws, Interval, estimate_coefficient, left_out
 
 CONSTANT = 1e-14
 """Standard deviation, in units of the mean, up to which values are constant but for the rounding of their mean."""
@@ -235,7 +218,7 @@ def estimate_spearman(scores: ArrayLike, reference: ArrayLike, **options: Any) -
     return estimate_coefficient(counted_spearman, scores, reference, exchanged=exchanged_ranks, **options)
 
 
-def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> Swapped:
+def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> resample.Swapped:
     """Swap z-scores of ranks (see ``change``): what an item adds to the sums of one side, it takes from the other's."""
     a, b, y = (_z_scores(scipy.stats.rankdata(x)) for x in (a, b, reference))
     first, second = (np.column_stack([x, x**2, x * y]) for x in (a, b))  # (n, 3)
@@ -266,7 +249,7 @@ def estimate_pearson(
     """
     if before is None:
         return estimate_coefficient(counted_pearson, scores, reference, clusters=clusters, draws=draws)
-    alone = change(counted_pearson, before, scores, reference, clusters=clusters, draws=ALONE)
+    alone = resample.change(counted_pearson, before, scores, reference, clusters=clusters, draws=ALONE)
     (a, b, y), codes = complete(*vectors(before=before, scores=scores, reference=reference), clusters=clusters)
     if alone.units < FEWEST_UNITS or np.isnan(alone.value) or not draws.resamples:
         return alone
@@ -282,7 +265,7 @@ def pearson_influence(scores: FloatArray, reference: FloatArray, codes: IntArray
     rest = np.concatenate(
         [np.column_stack([counted_pearson(c, x, reference) for x in scores.T]) for c in left_out(codes)]
     )
-    return influences(rest)
+    return resample.influences(rest)
 
 
 def _with_t(found: Interval, influence: FloatArray, confidence: float) -> Interval:
@@ -319,7 +302,7 @@ def estimate_tied_accuracy(
     (*columns, y), codes = complete(*arrays, clusters=clusters)
     pairs = _pairs(codes)
     units = len(held := np.unique(codes[pairs]))  # clusters without a pair tell nothing
-    found = Interval(np.nan, n=len(y), undefined=len(arrays[0]) - len(y), units=units, unit=SHARE)
+    found = Interval(np.nan, n=len(y), undefined=len(arrays[0]) - len(y), units=units, unit=resample.SHARE)
     if not len(pairs):
         return found
     if not np.diff(y[pairs]).any():
@@ -337,8 +320,10 @@ def estimate_tied_accuracy(
     )
     rest = ratio(gains.sum() - touched, np.asarray(len(pairs) - amounts, dtype=np.float64))
     if before is not None:
-        return _with_t(found, influences(rest), draws.confidence)
-    low, high = share_ends(found.value, jackknife_variance(rest), units=units, confidence=draws.confidence)
+        return _with_t(found, resample.influences(rest), draws.confidence)
+    low, high = resample.share_ends(
+        found.value, resample.jackknife_variance(rest), units=units, confidence=draws.confidence
+    )
     return replace(found, low=low, high=high)
 
 
@@ -381,7 +366,7 @@ def estimate_kendall(
     members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
     within = np.stack([_orders(x[i], y[i]).sum(axis=0) if len(i) > 1 else np.zeros(3) for i in members])
     left_out = _taus((touched.sum(axis=0) + within) / 2 - touched)
-    return with_variance(found, jackknife_variance(left_out), confidence=draws.confidence)
+    return resample.with_variance(found, resample.jackknife_variance(left_out), confidence=draws.confidence)
 
 
 # Measures of a judge's probabilities as forecasts of people's choices.
@@ -438,7 +423,7 @@ def estimate_calibration_error(
     """
     p, y = _checked(probabilities, outcomes)
     options: dict[str, Any] = {"before": before, "clusters": clusters, "limits": (0.0, 1.0), "draws": draws}
-    found = estimate(counted_calibration_error, p, y, **options)
+    found = resample.estimate(counted_calibration_error, p, y, **options)
     if before is not None or np.isnan(found.low):
         return found
     chance = calibration_errors_by_chance(p[defined(p, y)], draws=draws.resamples, seed=draws.seed)
@@ -450,7 +435,7 @@ def calibration_errors_by_chance(probabilities: FloatArray, *, draws: int, seed:
     members, rng = _members(probabilities), np.random.default_rng(seed)  # (n, bins)
     errors = [
         np.abs((probabilities - (rng.random((k, len(probabilities))) < probabilities)) @ members)
-        for k in map(len, chunks(draws, len(probabilities)))
+        for k in map(len, resample.chunks(draws, len(probabilities)))
     ]
     return np.asarray(np.concatenate(errors).sum(axis=1) / len(probabilities))
 
@@ -517,7 +502,9 @@ def ceiling_columns(ratings: FloatArray) -> FloatArray:
     return np.where(known.any(axis=1, keepdims=True), np.concatenate([*columns, known], axis=1), np.nan)
 
 
-def counted_ceiling(counts: FloatArray, columns: FloatArray, *, statistic: Statistic = counted_spearman) -> FloatArray:
+def counted_ceiling(
+    counts: FloatArray, columns: FloatArray, *, statistic: resample.Statistic = counted_spearman
+) -> FloatArray:
     """Average over the raters how each one's ratings agree with the mean of the item's others, in resamples (k, n).
 
     Each rater is compared by itself, so a stricter one changes nothing; it counts by the number of its items (columns

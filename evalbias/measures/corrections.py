@@ -10,17 +10,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import (
-    Before,
-    Clusters,
-    FloatArray,
-    IntArray,
-    checked,
-    cluster_codes,
-    settled,
-    sums_by_cluster,
-    vectors,
-)
+from evalbias.measures import arrays
+from evalbias.measures.arrays import Before, Clusters, FloatArray, IntArray, checked, cluster_codes, settled, vectors
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change
 
@@ -65,7 +56,7 @@ def corrected_mean(
     human, judge, rest = map(settled, (human, judge, rest))
 
     def by_cluster(labeled: FloatArray, unlabeled: FloatArray) -> FloatArray:  # what it adds to an estimate
-        return sums_by_cluster(np.concatenate([labeled, unlabeled]), codes)
+        return arrays.sums_by_cluster(np.concatenate([labeled, unlabeled]), codes)
 
     deviations = by_cluster((human - human.mean()) / len(human), np.zeros(len(rest)))
     everyone = settled(np.concatenate([judge, rest]))

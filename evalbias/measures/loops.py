@@ -11,18 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import (
-    NO_SPREAD,
-    Before,
-    Clusters,
-    FloatArray,
-    IntArray,
-    checked,
-    complete,
-    defined,
-    settled,
-    vectors,
-)
+from evalbias.measures import arrays
+from evalbias.measures.arrays import Before, Clusters, FloatArray, IntArray, checked, defined, settled, vectors
 from evalbias.measures.resample import DRAWS, Draws, Interval, change, chunks, estimate, unless_alike
 
 # Self-bias: how far a model's scores of its own outputs exceed their true quality (Xu et al. 2024, section 3). Bias is
@@ -37,7 +27,7 @@ def differences(own: FloatArray, expected: FloatArray) -> FloatArray:
     """Subtract expected from own scores; 0 where all of the differences are rounding errors of the scores."""
     moved = own - expected
     sizes = [np.abs(x[~np.isnan(moved)]).max(initial=0.0) for x in (moved, own, expected)]
-    return np.where(np.isnan(moved), np.nan, 0.0) if sizes[0] <= NO_SPREAD * max(sizes[1:]) else moved
+    return np.where(np.isnan(moved), np.nan, 0.0) if sizes[0] <= arrays.NO_SPREAD * max(sizes[1:]) else moved
 
 
 def counted_skewness(counts: FloatArray, x: FloatArray) -> FloatArray:
@@ -103,7 +93,7 @@ def estimate_skewness(
     if math.isnan(found.low):
         return found
     plain = estimate(counted_skewness, x, clusters=clusters, method="percentile", draws=draws)
-    (kept,), codes = complete(*checked({"x": x}), clusters=clusters)
+    (kept,), codes = arrays.complete(*checked({"x": x}), clusters=clusters)
     p = symmetry_p(kept, codes, draws=draws)
     low, high = 0.0 if p > 1 - draws.confidence else found.low, max(found.high, plain.high)
     return unless_alike(replace(found, low=low, high=high, p_value=p))

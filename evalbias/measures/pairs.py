@@ -14,40 +14,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import (
-    SLACK,
-    TINY,
-    Before,
-    Clusters,
-    FloatArray,
-    checked,
-    cluster_codes,
-    common_index,
-    complete,
-    defined,
-    mean_of_defined,
-    numbers,
-    ratio,
-    settled,
-    vectors,
-)
-from evalbias.measures.resample import (
-    DRAWS,
-    FEWEST_UNITS,
-    SHARE,
-    Draws,
-    Interval,
-    Statistic,
-    change,
-    chunks,
-    difference_of_shares,
-    estimate_share,
-    mean,
-    p_of_interval,
-    stretched,
-    swapped_means,
-    variance_of_mean,
-)
+from evalbias.measures import arrays, resample
+from evalbias.measures.arrays import Before, Clusters, FloatArray, checked, defined, numbers, ratio, settled, vectors
+from evalbias.measures.resample import DRAWS, SHARE, Draws, Interval, change, difference_of_shares, estimate_share, mean
 
 # Who wins a comparison.
 
@@ -69,7 +38,8 @@ def win_shares(answers: ArrayLike, *, ties: bool = False, decided: bool = False)
     """
     wins = numbers(answers, "answers")
     if decided:
-        undefined, most = np.isnan(wins).any(axis=-1, keepdims=True), wins >= wins.max(axis=-1, keepdims=True) - SLACK
+        undefined = np.isnan(wins).any(axis=-1, keepdims=True)
+        most = wins >= wins.max(axis=-1, keepdims=True) - arrays.SLACK
         wins = np.where(undefined, np.nan, most / np.maximum(most.sum(axis=-1, keepdims=True), 1))
     return wins[..., :-1] + wins[..., -1:] / (wins.shape[-1] - 1) if ties else wins
 
@@ -116,7 +86,7 @@ def consistent_preferences(forward: ArrayLike, swapped: ArrayLike, *, ties: bool
     last column is the answer "tie", which has no position. An undecided comparison is consistent if the same candidates
     share the other one.
     """
-    common_index(forward, swapped)
+    arrays.common_index(forward, swapped)
     a, b = _distributions(forward, "forward"), _distributions(swapped, "swapped")
     if a.shape != b.shape:
         raise ValueError(f"forward has the shape {a.shape}, swapped {b.shape}: give the same comparisons twice.")
@@ -159,7 +129,7 @@ def confidence(probabilities: ArrayLike) -> float:
 
     On the probabilities that answer a content-free input, it is the paper's context-free confidence, which is best low.
     """
-    return mean_of_defined(negative_entropies(probabilities))
+    return arrays.mean_of_defined(negative_entropies(probabilities))
 
 
 def calibration_gap(logprobs: ArrayLike) -> float:
@@ -215,10 +185,10 @@ def estimate_first_rate(
     found = estimate_share(wins, clusters=clusters, draws=draws)
     if not both_orders or math.isnan(found.low):
         return found
-    (x,), codes = complete(*checked({"wins": wins}), clusters=clusters)
+    (x,), codes = arrays.complete(*checked({"wins": wins}), clusters=clusters)
     x, center = 2 * x - 1, 2 * found.value - 1
-    decided, variance = float(np.abs(x).mean()), 4 * variance_of_mean((1 + x) / 2, codes)
-    size = found.units if variance < TINY else (decided - center**2) / variance
+    decided, variance = float(np.abs(x).mean()), 4 * resample.variance_of_mean((1 + x) / 2, codes)
+    size = found.units if variance < arrays.TINY else (decided - center**2) / variance
     t = float(scipy.stats.t.ppf((1 + draws.confidence) / 2, found.units - 1))
 
     def excess(difference: float) -> float:
@@ -264,13 +234,13 @@ def estimate_fairness(
     if values.shape[1:] != (2,):
         raise ValueError(f"shares has the shape {values.shape}: give what each of two positions wins.")
     if before is not None:
-        exchanged = swapped_means(lambda rates: -np.abs(rates - 0.5).mean(axis=1))
+        exchanged = resample.swapped_means(lambda rates: -np.abs(rates - 0.5).mean(axis=1))
         return change(counted_fairness, before, values, clusters=clusters, exchanged=exchanged, draws=draws)
     own = partial(estimate_first_rate, values[:, 0], both_orders=both_orders, clusters=clusters)
     rate, of_95 = own(draws=draws), own(draws=replace(draws, confidence=0.95))
     ends = rate.low - 0.5, rate.high - 0.5
     nearest = 0.0 if ends[0] <= 0 <= ends[1] else min(map(abs, ends))
-    p = p_of_interval(of_95.value, of_95.low, of_95.high, null=0.5, units=of_95.units)
+    p = resample.p_of_interval(of_95.value, of_95.low, of_95.high, null=0.5, units=of_95.units)
     return replace(rate, value=-abs(rate.value - 0.5), low=-max(map(abs, ends)), high=-nearest, p_value=p, unit="")
 
 
@@ -303,14 +273,14 @@ def estimate_balanced_rate(
     if np.isnan(first.low + second.low):
         return replace(bare, reason=ONE_SIDED)
     # 1 the correlation r of both means over the clusters
-    codes = cluster_codes(clusters, kept)
+    codes = arrays.cluster_codes(clusters, kept)
     sums = [
         np.bincount(codes, weights=np.where(of_class, values - one.value, 0.0)[kept])
         for of_class, one in zip(masks, (first, second), strict=True)
     ]
     spread = np.sqrt((sums[0] ** 2).sum() * (sums[1] ** 2).sum())
     r = float((sums[0] * sums[1]).sum() / spread) if spread > 0 else 0.0
-    if bare.units < FEWEST_UNITS:  # that of two inputs is -1 or 1 by construction, and -1 would leave no width
+    if bare.units < resample.FEWEST_UNITS:  # that of two inputs is -1 or 1 by construction, and -1 would leave no width
         r = max(r, 0.0)
     # 2 the distances to the ends: sqrt(a^2 + b^2 + 2 r a b) / 2
     below, above = (
@@ -340,7 +310,7 @@ def estimate_gap(
     if before is not None:
         return change(counted_gap, before, values, group, clusters=clusters, limits=(-1.0, 1.0), draws=draws)
     turned = np.where(group == 1, values, 1 - values)
-    found = stretched(estimate_balanced_rate(turned, group, clusters=clusters, draws=draws))
+    found = resample.stretched(estimate_balanced_rate(turned, group, clusters=clusters, draws=draws))
     return replace(found, unit="", reason=ONE_GROUP if found.reason else "")
 
 
@@ -352,7 +322,9 @@ BLOCK = 1 << 15  # resampled items that are fitted at a time; they stay in a pro
 ROUNDING = 1e-12  # variance of standardized differences below which all are equal
 
 
-def over_orders(statistic: Statistic, counts: FloatArray, wins: FloatArray, difference: FloatArray) -> FloatArray:
+def over_orders(
+    statistic: resample.Statistic, counts: FloatArray, wins: FloatArray, difference: FloatArray
+) -> FloatArray:
     """Compute a statistic of the first position's win probabilities (n, r) in r orders, and of first minus second (n,).
 
     Each order counts as n comparisons; the other order turns the sign of the difference.
@@ -369,7 +341,7 @@ def counted_odds(counts: FloatArray, wins: FloatArray, difference: FloatArray, *
     candidates. NaN where no solution is finite: less than two distinct differences, or a threshold separates the wins.
     """
     (start,) = np.nan_to_num(_logistic(difference, wins, np.ones((1, len(wins)))))
-    blocks = [counts[some.start : some.stop] for some in chunks(len(counts), len(wins), BLOCK)]
+    blocks = [counts[some.start : some.stop] for some in resample.chunks(len(counts), len(wins), BLOCK)]
     fits = np.concatenate([_logistic(difference, wins, block, start=start) for block in blocks])
     lost = np.isnan(fits).any(axis=1)  # separated, or led astray by a start that is far from its fit
     if lost.any():

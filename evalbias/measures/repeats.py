@@ -9,18 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalbias.measures import resample
 from evalbias.measures.arrays import SLACK, FloatArray, IntArray, checked, cluster_codes, complete, ratio, remembered
 from evalbias.measures.ratings import pool, with_reliability
-from evalbias.measures.resample import (
-    ALIKE,
-    DRAWS,
-    Draws,
-    Interval,
-    Statistic,
-    estimate,
-    estimate_coefficient,
-    share_ends,
-)
+from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, Statistic, estimate, share_ends
 
 # A judge's score of item i is its steady opinion and the noise of one answer, x_ik = t_i + e_ik. Of s answers the
 # variance within an item is that of the noise, and the variance of the items' means less 1/s of it that of t: moments,
@@ -203,7 +195,7 @@ def estimate_disagreement(judge: FloatArray, people: FloatArray, *, part: str, *
 def _unshown(judge: FloatArray, people: FloatArray, codes: IntArray, *, draws: Draws) -> str:
     """Say whether raters, or the judge's scores, are not shown to agree; empty where both are."""
     for statistic, column, why in ((counted_agreement, people, UNSHARED), (counted_steadiness, judge, UNSTEADY)):
-        if not estimate_coefficient(statistic, column, clusters=codes.tolist(), draws=draws).low > 0:
+        if not resample.estimate_coefficient(statistic, column, clusters=codes.tolist(), draws=draws).low > 0:
             return why
     return ""
 

@@ -11,20 +11,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from evalbias.measures import arrays
 from evalbias.measures.agreement import one_against_the_others, unless_constant
-from evalbias.measures.arrays import (
-    TINY,
-    Before,
-    Clusters,
-    FloatArray,
-    checked,
-    cluster_codes,
-    defined,
-    numbers,
-    ratio,
-    sums_by_cluster,
-    vectors,
-)
+from evalbias.measures.arrays import TINY, Before, Clusters, FloatArray, checked, defined, numbers, ratio, vectors
 from evalbias.measures.equal_quality import EXACT, MIN_CLUSTERS, ROUNDING, STRONG
 from evalbias.measures.ratings import pool
 from evalbias.measures.resample import DRAWS, MANY, Draws, Interval, estimate, estimate_share
@@ -55,14 +44,16 @@ def quality_slope(
     )
     y = y if before is None else y - first
     kept = ~np.isnan(y) & ((~np.isnan(ratings)).sum(axis=1) > 1)
-    codes, x = cluster_codes(clusters, kept), y[kept]
+    codes, x = arrays.cluster_codes(clusters, kept), y[kept]
     units = len(set(codes.tolist()))
     bare = Interval(math.nan, n=len(x), undefined=len(y) - len(x), units=units, unit=SLOPE)
     none = replace(bare, reason=f"the slope needs items of {MIN_CLUSTERS} inputs whose ratings agree")
     if units < MIN_CLUSTERS:
         return none
     rated = pool(ratings[kept])
-    sums = sums_by_cluster(np.column_stack([np.ones_like(x), x, rated.mean, x * rated.mean, rated.product]), codes)
+    sums = arrays.sums_by_cluster(
+        np.column_stack([np.ones_like(x), x, rated.mean, x * rated.mean, rated.product]), codes
+    )
 
     def covariances(sums: FloatArray) -> FloatArray:  # (m, 5) to (m, 2)
         n, score, rating, product, square = sums.T

@@ -12,37 +12,11 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
+from evalbias.measures import arrays, resample
 from evalbias.measures.agreement import counted_kappa
-from evalbias.measures.arrays import (
-    TINY,
-    Before,
-    Clusters,
-    FloatArray,
-    IntArray,
-    checked,
-    complete,
-    numbers,
-    ratio,
-    remembered,
-    sums_by_cluster,
-)
+from evalbias.measures.arrays import TINY, Before, Clusters, FloatArray, IntArray, checked, complete, numbers, ratio
 from evalbias.measures.corrections import MIN_LABELS, difference, labeled_first
-from evalbias.measures.resample import (
-    DRAWS,
-    FEWEST_UNITS,
-    MANY,
-    SHARE,
-    Draws,
-    Interval,
-    bootstrapped,
-    change,
-    estimate_coefficient,
-    estimate_share,
-    jackknife_variance,
-    left_out,
-    variance_of_mean,
-    with_variance,
-)
+from evalbias.measures.resample import DRAWS, MANY, SHARE, Draws, Interval, change, estimate_share, left_out
 
 # With one annotator, the truth is what that annotator says. Several annotators contradict each other, so they err, and
 # a judge that contradicts one of them may be right. Then the truth of an item is a latent class (Dawid and Skene 1979):
@@ -125,7 +99,7 @@ def _maximized(cells: FloatArray, weights: FloatArray, passed: FloatArray, faile
 # Estimates from the fits of the data and of resamples of them.
 
 
-@remembered
+@arrays.remembered
 def _fits(verdicts: FloatArray, clusters: IntArray, *, draws: Draws) -> FloatArray:
     """Fit verdicts (n, r) and resamples of them.
 
@@ -133,7 +107,7 @@ def _fits(verdicts: FloatArray, clusters: IntArray, *, draws: Draws) -> FloatArr
     the jackknife.
     """
     many = int(clusters.max()) + 1 > MANY
-    resampled = left_out(clusters) if many else bootstrapped(clusters, draws.resamples, draws.seed)
+    resampled = left_out(clusters) if many else resample.bootstrapped(clusters, draws.resamples, draws.seed)
     return np.concatenate([_fitted(counts, verdicts) for counts in chain([np.ones((1, len(clusters)))], resampled)])
 
 
@@ -208,7 +182,7 @@ def _contradict(votes: FloatArray) -> bool:
 
 def _of_one(ours: FloatArray, truth: FloatArray, of: Rate, *, before: Before, **options: Any) -> Interval:
     if of == "kappa":
-        return estimate_coefficient(counted_kappa, ours, truth, before=before, **options)
+        return resample.estimate_coefficient(counted_kappa, ours, truth, before=before, **options)
     if of not in ("tpr", "tnr", "prevalence"):
         return Interval(math.nan, reason="no annotator contradicts another, so what they say is taken for the truth")
 
@@ -232,10 +206,10 @@ def _of_several(
     given = votes >= 0
     deviations = np.where(given, votes - ratio((votes == 1).sum(axis=0), given.sum(axis=0)), 0.0)
     alike = (deviations.sum(axis=1) ** 2 - (deviations**2).sum(axis=1)) / 2
-    beyond = alike.mean() / math.sqrt(variance_of_mean(alike, codes)) if units > 1 else math.nan
+    beyond = alike.mean() / math.sqrt(resample.variance_of_mean(alike, codes)) if units > 1 else math.nan
     if not beyond > scipy.stats.norm.ppf((1 + draws.confidence) / 2):
         return replace(bare, reason=DISAGREE)
-    if units < FEWEST_UNITS or not draws.resamples:
+    if units < resample.FEWEST_UNITS or not draws.resamples:
         return replace(bare, value=float(_counted_rate(np.ones((1, n)), judge, votes, of=of)[0]))
     # 2 the value, and how much it varies
     rates = _fits(verdicts, codes, draws=draws)
@@ -244,10 +218,10 @@ def _of_several(
     bare = replace(bare, value=value)
     if math.isnan(value) or not len(known):
         return bare
-    variance = jackknife_variance(known) if units > MANY else float(known.var()) * units / (units - 1)
+    variance = resample.jackknife_variance(known) if units > MANY else float(known.var()) * units / (units - 1)
     # 3 the interval; units of a class are clusters that hold an item of it
     if "kappa" in of:
-        found = with_variance(bare, variance, confidence=draws.confidence)
+        found = resample.with_variance(bare, variance, confidence=draws.confidence)
     else:
         share = {"tpr": rates[0, 0], "tnr": 1 - rates[0, 0]}.get(of.removeprefix("annotator_"), 1.0)
         inside = max(2, min(units, round(share * n)))
@@ -411,7 +385,7 @@ def corrected_rate(
     # 2 the half of the interval: what each input adds to the error of all three, and what the pseudo-counts add
     labeled = np.empty(len(human))  # derivatives of the corrected rate, times informed
     labeled[positive], labeled[~positive] = -center * of_hits, (1 - center) * of_passes
-    sums = sums_by_cluster(np.concatenate([labeled, of_rate]), codes)
+    sums = arrays.sums_by_cluster(np.concatenate([labeled, of_rate]), codes)
     derivatives = 1.0, center, 1 - center
     pseudo = sum(d**2 * variance for d, (_, _, variance) in zip(derivatives, rates, strict=True))
     half = t * float(np.sqrt((sums**2).sum() + pseudo)) / informed
