@@ -10,21 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from evalbias import measures
 from evalbias.evaluation.bias import Bias, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.words import amount, decimals, interval_words
-from evalbias.measures import (
-    brier_scores,
-    corrected_mean,
-    corrected_rate,
-    decision_shares,
-    estimate_coefficient,
-    estimate_mean,
-    estimate_share,
-    estimate_spearman,
-    win_shares,
-)
+from evalbias.measures import estimate_coefficient, estimate_mean, estimate_share, estimate_spearman, win_shares
 from evalbias.measures.agreement import (
     ceiling_columns,
     counted_alpha,
@@ -242,8 +233,8 @@ def _of_choices(judged: Judged) -> list[Number]:
     kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement beyond chance (Cohen's kappa)"
     numbers.append(Number("kappa", "kappa", chosen[0], kappa, says=says, **shown))
     if not np.isin(judged.answers[~np.isnan(judged.answers)], (0.0, 1.0)).all():
-        brier, says = brier_scores(judged.win_shares, preferred), "Calibration error of the probabilities (ECE)"
-        error = estimate_calibration_error
+        brier, error = measures.brier_scores(judged.win_shares, preferred), estimate_calibration_error
+        says = "Calibration error of the probabilities (ECE)"
         numbers += [
             share_number("brier", "Brier", brier, says="Squared error of the probabilities (Brier)"),
             Number("calibration_error", "ECE", judged.win_shares, error, says=says, signed=False, **shown),
@@ -293,7 +284,7 @@ def _floor(judged: Judged, name: str, values: FloatArray, label: str) -> Number:
 
 def _choices(judged: Judged, order: int) -> FloatArray:
     """Return (n,) 1 where the judge chooses the first candidate in one order of a pair, 0 the second, .5 for a tie."""
-    shares = win_shares(decision_shares(judged.answers[:, order]), ties=judged.ties)[:, 0]
+    shares = win_shares(measures.decision_shares(judged.answers[:, order]), ties=judged.ties)[:, 0]
     return np.asarray(shares if order == 0 else 1 - shares)
 
 
@@ -341,12 +332,12 @@ class CorrectedEstimates(Bias):
         numbers = [
             Number(f"judge_{kind}", labels[0], scores, mean, signed=False, says=says[0]),
             Number(f"people_{kind}", labels[1], people, mean, signed=False, says=says[1]),
-            Number("corrected_mean", labels[2], scores, corrected_mean, says=says[2], **of_all),
+            Number("corrected_mean", labels[2], scores, measures.corrected_mean, says=says[2], **of_all),
         ]
         known = np.concatenate([scores, people])
         if judged.pairwise and np.isin(known[~np.isnan(known)], (0.0, 1.0)).all():
             label = f"{who}by sensitivity and specificity"
-            numbers.append(Number("corrected_rate", label, scores, corrected_rate, says=label, **of_all))
+            numbers.append(Number("corrected_rate", label, scores, measures.corrected_rate, says=label, **of_all))
         return numbers
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evalbias import measures
 from evalbias.evaluation.agreement import CorrectedEstimates, PeopleAgreement, rated_on_its_scale
 from evalbias.evaluation.bias import (
     MAPPED,
@@ -42,21 +43,7 @@ from evalbias.evaluation.judged import (
 from evalbias.evaluation.repeats import Repeats
 from evalbias.evaluation.verdicts import PassOrFail
 from evalbias.evaluation.words import count, percent
-from evalbias.measures import (
-    decision_shares,
-    estimate,
-    estimate_bias_score,
-    estimate_fairness,
-    estimate_first_rate,
-    estimate_mean,
-    estimate_skewness,
-    estimate_spearman,
-    longer_wins,
-    negative_entropies,
-    quality_slope,
-    scale_use,
-    win_shares,
-)
+from evalbias.measures import decision_shares, estimate, estimate_mean, longer_wins, scale_use, win_shares
 from evalbias.measures.agreement import counted_spearman, estimate_pearson
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.loops import differences
@@ -116,7 +103,7 @@ class Likelihood(EffectBias):
         scores = np.where(np.isnan(ls + human), np.nan, judged.answers)  # these numbers on the same items
 
         def score(name: str, label: str, normalization: str) -> Number:
-            estimator = partial(estimate_bias_score, normalization=normalization)
+            estimator = partial(measures.estimate_bias_score, normalization=normalization)
             return Number(name, label, scores, estimator, given=(ls, human), null=0.0, confounded=True)
 
         says, linear = "Rank correlation with people (performance)", "Linear correlation with people (Pearson)"
@@ -125,7 +112,7 @@ class Likelihood(EffectBias):
             score("bias_score", "BiasScore", "mean-range"),
             score("bias_score_z", "BiasScore (z)", "z-score"),
             Number("pearson", "Pearson", scores, estimate_pearson, given=(human,), says=linear, tested=False),
-            Number("performance", "performance", scores, estimate_spearman, given=(human,), says=says),
+            Number("performance", "performance", scores, measures.estimate_spearman, given=(human,), says=says),
         ]
 
 
@@ -181,10 +168,12 @@ class Position(Bias):
             return []
         orders, both = [judged.answers[:, r] for r in range(judged.answers.shape[1])], judged.both_orders  # (n, c) each
         shares = np.mean([decision_shares(one) for one in orders], axis=0)  # (n, c), NaN without every order
-        entropies = np.mean([negative_entropies(one) for one in orders], axis=0)  # (n,)
+        entropies = np.mean([measures.negative_entropies(one) for one in orders], axis=0)  # (n,)
         wins = win_shares(shares, ties=judged.ties)  # (n, places): judges with and without ties can be compared
         first: dict[str, Any] = {"null": 1 / wins.shape[1], "signed": False}
-        rate, fair = (partial(one, both_orders=both) for one in (estimate_first_rate, estimate_fairness))
+        rate, fair = (
+            partial(one, both_orders=both) for one in (measures.estimate_first_rate, measures.estimate_fairness)
+        )
         unsure: dict[str, Any] = {"confounded": not both}  # in one order the better outputs may stand first
         says = "How often the first position wins"
         numbers = [
@@ -313,7 +302,7 @@ class SelfBias(Bias):
         bias, skewness = "Own score less expected score", "Lopsidedness of the differences (Dskew)"
         numbers = [
             Number("bias", "Bias", difference, estimate_mean, null=0.0, says=bias),
-            Number("skewness", "Dskew", difference, estimate_skewness, null=0.0, signed=False, says=skewness),
+            Number("skewness", "Dskew", difference, measures.estimate_skewness, null=0.0, signed=False, says=skewness),
             Number("own", "own score", np.where(undefined, np.nan, own), estimate_mean),
             Number("expected", "expected score", np.where(undefined, np.nan, expected), estimate_mean),
         ]
@@ -461,7 +450,9 @@ class ScaleUse(Bias):
             if RATINGS in judged.covariates:
                 slope: dict[str, Any] = {"given": (judged.covariate(RATINGS),), "null": 1.0, "only_below": True}
                 says = "Points of the score for one point of quality"
-                numbers.append(Number("slope", "slope", scores, quality_slope, tested=False, says=says, **slope))
+                numbers.append(
+                    Number("slope", "slope", scores, measures.quality_slope, tested=False, says=says, **slope)
+                )
             human, says = judged.covariate(HUMAN_SCORES), "Spread of the scores, as a multiple of people's"
             spread = partial(estimate, scale_use.counted_spread)
             numbers.append(Number("spread_ratio", "spread", scores, spread, given=(human,), says=says, **costly))

@@ -10,16 +10,8 @@ from typing import Any, Literal, cast
 import dspy
 import numpy as np
 
-from evalbias.data.items import (
-    TIE,
-    check_size,
-    human_score,
-    input_field,
-    input_key,
-    is_rated,
-    item_name,
-    single_ratings,
-)
+from evalbias.data import items
+from evalbias.data.items import TIE, check_size, human_score, input_field, input_key, is_rated, item_name
 from evalbias.evaluation.words import joined, model_title
 from evalbias.lm.cache import measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
@@ -583,7 +575,7 @@ def human_scores(examples: Sequence[dspy.Example], criterion: Criterion, *, requ
 
 def human_ratings(examples: Sequence[dspy.Example], criterion: Criterion) -> FloatArray:
     """Return (n, r) the examples' single ratings on a criterion in the raters' order; NaN where a rater gave none."""
-    return padded([single_ratings(e, criterion.name) for e in examples])
+    return padded([items.single_ratings(e, criterion.name) for e in examples])
 
 
 def padded(rows: Sequence[Sequence[float] | FloatArray]) -> FloatArray:
