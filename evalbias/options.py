@@ -19,6 +19,10 @@ MODELS = ("lm", "likelihood_lm", "proposer_lm", "aspects_lm", "instructscore")
 """Options that name a model; a run keeps the identity of the model in their place."""
 PYTHON_ONLY = ("num_threads", "progress", "given")
 """Fields that are no options of a command."""
+NAMED = (
+    "'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with `api_base`), openai/NAME, or "
+    "dspy:PROVIDER/NAME for any other that DSPy reaches"
+)
 UNRECORDED = {*MODELS, *PYTHON_ONLY, "aspects_api_base", "dataset", "questions", "threads", "keep_worse", "loops"}
 """Options that decide no number, or that a run keeps in another form."""
 
@@ -145,12 +149,7 @@ class Coded:
 class Judging:
     """The model that judges."""
 
-    lm: Any = field(
-        metadata={
-            "help": "Model: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with "
-            "`api_base`), openai/NAME, or dspy:PROVIDER/NAME for any other that DSPy reaches."
-        }
-    )
+    lm: Any = field(metadata={"help": f"Model: {NAMED}."})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +194,7 @@ class Seeded:
 
 @dataclass(frozen=True, kw_only=True)
 class Choosing:
-    """Whether a result is checked before it is written."""
+    """The check of a result before it is written."""
 
     bare: bool = option("Return the result of the paper's method unchecked, although it may make a judge worse.", False)
     keep_worse: bool = option("Write the result even if it is no better than what was given, or worse.", False)
@@ -206,7 +205,7 @@ class Choosing:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):
-    """What a judge said, recorded with the items."""
+    """Answers of a judge, recorded with the items."""
 
     scores_field: str | None = option("Field that holds the judge's recorded scores.")
     winner_field: str | None = option(
@@ -232,9 +231,7 @@ class AuditOptions(RecordedAnswers):
 
     beside = (MeasuringModels, AuditOut)
     lm: Any = option(
-        "Model of the judge: 'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with "
-        "`api_base`), openai/NAME, or dspy:PROVIDER/NAME for any other that DSPy reaches. With recorded answers: "
-        "model that measures how likely the outputs are."
+        f"Model of the judge: {NAMED}. With recorded answers: model that measures how likely the outputs are."
     )
     judge: Any = option("JSON file of a judge to run on `lm`.")
     samples_field: str | None = option(

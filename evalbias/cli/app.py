@@ -88,7 +88,6 @@ class Flag:
 
 FILE = Flag(kind=Path, more={"exists": True, "dir_okay": False})
 COUNT = Flag(more={"min": 1})
-STRING = Flag(kind=str)
 FLAGS = {  # option -> how it is written; one name means one thing in all commands
     "mapping": Flag("--map", list[str], parse_mapping, {"metavar": "OURS=THEIRS,..."}),
     "labels": Flag(kind=str, read=later("data.items:choice_codes"), more={"metavar": "FIRST,SECOND[,TIE]"}),
@@ -99,7 +98,6 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "fail_on": Flag(kind=list[str], more={"metavar": "CONDITION"}),
     "certify": Flag(more={"metavar": "RATE=LEAST,..."}),
     "loops": Flag("--data", list[Path], more={"metavar": "PATH", "exists": True}),
-    **dict.fromkeys(("data", "lm", "likelihood_lm", "proposer_lm", "aspects_lm", "instructscore", "criterion"), STRING),
     **dict.fromkeys(
         ("judge", "candidates", "program", "examples", "instructscore_prompt", "quantile_map", "correction"), FILE
     ),
@@ -171,8 +169,9 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
     """Return an option as Typer reads it."""
     flag, text = FLAGS.get(option.name, Flag()), as_typed(option.metadata["help"])
     default = inspect.Parameter.empty if option.default is MISSING else option.default
-    kind = flag.kind or get_type_hints(group)[option.name]
-    if flag.kind and default is not inspect.Parameter.empty:
+    hint = get_type_hints(group)[option.name]
+    kind = flag.kind or (str if hint is Any else hint)
+    if kind is not hint and default is not inspect.Parameter.empty:
         default = None if default in (None, ()) else str(default)
         kind |= None
     info = typer.Option(*(flag.spelling or spelled(option.name)).split(), help=text, **flag.more)

@@ -16,18 +16,7 @@ from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged
 from evalbias.evaluation.words import amount, decimals, interval_words
 from evalbias.measures import estimate_coefficient, estimate_mean, estimate_share, estimate_spearman, win_shares
-from evalbias.measures.agreement import (
-    ceiling_columns,
-    counted_alpha,
-    counted_ceiling,
-    counted_kappa,
-    counted_spearman,
-    estimate_calibration_error,
-    estimate_kendall,
-    estimate_pearson,
-    estimate_tied_accuracy,
-    one_against_the_others,
-)
+from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa, estimate_kendall
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import MIN_LABELS
 from evalbias.measures.resample import FEWEST_UNITS, SHARE, Draws, Interval
@@ -180,8 +169,8 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
     numbers = [
         number("spearman", "Spearman", estimate_spearman, "Rank correlation with people (Spearman)", tested=True),
         number("kendall", "Kendall", estimate_kendall, "Rank correlation with people (Kendall)"),
-        number("pearson", "Pearson", estimate_pearson, "Linear correlation with people (Pearson)"),
-        number("tied_accuracy", "accuracy of order", estimate_tied_accuracy, same, signed=False),
+        number("pearson", "Pearson", measures.agreement.estimate_pearson, "Linear correlation with people (Pearson)"),
+        number("tied_accuracy", "accuracy of order", measures.agreement.estimate_tied_accuracy, same, signed=False),
     ]
     if rated_on_its_scale(judged) or judged.pass_or_fail:
         says = "Points above people's, on average"
@@ -196,7 +185,7 @@ def agreement_of_scores(judged: Judged) -> list[Number]:
         numbers.append(number("kappa", "kappa with one annotator", kappa, says))
     columns = ceiling_columns(judged.covariates.get(RATINGS, np.empty((0, 1))))
     if not np.isnan(columns).all():
-        kinds = {"human_ceiling": ("one rater", CEILING, counted_spearman)}
+        kinds = {"human_ceiling": ("one rater", CEILING, measures.agreement.counted_spearman)}
         if judged.pass_or_fail:
             kinds["human_kappa"] = ("kappa between annotators", f"{CEILING}, beyond chance (kappa)", counted_kappa)
         for name, (label, says, statistic) in kinds.items():
@@ -233,14 +222,14 @@ def _of_choices(judged: Judged) -> list[Number]:
     kappa, says = partial(estimate_coefficient, counted_kappa), "Agreement beyond chance (Cohen's kappa)"
     numbers.append(Number("kappa", "kappa", chosen[0], kappa, says=says, **shown))
     if not np.isin(judged.answers[~np.isnan(judged.answers)], (0.0, 1.0)).all():
-        brier, error = measures.brier_scores(judged.win_shares, preferred), estimate_calibration_error
+        brier, error = measures.brier_scores(judged.win_shares, preferred), measures.estimate_calibration_error
         says = "Calibration error of the probabilities (ECE)"
         numbers += [
             share_number("brier", "Brier", brier, says="Squared error of the probabilities (Brier)"),
             Number("calibration_error", "ECE", judged.win_shares, error, says=says, signed=False, **shown),
         ]
     if RATINGS in judged.covariates:
-        one, others = np.moveaxis(one_against_the_others(judged.covariate(RATINGS)), 2, 0)
+        one, others = np.moveaxis(measures.agreement.one_against_the_others(judged.covariate(RATINGS)), 2, 0)
         ceiling = agreeing((1 + np.sign(one)) / 2, side(others))  # (n, r), ties as those of the judge
         if not np.isnan(ceiling).all():
             numbers.append(

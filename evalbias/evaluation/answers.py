@@ -17,20 +17,7 @@ import dspy
 import numpy as np
 
 from evalbias import data as data_sets
-from evalbias.data.items import (
-    TIE,
-    DataError,
-    check_size,
-    choice,
-    human_score,
-    input_key,
-    is_rated,
-    item_name,
-    number,
-    rated_criteria,
-    remedy_for,
-    single_ratings,
-)
+from evalbias.data.items import TIE, check_size, choice, input_key, item_name, number, rated_criteria, remedy_for
 from evalbias.data.reading import check_field
 from evalbias.data.sets import SETS
 from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
@@ -382,7 +369,7 @@ def read_score(value: Any, scale: tuple[float, float] | None) -> float:
     given = _field(value, "score") if isinstance(value, dspy.Prediction) else value
     try:
         score = number(decided_number(given), "the judge", texts=True)
-    except DataError:
+    except data_sets.DataError:
         wanted = remedy_for(given) or "a number of at most 1e+30, or a prediction with 'score'"
         raise ValueError(f"the judge returned {given!r:.80}: return {wanted}") from None
     if scale is not None and not is_on(scale, score):
@@ -526,7 +513,7 @@ def _pairs_to_judge(options: AuditOptions, items: Sequence[dspy.Example], criter
     """Return the pairs of the data, or pairs drawn of single outputs, and where known what people prefer in each."""
     if any(candidates_of(e) for e in items):
         return [e.copy(candidates=list(candidates_of(e))) for e in items]
-    scores = {(input_key(e), e.output): human_score(e, criterion, required=False) for e in reversed(items)}
+    scores = {(input_key(e), e.output): data_sets.human_score(e, criterion, required=False) for e in reversed(items)}
     drawn = data_sets.pairs(items, limit=options.pairs, ordered=False, seed=options.seed)
     return [pair.copy(better=_better(*(scores[pair.input_id, text] for text in pair.candidates))) for pair in drawn]
 
@@ -588,7 +575,7 @@ def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Cr
     criterion, rated = options.criterion, rated_criteria(items)
     if criterion is not None and rated:
         name = _name(criterion)
-        if not any(is_rated(e, name) or single_ratings(e, name) for e in items):
+        if not any(data_sets.is_rated(e, name) or data_sets.items.single_ratings(e, name) for e in items):
             names = joined([repr(name) for name in rated])
             raise ValueError(
                 f"No item is rated on {name!r}; the items are rated on {names:.500}: name one of these as `criterion`."
