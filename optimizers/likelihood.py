@@ -34,20 +34,10 @@ from evalbias.measures import estimate_spearman, rs_scores, spearman, unfairness
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.likelihood import TOTAL
-from evalbias.optimizers import demonstrations
+from evalbias.optimizers import demonstrations, likelihood_rules
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
 from evalbias.optimizers.demonstrations import UnusableDemosError
-from evalbias.optimizers.likelihood_rules import (
-    BIAS_LABELS,
-    REASONS,
-    STRENGTHS,
-    AgreementRule,
-    LikelihoodRule,
-    bias_number,
-    cross_fitted,
-    fitted,
-    proxy_worth,
-)
+from evalbias.optimizers.likelihood_rules import BIAS_LABELS, REASONS, STRENGTHS, bias_number, fitted, proxy_worth
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection, last_items
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import read_item, text_length
@@ -138,7 +128,10 @@ class LikelihoodOptimizer(JudgeOptimizer):
     def rules(self, problem: Problem) -> list[Rule]:
         """Less likelihood bias, or else better agreement."""
         name = self.number(problem)
-        return [LikelihoodRule(name, max_loss=self.max_loss, seed=self.seed), AgreementRule(name, seed=self.seed)]
+        return [
+            likelihood_rules.LikelihoodRule(name, max_loss=self.max_loss, seed=self.seed),
+            likelihood_rules.AgreementRule(name, seed=self.seed),
+        ]
 
     def number(self, problem: Problem) -> str:
         """Return the name of the number that says the bias of all rated items; see ``bias_number``."""
@@ -404,7 +397,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         if not candidates:
             return []
         known = {LIKELIHOOD: judged.covariate(LIKELIHOODS)}
-        answers = cross_fitted(judged, known, fit, scale=bare.criterion.scale, seed=self.seed)
+        answers = likelihood_rules.cross_fitted(judged, known, fit, scale=bare.criterion.scale, seed=self.seed)
         return [replace(one, answers=own, items=where) for one, own in zip(candidates, answers, strict=True)]
 
 

@@ -11,22 +11,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures import resample
-from evalbias.measures.arrays import (
-    SLACK,
-    Before,
-    Clusters,
-    FloatArray,
-    IntArray,
-    common_index,
-    complete,
-    defined,
-    groups_of,
-    ratio,
-    settled,
-    sums_by_cluster,
-    vectors,
-)
+from evalbias.measures import arrays, resample
+from evalbias.measures.arrays import SLACK, Before, Clusters, FloatArray, IntArray, complete, ratio, settled, vectors
 from evalbias.measures.resample import ALONE, DRAWS, FEWEST_UNITS, Draws, Interval, estimate_coefficient, left_out
 
 CONSTANT = 1e-14
@@ -192,10 +178,10 @@ def _ordered_alike(a: FloatArray, b: FloatArray) -> float:
 def _agreement(
     correlation: Callable[[FloatArray, FloatArray], float], x: ArrayLike, y: ArrayLike, groups: Sequence[object] | None
 ) -> Agreement:
-    common_index(x, y, groups)
+    arrays.common_index(x, y, groups)
     a, b = vectors(x=x, y=y)
-    kept = defined(a, b)
-    names = [None] * len(a) if groups is None else groups_of(groups, np.ones_like(kept), "groups")
+    kept = arrays.defined(a, b)
+    names = [None] * len(a) if groups is None else arrays.groups_of(groups, np.ones_like(kept), "groups")
     members: dict[object, list[int]] = {}
     for index, usable in enumerate(kept):
         members.setdefault(names[index], []).extend([index] if usable else [])
@@ -298,11 +284,11 @@ def estimate_tied_accuracy(
         1.0
     """
     judges = {"scores": scores} if before is None else {"before": before, "scores": scores}
-    arrays = vectors(**judges, reference=reference)
-    (*columns, y), codes = complete(*arrays, clusters=clusters)
+    given = vectors(**judges, reference=reference)
+    (*columns, y), codes = complete(*given, clusters=clusters)
     pairs = _pairs(codes)
     units = len(held := np.unique(codes[pairs]))  # clusters without a pair tell nothing
-    found = Interval(np.nan, n=len(y), undefined=len(arrays[0]) - len(y), units=units, unit=resample.SHARE)
+    found = Interval(np.nan, n=len(y), undefined=len(given[0]) - len(y), units=units, unit=resample.SHARE)
     if not len(pairs):
         return found
     if not np.diff(y[pairs]).any():
@@ -362,7 +348,7 @@ def estimate_kendall(
         return found
     (x, y), codes = complete(*vectors(scores=scores, reference=reference), clusters=clusters)
     # (G, 3) pairs with any item of a cluster, in which those within it count twice, and twice those within it
-    touched = sums_by_cluster(_orders(x, y), codes)
+    touched = arrays.sums_by_cluster(_orders(x, y), codes)
     members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
     within = np.stack([_orders(x[i], y[i]).sum(axis=0) if len(i) > 1 else np.zeros(3) for i in members])
     left_out = _taus((touched.sum(axis=0) + within) / 2 - touched)
@@ -426,7 +412,7 @@ def estimate_calibration_error(
     found = resample.estimate(counted_calibration_error, p, y, **options)
     if before is not None or np.isnan(found.low):
         return found
-    chance = calibration_errors_by_chance(p[defined(p, y)], draws=draws.resamples, seed=draws.seed)
+    chance = calibration_errors_by_chance(p[arrays.defined(p, y)], draws=draws.resamples, seed=draws.seed)
     return replace(found, low=0.0) if found.value <= np.quantile(chance, draws.confidence) else found
 
 

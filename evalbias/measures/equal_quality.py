@@ -11,21 +11,8 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures.arrays import (
-    SLACK,
-    Before,
-    BoolArray,
-    Clusters,
-    FloatArray,
-    IntArray,
-    checked,
-    cluster_codes,
-    common_index,
-    defined,
-    numbers,
-    settled,
-    sums_by_cluster,
-)
+from evalbias.measures import arrays
+from evalbias.measures.arrays import BoolArray, Clusters, FloatArray, IntArray, cluster_codes, settled, sums_by_cluster
 from evalbias.measures.ratings import (
     Rated,
     curvature,
@@ -137,7 +124,7 @@ class EqualQuality:
         ratings: ArrayLike,
         features: Mapping[str, ArrayLike],
         *,
-        before: Before = None,
+        before: arrays.Before = None,
         clusters: Clusters = None,
         systems: Clusters = None,
         unscaled: Sequence[str] = (),
@@ -151,18 +138,18 @@ class EqualQuality:
             raise ValueError(f"A feature is called {QUALITY!r}, as another term of the model is: rename it.")
         # 1. numbers of the same items
         judges = {"scores": scores} if before is None else {"before": before, "scores": scores}
-        common_index(ratings, *judges.values(), *features.values(), clusters)
-        table = numbers(ratings, "ratings")
+        arrays.common_index(ratings, *judges.values(), *features.values(), clusters)
+        table = arrays.numbers(ratings, "ratings")
         if table.ndim != 2:
             raise ValueError(f"ratings has the shape {table.shape}: give one row an item, (n, raters).")
-        arrays = {**judges, "ratings": table, **features}
-        columns = dict(zip(arrays, checked(arrays), strict=True))
+        given = {**judges, "ratings": table, **features}
+        columns = dict(zip(given, arrays.checked(given), strict=True))
         for name, array in columns.items():
             if array.ndim != 1 and name != "ratings":
                 raise ValueError(f"{name} has the shape {array.shape}; give one number per item.")
         # 2. items with scores, every feature and two ratings, or one where none has two
         judged = np.column_stack([columns[name] for name in judges])
-        known = defined(judged, *(columns[name] for name in features)) & ~np.isnan(table).all(axis=1)
+        known = arrays.defined(judged, *(columns[name] for name in features)) & ~np.isnan(table).all(axis=1)
         twice = (~np.isnan(table)).sum(axis=1) > 1
         self.several = bool((known & twice).any())
         if self.several and reliability is not None:
@@ -220,7 +207,7 @@ class EqualQuality:
                 f"{_count(self.groups, 'input')}): at least {_count(least, 'item')} from {MIN_CLUSTERS} inputs are "
                 "needed"
             )
-        if np.isnan(self.scores).any() or np.ptp(self.target) <= SLACK:
+        if np.isnan(self.scores).any() or np.ptp(self.target) <= arrays.SLACK:
             return "both judges score alike" if self.change else "all items have the same score"
         if np.ptp(self.x[:, self.names.index(feature)]) == 0:
             return f"all items have the same {words}"
@@ -510,7 +497,7 @@ def effects_on_judges(
     Also returns (G, s) the jackknife's influence of each of G inputs: ``influence.T @ influence`` is the covariance of
     the effects. Both are NaN for a judge that gives all items the same score.
     """
-    x, scores, ratings = checked({"feature": feature, "scores": scores, "ratings": ratings}, clusters)
+    x, scores, ratings = arrays.checked({"feature": feature, "scores": scores, "ratings": ratings}, clusters)
     kept = ~np.isnan(x) & ~np.isnan(scores).any(axis=1)
     counts = (~np.isnan(ratings)).sum(axis=1)
     kept &= counts > (1 if reliability is None else 0)
