@@ -142,27 +142,16 @@ def _server(name: str, options: MeasuringModels, template: dict[str, Any] | None
 
 
 def _distributed(name: str, options: MeasuringModels) -> WorkersLM:
-    """Open a model in each of the workers that ``--workers`` names, which run in other folders."""
+    """Open a model in each of the workers, ``ray`` (as many as there is room for) or ``ray:N``, in other folders."""
     from evalbias.lm.workers import WorkersLM
 
-    actors = actors_of(options.workers or "")
+    match = re.fullmatch(r"ray(?::([1-9]\d*))?", options.workers or "")
+    if match is None:
+        raise ValueError(f"`workers` {options.workers}: write ray, or ray:N for N actors.")
     adapter = None if options.adapter is None else str(Path(options.adapter).resolve())
     resolved = str(Path(name).resolve()) if name != EMBEDDED and Path(name).exists() else name
     opening = functools.partial(open_lm, resolved, replace(options, adapter=adapter, workers=None))
-    return WorkersLM(opening, actors)
-
-
-def actors_of(workers: str) -> int | None:
-    """Read ``--workers``: a number of Ray actors, or None for as many as the cluster has room for.
-
-    Examples:
-        >>> actors_of("ray:4"), actors_of("ray")
-        (4, None)
-    """
-    match = re.fullmatch(r"ray(?::([1-9]\d*))?", workers)
-    if match is None:
-        raise ValueError(f"`workers` {workers}: write ray, or ray:N for N actors.")
-    return int(match[1]) if match[1] else None
+    return WorkersLM(opening, int(match[1]) if match[1] else None)
 
 
 def is_hosted(name: str) -> bool:

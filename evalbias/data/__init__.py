@@ -1,19 +1,14 @@
 """Data sets as lists of DSPy examples, and a synthetic data set whose true quality is known."""
 
-from evalbias.data.items import DataError, by_input, count_pairs, hold_pairs, human_score, is_rated, pairs, split
-from evalbias.data.reading import Dataset, join, parse_spec, read
-
-__all__ = [
-    "DataError",
-    "Dataset",
-    "by_input",
-    "count_pairs",
-    "hold_pairs",
-    "human_score",
-    "is_rated",
-    "join",
-    "pairs",
-    "parse_spec",
-    "read",
-    "split",
-]
+from evalbias.data.items import DataError as DataError
+from evalbias.data.items import by_input as by_input
+from evalbias.data.items import count_pairs as count_pairs
+from evalbias.data.items import hold_pairs as hold_pairs
+from evalbias.data.items import human_score as human_score
+from evalbias.data.items import is_rated as is_rated
+from evalbias.data.items import pairs as pairs
+from evalbias.data.items import split as split
+from evalbias.data.reading import Dataset as Dataset
+from evalbias.data.reading import join as join
+from evalbias.data.reading import parse_spec as parse_spec
+from evalbias.data.reading import read as read
