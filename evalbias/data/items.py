@@ -205,9 +205,9 @@ def check_labels(labels: Sequence[object]) -> None:
 def _code(value: object) -> str:
     """Return a code as text in lower case; 1, 1.0 and "1.0" are the same."""
     text = str(value).strip().lower()
-    if not _WRITTEN.fullmatch(text) or not (found := float(text)).is_integer():
+    if not _WRITTEN.fullmatch(text) or not (whole := float(text)).is_integer():
         return text
-    return str(int(found))
+    return str(int(whole))
 
 
 # An item: its name, people's scores and ratings, and the input that its output was made from.

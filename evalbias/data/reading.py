@@ -292,9 +292,9 @@ _PEOPLES = re.compile(r"(human|people|rater|annotator|annotation|expert|gold|lab
 def like_ratings(examples: Iterable[Any], judge: str) -> str:
     """Say which fields may be people's ratings, and how to map them; fields named in ``judge`` are the judge's."""
     names = dict.fromkeys(name for item in examples for name, _ in item.items())
-    found = [n for n in names if _PEOPLES.fullmatch(n.lower().replace(" ", "_")) and repr(n) not in judge]
-    option = ",".join(f"rating_{k}={name}" for k, name in enumerate(found, start=1))
-    return f"{', '.join(map(repr, found))} may be people's ratings: --map {shlex.quote(option)}" if found else ""
+    likely = [n for n in names if _PEOPLES.fullmatch(n.lower().replace(" ", "_")) and repr(n) not in judge]
+    option = ",".join(f"rating_{k}={name}" for k, name in enumerate(likely, start=1))
+    return f"{', '.join(map(repr, likely))} may be people's ratings: --map {shlex.quote(option)}" if likely else ""
 
 
 def listed(columns: Sequence[str]) -> str:
@@ -372,9 +372,9 @@ def _read_cells(table: Source) -> None:
     for name in table.columns:
         cells = [record[name].strip() for _, record in table.rows]
         given = [cell for cell in cells if cell.lower() not in ABSENT]
-        found = {mark: sum(bool(_as_json(cell, mark)) for cell in given) for mark in (".", table.decimal_mark)}
-        mark = max(found, key=found.__getitem__)
-        is_number = name not in TEXTS and found[mark] >= (1 if _RATED.fullmatch(name) else max(len(given), 1))
+        numbers = {mark: sum(bool(_as_json(cell, mark)) for cell in given) for mark in (".", table.decimal_mark)}
+        mark = max(numbers, key=numbers.__getitem__)
+        is_number = name not in TEXTS and numbers[mark] >= (1 if _RATED.fullmatch(name) else max(len(given), 1))
         for (_, record), cell in zip(table.rows, cells, strict=True):
             if is_number and (number := _as_json(cell, mark)):
                 record[name] = json.loads(number)
@@ -423,12 +423,12 @@ def _read_verdicts(table: Source, wanted: Wanted) -> None:
 
 def _read_words(table: Source, group: Sequence[str]) -> None:
     """Read words in columns of several raters or answers; refuse what else these columns, or those beside, hold."""
-    found = [(n, where, c) for n in group for where, record in table.rows for c in _cells(record.get(n)) if _word(c)]
+    given = [(n, where, c) for n in group for where, record in table.rows for c in _cells(record.get(n)) if _word(c)]
     pairs: dict[str, tuple[str, str]] = {}
     for name in group:
-        words = [_word(cell) for column, _, cell in found if column == name]
+        words = [_word(cell) for column, _, cell in given if column == name]
         pairs.update((name, pair) for pair in items.BINARY if 2 * sum(word in pair for word in words) > len(words))
-    for name, where, cell in found if pairs else ():
+    for name, where, cell in given if pairs else ():
         if _word(cell) not in pairs.get(name, ("0", "1", "0.0", "1.0")):
             one, zero = pairs.get(name, next(iter(pairs.values())))
             raise DataError(f"{where}: {name!r} is {cell!r:.80} among {one} and {zero}: give one of these two.")
@@ -665,17 +665,17 @@ def join(examples: Sequence[dspy.Example], rows: Any, **chosen: Any) -> Dataset:
                 )
     joined, missing = list[dspy.Example](), list[str]()
     for example in examples:
-        if (found := rows_by_id.get(str(example.get("id")))) is None:
+        if (added := rows_by_id.get(str(example.get("id")))) is None:
             missing.append(str(example.get("id")))
             continue
         joined.append(both := example.copy())
-        for column in (one for one in found if one != "id"):
-            if column in example and example[column] != found[column]:
+        for column in (one for one in added if one != "id"):
+            if column in example and example[column] != added[column]:
                 raise DataError(
                     f"The item {item_name(example)!r:.80} and its row in {name} both have {column!r:.80}, "
-                    f"{example[column]!r:.80} and {found[column]!r:.80}; rename one of the columns."
+                    f"{example[column]!r:.80} and {added[column]!r:.80}; rename one of the columns."
                 )
-            both[column] = found[column]
+            both[column] = added[column]
     if not joined:
         raise DataError(f"No item has a row in {name} with {chosen}: compare the ids and the chosen values.")
     before = examples

@@ -361,8 +361,8 @@ def summeval_judges(source: Source) -> Rows:
 def _stated(answer: str) -> float | None:
     """Return the score from 1 to 5 that an answer in prose states; None where it states none."""
     for pattern in _STATED:
-        if found := pattern.search(answer.lower()):
-            return float(_WORDS.get(found[1], found[1]))
+        if stated := pattern.search(answer.lower()):
+            return float(_WORDS.get(stated[1], stated[1]))
     return None
 
 

@@ -245,9 +245,9 @@ def _one_rater(
     n, raters = same.shape
     codes = np.repeat(np.arange(n) if clusters is None else np.asarray(clusters, dtype=object), raters)
     earlier = None if before is None else before.ravel()
-    found = estimate_share(same.ravel(), before=earlier, clusters=codes.tolist(), draws=draws)
+    share = estimate_share(same.ravel(), before=earlier, clusters=codes.tolist(), draws=draws)
     items = int((~np.isnan(same).all(axis=1)).sum())
-    return replace(found, n=items, undefined=n - items)
+    return replace(share, n=items, undefined=n - items)
 
 
 def _floors(judged: Judged) -> list[Number]:

@@ -138,8 +138,8 @@ def findings_of(
     settled = judged.provenance.get(BY_CONSTRUCTION, {})
     causes = {name: m.bias.other_cause(m) for name, m in biases.items() if name not in settled}
     # 2 the tests together; of bounds there is none
-    told = {name: e for name, e in deciding.items() if e is not None and causes.get(name) == ""}
-    tested = {name: e.p_value for name, e in told.items() if not math.isnan(e.value + e.p_value)}
+    decisive = {name: e for name, e in deciding.items() if e is not None and causes.get(name) == ""}
+    tested = {name: e.p_value for name, e in decisive.items() if not math.isnan(e.value + e.p_value)}
     adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
     # 3 what another bias may hide, or what may be another: the effects in one model, which are tested beside all others
     joint = measurements[Joint.name].estimates if Joint.name in measurements else {}
@@ -333,8 +333,8 @@ def _confused(findings: Sequence[Finding], one: str, several: str) -> str:
 def _assumption(findings: Sequence[Finding]) -> str:
     """Say what conclusions at equal quality take for granted, and how far it carries; empty without any."""
     decided = [f for f in findings if f.status in ("biased", "no sign")]
-    told = [f.estimate for f in findings if f in decided or f.within]
-    if not any(e is not None and e.unit in RATED for e in told):
+    estimates = [f.estimate for f in findings if f in decided or f.within]
+    if not any(e is not None and e.unit in RATED for e in estimates):
         return ""
     holding = [
         f"the finding of {title_of(f.bias)} {f.condition}" for f in decided if f.status == "biased" and f.condition

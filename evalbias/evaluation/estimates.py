@@ -98,11 +98,11 @@ class Number(Named):
         if self.null is not None and math.isnan(p_value):  # the interval has no test of its own
             p_value = p_of_interval(interval.value, interval.low, interval.high, null=self.null, units=interval.units)
         named = {one.name: getattr(self, one.name) for one in fields(Named)}
-        found = {one.name: getattr(interval, one.name) for one in fields(Estimate) if hasattr(interval, one.name)}
-        found |= {**named, "p_value": p_value, "undefined": len(self.values) - interval.n - self.excluded}
+        known = {one.name: getattr(interval, one.name) for one in fields(Estimate) if hasattr(interval, one.name)}
+        known |= {**named, "p_value": p_value, "undefined": len(self.values) - interval.n - self.excluded}
         if isinstance(interval, Effect):
-            found |= {"points": interval.score_sd, "allowance": max(map(abs, interval.allowance))}
-        return Estimate(**found)
+            known |= {"points": interval.score_sd, "allowance": max(map(abs, interval.allowance))}
+        return Estimate(**known)
 
     def change(
         self, before: FloatArray, clusters: Sequence[object] | None = None, *, seed: int, n_resamples: int, swaps: int
@@ -421,9 +421,9 @@ def _check_comparable(before: Measurement, after: Measurement) -> None:
             )
 
 
-def steady_name(name: str, found: ByName[Any]) -> str:
+def steady_name(name: str, results: ByName[Any]) -> str:
     """Return "pearson" in the place of a rank correlation of scores, which ties move: breaking them is no loss."""
-    return "pearson" if name in ("performance", "spearman") and "pearson" in found else name
+    return "pearson" if name in ("performance", "spearman") and "pearson" in results else name
 
 
 def worsened(comparisons: Mapping[str, Comparison]) -> list[str]:
