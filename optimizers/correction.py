@@ -25,16 +25,8 @@ from evalbias.measures import estimate_effect, estimate_mean, pearson
 from evalbias.measures.arrays import FloatArray, defined
 from evalbias.measures.corrections import ScoreCorrection, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
-from evalbias.optimizers.likelihood_rules import (
-    EFFECT,
-    STRENGTHS,
-    Errors,
-    LikelihoodRule,
-    allowance,
-    cross_fitted,
-    effect_errors,
-    proxy_worth,
-)
+from evalbias.optimizers import likelihood_rules
+from evalbias.optimizers.likelihood_rules import EFFECT, STRENGTHS, Errors, allowance, cross_fitted, proxy_worth
 from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, choose
 from evalbias.programs.items import length_feature
 from evalbias.programs.pointwise import LENGTH, LIKELIHOOD
@@ -106,7 +98,7 @@ class CorrectedScores(Bias):
         return Number(name, label, judged.answers, estimator, given=given, null=0.0, tested=False)
 
 
-class CorrectionRule(LikelihoodRule):
+class CorrectionRule(likelihood_rules.LikelihoodRule):
     """Scores are better if a feature's effect is smaller, as ``LikelihoodRule`` demands of likelihood."""
 
     def __init__(self, feature: str, of: CorrectedScores, *, max_loss: float, seed: int) -> None:
@@ -116,7 +108,7 @@ class CorrectionRule(LikelihoodRule):
 
     def errors(self, judges: Sequence[Judged]) -> Errors:
         """Return the effects with draws of their errors."""
-        return effect_errors(self.feature, judges, reliability=self.of.reliability, seed=self.seed)
+        return likelihood_rules.effect_errors(self.feature, judges, reliability=self.of.reliability, seed=self.seed)
 
     def bias(self, judged: Judged) -> Estimate:
         """Return the effect with its interval."""

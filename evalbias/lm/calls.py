@@ -10,20 +10,9 @@ from dataclasses import replace
 from traceback import clear_frames
 from typing import Any, TypeVar
 
+from evalbias.lm import types
 from evalbias.lm.dspy_seam import own_refusal
-from evalbias.lm.types import (
-    Answers,
-    ChoiceLogprobs,
-    Decided,
-    Decision,
-    Decisions,
-    Likelihood,
-    NoProbabilities,
-    Prompt,
-    Question,
-    Refused,
-    RequestRefused,
-)
+from evalbias.lm.types import Answers, Decided, Decision, Decisions, Likelihood, Prompt, Question, Refused
 
 Result = TypeVar("Result")
 
@@ -73,7 +62,7 @@ class Together(dict[int, Any]):
         places = self._places[number]
         together, usage = isinstance(answer, Decided), getattr(answer, "usage", None)
         for place, one in zip(places, answer.answers if together else [answer] * len(places), strict=True):
-            if together and isinstance(one, ChoiceLogprobs):
+            if together and isinstance(one, types.ChoiceLogprobs):
                 one, usage = replace(one, usage=usage), None
             self._answers[place] = one
 
@@ -162,7 +151,9 @@ class Call:
                 await self._control(place)
             except Exception as second:
                 self._trial = second
-                self.settings_refused = not isinstance(second, NoProbabilities) and self._refusal(second) is not None
+                self.settings_refused = (
+                    not isinstance(second, types.NoProbabilities) and self._refusal(second) is not None
+                )
                 self.over = self.settings_refused
             self._tried = True
 
@@ -173,7 +164,7 @@ class Call:
         error = self.failed[min(self.failed)]
         refused = self._refusal(error)
         if self.settings_refused and refused is not None:
-            raise RequestRefused(
+            raise types.RequestRefused(
                 f"The request {refused.reason} A harmless text with the same settings is refused too: change the "
                 "settings or the model."
             ) from error

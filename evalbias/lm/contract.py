@@ -14,32 +14,12 @@ import dspy
 import numpy as np
 
 from evalbias.lm import dspy_seam as seam
+from evalbias.lm import types
 from evalbias.lm.calls import Call, Together, driven, harmless
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, Answering, sample_of
 from evalbias.lm.forms import answer_of, mass_in, names_of, systemone_form, systemone_shares
 from evalbias.lm.reading import named_choice, part
-from evalbias.lm.types import (
-    KEY_REMEDY,
-    Answers,
-    ChoiceLogprobs,
-    Choices,
-    Decided,
-    Decision,
-    Decisions,
-    Likelihood,
-    MeasuringLM,
-    ModelChanged,
-    NoProbabilities,
-    Prompt,
-    Question,
-    Refused,
-    RequestRefused,
-    Text,
-    Unanswered,
-    Written,
-    as_messages,
-    raise_refused,
-)
+from evalbias.lm.types import Answers, ChoiceLogprobs, Choices, Decided, Decisions, Question, Text, Unanswered, Written
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import digest
 
@@ -49,7 +29,7 @@ MOST_DECISIONS = 64  # number of closed questions about one state in a request, 
 Send = Callable[..., Awaitable[Any]]  # sends a request to a model, with DSPy's own options, and returns the response
 
 
-class AnyLM(MeasuringLM):
+class AnyLM(types.MeasuringLM):
     """A ``dspy.LM`` asked through DSPy: one request a question, several in flight.
 
     Texts are sent as they are. The provider applies its own template and tokenizer, so a text that spells a control
@@ -63,13 +43,13 @@ class AnyLM(MeasuringLM):
         self.lm, self.model, self._options = lm, str(lm.model), options
         self.answering = [Answering()]
         self._before = next(iter(reversed(getattr(lm, "history", None) or ())), None)  # what others asked is not ours
-        self.decides = lm.decides if isinstance(lm, MeasuringLM) else seam.decides(lm)
+        self.decides = lm.decides if isinstance(lm, types.MeasuringLM) else seam.decides(lm)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions; DSPy's errors become connection errors that name the model, unlike ``NoProbabilities``."""
         try:
             self.run(questions, answers)
-        except RequestRefused:
+        except types.RequestRefused:
             raise
         except ConnectionError as error:
             raise Unanswered(str(error)) from error
@@ -81,9 +61,9 @@ class AnyLM(MeasuringLM):
                 needed = f"set {' or '.join(keys)} in the environment, or give api_key to dspy.LM"
                 raise Unanswered(f"{self.model} was not asked, because it needs a key: {needed}.") from error
             denied = status in (401, 403) and self.lm.kwargs.get("api_base")
-            remedy = KEY_REMEDY if denied else "Check that the server runs, and its address."
+            remedy = types.KEY_REMEDY if denied else "Check that the server runs, and its address."
             raise Unanswered(f"{self.model} did not answer: {error} {remedy}") from error
-        except ModelChanged as error:  # a connection error: the other answers of the call are kept
+        except types.ModelChanged as error:  # a connection error: the other answers of the call are kept
             raise Unanswered(f"{self.model}: {error}.") from error
 
     def run(self, questions: Sequence[Question], answers: Answers) -> None:
@@ -145,7 +125,7 @@ class AnyLM(MeasuringLM):
         return response
 
     async def _answer(self, question: Any, send: Send) -> ChoiceLogprobs | Written | Decided:
-        if isinstance(question, Likelihood):
+        if isinstance(question, types.Likelihood):
             raise NotImplementedError(
                 f"{self.model} returns no likelihoods of given texts: name a local model for them with `likelihood_lm`."
             )
@@ -160,13 +140,13 @@ class AnyLM(MeasuringLM):
             return replace(answer, usage=seam.usage_in(tracker))
 
     async def _choices(self, question: Choices, send: Send) -> ChoiceLogprobs:
-        messages, choices = as_messages(question.prompt), question.choices
+        messages, choices = types.as_messages(question.prompt), question.choices
         try:  # 1. as a measured judgment, which our engines and DSPy's vLLM route answer
             response = await send(seam.judgment_request(self.model, messages, choices))
-            if seam.measured_shares(response) or isinstance(self.lm, MeasuringLM):
+            if seam.measured_shares(response) or isinstance(self.lm, types.MeasuringLM):
                 return seam.read_judgment(response, choices)
         except seam.UNSUPPORTED:
-            if isinstance(self.lm, MeasuringLM):  # its own refusal is about these choices
+            if isinstance(self.lm, types.MeasuringLM):  # its own refusal is about these choices
                 raise
         for top in seam.TOPS:  # 2. by its most probable first tokens
             try:
@@ -181,7 +161,7 @@ class AnyLM(MeasuringLM):
             await send(seam.text_request(self.model, Text(question.prompt, PLAIN_TOKENS)))
         except (*seam.UNSUPPORTED, *seam.INVALID):
             raise refusal from refusal.__cause__
-        raise NoProbabilities(self.model, f"it refuses to report them ({refusal})") from refusal
+        raise types.NoProbabilities(self.model, f"it refuses to report them ({refusal})") from refusal
 
     async def _decisions(self, asked: Decisions, send: Send) -> Decided:
         """Ask a model of decision requests, such as ``dspy.TypeSafe``."""
@@ -216,10 +196,10 @@ class AnyLM(MeasuringLM):
         """Return the sample of the model's answers; none if it does not report probabilities."""
         answers: dict[int, Any] = {}
         try:
-            self.answer([(Decision if self.decides else Choices)(SAMPLE_QUESTION, DIGITS)], answers)
-        except (NoProbabilities, RequestRefused):
+            self.answer([(types.Decision if self.decides else Choices)(SAMPLE_QUESTION, DIGITS)], answers)
+        except (types.NoProbabilities, types.RequestRefused):
             return []
-        if isinstance(answers[0], Refused) or np.isnan(answers[0].logprobs).any():
+        if isinstance(answers[0], types.Refused) or np.isnan(answers[0].logprobs).any():
             return []
         return [sample_of(np.exp(answers[0].logprobs[0]))]
 
@@ -257,7 +237,7 @@ class Sampling:
                 f"{MOST_TOKENS} tokens."
             )
 
-    def draws(self, prompt: Prompt, rollout_id: int | None = None) -> list[Text]:
+    def draws(self, prompt: types.Prompt, rollout_id: int | None = None) -> list[Text]:
         """Return the k questions whose answers estimate one judgment; prompts and rollouts have seeds of their own."""
         key = digest([prompt, self.seed, rollout_id], 16)
         seeds = np.random.default_rng(int(key, 16)).integers(2**31, size=self.samples)
@@ -306,7 +286,7 @@ def _parts(question: Choices | Text, sampling: Sampling | None, options: dict[st
 
 
 def _whole(question: Choices | Text, sampling: Sampling | None, answers: dict[int, Any]) -> Any:
-    raise_refused(answers, dict.fromkeys(answers, "The prompt"))
+    types.raise_refused(answers, dict.fromkeys(answers, "The prompt"))
     if sampling is None or not isinstance(question, Choices):
         return answers[0]
     return estimated_choices([answers[place].text for place in sorted(answers)], question.choices)

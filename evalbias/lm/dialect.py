@@ -12,28 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evalbias.lm import types
 from evalbias.lm.fingerprint import Answering
 from evalbias.lm.reading import SUM_EXCESS, Unreadable, part
 from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.tokens import Ids, Scored, check_choices
 from evalbias.lm.transport import Connection, StatusError
-from evalbias.lm.types import (
-    MAX_TOKENS,
-    Answer,
-    ChoiceLogprobs,
-    Choices,
-    Decided,
-    Decisions,
-    Likelihood,
-    LogLikelihood,
-    Prompt,
-    Question,
-    Refused,
-    Text,
-    Usage,
-    Written,
-    total_usage,
-)
+from evalbias.lm.types import ChoiceLogprobs, Choices, Decisions, Likelihood, Question, Refused, Text, Usage, Written
 from evalbias.measures.arrays import FloatArray
 
 ANSWER_TOLERANCE = 0.05  # largest difference in nats of one token's log-probability from one server, in bfloat16
@@ -104,20 +89,20 @@ class Dialect(ABC):
             )
         return self._prepared(questions)
 
-    async def ask(self, prepared: Prepared) -> Answer:
+    async def ask(self, prepared: Prepared) -> types.Answer:
         """Ask one question, or raise ``Unreadable`` or RequestError; a text that the model declines is refused."""
         question, usages = prepared.question, list[Usage]()
         _usages.set(usages)
-        answer: ChoiceLogprobs | LogLikelihood | Decided | Written
+        answer: ChoiceLogprobs | types.LogLikelihood | types.Decided | Written
         if isinstance(question, Decisions):
             answer = await self._decide(question)
         elif isinstance(question, Choices):
             answer = await self._choices(prepared.content, question.choices)
         elif isinstance(question, Likelihood):
-            answer = LogLikelihood(await self._likelihood(prepared.content))
+            answer = types.LogLikelihood(await self._likelihood(prepared.content))
         else:
             answer = await self._text(prepared.content, question)
-        return replace(answer, usage=total_usage(usages))
+        return replace(answer, usage=types.total_usage(usages))
 
     @abstractmethod
     def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]: ...
@@ -133,7 +118,7 @@ class Dialect(ABC):
     async def _text(self, content: Any, question: Text) -> Written:
         raise NotImplementedError
 
-    async def _decide(self, asked: Decisions) -> Decided:
+    async def _decide(self, asked: Decisions) -> types.Decided:
         raise NotImplementedError
 
     def _opened(self, answer: Any) -> Any:
@@ -170,7 +155,7 @@ class MessageDialect(Dialect):
         return done
 
     @abstractmethod
-    def _content(self, prompt: Prompt) -> Any:
+    def _content(self, prompt: types.Prompt) -> Any:
         """Return a prompt as the server takes it, a text or messages, or ``Refused``; ValueError for a wrong form."""
 
 
@@ -327,7 +312,7 @@ def settings_of(question: Text, limit: str) -> dict[str, Any]:
     settings = {name: value for name, value in values.items() if value is not None}
     if question.stop:
         settings["stop"] = list(question.stop)
-    return {limit: question.max_tokens or MAX_TOKENS, **settings}
+    return {limit: question.max_tokens or types.MAX_TOKENS, **settings}
 
 
 def written(answer: Any, text: str) -> Written:

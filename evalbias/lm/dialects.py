@@ -9,21 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from evalbias.lm import dialect
 from evalbias.lm.calls import HARMLESS
-from evalbias.lm.dialect import (
-    ALL_NEUTRAL,
-    NEUTRAL,
-    Dialect,
-    Endpoint,
-    MessageDialect,
-    NextTokenDialect,
-    TokenizedDialect,
-    check_agreement,
-    settings_of,
-    spelling_refused,
-    spells_control,
-    written,
-)
+from evalbias.lm.dialect import ALL_NEUTRAL, NEUTRAL, Dialect, Endpoint, NextTokenDialect, settings_of, written
 from evalbias.lm.endpoints import DecisionsEndpoint, SystemOne
 from evalbias.lm.fingerprint import SAMPLE_QUESTION, sample_of
 from evalbias.lm.reading import TOP, Unreadable, first_token_row, first_tokens, logprob_of, part
@@ -134,7 +122,7 @@ class LlamaCpp(NextTokenDialect):
 # Servers that take texts and echo them with log-probabilities, as OpenAI's old completions did.
 
 
-class Echo(TokenizedDialect):
+class Echo(dialect.TokenizedDialect):
     """A server that returns the log-probabilities of a text's own tokens (``echo``), such as llama-cpp-python's.
 
     The server tokenizes the text itself. Its number of tokens is checked with every answer; a difference is an error.
@@ -160,7 +148,7 @@ class Echo(TokenizedDialect):
         for text in [prompt.before(answer) for answer in answers] or [prompt.alone()]:
             for start, stop in self.tokenizer.spans(text.text):
                 if (start, stop) not in text.controls:
-                    return spells_control(text.text[start:stop])
+                    return dialect.spells_control(text.text[start:stop])
         return None
 
     async def sample(self) -> FloatArray:
@@ -175,7 +163,7 @@ class Echo(TokenizedDialect):
         scored = self._probe_text
         (within,) = await self._likelihood(scored)
         choice, _ = await self._complete(scored.text[:-1], len(scored.ids) - 1, {"logprobs": self._vocabulary})
-        check_agreement(logprob_of(part(choice, "logprobs", "top_logprobs", 0, scored.text[-1])), within)
+        dialect.check_agreement(logprob_of(part(choice, "logprobs", "top_logprobs", 0, scored.text[-1])), within)
 
     async def _scores(self, row: Sequence[Scored]) -> FloatArray:
         """Send one request per choice."""
@@ -209,7 +197,7 @@ class Echo(TokenizedDialect):
 BINS = 16  # number of values in a chat's sample; its reported tokens are others from model to model
 
 
-class Chat(MessageDialect):
+class Chat(dialect.MessageDialect):
     """A server that returns only chat answers with their ``top_logprobs``: OpenAI's chat protocol."""
 
     name = "chat"
@@ -245,7 +233,7 @@ class Chat(MessageDialect):
                 "The prompt ends with an assistant message, which a chat server cannot continue: end it with "
                 "a user message."
             )
-        return spelling_refused(message["content"] for message in messages) or messages
+        return dialect.spelling_refused(message["content"] for message in messages) or messages
 
     async def _choices(self, content: Sequence[Message], choices: tuple[str, ...]) -> ChoiceLogprobs:
         """Return the log-probability that an answer begins with each choice as one token, by ``first_token_row``."""

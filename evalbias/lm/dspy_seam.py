@@ -30,22 +30,9 @@ from dspy.teleprompt import Teleprompter
 from dspy.utils.callback import BaseCallback, with_callbacks
 from dspy.utils.usage_tracker import UsageTracker
 
+from evalbias.lm import types
 from evalbias.lm.reading import TOP, first_token_row, first_tokens
-from evalbias.lm.types import (
-    STATUSES,
-    ChoiceLogprobs,
-    Choices,
-    Message,
-    NoProbabilities,
-    PromptRefused,
-    PromptTooLong,
-    Refused,
-    Text,
-    Usage,
-    Written,
-    as_messages,
-    total_usage,
-)
+from evalbias.lm.types import ChoiceLogprobs, Choices, Message, NoProbabilities, PromptRefused, Refused, Text, Usage
 
 # Names that DSPy 3.4.1 does not export publicly are imported here alone, so that a new release has to be checked in one
 # file. ``dspy._vendor.lm15`` reads judgments and has the JSON form of requests and responses, of which ``dspy.lm15``
@@ -182,7 +169,7 @@ def answering_models(client: Any, after: Any) -> list[str]:
 def client_error(error: Exception, model: str) -> dspy.LMError:
     """Return the error of a decision client as one of DSPy's: an invalid request where its status may mean that."""
     status = getattr(error, "status", None)
-    kind = dspy.LMInvalidRequestError if status in STATUSES else dspy.LMError
+    kind = dspy.LMInvalidRequestError if status in types.STATUSES else dspy.LMError
     return kind(message=str(error), model=model, status=status)
 
 
@@ -212,7 +199,7 @@ def usage_in(tracker: UsageTracker) -> Usage | None:
     """Return the tokens that a tracker counted; None where all requests were answered from DSPy's cache."""
     requests = [one for entries in tracker.usage_data.values() for one in entries]
     counts = [Usage(*(_count(one.get(name)) for name in ("prompt_tokens", "completion_tokens"))) for one in requests]
-    return total_usage(counts) if counts else None
+    return types.total_usage(counts) if counts else None
 
 
 def _count(value: Any) -> int | None:
@@ -331,7 +318,7 @@ def text_request(model: str, question: Text, *, seed: bool = True) -> lm15.Reque
     """Return the request for a text, with or without the question's seed."""
     names = [name for name in TEXT_SETTINGS if seed or name != "seed"]
     given = {name: getattr(question, name) for name in names if getattr(question, name) is not None}
-    return chat_request(model, as_messages(question.prompt), lm15.Config(**given, stop=question.stop))
+    return chat_request(model, types.as_messages(question.prompt), lm15.Config(**given, stop=question.stop))
 
 
 def chat_request(model: str, messages: Sequence[Message], config: lm15.Config) -> lm15.Request:
@@ -410,7 +397,7 @@ def refusal_of(error: BaseException) -> Refused | None:
         return Refused(f"is answered by {error.model} without token probabilities: {error.reason}.")
     if not isinstance(error, INVALID) or isinstance(error, dspy.LMUnsupportedModelError | lm15.UnsupportedModelError):
         return None
-    if error.status is not None and error.status not in STATUSES:
+    if error.status is not None and error.status not in types.STATUSES:
         return None
     words = error.message.partition("\n\n")[0].strip()  # DSPy adds advice on conversations
     by = f" by {error.model}" if getattr(error, "model", None) else ""
@@ -422,7 +409,7 @@ def own_refusal(error: BaseException | None) -> Refused | None:
     """Return the refusal by one of our engines that caused an error of DSPy: it is known to be about the prompt."""
     while error is not None and not isinstance(error, PromptRefused):
         error = error.__cause__
-    return None if error is None else Refused(error.refused[0], isinstance(error, PromptTooLong))
+    return None if error is None else Refused(error.refused[0], isinstance(error, types.PromptTooLong))
 
 
 # DSPy's requests as questions to our engines, and their answers as its responses.
@@ -467,19 +454,19 @@ def _messages(request: lm15.Request, engine: str) -> list[Message]:
     return done
 
 
-def response_of(request: lm15.Request, answer: ChoiceLogprobs | Written | Refused) -> lm15.Response:
+def response_of(request: lm15.Request, answer: ChoiceLogprobs | types.Written | Refused) -> lm15.Response:
     """Return the answer to ``question_of(request)`` as DSPy's response, or raise the refusal as DSPy's engines do.
 
     DSPy makes a ``dspy.ContextWindowExceededError`` of a ``lm15.ContextLengthError``, else a ``LMInvalidRequestError``.
     """
     if isinstance(answer, Refused):
         kind = lm15.ContextLengthError if answer.too_long else lm15.InvalidRequestError
-        cause = PromptTooLong if answer.too_long else PromptRefused
+        cause = types.PromptTooLong if answer.too_long else PromptRefused
         raise kind(f"The prompt {answer.reason}") from cause({0: answer.reason}, names={0: "The prompt"})
     usage = answer.usage or Usage()
     tokens = lm15.Usage(input_tokens=usage.prompt, output_tokens=usage.completion, total_tokens=None)
     respond = functools.partial(lm15.Response, id=None, model=request.model, usage=tokens)
-    if isinstance(answer, Written):
+    if isinstance(answer, types.Written):
         ending = "stop" if answer.finished else "length"
         return respond(message=lm15.Message.assistant(answer.text), finish_reason=ending)
     # A measured judgment; ``provider_data`` holds the log-probabilities before renormalizing.

@@ -21,16 +21,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.quantizers.auto import AutoQuantizationConfig
 from transformers.utils import is_accelerate_available, logging
 
-from evalbias.lm.files import (
-    SUFFIX,
-    check_config,
-    check_counts,
-    check_depth,
-    check_json_files,
-    check_weights,
-    readable,
-    unpacked,
-)
+from evalbias.lm import files
+from evalbias.lm.files import SUFFIX, check_config, check_counts, check_depth, check_weights, readable, unpacked
 from evalbias.lm.fingerprint import model_fingerprint
 from evalbias.lm.render import template_of
 from evalbias.lm.score import Head, decoder
@@ -231,7 +223,7 @@ def _folder(model: str, revision: str | None) -> str:
     if path.is_file():
         raise ValueError(f"{model} is a file, and no .gguf file: give the folder of a model.")
     if path.is_dir():
-        check_json_files(path)
+        files.check_json_files(path)
     if not looks_local:
         _check_hub(model, revision)
     return model
