@@ -27,6 +27,10 @@ UNRECORDED = {*MODELS, *PYTHON_ONLY, "aspects_api_base", "dataset", "questions",
 """Options that decide no number, or that a run keeps in another form."""
 
 
+PROBES = ORDER, UNREAD, INSTRUCTION, NEGATION = ("order", "unread", "instruction", "negation")
+"""What is changed when a judge is asked about its items again."""
+
+
 def option(text: str, default: Any = None) -> Any:
     """Declare an option by its help and its default; one that must be given is a ``field`` with this metadata."""
     return field(default=default, metadata={"help": text})
@@ -246,7 +250,13 @@ class AuditOptions(RecordedAnswers):
         "Field that groups the items: agreement is also measured in each group. By default, the kinds of bias in "
         "evalbiasbench."
     )
-    only: Literal["likelihood", "position", "verbosity", "self_preference", "scale_use"] | None = option(
+    probes: Sequence[str] | None = option(
+        "Ask a judge that scores again with one thing changed: 'order' (options reversed), 'unread' (nonsense in place "
+        "of the output), 'instruction' (a request for the highest level at its end), 'negation: QUESTION' (that of yes "
+        "or no, negated), or 'none'. Repeatable. By default, the first three of a judge that answers closed questions, "
+        "about 100 items at most."
+    )
+    only: Literal["likelihood", "position", "verbosity", "self_preference", "scale_use", "order"] | None = option(
         "Test this bias by itself, without a correction for testing several. The others are not tested."
     )
     pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 500)
@@ -264,6 +274,25 @@ class AuditOptions(RecordedAnswers):
             )
         if self.swapped_field is not None and self.winner_field is None:
             raise ValueError("`swapped_field` goes with `winner_field`, the choices in the order of outputs.")
+        if self.named_probes and self.is_recorded:
+            raise ValueError("`probes`: recorded answers cannot be asked for again. Leave them out.")
+
+    @property
+    def named_probes(self) -> dict[str, str] | None:
+        """Name of each probe -> its text, that of a negation; None where the default ones are meant."""
+        if self.probes is None:
+            return None
+        named = {}
+        for one in self.probes:
+            name, _, text = (part.strip() for part in one.partition(":"))
+            alone = name == "none" and len(self.probes) == 1
+            if not (alone or name in PROBES) or bool(text) != (name == NEGATION):
+                raise ValueError(
+                    f"`probes` {one!r:.80}: name order, unread, instruction or 'negation: QUESTION', such as "
+                    "'negation: is the reply rude?', or none by itself."
+                )
+            named[name] = text
+        return {name: text for name, text in named.items() if name != "none"}
 
     @property
     def is_recorded(self) -> bool:

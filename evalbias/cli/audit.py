@@ -19,6 +19,7 @@ from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.audit import AGREEMENT, Audit, audit
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
+from evalbias.evaluation.repeats import probe_questions
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
 from evalbias.options import AuditOptions, AuditOut, MeasuringModels, Models
 from evalbias.programs import PairwiseJudge
@@ -44,7 +45,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     # 2. The audit, and what it decides.
     with Run("audit", ready, models, out, more=_settings(options, ready)) as run:
         has_model = run.likelihood_lm is not None
-        with run.progress(_answers_needed(ready)) if has_model else nullcontext():
+        with run.progress(_answers_needed(run.options)) if has_model else nullcontext():
             audited = audit(run.options)
         content, judged = audited.to_dict(), audited.judged
         certificate = [_certified(rate, audited) for rate in rates]
@@ -88,10 +89,10 @@ def _settings(options: AuditOptions, ready: PreparedAudit) -> dict[str, Any]:
 
 
 def _answers_needed(options: PreparedAudit) -> int:
-    """Return about how many answers of models are needed: judgments, and likelihoods of every text."""
+    """Return about how many answers of models are needed: judgments, likelihoods of every text, and probes."""
     if options.judge is None:
         return len(options.questions)
-    return (4 if isinstance(options.judge, PairwiseJudge) else 2) * len(options.questions)
+    return (4 if isinstance(options.judge, PairwiseJudge) else 2) * len(options.questions) + probe_questions(options)
 
 
 OF_LM = {"api_base", "api_key_env", "tokenizer", "adapter", "template_options", "dialect", "workers"}  # of ``lm`` alone

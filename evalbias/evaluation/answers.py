@@ -452,6 +452,9 @@ def prepared(options: AuditOptions) -> PreparedAudit:
             judge = PointwiseJudge(criterion, language=language_of(options))
     else:
         criterion = _rated_criterion(options, items)
+    compares = isinstance(judge, PairwiseJudge) or (judge is not None and all(candidates_of(item) for item in items))
+    if options.named_probes and compares and not isinstance(judge, PointwiseJudge):
+        raise ValueError("`probes`: they are of a judge that scores, and this one compares. Leave them out.")
     # 3. The items that it judges.
     examples = list(items)
     if isinstance(judge, PairwiseJudge):

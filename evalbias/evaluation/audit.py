@@ -20,7 +20,7 @@ from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_n
 from evalbias.evaluation.forecasts import Forecasts
 from evalbias.evaluation.judged import BY_CONSTRUCTION, COPIES, Judged
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
-from evalbias.evaluation.repeats import Repeats
+from evalbias.evaluation.repeats import Probes, Repeats, probed, warnings_of
 from evalbias.evaluation.verdicts import PassOrFail, paragraphs_of_rates
 from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined, percent
 from evalbias.measures.equal_quality import SCORE_SD
@@ -266,11 +266,16 @@ def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = ()) -> t
 
 
 def opening_of(
-    findings: Sequence[Finding], *, coverage: ArrayLike = (), validity: str = "", leniency: str = ""
+    findings: Sequence[Finding],
+    *,
+    coverage: ArrayLike = (),
+    warnings: Sequence[str] = (),
+    validity: str = "",
+    leniency: str = "",
 ) -> tuple[str, ...]:
     """Say whether the judge tells good from bad, and how lenient it is, where that is known; whether it is biased.
 
-    A warning comes first if its model hardly ever answers with a label (by the (n,) ``coverage``).
+    Warnings come first, one if its model hardly ever answers with a label (by the (n,) ``coverage``).
     """
     biased, bounded, open_, clear, missing = _by_status(findings)
     if biased:
@@ -288,7 +293,7 @@ def opening_of(
         first = "Whether the judge is biased cannot be told with any number of such items."
     else:
         first = "No bias could be measured."
-    return tuple(filter(None, (coverage_warning({"": coverage}), validity, leniency, first)))
+    return tuple(filter(None, (coverage_warning({"": coverage}), *warnings, validity, leniency, first)))
 
 
 def reasons_of(findings: Sequence[Finding]) -> tuple[str, ...]:
@@ -413,6 +418,7 @@ class Audit(ByName[Measurement]):
         answer: The first paragraphs: whether the judge tells good from bad, how lenient it is, and which biases it has.
         validity: Whether the judge tells good from bad; None where that is not known.
         leniency: How many more points it gives than people, as in the paragraphs; empty where that is not known.
+        warnings: Why the answers may mean little: what the model gives no probability to, or does not read.
         not_measured: Bias -> why it was not measured and what would make it possible.
         provenance: What decides the numbers.
         missing: The judgments that are missing, and what they could change; None without any.
@@ -431,6 +437,7 @@ class Audit(ByName[Measurement]):
     leniency: str
     not_measured: Mapping[str, str]
     provenance: Mapping[str, Any]
+    warnings: Sequence[str] = ()
     missing: MissingJudgments | None = None
     label_next: Sequence[str] = ()
     groups: Mapping[str, Measurement] = field(default_factory=dict)
@@ -446,7 +453,9 @@ class Audit(ByName[Measurement]):
         """Bias -> why it was ``not_measured``, of those that were asked for."""
         only = self.provenance.get("only")
         return {
-            name: why for name, why in self.not_measured.items() if only in (None, name) or BIASES[name].kind != "bias"
+            name: why
+            for name, why in self.not_measured.items()
+            if only in (None, name) or name not in BIASES or BIASES[name].kind != "bias"
         }
 
     def having(self, status: Status) -> list[Finding]:
@@ -477,6 +486,7 @@ class Audit(ByName[Measurement]):
             "n": len(self.judged.ids),
             "validity": self.validity,
             "leniency": self.leniency,
+            "warnings": self.warnings,
             "biases": {name: {**f.to_dict(), "estimates": estimates[name]} for name, f in findings.items()},
             "further": {name: those for name, those in estimates.items() if name not in findings},
             AGREEMENT: {name: e.value for name, e in agreement.items()},
@@ -535,7 +545,7 @@ def audit(asked: AuditOptions) -> Audit:
     """
     asked = prepared(asked)
     return audit_answers(
-        answers_of(asked).counted_in(asked.length),
+        probed(answers_of(asked).counted_in(asked.length), asked),
         own_system=asked.own_system,
         reliability=asked.reliability,
         pass_mark=asked.pass_mark,
@@ -561,7 +571,7 @@ def audit_answers(
     # 1 every bias, with the settings that it has
     settings = {"own": own_system, "reliability": reliability, "pass_mark": pass_mark}
     left_out = {} if only is None else _left_out(only, judged)
-    biases = [bias.configured(**settings) for name, bias in BIASES.items() if name not in left_out]
+    biases = [bias.configured(**settings, scale=judged.scale) for name, bias in BIASES.items() if name not in left_out]
     measurements = {bias.name: measure(bias, judged, seed=seed) for bias in biases if bias.applies(judged)}
     # 2 the findings, what could not be measured, and what follows
     not_measured = {**_lacking(biases, measurements, judged), **judged.unmeasurable}
@@ -576,7 +586,8 @@ def audit_answers(
     known = judged.labeled
     used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
     said = "" if validity is None else validity.sentence
-    answer = opening_of(findings, coverage=judged.coverage, validity=said, leniency=leniency)
+    warnings = tuple(warnings_of(judged, measurements))
+    answer = opening_of(findings, coverage=judged.coverage, warnings=warnings, validity=said, leniency=leniency)
     effects = [bias for bias in biases if isinstance(bias, EffectBias)]
     lost = missing_judgments(judged, effects, seed=seed)
     cautions = [_copies(judged), _duplicates(judged), "" if lost is None else lost.sentence()]
@@ -588,6 +599,8 @@ def audit_answers(
     repeats = measurements.get(Repeats.name)
     if repeats is not None:
         paragraphs += (Repeats().conclusion(repeats),)
+    if (probes := measurements.get(Probes.name)) is not None:
+        paragraphs += (Probes().conclusion(probes),)
     if left_out:
         paragraphs += (f"Only {title_of(str(only))} was asked for: no other bias was tested.",)
     return Audit(
@@ -598,6 +611,7 @@ def audit_answers(
         answer=" ".join(answer),
         validity=validity,
         leniency=leniency,
+        warnings=tuple(filter(None, (coverage_warning({"": judged.coverage}), *warnings))),
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
         missing=lost,
@@ -614,7 +628,8 @@ def _left_out(only: str, judged: Judged) -> dict[str, str]:
         ValueError: Such a judge cannot have the one to test.
     """
     biases = [bias for bias in BIASES.values() if bias.kind == "bias" and bias.suits(judged)]
-    names = [bias.name for bias in biases if bias.applies(judged) or bias.lacks(judged)]  # not that of loops
+    told = judged.unmeasurable  # why a bias cannot be measured
+    names = [b.name for b in biases if b.applies(judged) or b.lacks(judged) or b.name in told]  # not that of loops
     if only not in names:
         kind = "compares" if judged.pairwise else "scores"
         raise ValueError(f"only={only!r} is no bias of a judge that {kind}: name one of {', '.join(names)}.")

@@ -40,7 +40,7 @@ from evalbias.evaluation.judged import (
     Judged,
     written_by,
 )
-from evalbias.evaluation.repeats import Repeats
+from evalbias.evaluation.repeats import Order, Probes, Repeats
 from evalbias.evaluation.verdicts import PassOrFail
 from evalbias.evaluation.words import count, percent
 from evalbias.measures import decision_shares, estimate, estimate_mean, longer_wins, scale_use, win_shares
@@ -603,12 +603,14 @@ BIASES: dict[str, Bias] = {
         ScaleUse(),
         Likelihood(),
         Position(),
+        Order(),
         Verbosity(),
         SelfBias(),
         SelfPreference(),
         Joint(),
         CorrectedEstimates(),
         Repeats(),
+        Probes(),
     )
 }
 """Every bias that can be measured, and what is measured besides, by name, in the order in which an audit tells them."""

@@ -22,6 +22,7 @@ from evalbias.measures.likelihood import TOTAL
 from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import by_candidate, rotations
 from evalbias.measures.ratings import dependent_columns
+from evalbias.options import PROBES
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates, people_choice, text_length
 from evalbias.programs.judges import likelihoods_and_refusals
@@ -149,8 +150,9 @@ class Judged:
 
     @property
     def columns(self) -> dict[str, FloatArray]:
-        """Name -> numbers by item: the answers, each order by itself, and the covariates but single samples."""
-        covariates = {name: column for name, column in self.covariates.items() if name not in (SAMPLES, LEVEL_SHARES)}
+        """Name -> numbers by item: the answers, each order by itself, and covariates that are no further answers."""
+        left_out = (SAMPLES, LEVEL_SHARES, *PROBES)
+        covariates = {name: column for name, column in self.covariates.items() if name not in left_out}
         if not self.pairwise:
             return {"scores": self.answers, **covariates}
         orders = np.moveaxis(self.answers, 1, 0)  # (r, n, c)
@@ -479,7 +481,7 @@ def total(judged: Sequence[Judged]) -> Judged:
     if HUMAN_SCORES in covariates:
         covariates[HUMAN_SCORES] = np.mean([j.covariate(HUMAN_SCORES) for j in judged], axis=0)
     ratings = [j.covariates.get(RATINGS, np.empty((0, 0))) for j in judged]
-    for name in (RATINGS, SAMPLES):  # of one criterion
+    for name in (RATINGS, SAMPLES, *PROBES):  # of one criterion
         covariates.pop(name, None)
     if ratings[0].size and len({r.shape for r in ratings}) == 1:  # the same raters on every criterion
         covariates[RATINGS] = np.mean(ratings, axis=0)

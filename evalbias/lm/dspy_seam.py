@@ -83,6 +83,11 @@ def is_decision(field: Any) -> bool:
     return declared and decision_type(field) is not None
 
 
+def is_yes_or_no(field: Any) -> bool:
+    """Return whether an output field is a decision between yes and no."""
+    return is_decision(field) and issubclass(decision_type(field), Noul)
+
+
 def decides(lm: Any) -> bool:
     """Return whether a client takes decision requests and no others, such as ``dspy.TypeSafe``."""
     return getattr(lm, "supports_decision_requests", False) is True and not isinstance(lm, dspy.BaseLM)

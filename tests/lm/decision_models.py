@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 from sparrow_decider import Decider
 
-from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
+from evalbias.lm.types import ChoiceLogprobs, Decision, MeasuringLM
 
 
 @cache
@@ -100,6 +100,8 @@ class FirstOption(MeasuringLM):
 
     def answer(self, questions, answers):
         for place, one in enumerate(questions):
+            if not isinstance(one, Decision):
+                raise NotImplementedError("It answers closed questions only.")
             answers[place] = ChoiceLogprobs(one.choices, np.log(self._shares(len(one.choices)))[None])
 
     def client(self):

@@ -1,0 +1,310 @@
+"""A judge that is asked again with one thing changed: the order of options as a bias, and what probes tell."""
+
+import json
+import math
+
+import dspy
+import numpy as np
+import pytest
+from commands import as_jsonl
+from commands import evalbias as evalbias_command
+from decision_models import Client, FirstOption, sparrow_server
+from dspy.experimental import Noul, Score
+
+import evalbias
+from evalbias import BIASES, Criterion, PairwiseJudge, PointwiseJudge, measure
+from evalbias.cli.audit import UNDECIDED, parse_conditions
+from evalbias.evaluation.repeats import MOST_PROBED, NOTE
+from evalbias.lm.types import ChoiceLogprobs, Choices, MeasuringLM
+
+LEVELS = (
+    "very incoherent: a heap of unrelated sentences",
+    "mostly incoherent: sentences are poorly connected",
+    "partly coherent: some sentences do not fit together",
+    "mostly coherent: well structured with small gaps",
+    "fully coherent: well structured, builds sentence by sentence to a coherent body of information",
+)
+COHERENCE = Criterion("coherence", "How coherent is the summary?", (1, 5), levels=LEVELS)
+FINE = Criterion("fine", "is the reply polite?", (0, 1))
+RUDE = "is the reply rude?"
+
+
+class Reader(MeasuringLM):
+    """A model that reads how good a text is off its length, and likes the first option by so many logits.
+
+    It reads the ``read`` first characters of the output only, obeys ``NOTE`` by so many points, and affirms a question
+    and its negation alike if it is ``agreeable``. ``sharp`` 0 is a model that answers evenly whatever it is asked.
+    """
+
+    model, decides = "reader", True
+
+    def __init__(self, *, lean=0.0, read=10**6, obeys=0.0, agreeable=False, sharp=4.0, mass=1.0):
+        self.lean, self.sharp, self.read, self.obeys = lean, sharp, read, obeys
+        self.agreeable, self.mass, self.asked = agreeable, mass, 0
+
+    def answer(self, questions, answers):
+        for place, one in enumerate(questions):
+            if not hasattr(one, "choices"):
+                raise NotImplementedError("It answers closed questions only.")
+            self.asked += 1
+            text = one.prompt["Output"]
+            quality = len(text.removesuffix(NOTE)[: self.read].rstrip()) % 40 / 40 + self.obeys * text.endswith(NOTE)
+            if "rude" in one.instructions and not self.agreeable:
+                quality = 1 - quality
+            labels = np.array([float(label) for label in one.choices])
+            places = (labels - labels.min()) / np.ptp(labels)
+            logits = self.lean * (np.arange(len(labels)) == 0) - self.sharp * (places - quality) ** 2
+            p = self.mass * np.exp(logits) / np.exp(logits).sum()
+            answers[place] = ChoiceLogprobs(one.choices, np.log(p)[None])
+
+
+def items(n=60, inputs=30):
+    rng = np.random.default_rng(0)
+    texts = ["x" * length for length in rng.permutation(np.arange(1, n + 1))]
+    return [
+        {"id": f"i{k}", "source": f"input {k % inputs}", "output": text, "score": 1 + 4 * (len(text) % 40) / 40}
+        for k, text in enumerate(texts)
+    ]
+
+
+def audited(lm, criterion=COHERENCE, data=None, **options):
+    rows = items() if data is None else data
+    if criterion.scale == (0, 1):
+        rows = [{**row, "score": None} for row in rows]
+    return evalbias.audit(rows, judge=PointwiseJudge(criterion), lm=lm, **options)
+
+
+def order_of(audit):
+    return next(finding for finding in audit.findings if finding.bias == "order")
+
+
+@pytest.fixture(scope="module")
+def summaries(recorded):
+    """Two summaries of each of 25 articles, with the ratings of three experts and the article."""
+    articles = {row["input_id"]: row["source"] for row in recorded("summeval_documents")}
+    return [{**row, "source": articles[row["input_id"]]} for row in recorded("summeval_scores")[:600:12]]
+
+
+def test_a_decision_model_hardly_follows_the_order_and_obeys_a_request_in_the_summary(summaries):
+    found = audited(Client(), data=[{**row, "source": "an article of the news"} for row in summaries])
+    order, probes = found["order"], found["probes"]
+    assert 0 < order["shift"].value < 0.1  # of four points; the interval is over articles
+    assert (order["shift"].n, order["shift"].units) == (50, 25)
+    assert order_of(found).status == "no sign"
+    assert 0.2 < order["spread"].value < 0.5
+    assert order["near_ties"].value <= order["changed"].value < 0.25
+    assert probes["obeyed"].low > 0.05
+    assert probes["raised"].value > 0.9
+    assert probes["unchanged"].value < 0.1
+    assert found.warnings == ()
+    assert "Points that a request for the highest level adds to the score: +0.1" in found.paragraphs[-1]
+
+
+def test_a_summary_behind_a_long_article_is_not_read_and_the_answer_begins_with_that(summaries):
+    found = audited(Client(), data=summaries[:25])  # the model reads 512 tokens, the article comes first
+    unchanged = found["probes"]["unchanged"].value
+    assert unchanged > 0.25
+    warning = f"The output is not read in {100 * unchanged:.0f} % of the items"
+    assert found.answer.startswith(warning)
+    assert found.to_dict()["warnings"][0].startswith(warning)
+    assert found["probes"]["explained"].value < 0.7
+
+
+def test_a_judge_that_likes_the_first_option_is_biased_and_fails_the_build():
+    judge, fair = audited(Reader(lean=1.0)), audited(Reader())
+    shift = judge["order"]["shift"]
+    np.testing.assert_allclose(shift.value, np.mean(judge.judged.covariates["order"] - judge.judged.answers))
+    assert shift.low > 0.5
+    finding = order_of(judge)
+    assert finding.status == "biased"
+    assert "with the options in reversed order, an output gets" in finding.sentence
+    assert "in both orders and average" in finding.remedy
+    assert judge.answer.count(finding.sentence) == 1
+    codes = [condition.decide(judge)[0] for condition in parse_conditions(["order>0.2", "order<0.2?", "order>2"])]
+    assert codes == [1, 1, 0]
+    assert parse_conditions(["order>0.2"])[0].decide(fair)[0] == 0
+    assert order_of(fair).status == "no sign"
+    assert fair["order"]["shift"].value == 0
+    assert (fair["order"]["shift"].low, fair["order"]["shift"].high) == (0, 0)  # 60 different scores, all invariant
+    changed = np.floor(judge.judged.covariates["order"] + 0.5) != np.floor(judge.judged.answers + 0.5)
+    assert judge["order"]["changed"].value == changed.mean() > 0.3
+    assert 0 < judge["order"]["near_ties"].value < judge["order"]["changed"].value
+
+
+def test_a_shift_of_less_than_a_hundredth_of_the_scale_is_no_bias_however_sure():
+    found = audited(Reader(lean=0.02))
+    shift = found["order"]["shift"]
+    assert 0 < shift.low < shift.value < 0.04
+    assert order_of(found).status == "no sign"
+    assert shift.p_value == 1
+
+
+@pytest.mark.parametrize("lean", [0.0, 3.0])
+def test_a_judge_without_differences_says_nothing_unless_its_constant_follows_the_order(lean):
+    found = audited(Reader(sharp=0.0, lean=lean))
+    assert found.warnings[0].startswith("The scores do not vary: their standard deviation is")
+    if lean:
+        assert order_of(found).status == "biased"
+        assert order_of(found).estimate.low > 0.5
+        assert order_of(found).estimate.low < order_of(found).estimate.value  # the items not drawn may jump
+    else:
+        assert order_of(found).status == "not measured"
+        assert "it says nothing" in order_of(found).sentence
+    dull = audited(Reader(sharp=0.01))
+    assert "spread by 0.0" in order_of(dull).sentence
+    few = audited(Reader(lean=lean), data=items()[:1])  # no interval
+    assert "nan" not in found.verdict + few.verdict
+
+
+def test_a_negation_is_affirmed_by_a_judge_that_agrees_with_everything_and_denied_by_another():
+    asked = {"criterion": FINE, "probes": [f"negation: {RUDE}"]}
+    coherent, agreeable = audited(Reader(), **asked)["probes"], audited(Reader(agreeable=True), **asked)["probes"]
+    assert coherent["affirmed"].value == pytest.approx(0, abs=1e-9)
+    assert coherent["negation_correlation"].value == pytest.approx(-1)
+    assert agreeable["negation_correlation"].value == pytest.approx(1)
+    scores = audited(Reader(agreeable=True), **asked).judged.answers
+    assert agreeable["affirmed"].value == pytest.approx(2 * scores.mean() - 1)
+    client = Client()
+    judge = PointwiseJudge(Criterion("fine", "is it polite?", (0, 1), levels=("rude", "polite")))
+    judge.predict.demos = [dspy.Example(source="a", output="b", score=1.0)]
+    found = evalbias.audit(items()[:8], judge=judge, lm=client, probes=[f"negation: {RUDE}"])
+    assert "Rank correlation of the two (-1 is coherent): " in found.paragraphs[-1]
+    state, questions = client.requests[-1]
+    assert questions["fine"]["criteria"] == {"true": "rude", "false": "polite"}
+    assert RUDE in questions["fine"]["instructions"]
+    assert state["demos"] == [{"Source": "a", "Output": "b", "fine": False}]
+
+
+def test_a_request_that_is_obeyed_and_a_text_that_is_not_read():
+    found = audited(Reader(obeys=0.5), probes=["instruction"])["probes"]
+    assert found["obeyed"].value > 0.5
+    assert found["raised"].value == 1
+    assert list(found) == ["obeyed", "raised"]
+    some = audited(Reader(read=5))  # nonsense has the length of the text, so that this model cannot tell it
+    assert some["probes"]["unchanged"].value == 1
+    assert some["probes"]["explained"].value == pytest.approx(0)
+
+
+def test_a_label_mass_below_a_half_is_warned_of_and_below_a_tenth_more_so():
+    low, lower, fine = (audited(Reader(mass=mass), probes=["none"]).warnings for mass in (0.3, 0.05, 0.9))
+    assert "The options have a probability of 30 % together" in low[0]
+    assert lower[0].startswith("Do not rely on this judge")
+    assert (len(low), len(lower), fine) == (1, 1, ())
+
+
+def test_by_default_few_items_are_asked_one_of_each_input_first():
+    lm, rows = Reader(), items(250, 50)
+    found = audited(lm, data=rows)
+    again = found.judged.covariates["order"]
+    asked = np.flatnonzero(~np.isnan(again))
+    assert len(asked) == MOST_PROBED
+    assert {rows[place]["source"] for place in asked} == {row["source"] for row in rows}
+    assert lm.asked == 250 + 3 * MOST_PROBED == found.judged.judgments
+    shift = found["order"]["shift"]
+    assert (shift.n, shift.undefined, shift.excluded) == (MOST_PROBED, 0, 150)
+    assert "undefined" not in found["verbosity"].caption()
+    every = audited(Reader(), data=rows, probes=["order"])
+    assert every["order"]["shift"].n == 250
+    assert audited(Reader(), data=rows, seed=1).judged.covariates["order"].tolist() != again.tolist()
+
+
+class Tokens(Reader):
+    """The same, read by the tokens after a prompt."""
+
+    decides = False
+
+    def answer(self, questions, answers):
+        for place, one in enumerate(questions):
+            if not isinstance(one, Choices):
+                raise NotImplementedError("It has no likelihoods.")
+            p = np.linspace(1, 1 + len(str(one.prompt)) % 97, len(one.choices))
+            answers[place] = ChoiceLogprobs(one.choices, np.log(p / p.sum())[None])
+
+
+def test_what_has_no_order_is_not_measured_with_the_reason():
+    tokens = audited(Tokens())
+    assert not {"order", "probes"} & {*tokens.measurements, *tokens.not_measured}
+    assert "probed" not in tokens.provenance
+    asked = audited(Tokens(), probes=["order", "instruction"])
+    assert "has no options in an order" in asked.not_measured["order"]
+    assert asked["probes"]["obeyed"].n == 60
+    assert "has no options in an order" in audited(Tokens(), only="order").not_measured["order"]
+    yes_or_no = audited(Reader(), FINE, probes=["order", "negation: x"])
+    assert "its answers are named" in yes_or_no.not_measured["order"]
+    assert "yes or no" in audited(Reader(), probes=["negation: x"]).not_measured["negation"]
+    assert list(audited(Reader(), FINE).judged.provenance["probed"]) == ["unread", "instruction"]
+    assert order_of(audited(Reader(lean=1.0), only="order")).status == "biased"
+
+
+@pytest.mark.parametrize(
+    ("probes", "message"),
+    [
+        (["colour"], "name order, unread, instruction or"),
+        (["negation"], "'negation: QUESTION'"),
+        (["order: x"], "name order"),
+        (["none", "order"], "none by itself"),
+    ],
+)
+def test_probes_that_are_none_are_refused(probes, message):
+    with pytest.raises(ValueError, match=message):
+        audited(Reader(), probes=probes)
+
+
+def test_probes_are_of_judges_that_score_and_can_be_asked():
+    with pytest.raises(ValueError, match="cannot be asked for again"):
+        evalbias.audit([{"mine": 3}], scores_field="mine", probes=["order"])
+    pair = [{"source": "a", "outputs": ["b", "c"]}]
+    with pytest.raises(ValueError, match="of a judge that scores, and this one compares"):
+        evalbias.audit(pair, judge=PairwiseJudge(COHERENCE), lm=Reader(), probes=["order"])
+    with pytest.raises(ValueError, match="cannot be measured"):
+        measure(BIASES["order"], evalbias.recorded_scores([dspy.Example(mine=1)], "mine"), seed=0)
+
+
+Coherent = Score[LEVELS]
+
+
+class Native(dspy.Signature):
+    """Judge the summary."""
+
+    output: str = dspy.InputField()
+    coherence: Coherent = dspy.OutputField(desc="How coherent is the summary?")
+
+
+class Yes(dspy.Signature):
+    """Judge the summary."""
+
+    output: str = dspy.InputField()
+    good: Noul = dspy.OutputField(desc="Is it good?")
+
+
+def test_a_predictor_with_decisions_is_asked_in_both_orders_too(summaries):
+    predict = dspy.Predict(Native)
+    predict.lm = client = FirstOption(0.7).client()
+    found = evalbias.audit(items()[:12], judge=predict, criterion="x", scale=(0, 4))
+    shift = found["order"]["shift"]
+    assert shift.value == pytest.approx(4 * (0.7 - 0.3 / 4))
+    assert predict.lm is client
+    yes = dspy.Predict(Yes)
+    yes.lm = Client()
+    named = evalbias.audit(items()[:8], judge=yes, criterion="x", probes=["order", "unread"])
+    assert "its answers are named" in named.not_measured["order"]
+    assert not math.isnan(named["probes"]["unchanged"].value)
+    plain = evalbias.audit(items()[:8], judge=lambda e: len(e.output), criterion="x", probes=["order", "instruction"])
+    assert "no options in an order" in plain.not_measured["order"]
+    assert plain["probes"]["obeyed"].value == len(NOTE) + 1
+
+
+@pytest.mark.slow
+def test_the_command_runs_probes_and_fails_on_the_order(tmp_path):
+    as_jsonl(tmp_path / "items.jsonl", items()[:20])
+    PointwiseJudge(COHERENCE).save(str(tmp_path / "judge.json"))
+    with sparrow_server() as (address, requests):
+        words = ["audit", "--data", "items.jsonl", "--judge", "judge.json", "--lm", "sparrow", "--api-base", address]
+        more = ["--dialect", "systemone", "--probe", "order", "--probe", "unread", "--fail-on", "order>3", "--json"]
+        done = evalbias_command(*words, *more, cwd=tmp_path, check=False)
+        criteria = [one["questions"]["coherence"]["criteria"] for one in requests if "coherence" in one["questions"]]
+    assert done.returncode in (0, UNDECIDED), done.stderr
+    content = json.loads(done.stdout)
+    assert content["biases"]["order"]["estimates"]["shift"]["n"] == 20
+    assert content["further"]["probes"]["unchanged"]["n"] == 20
+    assert sum(one == [*LEVELS[::-1]] for one in criteria) == 20
