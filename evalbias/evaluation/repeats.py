@@ -485,5 +485,6 @@ def warnings_of(judged: Judged, measurements: Mapping[str, Measurement]) -> Iter
     elif unread is not None and unread.value >= UNREAD_SHARE:
         yield (
             f"The output is not read in {percent(unread.value)} of the items: their scores stay the same with nonsense "
-            "in its place. It is truncated, because the state is longer than what the model reads, or ignored."
+            "of its length in its place. It is truncated, because the state is longer than what the model reads, or "
+            "ignored but for its length."
         )
