@@ -70,10 +70,9 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
     return mapping
 
 
-def later(place: str) -> Callable[..., Any]:
-    """Return a function at ``MODULE:NAME`` of the package, which is imported when it is called."""
-    module, name = place.split(":")
-    return lambda *values: getattr(import_module(f"evalbias.{module}"), name)(*values)
+def parse_codes(text: str) -> tuple[str, ...]:
+    """Read ``--labels``: codes with commas between them."""
+    return tuple(part.strip() for part in text.split(","))
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ FILE = Flag(kind=Path, more={"exists": True, "dir_okay": False})
 COUNT = Flag(more={"min": 1})
 FLAGS = {  # option -> how it is written; one name means one thing in all commands
     "mapping": Flag("--map", list[str], parse_mapping, {"metavar": "OURS=THEIRS,..."}),
-    "labels": Flag(kind=str, read=later("data.items:choice_codes"), more={"metavar": "FIRST,SECOND[,TIE]"}),
+    "labels": Flag(kind=str, read=parse_codes, more={"metavar": "FIRST,SECOND[,TIE]"}),
     "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
     "scale": Flag(kind=str, read=read_scale),
     "criteria": Flag("--criterion", list[str]),
@@ -190,11 +189,10 @@ def add(app: typer.Typer, name: str, place: str, taken: type[Any]) -> None:
 
     def run(context: typer.Context, **typed: Any) -> None:
         values = {n: FLAGS.get(n, Flag()).read(v) for n, v in typed.items() if v is not None and v != []}
-        sources = {n: context.get_parameter_source(n) for n in values}
-        values["given"] = frozenset(
-            n for n, source in sources.items() if source is not None and source.name == "COMMANDLINE"
-        )
-        later(f"cli.{place}")(
+        sources = {n: getattr(context.get_parameter_source(n), "name", "") for n in values}
+        values["given"] = frozenset(n for n, source in sources.items() if source == "COMMANDLINE")
+        module, name = place.split(":")
+        getattr(import_module(f"evalbias.cli.{module}"), name)(
             *(group(**{f.name: values[f.name] for f in fields(group) if f.name in values}) for group in groups)
         )
 

@@ -181,16 +181,6 @@ def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: in
     raise DataError(f"{written} is {value!r:.80}: give {codes}, or null for none.")
 
 
-def choice_codes(text: str | None) -> tuple[str, ...]:
-    """Read the codes of choices as a command names them, with commas between them; none for None.
-
-    Examples:
-        >>> choice_codes("model_a, model_b, tie")
-        ('model_a', 'model_b', 'tie')
-    """
-    return () if text is None else tuple(part.strip() for part in text.split(","))
-
-
 def check_labels(labels: Sequence[object]) -> None:
     """Refuse codes that leave open which output was chosen: they must be two or three different ones."""
     codes = {_code(one) for one in labels} - {""}
