@@ -6,20 +6,17 @@ from collections import Counter
 import pytest
 from test_layers import IMPORTS, MODULES, ROOT
 
-LINES = {"sources": 35200, "tests": 33070, "benchmarks": 8_200}
+LINES = {"sources": 35190, "tests": 33070, "benchmarks": 8_200}
 """Most lines of each; the sources are to fall to 35,000 again."""
-MOST_MODULES, MOST_WITH_ONE_IMPORTER, LONGEST = 120, 30, 710
+MOST_MODULES, MOST_WITH_ONE_IMPORTER, LONGEST = 120, 30, 700
 PARAMETERS = 8
 """Most parameters of a function that mirrors no command."""
 MIRRORS = {
     "evaluation.loops.measure_style",  # these mirror a command's options
-    "evaluation.rankings.compare_with_baselines",
     "lm.local.__init__",
     "lm.server.__init__",
     "lm.attention.attend",  # the signature that transformers calls
-    "optimizers.zepo.__init__",
     "measures.equal_quality.__init__",  # these are what a user decides, each with a default
-    "programs.loops.__init__",
     "programs.pairwise.__init__",
 }
 """Functions with more."""
