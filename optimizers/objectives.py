@@ -66,7 +66,7 @@ def _last_line(judge: SearchedJudge) -> str:
 
 
 def check_searchable(judge: SearchedJudge, examples: Sequence[dspy.Example], *, debiased: bool = False) -> None:
-    """Refuse pairs of different sizes, no items, and a judge without probabilities.
+    """Refuse pairs of different sizes, and no items.
 
     ``debiased`` decisions, which are averaged over the orders, also need a judge that compares, and each pair once: its
     two orders would have opposite decisions, whose rates are even under any wording.
@@ -87,11 +87,8 @@ def check_searchable(judge: SearchedJudge, examples: Sequence[dspy.Example], *, 
         sizes = {len(e.candidates) for e in examples}
         if len(sizes) != 1:
             raise ValueError(f"{len(examples)} pairs with {sorted(sizes)} candidates: give pairs of one size.")
-    elif judge.scoring == "direct" or not examples:
-        raise ValueError(
-            f"scoring={judge.scoring!r}, {len(examples)} items: give items, and a judge with probabilities ('expected' "
-            "or 'sampled')."
-        )
+    elif not examples:
+        raise ValueError("There are no items: give some.")
 
 
 def without_content(judge: SearchedJudge, example: dspy.Example) -> dspy.Example:

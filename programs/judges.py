@@ -37,8 +37,6 @@ from evalbias.lm.types import (
     MeasuringLM,
     Question,
     Refused,
-    Text,
-    Written,
     chunk_of,
     raise_refused,
     unanswered,
@@ -50,9 +48,8 @@ from evalbias.programs.prompts import Message
 from evalbias.programs.saved import MALFORMED, Instrument, Predictor, Program, Setting, instance_of, read_state
 from evalbias.values import get_logger
 
-MAX_SCORE_TOKENS = 8  # largest number of tokens that direct scoring generates
 PASSED_SETTINGS = ("cache", "rollout_id")
-"""Settings of a call that are DSPy's own. A measured answer does not depend on others; direct scoring is greedy."""
+"""Settings of a call that are DSPy's own. A measured answer does not depend on others."""
 
 RefusedItems = Literal["undefined", "raise"]
 
@@ -132,11 +129,11 @@ class Judge(Instrument):
         """Return kind, wording and meanings of the question that a decision model is asked."""
         raise NotImplementedError
 
-    def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
+    def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         """Return the fields of one answer, as DSPy's traces keep it."""
         raise NotImplementedError
 
-    def _completion(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
+    def _completion(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         """Return the fields of one answer to a call of ``predict``."""
         return self._row(answer)
 
@@ -269,32 +266,25 @@ class Judge(Instrument):
             questions = [question_of(inputs) for _, inputs in part]
             answers, why = answer_items(model, questions, [item for item, _ in part], refused=refused)
             for i, question in enumerate(questions):
-                none = unanswered(question.choices) if isinstance(question, Choices) else Written("")
-                rows.append(self._row(answers.get(i, none)) | ({"undefined": why[i]} if i in why else {}))
+                answer = answers.get(i, unanswered(question.choices))
+                rows.append(self._row(answer) | ({"undefined": why[i]} if i in why else {}))
             if progress is not None:
                 progress(len(part))
         return rows
 
     def _asks(
         self, lm: Any, instructions: str, demos: Sequence[Mapping[str, Any]]
-    ) -> Callable[[Mapping[str, Any]], Choices | Text]:
+    ) -> Callable[[Mapping[str, Any]], Choices]:
         """Return the function from inputs of ``predict`` to what the model is asked.
 
-        It is the choice of a label after a prompt, a text with ``direct`` scoring, or of a model that takes closed
-        questions one about the texts by name.
+        It is the choice of a label after a prompt, or of a model that takes closed questions one about the texts by
+        name.
         """
         if lm.decides and self.scoring == "expected":
             shown = [self._state(inputs, self._wire(label)) for inputs, label in self.labeled(demos)]
             return lambda inputs: self._decision(instructions, shown, inputs)
         messages = self.shown(demos)
-
-        def question_of(inputs: Mapping[str, Any]) -> Choices | Text:
-            prompt = self.prompt(instructions, messages, inputs)
-            if self.scoring == "direct":
-                return Text(prompt, MAX_SCORE_TOKENS, temperature=0.0)
-            return Choices(prompt, self.labels(inputs))
-
-        return question_of
+        return lambda inputs: Choices(self.prompt(instructions, messages, inputs), self.labels(inputs))
 
     def _state(self, inputs: Mapping[str, Any], answer: Any = None) -> dict[str, Any]:
         """Return the judged texts by name, with the answer of a demonstration; ValueError if two have one name."""
@@ -345,7 +335,7 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
 
     def _asked(
         self, lm: Any, lm_kwargs: Mapping[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
-    ) -> tuple[Any, Choices | Text, dict[str, Any]]:
+    ) -> tuple[Any, Choices, dict[str, Any]]:
         lm = lm.client if isinstance(lm, ClientLM) else lm
         if self.judge._decided:  # DSPy has rewritten the signature, and hidden the demonstrations in it
             signature, demos = self.judge.predict.signature, self.judge.predict.demos

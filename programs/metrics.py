@@ -183,11 +183,11 @@ def score_feedback(judge: PointwiseJudge, answer: Any) -> str:
     low, high = criterion.scale
     lean = answer.score - answer.mode
     way = "higher" if lean > 0.05 else "lower" if lean < -0.05 else "neither higher nor lower"
-    text = f"The judge scored the output {answer.score:.2f} on {criterion.title}, from {low} (worst) to {high} (best)."
-    if answer.distribution:
-        share = answer.distribution[str(int(answer.mode))]
-        text += f" Its most probable score is {answer.mode:g} (probability {share:.2f}), and it leans {way}."
-    return f"{text} {question}"
+    share = answer.distribution[str(int(answer.mode))]
+    return (
+        f"The judge scored the output {answer.score:.2f} on {criterion.title}, from {low} (worst) to {high} (best). "
+        f"Its most probable score is {answer.mode:g} (probability {share:.2f}), and it leans {way}. {question}"
+    )
 
 
 def _preference_feedback(judge: PairwiseJudge, comparison: Any) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from evalbias.lm.cache import resolve_lm
 from evalbias.lm.contract import Sampling
-from evalbias.lm.types import ChoiceLogprobs, MeasuringLM, Written
+from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.pairs import win_shares
 from evalbias.measures.position_calibration import (
@@ -229,9 +229,8 @@ class PairwiseJudge(Judge):
         shown = dict(zip(answers, self.labels({"candidates": texts}), strict=True))  # in the judge's language
         return {"source": demo["source"], "candidates": texts}, shown[label]
 
-    def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
+    def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         """Return the log-probabilities of the answers by position, and the most probable answer."""
-        assert isinstance(answer, ChoiceLogprobs)  # no comparison is written
         logprobs = answer.logprobs[0]  # (c + t,)
         labels = prompts.comparison_labels(len(logprobs) - self.ties, ties=self.ties)
         best = None if np.isnan(logprobs).any() else labels[int(logprobs.argmax())]

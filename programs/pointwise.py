@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +18,7 @@ from evalbias.lm.cache import measuring
 from evalbias.lm.contract import Sampling
 from evalbias.lm.dspy_seam import check_decisions, decided_place, decision_output, evidence_of, is_decided
 from evalbias.lm.forms import LEVELS
-from evalbias.lm.types import ChoiceLogprobs, Written
+from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
@@ -27,9 +26,7 @@ from evalbias.programs.items import check_item, label_of, length_feature, read_i
 from evalbias.programs.judges import Judge, RefusedItems, likelihoods_and_refusals, load_program
 from evalbias.programs.prompts import Message
 from evalbias.programs.saved import MALFORMED, Predictor, Setting, instance_of, one_of
-from evalbias.values import WORD_CHARACTER, half_width, read_json, to_json
-
-SCORINGS = ("expected", "sampled", "direct")
+from evalbias.values import read_json, to_json
 
 # Corrections of its scores, as files.
 
@@ -84,8 +81,7 @@ class PointwiseJudge(Judge):
     Args:
         criterion: Quality to score, with its scale.
         scoring: ``"expected"`` takes the expectation over the measured probabilities of all labels (Ohi et al. 2024, eq
-            7); ``"sampled"`` estimates them from repeated answers, for models that report none; ``"direct"`` is the
-            baseline that reads the number the model writes.
+            7); ``"sampled"`` estimates them from repeated answers, for models that report none.
         sampling: How often and how ``"sampled"`` scoring asks. Defaults to ``Sampling()``: 20 answers at temperature 1.
         correction: Correction of every score for the output's likelihood under the judge's own model, as
             ``LikelihoodMitigation`` fits it, or its length, as ``learn_correction`` and 'evalbias correct' do; for the
@@ -101,7 +97,7 @@ class PointwiseJudge(Judge):
 
     kind = "pointwise judge"
     label_fields = ("score", "scores")
-    scoring = Setting[str](one_of(*SCORINGS))
+    scoring = Setting[str](one_of("expected", "sampled"))
     correction = Setting[ScoreCorrection | None](
         _check_correction,
         dump=lambda value: value and asdict(value),
@@ -163,11 +159,11 @@ class PointwiseJudge(Judge):
 
         It has ``score`` (expectation, on the criterion's scale), ``distribution`` (label -> probability, normalized
         over the labels), ``mode`` (value of the most probable label), ``coverage`` (total probability of the labels)
-        and ``samples`` (None). Direct scoring has no distribution and no coverage. Sampled scoring estimates them from
-        ``samples`` answers, of which the share ``coverage`` was readable: the score's standard error is the
-        distribution's standard deviation over ``sqrt(samples * coverage)``. A correction changes ``score`` and adds
-        ``raw_score``, without it, and, where it is for likelihood, ``likelihood``, LS in nats. With described levels,
-        ``level`` is the score that DSPy's threshold, cuts or weights in ``predict.fields`` decide for.
+        and ``samples`` (None). Sampled scoring estimates them from ``samples`` answers, of which the share ``coverage``
+        was readable: the score's standard error is the distribution's standard deviation over ``sqrt(samples *
+        coverage)``. A correction changes ``score`` and adds ``raw_score``, without it, and, where it is for likelihood,
+        ``likelihood``, LS in nats. With described levels, ``level`` is the score that DSPy's threshold, cuts or weights
+        in ``predict.fields`` decide for.
 
         Raises:
             ValueError: The source or the output is empty.
@@ -231,11 +227,8 @@ class PointwiseJudge(Judge):
         except ValueError as error:
             raise ValueError(f"T{name[1:]} has no label. {error}") from error
 
-    def _row(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
-        """Return the fields of an expectation (Ohi et al. 2024, eq 7; NaN without probability) or a written score."""
-        if isinstance(answer, Written):
-            score = written_score(self.criterion, answer.text)
-            return {"score": score, "distribution": None, "mode": score, "coverage": math.nan, "samples": None}
+    def _row(self, answer: ChoiceLogprobs) -> dict[str, Any]:
+        """Return the fields of an expectation (Ohi et al. 2024, eq 7; NaN without probability)."""
         distribution = dict(zip(self.criterion.labels, answer.probabilities[0].tolist(), strict=True))
         # score = sum over labels of value * P(label)
         score = sum(value * p for value, p in zip(self.criterion.values, distribution.values(), strict=True))
@@ -253,14 +246,12 @@ class PointwiseJudge(Judge):
         settings = self.predict.fields.get("score", {})
         return {"level": self.criterion.values[decided_place(self._kind, labels, p, settings)]}
 
-    def _completion(self, answer: ChoiceLogprobs | Written) -> dict[str, Any]:
+    def _completion(self, answer: ChoiceLogprobs) -> dict[str, Any]:
         row, labels = self._row(answer), self.criterion.labels
         if not self._decided:
             return row
-        p = [float(value == row["score"]) for value in self.criterion.values]  # of a written score
-        if row["distribution"] is not None:
-            p = list(row["distribution"].values())
-        if math.isnan(p[0]) or not sum(p):  # DSPy decides nothing: ``_scored`` puts the undefined score back
+        p = list(row["distribution"].values())
+        if math.isnan(p[0]):  # DSPy decides nothing: ``_scored`` puts the undefined score back
             p = [1.0 / len(labels)] * len(labels)
         return {**row, "raw": row["score"], "score": evidence_of(self._kind, labels, p)}
 
@@ -302,23 +293,6 @@ class PointwiseJudge(Judge):
                 numbers["likelihood"] = float(features[LIKELIHOOD][i])
             done.append(dspy.Prediction(**{**why, **dict(row), **numbers}))
         return done
-
-
-_NUMBER = re.compile(rf"(?<!{WORD_CHARACTER})(?<!\.)-?\d+(?!\d)(?!(?:{WORD_CHARACTER}|\.)*\d)")
-
-
-def written_score(criterion: Criterion, text: str) -> float:
-    """Read the score that a text names; NaN if it names none, one off the scale, or several different ones.
-
-    The scale itself may be named too: "4 of 5", "4/5" and "from 1 to 5: 4" are 4 on a scale from 1 to 5, as is
-    "5点満点中4点".
-    """
-    low, high = criterion.scale
-    before = rf"(?<!{WORD_CHARACTER})(?<![.-])"
-    ends = rf"{before}{low}\s*(?:to|-|\u2013|から|\u301c|\uff5e)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)"
-    of = rf"(?:/|\b(?:out )?of\b)\s*{high}(?!(?:{WORD_CHARACTER}|\.)*\d)|{before}{high}(?:点満点|段階)"
-    named = set(_NUMBER.findall(re.sub(f"{ends}|{of}", " ", half_width(text))))
-    return float(named.pop()) if len(named) == 1 and named <= set(criterion.labels) else math.nan
 
 
 def load_judge(path: str | os.PathLike[str]) -> PointwiseJudge:

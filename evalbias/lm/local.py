@@ -40,8 +40,8 @@ from evalbias.lm.types import (
     Written,
 )
 
-BATCH_TOKENS = {"cpu": 16_384, "cuda": 131_072}
-PREFIX_BYTES = {"cpu": 1 << 29, "cuda": 1 << 32}
+# Most tokens in a forward pass, halved where memory does not suffice, and bytes of the cache of prefixes between calls.
+MEMORY = {"cpu": (16_384, 1 << 29), "cuda": (131_072, 1 << 32)}
 FOLDER = Path(__file__).parent.parent / "embedded"  # the judge that ships with the package
 MOST_DRAWN = 1 << 16  # prompts whose draws without a seed are numbered; one drawn longer ago begins anew
 
@@ -60,9 +60,6 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
         dtype: Data type of the weights; ``"auto"`` keeps their own. In ``"float32"`` an answer does not depend on the
             batch, up to 1e-5 nats.
         revision: Revision of a Hugging Face model.
-        batch_tokens: Largest number of tokens in one forward pass, which decides the memory. None chooses by device.
-        share_prefixes: Whether to compute prefixes that prompts share only once.
-        prefix_bytes: Bytes of the prefix cache, which is kept between calls; 0 turns it off, None chooses by device.
         trust_remote_code: Whether the model may run its own code.
         template_options: Values of the chat template's variables, such as ``{"enable_thinking": True}``; that one is
             otherwise False where the template has it.
@@ -92,9 +89,6 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
         device: str = "auto",
         dtype: str = "auto",
         revision: str | None = None,
-        batch_tokens: int | None = None,
-        share_prefixes: bool = True,
-        prefix_bytes: int | None = None,
         trust_remote_code: bool = False,
         template_options: Mapping[str, Any] | None = None,
         adapter: str | None = None,
@@ -106,13 +100,8 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
             model, device, dtype, revision, trust_remote_code, template_options, adapter, device_map, quantization
         )
         loaded = load(source)
-        kind = "cuda" if loaded.model.device.type == "cuda" else "cpu"
-        memory = {
-            "batch_tokens": batch_tokens or BATCH_TOKENS[kind],
-            "prefix_bytes": PREFIX_BYTES[kind] if prefix_bytes is None else prefix_bytes,
-        }
-        self._memory = {**memory, "share_prefixes": share_prefixes}
-        scorer = Scorer(loaded.model, context=loaded.context_length, share=share_prefixes, **memory)
+        batch, prefixes = MEMORY["cuda" if loaded.model.device.type == "cuda" else "cpu"]
+        scorer = Scorer(loaded.model, context=loaded.context_length, batch_tokens=batch, prefix_bytes=prefixes)
         engine = LocalEngine(loaded, scorer)
         # DSPy's cache knows a model by this name alone, so the name says which weights they are.
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
@@ -164,7 +153,7 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
 
     def saved_arguments(self) -> dict[str, Any]:
         """Return the arguments of ``LocalLM``."""
-        return {**vars(self.engine.loaded.source), **self._memory}
+        return dict(vars(self.engine.loaded.source))
 
 
 def embedded_judge_lm(*, device: str = "auto") -> LocalLM:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from dspy import lm15
 
+from evalbias.lm import transport
 from evalbias.lm.calls import Call, Together, harmless
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dialect import Dialect, Endpoint, WrongTokenizer
@@ -20,16 +21,6 @@ from evalbias.lm.fingerprint import Answering, same_sample
 from evalbias.lm.load import load_tokenizer
 from evalbias.lm.render import Prepared, template_of
 from evalbias.lm.saved import SavedLM
-from evalbias.lm.transport import (
-    Connection,
-    NotJSON,
-    Pool,
-    RequestError,
-    StatusError,
-    describe_error,
-    key_for,
-    refusal_by,
-)
 from evalbias.lm.types import (
     STATUSES,
     Answers,
@@ -115,10 +106,10 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         if not kinds:
             names = [kind.name for kind in DIALECTS]
             raise ValueError(f"dialect={dialect!r} is unknown: use 'auto' or one of {names}.")
-        key = key_for(addresses, api_key)
-        pool = Pool(api_key=key, in_flight=in_flight, timeout=timeout, patience=patience)
+        key = transport.key_for(addresses, api_key)
+        pool = transport.Pool(api_key=key, in_flight=in_flight, timeout=timeout, patience=patience)
         # 1. Each server lists the model; the shortest context is that of all.
-        connections = [Connection(address, pool) for address in addresses]
+        connections = [transport.Connection(address, pool) for address in addresses]
         listings = [_run(pool, one, model, read_listing(one, model)) for one in connections]
         contexts = [served.context_length for served in listings if served.context_length is not None]
         versions = sorted({served.version for served in listings if served.version is not None})
@@ -199,7 +190,7 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
 class ServerEngine(Engine):
     """The engine of ``ServerLM``, with the same dialect for each server of the model, tried on it; at least one."""
 
-    def __init__(self, dialects: Sequence[Dialect], pool: Pool, model: str) -> None:
+    def __init__(self, dialects: Sequence[Dialect], pool: transport.Pool, model: str) -> None:
         self.dialects, self.pool, self._model = tuple(dialects), pool, model
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
@@ -231,7 +222,7 @@ class ServerEngine(Engine):
 
         def fatal(place: int, error: Exception) -> bool:
             """Return whether the server refuses everything, or has answered nothing since the request began."""
-            if not isinstance(error, RequestError):
+            if not isinstance(error, transport.RequestError):
                 return isinstance(error, ModelChanged)
             silent = self.dialects[share[place]].connection.last_answer < began[place]
             return error.denied or error.missing or (error.transient and silent)
@@ -251,7 +242,7 @@ class ServerEngine(Engine):
             error = call.failed[place]
             text = (
                 f"{self._model} did not answer item {place} of {len(questions)} ({len(answers)} answered, "
-                f"{len(call.failed)} failed): {describe_error(error)}"
+                f"{len(call.failed)} failed): {transport.describe_error(error)}"
             )
             if call.settings_refused:
                 text = f"{text.rstrip('.')}. A harmless text with the same settings is refused too: change them."
@@ -261,8 +252,8 @@ class ServerEngine(Engine):
         return run()
 
     def _refusal(self, error: Exception) -> Refused | None:
-        if isinstance(error, StatusError) and error.status in STATUSES:
-            return refusal_by(self._model, error)
+        if isinstance(error, transport.StatusError) and error.status in STATUSES:
+            return transport.refusal_by(self._model, error)
         return None
 
     def complete(self, request: lm15.Request) -> lm15.Response:
@@ -293,7 +284,7 @@ class Served:
     version: str | None = None  # of the server
 
 
-async def read_listing(connection: Connection, model: str) -> Served:
+async def read_listing(connection: transport.Connection, model: str) -> Served:
     """Read what the server lists about a model; ValueError if it lists others only."""
     listing = await connection.get("/v1/models")
     listing = listing if isinstance(listing, dict) else {}
@@ -352,16 +343,16 @@ async def find_dialect(endpoint: Endpoint, served: Served, kinds: Sequence[type[
             return dialect
         except WrongTokenizer:
             raise
-        except (StatusError, NotJSON, ValueError) as error:
+        except (transport.StatusError, transport.NotJSON, ValueError) as error:
             errors[kind.name] = error
     url = endpoint.connection.base_url
     for failure in errors.values():
-        page = isinstance(failure, NotJSON) and not served.listed
-        if page or (isinstance(failure, RequestError) and failure.denied):
+        page = isinstance(failure, transport.NotJSON) and not served.listed
+        if page or (isinstance(failure, transport.RequestError) and failure.denied):
             raise failure
-    if not served.listed and all(isinstance(one, RequestError) and one.missing for one in errors.values()):
+    if not served.listed and all(isinstance(one, transport.RequestError) and one.missing for one in errors.values()):
         raise ValueError(f"No model is served at {url}: give the address up to /v1, as http://HOST:PORT/v1.")
-    attempts = "; ".join(f"as {name}: {describe_error(error).rstrip('.')}" for name, error in errors.items())
+    attempts = "; ".join(f"as {name}: {transport.describe_error(error).rstrip('.')}" for name, error in errors.items())
     remedy = (
         "For a model behind vLLM, SGLang or llama.cpp give the folder of its tokenizer (`tokenizer`)"
         if endpoint.tokenizer is None
@@ -377,13 +368,15 @@ def _typed(values: Any, name: str, kind: type) -> Any:
     return value if isinstance(value, kind) else None
 
 
-def _run(pool: Pool, connection: Connection, model: str, job: Coroutine[Any, Any, Result]) -> Result:
+def _run(
+    pool: transport.Pool, connection: transport.Connection, model: str, job: Coroutine[Any, Any, Result]
+) -> Result:
     """Run a first request to a server; ConnectionError names the address if there is no usable answer."""
     try:
         return pool.run(job)
-    except RequestError as error:
+    except transport.RequestError as error:
         raise ConnectionError(
-            f"{model} at {connection.base_url} gives no usable answer: {describe_error(error)}"
+            f"{model} at {connection.base_url} gives no usable answer: {transport.describe_error(error)}"
         ) from error
 
 

@@ -99,7 +99,8 @@ def test_an_answer_does_not_depend_on_the_batch(lms, kind, seed, n, shared):
 
 @pytest.mark.parametrize("share", [True, False])
 def test_a_shared_prefix_runs_once(folders, share):
-    lm = load(folders["llama"], share_prefixes=share)
+    lm = load(folders["llama"])
+    lm.engine.scorer.share = share
     lm.choice_logprobs(text_prompts(20, 1, "the cat sat on a mat " * 8), ["1", "2"])
     assert (lm.tokens_run == lm.tokens_distinct) == share
     assert share or lm.tokens_run > 2 * lm.tokens_distinct
@@ -215,7 +216,8 @@ def test_many_logits_are_read_in_parts(lms, monkeypatch):
 
 @pytest.mark.parametrize("share", [True, False])
 def test_out_of_memory_halves_the_batch(folders, lms, share):
-    lm = load(folders["llama"], share_prefixes=share, batch_tokens=200)
+    lm = load(folders["llama"])
+    lm.engine.scorer.share, lm.engine.scorer.batch_tokens = share, 200
     run, sizes = lm.engine.scorer._decoder, []
 
     def tight(input_ids, **rest):

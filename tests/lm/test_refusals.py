@@ -109,8 +109,9 @@ def test_likelihoods_and_texts_of_the_other_items_are_kept_too(lms):
         texts, refused, _ = outcome(lm, [Text(word, 2, temperature=0.0) for word in WORDS])
         assert (list(texts), list(refused)) == ([0, 1, 2, 4, 5], [3])
         assert len(fake.requests) - start == 2 * (6 + 1)
-        direct = PointwiseJudge(C, scoring="direct").batch(ITEMS, lm=lm)
-    assert [i for i, p in enumerate(direct) if p.get("undefined")] == [3]
+        judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=2))
+        predictions = judge.batch(ITEMS, lm=lm)
+    assert [i for i, p in enumerate(predictions) if p.get("undefined")] == [3]
     assert answers[0].total == pytest.approx(local.loglikelihood(pairs[:1])[0].total, abs=1e-4)
 
 
@@ -146,7 +147,7 @@ def test_an_ordinary_model_that_refuses_one_item_judges_the_others(openai, caplo
     assert engine == "litellm" or len(sent) == len(set(sent))
 
 
-@pytest.mark.parametrize("scoring", ["expected", "sampled", "direct"])
+@pytest.mark.parametrize("scoring", ["expected", "sampled"])
 def test_one_judgment_of_a_refused_item_raises_its_reason(openai, scoring):
     make, fake = openai
     refuse_the_poisoned(fake)
@@ -170,7 +171,7 @@ def test_one_judgment_of_a_refused_item_raises_its_reason(openai, scoring):
 def test_a_wrong_setting_of_an_ordinary_model_ends_the_run(openai, status, body, error, message):
     make, fake = openai
     fake.faults = lambda *_: (status, {"error": body})
-    for scoring in ("expected", "direct", "sampled"):
+    for scoring in ("expected", "sampled"):
         with pytest.raises(error, match=message) as raised:
             PointwiseJudge(C, scoring=scoring).batch(ITEMS[:2], lm=make())
         assert not isinstance(raised.value, PromptRefused)
@@ -214,7 +215,7 @@ def refusing(texts):
     return lm, seen
 
 
-def test_sampled_and_written_answers_are_not_drawn_again(tmp_path):
+def test_sampled_answers_are_not_drawn_again(tmp_path):
     lm, seen = refusing({"1": 0.5, "3": 0.5})
     judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=4))
     journal = CachedLM(lm, tmp_path / "j.jsonl")
@@ -223,10 +224,6 @@ def test_sampled_and_written_answers_are_not_drawn_again(tmp_path):
     assert "flagged" in predictions[3].undefined
     assert len(seen) == len(set(seen)) == 6 * 4 + 1
     assert (journal.asked.total(), [text for text, _ in seen].count(HARMLESS)) == (20, 1)
-    seen.clear()
-    predictions = PointwiseJudge(C, scoring="direct").batch(ITEMS, lm=lm)
-    assert [i for i, p in enumerate(predictions) if p.get("undefined")] == [3]
-    assert len(seen) == len(set(seen)) == 6 + 1
 
 
 def test_models_around_another_say_which_items_are_refused(tmp_path):

@@ -11,19 +11,15 @@ import pytest
 from evalbias.lm.reading import named_choice
 from evalbias.measures import read_mqm
 from evalbias.measures.mqm import LONGEST, read_instructscore
-from evalbias.programs import Criterion
 from evalbias.programs.concepts import read_missing
 from evalbias.programs.feedback import boxed_answer, same_value
-from evalbias.programs.pointwise import written_score
 
 pytestmark = pytest.mark.filterwarnings("ignore::SyntaxWarning")  # of odd literals in what reads like a list
-CRITERION = Criterion("quality", "Is it good?")
 READERS = {
     "mqm": read_mqm,
     "mqm section": lambda text: read_mqm(f"Major: {text}"),
     "instructscore": read_instructscore,
     "missing concepts": lambda text: read_missing(text, ["dog", "park", "run and jump", "a"]),
-    "written score": lambda text: written_score(CRITERION, text),
     "named choice": lambda text: named_choice(text, ["A", "B", "tie"]),
     "boxed answer": lambda text: same_value(boxed_answer(f"\\boxed{{{text}}}") or text, "1"),
 }
@@ -81,7 +77,6 @@ def test_a_number_of_errors_that_nobody_could_list_is_unreadable(number):
 def test_answers_of_more_digits_than_python_reads_are_compared_as_texts():
     assert same_value("1" * 5_000, "1" * 5_000)
     assert not same_value("1" * 5_000, "1")
-    assert written_score(CRITERION, "1" * 5_000) != 1
 
 
 def test_a_severity_far_from_its_words_stays_undecided():

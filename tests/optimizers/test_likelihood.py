@@ -212,19 +212,6 @@ def test_a_model_without_likelihoods_is_refused_before_it_judges(optimizer):
     assert other.judged == []
 
 
-def test_demonstrations_for_a_judge_that_writes_its_score():
-    class Writer(FormulaLM):
-        def write(self, question):
-            return f"Score: {1 + self.choice_logprobs([question.prompt], '12345').logprobs[0].argmax()}"
-
-    compiled = compile_judge(Writer(), judge=PointwiseJudge(C, scoring="direct"))
-    change = compiled.report.comparison["likelihood"]["bias_score"]
-    assert change.before.value > 0.5
-    assert abs(change.after.value) < change.before.value / 2
-    cost = compiled.report.cost  # scores are written; the fit is tried by one
-    assert (cost.calls, cost.judgments) == (112 + 2 * 90, 2 * 16)
-
-
 # The same judge in the hands of DSPy.
 
 

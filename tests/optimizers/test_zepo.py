@@ -481,8 +481,6 @@ def test_bad_input():
         search(pairs=[pair(1, 2), pair(1, 2, 3)])
     with pytest.raises(ValueError, match="answers none of the 48 examples"):
         search(Wording(mass=1e-9))
-    with pytest.raises(ValueError, match="scoring='direct'"):
-        search(judge=PointwiseJudge(C, scoring="direct"), pairs=items(3, 0))
     with pytest.raises(ValueError, match=r"asks a content-free input, .* give select=False"):
         search(objective=ContextFreeConfidence(), select=True)
     hidden = GrammarParaphraser([("the one with the best",)])(Criterion("wit", "funny?"), "", 1, known=(), seed=0)

@@ -135,7 +135,7 @@ def test_what_the_endpoint_cannot_take_is_said_before_it_is_asked(served):
     with pytest.raises(ValueError, match=r"'worth' has 301 options, and sparrow takes at most 255"):
         PointwiseJudge(Criterion("worth", "is it worth it?", (0, 300))).batch([ITEM], lm=lm)
     with pytest.raises(NotImplementedError, match="writes no texts"):
-        PointwiseJudge(COHERENCE, scoring="direct").batch([ITEM], lm=lm)
+        PointwiseJudge(COHERENCE, scoring="sampled").batch([ITEM], lm=lm)
     assert len(requests) == before
 
 

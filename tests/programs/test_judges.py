@@ -81,7 +81,6 @@ def test_a_batch_keeps_the_order_asks_in_chunks_and_takes_the_options_of_dspys(k
 
 CALIBRATED = [
     (PointwiseJudge, {}),
-    (PointwiseJudge, {"scoring": "direct"}),
     (PointwiseJudge, {"correction": ScoreCorrection({"likelihood": Slope(0.3, -20.0)})}),
     (PairwiseJudge, {"debias": "permutation", "ties": True}),
     *((PairwiseJudge, {"debias": "permutation", "calibration": c}) for c in ("contextual", "batch", "pride")),

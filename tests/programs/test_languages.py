@@ -17,7 +17,6 @@ from evalbias.evaluation import judge_examples
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge, load_judge, load_pairwise_judge, load_ranker
 from evalbias.programs.criterion import SYNTHETIC_JA
-from evalbias.programs.pointwise import written_score
 from evalbias.programs.prompts import LANGUAGES, in_language
 
 C = Criterion("自然さ", "日本語として自然か？")
@@ -115,24 +114,8 @@ def test_a_model_that_only_writes_is_read_in_japanese():
     assert prediction.preference == 1
     assert prediction.coverage == pytest.approx(0.8, abs=4 * math.sqrt(0.16 / 400))
     scored, _ = writer(lambda text, system: {"4点です。": 1.0})
-    assert (
-        PointwiseJudge(C, language="ja", scoring="direct")
-        .batch([dspy.Example(source=SOURCE, output="右です。")], lm=scored)[0]
-        .score
-        == 4
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "score"),
-    [
-        ("4", 4), ("４", 4), ("4点です。", 4), ("スコアは4です。", 4), ("5点満点中4点", 4), ("5段階で3", 3),
-        ("1から5で言えば2です", 2), ("評価は5点満点で4点", 4), ("評価は１から５で４", 4),
-        ("1〜5：3", 3), ("3.5点", math.nan), ("14点", math.nan), ("3か4", math.nan),
-    ],
-)  # fmt: skip
-def test_a_score_is_read_in_japanese(text, score):
-    assert written_score(C, text) == pytest.approx(score, nan_ok=True)
+    judge = PointwiseJudge(C, language="ja", scoring="sampled")
+    assert judge.batch([dspy.Example(source=SOURCE, output="右です。")], lm=scored)[0].score == 4
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from models_of_text import Scripted, Seeded, drawn, refusing
 
 from evalbias import ExternalFeedbackRefine
 from evalbias.evaluation import CachedScorer, run_loops
+from evalbias.lm.contract import Sampling
 from evalbias.lm.types import RequestRefused
 from evalbias.measures import QuantileMap
 from evalbias.programs import Criterion, PointwiseJudge
@@ -88,13 +89,14 @@ def test_undefined_feedback_is_never_accepted_but_an_undefined_first_score_is_re
     assert math.isnan(result.score)
 
 
+QUALITY, TWICE = Criterion("quality", "is it good?"), Sampling(samples=2)
 ITSELF = QuantileMap.fit([-25, 0], [-25, 0], metric="InstructScore")
 
 
 @pytest.mark.parametrize(
     ("source", "text"),
     [
-        (lambda _: JudgeFeedback(PointwiseJudge(Criterion("quality", "is it good?"), scoring="direct")), "3"),
+        (lambda _: JudgeFeedback(PointwiseJudge(QUALITY, scoring="sampled", sampling=TWICE)), "3"),
         (lambda _: MQMFeedback(), "'cat' is a minor style/awkward error"),
         (lambda _: ConceptsFeedback(), "dog"),
         (InstructScore, "Your Translation contains 0 errors:"),
@@ -116,7 +118,8 @@ def test_feedback_on_an_output_that_the_model_refuses_is_undefined(source, text,
     told = [record.getMessage() for record in caplog.records if "is undefined" in record.getMessage()]
     assert len(told) == 2  # one for each different output, which greedy feedback is asked about once
     assert "an output of the item 'i7' is undefined. The prompt is refused" in told[0]
-    assert sum("poison" in prompt for prompt in judge.asked) == 2
+    asked = ["poison" in prompt for prompt in judge.asked]
+    assert sum(asked) == (4 if isinstance(program.feedback, JudgeFeedback) else 2)  # a judge draws twice here
 
 
 def test_settings_that_the_model_of_the_feedback_refuses_end_the_loop():

@@ -167,7 +167,7 @@ def test_errors_of_the_model_are_errors_of_the_metric():
         judge_metric(broken)(ITEM, dspy.Prediction(output="fine"))
 
 
-@pytest.mark.parametrize("scoring", ["expected", "sampled", "direct"])
+@pytest.mark.parametrize("scoring", ["expected", "sampled"])
 def test_a_single_judgment_refuses_a_long_prompt_as_a_batch_does(lms, scoring):
     judge, item = PointwiseJudge(C, scoring=scoring), dspy.Example(source="s", output=LONG)
     judge.predict.lm = lms["llama"]

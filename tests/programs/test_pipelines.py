@@ -12,10 +12,12 @@ from dspy.teleprompt.grpo import GRPO
 from models_of_text import Scripted, Seeded
 
 from evalbias import Criterion
+from evalbias.lm.contract import Sampling
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import PairwiseJudge, PairwiseRanker, PointwiseJudge
 
 QUALITY = Criterion("quality", "is it good?")
+TWICE = Sampling(samples=2)
 EXAMPLES = [dspy.Example(question=f"the cat {i}", answer="the cat").with_inputs("question") for i in range(4)]
 FIELDS = re.compile(r"\[\[ ## (\w+) ## \]\]")
 
@@ -87,7 +89,7 @@ def test_an_optimizer_of_the_pipeline_leaves_the_judge_as_it_is(make, options, l
 
 @every
 def test_an_optimizer_of_the_pipeline_tunes_a_judge_that_is_tunable(make, options):
-    pipeline = Pipeline(PointwiseJudge(QUALITY, scoring="direct"))
+    pipeline = Pipeline(PointwiseJudge(QUALITY, scoring="sampled", sampling=TWICE))
     pipeline.judge.tunable = True
     assert [name for name, _ in pipeline.named_predictors()] == ["rewrite", "judge.predict"]
     with dspy.context(lm=Seeded(obliging, temperature=1.0)), warnings.catch_warnings(record=True):
@@ -148,7 +150,8 @@ TRAINING = {
 @pytest.mark.parametrize("name", TRAINING)
 @pytest.mark.parametrize("tunable", [False, True])
 def test_a_model_is_trained_on_the_judgments_of_a_judge_only_if_it_is_tunable(name, tunable):
-    lm, judge, own = Seeded(obliging, temperature=1.0), PointwiseJudge(QUALITY, scoring="direct"), Scripted("3")
+    lm, own = Seeded(obliging, temperature=1.0), Scripted("3")
+    judge = PointwiseJudge(QUALITY, scoring="sampled", sampling=TWICE)
     lm.provider, lm.train_kwargs = (trainer := Trainer()), {}
     judge.set_lm(own)
     judge.tunable = tunable
@@ -164,7 +167,7 @@ def test_a_model_is_trained_on_the_judgments_of_a_judge_only_if_it_is_tunable(na
 
 @pytest.mark.parametrize("tunable", [False, True])
 def test_the_nearest_examples_are_shown_to_the_writer(tunable):
-    judge, own = PointwiseJudge(QUALITY, scoring="direct"), Scripted("3")
+    judge, own = PointwiseJudge(QUALITY, scoring="sampled", sampling=TWICE), Scripted("3")
     judge.predict.demos = [dspy.Example(source="the cat", output="the cat", score="1")]
     judge.set_lm(own)
     judge.tunable = tunable

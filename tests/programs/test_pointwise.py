@@ -6,7 +6,6 @@ import pytest
 
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.programs import Criterion, PointwiseJudge, label_of, labeled
-from evalbias.programs.pointwise import written_score
 
 C = Criterion("quality", "is it good?")
 
@@ -33,19 +32,6 @@ def test_the_expected_score_is_equation_7_worked_by_hand():
     renormalized = row_of([0.2] * 5, renormalized=True)
     assert renormalized["score"] == pytest.approx(3.0)
     assert math.isnan(renormalized["coverage"])
-
-
-@pytest.mark.parametrize(
-    ("text", "score"),
-    [
-        *(("4", 4), (" 5.\n", 5), ("none", None), ("9", None), ("", None), ("4.5", None), ("-4", None)),
-        *(("I say 3 of 5", 3), ("4/5", 4), ("4 out of 5", 4), ("On a scale of 1 to 5: 4", 4), ("1-5: 2", 2)),
-        *(("I would not give it 5. Score: 2", None), ("4 or 5", None), ("4 out of 10", None), ("Yes, 4. So: 4", 4)),
-    ],
-)
-def test_direct_scoring_reads_the_one_score_that_is_named(text, score):
-    parsed = written_score(C, text)
-    assert math.isnan(parsed) if score is None else parsed == score
 
 
 def test_demonstrations_show_the_nearest_label_and_need_a_score():

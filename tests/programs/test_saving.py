@@ -36,7 +36,7 @@ def instructed(program, words):
 
 
 def pointwise():
-    judge = instructed(PointwiseJudge(WIT, scoring="direct", language="ja"), "Be strict.")
+    judge = instructed(PointwiseJudge(WIT, scoring="sampled", language="ja"), "Be strict.")
     judge.predict.demos = [dspy.Example(source="s", output="o", score=9.0)]
     return judge
 
