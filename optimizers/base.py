@@ -74,21 +74,11 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     """
 
     report_type: type[CompileReport] = CompileReport
-    compiles: tuple[type, ...] = (PairwiseJudge, PointwiseJudge)
-    """Classes of programs that the method compiles."""
-
-    noun = "judge"
-    """What it compiles, in words."""
-
-    measures = True
-    """If True, the student's model must measure probabilities."""
-
-    counts_distinct = False
-    """If True, the cost counts equal prompts once, because the method asks the same again for many candidates."""
-
-    biases: tuple[str, ...] | None = None
-    """Names of the biases that are compared on the valset; None compares all that apply."""
-
+    compiles: tuple[type, ...] = (PairwiseJudge, PointwiseJudge)  # classes of programs that the method compiles
+    noun = "judge"  # what it compiles, in words
+    measures = True  # whether the student's model must measure probabilities
+    counts_distinct = False  # whether equal prompts cost once, because the method asks them for many candidates
+    biases: tuple[str, ...] | None = None  # names of those that are compared on the valset; None: all that apply
     log_dir: Path | None = None
 
     def __init__(

@@ -78,7 +78,6 @@ class CorrectedScores(Bias):
         self.features, self.differences, self.reliability = features, differences, reliability
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the effect of each feature, and four measures of agreement."""
         scores, human = judged.answers, judged.covariate(HUMAN_SCORES)
         known = {one.name: replace(one, tested=False) for one in agreement_of_scores(judged)}
         numbers = [self.effect(one, judged) for one in self.features]
@@ -107,19 +106,15 @@ class CorrectionRule(likelihood_rules.LikelihoodRule):
         self.aim = self.aim.replace("likelihood bias", f"effect of {feature}")
 
     def errors(self, judges: Sequence[Judged]) -> Errors:
-        """Return the effects with draws of their errors."""
         return likelihood_rules.effect_errors(self.feature, judges, reliability=self.of.reliability, seed=self.seed)
 
     def bias(self, judged: Judged) -> Estimate:
-        """Return the effect with its interval."""
         return self.of.effect(self.feature, judged).estimate(judged.inputs or None, seed=self.seed)
 
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
-        """Return the effect."""
         return {EFFECT: self.bias(judged)}
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return the magnitude of the effect, and minus the agreement."""
         return abs(self.bias(judged).value), -_agreement(judged)
 
 

@@ -216,7 +216,6 @@ class BiasedDemos(LikelihoodOptimizer):
         self.k: int = k
 
     def candidates(self, problem: Problem) -> list[Candidate]:
-        """Return the judge with the demonstrations of highest RS."""
         # 1. k random demonstrations make the paper's baseline, under which all other rated items are judged.
         items = len(problem.fit)
         problem.baseline, random, pool = self.with_random(problem, self.k)
@@ -328,7 +327,6 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         self.k: tuple[int, ...] = tuple(k)
 
     def candidates(self, problem: Problem) -> list[Candidate]:
-        """Return the judge with every mitigation that can be made."""
         left_out = dict[str, str]()
         name = self.number(problem)
         # 1. Random demonstrations, under which all other rated items are judged.

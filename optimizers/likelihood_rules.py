@@ -237,11 +237,9 @@ class LikelihoodRule(Rule):
         return agreement(judged.answers, given.covariate(HUMAN_SCORES), draws=draws, **how)
 
     def error(self, judged: Judged) -> float:
-        """Return the standard error of the bias."""
         return _standard_error(self.bias(judged))
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return the magnitude of the bias, and minus the agreement."""
         return abs(_value(self.name, judged)), -_value(AGREEMENT, judged)
 
 
@@ -293,11 +291,9 @@ class AgreementRule(LikelihoodRule):
         return "" if agreement.low > 0 else f"is not shown to agree with people ({shown})"
 
     def error(self, judged: Judged) -> float:
-        """Return the standard error of the agreement."""
         return _standard_error(_estimate(AGREEMENT, judged, self.seed))
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return minus the agreement, and the magnitude of the bias."""
         return super().costs(judged)[::-1]
 
 

@@ -13,8 +13,8 @@ from evalbias.evaluation.bias import Bias
 from evalbias.evaluation.estimates import Estimate, Number
 from evalbias.evaluation.judged import LENGTHS, Judged
 from evalbias.lm.cache import measuring
-from evalbias.lm.types import ChoiceLogprobs, Choices, MeasuringLM, unanswered
-from evalbias.measures import calibration_gap, confidence, score_uniformity
+from evalbias.lm.types import Choices, MeasuringLM, unanswered
+from evalbias.measures import calibration_gap, confidence
 from evalbias.measures.arrays import SLACK, FloatArray, cluster_codes, defined
 from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
@@ -23,57 +23,33 @@ from evalbias.measures.resample import Statistic, mean
 from evalbias.optimizers.selection import Rule, count_unanswered
 from evalbias.programs.items import text_length
 from evalbias.programs.judges import answer_items
-from evalbias.programs.pairwise import CONTENT_FREE, PairwiseJudge
-from evalbias.programs.pointwise import PointwiseJudge
-
-SearchedJudge = PairwiseJudge | PointwiseJudge
-
-DISTRIBUTIONS = "distributions"  # covariate of a pointwise judge: (n, c) probabilities of the labels, ascending
+from evalbias.programs.pairwise import PairwiseJudge
 
 SWAPS = 2_000  # swaps of the permutation test of an objective, and resamples of its interval
 
 # Answers of a judge under one or many instructions, in the given order, without debiasing and calibration.
-#
-# A wording is what is searched: the whole instruction of a judge that compares, and that of one that scores without its
-# last line, which names the answers. A judge's own instruction stays as it is, also where it ends without that line.
 
 
-def first_wording(judge: SearchedJudge) -> str:
-    """Return the judge's own wording."""
-    instructions: str = judge.predict.signature.instructions
-    return instructions.removesuffix(_last_line(judge))
-
-
-def instruct(judge: SearchedJudge, instruction: str) -> None:
+def instruct(judge: PairwiseJudge, instruction: str) -> None:
     """Change a judge's instruction. What was fitted under the old one is discarded."""
-    if isinstance(judge, PairwiseJudge):
-        judge.corrections = {}
-    else:
-        judge.correction = None
+    judge.corrections = {}
     judge.predict.signature = judge.predict.signature.with_instructions(instruction)
 
 
-def reworded(judge: SearchedJudge, wording: str) -> SearchedJudge:
-    """Return a copy of the judge with a wording."""
-    one: SearchedJudge = judge.deepcopy()
-    own = wording == first_wording(judge)
-    instruct(one, judge.predict.signature.instructions if own else wording + _last_line(judge))
+def reworded(judge: PairwiseJudge, instruction: str) -> PairwiseJudge:
+    """Return a copy of the judge with another instruction."""
+    one: PairwiseJudge = judge.deepcopy()
+    instruct(one, instruction)
     return one
 
 
-def _last_line(judge: SearchedJudge) -> str:
-    return "" if isinstance(judge, PairwiseJudge) else f"\n{judge.answer_format}"
+def check_searchable(examples: Sequence[dspy.Example], *, debiased: bool = False) -> None:
+    """Refuse pairs of different sizes.
 
-
-def check_searchable(judge: SearchedJudge, examples: Sequence[dspy.Example], *, debiased: bool = False) -> None:
-    """Refuse pairs of different sizes, and no items.
-
-    ``debiased`` decisions, which are averaged over the orders, also need a judge that compares, and each pair once: its
-    two orders would have opposite decisions, whose rates are even under any wording.
+    ``debiased`` decisions, which are averaged over the orders, also need each pair once: its two orders would have
+    opposite decisions, whose rates are even under any wording.
     """
     if debiased:
-        if not isinstance(judge, PairwiseJudge):
-            raise ValueError("Debiased decisions are of a judge that compares: give one, or another objective.")
         seen: dict[tuple[str, frozenset[str]], int] = {}
         for i, e in enumerate(examples):
             first = seen.setdefault((e.source, frozenset(e.candidates)), i)
@@ -83,34 +59,24 @@ def check_searchable(judge: SearchedJudge, examples: Sequence[dspy.Example], *, 
                     "outputs: averaged over the orders, their decisions are opposite, and the rates are even under any "
                     "wording. Give each pair once (pairs(items, ordered=False, seed=0))."
                 )
-    if isinstance(judge, PairwiseJudge):
-        sizes = {len(e.candidates) for e in examples}
-        if len(sizes) != 1:
-            raise ValueError(f"{len(examples)} pairs with {sorted(sizes)} candidates: give pairs of one size.")
-    elif not examples:
-        raise ValueError("There are no items: give some.")
-
-
-def without_content(judge: SearchedJudge, example: dspy.Example) -> dspy.Example:
-    """Return an input of the same form that holds nothing to judge."""
-    if isinstance(judge, PairwiseJudge):
-        return judge.content_free(len(example.candidates))
-    return dspy.Example(source=CONTENT_FREE, output=CONTENT_FREE)
+    sizes = {len(e.candidates) for e in examples}
+    if len(sizes) != 1:
+        raise ValueError(f"{len(examples)} pairs with {sorted(sizes)} candidates: give pairs of one size.")
 
 
 def probabilities(
-    judge: SearchedJudge,
+    judge: PairwiseJudge,
     wordings: Sequence[str],
     examples: Sequence[dspy.Example],
     lm: MeasuringLM,
     *,
     debiased: bool = False,
 ) -> FloatArray:
-    """Return (w, n, c) probabilities of the answers to n examples of one size under w wordings.
+    """Return (w, n, c) probabilities of the answers to n examples of one size under w wordings, by position.
 
-    They are by position for a judge that compares, by label (ascending) for one that scores; NaN where the answer is
-    undefined, for example because the model cannot take a prompt that long. ``debiased`` comparisons are asked in every
-    rotation of the candidates; their probabilities are by candidate, averaged over the rotations.
+    They are NaN where the answer is undefined, for example because the model cannot take a prompt that long.
+    ``debiased`` comparisons are asked in every rotation of the candidates; their probabilities are by candidate,
+    averaged over the rotations.
     """
     if debiased:
         orders = rotations(len(examples[0].candidates), every=True)
@@ -127,33 +93,23 @@ def probabilities(
     logprobs = np.stack([answers.get(i, unanswered(labels)).logprobs[0] for i in range(len(questions))])
     rows = logprobs.reshape(len(examples), len(judges), len(labels)).swapaxes(0, 1).reshape(-1, len(labels))
     # 2. Log-probabilities become shares; a comparison that the labels hardly cover is undefined.
-    if isinstance(judge, PairwiseJudge):
-        shown = rotations(len(examples[0].candidates), every=False)
-        known = calibrate_comparisons(rows[:, None], shown, correction=None, min_coverage=judge.min_coverage)
-        shares = known.positions
-    else:
-        shares = ChoiceLogprobs(labels, rows).probabilities
-    return np.asarray(shares.reshape(len(judges), len(examples), len(labels)))
+    shown = rotations(len(examples[0].candidates), every=False)
+    known = calibrate_comparisons(rows[:, None], shown, correction=None, min_coverage=judge.min_coverage)
+    return np.asarray(known.positions.reshape(len(judges), len(examples), len(labels)))
 
 
 def judged_in_order(
-    judge: SearchedJudge, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray | None = None
+    judge: PairwiseJudge, answers: FloatArray, examples: Sequence[dspy.Example], content_free: FloatArray | None = None
 ) -> Judged:
     """Return (n, c) answers in the given order with the examples' covariates; ``content_free`` is (1, c)."""
-    if isinstance(judge, PairwiseJudge):
-        lengths = np.array([[text_length(text) for text in e.candidates] for e in examples], dtype=np.float64)
-        numbers, covariates = answers[:, None], {LENGTHS: lengths}
-    else:
-        lengths = np.array([text_length(e.output) for e in examples], dtype=np.float64)
-        numbers = answers @ np.array(judge.criterion.values, dtype=np.float64)
-        covariates = {DISTRIBUTIONS: answers, LENGTHS: lengths}
+    lengths = np.array([[text_length(text) for text in e.candidates] for e in examples], dtype=np.float64)
     return Judged(
         ids=tuple(str(e.get("id", i)) for i, e in enumerate(examples)),
         criterion=judge.criterion.name,
-        answers=numbers,
-        covariates=covariates,
+        answers=answers[:, None],
+        covariates={LENGTHS: lengths},
         inputs=[input_key(e) for e in examples],
-        ties=isinstance(judge, PairwiseJudge) and judge.ties,
+        ties=judge.ties,
         content_free=content_free,
         judgments=len(examples),
     )
@@ -161,7 +117,7 @@ def judged_in_order(
 
 def shares_of(judged: Judged) -> FloatArray:
     """Return (n, c) probabilities of answers in the given order."""
-    return judged.answers[:, 0] if judged.pairwise else judged.covariate(DISTRIBUTIONS)
+    return judged.answers[:, 0]
 
 
 def both_answers(first: Judged, second: Judged) -> Judged:
@@ -202,7 +158,6 @@ class Fairness(Objective):
     name = "fairness"
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        """Return the fairness in each resample."""
         wins = win_shares(decision_shares(shares_of(judged)), ties=judged.ties)
         return over_defined(counted_fairness, counts, wins)
 
@@ -225,7 +180,6 @@ class Confidence(Objective):
     name = "confidence"
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        """Return the confidence in each resample."""
         return over_defined(mean, counts, negative_entropies(shares_of(judged)))
 
 
@@ -236,7 +190,6 @@ class ContextFreeConfidence(Objective):
     content_free = True
 
     def __call__(self, judged: Judged) -> float:
-        """Return the entropy of the content-free answer."""
         if judged.content_free is None:
             raise ValueError("The context-free confidence needs the answer to a content-free input.")
         return -confidence(judged.content_free)
@@ -248,23 +201,10 @@ class CalibrationGap(Objective):
     name = "calibration"
 
     def __call__(self, judged: Judged) -> float:
-        """Return minus the gap of the answers."""
         with np.errstate(divide="ignore"):
             logprobs = np.log(shares_of(judged))
         logprobs[np.isinf(logprobs).any(axis=1)] = np.nan
         return -calibration_gap(logprobs)
-
-
-class ScoreUniformity(Objective):
-    """Evenness with which a pointwise judge's expected scores fill its scale, in [-.5, 0]: ours, not the paper's."""
-
-    name = "score uniformity"
-
-    def __call__(self, judged: Judged) -> float:
-        """Return the uniformity of the scores."""
-        distributions = judged.covariate(DISTRIBUTIONS)
-        levels = np.linspace(0.0, 1.0, distributions.shape[1])
-        return score_uniformity(np.clip(distributions @ levels, 0.0, 1.0), low=0.0, high=1.0)
 
 
 class BiasObjective(Objective):
@@ -277,12 +217,10 @@ class BiasObjective(Objective):
         self.name = bias.name
 
     def __call__(self, judged: Judged) -> float:
-        """Return minus the distance."""
         number = self._number(judged)
         return -abs(number.value() - float(number.null or 0.0))
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        """Return minus the distance in each resample."""
         number = self._number(judged)
         if number.counted is None:
             return super().resampled(judged, counts)
@@ -293,16 +231,11 @@ class BiasObjective(Objective):
         return self.bias.number(str(self.bias.objective), judged)
 
 
-def checked_objective(objective: Objective | None) -> Objective | None:
-    """Return the objective, or None for the default of a search; refuse what is no ``Objective``."""
+def checked_objective(objective: Objective | None) -> Objective:
+    """Return the objective, by default the paper's fairness; refuse what is no ``Objective``."""
     if objective is not None and not isinstance(objective, Objective):
         raise TypeError(f"objective={objective!r} is none: give an Objective, such as Fairness(), or a subclass of it.")
-    return objective
-
-
-def default_objective(judge: SearchedJudge) -> Objective:
-    """Return the fairness of a judge that compares (the paper's), the score uniformity of one that scores (ours)."""
-    return Fairness() if isinstance(judge, PairwiseJudge) else ScoreUniformity()
+    return objective or Fairness()
 
 
 def over_defined(statistic: Statistic, counts: FloatArray, *columns: FloatArray) -> FloatArray:
@@ -315,9 +248,9 @@ def over_defined(statistic: Statistic, counts: FloatArray, *columns: FloatArray)
     return values
 
 
-def check_held_back(objective: Objective | None) -> None:
+def check_held_back(objective: Objective) -> None:
     """Refuse an objective that held-back examples do not change, because it asks a content-free input."""
-    if objective is not None and objective.content_free:
+    if objective.content_free:
         raise ValueError(
             f"The {objective.name} asks a content-free input, so no held-back examples can tell whether it is better: "
             "give select=False (--bare), or another objective."
@@ -373,7 +306,6 @@ class ObjectiveRule(Rule):
         return float((1 + extreme.sum()) / (1 + SWAPS))
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return minus the objective."""
         return (-self.objective(judged),)
 
 

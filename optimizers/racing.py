@@ -101,8 +101,8 @@ def imagined(groups: IntArray, answered: int, rng: np.random.Generator) -> Float
 
 
 def alike(incumbent: Judged, groups: int) -> IntArray:
-    """Group the examples, (n,), by quantiles of the incumbent's first probability, or of its score."""
-    first = incumbent.answers.reshape(len(incumbent.ids), -1)[:, 0]
+    """Group the examples, (n,), by quantiles of the incumbent's first probability."""
+    first = incumbent.answers[:, 0, 0]
     found = np.searchsorted(np.nanquantile(first, np.arange(1, groups) / groups), first)
     return np.where(np.isnan(first), groups, found)
 

@@ -85,7 +85,6 @@ class QualityRule(Rule):
         self.n_resamples, self.seed = n_resamples, seed
 
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
-        """Return the mean quality with its interval."""
         quality = Number("quality", "quality", judged.answers, estimate_mean, signed=False)
         return {"quality": quality.estimate(seed=self.seed, n_resamples=self.n_resamples)}
 
@@ -96,7 +95,6 @@ class QualityRule(Rule):
         return holm([one.p_value / 2 if one.value > 0 else 1 - one.p_value / 2 for one in changes])
 
     def costs(self, judged: Judged) -> tuple[float, ...]:
-        """Return minus the mean quality, and the requests."""
         return (-mean_of_defined(judged.answers), float(judged.judgments))
 
 
@@ -204,7 +202,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         return [Candidate(name, compiled, details)]
 
     def rules(self, problem: Problem) -> list[Rule]:
-        """A loop is better if the quality of its outputs is."""
         return [QualityRule(n_resamples=self.n_resamples, seed=self.seed)]
 
     def tested(self, problem: Problem, program: SelfRefine) -> Judged:

@@ -146,8 +146,8 @@ class JudgeStudy(JudgeOptimizer):
 
     def check(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Also refuse pairs of different sizes, and an objective that cannot be chosen by."""
-        objectives.check_searchable(student, trainset)
-        if self.objective is not None and self.objective.debiased:
+        objectives.check_searchable(trainset)
+        if self.objective.debiased:
             raise ValueError(
                 f"A study weighs debiasing itself, so its objective is of one order, not the {self.objective.name}: "
                 "give Fairness(), or search with ZEPO."
@@ -213,7 +213,7 @@ class JudgeStudy(JudgeOptimizer):
 
     def rules(self, problem: Problem) -> list[Rule]:
         """With labels, a judge is better if its accuracy is; without, if the objective is."""
-        objective = Accuracy() if has_labels(problem) else self.objective or objectives.Fairness()
+        objective = Accuracy() if has_labels(problem) else self.objective
         return [objectives.ObjectiveRule(objective, seed=self.seed)]
 
     def tested(self, problem: Problem, judge: PairwiseJudge) -> Judged:
@@ -229,7 +229,7 @@ class JudgeStudy(JudgeOptimizer):
         content = {
             "student": describe(problem.student),
             "lm": model_identity(problem.lm),
-            "objective": describe(self.objective) if self.objective else None,
+            "objective": describe(self.objective),
             "proposer": describe(self.proposer),
             "pairs": [[e.source, *e.candidates, e.get("preference")] for e in problem.fit],
             "settings": [self.instructions, self.demo_sets, self.k, self.seed, labeled],
@@ -270,7 +270,7 @@ class _Trials:
 
     def __init__(self, problem: Problem, study: JudgeStudy) -> None:
         self.student: PairwiseJudge = problem.student
-        self.lm, self.progress, self.objective = problem.lm, study.progress, study.objective or objectives.Fairness()
+        self.lm, self.progress, self.objective = problem.lm, study.progress, study.objective
         # 1. With labels, half of the inputs tell the accuracy, and the others give demonstrations and calibrations.
         self.labels = has_labels(problem)
         self.pairs, self.scored = problem.fit, list[dspy.Example]()
@@ -334,7 +334,6 @@ class Accuracy(Objective):
     name = "accuracy"
 
     def resampled(self, judged: Judged, counts: FloatArray) -> FloatArray:
-        """Return the share of the judged pairs in each resample."""
         return objectives.over_defined(mean, counts, judged.covariate(RIGHT))
 
 

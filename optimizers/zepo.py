@@ -26,18 +26,14 @@ from evalbias.optimizers.objectives import (
     BiasObjective,
     Objective,
     ObjectiveRule,
-    SearchedJudge,
     check_held_back,
     check_searchable,
     checked_objective,
-    default_objective,
-    first_wording,
     instruct,
     judged_in_order,
     probabilities,
     reworded,
     shares_of,
-    without_content,
 )
 from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, checked_proposer, fault
 from evalbias.optimizers.racing import drop, race_rounds, worst_last
@@ -104,17 +100,16 @@ class ZEPO(JudgeOptimizer):
     The search is greedy and begins with the judge's own instruction: every epoch proposes rewordings of the incumbent,
     and the fairest of these takes its place if it is fairer.
 
-    The trainset holds pairs with ``source`` and ``candidates`` for a pairwise judge (``evalbias.data.pairs`` makes
-    them), or items with ``source`` and ``output`` for a pointwise one. A pairwise judge's debiasing and calibration
-    take no part in the search: decision rates are those of the given order, so that there is a bias to remove. The
-    objective ``DebiasedFairness()`` is of both orders' average instead.
+    The trainset holds pairs with ``source`` and ``candidates`` (``evalbias.data.pairs`` makes them). The judge's
+    debiasing and calibration take no part in the search: decision rates are those of the given order, so that there is
+    a bias to remove. The objective ``DebiasedFairness()`` is of both orders' average instead.
 
     Args:
         proposer: What rewords the incumbent. Defaults to ``GrammarParaphraser()``, which needs no model.
         population: Wordings in an epoch (the paper: 5).
         epochs: Number of epochs, at least 1; the search ends earlier where nothing new is proposed.
-        objective: Objective to maximize. Defaults to the fairness of a pairwise judge (the paper's), and to the score
-            uniformity of a pointwise one (ours). It decides on the held-back examples too, so these need no labels.
+        objective: Objective to maximize. Defaults to fairness. It decides on the held-back examples too, so these need
+            no labels.
         racing: Whether to judge an epoch's wordings in rounds, on more and more random examples, and to drop one once
             the interval of its difference to the best excludes 0 (``evalbias.optimizers.racing``). The winner is
             judged on all examples. Fewer than 40 examples are judged in one round.
@@ -128,6 +123,7 @@ class ZEPO(JudgeOptimizer):
     """
 
     report_type = ZEPOReport
+    compiles = (PairwiseJudge,)
 
     def __init__(
         self,
@@ -154,12 +150,12 @@ class ZEPO(JudgeOptimizer):
         self.budget = check_budget(budget)
         self.log_dir = log_dir
 
-    def check(self, student: SearchedJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
+    def check(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Also refuse an objective that cannot be chosen by, and an instruction that the grammar cannot reword."""
         if self.select:
             check_held_back(self.objective)
         if isinstance(self.proposer, GrammarParaphraser):
-            self.proposer.check(student.criterion, first_wording(student))
+            self.proposer.check(student.criterion, student.predict.signature.instructions)
         super().check(student, trainset, valset)
 
     def candidates(self, problem: Problem) -> list[Candidate]:
@@ -194,28 +190,23 @@ class ZEPO(JudgeOptimizer):
             "stopped": stopped,
             "best": incumbent.number,
         }
-        problem.given = Candidate(in_one_line(first_wording(judge)), judge, {"best": 0})
+        problem.given = Candidate(in_one_line(judge.predict.signature.instructions), judge, {"best": 0})
         return [Candidate(in_one_line(incumbent.instruction), reworded(judge, incumbent.instruction))]
 
     def rules(self, problem: Problem) -> list[Rule]:
         """A wording is better if the objective is, in a permutation test over the held-back inputs."""
-        return [ObjectiveRule(self.objective or default_objective(problem.student), seed=self.seed)]
+        return [ObjectiveRule(self.objective, seed=self.seed)]
 
-    def tested(self, problem: Problem, judge: SearchedJudge) -> Judged:
+    def tested(self, problem: Problem, judge: PairwiseJudge) -> Judged:
         """Have a judge answer the held-back examples in the given order."""
-        check_searchable(judge, problem.held_back, debiased=self.debiased)
-        wording = first_wording(judge)
-        (rows,) = probabilities(judge, [wording], problem.held_back, problem.lm, debiased=self.debiased)
+        debiased, wording = self.objective.debiased, judge.predict.signature.instructions
+        check_searchable(problem.held_back, debiased=debiased)
+        (rows,) = probabilities(judge, [wording], problem.held_back, problem.lm, debiased=debiased)
         return judged_in_order(judge, rows, problem.held_back)
 
     def ask(self, problem: Problem, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
         """Return (w, n, c) probabilities of the judge's answers under several wordings."""
-        return probabilities(problem.student, wordings, examples, problem.lm, debiased=self.debiased)
-
-    @property
-    def debiased(self) -> bool:
-        """Whether decisions are averaged over the orders."""
-        return self.objective is not None and self.objective.debiased
+        return probabilities(problem.student, wordings, examples, problem.lm, debiased=self.objective.debiased)
 
 
 class _Search:
@@ -224,11 +215,11 @@ class _Search:
     def __init__(self, problem: Problem, zepo: ZEPO) -> None:
         judge, examples = problem.student, problem.fit
         self.problem, self.zepo, self.judge = problem, zepo, judge
-        self.objective = zepo.objective or default_objective(judge)
+        self.objective = zepo.objective
         # 1. What cannot be searched is refused before anything is judged.
-        check_searchable(judge, examples, debiased=zepo.debiased)
-        self.orders = len(examples[0].candidates) if zepo.debiased else 1  # prompts of an example
-        own = first_wording(judge)
+        check_searchable(examples, debiased=self.objective.debiased)
+        self.orders = len(examples[0].candidates) if self.objective.debiased else 1  # prompts of an example
+        own = judge.predict.signature.instructions
         if wrong := fault(own, judge.criterion, ()):
             raise ValueError(
                 f"The search cannot begin with the instruction {own!r}: it is {wrong}, which every wording must hold."
@@ -243,7 +234,7 @@ class _Search:
         self.proposals: dict[str, Proposal] = {}
         if zepo.log_dir is not None:
             settings = {
-                "examples": [[e.get(name) for name in ("source", "candidates", "output")] for e in examples],
+                "examples": [[e.source, e.candidates, None] for e in examples],
                 "judge": describe(judge),
                 "proposer": describe(zepo.proposer),
                 "objective": describe(self.objective),
@@ -273,7 +264,7 @@ class _Search:
         """Judge the judge's own wording on all examples."""
         if self.left() < self.most(1):
             raise ValueError(f"budget={self.zepo.budget} does not cover the {len(self.examples)} examples even once.")
-        (wording,) = self.race([first_wording(self.judge)], 0, None)
+        (wording,) = self.race([self.judge.predict.signature.instructions], 0, None)
         if math.isnan(wording.objective):
             raise ValueError(
                 f"Under the first instruction, the judge answers none of the {len(self.examples)} examples: its "
@@ -315,7 +306,7 @@ class _Search:
         """Return the wordings that ask the same as the judge's own, if they are to be checked."""
         if not self.zepo.same_question:
             return wordings
-        own, model = first_wording(self.judge), measuring(self.problem.lm, self.judge.sampling)
+        own, model = self.judge.predict.signature.instructions, measuring(self.problem.lm, self.judge.sampling)
         questions = [Choices(same_question_messages(own, text), YES_NO) for text in wordings]
         try:
             answers, _ = answer_items(model, questions, [dspy.Example(id=text) for text in wordings])
@@ -350,7 +341,8 @@ class _Search:
             rows = self.ask(left, self.examples[start:upto])
             free: Mapping[int, FloatArray] = {}
             if self.objective.content_free:
-                free = self.ask(left, [without_content(self.judge, self.examples[0])])  # (1, c) each
+                nothing = self.judge.content_free(len(self.examples[0].candidates))
+                free = self.ask(left, [nothing])  # (1, c) each
             for number, new in rows.items():
                 shares = np.concatenate([shares_of(judged[number]), new]) if start else new
                 judged[number] = judged_in_order(self.judge, shares, self.examples[:upto], free.get(number))
@@ -437,7 +429,7 @@ def sensitivity_curve(
     """
     debiased, model = judge.debias == "permutation", measuring(resolve_lm(lm, judge.predict))
     compared = pairs(items, limit=limit, ordered=not debiased, seed=seed)
-    documents, nothing = list(by_input(items).values()), [without_content(judge, compared[0])]
+    documents, nothing = list(by_input(items).values()), [judge.content_free(2)]
     points = []
     for text in instructions:
         (shares,) = probabilities(judge, [text], compared, model, debiased=debiased)

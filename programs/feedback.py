@@ -159,17 +159,14 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
 
     @property
     def name(self) -> str:
-        """Name in reports."""
         return f"judge of {self.judge.criterion.title}"
 
     @property
     def low(self) -> float:
-        """Lower end of the judge's scale."""
         return float(self.judge.criterion.scale[0])
 
     @property
     def high(self) -> float:
-        """Upper end of the judge's scale."""
         return float(self.judge.criterion.scale[1])
 
     def forward(self, example: Mapping[str, Any], output: str) -> Feedback:

@@ -316,20 +316,17 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
         self.judge = judge
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
-        """Return the messages of one judgment."""
         return self.judge.prompt(signature.instructions, self.judge.shown(demos), inputs)
 
     def __call__(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """Ask for one judgment."""
         lm, question, options = self._asked(lm, lm_kwargs, signature, demos, inputs)
         return [self.judge._completion(ask(lm, question, self.judge.sampling, **options))]
 
     async def acall(
         self, lm: Any, lm_kwargs: dict[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> list[dict[str, Any]]:
-        """Ask for one judgment asynchronously."""
         lm, question, options = self._asked(lm, lm_kwargs, signature, demos, inputs)
         return [self.judge._completion(await aask(lm, question, self.judge.sampling, **options))]
 

@@ -71,7 +71,6 @@ class Used(BaseCallback):  # type: ignore[misc]
     calls: int = 0
 
     def on_lm_start(self, call_id: str, instance: Any, inputs: dict[str, Any]) -> None:
-        """Count a request."""
         self.calls += 1
 
     @property

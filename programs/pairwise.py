@@ -176,15 +176,12 @@ class PairwiseJudge(Judge):
                 )
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
-        """Return an example whose ``source`` and ``candidates`` are checked."""
         return read_pair(example, index)
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the answers of a comparison: A, B, ... by position, and possibly "Tie"."""
         return prompts.comparison_labels(len(inputs["candidates"]), ties=self.ties, language=self.language)
 
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
-        """Return the messages of one comparison after those of the demonstrations."""
         return prompts.comparison_messages(
             self.criterion,
             inputs["source"],

@@ -174,15 +174,12 @@ class PointwiseJudge(Judge):
         return self._judged(source=source, output=output)
 
     def read(self, example: Any, index: int | None = None) -> dspy.Example:
-        """Return an example whose ``source`` and ``output`` are checked."""
         return read_item(example, index)
 
     def labels(self, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the scores of the scale as texts."""
         return self.criterion.labels
 
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
-        """Return the messages of one question after those of the demonstrations."""
         source, output = inputs["source"], inputs["output"]
         return prompts.judge_messages(
             self.criterion, source, output, shown=shown, instructions=instructions, language=self.language

@@ -23,7 +23,6 @@ class PlainTextAdapter(dspy.Adapter):  # type: ignore[misc]
     """Writes the fields as ``Label: value`` lines and reads the whole completion as the only output field."""
 
     def format(self, signature: Any, demos: Sequence[Mapping[str, Any]], inputs: Mapping[str, Any]) -> list[Message]:
-        """Return the messages of one request."""
         output = _only_output(signature)
         messages = [{"role": "system", "content": signature.instructions}]
         for demo in demos:
@@ -33,7 +32,6 @@ class PlainTextAdapter(dspy.Adapter):  # type: ignore[misc]
         return [*messages, {"role": "user", "content": _fields(signature, inputs)}]
 
     def parse(self, signature: Any, completion: str) -> dict[str, str]:
-        """Return the stripped completion as the output field."""
         return {_only_output(signature): completion.strip()}
 
 

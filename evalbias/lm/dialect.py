@@ -28,6 +28,15 @@ ALL_NEUTRAL = {**NEUTRAL, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 # Text on which a dialect is tried; its last token is one character.
 PROBE_TEXT = "The quick brown fox jumps over 13 lazy dogs: who judges the judges?"
 
+# What a server says that does not take a kind of question.
+LACKS: dict[type, str] = {
+    Likelihood: "returns no likelihoods of given texts: name another model for them, such as a local one, with "
+    "`likelihood_lm`.",
+    Decisions: "reads prompts and takes no decision requests.",
+    Text: "answers closed questions and writes no texts. Use dialect='chat', or another model, for what must be "
+    "written.",
+}
+
 # Tokens of each request so far for the question that the running task asks; None while a server is tried.
 _usages: ContextVar[list[Usage] | None] = ContextVar("_usages", default=None)
 
@@ -72,21 +81,10 @@ class Dialect(ABC):
 
     def prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
         """Prepare a call's questions before any is sent; NotImplementedError for a kind, ValueError for bad prompts."""
-        kinds: set[type] = {type(question) for question in questions}
-        if Likelihood in kinds and not self.likelihoods:
-            raise NotImplementedError(
-                f"{self._model}: a server of the kind {self.name!r} returns no likelihoods of given texts: name "
-                "another model for them, such as a local one, with `likelihood_lm`."
-            )
-        if Decisions in kinds and not self.decides:
-            raise NotImplementedError(
-                f"{self._model}: a server of the kind {self.name!r} reads prompts and takes no decision requests."
-            )
-        if Text in kinds and not self.texts:
-            raise NotImplementedError(
-                f"{self._model}: a server of the kind {self.name!r} answers closed questions and writes no texts. Use "
-                "dialect='chat', or another model, for what must be written."
-            )
+        takes = {Likelihood: self.likelihoods, Decisions: self.decides, Text: self.texts}
+        for kind in {type(question) for question in questions}:
+            if not takes.get(kind, True):
+                raise NotImplementedError(f"{self._model}: a server of the kind {self.name!r} {LACKS[kind]}")
         return self._prepared(questions)
 
     async def ask(self, prepared: Prepared) -> types.Answer:

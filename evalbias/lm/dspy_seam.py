@@ -278,11 +278,9 @@ class AsyncEngine:
         return self  # copies of a program share the model
 
     async def complete(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request."""
         return await self._engine.complete_async(request)
 
     async def stream(self, request: lm15.Request) -> AsyncIterator[Any]:
-        """Yield the events of the answer once it is complete, its text in words."""
         for event in events_of(await self.complete(request)):
             yield event
 

@@ -55,7 +55,6 @@ class DecisionDialect(Dialect):
         self._bytes = self.owner_bytes.get(endpoint.owned_by or "")
 
     async def probe(self) -> None:
-        """Ask one short question."""
         await self._ask_one(Decision(HARMLESS, ("1", "2")))
 
     async def sample(self) -> FloatArray:

@@ -152,7 +152,6 @@ class LocalLM(DecidingLM, SavedLM, MeasuringLM):
         }
 
     def saved_arguments(self) -> dict[str, Any]:
-        """Return the arguments of ``LocalLM``."""
         return dict(vars(self.engine.loaded.source))
 
 
@@ -176,7 +175,6 @@ class LocalEngine(Tokenizing, Engine):
         self._drawing = threading.Lock()  # not ``busy``: requests queue while the model runs
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request, in one batch with those of other threads."""
         return response_of(request, self._batch(question_of(request, "LocalLM")))
 
     def _answers(self, questions: Sequence[Question]) -> list[Any]:

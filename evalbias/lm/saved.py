@@ -223,7 +223,6 @@ class RecordedLM(SavedLM):
         self._path = str(path)
 
     def saved_arguments(self) -> dict[str, Any]:
-        """Return the path."""
         return {"path": self._path}
 
 

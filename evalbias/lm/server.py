@@ -183,7 +183,6 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         return {name: value for name, value in settings.items() if value}
 
     def saved_arguments(self) -> dict[str, Any]:
-        """Return the arguments of ``ServerLM`` without the key."""
         return {**self._arguments, "model": self._served_name}
 
 
@@ -257,7 +256,6 @@ class ServerEngine(Engine):
         return None
 
     def complete(self, request: lm15.Request) -> lm15.Response:
-        """Answer one request; see ``dspy.clients.engines.Engine``."""
         answers: dict[int, Any] = {}
         self.answer([question_of(request, "ServerLM")], answers)
         return response_of(request, answers[0])

@@ -162,11 +162,9 @@ class Choices:
     choices: tuple[str, ...]
 
     def dump(self, answer: ChoiceLogprobs) -> Any:
-        """Return an answer as JSON."""
         return {"logprobs": answer.logprobs[0], "renormalized": answer.renormalized}
 
     def load(self, kept: Any) -> ChoiceLogprobs:
-        """Return the answer that was kept."""
         row = np.array([json_number(value) for value in kept["logprobs"]]).reshape(1, len(self.choices))
         return ChoiceLogprobs(self.choices, row, renormalized=kept["renormalized"])
 
@@ -179,11 +177,9 @@ class Likelihood:
     continuation: str
 
     def dump(self, answer: LogLikelihood) -> Any:
-        """Return an answer as JSON."""
         return {"per_token": answer.per_token}
 
     def load(self, kept: Any) -> LogLikelihood:
-        """Return the answer that was kept."""
         return LogLikelihood(np.array([json_number(value) for value in kept["per_token"]]))
 
 
@@ -200,11 +196,9 @@ class Text:
     stop: tuple[str, ...] = ()  # the text ends before the first of them
 
     def dump(self, answer: Written) -> Any:
-        """Return an answer as JSON."""
         return {"written": answer.text}
 
     def load(self, kept: Any) -> Written:
-        """Return the answer that was kept."""
         return Written(str(kept["written"]))
 
 
@@ -260,9 +254,7 @@ class MeasuringLM:
     # Whether an answer depends on its question alone, as a server's does, and may be kept as soon as it comes. The last
     # digits of a local model's answer depend on its batch, so its answers are kept together.
     answers_alone = False
-
-    decides = False
-    """Whether the model takes closed questions in their own form, ``Decision``."""
+    decides = False  # whether the model takes closed questions in their own form, ``Decision``
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Set ``answers``, place of a question -> its answer, as they come, so that whatever ends the call costs none.

@@ -40,7 +40,6 @@ from evalbias.measures.resample import estimate_coefficient as estimate_coeffici
 from evalbias.measures.resample import estimate_mean as estimate_mean
 from evalbias.measures.resample import estimate_share as estimate_share
 from evalbias.measures.scale_use import quality_slope as quality_slope
-from evalbias.measures.scale_use import score_uniformity as score_uniformity
 from evalbias.measures.verdicts import corrected_rate as corrected_rate
 from evalbias.measures.verdicts import estimate_dependence as estimate_dependence
 from evalbias.measures.verdicts import estimate_rate as estimate_rate

@@ -1,7 +1,6 @@
 """MQM errors: their score, and how lists of them are read (Freitag et al. 2021; Xu et al. 2024, section 4.1).
 
-A text is read whole or not at all: never perfect, and never an error short. Ask a model that can answer in types for
-``list[MQMError]`` instead (``MQMFeedback(typed=True)``).
+A text is read whole or not at all: never perfect, and never an error short.
 """
 
 from __future__ import annotations
@@ -19,20 +18,13 @@ SEVERITIES = ("critical", "major", "minor")
 
 
 @dataclass(frozen=True)
-class MQMError:  # a model that is asked for a list of these reads the docstring in its prompt
-    """One translation error that a judge reported.
+class MQMError:
+    """One translation error that a judge reported."""
 
-    Attributes:
-        severity: ``"critical"``, ``"major"`` or ``"minor"``.
-        span: Text that the judge quoted; None if it quoted none.
-        category: Error category as written, such as ``"accuracy"``; empty if none was given.
-        subcategory: Subcategory as written, such as ``"mistranslation"``; empty if none was given.
-    """
-
-    severity: str
-    span: str | None = None
-    category: str = ""
-    subcategory: str = ""
+    severity: str  # "critical", "major" or "minor"
+    span: str | None = None  # text that the judge quoted; None if it quoted none
+    category: str = ""  # as written, such as "accuracy"; empty if none was given
+    subcategory: str = ""  # as written, such as "mistranslation"; empty if none was given
 
 
 @dataclass(frozen=True)

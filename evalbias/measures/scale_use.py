@@ -1,4 +1,4 @@
-"""How a judge uses its scale: slope of quality, levels, spread, and uniformity."""
+"""How a judge uses its scale: slope of quality, levels, and spread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures import arrays
 from evalbias.measures.agreement import one_against_the_others, unless_constant
-from evalbias.measures.arrays import TINY, Before, Clusters, FloatArray, checked, defined, numbers, ratio, vectors
+from evalbias.measures.arrays import TINY, Before, Clusters, FloatArray, checked, defined, numbers, ratio
 from evalbias.measures.equal_quality import EXACT, MIN_CLUSTERS, ROUNDING, STRONG
 from evalbias.measures.ratings import pool
 from evalbias.measures.resample import DRAWS, MANY, Draws, Interval, estimate, estimate_share
@@ -189,34 +189,3 @@ def counted_spread(counts: FloatArray, scores: FloatArray, reference: FloatArray
         squares = (counts * (x - mean[:, None]) ** 2).sum(axis=1)
         deviations.append(np.sqrt(np.nan_to_num(unless_constant(squares, total, mean)) / total))
     return ratio(*deviations)
-
-
-# Uniformity of a judge's scores: our counterpart of fairness for judges that score one output at a time.
-
-
-def score_uniformity(scores: ArrayLike, *, low: float, high: float) -> float:
-    """Measure how evenly scores (n,) fill a scale, as minus the distance from the uniform distribution.
-
-    With F the distribution function of the scores mapped onto [0, 1] from ``low`` to ``high``, it is minus the
-    Wasserstein-1 distance, ``-integral_0^1 |F(t) - t| dt``: 0 is uniform, -.25 has every score at the middle of the
-    scale, -.5 at one end. NaN if no score is defined; ValueError where one lies outside the scale, or ``low`` is not
-    below ``high``. A uniform distribution is not a guarantee that a judge orders outputs well.
-
-    Examples:
-        >>> score_uniformity([3.0, 3.0, 3.0, 3.0], low=1, high=5)
-        -0.25
-    """
-    (values,) = vectors(scores=scores)
-    values = np.sort(values[defined(values)])
-    if not low < high or (len(values) and (values[0] < low or values[-1] > high)):
-        ends = values[[0, -1]].tolist() if len(values) else []
-        raise ValueError(f"The lowest and highest score are {ends}; the scale {low} to {high} must contain them.")
-    if not len(values):
-        return float("nan")
-    x, edges = (values - low) / (high - low), np.linspace(0.0, 1.0, len(values) + 1)
-    return -float((_half_square(edges[1:] - x) - _half_square(edges[:-1] - x)).sum())
-
-
-def _half_square(t: FloatArray) -> FloatArray:
-    """Integrate |t| from 0 to each t."""
-    return np.asarray(t * np.abs(t) / 2)

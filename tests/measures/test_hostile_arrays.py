@@ -72,7 +72,6 @@ CALLS = {
     "estimate_first_rate": lambda x, of: m.estimate_first_rate(x, before=of(QUALITY), **DRAWN),
     "quality_slope": lambda x, of: m.quality_slope(x, of(RATINGS)),
     "win_shares": lambda x, of: np.sort(m.win_shares(frame(x), decided=True), axis=0),
-    "score_uniformity": lambda x, of: m.score_uniformity(x, low=-50, high=50),
     "longer_wins": lambda x, of: np.sort(m.longer_wins(x, of(HUMAN), of(QUALITY))),
     "decision_shares": lambda x, of: np.sort(m.decision_shares(frame(x)), axis=0),
     "decision_rates": lambda x, of: m.decision_rates(frame(x)),
@@ -82,7 +81,7 @@ CALLS = {
     "consistent_preferences": lambda x, of: np.sort(m.consistent_preferences(frame(x), frame(of(QUALITY)))),
 }
 """Name -> call with scores in [0, 1], and a function that brings what belongs to the items into the scores' form."""
-ALONE = {"score_uniformity", "decision_shares", "negative_entropies", "confidence", "decision_rates"}
+ALONE = {"decision_shares", "negative_entropies", "confidence", "decision_rates"}
 ALONE |= {"calibration_gap", "win_shares"}
 """Measures of one array, or whose rows a user has put together."""
 UNITLESS = ["pearson", "spearman", "kendall", "pairwise_accuracy", "bias_score"]

@@ -5,9 +5,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.stats import t
 
@@ -23,7 +20,6 @@ from evalbias.measures import (
     longer_wins,
     negative_entropies,
     quadratic_fit,
-    score_uniformity,
     win_shares,
 )
 from evalbias.measures.pairs import ONE_SIDED, counted_fairness, counted_odds, estimate_balanced_rate
@@ -277,25 +273,7 @@ def test_the_interval_of_a_difference_is_paired():
     assert other.high > 2 * found.high
 
 
-# How scores fill their scale, and agreement against decision rates.
-
-
-def test_uniformity_by_hand():
-    assert score_uniformity([1, 1, 1], low=1, high=5) == pytest.approx(-0.5)
-    assert score_uniformity([5, 5], low=1, high=5) == pytest.approx(-0.5)
-    assert score_uniformity([3, 3, math.nan], low=1, high=5) == pytest.approx(-0.25)
-    assert score_uniformity([1, 5], low=1, high=5) == pytest.approx(-0.25)
-    assert score_uniformity([2, 4], low=1, high=5) == pytest.approx(-0.125)
-    assert score_uniformity(np.linspace(0, 1, 10_001), low=0, high=1) == pytest.approx(0, abs=1e-4)
-    assert math.isnan(score_uniformity([math.nan], low=0, high=1))
-    with pytest.raises(ValueError, match="must contain them"):
-        score_uniformity([0.5, 7], low=1, high=5)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_uniformity_equals_the_area_between_the_distribution_functions(scores):
-    area, _ = quad(lambda x: abs(np.mean(np.array(scores) <= x) - x), 0, 1, limit=400, points=sorted(set(scores)))
-    assert score_uniformity(scores, low=0, high=1) == pytest.approx(-area, abs=1e-6)
+# Agreement against decision rates.
 
 
 def test_the_fit_by_hand():
@@ -315,12 +293,3 @@ def test_points_that_do_not_tell_a_parabola():
         assert fit.n == len(x)
     assert math.isnan(quadratic_fit([0, 1, 2, 3], [0, 0.5, 2, 4.5]).top)  # x^2 / 2 has no highest point
     assert quadratic_fit([0, 0, 1, 2], [0, 0, 1, 0]).curvature == pytest.approx(-1)  # four points at three places
-
-
-def test_the_scale_holds_its_ends():
-    assert score_uniformity([0.0, 1.0], low=0, high=1) == pytest.approx(-0.25)
-    for low, high, scores in ((1, 1, [1]), (2, 1, []), (0, 1, [-0.1]), (0, 1, [0.5, 1.1])):
-        with pytest.raises(ValueError, match="must contain them"):
-            score_uniformity(scores, low=low, high=high)
-    with pytest.raises(ValueError, match=r"lowest and highest score are \[-0.5, 0.25\]; the scale 0 to 1"):
-        score_uniformity([0.25, -0.5, 0.0], low=0, high=1)

@@ -64,13 +64,6 @@ CASES = {
         TRAIN,
         VAL,
     ),
-    "ZEPO of scores": Case(
-        lambda **o: ZEPO(GRAMMAR, population=3, epochs=2, **{"n_resamples": 99, **o}),
-        lambda: PointwiseJudge(C),
-        FormulaLM,
-        of_sources(40, 1),
-        of_sources(16, 2),
-    ),
     "JudgeStudy": Case(
         lambda **o: JudgeStudy(GRAMMAR, trials=4, instructions=3, demo_sets=1, k=2, **{"n_resamples": 99, **o}),
         lambda: PairwiseJudge(C),
@@ -87,8 +80,7 @@ CASES = {
     ),
 }
 PARAMS = {  # ZEPO's quick cases are those of pairs
-    name: pytest.param(case, id=name, marks=[pytest.mark.slow] * (name == "ZEPO of scores"))
-    for name, case in CASES.items()
+    name: pytest.param(case, id=name) for name, case in CASES.items()
 }
 every = pytest.mark.parametrize("case", PARAMS.values())
 judges_only = pytest.mark.parametrize("case", [p for name, p in PARAMS.items() if name != "ExternalFeedbackRefine"])

@@ -10,14 +10,12 @@ from evalbias.evaluation import BIASES, Judged
 from evalbias.optimizers import ZEPO, GrammarParaphraser
 from evalbias.optimizers import racing as module
 from evalbias.optimizers.objectives import (
-    DISTRIBUTIONS,
     BiasObjective,
     CalibrationGap,
     Confidence,
     ContextFreeConfidence,
     Fairness,
     Objective,
-    ScoreUniformity,
 )
 from evalbias.optimizers.racing import IMAGINED, alike, drop, imagined, race_rounds
 from evalbias.programs import Criterion, PairwiseJudge
@@ -168,16 +166,3 @@ def test_an_objective_without_a_fast_form_races_too(monkeypatch):
     raced = searched(objective=CalibrationGap(), pairs=few)
     assert raced.saved > 0
     assert raced.chosen == searched(objective=CalibrationGap(), pairs=few, racing=False).chosen
-
-
-def test_scores_race_too():
-    rng = np.random.default_rng(0)
-
-    def scored(shares, n):
-        answers = rng.multinomial(40, shares, size=n) / 40
-        ids = tuple(map(str, range(n)))
-        return Judged(ids, "quality", answers @ np.arange(1.0, 6.0), covariates={DISTRIBUTIONS: answers}, inputs=ids)
-
-    even, top = np.full(5, 0.2), np.array([0, 0, 0, 0.1, 0.9])
-    incumbent, rivals = scored(even, 60), {1: scored(top, 30), 2: scored(even, 30)}
-    assert list(dropped(rivals, incumbent, 1, ScoreUniformity())) == [1]

@@ -10,17 +10,16 @@ import dspy
 import numpy as np
 import pytest
 from dspy.utils import DummyLM
-from fakes import LEANS, PARTS, Comparer, FormulaLM, Wording, items, pair, rated
+from fakes import LEANS, PARTS, Comparer, Wording, pair, rated
 from models_of_text import Seeded
 
 from evalbias import data, embedded_judge_lm
 from evalbias.data import world
 from evalbias.evaluation import BIASES, Judged
 from evalbias.lm.types import ChoiceLogprobs
-from evalbias.measures import decision_rates, quadratic_fit, score_uniformity
+from evalbias.measures import decision_rates, quadratic_fit
 from evalbias.optimizers import ZEPO, GrammarParaphraser, LMParaphraser
 from evalbias.optimizers.objectives import (
-    DISTRIBUTIONS,
     BiasObjective,
     CalibrationGap,
     Confidence,
@@ -29,13 +28,12 @@ from evalbias.optimizers.objectives import (
     Fairness,
     Objective,
     ObjectiveRule,
-    ScoreUniformity,
     probabilities,
 )
 from evalbias.optimizers.proposers import Proposal, fault
 from evalbias.optimizers.study import JudgeStudy
 from evalbias.optimizers.zepo import sensitivity_curve
-from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge, PointwiseJudge
+from evalbias.programs import SYNTHETIC, Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")
 
@@ -197,12 +195,10 @@ def test_debiased_decisions_are_averaged_over_both_orders():
         search(pairs=pairs, objective=DebiasedFairness(), budget=9)
 
 
-def test_debiased_decisions_need_each_pair_once_and_a_judge_that_compares():
+def test_debiased_decisions_need_each_pair_once():
     both = [pair(2, 1), pair(3, 1), pair(1, 2)]
     with pytest.raises(ValueError, match=r"'0' and '2' hold the same outputs: .* ordered=False"):
         search(pairs=both, objective=DebiasedFairness())
-    with pytest.raises(ValueError, match="are of a judge that compares"):
-        search(judge=PointwiseJudge(C), pairs=items(3, 0), lm=FormulaLM(), objective=DebiasedFairness())
     with pytest.raises(ValueError, match="not the debiased fairness: give Fairness"):
         JudgeStudy(objective=DebiasedFairness()).compile(PairwiseJudge(C), trainset=all_pairs(), lm=Wording())
 
@@ -663,7 +659,7 @@ def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):
     assert rule.p_values([other], other) == [(1 + 1) / (1 + 1)]
 
 
-# Judges that score, and the curve of agreement against the decision rate.
+# The curve of agreement against the decision rate.
 
 
 def test_agreement_is_best_where_the_decisions_are_even():
@@ -690,32 +686,3 @@ def test_the_curve_after_debiasing_is_of_averaged_probabilities():
     biased = sensitivity_curve(PairwiseJudge(C), texts, rated(), lm=Wording())
     assert [p.decision_rate < 0.1 for p in biased] == [True, False, False]
     assert biased[2].decision_rate > 0.9
-
-
-class Sharp(FormulaLM):
-    """Answers with a spread that its instruction decides, and tells what it was instructed."""
-
-    def __init__(self):
-        super().__init__(bias=0.0)
-        self.instructions = set()
-
-    def _row(self, prompt, choices):
-        self.instructions.add(prompt[0]["content"])
-        lean = float(prompt[0]["content"].split("lean=")[1].split()[0]) if "lean=" in prompt[0]["content"] else 3.0
-        row = np.array(super()._row(prompt, choices)) / (1 + 10 * abs(lean))
-        return list(row - np.log(np.exp(row).sum()))
-
-
-def test_an_instruction_that_does_not_name_the_answers_is_judged_as_it_is():
-    lm, judge, own = Sharp(), PointwiseJudge(C), "On quality, judge as you like."
-    judge.predict.signature = judge.predict.signature.with_instructions(own)
-    first = search(lm, judge=judge, pairs=items(40, 0), epochs=1).report.tried[0]
-    assert {text for text in lm.instructions if not text.endswith(judge.answer_format)} == {own}
-    assert f"{own}\n{judge.answer_format}" not in lm.instructions
-    scores = np.array([p.score for p in judge.batch(items(40, 0), lm=lm)])
-    assert (first.instruction, first.objective) == (own, pytest.approx(score_uniformity(scores, low=1, high=5)))
-
-
-def test_a_judge_that_answers_nothing_has_no_uniformity():
-    silent = Judged(("a",), "c", np.full(1, math.nan), {DISTRIBUTIONS: np.full((1, 5), math.nan)})
-    assert math.isnan(ScoreUniformity()(silent))

@@ -6,7 +6,7 @@ import re
 import dspy
 import numpy as np
 import pytest
-from fakes import LEANS, PARTS, items, pair
+from fakes import LEANS, PARTS, pair
 from texts import writer
 
 from evalbias import ZEPO, GrammarParaphraser, JudgeStudy, PairwiseRanker, Sampling
@@ -74,14 +74,6 @@ def test_the_search_finds_a_fairer_wording_on_a_model_that_only_writes():
     again = zepo.compile(student, trainset=pairs, lm=lm)
     assert again.report == report
     assert len(engine.requests) > spent
-
-
-def test_a_pointwise_judge_is_searched_on_a_model_that_only_writes():
-    judge = PointwiseJudge(C, scoring="sampled", sampling=Sampling(samples=4))
-    zepo = ZEPO(GrammarParaphraser(PARTS), population=2, epochs=1, select=False)
-    compiled = zepo.compile(judge, trainset=items(5, 0), lm=writer(quality)[0])
-    assert -0.5 <= compiled.report.tried[0].objective <= 0
-    assert compiled.sampling == judge.sampling
 
 
 def test_a_study_on_a_model_that_only_writes_draws_nothing_twice():
