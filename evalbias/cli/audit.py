@@ -15,6 +15,7 @@ import typer
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
 from evalbias.data.reading import like_ratings
+from evalbias.evaluation.agreement import by_item
 from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.audit import AGREEMENT, Audit, audit
 from evalbias.evaluation.biases import BIASES
@@ -52,7 +53,8 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         said = [f"{word}: {why}" for word, _, why in certificate]
         if certificate:
             content["certificate"] = [{"decision": word, "why": why} for word, _, why in certificate]
-        result, shown = {"audit": content, "measurements": audited.measurements}, [audit_view(audited)]
+        result = {"audit": content, "measurements": audited.measurements, "items": by_item(judged)}
+        shown = [audit_view(audited)]
         covered = {judged.criterion: judged.coverage} if len(judged.coverage) else {}
         more = [Section("Certificate", said)] if said else []
         run.leave(RunOutcome(result, content, shown, covered, page=audited, more=more, verdict=audited.answer))

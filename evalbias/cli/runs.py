@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evalbias.cli.terminal import PlainConsole, print_json, say
-from evalbias.values import message
+from evalbias.values import message, to_json
 
 if TYPE_CHECKING:
     from evalbias.runs import RunRecord
@@ -69,11 +69,17 @@ def compare_command(
     html: Annotated[
         Path | None, typer.Option(help="Also write a page that shows their estimates side by side.", dir_okay=False)
     ] = None,
+    pass_mark: Annotated[
+        float | None, typer.Option("--pass", help="Lowest score that passes, to tell which decisions change.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show the settings, estimates and other results in which two runs differ."""
+    """Show the settings, estimates and other results in which two runs differ.
+
+    Of two audits of a judge, also by how much its scores move, which decisions change, and whether people agree more.
+    """
     from evalbias.evaluation.words import Table
-    from evalbias.report.runs import run_differences
+    from evalbias.report.runs import run_differences, versions_of
     from evalbias.runs import compare_runs, read_run
 
     records = read_run(first), read_run(second)
@@ -83,15 +89,17 @@ def compare_command(
 
         if os.path.lexists(html) and not is_page(html):
             raise ValueError(f"{html} exists and is no page of evalbias: choose another --html, or delete it.")
-        comparison_page(*records).write(html)
+        comparison_page(*records, pass_mark).write(html)
     if as_json:
-        print_json(compare_runs(*records))
+        versions = to_json(versions_of(*records, pass_mark))
+        print_json(compare_runs(*records) | ({"versions": versions} if versions else {}))
         return
     for record in records:
         if record.status != "finished":
             say(f"{record.path} is {record.status}. {record.damage}".rstrip())
-    differences, console = run_differences(*records), PlainConsole()
-    console.print(differences.sentence)
+    differences, console = run_differences(*records, pass_mark), PlainConsole()
+    for paragraph in [*differences.paragraphs, differences.sentence]:
+        console.print(paragraph, soft_wrap=True)
     for title, rows in differences.tables:
         console.print(Table(("", *differences.names), rows, title, left=3))
     if html is not None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from evalbias.evaluation.agreement import Versions, compare_versions, judged_of
 from evalbias.evaluation.bias import interval_plot
 from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Estimate
@@ -35,6 +36,7 @@ class RunDifferences:
     settings: list[Row]
     measured: list[tuple[str, list[Pair]]]  # bias and criterion, with all estimates
     results: list[Row]
+    paragraphs: Sequence[str]  # what the second version of a judge does otherwise; empty where no run is an audit
 
     @property
     def tables(self) -> list[tuple[str, list[Row]]]:
@@ -68,8 +70,8 @@ def estimate_rows(pairs: list[Pair]) -> list[Row]:
     return [(name, shown(one), shown(other)) for name, one, other in pairs]
 
 
-def run_differences(first: RunRecord, second: RunRecord) -> RunDifferences:
-    """Return what differs between two runs, whose results must be of this version's form."""
+def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None = None) -> RunDifferences:
+    """Return what differs between two runs, whose results must be of this version's form; see ``versions_of``."""
     # 1. the measurements of both, by their place in the result
     ours, theirs = _measurements(first), _measurements(second)
     measured = []
@@ -89,7 +91,26 @@ def run_differences(first: RunRecord, second: RunRecord) -> RunDifferences:
 
     names = first.path.name, second.path.name
     names = names if names[0] != names[1] else (str(first.path), str(second.path))
-    return RunDifferences(names, rows("settings."), measured, rows("result."))
+    versions = versions_of(first, second, pass_mark)
+    paragraphs = [versions] * bool(versions) if isinstance(versions, str) else versions.paragraphs
+    return RunDifferences(names, rows("settings."), measured, rows("result."), paragraphs)
+
+
+def versions_of(first: RunRecord, second: RunRecord, pass_mark: float | None = None) -> Versions | str:
+    """Compare two audits as versions of a judge, by the second's pass mark if none is given; or say why not.
+
+    A version has the name of the model that answered, where it is kept. The reason is empty where a run is no audit.
+    """
+    sides = []
+    try:
+        for run in (first, second):
+            if not isinstance(kept := (run.result or {}).get("items"), Mapping):
+                return ""
+            one = judged_of(kept)
+            sides.append(replace(one, judge=(run.settings.get("lm") or {}).get("answered_by", one.judge)))
+        return compare_versions(*sides, pass_mark=second.settings.get("pass_mark") if pass_mark is None else pass_mark)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return f"They are not compared as versions of one judge. {error}"
 
 
 def _cell(value: Any) -> str:
@@ -131,10 +152,10 @@ def _estimate(content: Mapping[str, Any]) -> Estimate:
     return Estimate(**known)
 
 
-def comparison_page(first: RunRecord, second: RunRecord) -> Page:
+def comparison_page(first: RunRecord, second: RunRecord, pass_mark: float | None = None) -> Page:
     """Return the page of two runs: their estimates, and every setting and result in which they differ."""
-    differing, left = run_differences(first, second), DRAWN
-    sections = []
+    differing, left = run_differences(first, second, pass_mark), DRAWN
+    sections = [Section("Two versions of a judge", differing.paragraphs)] if differing.paragraphs else []
     for title, pairs in differing.measured:  # one section each; estimates that are defined in both runs are drawn
         blocks: list[Block] = []
         for name, one, other in pairs:

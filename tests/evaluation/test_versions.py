@@ -1,0 +1,142 @@
+"""Two versions of a judge on the same items, in Python and by the command."""
+
+import json
+
+import dspy
+import numpy as np
+import pytest
+from commands import answered, as_jsonl, evalbias
+
+from evalbias import compare_versions, data, recorded_scores, recorded_verdicts
+from evalbias.evaluation.agreement import by_item, judged_of
+from evalbias.values import to_json
+
+WORDS = ["council", "bridge", "river", "monday", "vote", "said", "money", "plan", "work", "mayor", "street", "house"]
+ROWS = [
+    {
+        "id": f"{i}-{j}",
+        "input_id": f"a{i}",
+        "source": f"article {i}",
+        "output": " ".join(WORDS[(i * k + j) % 12] for k in range(3 + j)),
+        "ratings": [1 + (i + j) % 5, 1 + (i + j + i % 2) % 5],
+    }
+    for i in range(20)
+    for j in range(3)
+]
+ITEMS = list(data.read(ROWS))
+PEOPLE = np.array([np.mean(row["ratings"]) for row in ROWS])
+RNG = np.random.default_rng(0)
+NOISE = RNG.normal(size=60)
+
+
+def recorded(values, items=ITEMS, **options):
+    items = [e.copy(mine=None if np.isnan(v) else float(v)) for e, v in zip(items, values, strict=True)]
+    return recorded_scores(items, "mine", **options)
+
+
+def test_the_shift_the_changed_decisions_and_the_undefined_are_counted():
+    before = np.where(np.arange(60) % 2, 2.0, 4.0)
+    after = before + np.where(np.arange(60) < 12, 1.5, -0.5)
+    before[59] = np.nan
+    found = compare_versions(recorded(before), recorded(after), pass_mark=3.5)
+    assert found["score"].difference.value == pytest.approx((12 * 1.5 - 47 * 0.5) / 59)
+    shift = found["score"].difference
+    assert (shift.n, shift.undefined, shift.units) == (59, 1, 20)  # intervals are over inputs
+    assert found.size == pytest.approx((12 * 1.5 + 47 * 0.5) / 59)
+    assert shift.low < shift.value < shift.high
+    assert found.sides == (0, 6)  # 2 + 1.5 passes, of 12 items every second; 4 - 0.5 still passes
+    assert found.changed.value == pytest.approx(6 / 59)
+    assert (
+        found.paragraphs[0]
+        == "recorded scores 'mine' answered in both: 59 items judged by both, 1 more without an answer of both."
+    )
+    assert found.paragraphs[2].endswith("of 59 items, 0 no longer pass and 6 now do.")
+    assert "say which score passes" in compare_versions(recorded(before), recorded(after)).paragraphs[2]
+    same = compare_versions(recorded(after), recorded(after))
+    assert same.paragraphs[1] == "No score differs."
+
+
+def test_only_a_significant_gain_in_agreement_is_called_one():
+    noisy, good = recorded(NOISE), recorded(PEOPLE + NOISE / 4)
+    better, worse = compare_versions(noisy, good), compare_versions(good, noisy)
+    assert better["spearman"].p_value < 0.05
+    assert better.paragraphs[-1].startswith("The second version agrees with people more: Spearman")
+    assert worse.paragraphs[-1].startswith("The second version agrees with people less: Spearman")
+    shifted = compare_versions(good, recorded(PEOPLE + NOISE / 4 + 1))
+    assert shifted["score"].difference.value == pytest.approx(1.0)
+    assert shifted.paragraphs[-1].startswith("Nothing shows that the second version agrees with people more or less")
+    nobody = [e.without("ratings", "score") for e in ITEMS]
+    assert compare_versions(noisy, recorded(PEOPLE, nobody))["spearman"].before.n == 60  # people of the other run count
+    unrated = compare_versions(recorded(NOISE, nobody), recorded(PEOPLE, nobody))
+    assert list(unrated) == ["score"]
+    assert unrated.paragraphs[-1].startswith("Without people's view")
+
+
+def test_a_scale_from_0_to_1_and_verdicts_pass_from_one_half_and_pairs_prefer():
+    p = np.linspace(0, 1, 60)
+    found = compare_versions(recorded(p, scale=(0, 1)), recorded(1 - p, scale=(0, 1)))
+    assert found.sides == (30, 30)
+    verdicts = compare_versions(recorded(p > 0.5), recorded(p > 0.7))
+    assert verdicts.sides == (12, 0)
+    assert verdicts.changed.value == 12 / 60
+
+    def choosing(pick):
+        pairs = [dspy.Example(id=f"{i}", outputs=["a", f"b {i}"], mine=pick(i), better=i % 2) for i in range(40)]
+        return recorded_verdicts(pairs, "mine")
+
+    sides = choosing(lambda i: 0), choosing(lambda i: int(i % 4 == 1))
+    pairs = compare_versions(*sides)
+    kept = (judged_of(json.loads(json.dumps(to_json(by_item(one))))) for one in sides)
+    assert compare_versions(*kept).to_dict() == pairs.to_dict()
+    assert pairs.changed.value == 0.25
+    assert pairs["score"].difference.value == -0.25
+    assert pairs["accuracy"].difference.value == pytest.approx(0.25)  # 20 of 40 choices are people's, then 30
+    assert "win share of a pair's first candidate" in pairs.paragraphs[1]
+
+
+def test_items_are_the_same_by_id_input_and_texts():
+    others = [e.copy(output=e.output + ".") if i < 20 else e for i, e in enumerate(ITEMS)]
+    found = compare_versions(recorded(NOISE), recorded(NOISE[::-1], others[::-1]))
+    assert (found["score"].after.n, found.size) == (40, 0)
+    for one, told in [
+        (recorded(NOISE, [e.copy(output="else") for e in ITEMS]), "no item in common"),
+        (recorded(NOISE, criterion="wit"), r"differ in criterion \(quality and wit\)"),
+        (recorded(np.zeros(60), scale=(0, 1)), "differ in scale"),
+    ]:
+        with pytest.raises(ValueError, match=told):
+            compare_versions(recorded(NOISE), one)
+
+
+def test_two_releases_of_a_decision_model_are_named_and_compared_by_the_command(tmp_path):
+    from decision_models import sparrow_server
+    from sparrow_decider import Decider
+
+    as_jsonl(tmp_path / "items.jsonl", ROWS)
+    asked = ["--lm", "sparrow", "--dialect", "systemone", "--criterion", "good: is it good?", "--data", "items.jsonl"]
+    models = {"general": Decider.load(), "robot": Decider.load("nano-robot")}
+    for run, model in models.items():
+
+        def answer(body, model=model):
+            return 200, {"model": model.name, "answers": model.ask(body["state"], body["questions"])}
+
+        with sparrow_server(answer) as (address, _):
+            evalbias("audit", *asked, "--api-base", address, "--out", run, cwd=tmp_path)
+    shown = evalbias("runs", "compare", "general", "robot", "--pass", "3", "--html", "page.html", cwd=tmp_path).stdout
+    assert shown.startswith(
+        f"{models['general'].name} before, {models['robot'].name} after: 60 items judged by both.\n"
+    )
+    versions = answered("runs", "compare", "general", "robot", "--pass", "3", cwd=tmp_path)["versions"]
+
+    def expected(model):
+        question = {"type": "score", "criteria": [*"12345"]}
+        question["instructions"] = (
+            "Judge the output on good: is it good?\nAnswer with a whole number from 1 (worst) to 5 (best)."
+        )
+        answers = (model.ask({"Source": e.source, "Output": e.output}, {"q": question})["q"] for e in ITEMS)
+        return np.array([1 + np.average(range(5), weights=[*a["probabilities"].values()]) for a in answers])
+
+    before, after = map(expected, models.values())
+    assert versions["changes"]["score"]["difference"]["estimate"] == pytest.approx((after - before).mean(), abs=1e-6)
+    assert versions["sides"] == [((before >= 3) > (after >= 3)).sum(), ((before >= 3) < (after >= 3)).sum()]
+    assert "Two versions of a judge" in (tmp_path / "page.html").read_text()
+    assert answered("runs", "compare", "general", "general", cwd=tmp_path)["versions"]["size"] == 0
