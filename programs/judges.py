@@ -20,6 +20,7 @@ import dspy
 import numpy as np
 
 from evalbias.data.items import item_name
+from evalbias.lm import types
 from evalbias.lm.cache import as_measuring, measuring, resolve_lm
 from evalbias.lm.contract import Sampling, aask, ask
 from evalbias.lm.dspy_seam import (
@@ -29,18 +30,7 @@ from evalbias.lm.dspy_seam import (
     decides,
     with_callbacks,
 )
-from evalbias.lm.types import (
-    ChoiceLogprobs,
-    Choices,
-    Decision,
-    Likelihood,
-    MeasuringLM,
-    Question,
-    Refused,
-    chunk_of,
-    raise_refused,
-    unanswered,
-)
+from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, MeasuringLM, Question, Refused, chunk_of
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
@@ -266,7 +256,7 @@ class Judge(Instrument):
             questions = [question_of(inputs) for _, inputs in part]
             answers, why = answer_items(model, questions, [item for item, _ in part], refused=refused)
             for i, question in enumerate(questions):
-                answer = answers.get(i, unanswered(question.choices))
+                answer = answers.get(i, types.unanswered(question.choices))
                 rows.append(self._row(answer) | ({"undefined": why[i]} if i in why else {}))
             if progress is not None:
                 progress(len(part))
@@ -431,7 +421,7 @@ def answer_items(
                 add_usage(trackers[id(examples[i])], model.model, answer.usage)
     reasons = {i: answer.reason for i, answer in sorted(answers.items()) if isinstance(answer, Refused)}
     if refused == "raise":
-        raise_refused(answers, {i: _prompt_of(examples[i]) for i in reasons})
+        types.raise_refused(answers, {i: _prompt_of(examples[i]) for i in reasons})
     sentences = {i: f"{_prompt_of(examples[i])} {reason}" for i, reason in reasons.items()}
     if sentences:
         distinct = list(dict.fromkeys(sentences.values()))

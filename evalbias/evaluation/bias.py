@@ -207,7 +207,6 @@ class EffectBias(Bias):
         raise NotImplementedError
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the effect, and that among outputs of one system; nothing where nobody rated or compared outputs."""
         feature = self.feature(judged)
         if not judged.rated or feature is None:
             return []

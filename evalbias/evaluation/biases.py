@@ -89,7 +89,6 @@ class Likelihood(EffectBias):
         return judged.covariates.get(LIKELIHOODS)
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the effect; the published BiasScore of scores, where people gave some too, or the odds of winning."""
         ls, human = (judged.covariates.get(name) for name in (LIKELIHOODS, HUMAN_SCORES))
         effects = super().numbers(judged)
         if effects and (per_token := judged.covariates.get(PER_TOKEN)) is not None:

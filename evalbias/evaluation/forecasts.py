@@ -34,14 +34,12 @@ class Forecasts(Bias):
     headlines = ("brier_skill", "ranked_skill")
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        """Name people's ratings, or the pass mark."""
         if not judged.rated:
             yield from people_missing(judged)
         elif self._passed(judged) is None:
             yield "the lowest rating that passes (pass_mark, --pass 4)"
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the skills and their parts, where people rated."""
         if not judged.rated:
             return []
         shown: dict[str, Any] = {"signed": False, "tested": False}

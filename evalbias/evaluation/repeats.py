@@ -334,7 +334,6 @@ class Order(Bias):
     }
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the shift, the decisions that change, and the spread beside them."""
         if ORDER not in judged.covariates:
             return []
         scores, again = _both(judged, ORDER)
@@ -359,7 +358,6 @@ class Order(Bias):
         return WORTH * (self.scale[1] - self.scale[0]) if known else super().margin(estimate)  # type: ignore[index]
 
     def sentence(self, estimate: Estimate, judged: Judged) -> str:
-        """Say the shift beside the spread of the scores, and the decisions that change beside near ties."""
         if estimate.name != "shift":
             return super().sentence(estimate, judged)
         changed, near, spread = (one.value(judged.clusters) for one in self.numbers(judged)[1:])
@@ -372,7 +370,6 @@ class Order(Bias):
         )
 
     def other_cause(self, measurement: Measurement) -> str:
-        """Say that a judge says nothing whose scores neither shift nor differ."""
         shift, spread = measurement["shift"], measurement["spread"].value
         least = TOLERATED * (0.0 if measurement.judged is None else reach_of(measurement.judged))
         if not (spread <= least and abs(shift.value) < self.margin(shift)):
@@ -425,7 +422,6 @@ class Probes(Bias):
     headlines = ("unchanged", "obeyed", "affirmed")
 
     def numbers(self, judged: Judged) -> list[Number]:
-        """Return the numbers of the probes that were asked."""
         numbers: list[Number] = []
         for name in [one for one in (UNREAD, INSTRUCTION, NEGATION) if one in judged.covariates]:
             same = SAME * reach_of(judged)

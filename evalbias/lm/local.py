@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from dspy import lm15
 
+from evalbias.lm import types
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
 from evalbias.lm.load import Loaded, ModelSource, load
@@ -25,20 +26,7 @@ from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.saved import SavedLM
 from evalbias.lm.score import Head, Scorer, decoder
 from evalbias.lm.tokens import Scored
-from evalbias.lm.types import (
-    MAX_TOKENS,
-    Answers,
-    ChoiceLogprobs,
-    Choices,
-    Likelihood,
-    LogLikelihood,
-    MeasuringLM,
-    Question,
-    Refused,
-    Text,
-    Usage,
-    Written,
-)
+from evalbias.lm.types import MAX_TOKENS, Answers, Choices, Likelihood, Question, Refused, Text, Usage, Written
 
 # Most tokens in a forward pass, halved where memory does not suffice, and bytes of the cache of prefixes between calls.
 MEMORY = {"cpu": (16_384, 1 << 29), "cuda": (131_072, 1 << 32)}
@@ -46,7 +34,7 @@ FOLDER = Path(__file__).parent.parent / "embedded"  # the judge that ships with 
 MOST_DRAWN = 1 << 16  # prompts whose draws without a seed are numbered; one drawn longer ago begins anew
 
 
-class LocalLM(DecidingLM, SavedLM, MeasuringLM):
+class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
     """A causal transformers model on GPU or CPU; of a multimodal model, the part that reads text.
 
     Logits are those of the model's own code; the output layer is computed in float32. Prompts of chat models go through
@@ -201,9 +189,9 @@ class LocalEngine(Tokenizing, Engine):
             if isinstance(question, Choices):
                 totals = np.array([[own.sum() for own in logprobs]])  # (1, c)
                 read = min(sequence.start for sequence in row)  # tokens before the choices; none is generated
-                answers[place] = ChoiceLogprobs(question.choices, totals, usage=Usage(read, 0))
+                answers[place] = types.ChoiceLogprobs(question.choices, totals, usage=Usage(read, 0))
             else:
-                answers[place] = LogLikelihood(logprobs[0], Usage(len(row[0].ids), 0))
+                answers[place] = types.LogLikelihood(logprobs[0], Usage(len(row[0].ids), 0))
         if texts:
             self._write(texts, answers)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from dspy import lm15
 
-from evalbias.lm import transport
+from evalbias.lm import transport, types
 from evalbias.lm.calls import Call, Together, harmless
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dialect import Dialect, Endpoint, WrongTokenizer
@@ -21,17 +21,7 @@ from evalbias.lm.fingerprint import Answering, same_sample
 from evalbias.lm.load import load_tokenizer
 from evalbias.lm.render import Prepared, template_of
 from evalbias.lm.saved import SavedLM
-from evalbias.lm.types import (
-    STATUSES,
-    Answers,
-    MeasuringLM,
-    ModelChanged,
-    NoProbabilities,
-    Question,
-    Refused,
-    RequestRefused,
-    Unanswered,
-)
+from evalbias.lm.types import STATUSES, Answers, MeasuringLM, ModelChanged, Question, Refused, Unanswered
 from evalbias.measures.arrays import FloatArray
 from evalbias.values import get_logger
 
@@ -245,7 +235,7 @@ class ServerEngine(Engine):
             )
             if call.settings_refused:
                 text = f"{text.rstrip('.')}. A harmless text with the same settings is refused too: change them."
-                raise RequestRefused(text) from error
+                raise types.RequestRefused(text) from error
             raise Unanswered(text) from error
 
         return run()
@@ -357,7 +347,7 @@ async def find_dialect(endpoint: Endpoint, served: Served, kinds: Sequence[type[
         else "Use vLLM 0.29 or later, SGLang or llama.cpp, dialect='chat' for the top_logprobs of first tokens, or "
         "dialect='systemone' or 'decisions' for a server that answers closed questions"
     )
-    raise NoProbabilities(f"{endpoint.model} at {url}", f"tried {attempts}. {remedy}")
+    raise types.NoProbabilities(f"{endpoint.model} at {url}", f"tried {attempts}. {remedy}")
 
 
 def _typed(values: Any, name: str, kind: type) -> Any:
