@@ -25,7 +25,10 @@ def marks(name):
     return {example.mark for example in examples_of((ROOT / name).read_text(encoding="utf-8"))}
 
 
-@pytest.mark.parametrize("name", NAMES)
+LONG = ("programs.md", "correct.md", "notebook.md", "likelihood.md", "scale-use.md", "position.md")  # take seconds
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * name.endswith(LONG)) for name in NAMES])
 def test_the_examples_of_a_page_run(name, tmp_path):
     check(name, tmp_path)
 

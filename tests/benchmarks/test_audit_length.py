@@ -24,6 +24,7 @@ def drawn(world, judge="unbiased", correlation=0.5, seed=1):
     return draw(world, judge, correlation, np.random.default_rng(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", CORRELATIONS)
 def test_the_biased_judge_alone_owes_scores_to_length_at_equal_quality(correlation, monkeypatch):
     monkeypatch.setattr(length, "ITEMS", 100_000)

@@ -12,6 +12,7 @@ def drawn(judge, n=120, seed=1):
     return draw(JUDGES[judge], n, np.random.default_rng(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("judge", ["scores: all of these", "pairs: all of these", "pairs: none, with probabilities"])
 def test_what_is_not_computed_would_change_no_finding_of_the_audit(judge):
     judged = drawn(judge).judged

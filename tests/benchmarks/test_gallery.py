@@ -101,6 +101,7 @@ def test_the_page_says_what_the_audits_found_and_remarks_stay(invented, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_the_likelihoods_of_a_second_model_stand_beside_the_first(invented, capsys):
     """The second model finds long texts likely, and the judge overrates long ones."""
     (invented / "out").mkdir()

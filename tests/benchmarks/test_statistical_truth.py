@@ -93,6 +93,7 @@ def test_equal_judges_differ_in_position_as_often_as_the_level_says(fair):
     assert fair["fairness"].rejected < 0.02  # see estimate_fairness
 
 
+@pytest.mark.slow
 def test_a_planted_effect_is_recovered_and_found():
     none, large = (check_effect(e, n=120, outputs=1, sets=80, seed=0) for e in (0.0, 0.3))
     assert abs(none["truth"]) < 0.01 < 0.2 < large["truth"] < 0.3
@@ -105,6 +106,7 @@ def test_a_planted_effect_is_recovered_and_found():
     assert f"| **{large['truth'] + 0.03:+.3f}** |" in lines[-1]
 
 
+@pytest.mark.slow
 def test_scales_of_three_raters_do_no_harm_and_those_of_two_are_told_apart_by_nobody():
     rows = check_scales(120, sets=60, seed=0)
     found = {tuple(row["scales"]): row for row in rows}
@@ -133,6 +135,7 @@ def test_the_table_marks_what_misses_its_goal():
     assert "| effect 0.3 | mean-range | +0.10 | -0.09 |" in drift_table(moved).splitlines()
 
 
+@pytest.mark.slow
 def test_audits_of_judges_whose_bias_is_known():
     rows = audited(400, sets=6, seed=3, names=[name for name in AUDITED if "SummEval" not in name])
     found = {row["judge"]: row["found"] for row in rows}

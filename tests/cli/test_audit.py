@@ -98,6 +98,7 @@ def test_conditions_decide_the_exit_code(file, tmp_path, conditions, code, told)
     assert (done.returncode, told in done.stderr) == (code, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("effect", "usual"), [(0.0, 0), (0.2, 3), (0.4, 1)])  # below, at and above the limit
 def test_a_noisy_judge_that_is_asked_twice_does_not_turn_from_passing_to_failing(effect, usual):
     rng, (condition, required), n = np.random.default_rng(5), parse_conditions(["verbosity>0.2,verbosity<0.2?"]), 150
@@ -124,6 +125,7 @@ def test_a_noisy_judge_that_is_asked_twice_does_not_turn_from_passing_to_failing
     assert by_value > 0.3 * runs or effect != 0.2  # as estimates alone turn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [(), ("--json",)])
 @pytest.mark.parametrize(
     ("condition", "code"), [pytest.param("position>0.33", 0, marks=pytest.mark.slow), ("position>0.1", 1)]
@@ -185,6 +187,7 @@ NEW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [PointwiseJudge, partial(PairwiseJudge, instruction_place="first")])
 def test_a_new_judge_of_a_criterion_is_the_saved_one(kind, tmp_path):
     judge = kind(SYNTHETIC)
@@ -225,6 +228,7 @@ def test_texts_of_the_data_are_neither_markup_nor_commands_to_a_terminal(tmp_pat
     assert "\x1b" not in ranked.stdout
 
 
+@pytest.mark.slow
 def test_other_codes_of_choices_are_named(tmp_path):
     rows = pairs(60, first=0.5)
     same = answered("audit", "--data", as_jsonl(tmp_path / "a.jsonl", rows), *VERDICTS, cwd=tmp_path)
@@ -236,6 +240,7 @@ def test_other_codes_of_choices_are_named(tmp_path):
     assert "b.jsonl:1: 'verdict_swapped' is 2" in refused(*options, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_judge_is_compared_with_choices_in_other_codes(tmp_path):
     drawn = data.pairs(world.documents(6, 2, seed=3), ordered=False, seed=0)
     rows = [

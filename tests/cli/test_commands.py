@@ -63,6 +63,7 @@ def model(tmp_path):
     return config.parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [0, 4])
 def test_measure_likelihood_measures_what_the_functions_do(scoring, items, tmp_path, k):
     options = ["measure", "likelihood", *scoring, "--limit", 100, "-k", k, "--out", "run"]
@@ -111,6 +112,7 @@ def test_compile_and_judge(scoring, items, tmp_path):
     assert rows[0]["distribution"].keys() == {"1", "2", "3", "4", "5"}
 
 
+@pytest.mark.slow
 def test_a_saved_judge_is_compiled_with_its_own_instruction_and_criterion(items, tmp_path):
     given = PointwiseJudge(SYNTHETIC)
     wording = f"Rate how well she is described.\n{PointwiseJudge(SYNTHETIC).answer_format}"

@@ -75,6 +75,7 @@ def test_the_command_says_what_the_function_says_and_takes_a_field_as_a_feature(
     assert f"{row.agreement:.3f}" in text
 
 
+@pytest.mark.slow
 def test_pairs_in_both_orders(tmp_path):
     rng = np.random.default_rng(1)
     rows = []
@@ -100,6 +101,7 @@ def test_pairs_in_both_orders(tmp_path):
     assert found["comparison"]["changes"]["accuracy"]["after"]["value"] > 0.5
 
 
+@pytest.mark.slow
 def test_a_run_that_failed_before_its_first_answer_does_not_block_the_next(tmp_path):
     as_jsonl(tmp_path / "items.jsonl", scored(60, rated=False))
     options = ("--data", "items.jsonl", "--scores-field", "mine", "--out", "run")

@@ -14,6 +14,7 @@ from evalbias.evaluation.rankings import Row
 from evalbias.programs import Criterion
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("likelihood", "first", "words"),
     [

@@ -197,6 +197,7 @@ def test_only_a_no_exits_with_1(tmp_path, monkeypatch, answer, code):
     assert (tmp_path / "run.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["audit", "judge", pytest.param("demo", marks=pytest.mark.slow)])
 def test_what_needs_no_network_asks_for_none(few, tmp_path, monkeypatch, command):
     asked = []

@@ -171,6 +171,7 @@ print(len(asked))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "asked"), [([], "0"), (["False"], "1")])
 def test_the_price_list_is_fetched_on_demand_only(setting, asked, monkeypatch):
     monkeypatch.delenv("LITELLM_LOCAL_MODEL_COST_MAP", raising=False)

@@ -156,6 +156,7 @@ def rated_texts(n, seed):
     return made
 
 
+@pytest.mark.slow
 def test_a_judge_of_ours_is_asked_and_its_own_model_tells_likelihoods():
     judge, examples = evalbias.PointwiseJudge(QUALITY), rated_texts(200, 1)
     biased = evalbias.audit(examples, judge=judge, lm=FormulaLM(bias=0.5))
@@ -342,6 +343,7 @@ def test_what_the_ends_of_the_scales_may_explain_no_number_of_items_tells():
     assert (finding.status, finding.settled_by) == ("biased", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reliability", "length"), [(0.25, 0.0), (0.8, 1.0)])
 def test_one_rating_an_item_gives_bounds_whatever_they_hold(reliability, length):
     """Half of a rating's variance may be noise for the bounds to hold: of an honest judge they exclude 0 here."""

@@ -223,6 +223,7 @@ def test_both_orders_tell_whichever_system_the_data_name_first():
     assert found.low > 0
 
 
+@pytest.mark.slow
 def test_an_audit_says_which_bias_may_look_like_another():
     found = audit_answers(entangled(np.random.default_rng(0), scored, length=0.5))
     assert {finding.bias: finding.alone for finding in found.having("biased")} == {
@@ -257,6 +258,7 @@ def opposed(rng, n, *, length=0.0, likelihood=0.0, r=-0.85):
     return Judged(ids, "quality", np.clip(np.round(scores), 1, 5), covariates, scale=(1, 5))
 
 
+@pytest.mark.slow
 def test_biases_that_cancel_are_found_with_each_other_held_fixed():
     found = audit_answers(opposed(np.random.default_rng(0), 500, length=0.3, likelihood=0.35))
     for name, feature, headline in (
@@ -297,6 +299,7 @@ def test_one_model_beside_the_single_tests_keeps_the_level(r):
     assert 0.01 < np.mean(flagged) < 0.08
 
 
+@pytest.mark.slow
 def test_a_planted_verbosity_gets_no_remedy_against_likelihood():
     told = []
     for seed in range(20):

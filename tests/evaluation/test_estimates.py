@@ -183,6 +183,7 @@ def drawn():
     return quality + first, quality + second, ls, quality, tuple(f"d{i // 6}" for i in range(120))
 
 
+@pytest.mark.slow
 def test_intervals_and_tests_follow_the_inputs(drawn):
     first, second, ls, human, inputs = drawn
     one, two = (measure(Likelihood(), of_inputs(s, ls, human, inputs), seed=0) for s in (first, second))
@@ -209,6 +210,7 @@ def test_intervals_and_tests_follow_the_inputs(drawn):
     assert "intervals over 20 inputs" in one.table().caption
 
 
+@pytest.mark.slow
 def test_items_with_inputs_of_their_own_or_one_for_all_are_resampled_one_by_one(drawn):
     first, second, ls, human, _ = drawn
     bare = measure(Likelihood(), of_inputs(first, ls, human), seed=0)

@@ -35,6 +35,7 @@ def rows(n=300, *, seed=0, lost=lambda quality, length, rng: rng.random(len(qual
     return items, whole, absent
 
 
+@pytest.mark.slow
 def test_missing_at_random_depends_on_nothing_and_by_quality_is_found():
     rng = np.random.default_rng(0)
     alarms, found = 0, 0

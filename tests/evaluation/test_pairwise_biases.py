@@ -205,6 +205,7 @@ def model_against_reference(n, rng, *, swapped=False):
     return Judged(ids, "quality", answers, {BETTER: (people <= 0).astype(float)}, writers=[*map(tuple, writers)])
 
 
+@pytest.mark.slow
 def test_position_is_not_measured_where_every_system_has_its_place():
     flagged = 0
     for seed in range(40):

@@ -189,6 +189,7 @@ def test_a_judge_of_noise_says_nothing_and_one_of_few_items_is_not_shown_to():
     assert validity(noise.take(np.arange(4))) is None
 
 
+@pytest.mark.slow
 def test_what_a_judge_says_is_measured_by_what_one_rater_reaches():
     rng = np.random.default_rng(1)
     quality, hard = rng.normal(size=(2, 3000))

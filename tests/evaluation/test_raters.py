@@ -100,6 +100,7 @@ def by_systems(seed, *, systems=6, inputs=60, taste=0.3):
     return scores, ratings, {"likelihood": likelihood}, options
 
 
+@pytest.mark.slow
 def test_a_taste_for_systems_is_seldom_taken_for_one_for_likelihood():
     worlds = [by_systems(seed) for seed in range(60)]
     found = [EqualQuality(*items, **options).effect("likelihood") for *items, options in worlds]

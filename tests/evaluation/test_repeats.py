@@ -118,6 +118,7 @@ def test_samples_are_read_from_columns_and_from_json_in_a_cell(tmp_path):
         data.read(tmp_path / "b.csv", samples="output")
 
 
+@pytest.mark.slow
 def test_the_command_audits_samples_and_a_condition_names_their_numbers(tmp_path):
     options = ["audit", "--data", as_jsonl(tmp_path / "items.jsonl", items(60)), "--samples-field", "mine"]
     found = answered(*options, cwd=tmp_path)

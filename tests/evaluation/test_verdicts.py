@@ -34,6 +34,7 @@ def annotated(rng, n, judge, annotators, prevalence=0.6):
     ]
 
 
+@pytest.mark.slow
 def test_the_first_sentence_is_for_a_person():
     found = audited(rows_of(190, 10, 20, 80))
     tpr, tnr = (found["pass_or_fail"][name] for name in ("tpr", "tnr"))
@@ -68,6 +69,7 @@ def test_what_is_not_there_is_said():
     assert unlabeled.not_measured["pass_or_fail"].startswith("it needs people's ratings (columns rating_1")
 
 
+@pytest.mark.slow
 def test_errors_of_annotators_are_none_of_the_judge():
     rng = np.random.default_rng(0)
     rows = annotated(rng, 600, (0.98, 0.97), [(0.85, 0.85)] * 3)
@@ -114,6 +116,7 @@ def test_labels_that_decide():
     assert labels_to_decide(audited(rows_of(9, 1, 0, 0))["pass_or_fail"], "tnr", 0.8) is None
 
 
+@pytest.mark.slow
 def test_groups_show_the_rates_and_two_judges_are_compared():
     rows = [{**row, "system": name} for name, n in (("a", 40), ("b", 20)) for row in rows_of(n, 60 - n, 10, 30)]
     found = audited(rows, by="system")

@@ -128,6 +128,7 @@ def test_a_group_of_few_items_is_told_from_two_inputs_on(rare, step):
     assert np.isfinite([found.low, found.high, found.p_value]).all() == (rare > 1)
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_group_of_few_items_has_their_number_as_its_degrees_of_freedom():
     rng, alarms = np.random.default_rng(0), 0
     for _ in range(60):

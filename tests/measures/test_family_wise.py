@@ -47,6 +47,7 @@ def test_the_magnitude_is_smaller_only_if_difference_and_sum_have_the_sign():
     assert np.isnan(nonzero(np.nan, errors[:, 0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bias", "others"),
     [

@@ -72,6 +72,7 @@ def test_agreement_beyond_a_forecast_is_found():
     assert forecasts.agreement_beyond(P, Y[:, :1]) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alike", [0.0, 0.5])
 def test_flawless_forecasts_exceed_their_bound_in_5_of_100(alike):
     draws, over = Draws(resamples=0, swaps=0), 0

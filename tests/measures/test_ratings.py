@@ -62,6 +62,7 @@ def good_outputs(n, *, seed):
     return feature, quality + 0.5 * rng.normal(size=n), ratings
 
 
+@pytest.mark.slow
 def test_an_unbiased_judge_is_not_flagged_because_ratings_stop_at_5():
     flagged, without, draws = 0, 0, 150
     for seed in range(draws):
@@ -126,6 +127,7 @@ def preferences(n, *, effect, seed, tied=0.7):
     return feature, scores, np.where(np.abs(seen) < tied, 0.0, np.sign(seen))
 
 
+@pytest.mark.slow
 def test_preferences_of_pairs_find_an_effect_as_differences_of_scores_do():
     found = dict.fromkeys((0.0, 0.2), 0)
     for seed in range(60):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evalbias.evaluation import Number
-from evalbias.measures import Draws, estimate, estimate_coefficient, repeats
+from evalbias.measures import Draws, estimate, estimate_coefficient, resample
 from evalbias.measures.repeats import (
     NO_RATINGS,
     NO_REPEATS,
@@ -61,6 +61,7 @@ def draw(rng, n, s, r, *, noise, raters, rho):
     return scores, quality[:, None] + np.sqrt(raters) * rng.normal(size=(n, r)) + 2 * rng.normal(size=r)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "s", "r", "noise", "raters", "rho"),
     [(100, 2, 2, 1.0, 1.0, 0.8), (100, 5, 3, 0.3, 0.5, 0.5), (200, 3, 2, 0.5, 1.0, 1.0), (60, 4, 3, 0.25, 0.3, 0.9)],
@@ -156,8 +157,8 @@ def test_a_change_between_two_judges_is_the_difference_of_their_shares():
 
 def test_whether_raters_and_scores_agree_is_tested_once_for_all_parts(monkeypatch):
     scores, ratings = draw(np.random.default_rng(9), 80, 2, 2, noise=1.0, raters=0.5, rho=0.8)
-    calls, plain = [], repeats.estimate_coefficient
-    monkeypatch.setattr(repeats, "estimate_coefficient", lambda *a, **k: calls.append(a) or plain(*a, **k))
+    calls, plain = [], resample.estimate_coefficient
+    monkeypatch.setattr(resample, "estimate_coefficient", lambda *a, **k: calls.append(a) or plain(*a, **k))
     for part in PARTS:
         estimate_disagreement(sample_moments(scores), rating_moments(ratings), part=part)
     assert len(calls) == 2

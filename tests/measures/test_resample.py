@@ -172,6 +172,7 @@ def world_of_many(seed):
     return np.clip(np.round(quality + 0.3 * ls), -3, 3), ls, human
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "columns"),
     [
@@ -199,6 +200,7 @@ def test_groups_of_many_inputs_are_of_whole_inputs():
     assert found.high - found.low == pytest.approx(2 * 1.96 / np.sqrt(6000), rel=0.15)
 
 
+@pytest.mark.slow
 def test_many_even_levels_are_as_often_even_as_the_interval_says():
     rng, held, levels = np.random.default_rng(5), 0, 50  # of few levels, the BCa interval ends at 1 as well
     for _ in range(200):
@@ -274,6 +276,7 @@ def calibration_error(p, y):
     return sum((bins == one).mean() * abs(p[bins == one].mean() - y[bins == one].mean()) for one in set(bins))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(n=st.integers(4, 14), values=st.sampled_from([3, 4, 1000]), seed=st.integers(0, 999))
 def test_resamples_by_counts_are_resamples_of_items(n, values, seed):
@@ -288,6 +291,7 @@ def test_resamples_by_counts_are_resamples_of_items(n, values, seed):
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(n=st.integers(2, 12), values=st.sampled_from([3, 1000]), seed=st.integers(0, 999))
 def test_swaps_by_counts_are_mixtures_of_both_judges(n, values, seed):

@@ -121,6 +121,7 @@ def simulated(n, prevalence, judge, annotators, *, draws, seed=0):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("accuracy", "raters"), [(0.85, 2), (0.95, 3)])
 def test_intervals_hold_the_truth_and_a_judge_at_the_limit_gets_no_certificate(accuracy, raters):
     """Over 1,200 draws they hold the TPR in 95.9 % and certify .8 in 1.7 %; these 30 notice a fault."""

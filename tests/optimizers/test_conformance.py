@@ -79,8 +79,9 @@ CASES = {
         SOURCES[18:],
     ),
 }
-PARAMS = {  # ZEPO's quick cases are those of pairs
-    name: pytest.param(case, id=name) for name, case in CASES.items()
+PARAMS = {
+    name: pytest.param(case, id=name, marks=[pytest.mark.slow] * (name == "LikelihoodMitigation"))
+    for name, case in CASES.items()
 }
 every = pytest.mark.parametrize("case", PARAMS.values())
 judges_only = pytest.mark.parametrize("case", [p for name, p in PARAMS.items() if name != "ExternalFeedbackRefine"])
@@ -110,6 +111,7 @@ def test_the_same_seed_gives_the_same_program_and_report_and_leaves_the_student_
     assert not hasattr(student, "report")
 
 
+@pytest.mark.slow
 @judges_only
 def test_another_seed_keeps_other_inputs_back(case):
     first, other = (case.compiled(seed=seed, valset=False).report.candidates[0].estimates for seed in (0, 1))

@@ -79,6 +79,7 @@ def test_the_remedy_follows_the_joint_model_and_a_field_of_the_items_is_a_featur
     assert list(alone.correction.slopes) == ["mine"]
 
 
+@pytest.mark.slow
 def test_both_features_leave_no_effect_of_either():
     judged = scored(900, length=0.4, likelihood=0.4)
     learned = learn_correction(judged)
@@ -127,6 +128,7 @@ def test_pairs_are_corrected_in_log_odds_averaged_over_both_orders():
     assert one.covariates["length"] == pytest.approx(np.log(judged.covariates[LENGTHS]) @ [1, -1])
 
 
+@pytest.mark.slow
 def test_pairs_of_one_order_lose_the_lean_to_the_first_position():
     judged = without(compared(np.random.default_rng(1), 400, first=1.0, orders=1), LIKELIHOODS)
     learned = learn_correction(judged)
@@ -136,6 +138,7 @@ def test_pairs_of_one_order_lose_the_lean_to_the_first_position():
     assert learn_correction(always).correction.shift == 0
 
 
+@pytest.mark.slow
 def test_one_rating_needs_its_reliability_and_undefined_items_stay_so():
     judged = without(scored(600, length=0.4, raters=1), LIKELIHOODS)
     with pytest.raises(ValueError, match=r"owe to 'length' is undefined: .*: state it, or have a second person"):

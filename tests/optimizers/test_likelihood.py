@@ -84,6 +84,7 @@ def compile_judge(lm=None, trainset=None, valset=None, judge=None, **options):
 # RS demonstrations.
 
 
+@pytest.mark.slow
 def test_the_bias_is_compiled_away():
     report = compile_judge().report
     bias, performance = (report.comparison["likelihood"][name] for name in ("bias_score", "performance"))
@@ -376,6 +377,7 @@ def test_a_loss_that_is_allowed_is_ruled_out_by_the_items_to_be_larger():
         LikelihoodMitigation(max_loss=1.5)
 
 
+@pytest.mark.slow
 def test_without_several_ratings_the_standardized_bias_score_decides_and_says_why():
     single = with_effect(0.6, ratings=1)
     assert bias_number(single.covariates.get(RATINGS)) == bias_number(np.ones((3, 1))) == BIAS_SCORE_Z
@@ -426,6 +428,7 @@ def test_cross_fitted_scores_are_corrected_by_other_inputs_alone(monkeypatch):
     assert all(np.isnan(undefined.answers).all() for undefined in cross_fitted(one, known, fit, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [BiasedDemos, LikelihoodMitigation])
 def test_the_number_of_the_bias_is_decided_once_on_all_rated_items(kind):
     train = of_sources(60, 1)
@@ -501,6 +504,7 @@ class Confused(FormulaLM):
         return list(np.log(self.mass * weights / weights.sum()))
 
 
+@pytest.mark.slow
 def test_demonstrations_that_make_a_useless_judge_agree_are_compiled_though_it_has_no_bias_to_lessen():
     optimizer = LikelihoodMitigation(k=(4,), n_resamples=2_000)
     compiled = optimizer.compile(
@@ -532,6 +536,7 @@ def test_a_judge_that_is_no_better_than_the_likelihood_is_told_so():
     )
 
 
+@pytest.mark.slow
 def test_the_family_takes_what_helps_and_its_calibration_works_where_it_is_used(tmp_path):
     lm = Stubborn()
     optimizer = LikelihoodMitigation(k=(4,), n_resamples=300)
@@ -583,6 +588,7 @@ def several():
     return [PointwiseJudge(Criterion(name, "is it good?")) for name in NAMES]
 
 
+@pytest.mark.slow
 def test_every_criterion_and_the_total():
     judges = several()
     optimizer = BiasedDemos(4, n_resamples=99, select=False)

@@ -164,6 +164,7 @@ def sourced(n, seed):
     return [e.copy(source=e.id) for e in items(n, seed)]
 
 
+@pytest.mark.slow
 def test_demonstrations_are_compiled_where_they_help_and_not_where_there_is_no_bias():
     for bias, helps in ((1.0, True), (0.0, False)):
         student, lm = PointwiseJudge(C), FormulaLM(bias=bias)

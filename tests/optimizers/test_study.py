@@ -66,6 +66,7 @@ def test_with_labels_accuracy_bias_and_prompts_are_weighed():
     assert len(shown) == (3 if report.best.choice.demonstrations else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batches", [pytest.param(2, marks=pytest.mark.slow), 5])
 def test_a_study_that_was_stopped_in_a_trial_goes_on_as_if_it_had_not_been(batches, tmp_path):
     train, storage = sides(labels=False)[0], f"sqlite:///{tmp_path}/study.db"

@@ -240,6 +240,7 @@ def judged(metric, **options):
     return optimizer.compile(judge, trainset=trainset), trainset, optimizer.report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("criterion", "setting"),
     [(COHERENCE, "cuts"), (Criterion("fine", "is it fine?", (0, 1), levels=("not fine", "fine")), "threshold")],

@@ -62,6 +62,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["scores", "scores and likelihoods", "comparisons", "samples"])
 def test_every_form_of_a_judgment_reports_the_tokens_of_its_prompts(form, kind, model):

@@ -112,6 +112,7 @@ def places(content):
             yield from places(value)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_results_that_no_run_wrote_are_shown_or_refused(data):
     records = []
