@@ -31,7 +31,7 @@ from benchmarks.workloads import Workload, pointwise
 from evalbias import LocalLM
 from evalbias.data import world
 from evalbias.lm.tokens import choice_sequences
-from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_demos
+from evalbias.optimizers.likelihood import draw_demos, rated_items, with_demos
 from evalbias.programs.criterion import SYNTHETIC
 
 RENDERING, TOKENIZING, CALL = "rendering", "tokenizing", "whole call"

@@ -41,7 +41,7 @@ from evalbias.lm.load import load_tokenizer
 from evalbias.lm.render import Renderer
 from evalbias.lm.tokens import PromptTokenizer
 from evalbias.lm.types import Choices
-from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_demos
+from evalbias.optimizers.likelihood import draw_demos, rated_items, with_demos
 from evalbias.programs.criterion import SYNTHETIC
 
 IN_FLIGHT = (64, 256, 1024)

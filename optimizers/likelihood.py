@@ -28,24 +28,106 @@ from evalbias.evaluation.judged import (
     total,
 )
 from evalbias.evaluation.words import count, signed
-from evalbias.lm.cache import CachedLM, resolve_lm
-from evalbias.lm.types import MeasuringLM
+from evalbias.lm.cache import CachedLM, measuring, resolve_lm
+from evalbias.lm.types import Choices, MeasuringLM, PromptRefused, RequestRefused
 from evalbias.measures import estimate_spearman, rs_scores, spearman, unfairness_scores
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.likelihood import TOTAL
-from evalbias.optimizers import demonstrations, likelihood_rules
+from evalbias.optimizers import likelihood_rules
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
-from evalbias.optimizers.demonstrations import UnusableDemosError
 from evalbias.optimizers.likelihood_rules import BIAS_LABELS, REASONS, STRENGTHS, bias_number, fitted, proxy_worth
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection, last_items
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.items import read_item, text_length
-from evalbias.programs.judges import REDUCTIONS, likelihood_scores
+from evalbias.programs.items import item_label, read_item, text_length
+from evalbias.programs.judges import REDUCTIONS, answer_items, likelihood_scores
 from evalbias.programs.pointwise import LIKELIHOOD, PointwiseJudge
 
 RS_NORMALIZATIONS = ("mean-range", "center-max")  # normalizations of the scores in RS: the paper's, and its code's
 BASELINES = {LIKELIHOODS: "likelihood alone", LENGTHS: "length alone"}
+TRIED = 16  # number of the longest items whose prompts are tried before anything is judged
+
+# The items that can be shown, a random draw of them, and a judge that shows them.
+
+
+def rated_items(examples: Sequence[dspy.Example], criterion: Criterion) -> list[dspy.Example]:
+    """Return the items whose human score on the criterion is defined; refuse items that were not rated on it at all."""
+    scores = human_scores(examples, criterion)
+    return [e for e, score in zip(examples, scores, strict=True) if np.isfinite(score)]
+
+
+def draw_demos(examples: Sequence[dspy.Example], k: int, *, seed: int) -> tuple[list[dspy.Example], list[dspy.Example]]:
+    """Return k items drawn at random, in their order, and all the others; fewer than k items are refused."""
+    if k > len(examples):
+        raise ValueError(f"{k} demonstrations cannot be drawn from {len(examples)} rated items: lower k.")
+    picked = set(np.random.default_rng(seed).choice(len(examples), k, replace=False).tolist())
+    drawn = [e for i, e in enumerate(examples) if i in picked]
+    return drawn, [e for i, e in enumerate(examples) if i not in picked]
+
+
+def with_demos(
+    student: PointwiseJudge, examples: Sequence[dspy.Example], *, bins: Sequence[float] | None = None
+) -> PointwiseJudge:
+    """Return a copy of the judge with these demonstrations, labeled by their human scores (see ``label_of``).
+
+    A likelihood calibration is discarded, because it was fitted under the old demonstrations.
+    """
+    judge: PointwiseJudge = student.deepcopy()
+    judge.correction = None
+    judge.predict.demos = [
+        dspy.Example(source=e.source, output=e.output, score=item_label(e, student.criterion, bins=bins))
+        for e in examples
+    ]
+    return judge
+
+
+class UnusableDemosError(ValueError):
+    """There are too few items of one kind to choose demonstrations from, or they do not fit the model's context."""
+
+
+def check_demos_fit(judge: PointwiseJudge, examples: Sequence[dspy.Example], lm: MeasuringLM) -> None:
+    """Refuse demonstrations with which one of the longest items exceeds the model's context, and say how many fit.
+
+    An item that the model cannot take even without demonstrations is undefined anyway, and says nothing of them.
+    """
+    longest = sorted(examples, key=lambda e: len(e.source) + len(e.output))[-TRIED:]
+    model = measuring(lm, judge.sampling)
+    demos, trial = judge.predict.demos, judge.deepcopy()
+
+    def refusal(items: Sequence[dspy.Example], count: int) -> PromptRefused | RequestRefused | None:
+        trial.predict.demos = demos[:count]
+        questions = [Choices(trial.messages(e), tuple(judge.criterion.labels)) for e in items]
+        try:
+            answer_items(model, questions, items, refused="raise")
+        except (PromptRefused, RequestRefused) as error:  # the latter: not even a harmless text fits
+            return error
+        return None
+
+    first = refusal(longest, len(demos))
+    if first is None:
+        return
+    alone = [item for item in longest if refusal([item], 0) is None]
+    if not alone:
+        raise UnusableDemosError(f"Not even a prompt without demonstrations fits. {first}") from first
+    problem = refusal(alone, len(demos))
+    if problem is not None:
+        count = next(count for count in range(len(demos) - 1, -1, -1) if refusal(alone, count) is None)
+        raise UnusableDemosError(f"{count} of {len(demos)} demonstrations fit: lower k. {problem}") from problem
+
+
+# The paper's choice: the items of highest RS.
+
+
+def highest_rs(rs: FloatArray, k: int) -> list[int]:
+    """Return the k items (n,) of largest RS, ascending as in the paper (Ohi et al. 2024, section 2.2)."""
+    usable = np.flatnonzero(np.isfinite(rs))
+    if len(usable) < k:
+        raise UnusableDemosError(f"RS is defined for only {len(usable)} items: {k} demonstrations cannot be chosen.")
+    top = usable[np.argsort(-rs[usable], kind="stable")[:k]]
+    return [int(i) for i in top[::-1]]
+
+
+# The methods.
 
 
 class MitigationOptions(Options, total=False):
@@ -104,7 +186,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
         k, name, rated = (
             self.most_demos,
             student.criterion.name,
-            demonstrations.rated_items(trainset, student.criterion),
+            rated_items(trainset, student.criterion),
         )
         if len(rated) < 2 * k + 2:
             raise ValueError(
@@ -166,16 +248,16 @@ class LikelihoodOptimizer(JudgeOptimizer):
         """
         criterion = problem.student.criterion
         problem.likelihood_lm = problem.lm if self.likelihood_lm is None else CachedLM(self.likelihood_lm)
-        problem.fit = demonstrations.rated_items(problem.fit, criterion)
-        problem.held_back = demonstrations.rated_items(problem.held_back, criterion)
-        random, pool = demonstrations.draw_demos(problem.fit, k, seed=self.seed)
+        problem.fit = rated_items(problem.fit, criterion)
+        problem.held_back = rated_items(problem.held_back, criterion)
+        random, pool = draw_demos(problem.fit, k, seed=self.seed)
         likelihood_scores(pool[:1], criterion, problem.likelihood_lm, reduction=self.reduction)
         return self.shown(problem, random), random, pool
 
     def shown(self, problem: Problem, examples: Sequence[dspy.Example]) -> PointwiseJudge:
         """Return the judge with demonstrations; refuse some with which a prompt exceeds the model's context."""
-        judge = demonstrations.with_demos(problem.student, examples, bins=self.bins)
-        demonstrations.check_demos_fit(judge, [*problem.fit, *problem.held_back, *problem.valset], problem.lm)
+        judge = with_demos(problem.student, examples, bins=self.bins)
+        check_demos_fit(judge, [*problem.fit, *problem.held_back, *problem.valset], problem.lm)
         return judge
 
 
@@ -226,7 +308,7 @@ class BiasedDemos(LikelihoodOptimizer):
         unfairness = unfairness_scores(model, human, normalization=self.normalization)
         rs = rs_scores(likelihoods, unfairness)
         # 3. The k items of highest RS are shown with their human scores, ascending as in the published code.
-        chosen = [pool[i] for i in demonstrations.highest_rs(rs, self.k)]
+        chosen = [pool[i] for i in highest_rs(rs, self.k)]
         compiled = self.shown(problem, chosen)
         problem.details = {
             "train": train,
@@ -344,7 +426,7 @@ class LikelihoodMitigation(LikelihoodOptimizer):
         for k, reduction in itertools.product(self.k, REDUCTIONS):
             title = _rs_name(k, reduction)
             try:
-                chosen = demonstrations.highest_rs(rs[reduction], k)
+                chosen = highest_rs(rs[reduction], k)
                 candidates.append(Candidate(title, self.shown(problem, [pool[i] for i in chosen])))
             except UnusableDemosError as error:
                 left_out[title] = str(error)

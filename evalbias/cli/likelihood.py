@@ -14,8 +14,7 @@ from evalbias.evaluation import judge_examples, measure, total
 from evalbias.evaluation.answers import criteria_of, language_of
 from evalbias.evaluation.biases import Likelihood
 from evalbias.lm.cache import CachedLM
-from evalbias.optimizers.demonstrations import draw_demos, rated_items, with_demos
-from evalbias.optimizers.likelihood import LikelihoodOptimizer
+from evalbias.optimizers.likelihood import LikelihoodOptimizer, draw_demos, rated_items, with_demos
 from evalbias.options import CompileOptions, LikelihoodBiasOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
 from evalbias.programs.judges import REDUCTIONS

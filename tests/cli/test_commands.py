@@ -16,7 +16,7 @@ from evalbias import Criterion, data, embedded_judge_lm, judge_examples, measure
 from evalbias.cli.judge import in_words, summary
 from evalbias.data import world
 from evalbias.evaluation.biases import Likelihood
-from evalbias.optimizers.demonstrations import draw_demos, with_demos
+from evalbias.optimizers.likelihood import draw_demos, with_demos
 from evalbias.programs import SYNTHETIC, PairwiseJudge, PairwiseRanker, PointwiseJudge, load_judge, load_pairwise_judge
 from evalbias.programs.criterion import PRESETS
 from evalbias.runs import Journal

@@ -19,12 +19,12 @@ from evalbias.lm.types import Choices
 from evalbias.measures import bias_score, estimate_spearman, rs_scores, spearman, unfairness_scores
 from evalbias.optimizers import compile_each
 from evalbias.optimizers import likelihood_rules as rules
-from evalbias.optimizers.demonstrations import (
+from evalbias.optimizers.likelihood import (
     UnusableDemosError,
+    against_baselines,
     check_demos_fit,
     with_demos,
 )
-from evalbias.optimizers.likelihood import against_baselines
 from evalbias.optimizers.likelihood_rules import (
     BIAS_SCORE_Z,
     EFFECT,

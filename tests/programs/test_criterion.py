@@ -1,7 +1,7 @@
 import dspy
 import pytest
 
-from evalbias.optimizers.demonstrations import with_demos
+from evalbias.optimizers.likelihood import with_demos
 from evalbias.programs import BINS, PRESETS, Criterion, PairwiseJudge, PointwiseJudge, label_of, labeled
 
 WEBNLG = PRESETS["webnlg2020"][0]
