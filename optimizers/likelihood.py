@@ -14,19 +14,11 @@ import dspy
 import numpy as np
 from typing_extensions import Unpack
 
+from evalbias import evaluation
 from evalbias.data.items import human_score, input_key, item_name
 from evalbias.evaluation.agreement import surpasses
 from evalbias.evaluation.estimates import Comparison, Estimate, Number
-from evalbias.evaluation.judged import (
-    HUMAN_SCORES,
-    LENGTHS,
-    LIKELIHOODS,
-    Judged,
-    human_ratings,
-    human_scores,
-    judge_examples,
-    total,
-)
+from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, Judged, human_ratings, human_scores, total
 from evalbias.evaluation.words import count, signed
 from evalbias.lm.cache import CachedLM, measuring, resolve_lm
 from evalbias.lm.types import Choices, MeasuringLM, PromptRefused, RequestRefused
@@ -221,7 +213,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
 
     def answers(self, problem: Problem, judge: PointwiseJudge, examples: Sequence[dspy.Example]) -> Judged:
         """Have a judge answer examples, with their LS as a covariate."""
-        return judge_examples(
+        return evaluation.judge_examples(
             judge,
             examples,
             lm=problem.lm,

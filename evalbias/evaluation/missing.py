@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 
+from evalbias import measures
 from evalbias.evaluation.bias import EffectBias, full_effect
 from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import LEVEL, Number
@@ -18,14 +19,7 @@ from evalbias.evaluation.words import Table, joined, p_equals, percent, signed, 
 from evalbias.measures.arrays import BoolArray, FloatArray, defined
 from evalbias.measures.equal_quality import Effect, EqualQuality
 from evalbias.measures.families import holm
-from evalbias.measures.missing import (
-    Bounds,
-    answer_chances,
-    bounds_of_effect,
-    bounds_of_mean,
-    missing_by_level,
-    missing_odds,
-)
+from evalbias.measures.missing import Bounds, answer_chances, bounds_of_mean, missing_by_level, missing_odds
 from evalbias.programs.items import length_feature
 
 SIDES = {"quality": ("better", "worse"), "length": ("longer", "shorter"), "likelihood": ("likelier", "less likely")}
@@ -114,7 +108,7 @@ def missing_judgments(judged: Judged, effects: Sequence[EffectBias], *, seed: in
             model, name = _of_all_items(recipe), bias.feature_name
             if not math.isnan(model.effect(name).value):
                 chances = _chances(np.isnan(recipe.values), columns, model.kept)
-                bounds[bias.name] = bounds_of_effect(model, name, recipe.values, chances, ends, given)
+                bounds[bias.name] = measures.missing.bounds_of_effect(model, name, recipe.values, chances, ends, given)
     return MissingJudgments(len(absent), int(absent.sum()), dependence, bounds, None if stated else ends)
 
 
