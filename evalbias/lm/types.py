@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, normalized
 from evalbias.values import json_number
 
 Message = Mapping[str, str]
@@ -113,10 +113,7 @@ class ChoiceLogprobs:
     @property
     def probabilities(self) -> FloatArray:
         """(n, c) shares of the coverage, each row summing to 1; NaN if no choice has any probability."""
-        peak = self.logprobs.max(axis=1, keepdims=True)
-        with np.errstate(invalid="ignore"):
-            weights = np.exp(self.logprobs - peak)  # a row of -inf becomes NaN: undefined, not uniform
-        return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float64)
+        return normalized(self.logprobs)
 
 
 def unanswered(choices: Sequence[str]) -> ChoiceLogprobs:

@@ -175,6 +175,14 @@ def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
     return np.asarray(np.divide(numerator, denominator, out=undefined, where=denominator > TINY))
 
 
+def normalized(logprobs: FloatArray) -> FloatArray:
+    """Return the probabilities of answers (..., c) among each other; NaN for a row in which none has any."""
+    peak = logprobs.max(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(logprobs - peak)  # a row of -inf becomes NaN: undefined, not uniform
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True), dtype=np.float64)
+
+
 def mean_of_defined(values: ArrayLike) -> float:
     """Average the values that are not NaN; NaN if all of them are.
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures import arrays
 from evalbias.measures.arrays import Before, Clusters, FloatArray, IntArray, checked, defined, settled, vectors
-from evalbias.measures.resample import DRAWS, Draws, Interval, change, chunks, estimate, unless_alike
+from evalbias.measures.resample import DRAWS, Draws, Interval, chunks, estimate, unless_alike
 
 # Self-bias: how far a model's scores of its own outputs exceed their true quality (Xu et al. 2024, section 3). Bias is
 # the mean difference of own and expected scores (eq 1); expected ones are on the scale of the own ones: human scores, a
@@ -87,10 +87,8 @@ def estimate_skewness(
     of sign do not reject symmetry, else that of the BCa interval. The upper end is the larger of the BCa and the
     percentile interval, because near 0 the first corrects too much.
     """
-    if before is not None:
-        return change(counted_skewness, before, x, clusters=clusters, draws=draws)
-    found = estimate(counted_skewness, x, clusters=clusters, draws=draws)
-    if math.isnan(found.low):
+    found = estimate(counted_skewness, x, before=before, clusters=clusters, draws=draws)
+    if before is not None or math.isnan(found.low):
         return found
     plain = estimate(counted_skewness, x, clusters=clusters, method="percentile", draws=draws)
     (kept,), codes = arrays.complete(*checked({"x": x}), clusters=clusters)

@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from evalbias.measures.arrays import FloatArray, defined, vectors
+from evalbias.measures.arrays import FloatArray, defined, normalized, vectors
 
 # Calibration of measured comparisons for position, averages over orders, and decisions.
 #
@@ -85,14 +85,6 @@ def gaps(probabilities: FloatArray) -> FloatArray:
     """Return the lead of the most probable column over the next, in [0, 1], shape (n,); NaN where undefined."""
     ordered = np.sort(probabilities, axis=1)  # NaN sorts last
     return np.asarray(ordered[:, -1] - ordered[:, -2])
-
-
-def normalized(logprobs: FloatArray) -> FloatArray:
-    """Return the probabilities of the answers among each other; NaN for a row in which none has any."""
-    peak = logprobs.max(axis=-1, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        weights = np.exp(logprobs - peak)  # a row of -inf becomes NaN: undefined, not uniform
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
 # CalibraEval: a monotone map of a pair's probabilities that makes both orders agree (Li et al., 2410.15393).
