@@ -21,7 +21,7 @@ import numpy as np
 
 from evalbias.data.items import item_name
 from evalbias.lm import types
-from evalbias.lm.cache import as_measuring, measuring, resolve_lm
+from evalbias.lm.cache import CachedLM, as_measuring, measuring, resolve_lm
 from evalbias.lm.contract import Sampling, aask, ask
 from evalbias.lm.dspy_seam import (
     ClientLM,
@@ -296,6 +296,21 @@ class Judge(Instrument):
         kind, wording, meanings = self._closed(instructions, labels)
         state = {**self._state(inputs), **({"demos": shown} if shown else {})}
         return Decision(state, labels, kind, wording, meanings, self.criterion.name)  # type: ignore[arg-type]
+
+
+def asked_together(judges: Sequence[Judge], examples: Sequence[dspy.Example], lm: Any) -> Any:
+    """Return ``lm`` with the answers to the judges' questions about the examples, for a ``batch`` of each judge.
+
+    A model of decisions is asked all questions about one item in one request, such as those of several criteria, unless
+    the judges have demonstrations of their own. Any other model is returned as it is.
+    """
+    if not as_measuring(lm).decides:
+        return lm
+    model, items = CachedLM(lm), [[judge.read(one, i) for i, one in enumerate(examples)] for judge in judges]
+    asks = [judge._asks(model, judge.predict.signature.instructions, judge.predict.demos) for judge in judges]
+    rows = (zip(judges, asks, row, strict=True) for row in zip(*items, strict=True))
+    model.answer([ask(inputs) for row in rows for judge, ask, item in row for inputs in judge._questions(item)], {})
+    return model
 
 
 class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]

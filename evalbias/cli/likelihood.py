@@ -17,7 +17,7 @@ from evalbias.lm.cache import CachedLM
 from evalbias.optimizers.likelihood import LikelihoodOptimizer, draw_demos, rated_items, with_demos
 from evalbias.options import CompileOptions, LikelihoodBiasOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
-from evalbias.programs.judges import REDUCTIONS
+from evalbias.programs.judges import REDUCTIONS, asked_together
 from evalbias.report.page import scatter_section
 from evalbias.report.tables import headlines_table, mitigation_table, words_note
 
@@ -27,11 +27,14 @@ def measure_likelihood_command(options: LikelihoodBiasOptions, models: Measuring
     with Run("measure likelihood", options, models, out, more=split.settings()) as run:
         judged, scorer = {}, CachedLM(run.likelihood_lm)
         with run.progress(len(split.test) * (1 + len(split.criteria))):
+            judges = []
             for c in split.criteria:
                 demos, _ = draw_demos(rated_items(split.train, c), options.k, seed=options.seed)
-                judge = with_demos(PointwiseJudge(c, language=language_of(options)), demos, bins=split.bins)
-                judged[c.name] = judge_examples(
-                    judge, split.test, lm=run.options.lm, likelihood_lm=scorer, reduction=options.reduction
+                judges.append(with_demos(PointwiseJudge(c, language=language_of(options)), demos, bins=split.bins))
+            lm = asked_together(judges, split.test, run.options.lm)
+            for judge in judges:
+                judged[judge.criterion.name] = judge_examples(
+                    judge, split.test, lm=lm, likelihood_lm=scorer, reduction=options.reduction
                 )
         coverage = {name: one.coverage for name, one in judged.items()}
         if len(judged) > 1:
