@@ -263,6 +263,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "measure self": ("loops", options.SelfOptions),
     "measure style": ("loops", options.StyleOptions),
     "compile likelihood": ("likelihood", options.CompileOptions),
+    "compile threshold": ("repair", options.ThresholdOptions),
     "compile refine": ("loops", options.CompileRefineOptions),
     "optimize": ("compare", options.OptimizeOptions),
     "judge": ("judge", options.JudgeOptions),

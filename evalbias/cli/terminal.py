@@ -244,9 +244,12 @@ def plan(questions: Sequence[Question], left: int, model: str, *, hosted: str | 
 
 
 def _length(question: Question) -> int:
-    from evalbias.lm.types import Likelihood
+    from evalbias.lm.forms import state_text
+    from evalbias.lm.types import Decision, Likelihood
 
     prompt = question.context if isinstance(question, Likelihood) else question.prompt
+    if isinstance(question, Decision):
+        return len(state_text(prompt))
     length = len(prompt) if isinstance(prompt, str) else sum(len(message["content"]) for message in prompt)
     return length + (len(question.continuation) if isinstance(question, Likelihood) else 0)
 

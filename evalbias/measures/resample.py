@@ -397,13 +397,36 @@ def difference_of_shares(
 
 def share_ends(value: float, variance: float, *, units: int, confidence: float) -> tuple[float, float]:
     """Compute Wilson's interval of a share from so many units, two or more, with a variance; see ``estimate_share``."""
-    spread = value * (1 - value)
-    most = units + 4 * spread * units**2
-    size = most if variance < TINY else min(spread / variance, most)
+    spread, size = value * (1 - value), _effective_size(value, variance, units)
     squared = float(scipy.stats.t.ppf((1 + confidence) / 2, units - 1)) ** 2
     center = (value + squared / (2 * size)) / (1 + squared / size)
     half = np.sqrt(squared / size * (spread + squared / (4 * size))) / (1 + squared / size)
     return float(min(value, center - half)), float(max(value, center + half))
+
+
+def _effective_size(value: float, variance: float, units: int) -> float:
+    """Compute the number of independent decisions that vary as much as a share does; see ``estimate_share``."""
+    spread = value * (1 - value)
+    most = units + 4 * spread * units**2
+    return most if variance < TINY else min(spread / variance, most)
+
+
+def share_above(x: ArrayLike, least: float, *, clusters: Clusters = None) -> float:
+    """Compute the one-sided p of a share of (n,) numbers in [0, 1] being ``least``, in (0, 1), or lower.
+
+    It is below .025 where the 95 % interval of ``estimate_share`` lies above ``least``; NaN for fewer than two units.
+
+    Examples:
+        >>> [round(share_above([1.0] * n, 0.9), 3) for n in (20, 40)]
+        [0.076, 0.021]
+    """
+    (kept,), codes = complete(*checked({"x": x}, clusters), clusters=clusters)
+    units = len(set(codes.tolist()))
+    if units < 2:
+        return math.nan
+    value = float(kept.mean())
+    size = _effective_size(value, variance_of_mean(kept, codes), units)
+    return float(scipy.stats.t.sf((value - least) / math.sqrt(least * (1 - least) / size), units - 1))
 
 
 def estimate_coefficient(

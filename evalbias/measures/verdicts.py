@@ -206,7 +206,8 @@ def _of_several(
     given = votes >= 0
     deviations = np.where(given, votes - ratio((votes == 1).sum(axis=0), given.sum(axis=0)), 0.0)
     alike = (deviations.sum(axis=1) ** 2 - (deviations**2).sum(axis=1)) / 2
-    beyond = alike.mean() / math.sqrt(resample.variance_of_mean(alike, codes)) if units > 1 else math.nan
+    variance = resample.variance_of_mean(alike, codes) if units > 1 else 0.0
+    beyond = alike.mean() / math.sqrt(variance) if variance > 0 else math.nan  # 0 where one annotator always passes
     if not beyond > scipy.stats.norm.ppf((1 + draws.confidence) / 2):
         return replace(bare, reason=DISAGREE)
     if units < resample.FEWEST_UNITS or not draws.resamples:

@@ -49,8 +49,8 @@ def test_help_lists_the_options_of_a_command_by_section(tmp_path):
         for heading, lines in zip(parts[::2], parts[1::2], strict=True)
     }
     assert [*sections] == ["Data", "Model and judge", "Measurement", "Running models", "Run"]
-    measurement = {"--only", "--task", "--likelihood-lm", "--own-system", "--length", "--reliability", "--pass"}
-    assert sections["Measurement"] == measurement
+    measurement = "only probe task likelihood-lm own-system length reliability pass"
+    assert sections["Measurement"] == {f"--{name}" for name in measurement.split()}
     assert {"--data", "--map"} <= sections["Data"]
     assert {"--lm", "--scores-field", "--winner-field"} <= sections["Model and judge"]
     assert {"--api-base", "--device"} <= sections["Running models"]
@@ -79,6 +79,7 @@ LEAVES = {
     "measure self": ([*DATA, "--own", "mine", "--expected", "theirs"], OPENED),
     "measure style": (LOOP, OPENED),
     "compile likelihood": (EMBEDDED, OPENED),
+    "compile threshold": ([*DATA, "--scores-field", "mine", "--pass", 3, "--recall", 0.5], OPENED),
     "compile refine": (LOOP, OPENED),
     "runs list": (["--root", "."], "runs.list_runs"),
     "runs show": (["."], READ),

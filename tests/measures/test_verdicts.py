@@ -106,6 +106,8 @@ def test_verdicts_at_random_tell_no_truth():
     found = estimate_rate(judge, people, of="tpr")
     assert (math.isnan(found.value), found.reason, found.n) == (True, DISAGREE, 200)
     assert corrected_rate(judge, np.vstack([people[:100], np.full((100, 2), NAN)])).reason == DISAGREE
+    always = np.column_stack([np.ones(200), people[:, 1]])  # one annotator passes everything
+    assert estimate_rate(judge, always, of="tpr").reason == DISAGREE
     with pytest.raises(ValueError, match=r"ratings\[1, 0\] is 2: a verdict is 1, 0, or NaN"):
         estimate_rate([1.0, 0.0], [[1.0, 0.0], [2.0, 1.0]], of="tpr")
 

@@ -9,9 +9,17 @@ from dspy.utils.callback import BaseCallback
 from fakes import PARTS, Comparer, FormulaLM, Wording, of_sources, rated
 from models_of_text import Letters, Scripted, refine_loop
 
-from evalbias import ZEPO, BiasedDemos, ExternalFeedbackRefine, JudgeStudy, LikelihoodMitigation, data
+from evalbias import (
+    ZEPO,
+    BiasedDemos,
+    ExternalFeedbackRefine,
+    JudgeStudy,
+    LikelihoodMitigation,
+    ThresholdTuning,
+    data,
+)
 from evalbias.lm.types import Choices
-from evalbias.optimizers import GrammarParaphraser, objectives
+from evalbias.optimizers import GrammarParaphraser, objectives, thresholds
 from evalbias.optimizers.base import hold_back
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
 from evalbias.values import to_json
@@ -57,6 +65,13 @@ CASES = {
         of_sources(40, 1),
         of_sources(16, 2),
     ),
+    "ThresholdTuning": Case(
+        lambda **o: ThresholdTuning(recall=0.5, pass_mark=3.5, **{"n_resamples": 99, **o}),
+        lambda: PointwiseJudge(dataclasses.replace(C, levels=tuple("abcde"))),
+        FormulaLM,
+        of_sources(24, 1),
+        of_sources(12, 2),
+    ),
     "ZEPO": Case(
         lambda **o: ZEPO(GRAMMAR, population=3, epochs=2, **{"n_resamples": 99, **o}),
         lambda: PairwiseJudge(C),
@@ -83,6 +98,7 @@ PARAMS = {
     name: pytest.param(case, id=name, marks=[pytest.mark.slow] * (name == "LikelihoodMitigation"))
     for name, case in CASES.items()
 }
+UNDIVIDED = {"ExternalFeedbackRefine", "ThresholdTuning"}  # the second chooses on all of its trainset
 every = pytest.mark.parametrize("case", PARAMS.values())
 judges_only = pytest.mark.parametrize("case", [p for name, p in PARAMS.items() if name != "ExternalFeedbackRefine"])
 
@@ -90,6 +106,7 @@ judges_only = pytest.mark.parametrize("case", [p for name, p in PARAMS.items() i
 @pytest.fixture(autouse=True)
 def few_swaps(monkeypatch):
     monkeypatch.setattr(objectives, "SWAPS", 200)
+    monkeypatch.setattr(thresholds, "anchored_threshold", lambda p, worth: 0.5)
 
 
 def state_of(program):
@@ -112,7 +129,7 @@ def test_the_same_seed_gives_the_same_program_and_report_and_leaves_the_student_
 
 
 @pytest.mark.slow
-@judges_only
+@pytest.mark.parametrize("case", [p for name, p in PARAMS.items() if name not in UNDIVIDED])
 def test_another_seed_keeps_other_inputs_back(case):
     first, other = (case.compiled(seed=seed, valset=False).report.candidates[0].estimates for seed in (0, 1))
     assert [(e.value, e.low) for e in first.values()] != [(e.value, e.low) for e in other.values()]
@@ -123,7 +140,7 @@ def test_the_valset_only_reports_and_without_it_nothing_is_compared(case):
     reported, alone = (case.compiled(valset=valset).report for valset in (True, False))
     assert (reported.chosen, reported.decision) == (alone.chosen, alone.decision)
     assert [t.p_value for t in reported.candidates[1:]] == [t.p_value for t in alone.candidates[1:]]
-    assert reported.comparison
+    assert reported.comparison or reported.tested
     assert (alone.comparison, alone.before, alone.after) == ({}, None, None)
 
 
@@ -143,8 +160,8 @@ def test_the_report_says_of_the_given_program_and_each_candidate_what_came_of_it
 
 @every
 def test_the_bare_method_chooses_nothing(case):
-    if case is CASES["LikelihoodMitigation"]:
-        with pytest.raises(ValueError, match="select=False: LikelihoodMitigation always chooses"):
+    if case in (CASES["LikelihoodMitigation"], CASES["ThresholdTuning"]):
+        with pytest.raises(ValueError, match=r"select=False: .* always chooses"):
             case.compiled(select=False)
         return
     report = case.compiled(select=False).report
