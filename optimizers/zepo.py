@@ -21,20 +21,9 @@ from evalbias.lm.cache import measuring, resolve_lm
 from evalbias.lm.types import Choices, unanswered
 from evalbias.measures import decision_rates
 from evalbias.measures.arrays import FloatArray
+from evalbias.optimizers import objectives
 from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_budget
-from evalbias.optimizers.objectives import (
-    BiasObjective,
-    Objective,
-    ObjectiveRule,
-    check_held_back,
-    check_searchable,
-    checked_objective,
-    instruct,
-    judged_in_order,
-    probabilities,
-    reworded,
-    shares_of,
-)
+from evalbias.optimizers.objectives import Objective, instruct, judged_in_order, probabilities, shares_of
 from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, checked_proposer, fault
 from evalbias.optimizers.racing import drop, race_rounds, worst_last
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule
@@ -144,7 +133,7 @@ class ZEPO(JudgeOptimizer):
         self.proposer = checked_proposer(proposer)
         self.population = population
         self.epochs = epochs
-        self.objective = checked_objective(objective)
+        self.objective = objectives.checked_objective(objective)
         self.racing = racing
         self.same_question = same_question
         self.budget = check_budget(budget)
@@ -153,7 +142,7 @@ class ZEPO(JudgeOptimizer):
     def check(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Also refuse an objective that cannot be chosen by, and an instruction that the grammar cannot reword."""
         if self.select:
-            check_held_back(self.objective)
+            objectives.check_held_back(self.objective)
         if isinstance(self.proposer, GrammarParaphraser):
             self.proposer.check(student.criterion, student.predict.signature.instructions)
         super().check(student, trainset, valset)
@@ -191,16 +180,16 @@ class ZEPO(JudgeOptimizer):
             "best": incumbent.number,
         }
         problem.given = Candidate(in_one_line(judge.predict.signature.instructions), judge, {"best": 0})
-        return [Candidate(in_one_line(incumbent.instruction), reworded(judge, incumbent.instruction))]
+        return [Candidate(in_one_line(incumbent.instruction), objectives.reworded(judge, incumbent.instruction))]
 
     def rules(self, problem: Problem) -> list[Rule]:
         """A wording is better if the objective is, in a permutation test over the held-back inputs."""
-        return [ObjectiveRule(self.objective, seed=self.seed)]
+        return [objectives.ObjectiveRule(self.objective, seed=self.seed)]
 
     def tested(self, problem: Problem, judge: PairwiseJudge) -> Judged:
         """Have a judge answer the held-back examples in the given order."""
         debiased, wording = self.objective.debiased, judge.predict.signature.instructions
-        check_searchable(problem.held_back, debiased=debiased)
+        objectives.check_searchable(problem.held_back, debiased=debiased)
         (rows,) = probabilities(judge, [wording], problem.held_back, problem.lm, debiased=debiased)
         return judged_in_order(judge, rows, problem.held_back)
 
@@ -217,7 +206,7 @@ class _Search:
         self.problem, self.zepo, self.judge = problem, zepo, judge
         self.objective = zepo.objective
         # 1. What cannot be searched is refused before anything is judged.
-        check_searchable(examples, debiased=self.objective.debiased)
+        objectives.check_searchable(examples, debiased=self.objective.debiased)
         self.orders = len(examples[0].candidates) if self.objective.debiased else 1  # prompts of an example
         own = judge.predict.signature.instructions
         if wrong := fault(own, judge.criterion, ()):
@@ -226,7 +215,7 @@ class _Search:
             )
         classes = len(judge.labels(examples[0]))
         known = judged_in_order(judge, np.full((1, classes), 1 / classes), examples[:1])
-        if isinstance(self.objective, BiasObjective) and not self.objective.bias.applies(known):
+        if isinstance(self.objective, objectives.BiasObjective) and not self.objective.bias.applies(known):
             raise ValueError(
                 f"The bias {self.objective.name!r} cannot be measured on this judge's answers: choose another."
             )

@@ -14,23 +14,10 @@ import numpy as np
 from evalbias.lm.cache import resolve_lm
 from evalbias.lm.contract import Sampling
 from evalbias.lm.types import ChoiceLogprobs, MeasuringLM
+from evalbias.measures import position_calibration
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.pairs import win_shares
-from evalbias.measures.position_calibration import (
-    Correction,
-    Order,
-    PositionMap,
-    PositionOffsets,
-    batch_offsets,
-    calibrate_comparisons,
-    decisions,
-    first_shares,
-    fit_position_map,
-    gaps,
-    position_prior,
-    prior_offsets,
-    rotations,
-)
+from evalbias.measures.position_calibration import Correction, Order, PositionMap, PositionOffsets, decisions, gaps
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
@@ -201,7 +188,7 @@ class PairwiseJudge(Judge):
         return {"source": item["source"], "candidates": [candidates[i] for i in order]}
 
     def _orders(self, count: int) -> list[Order]:
-        return rotations(count, every=self.debias == "permutation")
+        return position_calibration.rotations(count, every=self.debias == "permutation")
 
     def _text(self, inputs: Mapping[str, Any]) -> str:
         return prompts.pair_text(self.criterion, inputs["source"], inputs["candidates"], language=self.language)
@@ -246,7 +233,9 @@ class PairwiseJudge(Judge):
             logprobs = np.array([[row["logprobs"] for row in rows[i]] for i in places], dtype=np.float64)  # (n, r, c+t)
             # 2. Correct for position, and average by candidate.
             correction = self._correction(logprobs, orders, lm)
-            comparisons = calibrate_comparisons(logprobs, orders, correction=correction, min_coverage=self.min_coverage)
+            comparisons = position_calibration.calibrate_comparisons(
+                logprobs, orders, correction=correction, min_coverage=self.min_coverage
+            )
             averaged, positions = comparisons.probabilities, comparisons.positions  # (n, c+t), (n, r, c+t)
             lead, best, wins = gaps(averaged), decisions(averaged), win_shares(averaged, ties=self.ties)
             for n, place in enumerate(places):
@@ -280,7 +269,7 @@ class PairwiseJudge(Judge):
         fitted, asked = {}, 0
         for count in {len(e.candidates) for e in examples}:
             part = [e for e in examples if len(e.candidates) == count]
-            orders = rotations(count, every=True) if kind in EVERY_ORDER else self._orders(count)
+            orders = position_calibration.rotations(count, every=True) if kind in EVERY_ORDER else self._orders(count)
             logprobs = self.answer_logprobs(part, orders, model)
             fitted[count] = fit_correction(kind, logprobs, orders, min_coverage=self.min_coverage)
             asked += len(part) * len(orders)
@@ -361,9 +350,10 @@ def fit_correction(
     if calibration == "calibraeval":
         return _position_map(kept, count)
     if calibration == "pride":
-        offsets = prior_offsets(position_prior(kept, orders), ties=kept.shape[2] > count)
+        prior = position_calibration.position_prior(kept, orders)
+        offsets = position_calibration.prior_offsets(prior, ties=kept.shape[2] > count)
     else:
-        offsets = batch_offsets(kept)
+        offsets = position_calibration.batch_offsets(kept)
     if np.isnan(offsets).any():
         raise CalibrationError(
             f"None of {len(kept)} comparisons has a defined, positive probability of every answer: calibration="
@@ -375,14 +365,14 @@ def fit_correction(
 def _position_map(logprobs: FloatArray, count: int) -> PositionMap:
     if count != 2:
         raise CalibrationError(f"calibration='calibraeval' maps pairs, not {count} candidates: use 'pride' for those.")
-    shares = first_shares(logprobs)  # (n, 2)
+    shares = position_calibration.first_shares(logprobs)  # (n, 2)
     usable = int((~np.isnan(shares)).all(axis=1).sum())
     if usable < FEWEST_COMPARISONS:
         raise CalibrationError(
             f"{usable} of {len(shares)} pairs are defined in both orders, too few to fit a map: give "
             f"{FEWEST_COMPARISONS} or more."
         )
-    position_map = fit_position_map(shares[:, 0], shares[:, 1])
+    position_map = position_calibration.fit_position_map(shares[:, 0], shares[:, 1])
     if position_map is None:
         raise CalibrationError(
             f"The two orders contradict each other in too many of {usable} pairs: no monotone map is better than the "

@@ -13,22 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from evalbias.lm import forms
 from evalbias.lm.calls import HARMLESS
 from evalbias.lm.dialect import Dialect, Endpoint, spelling_refused
 from evalbias.lm.fingerprint import DIGITS, SAMPLE_QUESTION, sample_of
-from evalbias.lm.forms import (
-    LEVELS,
-    answer_of,
-    mass_in,
-    names_of,
-    openai_form,
-    openai_shares,
-    sglang_form,
-    sglang_shares,
-    state_text,
-    systemone_form,
-    systemone_shares,
-)
+from evalbias.lm.forms import LEVELS, answer_of, mass_in, names_of, openai_form, sglang_form, sglang_shares, state_text
 from evalbias.lm.reading import Unreadable, part
 from evalbias.lm.render import Prepared, as_text
 from evalbias.lm.tokens import check_choices
@@ -133,8 +122,8 @@ class SystemOne(DecisionDialect):
         return answer.get("result", answer) if not self._path and isinstance(answer, dict) else answer
 
     def _body(self, questions: Sequence[Decision]) -> dict[str, Any]:
-        forms = {name: systemone_form(one) for name, one in zip(names_of(questions), questions, strict=True)}
-        return {"model": self._model, "state": questions[0].prompt, "questions": forms}
+        by_name = {name: forms.systemone_form(one) for name, one in zip(names_of(questions), questions, strict=True)}
+        return {"model": self._model, "state": questions[0].prompt, "questions": by_name}
 
     async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
         answer = await self._post(self._path, self._body(questions))
@@ -142,7 +131,7 @@ class SystemOne(DecisionDialect):
         found: list[ChoiceLogprobs | Refused] = []
         for name, one in zip(names_of(questions), questions, strict=True):
             given, more = part(answer, "answers", name, kind=dict), part(diagnostics.get(name) or {}, kind=dict)
-            found.append(answer_of(one, systemone_shares(one, given), mass_in(more | given)))
+            found.append(answer_of(one, forms.systemone_shares(one, given), mass_in(more | given)))
         return found
 
 
@@ -179,7 +168,7 @@ class DecisionsEndpoint(DecisionDialect):
 
     async def _answers(self, questions: Sequence[Decision]) -> list[ChoiceLogprobs | Refused]:
         names, answer = names_of(questions), await self._post("/v1/decisions", self._body(questions))
-        read = sglang_shares if self._sglang else openai_shares
+        read = sglang_shares if self._sglang else forms.openai_shares
         found: list[ChoiceLogprobs | Refused] = []
         for place, (name, one) in enumerate(zip(names, questions, strict=True)):
             given = part(answer, "answers", name if self._sglang else place, kind=dict)
