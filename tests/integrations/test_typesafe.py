@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("typesafe_sdk", reason="TypeSafe's client has an environment of its own: make test-integrations")
 
 from decision_models import sparrow, sparrow_server
+from dspy.experimental import TypeSafe
 
 from evalbias import Criterion, PairwiseJudge, PointwiseJudge, ServerLM
 
@@ -18,9 +19,7 @@ ITEMS = [dspy.Example(source="A council met.", output=text) for text in ("the ca
 def test_a_judge_has_the_same_numbers_by_the_client_by_the_server_and_in_python():
     with sparrow_server() as (address, requests):
         server = ServerLM("sparrow", base_url=address, dialect="systemone", patience=5.0)
-        client = dspy.experimental.TypeSafe(
-            "sparrow", api_key="none", base_url=address.removesuffix("/v1"), cache=False, timeout=60.0
-        )
+        client = TypeSafe("sparrow", api_key="none", base_url=address.removesuffix("/v1"), cache=False, timeout=60.0)
         judge = PointwiseJudge(COHERENCE)
         ours, theirs = ([p.score for p in judge.batch(ITEMS, lm=lm)] for lm in (server, client))
         (question,) = requests[-1]["questions"].values()
