@@ -28,9 +28,9 @@ from evalbias import LikelihoodMitigation, LocalLM, PointwiseJudge, data
 from evalbias.data.items import by_input, input_key
 from evalbias.evaluation.judged import RATINGS, Judged
 from evalbias.evaluation.words import p_equals
+from evalbias.optimizers import likelihood_rules as rules
 from evalbias.optimizers.base import Problem
 from evalbias.optimizers.likelihood import against_baselines, baseline_facts
-from evalbias.optimizers.likelihood_rules import BIAS_LABELS, AgreementRule, LikelihoodRule, bias_number
 from evalbias.optimizers.selection import CHOICE_LEVEL, GIVEN, Candidate, Cost, Selection, choose, count_unanswered
 from evalbias.programs.criterion import BINS, PRESETS, Criterion
 from evalbias.values import json_number, to_json
@@ -158,9 +158,9 @@ def compiled(
     lenient = GIVEN if with_loss.chosen is optimizer.problem.given else with_loss.chosen.name
     tried = optimizer.on_test_items((chosen, lenient))
     given = tried[GIVEN]
-    number = bias_number(given.covariates.get(RATINGS))
+    number = rules.bias_number(given.covariates.get(RATINGS))
     how: Any = {"n_resamples": n_resamples, "seed": seed}
-    rule, agreement = LikelihoodRule(number, seed=seed), AgreementRule(number, seed=seed)
+    rule, agreement = rules.LikelihoodRule(number, seed=seed), rules.AgreementRule(number, seed=seed)
     problem = optimizer.problem
     facts = baseline_facts(problem.fit, criterion, problem.likelihood_lm, reduction=optimizer.reduction)
     alone = against_baselines(tried[chosen], facts, **how)
@@ -170,7 +170,7 @@ def compiled(
         "chosen_with_loss": lenient,
         "decision_with_loss": with_loss.fields["decision"],
         "paper": next((name for name in tried if name.endswith(PAPER)), None),
-        "objective": BIAS_LABELS[number],
+        "objective": rules.BIAS_LABELS[number],
         "tried": {name: _row(rule, agreement, judged, given) for name, judged in tried.items()},
         "inner": {one.name: {"p_value": one.p_value, "reason": one.reason} for one in report.candidates},
         "alone": {name: _estimate(e) for name, e in alone["baselines"].items()},
@@ -182,7 +182,7 @@ def compiled(
     }
 
 
-def _row(rule: LikelihoodRule, agreement: AgreementRule, judged: Judged, given: Judged) -> dict[str, Any]:
+def _row(rule: rules.LikelihoodRule, agreement: rules.AgreementRule, judged: Judged, given: Judged) -> dict[str, Any]:
     return {
         "estimates": {name: _estimate(e) for name, e in rule.estimates(judged).items()},
         "p_smaller": rule.p_values([judged], given)[0],
@@ -197,7 +197,7 @@ def _estimate(estimate: Any) -> Mapping[str, float]:
 
 
 Row = Mapping[str, Any]
-HEADINGS = ("judge", "data set, criterion", "form", "likelihood bias", "BiasScore", "performance")
+HEADINGS = ("judge", "data set, criterion", "form", "likelihood bias", "BiasScore", "agreement", "performance")
 
 
 def report(rows: Sequence[Row]) -> str:
@@ -209,7 +209,7 @@ def report(rows: Sequence[Row]) -> str:
             "## Compiling the likelihood bias out of real judges",
             "*Given* is the judge without demonstrations, *paper* the demonstrations of highest RS, *compiled* what "
             f"`LikelihoodMitigation` returned, *with loss* what it returned where `max_loss={MAX_LOSS:g}` allows a "
-            "fall in performance, if that is another judge. All estimates are of held-out "
+            "fall in agreement (Pearson), if that is another judge. All estimates are of held-out "
             "inputs, with 95 % intervals over inputs. Likelihood bias is the likelihood effect; where every item has "
             "a single rating, it is the z-scored BiasScore (z), which confounds noise in the ratings with bias. "
             "*Likelihood alone* and *length alone* rank by more or by less of it, whichever people prefer in the "
@@ -232,21 +232,22 @@ def lines(row: Row) -> list[list[str]]:
         for form, name in forms
         if name is not None
     ]
-    alone = [[row["judge"], title, name, "", "", _interval(e), ""] for name, e in row["alone"].items()]
+    alone = [[row["judge"], title, name, "", "", "", _interval(e), ""] for name, e in row["alone"].items()]
     return [*judges, *alone]
 
 
 def _cells(row: Row, name: str) -> list[str]:
     tried = row["tried"][name]
-    bias, *others = tried["estimates"].items()
-    mark = " (z)" if bias[0] == "bias_score_z" else ""
-    published, performance = (e for _, e in others)
+    estimates = tried["estimates"]
+    name_of_bias, bias = next(iter(estimates.items()))
+    mark = " (z)" if name_of_bias == "bias_score_z" else ""
     against = ""
     if name != "given":
         loss = tried["loss"] or "no loss"
         smaller, agrees = (p_equals(json_number(tried[name])) for name in ("p_smaller", "p_agrees"))
         against = f"less biased {smaller}, agrees better {agrees}; {loss}"
-    return [_interval(bias[1]) + mark, _text(published["value"], "+.2f"), _interval(performance), against]
+    agreement, performance = _interval(estimates[rules.AGREEMENT]), _interval(estimates[rules.PERFORMANCE])
+    return [_interval(bias) + mark, _text(estimates["bias_score"]["value"], "+.2f"), agreement, performance, against]
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -260,7 +261,7 @@ def summary(rows: Sequence[Row]) -> str:
         f"Compiled where a loss of {MAX_LOSS:g} is allowed: {_kept(rows, 'chosen_with_loss')}",
         f"The paper's method loses agreement significantly in {len(harmed)} of {len(with_paper)} rows.",
         f"In {len(above)} of {len(with_paper)} rows, the given judge, one of its calibrated forms or the compiled "
-        "judge has no more bias than the paper's method and no lower performance.",
+        "judge has no more bias than the paper's method and no lower agreement.",
         f"In {len(unbeaten)} of {len(rows)} rows, the judge does not agree with people significantly better than "
         "likelihood alone or length alone.",
     ]
@@ -276,16 +277,16 @@ def _kept(rows: Sequence[Row], form: str) -> str:
     halved = [row for row in compiled if _bias(row, row[form]) <= _bias(row, "given") / 2]
     gained = [row for row in compiled if json_number(row["tried"][row[form]]["p_agrees"]) < CHOICE_LEVEL]
     return (
-        f"{kept} In the other {len(compiled)}, the bias was at least halved in {len(halved)}, and performance was "
+        f"{kept} In the other {len(compiled)}, the bias was at least halved in {len(halved)}, and agreement was "
         f"gained significantly in {len(gained)} and lost significantly in {len(lost)}"
         f"{': ' + ', '.join(lost) if lost else ''}."
     )
 
 
 def _above(row: Row) -> bool:
-    bias, performance = _bias(row, row["paper"]), _performance(row, row["paper"])
+    bias, agreement = _bias(row, row["paper"]), _agreement(row, row["paper"])
     return any(
-        _bias(row, name) <= bias and _performance(row, name) >= performance
+        _bias(row, name) <= bias and _agreement(row, name) >= agreement
         for name in row["tried"]
         if name in ("given", row["chosen"]) or name.startswith("likelihood calibration")
     )
@@ -304,8 +305,8 @@ def _bias(row: Row, name: str) -> float:
     return abs(json_number(first["value"]))
 
 
-def _performance(row: Row, name: str) -> float:
-    return json_number(row["tried"][name]["estimates"]["performance"]["value"])
+def _agreement(row: Row, name: str) -> float:
+    return json_number(row["tried"][name]["estimates"][rules.AGREEMENT]["value"])
 
 
 def _interval(estimate: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import dspy
 
 from benchmarks.mitigation import drawn, lines, report
+from evalbias.optimizers.likelihood_rules import AGREEMENT, PERFORMANCE
 
 
 def items(inputs, outputs):
@@ -26,7 +27,7 @@ def test_training_and_test_items_share_no_input_and_are_spread_over_the_inputs()
 def tried(effect, performance, loss="", p_agrees=0.5):
     whole = {"value": effect, "low": effect - 0.1, "high": effect + 0.1, "n": 90}
     rho = {"value": performance, "low": performance - 0.1, "high": performance + 0.1, "n": 90}
-    estimates = {"likelihood_effect": whole, "bias_score": whole, "performance": rho}
+    estimates = {"likelihood_effect": whole, "bias_score": whole, AGREEMENT: rho, PERFORMANCE: rho}
     return {"estimates": estimates, "p_smaller": 0.001, "p_agrees": p_agrees, "loss": loss, "undefined": 0}
 
 
@@ -57,9 +58,9 @@ def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses():
     compiled, with_loss = (line for line in text.splitlines() if line.startswith("- Compiled"))
     assert compiled == (
         "- Compiled: the given judge was kept in 1 of 3 rows. In the other 2, the bias was at least halved in 1, and "
-        "performance was gained significantly in 0 and lost significantly in 1: J on tmu-gfm fluency."
+        "agreement was gained significantly in 0 and lost significantly in 1: J on tmu-gfm fluency."
     )
-    assert with_loss.endswith("halved in 2, and performance was gained significantly in 1 and lost significantly in 0.")
+    assert with_loss.endswith("halved in 2, and agreement was gained significantly in 1 and lost significantly in 0.")
     assert lines(less)[3][2:4] == ["with loss: half", "+0.10 [+0.00, +0.20]"]
     assert "The paper's method loses agreement significantly in 3 of 3 rows." in text
     # beside |-.3| and .2: the calibration's .2 and .5, and .3 and .3 of the compiled random demonstrations
@@ -68,7 +69,7 @@ def test_the_summary_counts_what_a_compiled_judge_keeps_and_loses():
     assert "J on summeval was not run: 14 inputs." in text
     title = "tmu-gfm, fluency (90 outputs of 30 inputs)"
     shown = lines(half)
-    assert shown[0] == ["J", title, "given", "+0.40 [+0.30, +0.50]", "+0.40", "+0.50 [+0.40, +0.60]", ""]
+    assert shown[0] == ["J", title, "given", "+0.40 [+0.30, +0.50]", "+0.40", *["+0.50 [+0.40, +0.60]"] * 2, ""]
     assert shown[2][2:4] == ["compiled: likelihood calibration", "+0.20 [+0.10, +0.30]"]
     assert shown[2][-1] == "less biased p = 0.0010, agrees better p = 0.5000; no loss"
-    assert shown[3][2:] == ["likelihood alone", "", "", "+0.60 [+0.50, +0.70]", ""]
+    assert shown[3][2:] == ["likelihood alone", "", "", "", "+0.60 [+0.50, +0.70]", ""]
