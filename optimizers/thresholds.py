@@ -235,10 +235,10 @@ class ThresholdTuning(JudgeOptimizer):
     def of_scores(self, judged: Judged, test: Judged) -> ThresholdReport:
         """Choose a threshold of scores of which no judge is known, such as recorded ones, as ``compile`` does.
 
-        ``judged`` are scores of items to choose on, ``test`` those of others. What is compared with is the pass mark
-        as the threshold, where people rate on the judge's scale; else letting all pass.
+        ``judged`` are scores of items to choose on, ``test`` those of others. The threshold to compare with is .5
+        on a scale from 0 to 1, the pass mark where people rate on the judge's other scale; else all pass.
         """
-        start = self._mark if judged.on_peoples_scale else -math.inf
+        start = 0.5 if judged.scale == (0, 1) else self._mark if judged.on_peoples_scale else -math.inf
         given, candidates = self._tried(judged, Candidate(GIVEN, None), start, lambda score: None)
         chosen = choose(given, candidates, self.rules(None), test=lambda _: judged, spent=Cost, inputs=0)  # type: ignore
         threshold = chosen.chosen.details.get("threshold", math.nan)

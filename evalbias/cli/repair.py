@@ -24,6 +24,8 @@ def compile_threshold_command(options: ThresholdOptions, models: MeasuringModels
     if isinstance(ready.judge, PairwiseJudge):
         raise ValueError(f"{options.judge} compares outputs: a threshold is one of scores.")
     train, test = halves(ready.questions, seed=options.seed)
+    if not test:
+        raise ValueError(f"{options.data} has one input: one half chooses, the other measures. Give two or more.")
     split = Split(ready.dataset, (ready.criterion,), test, train)
     with Run("compile threshold", options, models, out, more=split.settings()) as run:
         path, written = run.folder.path / "judge.json", "Recorded scores have no judge to save."

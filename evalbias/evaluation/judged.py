@@ -434,8 +434,8 @@ def judge_examples(
 
 
 def _shares(predictions: Sequence[dspy.Prediction], judge: PointwiseJudge) -> FloatArray | None:
-    """Return (n, K) probabilities of the levels; None where the judge writes its scores, or corrects them."""
-    if judge.scoring == "direct" or judge.correction is not None or len(judge.criterion.values) > MOST_LEVELS:
+    """Return (n, K) probabilities of the levels; None where the judge corrects its scores, or has too many levels."""
+    if judge.correction is not None or len(judge.criterion.values) > MOST_LEVELS:
         return None
     return np.array([list(p.distribution.values()) for p in predictions], dtype=np.float64)
 
@@ -444,9 +444,9 @@ def _drawn(predictions: Sequence[dspy.Prediction], values: Sequence[float]) -> F
     """Return (n, s) scores of the readable answers from which each distribution was estimated, NaN behind them."""
     rows = []
     for p in predictions:
-        shares = np.nan_to_num(list((p.get("distribution") or {}).values()))
+        shares = np.nan_to_num(list(p.distribution.values()))
         counts = np.round(shares * (p.get("samples") or 0) * np.nan_to_num(p.coverage)).astype(int)
-        rows.append(np.repeat(values, counts) if len(counts) else np.empty(0))
+        rows.append(np.repeat(values, counts))
     return padded(rows)
 
 

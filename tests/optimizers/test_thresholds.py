@@ -1,5 +1,7 @@
 """Thresholds: what a threshold does, when it is shown to reach what is asked for, and where it is written."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from commands import evalbias
@@ -9,11 +11,13 @@ from fakes import FormulaLM, of_sources
 from scipy import stats
 
 from evalbias import Criterion, PointwiseJudge, ThresholdTuning, load_judge
+from evalbias.cli.repair import compile_threshold_command
 from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged, judge_examples, mean_of_raters
 from evalbias.lm.dspy_seam import anchored_threshold, check_decisions
 from evalbias.measures.families import NESTED, nested, step_down
 from evalbias.measures.resample import Draws, estimate_share, share_above
 from evalbias.optimizers.thresholds import ThresholdRule, thresholds, verdicts_at
+from evalbias.options import MeasuringModels, Out, ThresholdOptions
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +126,23 @@ def test_a_cost_moves_the_threshold_to_where_the_dearer_error_is_rarer(cost, str
     report = ThresholdTuning(cost=cost, pass_mark=3).of_scores(judged, test)
     assert (report.threshold > 3.0) == stricter
     assert report.tested["chosen"]["cost"].value < report.tested["given"]["cost"].value
+
+
+def test_recorded_probabilities_are_compared_with_one_half_as_those_of_a_judge_are():
+    p, y = np.random.default_rng(3).random((2, 60))
+    judged = replace(scored(p, np.stack([y < p, y < p], axis=1)), scale=(0, 1))
+    report = ThresholdTuning(precision=0.99).of_scores(judged, judged)
+    assert PointwiseJudge(FINE).threshold(1) == 0.5
+    assert report.tested["given"]["coverage"].value == pytest.approx((p >= 0.5).mean())
+
+
+def test_one_input_cannot_be_chosen_on_and_measured(tmp_path):
+    (tmp_path / "rated.csv").write_text("id,source,output,mine,score\n1,s,a,3,4\n2,s,b,4,5\n")
+    options = ThresholdOptions(
+        data=str(tmp_path / "rated.csv"), scores_field="mine", criterion="quality", pass_mark=4, precision=0.9
+    )
+    with pytest.raises(ValueError, match=r"rated\.csv has one input: .* Give two or more"):
+        compile_threshold_command(options, MeasuringModels(), Out())
 
 
 def compiled(lm, **asked):
