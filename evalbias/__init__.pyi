@@ -34,6 +34,7 @@ from .optimizers.base import JudgeOptimizer as JudgeOptimizer
 from .optimizers.correction import learn_correction as learn_correction
 from .optimizers.likelihood import BiasedDemos as BiasedDemos
 from .optimizers.likelihood import LikelihoodMitigation as LikelihoodMitigation
+from .optimizers.orders import OrderRepair as OrderRepair
 from .optimizers.proposers import GrammarParaphraser as GrammarParaphraser
 from .optimizers.proposers import LMParaphraser as LMParaphraser
 from .optimizers.refine import ExternalFeedbackRefine as ExternalFeedbackRefine

@@ -419,6 +419,20 @@ class ThresholdOptions(Seeded, Items):
     cost: float | None = option("How many false fails one false pass costs, such as 5, in place of both.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class OrderOptions(Seeded, Judging, Items):
+    """Repair a judge whose scores depend on the order of the levels.
+
+    Tries the mean of both orders and corrections of the places' prior. One is taken if on held-back inputs the order
+    moves the score less, and neither agreement with people nor the spread of the scores is lost. Compares before and
+    after on half of the inputs. The model must answer closed questions. Writes judge.json to the run's folder.
+    """
+
+    beside = (MeasuringModels, Out)
+    judge: Path = field(metadata={"help": "JSON file of the judge to repair, which scores."})
+    keep_worse: bool = option("Write the result even if it is no better than what was given, or worse.", False)
+
+
 # Judges that compare.
 
 

@@ -160,7 +160,11 @@ class Judge(Instrument):
 
     def measuring(self, lm: Any) -> Any:
         """Return the model to ask for choices: ``lm``, or its repeated answers."""
-        return measuring(lm, self.sampling)
+        return self._repaired(measuring(lm, self.sampling))
+
+    def _repaired(self, lm: Any) -> Any:
+        """Return a model whose answers are repaired as the judge says."""
+        return lm
 
     def _check(self, items: Sequence[dspy.Example], lm: Any) -> None:
         """Refuse items that cannot be judged together, before the model is asked."""
@@ -338,7 +342,7 @@ class JudgeAdapter(dspy.Adapter):  # type: ignore[misc]
     def _asked(
         self, lm: Any, lm_kwargs: Mapping[str, Any], signature: Any, demos: list[Any], inputs: dict[str, Any]
     ) -> tuple[Any, Choices, dict[str, Any]]:
-        lm = lm.client if isinstance(lm, ClientLM) else lm
+        lm = self.judge._repaired(lm.client if isinstance(lm, ClientLM) else lm)
         if self.judge._decided:  # DSPy has rewritten the signature, and hidden the demonstrations in it
             signature, demos = self.judge.predict.signature, self.judge.predict.demos
         question = self.judge._asks(as_measuring(lm), signature.instructions, demos)(inputs)

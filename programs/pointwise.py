@@ -18,6 +18,7 @@ from evalbias.lm.cache import measuring
 from evalbias.lm.contract import Sampling
 from evalbias.lm.dspy_seam import check_decisions, decided_place, decision_output, evidence_of, is_decided
 from evalbias.lm.forms import LEVELS
+from evalbias.lm.orders import Repair, RepairedOptions
 from evalbias.lm.types import ChoiceLogprobs
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import prompts
@@ -86,6 +87,7 @@ class PointwiseJudge(Judge):
         correction: Correction of every score for the output's likelihood under the judge's own model, as
             ``LikelihoodMitigation`` fits it, or its length, as ``learn_correction`` and 'evalbias correct' do; for the
             instructions and demonstrations that it was fitted with.
+        repair: What is done about the order of the levels, where a model is asked closed questions; see ``Repair``.
         language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
             and the task of a criterion that has the default ones.
 
@@ -104,6 +106,12 @@ class PointwiseJudge(Judge):
         load=lambda saved: saved and correction_of(saved),
         unlearned=lambda: None,
     )
+    repair = Setting[Repair | None](
+        instance_of(Repair | None, "a Repair or None"),
+        dump=lambda value: value and asdict(value),
+        load=lambda saved: saved and Repair(saved["both_orders"], tuple(map(float, saved["offsets"]))),
+        unlearned=lambda: None,
+    )
 
     def __init__(
         self,
@@ -112,11 +120,11 @@ class PointwiseJudge(Judge):
         scoring: str = "expected",
         sampling: Sampling | None = None,
         correction: ScoreCorrection | None = None,
+        repair: Repair | None = None,
         language: str = "en",
     ) -> None:
-        super().__init__(
-            language=language, criterion=criterion, scoring=scoring, sampling=sampling, correction=correction
-        )
+        settings = {"scoring": scoring, "sampling": sampling, "correction": correction, "repair": repair}
+        super().__init__(language=language, criterion=criterion, **settings)
         self.criterion = prompts.in_language(criterion, language)
         instructions = prompts.scoring_instructions(self.criterion, language)
         output = dspy.OutputField(desc=self.criterion.definition)
@@ -137,6 +145,9 @@ class PointwiseJudge(Judge):
         self._declare()
         if self._decided:
             check_decisions(self.predict)
+
+    def _repaired(self, lm: Any) -> Any:
+        return lm if self.repair is None else RepairedOptions(lm, self.repair)
 
     @property
     def _decided(self) -> bool:  # type: ignore[override]

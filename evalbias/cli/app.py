@@ -264,6 +264,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "measure style": ("loops", options.StyleOptions),
     "compile likelihood": ("likelihood", options.CompileOptions),
     "compile threshold": ("repair", options.ThresholdOptions),
+    "compile order": ("repair", options.OrderOptions),
     "compile refine": ("loops", options.CompileRefineOptions),
     "optimize": ("compare", options.OptimizeOptions),
     "judge": ("judge", options.JudgeOptions),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from evalbias.lm.cache import as_measuring, model_identity
 from evalbias.lm.decisions import decided
-from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Question
+from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Question, Refused
+from evalbias.measures.arrays import normalized
 
 
 def has_order(question: Question) -> bool:
@@ -86,6 +89,57 @@ class ReversedOptions(MeasuringLM):
     async def acall(self, *, state: Any, questions: Mapping[str, Any]) -> dict[str, Any]:
         """Answer asynchronously, as ``__call__`` does."""
         return await asyncio.to_thread(decided, self, state, questions)
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What is done about the order of options: the mean of both orders, a prior of their places, or both.
+
+    Attributes:
+        both_orders: Ask with the options as declared and reversed, and average the probabilities: twice the questions.
+        offsets: Log-probability that an answer has by its place among the options, which is subtracted; () for none.
+    """
+
+    both_orders: bool = False
+    offsets: tuple[float, ...] = ()
+
+
+class RepairedOptions(ReversedOptions):
+    """A model whose answers to closed questions lose what they owe to the places of the options; see ``Repair``."""
+
+    def __init__(self, lm: Any, repair: Repair) -> None:
+        super().__init__(lm)
+        self.repair = repair
+
+    def provenance(self) -> dict[str, Any]:
+        """Return the settings that decide the model's numbers, and the repair."""
+        return {**model_identity(self._lm), "repair": asdict(self.repair)}
+
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions in one order or both."""
+        sides: list[dict[int, Any]] = [{}, {}]
+        self._lm.answer(questions, sides[0])
+        if self.repair.both_orders and any(map(has_order, questions)):
+            super().answer(questions, sides[1])
+        for place, question in enumerate(questions):
+            found = [side[place] for side in sides if place in side]
+            repaired = has_order(question) and all(isinstance(one, ChoiceLogprobs) for one in found)
+            answers[place] = (
+                self._repaired(found)
+                if repaired
+                else next((one for one in found if isinstance(one, Refused)), found[0])
+            )
+
+    def _repaired(self, found: Sequence[ChoiceLogprobs]) -> ChoiceLogprobs:
+        """Return the mean of one question's answers, less the offsets; the second one is to the reversed options."""
+        offsets = np.array(self.repair.offsets or [0.0] * len(found[0].choices))
+        if len(offsets) != len(found[0].choices):
+            raise ValueError(f"A repair for {len(offsets)} options cannot be used for {len(found[0].choices)}.")
+        rows = [normalized(one.logprobs - own) for one, own in zip(found, (offsets, offsets[::-1]), strict=False)]
+        mass = 1.0 if found[0].renormalized else np.mean([one.coverage for one in found], axis=0)[:, None]
+        with np.errstate(divide="ignore"):
+            logprobs = np.log(np.mean(rows, axis=0) * mass)
+        return replace(found[0], logprobs=logprobs)
 
 
 class _InOrder(dict[int, Any]):

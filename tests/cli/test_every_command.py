@@ -18,6 +18,7 @@ from evalbias.cli import app as cli
 from evalbias.cli.app import SIGNALS, stopped_by_signals
 from evalbias.cli.terminal import STOPPED
 from evalbias.data import world
+from evalbias.programs import SYNTHETIC, PointwiseJudge
 
 CRITERION = f"{world.NAME}: {world.DEFINITION}"
 
@@ -80,6 +81,7 @@ LEAVES = {
     "measure style": (LOOP, OPENED),
     "compile likelihood": (EMBEDDED, OPENED),
     "compile threshold": ([*DATA, "--scores-field", "mine", "--pass", 3, "--recall", 0.5], OPENED),
+    "compile order": ([*DATA, "--lm", "embedded", "--judge", "judge.json"], OPENED),
     "compile refine": (LOOP, OPENED),
     "runs list": (["--root", "."], "runs.list_runs"),
     "runs show": (["."], READ),
@@ -98,6 +100,7 @@ def few(tmp_path):
         for k, e in enumerate(world.examples(16, seed=1))
     ]
     as_jsonl(tmp_path / "items.jsonl", rows)
+    PointwiseJudge(SYNTHETIC).save(tmp_path / "judge.json")
 
 
 class Panic(BaseException):
