@@ -8,6 +8,7 @@ backticks is that of an option, in docstrings, helps and error messages: a termi
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -274,6 +275,10 @@ class AuditOptions(RecordedAnswers):
             )
         if self.swapped_field is not None and self.winner_field is None:
             raise ValueError("`swapped_field` goes with `winner_field`, the choices in the order of outputs.")
+        if self.pass_mark is not None and not math.isfinite(self.pass_mark):
+            raise ValueError(f"`pass_mark` is {self.pass_mark:g}: give the lowest rating that passes, such as 4.")
+        if ORDER in (self.named_probes or ()) and self.only not in (None, ORDER):
+            raise ValueError(f"`probes` order: `only` {self.only} is tested. Leave one of both out.")
         if self.named_probes and self.is_recorded:
             raise ValueError("`probes`: recorded answers cannot be asked for again. Leave them out.")
 

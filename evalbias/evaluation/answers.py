@@ -419,6 +419,9 @@ class PreparedAudit(AuditOptions):
     questions: Sequence[dspy.Example]  # the items that are judged: those, or pairs drawn of them
 
 
+NO_PROBABILITIES = "`pass_mark` is for a judge that gives probabilities: leave it out."
+
+
 def prepared(options: AuditOptions) -> PreparedAudit:
     """Read the data, load or make the judge, and find the criterion; what is prepared already is returned as it is."""
     if isinstance(options, PreparedAudit):
@@ -455,6 +458,10 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     compares = isinstance(judge, PairwiseJudge) or (judge is not None and all(candidates_of(item) for item in items))
     if options.named_probes and compares and not isinstance(judge, PointwiseJudge):
         raise ValueError("`probes`: they are of a judge that scores, and this one compares. Leave them out.")
+    measured = isinstance(judge, PointwiseJudge) and judge.scoring == "expected" and judge.correction is None
+    scale = criterion.scale if isinstance(judge, PointwiseJudge) else tuple(options.scale or ())
+    if options.pass_mark is not None and (compares or not (measured or scale == (0, 1))):
+        raise ValueError(NO_PROBABILITIES)
     # 3. The items that it judges.
     examples = list(items)
     if isinstance(judge, PairwiseJudge):

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalbias.evaluation.agreement import PeopleAgreement, Validity
-from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.evaluation.answers import NO_PROBABILITIES, answers_of, prepared
 from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
 from evalbias.evaluation.biases import BIASES, Joint, ScaleUse, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
@@ -567,7 +567,7 @@ def audit_answers(
 ) -> Audit:
     """Audit a judge that has answered; ``only`` names one bias to test by itself."""
     if pass_mark is not None and not judged.probabilities:
-        raise ValueError(f"pass_mark={pass_mark:g} is for a judge that gives probabilities: leave it out.")
+        raise ValueError(NO_PROBABILITIES)
     # 1 every bias, with the settings that it has
     settings = {"own": own_system, "reliability": reliability, "pass_mark": pass_mark}
     left_out = {} if only is None else _left_out(only, judged)

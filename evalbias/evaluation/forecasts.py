@@ -24,8 +24,8 @@ class Forecasts(Bias):
 
     A forecast is the probability that a person passes the output: says 1, or gives at least ``pass_mark``. Numbers:
     ``brier_skill``; ``reliability`` (0 where forecasts come true as often as they say) and ``resolution`` of the Brier
-    score; ``forecast_error`` (ECE), and the ``flawless_error`` that right forecasts of these items stay below in 95 of
-    100. Of a judge that gives every level a probability, and people who rate in its levels, also ``ranked_skill``.
+    score; ``forecast_error`` (ECE), and ``flawless_error``, that of right forecasts of these items, of which the interval
+    holds 95 of 100. Of a judge that gives every level a probability, and people who rate in its levels, also ``ranked_skill``.
     """
 
     pass_mark: float | None = None  # the lowest rating that passes
@@ -83,15 +83,16 @@ class Forecasts(Bias):
     def conclusion(self, measurement: Measurement) -> str:
         """Say whether the probabilities say more than the base rate, and come true as often as they say."""
         said = [_skill(measurement, *one) for one in (("brier_skill", "base rate"), ("ranked_skill", "climatology"))]
-        if "forecast_error" in measurement:
-            error, bound = (measurement[name].value for name in ("forecast_error", "flawless_error"))
+        error = measurement["forecast_error"].value if "forecast_error" in measurement else math.nan
+        if not math.isnan(error):
+            bound = measurement["flawless_error"].high
             shown = (
                 f"their calibration error is {error:.2f}, and flawless forecasts stay below {bound:.2f} in 95 of 100"
             )
             if error > bound:
                 said.append(f"They do not come true as often as they say: {shown}.")
             else:
-                empty = not measurement["brier_skill"].low > 0
+                empty = measurement["brier_skill"].low <= 0  # NaN is not below
                 said.append(f"Nothing shows that they are not calibrated ({shown}).")
                 said += ["Being calibrated is empty without skill: so is the base rate, said of every item."] * empty
         if said := [one for one in said if one]:
@@ -100,8 +101,10 @@ class Forecasts(Bias):
 
 
 def _skill(measurement: Measurement, name: str, against: str) -> str:
-    if name not in measurement or math.isnan((e := measurement[name]).low):
+    if name not in measurement:
         return ""
+    if math.isnan((e := measurement[name]).low):
+        return f"Whether its probabilities say more than the {against} cannot be told: {e.why_undefined}."
     verdict = "say more than" if e.low > 0 else "say less than" if e.high < 0 else "are not shown to say more than"
     return f"Its probabilities {verdict} the {against}: {e.label} {e.text()} (95 % interval {e.interval})."
 

@@ -179,7 +179,7 @@ def estimate_forecast_error(
 def estimate_flawless_error(
     p: ArrayLike, outcomes: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
 ) -> Interval:
-    """Compute the calibration error that ``flawless`` forecasts of these items stay below in ``draws.confidence``."""
+    """Compute the median calibration error of ``flawless`` forecasts of these items, below ``high`` in 95 of 100."""
     forecasts, given = np.asarray(p, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
     known = ~np.isnan(forecasts) & ~np.isnan(given).all(axis=1)
     n = int(known.sum())
@@ -187,5 +187,5 @@ def estimate_flawless_error(
         return Interval(math.nan, n=n, undefined=len(known) - n, reason="no item has a forecast and an outcome")
     drawn = flawless(forecasts[known], given[known], draws=FEWER, seed=draws.seed)
     errors = [counted_calibration_error(np.ones((1, n)), forecasts[known], shares)[0] for shares in drawn]
-    bound = float(np.quantile(errors, draws.confidence))
-    return Interval(bound, n=n, undefined=len(known) - n, units=n, reason="it is drawn, not estimated")
+    middle, bound = map(float, np.quantile(errors, (0.5, draws.confidence)))
+    return Interval(middle, 0.0, bound, n=n, undefined=len(known) - n, units=n)

@@ -52,6 +52,10 @@ def test_probabilities_are_held_against_what_each_person_says(kind):
     assert calibration in said
     assert "each person's own verdict" in said
     assert ("empty without skill" in said) == (kind == "empty")
+    flawless = measured["flawless_error"]
+    assert 0 == flawless.low < flawless.value < flawless.high
+    assert f"stay below {flawless.high:.2f} in 95 of 100" in said
+    assert (measured["forecast_error"].value > flawless.high) == (kind in ("shrunk", "noise"))
 
 
 def test_without_a_pass_mark_the_audit_asks_for_it():
@@ -64,6 +68,28 @@ def test_without_a_pass_mark_the_audit_asks_for_it():
     assert "forecasts" not in verdicts.not_measured  # it says pass or fail, and no probability
     with pytest.raises(ValueError, match="is for a judge that gives probabilities: leave it out"):
         evalbias.audit(whole, scores_field="judge", criterion="quality", scale=(0, 1), pass_mark=4)
+
+
+@pytest.mark.parametrize(("said", "why"), [([1], "too few"), ([None] * 9, "no item"), ([1] * 9, "tell it")])
+def test_a_skill_that_is_undefined_is_said_to_be(said, why):
+    items = [{"output": f"reply {i}", "label": y, "judge": 0.3 + i / 20} for i, y in enumerate(said)]
+    text = evalbias.audit(items, scores_field="judge", scale=(0, 1)).verdict
+    assert "Whether its probabilities say more than the base rate cannot be told: " in text
+    assert why in text
+    assert "nan" not in text
+    assert "empty without skill" not in text
+    assert ("their calibration error is" in text) == (said[0] is not None)
+
+
+@pytest.mark.parametrize("mark", [4, float("nan")])
+def test_a_pass_mark_that_says_nothing_is_refused_before_a_judge_is_asked(mark):
+    asked, items = [], rows(FORECASTS["good"][0], n=5)
+    pairs = [{"source": "a", "outputs": ["b", "c"]}]
+    told = "gives probabilities: leave it out" if mark == 4 else "the lowest rating that passes, such as 4"
+    for data, options in [(items, {}), (items, {"scale": (1, 5)}), (pairs, {})]:
+        with pytest.raises(ValueError, match=told):
+            evalbias.audit(data, judge=asked.append, pass_mark=mark, **options)
+    assert asked == []
 
 
 def test_probabilities_of_levels_have_a_skill_of_their_own(lms):

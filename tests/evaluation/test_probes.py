@@ -251,6 +251,8 @@ def test_probes_that_are_none_are_refused(probes, message):
 
 
 def test_probes_are_of_judges_that_score_and_can_be_asked():
+    with pytest.raises(ValueError, match="`only` verbosity is tested"):
+        audited(Reader(), probes=["order"], only="verbosity")
     with pytest.raises(ValueError, match="cannot be asked for again"):
         evalbias.audit([{"mine": 3}], scores_field="mine", probes=["order"])
     pair = [{"source": "a", "outputs": ["b", "c"]}]

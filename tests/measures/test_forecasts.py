@@ -79,11 +79,11 @@ def test_flawless_forecasts_exceed_their_bound_in_5_of_100(alike):
     for seed in range(100):
         p, y = world(120, alike=alike, seed=seed)
         error = forecasts.estimate_forecast_error(p, y, draws=draws).value
-        over += error > forecasts.estimate_flawless_error(p, y, draws=draws).value
+        over += error > forecasts.estimate_flawless_error(p, y, draws=draws).high
     assert over <= 11  # of 100, the 99 % end of a binomial of .05
     p, y = world(300, alike=alike)
     wrong = forecasts.estimate_forecast_error(0.5 * p, y, draws=draws).value
-    assert wrong > forecasts.estimate_flawless_error(0.5 * p, y, draws=draws).value
+    assert wrong > forecasts.estimate_flawless_error(0.5 * p, y, draws=draws).high
 
 
 def test_the_interval_of_the_skill_covers_it():
