@@ -24,8 +24,9 @@ class Forecasts(Bias):
 
     A forecast is the probability that a person passes the output: says 1, or gives at least ``pass_mark``. Numbers:
     ``brier_skill``; ``reliability`` (0 where forecasts come true as often as they say) and ``resolution`` of the Brier
-    score; ``forecast_error`` (ECE), and ``flawless_error``, that of right forecasts of these items, of which the interval
-    holds 95 of 100. Of a judge that gives every level a probability, and people who rate in its levels, also ``ranked_skill``.
+    score; ``forecast_error`` (ECE), and the ``flawless_error`` of right forecasts of these items, whose interval holds
+    95 of 100. Of a judge that gives every level a probability, and people who rate in its levels, also
+    ``ranked_skill``.
     """
 
     pass_mark: float | None = None  # the lowest rating that passes
