@@ -517,7 +517,6 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
         "that do not.",
         False,
     )
-    budget: int | None = option("Maximum number of judgments in the search.")
     instruction: str | None = option(
         "Your own wording to start from. It must contain the criterion's name; {answers} stands for the answers, "
         "which otherwise follow in a line of their own."

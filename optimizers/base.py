@@ -337,10 +337,3 @@ def locked(folder: Path | None) -> AbstractContextManager[Any]:
         return nullcontext()
     folder.mkdir(parents=True, exist_ok=True)
     return lock_folder(folder)
-
-
-def check_budget(budget: int | None) -> int | None:
-    """Return a budget that allows at least one prompt, or None for no limit."""
-    if budget is not None and budget < 1:
-        raise ValueError(f"budget={budget}: allow at least one prompt, or None for no limit.")
-    return budget

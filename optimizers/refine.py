@@ -21,7 +21,7 @@ from evalbias.evaluation.words import count
 from evalbias.measures import Draws, estimate_mean
 from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.families import holm
-from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_budget, check_disjoint
+from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_disjoint
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection
 from evalbias.programs.feedback import FeedbackSource, checked_source, expected_scores
 from evalbias.programs.loops import Improvement, SelfRefine
@@ -152,7 +152,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         self.k = k
         self.margins = tuple(margins)
         self.num_threads = num_threads
-        self.budget = check_budget(budget)
+        if budget is not None and budget < 1:
+            raise ValueError(f"budget={budget}: allow at least one prompt, or None for no limit.")
+        self.budget = budget
         self.log_dir = log_dir
 
     def read(self, student: SelfRefine, examples: Sequence[dspy.Example]) -> list[dspy.Example]:

@@ -22,7 +22,7 @@ from evalbias.lm.types import Choices, unanswered
 from evalbias.measures import decision_rates
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import objectives
-from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_budget
+from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
 from evalbias.optimizers.objectives import Objective, instruct, judged_in_order, probabilities, shares_of
 from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, checked_proposer, fault
 from evalbias.optimizers.racing import drop, race_rounds, worst_last
@@ -106,7 +106,6 @@ class ZEPO(JudgeOptimizer):
             judge's own; wordings for which "No" is at least as likely as "Yes", or neither has a probability of
             ``MIN_COVERAGE``, are turned down and stand in the report's ``rejected``. A model that says "Yes" to
             everything turns nothing down.
-        budget: Largest number of prompts to ask; the search ends before it would need more. None sets no limit.
         log_dir: Folder to log the search in; the same search started again continues from there.
         **options: Options of every optimizer; see ``JudgeOptimizer``.
     """
@@ -123,7 +122,6 @@ class ZEPO(JudgeOptimizer):
         objective: Objective | None = None,
         racing: bool = True,
         same_question: bool = False,
-        budget: int | None = None,
         log_dir: Path | None = None,
         **options: Unpack[Options],
     ) -> None:
@@ -136,7 +134,6 @@ class ZEPO(JudgeOptimizer):
         self.objective = objectives.checked_objective(objective)
         self.racing = racing
         self.same_question = same_question
-        self.budget = check_budget(budget)
         self.log_dir = log_dir
 
     def check(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
@@ -156,8 +153,8 @@ class ZEPO(JudgeOptimizer):
         for epoch in range(1, self.epochs + 1):
             # 2. Reword the incumbent.
             wordings = search.propose(epoch, incumbent)
-            if why := search.why_not(wordings):
-                stopped = why
+            if not wordings:
+                stopped = search.nothing_new()
                 break
             wordings = search.same(wordings)
             # 3. Judge them on the same examples, in rounds; a race drops those that cannot win on all of them.
@@ -199,7 +196,7 @@ class ZEPO(JudgeOptimizer):
 
 
 class _Search:
-    """The wordings of one search, judged within its budget; a stopped search finds its proposals in the log."""
+    """The wordings of one search; a stopped search finds its proposals in the log."""
 
     def __init__(self, problem: Problem, zepo: ZEPO) -> None:
         judge, examples = problem.student, problem.fit
@@ -251,8 +248,6 @@ class _Search:
 
     def first(self) -> Wording:
         """Judge the judge's own wording on all examples."""
-        if self.left() < self.most(1):
-            raise ValueError(f"budget={self.zepo.budget} does not cover the {len(self.examples)} examples even once.")
         (wording,) = self.race([self.judge.predict.signature.instructions], 0, None)
         if math.isnan(wording.objective):
             raise ValueError(
@@ -280,16 +275,11 @@ class _Search:
         self.problem.calls += proposal.calls
         return proposal.instructions
 
-    def why_not(self, wordings: Sequence[str]) -> str:
-        """Say why an epoch's wordings cannot be judged; empty if they can."""
-        if not wordings:
-            common = Counter(reason for reason, _ in self.rejected).most_common(1)
-            most = f" ({len(self.rejected)} wordings turned down, most of them {common[0][0]})" if common else ""
-            return f"the proposer has nothing new{most}"
-        needed, left = self.most(len(wordings)) + len(wordings) * self.zepo.same_question, self.left()
-        if needed > left:
-            return f"the budget is spent: the next epoch may take {needed} judgments, {left} are left"
-        return ""
+    def nothing_new(self) -> str:
+        """Say that nothing was proposed, and why most wordings were turned down."""
+        common = Counter(reason for reason, _ in self.rejected).most_common(1)
+        most = f" ({len(self.rejected)} wordings turned down, most of them {common[0][0]})" if common else ""
+        return f"the proposer has nothing new{most}"
 
     def same(self, wordings: Sequence[str]) -> Sequence[str]:
         """Return the wordings that ask the same as the judge's own, if they are to be checked."""
@@ -383,10 +373,6 @@ class _Search:
     def most(self, wordings: int) -> int:
         """Return the number of judgments that so many wordings take at most."""
         return wordings * self.orders * (len(self.examples) + int(self.objective.content_free))
-
-    def left(self) -> float:
-        """Return the number of judgments that the budget still allows."""
-        return math.inf if self.zepo.budget is None else self.zepo.budget - self.judgments
 
 
 @dataclass(frozen=True)

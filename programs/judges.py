@@ -204,7 +204,6 @@ class Judge(Instrument):
         *,
         lm: MeasuringLM | None = None,
         progress: Callable[[int], None] | None = None,
-        chunk: int | None = None,
         refused: RefusedItems = "undefined",
         **options: Any,
     ) -> list[dspy.Prediction]:
@@ -222,7 +221,6 @@ class Judge(Instrument):
                 ``outputs``), whose numbers may differ.
             lm: Model to ask. Defaults to the judge's own model, then to the one that DSPy is configured with.
             progress: Function that is called after every chunk with the number of prompts just answered.
-            chunk: Prompts in one call of the model. Defaults to 256, or more for a model that answers more at a time.
             refused: ``"undefined"`` leaves items undefined that the model cannot take (too long, for example), logs
                 their ids and keeps the reason in the prediction's ``undefined``; ``"raise"`` raises.
             **options: Those of ``dspy.Module.batch``, not needed; ``return_failed_examples`` raises ``TypeError``.
@@ -234,7 +232,7 @@ class Judge(Instrument):
         asked = [self._questions(item) for item in items]
         flat = [(item, inputs) for item, questions in zip(items, asked, strict=True) for inputs in questions]
         with usage_by_item(items) as trackers:
-            answered = iter(self._ask(flat, lm, chunk=chunk, refused=refused, progress=progress))
+            answered = iter(self._ask(flat, lm, refused=refused, progress=progress))
             rows = [[next(answered) for _ in questions] for questions in asked]
             done = self._predictions(items, rows, lm, refused)
         for tracker, prediction in zip(trackers, done, strict=False):  # none unless DSPy tracks the usage
@@ -247,12 +245,11 @@ class Judge(Instrument):
         asked: Sequence[tuple[dspy.Example, Mapping[str, Any]]],
         lm: Any,
         *,
-        chunk: int | None = None,
         refused: RefusedItems = "undefined",
         progress: Callable[[int], None] | None = None,
     ) -> list[dict[str, Any]]:
         """Return the row of every (item, inputs of ``predict``); that of a refusal says why (``undefined``)."""
-        model, size = self.measuring(lm), chunk or chunk_of(lm)
+        model, size = self.measuring(lm), chunk_of(lm)
         question_of = self._asks(model, self.predict.signature.instructions, self.predict.demos)
         rows: list[dict[str, Any]] = []
         for start in range(0, len(asked), size):

@@ -179,7 +179,6 @@ def search(
         racing=not options.exact,
         same_question=options.same_question,
         select=not options.bare,
-        budget=options.budget,
         seed=options.seed,
         log_dir=run.folder.path / "search",
     )

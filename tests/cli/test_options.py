@@ -39,7 +39,7 @@ OTHER_THINGS = {"criterion", "objective", "k", "language", "instruction_place"}
 ALIKE = [
     (options.CompileOptions, LikelihoodMitigation, {"max_loss", "resamples", "seed", "reduction"}),
     (options.CompileOptions, BiasedDemos, {"resamples", "seed", "reduction"}),
-    (options.OptimizeOptions, ZEPO, {"population", "same_question", "budget", "seed"}),
+    (options.OptimizeOptions, ZEPO, {"population", "same_question", "seed"}),
     (options.OptimizeOptions, PairwiseJudge, {"ties", "instruction"}),
     (RankOptions, PairwiseJudge, {"ties", "debias", "calibration"}),
     (RankOptions, PairwiseRanker, {"search", "seed", "orders"}),

@@ -96,7 +96,6 @@ REFUSED = {
         (f"{NAMED} --data one.jsonl --lm embedded", "1 documents with two different outputs"),
         (f"{NAMED} {OUTPUTS}", "needs 16 or more. Give more, or select=False (--bare)"),
         (f"{NAMED} --data many.jsonl --lm embedded --pairs 10", "--pairs 10 draws pairs of 9 of the 20 documents"),
-        (f"{NAMED} {OUTPUTS} --budget 3 --bare", "does not cover the 96 examples"),
         (f"{NAMED} {OUTPUTS} --documents 99", "needs at least 99"),
         (
             f"{NAMED} --data many.jsonl --lm embedded --language ja --bare",

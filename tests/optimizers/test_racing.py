@@ -87,13 +87,6 @@ def test_few_examples_and_a_content_free_input_are_judged_in_one_round():
     assert report.judgments == 16 * 241
 
 
-def test_a_budget_covers_an_epoch_without_drops():
-    n, lm = 240, Wording()
-    report = searched(lm=lm, budget=n + 5 * n)
-    assert len(lm.asked) == report.judgments <= n + 5 * n
-    assert "the next epoch may take 1200 judgments" in report.stopped
-
-
 def test_what_is_clearly_behind_is_dropped_and_what_may_still_win_is_not():
     even, lean = np.tile([0.9, 0.1], 50), np.full(100, 0.9)
     incumbent = preferring(np.r_[lean[:80], 1 - lean[:20]])  # fairness -.3

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from fakes import FormulaLM, items
 
+from evalbias.lm import types
 from evalbias.lm.types import Likelihood, LogLikelihood
 from evalbias.measures.corrections import ScoreCorrection, Slope, fit_score_correction
 from evalbias.measures.equal_quality import EqualQuality
@@ -104,11 +105,12 @@ def test_what_cannot_be_fitted_or_applied_is_refused(call, message):
         call()
 
 
-def test_a_calibrated_judge_marks_its_predictions_and_keeps_the_raw_score():
+def test_a_calibrated_judge_marks_its_predictions_and_keeps_the_raw_score(monkeypatch):
     plain, judge = PointwiseJudge(C), PointwiseJudge(C, correction=CALIBRATION)
     examples = items(40, 1)
     raw = plain.batch(examples, lm=FormulaLM())
-    found = judge.batch(examples, lm=FormulaLM(), chunk=7)
+    monkeypatch.setattr(types, "CHUNK", 7)
+    found = judge.batch(examples, lm=FormulaLM())
     for example, before, after in zip(examples, raw, found, strict=True):
         rarity = float(example.output.split("z=")[1])  # the formula's LS is z - 21
         assert after.likelihood == pytest.approx(rarity - 21)

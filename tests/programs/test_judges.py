@@ -15,6 +15,7 @@ from fakes import Comparer, FormulaLM
 from texts import writer
 
 from evalbias.evaluation import judge_examples
+from evalbias.lm import types
 from evalbias.lm.types import PromptTooLong
 from evalbias.measures.corrections import ScoreCorrection, Slope
 from evalbias.programs import Criterion, PairwiseJudge, PairwiseRanker, PointwiseJudge
@@ -62,9 +63,11 @@ def kind(request):
     return KINDS[request.param]
 
 
-def test_a_batch_keeps_the_order_asks_in_chunks_and_takes_the_options_of_dspys(kind):
+def test_a_batch_keeps_the_order_asks_in_chunks_and_takes_the_options_of_dspys(kind, monkeypatch):
     items, seen, judge = [kind.item(q) for q in (5, 1, 3)], [], kind.make(C)
-    found = judge.batch(items, lm=kind.lm(), progress=seen.append, chunk=2, num_threads=4, disable_progress_bar=True)
+    with monkeypatch.context() as few:
+        few.setattr(types, "CHUNK", 2)
+        found = judge.batch(items, lm=kind.lm(), progress=seen.append, num_threads=4, disable_progress_bar=True)
     assert np.argsort([kind.value(p) for p in found]).tolist() == [1, 2, 0]
     assert seen == [2, 1]
     assert [p.toDict() for p in judge.batch(items, lm=kind.lm())] == [p.toDict() for p in found]
@@ -118,7 +121,8 @@ def test_a_batch_asks_what_calls_ask_and_renders_demonstrations_once(kind, monke
     judge.predict.demos, items = [kind.item(q, **kind.label) for q in (1, 2)], [kind.item(q) for q in range(5)]
     render = judge._labeled
     monkeypatch.setattr(judge, "_labeled", lambda *demo: rendered.append(demo) or render(*demo))
-    judge.batch(items, lm=lm, chunk=2)
+    monkeypatch.setattr(types, "CHUNK", 2)
+    judge.batch(items, lm=lm)
     assert len(rendered) == 2
     assert [question.prompt for question in lm.questions] == [judge.messages(item) for item in items]
 
@@ -238,10 +242,11 @@ class Recorder(BaseCallback):
         self.calls.append(inputs)  # the prompts of a batch are no calls of their own
 
 
-def test_each_judgment_of_a_batch_is_told_as_a_call(kind):
+def test_each_judgment_of_a_batch_is_told_as_a_call(kind, monkeypatch):
+    monkeypatch.setattr(types, "CHUNK", 2)
     recorder, items, judge = Recorder(), [kind.item(q) for q in range(5)], kind.make(C)
     with dspy.context(callbacks=[recorder]):
-        predictions = judge.batch(items, lm=kind.lm(), chunk=2)
+        predictions = judge.batch(items, lm=kind.lm())
     assert recorder.open == {}
     told = [
         (kind.make, {"args": (), "kwargs": item.inputs().toDict()}, prediction)
