@@ -253,7 +253,7 @@ class _Search:
             raise ValueError(
                 f"Under the first instruction, the judge answers none of the {len(self.examples)} examples: its "
                 "answers have no probability (see min_coverage), so there is nothing to compare. Try another model, or "
-                "another instruction_place of a judge that compares."
+                "another instruction_place."
             )
         self.note([wording], wording)
         return wording

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import itertools
 import math
 import threading
@@ -14,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
+import dspy
 import numpy as np
 import torch
 from dspy import lm15
@@ -27,6 +29,7 @@ from evalbias.lm.saved import SavedLM
 from evalbias.lm.score import Head, Scorer, decoder
 from evalbias.lm.tokens import Scored
 from evalbias.lm.types import MAX_TOKENS, Answers, Choices, Likelihood, Question, Refused, Text, Usage, Written
+from evalbias.values import ANSWER_SETTINGS
 
 # Most tokens in a forward pass, halved where memory does not suffice, and bytes of the cache of prefixes between calls.
 MEMORY = {"cpu": (16_384, 1 << 29), "cuda": (131_072, 1 << 32)}
@@ -84,6 +87,8 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
         quantization: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
+        if unknown := sorted(kwargs.keys() - ANSWER_SETTINGS - inspect.signature(dspy.LM.__init__).parameters.keys()):
+            raise TypeError(f"LocalLM has no option {unknown[0]!r}, and neither has dspy.LM: leave it out.")
         source = ModelSource(
             model, device, dtype, revision, trust_remote_code, template_options, adapter, device_map, quantization
         )

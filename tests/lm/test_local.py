@@ -46,6 +46,11 @@ def written(lm, prompts, questions):
     return generate(loaded.model, loaded.tokenizer, ids, [Text("", **own) for own in questions], context=256)
 
 
+def test_an_option_that_no_model_has_is_refused():
+    with pytest.raises(TypeError, match=r"LocalLM has no option 'batch_tokens', .*: leave it out"):
+        LocalLM("any", temperature=0.5, num_retries=1, batch_tokens=200)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_loglikelihood_equals_a_plain_forward_pass(lms, kind):
     lm = lms[kind]
