@@ -1,12 +1,13 @@
 """Which biases do judges have that other people ran? Audits of recorded judgments, written to docs/gallery.md.
 
-usage: python -m benchmarks.gallery [--sets NAME ...] [--second FILE.gguf] [--documents N] [--out DIR] [--seed 0]
-           [--write]
+usage: python -m benchmarks.gallery [--sets NAME ...] [--second FILE.gguf] [--controls FILE.gguf] [--documents N]
+           [--out DIR] [--seed 0] [--write]
 
 Reads ``EVALBIAS_DATA/judges`` and ``pairs``: what judges of other people said, beside what people said of the same
 texts. Each judge and criterion is audited as by ``evalbias audit``, with the recorded likelihoods of SmolLM2;
-``--second`` measures those of another model beside them. An audit stands in ``--out`` until the data or the measures
-change. ``--write`` puts tables and plots into docs/gallery.md, and the first rows into README.md and docs/index.md.
+``--second`` measures those of another model beside them, and ``--controls`` audits two models that are too small to
+judge. An audit stands in ``--out`` until the data or the measures change. ``--write`` puts tables and plots into
+docs/gallery.md, and the first rows into README.md and docs/index.md.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from evalbias.values import digest, json_number
 
 Record = Mapping[str, Any]
 DOCS = ROOT / "docs"
+LEVELS = ["very bad", "bad", "fair", "good", "very good"]
 FIELDS = ("id", "input_id", "source", "output", "outputs", "system", "systems", "ratings", "better")
 OBJECTIVE = {"reliability": 1.0}  # of labels that are right or wrong by construction
 
@@ -258,22 +260,11 @@ def hanna() -> Iterator[Recorded]:
 
 
 COLLECTIONS: dict[str, Callable[[], Iterator[Recorded]]] = {
-    "summeval": summeval,
-    "summeval-pairs": summeval_pairs,
-    "judgebench": judgebench,
-    "llmbar": llmbar,
-    "pandalm": pandalm,
-    "arena": arena,
-    "prd": prd,
-    "autoj": autoj,
-    "cobbler": cobbler,
-    "seq2seq": seq2seq,
-    "conala": conala,
-    "wmt23": wmt23,
-    "topicalchat": topicalchat,
-    "ttcw": ttcw,
-    "triviaqa": triviaqa,
-    "hanna": hanna,
+    one.__name__.replace("_", "-"): one
+    for one in (
+        *(summeval, summeval_pairs, judgebench, llmbar, pandalm, arena, prd, autoj),
+        *(cobbler, seq2seq, conala, wmt23, topicalchat, ttcw, triviaqa, hanna),
+    )
 }
 """Data set -> a function that yields its judges; each has a section of docs/gallery.md, where people say what it is."""
 
@@ -323,16 +314,41 @@ MEASURES = digest(
 """What decides the numbers of an audit besides its data."""
 
 
-# --- likelihoods of a second model ------------------------------------------------------------------------------------
+# --- decision models as controls --------------------------------------------------------------------------------------
+
+
+def controls(model: Path, documents: int | None) -> Iterator[Recorded]:
+    """Two models too small to judge, asked about summaries: Sparrow natively, a chat model by letters of options."""
+    from sparrow_decider import Decider
+
+    from evalbias import LocalLM
+
+    sparrow, lm, scored = Decider.load(), LocalLM(str(model), device="cpu", dtype="float32"), summaries_of(documents)
+    listed = "\n".join(f"{letter}. {level}" for letter, level in zip("ABCDE", LEVELS, strict=True))
+    for c in PRESETS["summeval-judges"]:
+        asked = f"Judge the summary on {c.title}: {c.definition}"
+        question = {"q": {"type": "score", "instructions": asked, "criteria": LEVELS}}
+        native = [1 + sparrow.ask({"summary": one["output"]}, question)["q"]["score"] for one in scored]
+        texts = (f"Summary: {one['output']}\n\n{asked}\n{listed}\nAnswer with a letter." for one in scored)
+        answers = lm.choice_logprobs([[{"role": "user", "content": text}] for text in texts], "ABCDE")
+        by_letter = answers.probabilities @ np.arange(1.0, 6.0)
+        for judge, scores in ((sparrow.name, native), (f"{model.stem}, by letters", by_letter)):
+            told = zip(scored, map(float, scores), strict=True)
+            rows = [row(one, ratings=one["ratings"][c.name], judge=score) for one, score in told]
+            yield Recorded(judge, c.name, rows, {"scale": (1, 5)}, {LIKELIHOODS: likelihoods_of(scored)})
+
+
+def summaries_of(documents: int | None) -> list[dict[str, Any]]:
+    """Return the summaries of some articles, in no order that means anything; None for all."""
+    by_article = sorted(summaries(), key=lambda one: digest(one["input_id"]))
+    articles = list(dict.fromkeys(one["input_id"] for one in by_article))[:documents]
+    return [one for one in by_article if one["input_id"] in articles]
 
 
 def measured_likelihoods(model: Path, out: Path, documents: int | None = None) -> dict[str, float]:
     """Measure id -> log-likelihood of the summaries of some articles under a model, or read them from ``out``."""
-    file, items = out / f"likelihoods-{model.stem}.json", summaries()
+    file, wanted = out / f"likelihoods-{model.stem}.json", summaries_of(documents)
     known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    by_article = sorted(items, key=lambda one: digest(one["input_id"]))  # in no order that means anything
-    articles = list(dict.fromkeys(one["input_id"] for one in by_article))[:documents]
-    wanted = [one for one in by_article if one["input_id"] in articles]
     left = [row(one) for one in wanted if one["id"] not in known]
     if left:
         from evalbias import LocalLM
@@ -513,9 +529,10 @@ def first_rows(results: Mapping[str, Sequence[Record]]) -> str:
 def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> None:
     """Audit the recorded judges, print the tables, and write the pages below ``root`` if asked."""
     parser = argument_parser(__doc__, out="gallery")
-    parser.add_argument("--sets", nargs="+", choices=[*COLLECTIONS], default=[*COLLECTIONS])
+    parser.add_argument("--sets", nargs="*", choices=[*COLLECTIONS], default=[*COLLECTIONS])
     parser.add_argument("--second", type=Path, help="GGUF file of a second model that measures likelihood")
-    parser.add_argument("--documents", type=int, help="number of articles whose summaries it reads; by default all")
+    parser.add_argument("--controls", type=Path, help="GGUF file of a chat model that is read by letters")
+    parser.add_argument("--documents", type=int, help="number of articles whose summaries they read; by default all")
     args = parser.parse_args(arguments)
     args.out.mkdir(parents=True, exist_ok=True)
     results = {name: audits(COLLECTIONS[name](), args.seed, args.out) for name in args.sets}
@@ -527,16 +544,19 @@ def main(arguments: Sequence[str] | None = None, *, root: Path = ROOT) -> None:
         theirs = [replace(one, covariates={LIKELIHOODS: known}) for one in ours]
         pair = (audits(some, args.seed, args.out) for some in (ours, theirs))
         sections["models"] = by_model(*pair, name=args.second.stem)
+    if args.controls is not None:
+        sections["controls"] = table(audits(controls(args.controls, args.documents), args.seed, args.out))
     folder = root / "docs" if args.write else args.out
-    drawn = [bias for bias in PLOTS if forest(results, bias, folder / f"gallery-{bias}.png")]
-    sections["plots"] = "\n\n".join(f"![{PLOTS[bias][0]}](gallery-{bias}.png)" for bias in drawn)
+    if every:
+        drawn = (bias for bias in PLOTS if forest(results, bias, folder / f"gallery-{bias}.png"))
+        sections["plots"] = "\n\n".join(f"![{PLOTS[bias][0]}](gallery-{bias}.png)" for bias in drawn)
+        sections["overview"] = overview(every)
     for name, text in sections.items():
         print(f"## {name}\n\n{text}\n", flush=True)
-    print(overview(every))
     if args.write:
         for name, text in sections.items():
-            replace_section(root / "docs/gallery.md", name, text)
-        write_section(root / "docs/gallery.md", "overview", overview(every))
+            (write_section if name == "overview" else replace_section)(root / "docs/gallery.md", name, text)
+    if args.write and every:
         for page in (root / "README.md", root / "docs/index.md"):
             replace_section(page, "gallery", first_rows(results))
 

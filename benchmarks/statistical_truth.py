@@ -27,24 +27,11 @@ import numpy as np
 from scipy.special import ndtr
 
 from benchmarks.harness import argument_parser, finish, lines, markdown
+from evalbias import measures
 from evalbias.evaluation import BIASES, Judged, measure
 from evalbias.evaluation.audit import findings_of
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS
-from evalbias.measures import (
-    Draws,
-    Interval,
-    bias_score,
-    estimate_bias_score,
-    estimate_effect,
-    estimate_fairness,
-    estimate_mean,
-    estimate_share,
-    estimate_skewness,
-    estimate_spearman,
-    spearman,
-    unfairness_scores,
-    win_shares,
-)
+from evalbias.measures import Interval, bias_score, estimate_effect, unfairness_scores
 from evalbias.measures.agreement import counted_spearman
 from evalbias.measures.arrays import FloatArray
 from evalbias.measures.equal_quality import EqualQuality
@@ -104,11 +91,11 @@ def scoring(effect: float, other: float | None = None) -> Draw:
 
         def bias(normalization: str) -> Judges:
             kind: dict[str, Any] = {"normalization": normalization}
-            functions = partial(estimate_bias_score, **kind), partial(counted_bias_score, **kind)
+            functions = partial(measures.estimate_bias_score, **kind), partial(counted_bias_score, **kind)
             return Judges(*functions, first, second, (ls, human))
 
         scores = {"BiasScore": bias("mean-range"), "BiasScore (z)": bias("z-score")}
-        performance = Judges(estimate_spearman, counted_spearman, first, second, (human,))
+        performance = Judges(measures.estimate_spearman, counted_spearman, first, second, (human,))
         judges = {**scores, "performance": performance}
         lenient = replace(performance, second=(5 + second) / 2)  # the upper half of the scale
         return {**judges, "performance, second lenient": lenient}
@@ -130,9 +117,9 @@ def comparing(lean: float, other: float | None = None) -> Draw:
             first = pull > 0
             decided = [np.stack([first, ~first], axis=-1), np.stack([first & ~ties, ~first & ~ties, ties], axis=-1)]
             shares = [one.astype(np.float64).mean(axis=0) for one in decided]  # (n, 2) and (n, 3)
-            shares[1] = win_shares(shares[1], ties=True)
+            shares[1] = measures.win_shares(shares[1], ties=True)
             sides.append([*shares, shares[0][:, 0], (first[0] != first[1]).astype(np.float64)])
-        fairness, share = (estimate_fairness, counted_fairness), (estimate_share, mean)
+        fairness, share = (measures.estimate_fairness, counted_fairness), (measures.estimate_share, mean)
         kinds = {"fairness": fairness, "fairness, with ties": fairness, "first rate": share}
         kinds["position consistency"] = share
         return {name: Judges(e, c, a, b) for (name, (e, c)), a, b in zip(kinds.items(), *sides, strict=True)}
@@ -148,8 +135,8 @@ def self_scoring(shift: float, other: float | None = None) -> Draw:
         scale = np.where(rng.random((2, n)) < 0.2, 3, 2)
         first, second = np.round(shifts + scale * normal(rng, n, outputs, 2))
         return {
-            "Bias": Judges(estimate_mean, mean, first, second),
-            "Dskew": Judges(estimate_skewness, counted_skewness, first, second),
+            "Bias": Judges(measures.estimate_mean, mean, first, second),
+            "Dskew": Judges(measures.estimate_skewness, counted_skewness, first, second),
         }
 
     return draw
@@ -162,7 +149,7 @@ def consistent(share: float, other: float | None = None) -> Draw:
     def draw(rng: np.random.Generator, n: int, outputs: int) -> dict[str, Judges]:
         first, second = (ndtr(normal(rng, n, outputs)) < share for share in shares)
         sides = first.astype(np.float64), second.astype(np.float64)
-        return {"position consistency": Judges(estimate_share, mean, sides[0], sides[1])}
+        return {"position consistency": Judges(measures.estimate_share, mean, sides[0], sides[1])}
 
     return draw
 
@@ -179,7 +166,7 @@ def ranking(noise: float, other: float | None = None) -> Draw:
         human = likert(3 + quality[..., None] + 0.7 * rng.normal(size=(n, RANKED, 3))).mean(axis=2)
         documents = np.repeat(np.arange(n), RANKED).tolist()
         ranked = [(quality + one * rng.normal(size=(n, RANKED))).ravel() for one in noises]
-        sides = [np.array(spearman(one, human.ravel(), groups=documents).by_group) for one in ranked]
+        sides = [np.array(measures.spearman(one, human.ravel(), groups=documents).by_group) for one in ranked]
         return {"ranking agreement": Judges(estimate_mean_coefficient, mean, sides[0], sides[1])}
 
     return draw
@@ -250,7 +237,7 @@ def check(
     part = max(1, sets // 5)
     found: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for index in range(sets):
-        draws = Draws(seed=index, resamples=n_resamples, swaps=0)
+        draws = measures.Draws(seed=index, resamples=n_resamples, swaps=0)
         for name, judges in draw(np.random.default_rng([seed, index]), n, outputs).items():
             estimator, first, given, seen = judges.estimator, judges.first, judges.given, found[name]
             seen["covered"].append(estimator(first, *given, clusters=clusters, draws=draws))
@@ -270,7 +257,7 @@ def check(
 
 
 def _rejects(judges: Judges, clusters: Sequence[object] | None, *, swaps: int, seed: int) -> bool:
-    draws = Draws(seed=seed, resamples=0, swaps=swaps)
+    draws = measures.Draws(seed=seed, resamples=0, swaps=swaps)
     found = judges.estimator(judges.first, *judges.given, before=judges.second, clusters=clusters, draws=draws)
     return bool(found.p_value <= LEVEL)
 

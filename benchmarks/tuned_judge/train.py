@@ -26,16 +26,8 @@ from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dic
 from safetensors.torch import save_file
 
 from benchmarks.pretrained import SMOLLM2, models_folder
+from benchmarks.tuned_judge import questions
 from benchmarks.tuned_judge.packing import answer_losses, pack
-from benchmarks.tuned_judge.questions import (
-    FILES,
-    PERMISSIVE,
-    SPLIT_SEED,
-    Draw,
-    pairwise_draws,
-    pointwise_draws,
-    rated,
-)
 from evalbias import LocalLM
 from evalbias.runs import versions
 
@@ -59,16 +51,16 @@ EVERY = 5
 """Number of steps between checkpoints."""
 
 
-def draws(names: list[str]) -> list[tuple[str, Draw]]:
+def draws(names: list[str]) -> list[tuple[str, questions.Draw]]:
     """Return the kinds of steps of the given data sets, in turn, with functions that draw their questions."""
-    turns: list[tuple[str, Draw]] = []
+    turns: list[tuple[str, questions.Draw]] = []
     for name in names:
-        items = rated(name)
+        items = questions.rated(name)
         for kind, inputs, outputs in COURSE[name]:
             if kind == PAIRWISE:
-                draw = pairwise_draws(items, inputs=inputs)
+                draw = questions.pairwise_draws(items, inputs=inputs)
             else:
-                draw = pointwise_draws(items, inputs=inputs, outputs=outputs)
+                draw = questions.pointwise_draws(items, inputs=inputs, outputs=outputs)
             turns.append((f"{name} {kind}", draw))
     return turns
 
@@ -96,7 +88,7 @@ def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--sets", nargs="+", choices=list(FILES), default=list(PERMISSIVE))
+    parser.add_argument("--sets", nargs="+", choices=list(questions.FILES), default=list(questions.PERMISSIVE))
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
@@ -154,7 +146,7 @@ def main() -> None:
         "base": SMOLLM2,
         "sets": args.sets,
         "questions": {kind: sum(row["questions"] for row in rows if row["kind"] == kind) for kind in kinds},
-        "split": {"by": "input", "seed": SPLIT_SEED},
+        "split": {"by": "input", "seed": questions.SPLIT_SEED},
         "settings": {"rank": RANK, "scale": SCALE, "peak": PEAK, "warmup": WARMUP, "fall": FALL, "course": COURSE},
         "steps": args.steps,
         "seed": args.seed,

@@ -3,12 +3,15 @@
 import gzip
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import evalbias
 from benchmarks import gallery
 from benchmarks.harness import ROOT
+from evalbias.lm.types import ChoiceLogprobs
 
 PAGES = ("README.md", "docs/index.md", "docs/gallery.md")
 
@@ -153,6 +156,25 @@ def test_gpt_4_has_the_known_effects_on_summaries(data_dir):
                 found += 1
             assert estimates[f"{WITHIN[judge]}_within"]["low"] > 0
     assert found == 4
+
+
+def test_controls_are_asked_for_the_level_of_every_summary(data_dir, monkeypatch):
+    class Second:  # a chat model that always gives the second letter nine tenths
+        def __init__(self, *_, **__):
+            pass
+
+        def choice_logprobs(self, prompts, choices):
+            assert all("B. bad" in prompt[0]["content"] and "Summary: " in prompt[0]["content"] for prompt in prompts)
+            return ChoiceLogprobs(tuple(choices), np.log([[0.025, 0.9, 0.025, 0.025, 0.025]] * len(prompts)))
+
+    monkeypatch.setattr(evalbias, "LocalLM", Second)
+    sparrow, second, *others = gallery.controls(Path("chat.gguf"), 2)
+    assert len(others) == 6  # of the other three criteria
+    assert (second.judge, {round(one["judge"], 6) for one in second.rows}) == ("chat, by letters", {2.125})
+    assert (len(sparrow.rows), len({one["input_id"] for one in sparrow.rows})) == (24, 2)
+    scores = np.array([one["judge"] for one in sparrow.rows])
+    assert 1 <= scores.min() < scores.max() <= 5
+    assert all(len(one["ratings"]) == 3 for one in sparrow.rows)
 
 
 def test_the_first_pages_quote_the_gallery():

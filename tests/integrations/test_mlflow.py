@@ -73,7 +73,7 @@ def test_a_judgment_is_a_trace_with_its_score_and_probabilities(experiment, judg
     assert root.outputs["distribution"] == pytest.approx(prediction.distribution, abs=1e-4)
     assert root.outputs["coverage"] == pytest.approx(prediction.coverage, abs=1e-4)
     below = [name for name in spans(trace) if name != "PointwiseJudge.forward"]
-    assert below == ["Predictor.forward", "JudgeAdapter.format", "LocalLM.__call__"]
+    assert below == ["Predictor.forward", "LocalLM.__call__"]
 
 
 def test_a_batch_is_a_trace_for_each_item(experiment, judge, lm):
