@@ -122,17 +122,17 @@ def main() -> None:
         log.writelines(json.dumps(row) + "\n" for row in rows)
         for step in range(first, args.steps):
             kind, draw = turns[step % len(turns)]
-            questions = draw(random.Random(f"{args.seed} {step}"))
+            drawn = draw(random.Random(f"{args.seed} {step}"))
             for group in optimizer.param_groups:
                 group["lr"] = rate(step, args.steps)
             with torch.autocast("cpu", dtype=torch.bfloat16):
-                loss = answer_losses(model.get_base_model(), pack(engine, questions)).mean()
+                loss = answer_losses(model.get_base_model(), pack(engine, drawn)).mean()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(trained, 1.0)
             optimizer.step()
             optimizer.zero_grad()
             seconds = round(time.monotonic() - started)
-            row = {"step": step + 1, "kind": kind, "questions": len(questions), "loss": round(loss.item(), 4)}
+            row = {"step": step + 1, "kind": kind, "questions": len(drawn), "loss": round(loss.item(), 4)}
             rows.append({**row, "seconds": seconds})
             log.write(json.dumps(rows[-1]) + "\n")
             log.flush()
