@@ -14,7 +14,7 @@ from evalbias import measures
 from evalbias.evaluation.bias import Bias, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Comparison, Estimate, Measurement, Number, compare, measured
 from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
-from evalbias.evaluation.words import amount, count, decimals, ends, interval_words, p_equals, signed
+from evalbias.evaluation.words import UNDEFINED, amount, count, decimals, ends, interval_words, p_equals, signed
 from evalbias.measures import estimate_coefficient, estimate_mean, estimate_share, estimate_spearman, win_shares
 from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa, estimate_kendall
 from evalbias.measures.arrays import FloatArray
@@ -400,15 +400,23 @@ class Versions(Comparison):
         moved = f"The {what} {moved}, by {self.size:.2f} in either direction." if self.size else f"No {what} differs."
         said = [f"{who}: {count(d.n, 'item')} judged by both{undefined}.", moved]
         if e.n:
-            value, low, high = (f"{100 * end:.3g}" for end in (e.value, e.low, e.high))
+            value, low, high = (
+                UNDEFINED if math.isnan(end) else f"{100 * end:.3g}" for end in (e.value, e.low, e.high)
+            )
             passes = f": of {count(e.n, 'item')}, {lost} no longer pass and {won} now do" * scores
-            said.append(f"Of 100 decisions, {value} change (95 % interval {low} to {high}){passes}.")
+            said.append(f"Of 100 decisions, {value} change (95 % interval {ends(low, high)}){passes}.")
         else:
             said.append("Which decisions change is not known: say which score passes (--pass 4).")
         if not self.headlines:
             return [*said, "Without people's view of these items, neither version can be called the better one."]
         agreement = self[self.headlines[0]]
-        d, shown = agreement.difference, "Nothing shows that the second version agrees with people more or less"
+        d = agreement.difference
+        if math.isnan(d.value):
+            return [
+                *said,
+                "Whether the second version agrees with people more or less cannot be told from these items.",
+            ]
+        shown = "Nothing shows that the second version agrees with people more or less"
         if d.p_value < LEVEL:  # NaN is not below
             shown = f"The second version agrees with people {'more' if d.value > 0 else 'less'}"
         figures = f"{agreement.label} {agreement.before.text()} before, {agreement.after.text()} after"
@@ -421,8 +429,19 @@ def compare_versions(before: Judged, after: Judged, *, pass_mark: float | None =
 
     Items are the same if id, input and texts are. People's view of them is that of ``after``, or of ``before`` where it
     has none. ``pass_mark`` is the lowest score that passes; by default 0.5 on a scale from 0 to 1, and of verdicts that
-    are 0 or 1. Intervals are over inputs, with ``seed``. ValueError for other criteria or scales, or no common item.
+    are 0 or 1. Intervals are over inputs, with ``seed``. ValueError for other criteria or scales, no common item, or a
+    pass mark of a judge that compares, or with which every score of the scale passes, or none.
     """
+    low, high = before.scale or (-math.inf, math.inf)
+    if pass_mark is not None and (before.pairwise or not low < pass_mark <= high):
+        raise ValueError(
+            f"The pass mark is {pass_mark:g}: "
+            + (
+                "leave it out for a judge that compares."
+                if before.pairwise
+                else f"give one above {low:g}, to {high:g}."
+            )
+        )
     for what in ("criterion", "scale", "pairwise"):
         if (one := getattr(before, what)) != (other := getattr(after, what)):
             raise ValueError(f"The two differ in {what} ({one} and {other}): give two versions of one judge.")
@@ -479,10 +498,14 @@ def by_item(judged: Judged) -> dict[str, Any]:
 
 def judged_of(content: Mapping[str, Any]) -> Judged:
     """Read what ``by_item`` returned; AttributeError, KeyError, TypeError or ValueError for anything else."""
+    answers = np.array(content["answers"], dtype=np.float64)
+    people = {name: np.array(column, dtype=np.float64) for name, column in content["people"].items()}
+    if any(len(column) != len(content["ids"]) for column in (answers, *people.values())):
+        raise ValueError("The items and what is known of them differ in number.")
     return Judged(
         ids=tuple(content["ids"]),
-        answers=np.array(content["answers"], dtype=np.float64),
-        covariates={name: np.array(column, dtype=np.float64) for name, column in content["people"].items()},
-        scale=content["scale"] and tuple(content["scale"]),
+        answers=answers,
+        covariates=people,
+        scale=content["scale"] and tuple(map(float, content["scale"])),
         **{name: content[name] for name in ("criterion", "inputs", "ties", "judge")},
     )

@@ -39,6 +39,8 @@ class Forecasts(Bias):
             yield from people_missing(judged)
         elif self._passed(judged) is None:
             yield "the lowest rating that passes (pass_mark, --pass 4)"
+        elif self._forecasts(judged) is None:
+            yield "people's ratings, and the lowest that passes (pass_mark, --pass), on the judge's scale"
 
     def numbers(self, judged: Judged) -> list[Number]:
         if not judged.rated:
@@ -77,6 +79,9 @@ class Forecasts(Bias):
             return judged.answers
         if self.pass_mark is None or judged.scale is None:
             return None
+        (low, high), ratings = judged.scale, _ratings(judged)
+        if not low < self.pass_mark <= high or ((ratings < low) | (ratings > high)).any():
+            return None  # of the levels, none is known to be the one that passes
         levels = judged.covariate(LEVEL_SHARES)
         values = judged.scale[0] + np.arange(levels.shape[1])
         return np.asarray(levels @ (values >= self.pass_mark).astype(np.float64))

@@ -97,18 +97,23 @@ def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None
 
 
 def versions_of(first: RunRecord, second: RunRecord, pass_mark: float | None = None) -> Versions | str:
-    """Compare two audits as versions of a judge, by the second's pass mark if none is given; or say why not.
+    """Compare two audits as versions of a judge; or say why not.
 
-    A version has the name of the model that answered, where it is kept. The reason is empty where a run is no audit.
+    If none is given, the pass mark is the second's, where the judge's scale has it: it may be of people's ratings. A
+    version has the name of the model that answered, where it is kept. The reason is empty where a run is no audit, and
+    no pass mark is given.
     """
     sides = []
     try:
         for run in (first, second):
             if not isinstance(kept := (run.result or {}).get("items"), Mapping):
-                return ""
+                return "" if pass_mark is None else "A pass mark is for two audits, whose result.json has their items."
             one = judged_of(kept)
             sides.append(replace(one, judge=(run.settings.get("lm") or {}).get("answered_by", one.judge)))
-        return compare_versions(*sides, pass_mark=second.settings.get("pass_mark") if pass_mark is None else pass_mark)
+        mark, (low, high) = second.settings.get("pass_mark"), sides[1].scale or (math.nan, math.nan)
+        if pass_mark is None and mark is not None and low < mark <= high:
+            pass_mark = mark
+        return compare_versions(*sides, pass_mark=pass_mark)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         return f"They are not compared as versions of one judge. {error}"
 

@@ -1,10 +1,14 @@
 """An audit of probabilities: their skill, their calibration beside what chance shows, and the pass mark."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import evalbias
+from evalbias import BIASES
+from evalbias.evaluation.audit import audit_answers
 
 ERRORS = 0.15 * norm.ppf(np.linspace(0.01, 0.99, 50))  # of people, whose mean verdict is the flawless forecast
 
@@ -104,3 +108,8 @@ def test_probabilities_of_levels_have_a_skill_of_their_own(lms):
     assert measured["brier_skill"].value == pytest.approx(
         1 - ((p[:, None] - y) ** 2).mean() / ((y.mean() - y) ** 2).mean()
     )
+    for factor, mark in [(20, 60), (1, 6), (1, 1), (0.2, 4)]:  # which of the judge's levels passes is not known
+        people = {name: factor * judged.covariates[name] for name in ("ratings", "human_scores")}
+        other = audit_answers(replace(judged, covariates={**judged.covariates, **people}), pass_mark=mark)
+        assert "brier_skill" not in other.measurements.get("forecasts", {})
+        assert "on the judge's scale" in BIASES["forecasts"].configured(pass_mark=mark).lacks(other.judged)

@@ -1,6 +1,7 @@
 """Two versions of a judge on the same items, in Python and by the command."""
 
 import json
+from dataclasses import replace
 
 import dspy
 import numpy as np
@@ -9,6 +10,8 @@ from commands import answered, as_jsonl, evalbias
 
 from evalbias import compare_versions, data, recorded_scores, recorded_verdicts
 from evalbias.evaluation.agreement import by_item, judged_of
+from evalbias.report.runs import versions_of
+from evalbias.runs import read_run
 from evalbias.values import to_json
 
 WORDS = ["council", "bridge", "river", "monday", "vote", "said", "money", "plan", "work", "mayor", "street", "house"]
@@ -86,6 +89,8 @@ def test_a_scale_from_0_to_1_and_verdicts_pass_from_one_half_and_pairs_prefer():
 
     sides = choosing(lambda i: 0), choosing(lambda i: int(i % 4 == 1))
     pairs = compare_versions(*sides)
+    with pytest.raises(ValueError, match="The pass mark is 1: leave it out for a judge that compares"):
+        compare_versions(*sides, pass_mark=1)
     kept = (judged_of(json.loads(json.dumps(to_json(by_item(one))))) for one in sides)
     assert compare_versions(*kept).to_dict() == pairs.to_dict()
     assert pairs.changed.value == 0.25
@@ -105,6 +110,35 @@ def test_items_are_the_same_by_id_input_and_texts():
     ]:
         with pytest.raises(ValueError, match=told):
             compare_versions(recorded(NOISE), one)
+    scored = recorded(PEOPLE, scale=(1, 5))
+    for mark in (1, 6, float("nan")):
+        with pytest.raises(ValueError, match="give one above 1, to 5"):
+            compare_versions(scored, scored, pass_mark=mark)
+
+
+def test_few_items_leave_the_differences_undefined():
+    one = recorded([3.0], ITEMS[:1], scale=(1, 5))
+    said = compare_versions(one, one, pass_mark=4).paragraphs
+    assert said[2] == "Of 100 decisions, 0 change (95 % interval undefined): of 1 item, 0 no longer pass and 0 now do."
+    assert said[3] == "Whether the second version agrees with people more or less cannot be told from these items."
+
+
+def test_a_pass_mark_of_ratings_and_a_damaged_result_decide_nothing(tmp_path):
+    rows = [{**row, "mine": i % 7 / 10, "new": i % 7 / 10 + 0.2} for i, row in enumerate(ROWS)]
+    as_jsonl(tmp_path / "items.jsonl", rows)
+    for field in ("mine", "new"):
+        scored = ("--data", "items.jsonl", "--scores-field", field, "--scale", "0.0-1.0", "--pass", "4")
+        evalbias("audit", *scored, "--out", field, cwd=tmp_path)
+    before, after = (read_run(tmp_path / field) for field in ("mine", "new"))
+    crossing = sum(i % 7 in (3, 4) for i in range(60))
+    assert versions_of(before, after).sides == (0, crossing)  # from a half on, and not from the rating 4 on
+    assert "give one above 0, to 1" in versions_of(before, after, 4)
+    items = after.result["items"]
+    for damaged in ({"answers": [0.5]}, {"people": {"human_scores": [1]}}, {"ids": 5}, {"answers": 5}):
+        other = replace(after, result={"items": {**items, **damaged}})
+        assert versions_of(before, other).startswith("They are not compared as versions of one judge.")
+    assert versions_of(before, replace(after, result={})) == ""
+    assert "is for two audits" in versions_of(before, replace(after, result={}), 0.5)
 
 
 def test_two_releases_of_a_decision_model_are_named_and_compared_by_the_command(tmp_path):
