@@ -291,10 +291,10 @@ class AuditOptions(RecordedAnswers):
         for one in self.probes:
             name, _, text = (part.strip() for part in one.partition(":"))
             alone = name == "none" and len(self.probes) == 1
-            if not (alone or name in PROBES) or bool(text) != (name == NEGATION):
+            if not (alone or name in PROBES) or name in named or bool(text) != (name == NEGATION):
                 raise ValueError(
                     f"`probes` {one!r:.80}: name order, unread, instruction or 'negation: QUESTION', such as "
-                    "'negation: is the reply rude?', or none by itself."
+                    "'negation: is the reply rude?', each once, or none by itself."
                 )
             named[name] = text
         return {name: text for name, text in named.items() if name != "none"}

@@ -126,6 +126,9 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {">=": ge, "<=": le, ">":
 _FORM = re.compile(r"\s*([a-z][a-z_ -]*?)(?:\.([^<>]*[^<>\s]))?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+))\s*(\?)?\s*")
 
 
+NOT_ASKED = "it was not asked for, or such a judge cannot have it"
+
+
 @dataclass(frozen=True)
 class Condition:
     """A condition on one number of an audit, which the 95 % interval of the number decides.
@@ -154,7 +157,7 @@ class Condition:
         e = self._measured(audit)
         name = self.bias if self.estimate is None else f"{self.bias}.{self.estimate}"
         if e is None or math.isnan(e.low + e.high):
-            why = audit.not_measured.get(self.bias) or ("the number is undefined" if e is None else e.why_undefined)
+            why = audit.not_measured.get(self.bias) or (NOT_ASKED if e is None else e.why_undefined)
             return 1, f"{self.text}: {name} was not measured ({why})"
         value, low, high = e.value, e.low, e.high
         if e.null is not None and self.bias != AGREEMENT:

@@ -27,7 +27,7 @@ from evalbias.measures import estimate, estimate_coefficient, estimate_mean, rep
 from evalbias.measures.agreement import counted_pearson, counted_spearman
 from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.repeats import PARTS
-from evalbias.measures.resample import ALIKE, Interval, mean, p_of_interval
+from evalbias.measures.resample import ALIKE, FEWEST_UNITS, Interval, mean, p_of_interval
 from evalbias.options import INSTRUCTION, NEGATION, ORDER, PROBES, UNREAD
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
@@ -175,19 +175,22 @@ def probed(judged: Judged, options: PreparedAudit) -> Judged:
     # 2 their answers, or why there are none
     covariates, reasons = dict[str, FloatArray](), dict[str, str]()
     for name, text in (default if named is None else named).items():
-        reasons[name] = _why_not(name, judged, options, closed=closed)
-        if not reasons[name]:
-            covariates[name] = np.full(len(judged.ids), np.nan)
-            try:
-                covariates[name][places] = _asked(name, text, [judged.examples[place] for place in places], options)
-            except ValueError as error:  # the judge answers none of the changed items
-                reasons[name] = str(error)
-    if not covariates and named is None:
+        if why := _why_not(name, judged, options, closed=closed):
+            reasons |= {name: why} if named else {}
+            continue
+        try:
+            again = _asked(name, text, [judged.examples[place] for place in places], options)
+        except ValueError as error:  # the judge answers none of the changed items
+            reasons[name] = str(error)
+            continue
+        covariates[name] = np.full(len(judged.ids), np.nan)
+        covariates[name][places] = again
+    if not covariates and not reasons:
         return judged
     return replace(
         judged,
         covariates={**judged.covariates, **covariates},
-        unmeasurable={**judged.unmeasurable, **{name: why for name, why in reasons.items() if why and named}},
+        unmeasurable={**judged.unmeasurable, **reasons},
         judgments=judged.judgments + len(covariates) * len(places),
         provenance={**judged.provenance, PROBED: dict.fromkeys(covariates, len(places))},
     )
@@ -372,7 +375,8 @@ class Order(Bias):
     def other_cause(self, measurement: Measurement) -> str:
         shift, spread = measurement["shift"], measurement["spread"].value
         least = TOLERATED * (0.0 if measurement.judged is None else reach_of(measurement.judged))
-        if not (spread <= least and abs(shift.value) < self.margin(shift)):
+        known = measurement["spread"].n >= FEWEST_UNITS
+        if not (known and spread <= least and abs(shift.value) < self.margin(shift)):
             return ""
         return (
             f"its scores spread by {spread:.{decimals(spread)}f} points only (standard deviation), so that it says "

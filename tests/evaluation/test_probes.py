@@ -243,6 +243,7 @@ def test_what_has_no_order_is_not_measured_with_the_reason():
         (["negation"], "'negation: QUESTION'"),
         (["order: x"], "name order"),
         (["none", "order"], "none by itself"),
+        (["negation: x", "negation: y"], "each once"),
     ],
 )
 def test_probes_that_are_none_are_refused(probes, message):
@@ -294,6 +295,30 @@ def test_a_predictor_with_decisions_is_asked_in_both_orders_too(summaries):
     plain = evalbias.audit(items()[:8], judge=lambda e: len(e.output), criterion="x", probes=["order", "instruction"])
     assert "no options in an order" in plain.not_measured["order"]
     assert plain["probes"]["obeyed"].value == len(NOTE) + 1
+
+
+def test_why_no_changed_item_is_answered_is_told():
+    predict = dspy.Predict(Native)
+    predict.lm = Client(fail=lambda state: RuntimeError("no fruit") if "banana" in str(state) else None)
+    rows = [row for row in items() if len(row["output"]) > 6][:12]
+    for probes in (None, ["order", "unread", "instruction"]):
+        found = evalbias.audit(rows, judge=predict, criterion="x", scale=(0, 4), probes=probes)
+        assert "no fruit" in found.not_measured["unread"]
+        assert list(found.judged.provenance["probed"]) == ["order", "instruction"]
+        assert list(found["probes"]) == ["obeyed", "raised"]
+        assert found.judged.judgments == 3 * 12
+
+
+def test_one_item_tells_neither_a_spread_nor_a_shift():
+    found = audited(Reader(), data=items()[:1])
+    assert order_of(found).status == "not measured"
+    assert "says nothing" not in found.verdict
+    none = audited(Reader(), probes=["none"])
+    code, why = parse_conditions(["order>0.2"])[0].decide(none)
+    assert (code, why) == (
+        1,
+        "order>0.2: order was not measured (it was not asked for, or such a judge cannot have it)",
+    )
 
 
 @pytest.mark.slow
