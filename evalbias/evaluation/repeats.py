@@ -236,8 +236,8 @@ def _drawn(judged: Judged, seed: int) -> IntArray:
 def _why_not(name: str, judged: Judged, options: PreparedAudit, *, closed: bool) -> str:
     """Say why a probe cannot be asked; empty where it can."""
     judge, scale = options.judge, judged.scale
-    if name == NEGATION and not (isinstance(judge, PointwiseJudge) and scale == (0, 1)):
-        return "a negation is asked of a judge of evalbias with a question of yes or no, on a scale from 0 to 1"
+    if name == NEGATION and not (isinstance(judge, PointwiseJudge) and scale == (0, 1) and judge.correction is None):
+        return "a negation is asked of a judge of evalbias with a question of yes or no (0 or 1), without a correction"
     if name == NEGATION and judge.predict.signature.instructions != _new(judge).predict.signature.instructions:
         return "the judge's instruction is no longer the one of its criterion, which the negation would replace"
     if name == ORDER and not closed:
@@ -333,7 +333,10 @@ class Order(Bias):
     favored, judges = "an output", "scores"
     headlines = ("shift", "changed")
     helps: ClassVar[Mapping[str, str]] = {
-        "scores": "ask with the options in both orders and average, at twice the questions",
+        "scores": "'evalbias compile order --judge FILE --lm MODEL --data FILE' tries the mean of both orders, at "
+        "twice the questions, and corrections that cost none, and keeps what loses neither agreement nor spread",
+        "others": "ask with the options in both orders (evalbias.lm.orders.ReversedOptions) and average, at twice the "
+        "questions",
     }
 
     def numbers(self, judged: Judged) -> list[Number]:

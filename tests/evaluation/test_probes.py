@@ -16,6 +16,7 @@ from evalbias import BIASES, Criterion, PairwiseJudge, PointwiseJudge, measure
 from evalbias.cli.audit import UNDECIDED, parse_conditions
 from evalbias.evaluation.repeats import MOST_PROBED, NOTE
 from evalbias.lm.types import ChoiceLogprobs, Choices, MeasuringLM
+from evalbias.measures.corrections import ScoreCorrection
 
 LEVELS = (
     "very incoherent: a heap of unrelated sentences",
@@ -118,7 +119,7 @@ def test_a_judge_that_likes_the_first_option_is_biased_and_fails_the_build():
     finding = order_of(judge)
     assert finding.status == "biased"
     assert "with the options in reversed order, an output gets" in finding.sentence
-    assert "in both orders and average" in finding.remedy
+    assert finding.remedy.startswith("'evalbias compile order --judge FILE")
     assert judge.answer.count(finding.sentence) == 1
     codes = [condition.decide(judge)[0] for condition in parse_conditions(["order>0.2", "order<0.2?", "order>2"])]
     assert codes == [1, 1, 0]
@@ -232,6 +233,9 @@ def test_what_has_no_order_is_not_measured_with_the_reason():
     yes_or_no = audited(Reader(), FINE, probes=["order", "negation: x"])
     assert "its answers are named" in yes_or_no.not_measured["order"]
     assert "yes or no" in audited(Reader(), probes=["negation: x"]).not_measured["negation"]
+    corrected = PointwiseJudge(FINE, correction=ScoreCorrection(slopes={}, shift=0.1))
+    found = evalbias.audit(items()[:8], judge=corrected, lm=Reader(), probes=["negation: x"])
+    assert "without a correction" in found.not_measured["negation"]
     assert list(audited(Reader(), FINE).judged.provenance["probed"]) == ["unread", "instruction"]
     assert order_of(audited(Reader(lean=1.0), only="order")).status == "biased"
 
@@ -286,6 +290,7 @@ def test_a_predictor_with_decisions_is_asked_in_both_orders_too(summaries):
     found = evalbias.audit(items()[:12], judge=predict, criterion="x", scale=(0, 4))
     shift = found["order"]["shift"]
     assert shift.value == pytest.approx(4 * (0.7 - 0.3 / 4))
+    assert "ReversedOptions) and average" in order_of(found).remedy  # no judge of evalbias: none is compiled
     assert predict.lm is client
     yes = dspy.Predict(Yes)
     yes.lm = Client()
