@@ -72,18 +72,19 @@ class DecisionDialect(Dialect):
                     f"The question {one.name!r:.80} has {len(one.choices)} {options}, and {self._model} takes at most "
                     f"{most}: give the criterion a shorter scale, or compare fewer candidates."
                 )
-        if self._bytes is not None and (size := len(json.dumps(self._body(asked.questions)))) > self._bytes:  # in ASCII
+        if self._bytes is not None and (size := max(self._size((one,)) for one in asked.questions)) > self._bytes:
             return Refused(f"takes a request of {size} bytes, but the server takes {self._bytes}.", too_long=True)
         state = state_text(asked.state)
         return spelling_refused([state]) or Prepared(asked, asked, state.encode("utf-8", "surrogatepass"))
 
     async def _decide(self, asked: Decisions) -> Decided:
-        """Ask all questions in one request, or, where it is refused, each in a request of its own."""
-        try:
-            return Decided(tuple(await self._answers(asked.questions)))
-        except StatusError as error:
-            if len(asked.questions) == 1 or error.status not in STATUSES:
-                raise
+        """Ask all questions in one request, or, where it is too long or refused, each in a request of its own."""
+        if self._bytes is None or self._size(asked.questions) <= self._bytes:
+            try:
+                return Decided(tuple(await self._answers(asked.questions)))
+            except StatusError as error:
+                if len(asked.questions) == 1 or error.status not in STATUSES:
+                    raise
         answers: list[ChoiceLogprobs | Refused] = []
         for one in asked.questions:
             try:
@@ -94,6 +95,9 @@ class DecisionDialect(Dialect):
                     raise
                 answers.append(refusal_by(self._model, error))
         return Decided(tuple(answers))
+
+    def _size(self, questions: Sequence[Decision]) -> int:
+        return len(json.dumps(self._body(questions)))  # bytes, as JSON is sent in ASCII
 
     @abstractmethod
     def _body(self, questions: Sequence[Decision]) -> dict[str, Any]:

@@ -179,6 +179,12 @@ def test_limits_are_those_of_the_server(owner, options, size):
             assert answers[0].too_long
             assert "takes a request of" in answers[0].reason
         assert len(requests) == before
+        if size:  # both questions about a state are too long for one request, and none is by itself
+            lm.answer(
+                [Decision("a" * (size - 300), ("1", "2"), name=name, instructions="b" * 100) for name in "cd"], answers
+            )
+            assert not any(isinstance(one, Refused) for one in answers.values())
+            assert [[*one["questions"]] for one in requests[before:]] == [["c"], ["d"]]
 
 
 def test_a_list_of_models_in_the_form_of_decision_models_is_read():
