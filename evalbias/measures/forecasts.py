@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from evalbias.measures.agreement import counted_calibration_error
 from evalbias.measures.arrays import Before, Clusters, FloatArray, ratio
-from evalbias.measures.resample import DRAWS, Draws, Interval, Statistic, estimate, mean
+from evalbias.measures.resample import DRAWS, Draws, Interval, estimate, mean
 
 
 def outcome_shares(outcomes: ArrayLike) -> FloatArray:
@@ -134,46 +135,28 @@ PARTS = ("reliability", "resolution")
 FEWER = 400  # resamples of a part, each of which is a regression
 
 
-def _estimated(
-    statistic: Statistic, p: ArrayLike, outcomes: ArrayLike, *, before: Before, clusters: Clusters, draws: Draws
-) -> Interval:
-    return estimate(statistic, p, outcome_shares(outcomes), before=before, clusters=clusters, draws=draws)
+def estimate_brier_skill(p: ArrayLike, outcomes: ArrayLike, **options: Any) -> Interval:
+    """Estimate the Brier skill of forecasts p (n,) of (n, r) outcomes; options as of ``estimate``."""
+    return estimate(counted_brier_skill, p, outcome_shares(outcomes), **options)
 
 
-def estimate_brier_skill(
-    p: ArrayLike, outcomes: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
-) -> Interval:
-    """Estimate the Brier skill of forecasts p (n,) of (n, r) outcomes, with its interval over inputs."""
-    return _estimated(counted_brier_skill, p, outcomes, before=before, clusters=clusters, draws=draws)
-
-
-def estimate_ranked_skill(
-    levels: ArrayLike, shares: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
-) -> Interval:
+def estimate_ranked_skill(levels: ArrayLike, shares: ArrayLike, **options: Any) -> Interval:
     """Estimate the ranked skill of level probabilities (n, K), where people gave the levels in (n, K) shares."""
-    return estimate(counted_ranked_skill, levels, shares, before=before, clusters=clusters, draws=draws)
+    return estimate(counted_ranked_skill, levels, shares, **options)
 
 
 def estimate_brier_part(
-    p: ArrayLike,
-    outcomes: ArrayLike,
-    *,
-    part: str,
-    before: Before = None,
-    clusters: Clusters = None,
-    draws: Draws = DRAWS,
+    p: ArrayLike, outcomes: ArrayLike, *, part: str, draws: Draws = DRAWS, **options: Any
 ) -> Interval:
     """Estimate ``reliability`` or ``resolution``, in [0, 1]."""
     place, fewer = PARTS.index(part), replace(draws, resamples=min(draws.resamples, FEWER))
     statistic = lambda counts, *columns: counted_parts(counts, *columns)[:, place]  # noqa: E731
-    return _estimated(statistic, p, outcomes, before=before, clusters=clusters, draws=fewer)
+    return estimate(statistic, p, outcome_shares(outcomes), draws=fewer, **options)
 
 
-def estimate_forecast_error(
-    p: ArrayLike, outcomes: ArrayLike, *, before: Before = None, clusters: Clusters = None, draws: Draws = DRAWS
-) -> Interval:
+def estimate_forecast_error(p: ArrayLike, outcomes: ArrayLike, **options: Any) -> Interval:
     """Estimate the expected calibration error of forecasts; see ``counted_calibration_error``."""
-    return _estimated(counted_calibration_error, p, outcomes, before=before, clusters=clusters, draws=draws)
+    return estimate(counted_calibration_error, p, outcome_shares(outcomes), **options)
 
 
 def estimate_flawless_error(
