@@ -143,6 +143,8 @@ def test_one_input_cannot_be_chosen_on_and_measured(tmp_path):
     )
     with pytest.raises(ValueError, match=r"rated\.csv has one input: .* Give two or more"):
         compile_threshold_command(options, MeasuringModels(), Out())
+    with pytest.raises(ValueError, match="`pass_mark` is nan: give the lowest rating that passes"):
+        compile_threshold_command(replace(options, pass_mark=float("nan")), MeasuringModels(), Out())
 
 
 def compiled(lm, **asked):
