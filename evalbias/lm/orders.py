@@ -5,26 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from evalbias.lm.cache import as_measuring, model_identity
 from evalbias.lm.decisions import decided
-from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Question, Refused
+from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Question
 from evalbias.measures.arrays import normalized
 
 
-def has_order(question: Question) -> bool:
+def has_order(question: Question) -> TypeGuard[Decision]:
     """Return whether a question has options in an order; those of yes/no questions have fixed names instead."""
     return isinstance(question, Decision) and question.kind != "noul"
 
 
-def with_reversed_options(question: Decision) -> Decision:
+def with_reversed_options(question: Question) -> Question:
     """Return a question whose last option, or highest level, comes first; demonstrations count levels as it does.
 
-    ``in_order_of`` puts its answer back.
+    ``in_order_of`` puts its answer back. Without an order (``has_order``), the question is returned as it is.
     """
+    if not has_order(question):
+        return question
     state: Any = question.prompt
     last = len(question.choices) - 1
     if question.kind == "score" and isinstance(state, Mapping) and "demos" in state:
@@ -40,7 +42,7 @@ def _recounted(demo: Mapping[str, Any], name: str, last: int) -> dict[str, Any]:
     return {**demo, name: last - level} if isinstance(level, int | float) else dict(demo)
 
 
-def in_order_of(question: Decision, answer: Any) -> Any:
+def in_order_of(question: Any, answer: Any) -> Any:
     """Return an answer with its (n, c) options in the order of a question; a refusal is returned as it is."""
     if not isinstance(answer, ChoiceLogprobs):
         return answer
@@ -79,8 +81,7 @@ class ReversedOptions(MeasuringLM):
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
         """Answer questions, each option by its own label."""
-        sent = [with_reversed_options(q) if has_order(q) else q for q in questions]  # type: ignore[arg-type]
-        self._lm.answer(sent, _InOrder(questions, answers))
+        self._lm.answer([*map(with_reversed_options, questions)], _InOrder(questions, answers))
 
     def __call__(self, *, state: Any, questions: Mapping[str, Any]) -> dict[str, Any]:
         """Answer a decision request of DSPy."""
@@ -123,12 +124,10 @@ class RepairedOptions(ReversedOptions):
             super().answer(questions, sides[1])
         for place, question in enumerate(questions):
             found = [side[place] for side in sides if place in side]
-            repaired = has_order(question) and all(isinstance(one, ChoiceLogprobs) for one in found)
-            answers[place] = (
-                self._repaired(found)
-                if repaired
-                else next((one for one in found if isinstance(one, Refused)), found[0])
-            )
+            kept = found
+            if has_order(question):
+                kept = [one for one in found if not isinstance(one, ChoiceLogprobs)]
+            answers[place] = kept[0] if kept else self._repaired(found)
 
     def _repaired(self, found: Sequence[ChoiceLogprobs]) -> ChoiceLogprobs:
         """Return the mean of one question's answers, less the offsets; the second one is to the reversed options."""
@@ -151,5 +150,4 @@ class _InOrder(dict[int, Any]):
 
     def __setitem__(self, place: int, answer: Any) -> None:
         super().__setitem__(place, answer)
-        question = self._questions[place]
-        self._answers[place] = in_order_of(question, answer) if isinstance(question, Decision) else answer
+        self._answers[place] = in_order_of(self._questions[place], answer)
