@@ -123,7 +123,7 @@ class OrderRepair(JudgeOptimizer):
 
     def candidates(self, problem: Problem) -> list[Candidate]:
         """Return the judge with every repair that can be made."""
-        bare = self.bare(problem.student)
+        bare = self.repaired(problem.student)
         free = self.by_place(bare, problem.lm, [dspy.Example(source=CONTENT_FREE, output=CONTENT_FREE)])
         contextual = tuple(batch_offsets(free[:, :1]).tolist())
         repairs = {
@@ -132,17 +132,16 @@ class OrderRepair(JudgeOptimizer):
             "batch prior": Repair(False, tuple(batch_offsets(self.by_place(bare, problem.lm, problem.fit)).tolist())),
             "both orders and contextual prior": Repair(True, contextual),
         }
-        candidates = []
-        for name, repair in repairs.items():
-            if not np.isnan(repair.offsets).any():  # a level without probability has no prior
-                candidates.append(Candidate(name, bare.deepcopy()))
-                candidates[-1].program.repair = repair
-        return candidates
+        return [
+            Candidate(name, self.repaired(bare, repair))
+            for name, repair in repairs.items()
+            if not np.isnan(repair.offsets).any()  # a level without probability has no prior
+        ]
 
-    def bare(self, judge: PointwiseJudge) -> PointwiseJudge:
-        """Return the judge without a repair."""
+    def repaired(self, judge: PointwiseJudge, repair: Repair | None = None) -> PointwiseJudge:
+        """Return the judge with a repair, or none."""
         judge = judge.deepcopy()
-        judge.repair = None
+        judge.repair = repair
         return judge
 
     def by_place(self, judge: PointwiseJudge, lm: Any, examples: Sequence[dspy.Example]) -> FloatArray:
@@ -156,5 +155,5 @@ class OrderRepair(JudgeOptimizer):
         """Have a judge score examples, also with the levels reversed, repaired as it is."""
         judged = judge_examples(program, examples, lm=problem.lm, progress=self.progress)
         turned = ReversedOptions(program.measuring(problem.lm))
-        again = [p.score for p in self.bare(program).batch(examples, lm=turned, progress=self.progress)]
+        again = [p.score for p in self.repaired(program).batch(examples, lm=turned, progress=self.progress)]
         return replace(judged, covariates={**judged.covariates, ORDER: np.array(again, dtype=np.float64)})

@@ -13,7 +13,7 @@ from typing_extensions import Unpack
 
 from evalbias.evaluation.bias import share_number
 from evalbias.evaluation.estimates import Estimate, Number
-from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged, judge_examples, mean_of_raters
+from evalbias.evaluation.judged import HUMAN_SCORES, RATINGS, Judged, judge_examples, mean_of_raters, passed_by_people
 from evalbias.evaluation.words import count
 from evalbias.lm.dspy_seam import anchored_threshold
 from evalbias.measures.arrays import FloatArray, cluster_codes
@@ -39,10 +39,10 @@ class ThresholdReport(CompileReport):
 class ThresholdRule(Rule):
     """A threshold is taken if it is shown to reach a precision, a recall, or a lower cost than the given one.
 
-    The answers are verdicts, 1 (pass) or 0, of one judge at many thresholds, and ``ratings`` are people's verdicts.
-    Each person's verdict is an outcome, as of forecasts: of what the judge passes, the precision is the share of these
-    that are pass; the recall is the share of people's passes that it passes. Where people contradict each other, no
-    judge reaches 1. The rates of ``PassOrFail`` are of a latent truth instead, and need errors that are independent.
+    The answers are verdicts, 1 (pass) or 0, of one judge at ascending thresholds, and ``ratings`` are people's
+    verdicts. Each of these is an outcome, as of forecasts: of what the judge passes, the precision is the share of
+    them that are pass; the recall is the share of people's passes that it passes. Where people contradict each other,
+    no judge reaches 1. The rates of ``PassOrFail`` are of a latent truth instead, and need errors that are independent.
 
     Tests are one-sided by Wilson's statistic over inputs (``share_above``), adjusted for all thresholds: what passes at
     one is part of what passes at a lower one (``nested``), and recalls are tested from the lowest threshold up, as far
@@ -55,16 +55,17 @@ class ThresholdRule(Rule):
     def __init__(
         self, *, precision: float | None = None, recall: float | None = None, cost: float | None = None, seed: int = 0
     ) -> None:
-        asked = {"precision": precision, "recall": recall}
-        if (cost is None) == (precision is None and recall is None):
+        shares = {"precision": precision, "recall": recall}
+        self.asked = {name: least for name, least in shares.items() if least is not None}
+        if bool(self.asked) == (cost is not None):
             raise ValueError("Say what a threshold must reach: `precision`, `recall` or both, or else the `cost`.")
-        for name, least in asked.items():
-            if least is not None and not 0 < least < 1:
+        for name, least in self.asked.items():
+            if not 0 < least < 1:
                 raise ValueError(f"`{name}` is {least}: give a share between 0 and 1, such as 0.9.")
         if cost is not None and not 0 < cost < math.inf:
             raise ValueError(f"`cost` is {cost}: give the number of false fails that one false pass costs, such as 5.")
         self.precision, self.recall, self.cost, self.seed = precision, recall, cost, seed
-        self.aim = " and ".join(f"a {name} of {least:g} or more" for name, least in asked.items() if least is not None)
+        self.aim = " and ".join(f"a {name} of {least:g} or more" for name, least in self.asked.items())
         self.aim = self.aim or f"a lower cost (a false pass costs {cost:g} false fails)"
 
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
@@ -82,8 +83,7 @@ class ThresholdRule(Rule):
         """Return by how much the interval of each share that is asked for lies above it, or minus the cost."""
         if self.cost is not None:
             return -tried.estimates["cost"].value
-        asked = {"precision": self.precision, "recall": self.recall}
-        leads = (tried.estimates[name].low - least for name, least in asked.items() if least is not None)
+        leads = (tried.estimates[name].low - least for name, least in self.asked.items())
         return min(-1.0 if math.isnan(one) else one for one in leads)
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
@@ -93,11 +93,8 @@ class ThresholdRule(Rule):
         if self.precision is not None:
             p = np.maximum(p, self._nested([(np.where(d == 1, y, np.nan), self.precision, u) for d, y, u in rows]))
         if self.recall is not None:
-            alone = np.array([share_above(np.where(y == 1, d, np.nan), self.recall, clusters=u) for d, y, u in rows])
-            lowest_first = np.argsort([-np.nansum(d) for d, _, _ in rows], kind="stable")
-            adjusted = np.empty(len(p))
-            adjusted[lowest_first] = np.maximum.accumulate(alone[lowest_first])
-            p = np.maximum(p, adjusted)
+            alone = [share_above(np.where(y == 1, d, np.nan), self.recall, clusters=u) for d, y, u in rows]
+            p = np.maximum(p, np.maximum.accumulate(alone))
         if self.cost is not None:  # what changes must pass, or fail, often enough: above the given threshold and below
             known, break_even = _outcomes(given)[0], self.cost / (1 + self.cost)
             more = [(np.where((d == 1) & (known == 0), y, np.nan), break_even, u) for d, y, u in rows]
@@ -131,10 +128,9 @@ def _outcomes(judged: Judged) -> tuple[FloatArray, FloatArray, Sequence[object]]
 
 def verdicts_at(judged: Judged, threshold: float, pass_mark: float | None) -> Judged:
     """Return a judge's scores as verdicts, 1 from the threshold on, and people's ratings as 1 from ``pass_mark`` on."""
-    people = judged.covariates.get(RATINGS, judged.covariate(HUMAN_SCORES)[:, None])
-    if pass_mark is None and not np.isin(people[~np.isnan(people)], (0.0, 1.0)).all():
+    passed = passed_by_people(judged, pass_mark)
+    if passed is None:
         raise ValueError("Say from which rating on people let an output pass: `pass_mark`, such as 4 of 5.")
-    passed = np.where(np.isnan(people), np.nan, people >= (1 if pass_mark is None else pass_mark))
     verdicts = np.where(np.isnan(judged.answers), np.nan, judged.answers >= threshold)
     said = {RATINGS: passed, HUMAN_SCORES: mean_of_raters(passed)}
     return replace(judged, answers=verdicts, covariates={**judged.covariates, **said}, scale=(0, 1))
@@ -174,25 +170,18 @@ class ThresholdTuning(JudgeOptimizer):
         super().__init__(**options)
         if not self.select:
             raise ValueError("select=False: ThresholdTuning always chooses, as DSPy's ReAnchor does without a test.")
-        ThresholdRule(precision=precision, recall=recall, cost=cost)
         self.precision, self.recall, self.cost, self.pass_mark = precision, recall, cost, pass_mark
+        self._rule = ThresholdRule(precision=precision, recall=recall, cost=cost, seed=self.seed)
+        self._mark = 1 if pass_mark is None else pass_mark
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Refuse a judge that decides by no threshold, or a pass mark off its scale."""
         student.threshold(self._mark)
         super().check(student, trainset, valset)
 
-    @property
-    def _mark(self) -> float:
-        return 1 if self.pass_mark is None else self.pass_mark
-
     def rules(self, problem: Problem) -> list[Rule]:
         """Return the rule for what is asked for."""
         return [self._rule]
-
-    @property
-    def _rule(self) -> ThresholdRule:
-        return ThresholdRule(precision=self.precision, recall=self.recall, cost=self.cost, seed=self.seed)
 
     def scores(self, problem: Problem, examples: Sequence[dspy.Example]) -> Judged:
         """Have the student score examples, without its correction: the level follows from the probabilities."""
@@ -225,12 +214,12 @@ class ThresholdTuning(JudgeOptimizer):
 
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
         """Also measure precision, recall and coverage on the valset, beside those of ReAnchor's threshold."""
-        fields = super().validate(problem, selection)
-        if not problem.valset:
-            return {**fields, "decision": self._decision(selection, problem.given)}
-        judged = self.scores(problem, [*problem.fit, *problem.held_back])
-        tested = self._tested(judged, self.scores(problem, problem.valset), fields["before"], fields["after"])
-        return {**fields, "decision": self._decision(selection, problem.given), "tested": tested}
+        fields = {**super().validate(problem, selection), "decision": self._decision(selection, problem.given)}
+        if problem.valset:
+            judged = self.scores(problem, [*problem.fit, *problem.held_back])
+            start, test = problem.student.threshold(self._mark), self.scores(problem, problem.valset)
+            fields["tested"] = self._tested(judged, test, start, selection)
+        return fields
 
     def of_scores(self, judged: Judged, test: Judged) -> ThresholdReport:
         """Choose a threshold of scores of which no judge is known, such as recorded ones, as ``compile`` does.
@@ -240,20 +229,19 @@ class ThresholdTuning(JudgeOptimizer):
         """
         start = 0.5 if judged.scale == (0, 1) else self._mark if judged.on_peoples_scale else -math.inf
         given, candidates = self._tried(judged, Candidate(GIVEN, None), start, lambda score: None)
-        chosen = choose(given, candidates, self.rules(None), test=lambda _: judged, spent=Cost, inputs=0)  # type: ignore
-        threshold = chosen.chosen.details.get("threshold", math.nan)
-        before = verdicts_at(test, start, self.pass_mark)
-        after = before if math.isnan(threshold) else verdicts_at(test, threshold, self.pass_mark)
-        fields = {**chosen.fields, "decision": self._decision(chosen, given), "seed": self.seed}
-        tested = self._tested(judged, test, before, after)
-        return ThresholdReport(chosen=chosen.chosen.name, threshold=threshold, tested=tested, **fields)
+        selection = choose(given, candidates, [self._rule], test=lambda _: judged, spent=Cost, inputs=0)
+        fields = {**selection.fields, **selection.chosen.details, "decision": self._decision(selection, given)}
+        tested = self._tested(judged, test, start, selection)
+        return ThresholdReport(chosen=selection.chosen.name, tested=tested, seed=self.seed, **fields)
 
-    def _tested(self, judged: Judged, test: Judged, before: Judged, after: Judged) -> dict[str, Mapping[str, Estimate]]:
+    def _tested(
+        self, judged: Judged, test: Judged, start: float, selection: Selection
+    ) -> dict[str, Mapping[str, Estimate]]:
         """Return what each threshold does on the test items, those that are no choice of ours included."""
-        rows = {"given": before, "chosen": after} if after is not before else {"given": before}
-        rows |= {"ReAnchor": verdicts_at(test, self._anchored(judged), self.pass_mark)}
-        rows |= {"all pass": verdicts_at(test, -math.inf, self.pass_mark)}
-        return {name: self._rule.estimates(one) for name, one in rows.items()}
+        marks = {"given": start, "chosen": selection.chosen.details.get("threshold", math.nan)}  # NaN: none is chosen
+        marks |= {"ReAnchor": self._anchored(judged), "all pass": -math.inf}
+        verdicts = {name: verdicts_at(test, t, self.pass_mark) for name, t in marks.items() if not math.isnan(t)}
+        return {name: self._rule.estimates(one) for name, one in verdicts.items()}
 
     def _anchored(self, judged: Judged) -> float:
         """Return the threshold that DSPy's ReAnchor fits to agree with people, on scores put from 0 to 1."""

@@ -12,8 +12,9 @@ import numpy as np
 
 from evalbias.evaluation.bias import Bias, people_missing
 from evalbias.evaluation.estimates import Measurement, Number
-from evalbias.evaluation.judged import HUMAN_SCORES, LEVEL_SHARES, RATINGS, Judged
-from evalbias.measures import forecasts
+from evalbias.evaluation.judged import LEVEL_SHARES, Judged, mean_of_raters, passed_by_people
+from evalbias.measures import estimate, forecasts
+from evalbias.measures.agreement import counted_calibration_error
 from evalbias.measures.arrays import FloatArray, ratio
 from evalbias.measures.resample import Interval
 
@@ -37,7 +38,7 @@ class Forecasts(Bias):
     def missing(self, judged: Judged) -> Iterator[str]:
         if not judged.rated:
             yield from people_missing(judged)
-        elif self._passed(judged) is None:
+        elif passed_by_people(judged, self.pass_mark) is None:
             yield "the lowest rating that passes (pass_mark, --pass 4)"
         elif self._forecasts(judged) is None:
             yield "people's ratings, and the lowest that passes (pass_mark, --pass), on the judge's scale"
@@ -46,32 +47,29 @@ class Forecasts(Bias):
         if not judged.rated:
             return []
         shown: dict[str, Any] = {"signed": False, "tested": False}
-        numbers, passed, p = [], self._passed(judged), self._forecasts(judged)
+        numbers, passed, p = [], passed_by_people(judged, self.pass_mark), self._forecasts(judged)
         if passed is not None and p is not None:
-            part = partial(partial, forecasts.estimate_brier_part)
+            shares = mean_of_raters(passed)
+            skill = partial(estimate, forecasts.counted_brier_skill)
+            error = partial(estimate, counted_calibration_error)
+            reliability, resolution = (partial(forecasts.estimate_brier_part, part=one) for one in forecasts.PARTS)
             rows: dict[str, tuple[str, Callable[..., Interval], str]] = {
-                "brier_skill": ("Brier skill", forecasts.estimate_brier_skill, "Skill against the base rate (Brier)"),
-                "reliability": ("reliability", part(part="reliability"), "Brier score that recalibration would save"),
-                "resolution": ("resolution", part(part="resolution"), "Brier score by which it tells items apart"),
-                "forecast_error": ("ECE", forecasts.estimate_forecast_error, "Calibration error (ECE)"),
-                "flawless_error": ("flawless", forecasts.estimate_flawless_error, "For comparison: flawless forecasts"),
+                "brier_skill": ("Brier skill", skill, "Skill against the base rate (Brier)"),
+                "reliability": ("reliability", reliability, "Brier score that recalibration would save"),
+                "resolution": ("resolution", resolution, "Brier score by which it tells items apart"),
+                "forecast_error": ("ECE", error, "Calibration error (ECE)"),
             }
             numbers = [
-                Number(name, label, p, estimator, given=(passed,), says=says, **{**shown, "signed": "skill" in name})
+                Number(name, label, p, estimator, given=(shares,), says=says, **{**shown, "signed": "skill" in name})
                 for name, (label, estimator, says) in rows.items()
             ]
+            says, bound = "For comparison: flawless forecasts", forecasts.estimate_flawless_error
+            numbers.append(Number("flawless_error", "flawless", p, bound, given=(passed,), says=says, **shown))
         if (given := _levels_given(judged)) is not None:
             levels, says = judged.covariate(LEVEL_SHARES), "Skill against the climatology (RPS)"
-            skill = forecasts.estimate_ranked_skill
+            skill = partial(estimate, forecasts.counted_ranked_skill)
             numbers.append(Number("ranked_skill", "RPS skill", levels, skill, given=(given,), says=says, tested=False))
         return numbers
-
-    def _passed(self, judged: Judged) -> FloatArray | None:
-        """Return (n, r) 1 where a person passes an output, 0 where not; None where it is not said what passes."""
-        ratings = _ratings(judged)
-        if self.pass_mark is not None:
-            return np.where(np.isnan(ratings), np.nan, ratings >= self.pass_mark)
-        return ratings if np.isin(ratings[~np.isnan(ratings)], (0.0, 1.0)).all() else None
 
     def _forecasts(self, judged: Judged) -> FloatArray | None:
         """Return (n,) probabilities of a pass."""
@@ -79,7 +77,7 @@ class Forecasts(Bias):
             return judged.answers
         if self.pass_mark is None or judged.scale is None:
             return None
-        (low, high), ratings = judged.scale, _ratings(judged)
+        (low, high), ratings = judged.scale, judged.ratings
         if not low < self.pass_mark <= high or ((ratings < low) | (ratings > high)).any():
             return None  # of the levels, none is known to be the one that passes
         levels = judged.covariate(LEVEL_SHARES)
@@ -115,15 +113,11 @@ def _skill(measurement: Measurement, name: str, against: str) -> str:
     return f"Its probabilities {verdict} the {against}: {e.label} {e.text()} (95 % interval {e.interval})."
 
 
-def _ratings(judged: Judged) -> FloatArray:
-    return judged.covariates[RATINGS] if RATINGS in judged.covariates else judged.covariates[HUMAN_SCORES][:, None]
-
-
 def _levels_given(judged: Judged) -> FloatArray | None:
     """Return (n, K) shares of an item's people who gave each level; None where ratings lie between or beyond them."""
     if LEVEL_SHARES not in judged.covariates or judged.scale is None:
         return None
-    ratings = _ratings(judged)
+    ratings = judged.ratings
     values = judged.scale[0] + np.arange(judged.covariate(LEVEL_SHARES).shape[1])
     known = ~np.isnan(ratings)
     if len(values) < 3 or not np.isin(ratings[known], values).all():

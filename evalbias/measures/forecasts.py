@@ -2,7 +2,7 @@
 
 An item has a probability p that a person says yes (or passes, or prefers the first), and the outcomes y of the people
 who were asked, 1 or 0: of each of them, not of their mean. The mean over an item's people of (p - y)^2 is
-p^2 - 2 p s + s, where s is the share that said yes, so the shares are all that is needed.
+p^2 - 2 p s + s, where s is the share that said yes, so the shares are all that is needed; NaN where nobody was asked.
 """
 
 from __future__ import annotations
@@ -18,19 +18,6 @@ from numpy.typing import ArrayLike
 from evalbias.measures.agreement import counted_calibration_error
 from evalbias.measures.arrays import Before, Clusters, FloatArray, ratio
 from evalbias.measures.resample import DRAWS, Draws, Interval, estimate, mean
-
-
-def outcome_shares(outcomes: ArrayLike) -> FloatArray:
-    """Return the (n,) share of 1 among (n, r) outcomes 1 or 0, NaN where nobody said anything.
-
-    Raises:
-        ValueError: An outcome is not 0, 1 or NaN.
-    """
-    y = np.asarray(outcomes, dtype=np.float64)
-    wrong = y[~np.isnan(y) & ~np.isin(y, (0.0, 1.0))]
-    if len(wrong):
-        raise ValueError(f"An outcome is {wrong[0]:g}: give 1, 0, or NaN where it is undefined.")
-    return ratio(np.nansum(y, axis=1), (~np.isnan(y)).sum(axis=1).astype(np.float64))
 
 
 def squared_errors(p: FloatArray, shares: FloatArray) -> FloatArray:
@@ -66,7 +53,7 @@ def counted_ranked_skill(counts: FloatArray, levels: FloatArray, shares: FloatAr
         [0.75]
     """
     forecast, given = (np.cumsum(one, axis=1)[:, :-1] for one in (levels, shares))  # (n, K - 1)
-    often = counts @ given / counts.sum(axis=1)[:, None]
+    often = mean(counts, given)
     climatology = (often * (1 - often)).sum(axis=1)
     return ratio(climatology - mean(counts, squared_errors(forecast, given).sum(axis=1)), climatology)
 
@@ -128,35 +115,16 @@ def flawless(p: FloatArray, outcomes: FloatArray, *, draws: int, seed: int) -> F
     return np.asarray(ratio(rng.binomial(asked, rates).astype(np.float64), np.full(shape, asked, dtype=np.float64)))
 
 
-# Estimates.
-
-
 PARTS = ("reliability", "resolution")
 FEWER = 400  # resamples of a part, each of which is a regression
 
 
-def estimate_brier_skill(p: ArrayLike, outcomes: ArrayLike, **options: Any) -> Interval:
-    """Estimate the Brier skill of forecasts p (n,) of (n, r) outcomes; options as of ``estimate``."""
-    return estimate(counted_brier_skill, p, outcome_shares(outcomes), **options)
-
-
-def estimate_ranked_skill(levels: ArrayLike, shares: ArrayLike, **options: Any) -> Interval:
-    """Estimate the ranked skill of level probabilities (n, K), where people gave the levels in (n, K) shares."""
-    return estimate(counted_ranked_skill, levels, shares, **options)
-
-
 def estimate_brier_part(
-    p: ArrayLike, outcomes: ArrayLike, *, part: str, draws: Draws = DRAWS, **options: Any
+    p: ArrayLike, shares: ArrayLike, *, part: str, draws: Draws = DRAWS, **options: Any
 ) -> Interval:
-    """Estimate ``reliability`` or ``resolution``, in [0, 1]."""
-    place, fewer = PARTS.index(part), replace(draws, resamples=min(draws.resamples, FEWER))
-    statistic = lambda counts, *columns: counted_parts(counts, *columns)[:, place]  # noqa: E731
-    return estimate(statistic, p, outcome_shares(outcomes), draws=fewer, **options)
-
-
-def estimate_forecast_error(p: ArrayLike, outcomes: ArrayLike, **options: Any) -> Interval:
-    """Estimate the expected calibration error of forecasts; see ``counted_calibration_error``."""
-    return estimate(counted_calibration_error, p, outcome_shares(outcomes), **options)
+    """Estimate ``reliability`` or ``resolution``, in [0, 1]; options as those of ``estimate``."""
+    statistic = lambda counts, *columns: counted_parts(counts, *columns)[:, PARTS.index(part)]  # noqa: E731
+    return estimate(statistic, p, shares, draws=replace(draws, resamples=min(draws.resamples, FEWER)), **options)
 
 
 def estimate_flawless_error(

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from evalbias.measures import forecasts
+from evalbias.measures import estimate, forecasts
+from evalbias.measures.agreement import counted_calibration_error
 from evalbias.measures.resample import Draws
 
 ONE = np.ones((1, 4))
@@ -20,7 +21,7 @@ def world(n=400, *, alike=0.3, raters=3, seed=0):
 
 
 def test_the_skill_is_that_of_each_persons_verdict():
-    shares = forecasts.outcome_shares(Y)
+    shares = np.nanmean(Y, axis=1)
     np.testing.assert_allclose(shares, [1, 1, 0, 0.5])
     errors = np.nanmean((P[:, None] - Y) ** 2, axis=1)
     np.testing.assert_allclose(forecasts.squared_errors(P, shares), errors)
@@ -31,8 +32,6 @@ def test_the_skill_is_that_of_each_persons_verdict():
     # a forecaster of the mean of an item's people is flawless, and yet not certain of one of them
     assert forecasts.counted_brier_skill(ONE, shares, shares)[0] == pytest.approx(1 - 0.25 / 4 / baseline)
     assert np.isnan(forecasts.counted_brier_skill(ONE, P, np.ones(4))[0])
-    with pytest.raises(ValueError, match=r"An outcome is 2: give 1, 0, or NaN"):
-        forecasts.outcome_shares([[2.0]])
 
 
 def test_the_ranked_skill_compares_cumulative_distributions():
@@ -50,7 +49,7 @@ def test_the_ranked_skill_compares_cumulative_distributions():
 
 def test_reliability_resolution_and_uncertainty_make_the_brier_score():
     p, y = world(200)
-    shares = forecasts.outcome_shares(y)
+    shares = y.mean(axis=1)
     for forecast in (p, 0.3 + 0.2 * p, 1 - p, np.full(200, 0.4)):
         reliability, resolution, uncertainty = forecasts.counted_parts(np.ones((1, 200)), forecast, shares)[0]
         brier = forecasts.squared_errors(forecast, shares).mean()
@@ -78,19 +77,21 @@ def test_flawless_forecasts_exceed_their_bound_in_5_of_100(alike):
     draws, over = Draws(resamples=0, swaps=0), 0
     for seed in range(100):
         p, y = world(120, alike=alike, seed=seed)
-        error = forecasts.estimate_forecast_error(p, y, draws=draws).value
+        error = estimate(counted_calibration_error, p, y.mean(axis=1), draws=draws).value
         over += error > forecasts.estimate_flawless_error(p, y, draws=draws).high
     assert over <= 11  # of 100, the 99 % end of a binomial of .05
     p, y = world(300, alike=alike)
-    wrong = forecasts.estimate_forecast_error(0.5 * p, y, draws=draws).value
+    wrong = estimate(counted_calibration_error, 0.5 * p, y.mean(axis=1), draws=draws).value
     assert wrong > forecasts.estimate_flawless_error(0.5 * p, y, draws=draws).high
 
 
 def test_the_interval_of_the_skill_covers_it():
     p, y = world(100_000, alike=0.3, seed=99)
-    truth = forecasts.counted_brier_skill(np.ones((1, len(p))), p, forecasts.outcome_shares(y))[0]
+    truth = forecasts.counted_brier_skill(np.ones((1, len(p))), p, y.mean(axis=1))[0]
     covered = 0
     for seed in range(100):
-        found = forecasts.estimate_brier_skill(*world(150, alike=0.3, seed=seed), draws=Draws(resamples=400, swaps=0))
+        p, y = world(150, alike=0.3, seed=seed)
+        draws = Draws(resamples=400, swaps=0)
+        found = estimate(forecasts.counted_brier_skill, p, y.mean(axis=1), draws=draws)
         covered += found.low <= truth <= found.high
     assert 88 <= covered <= 99
