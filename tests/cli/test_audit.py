@@ -142,6 +142,7 @@ def test_a_reader_who_leaves_changes_neither_the_files_nor_the_exit_code(form, c
     assert {"result.json", "report.html"} <= {one.name for one in (tmp_path / "run").iterdir()}
 
 
+@pytest.mark.slow
 def test_an_output_stream_that_is_closed_is_no_error(file, tmp_path):
     command = shlex.join([*COMMAND, "audit", "--data", str(file), *VERDICTS, "--json"])
     done = subprocess.run(f"{command} >&-", shell=True, cwd=tmp_path, capture_output=True, text=True)

@@ -237,7 +237,7 @@ def test_what_a_metric_of_ours_leaves_undefined_is_no_score():
     class Told(PointwiseJudge):
         def forward(self, source, output):
             score = float("nan") if output == "?" else float(output)
-            return dspy.Prediction(score=score, mode=score, distribution={})
+            return dspy.Prediction(score=score, mode=score, distribution={output: 1.0})
 
     metric = judge_metric(Told(Criterion("quality", "is it good?")))
     judged = function_scores([dspy.Example(source="s", output=text) for text in ("5", "?", "3")], metric)

@@ -141,6 +141,7 @@ def test_a_pass_mark_of_ratings_and_a_damaged_result_decide_nothing(tmp_path):
     assert "is for two audits" in versions_of(before, replace(after, result={}), 0.5)
 
 
+@pytest.mark.slow
 def test_two_releases_of_a_decision_model_are_named_and_compared_by_the_command(tmp_path):
     from decision_models import sparrow_server
     from sparrow_decider import Decider

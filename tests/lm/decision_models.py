@@ -49,7 +49,10 @@ def sparrow_server(answer=None, *, listing=None):
             usage = {"input_tokens": 7, "output_tokens": 0}
             return self.reply(200, {"model": sparrow().name, "answers": answers, "usage": usage})
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 256  # the requests of a whole call come at once
+
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

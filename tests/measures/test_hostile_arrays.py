@@ -14,6 +14,7 @@ from hypothesis.extra import pandas as hp
 import evalbias.measures as m
 from evalbias.measures.agreement import counted_pearson
 from evalbias.measures.arrays import common_index, numbers, vectors
+from evalbias.measures.equal_quality import Effect
 from evalbias.measures.resample import mean
 from evalbias.measures.scale_use import counted_spread
 
@@ -150,7 +151,7 @@ def test_the_order_of_the_items_does_not_matter(name, x, order):
 @given(SCORES, st.integers(-9, 9), st.integers(1, 99))
 def test_the_unit_of_the_scores_does_not_matter(name, x, offset, unit):
     found, moved = (CALLS[name](scores, lambda a: a) for scores in (x, offset + unit * x))
-    if isinstance(found, m.Effect):
+    if isinstance(found, Effect):
         found, moved = (dataclasses.replace(one, score_sd=0.0) for one in (found, moved))
     same(moved, found)
 

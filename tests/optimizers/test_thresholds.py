@@ -85,6 +85,7 @@ def truth(slope, base, threshold):
     return (weight * p).sum() / weight.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slope", "base", "most"), [(0.0, 2.1, 0.05), (0.7, 0.9, 0.05)])
 def test_a_precision_is_rarely_claimed_that_is_not_there(slope, base, most):
     false = 0
@@ -217,6 +218,7 @@ def test_what_cannot_be_asked_for_is_said():
         thresholds(scored([1, 1], [[3], [4]]))
 
 
+@pytest.mark.slow
 def test_a_decision_model_without_skill_keeps_its_threshold_by_the_command(tmp_path):
     PointwiseJudge(FINE).save(tmp_path / "judge.json")
     rows = [

@@ -48,6 +48,7 @@ def test_a_judge_sends_its_texts_by_name_and_its_criterion_as_the_question(serve
     assert prediction.score == pytest.approx(sum((1 + i) * p for i, p in enumerate(shares.values())), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_criteria_of_an_item_are_asked_in_one_request(served, tmp_path):
     lm, requests = served
     judges = [PointwiseJudge(COHERENCE), PointwiseJudge(Criterion("fluency", "is it fluent?", (1, 5)))]
