@@ -412,10 +412,8 @@ class Versions(Comparison):
         agreement = self[self.headlines[0]]
         d = agreement.difference
         if math.isnan(d.value):
-            return [
-                *said,
-                "Whether the second version agrees with people more or less cannot be told from these items.",
-            ]
+            unknown = "Whether the second version agrees with people more or less cannot be told from these items."
+            return [*said, unknown]
         shown = "Nothing shows that the second version agrees with people more or less"
         if d.p_value < LEVEL:  # NaN is not below
             shown = f"The second version agrees with people {'more' if d.value > 0 else 'less'}"
@@ -434,14 +432,8 @@ def compare_versions(before: Judged, after: Judged, *, pass_mark: float | None =
     """
     low, high = before.scale or (-math.inf, math.inf)
     if pass_mark is not None and (before.pairwise or not low < pass_mark <= high):
-        raise ValueError(
-            f"The pass mark is {pass_mark:g}: "
-            + (
-                "leave it out for a judge that compares."
-                if before.pairwise
-                else f"give one above {low:g}, to {high:g}."
-            )
-        )
+        remedy = "leave it out for a judge that compares" if before.pairwise else f"give one above {low:g}, to {high:g}"
+        raise ValueError(f"The pass mark is {pass_mark:g}: {remedy}.")
     for what in ("criterion", "scale", "pairwise"):
         if (one := getattr(before, what)) != (other := getattr(after, what)):
             raise ValueError(f"The two differ in {what} ({one} and {other}): give two versions of one judge.")

@@ -258,7 +258,7 @@ def _new(judge: PointwiseJudge, **changes: Any) -> PointwiseJudge:
 
 def _asked(name: str, text: str, examples: Sequence[dspy.Example], options: PreparedAudit) -> FloatArray:
     """Return the scores of the items with one thing changed."""
-    judge, lm = options.judge, options.lm
+    judge = options.judge
     if name == UNREAD:
         examples = [e.copy(output=(NONSENSE * (1 + len(e.output) // len(NONSENSE)))[: len(e.output)]) for e in examples]
     if name == INSTRUCTION:
@@ -268,13 +268,9 @@ def _asked(name: str, text: str, examples: Sequence[dspy.Example], options: Prep
             judge = judge.deepcopy()
             for _, predictor in judge.named_predictors():
                 predictor.lm = ReversedOptions(resolve_lm(None, predictor))
-        settings: dict[str, Any] = {
-            "scale": options.scale,
-            "num_threads": options.num_threads,
-            "progress": options.progress,
-        }
-        return function_scores(examples, judge, criterion=options.criterion, **settings).answers
-    lm = resolve_lm(lm, judge.predict)
+        settings = {name: getattr(options, name) for name in ("criterion", "scale", "num_threads", "progress")}
+        return function_scores(examples, judge, **settings).answers
+    lm = resolve_lm(options.lm, judge.predict)
     if name == NEGATION:
         shown = [dspy.Example(**inputs, score=1 - float(label)) for inputs, label in judge.labeled(judge.predict.demos)]
         judge = _new(judge, definition=text, levels=judge.criterion.levels[::-1])
@@ -343,19 +339,19 @@ class Order(Bias):
         if ORDER not in judged.covariates:
             return []
         scores, again = _both(judged, ORDER)
-        left_out, levels = _left_out(judged, ORDER), np.floor(scores + 0.5)
+        told: dict[str, Any] = {"excluded": _left_out(judged, ORDER)}
+        levels = np.floor(scores + 0.5)
         changed = np.where(np.isnan(scores + again), np.nan, levels != np.floor(again + 0.5))
         near = np.abs(scores - np.floor(scores) - 0.5) <= NEAR
         shift = np.round(again - scores, 9)
         spread = partial(estimate, counted_deviation)
         says = "Share of outputs whose nearest level changes"
-        plain: dict[str, Any] = {"excluded": left_out}
         moved = "Shift of the score by reversed options, in points"
         return [
-            Number("shift", "shift", shift, _shift_of(judged, TOLERATED), null=0.0, says=moved, **plain),
-            share_number("changed", "changed", changed, says=says, **plain),
-            share_number("near_ties", "of these near ties", changed * near, says=f"{says} in a near tie", **plain),
-            Number("spread", "spread", scores, spread, signed=False, says="Spread of the scores", **plain),
+            Number("shift", "shift", shift, _shift_of(judged, TOLERATED), null=0.0, says=moved, **told),
+            share_number("changed", "changed", changed, says=says, **told),
+            share_number("near_ties", "of these near ties", changed * near, says=f"{says} in a near tie", **told),
+            Number("spread", "spread", scores, spread, signed=False, says="Spread of the scores", **told),
         ]
 
     def margin(self, estimate: Estimate) -> float:
@@ -438,12 +434,13 @@ class Probes(Bias):
             if name == UNREAD:
                 stays = np.where(np.isnan(rise), np.nan, np.abs(rise) <= same)
                 share = partial(estimate, _explained, limits=(0.0, 1.0))
-                says = "Share of the variance of scores that the output decides"
-                explained = Number(
-                    "explained", "explained", scores, share, given=(again,), says=says, signed=False, **told
-                )
                 says = "Share of scores that stay the same with nonsense in place of the output"
-                numbers += [share_number("unchanged", "unchanged", stays, says=says, **told), explained]
+                decided = "Share of the variance of scores that the output decides"
+                plain: dict[str, Any] = {"given": (again,), "signed": False, **told}
+                numbers += [
+                    share_number("unchanged", "unchanged", stays, says=says, **told),
+                    Number("explained", "explained", scores, share, says=decided, **plain),
+                ]
             elif name == INSTRUCTION:
                 raised = np.where(np.isnan(rise), np.nan, rise > same)
                 says = "Points that a request for the highest level adds to the score"
