@@ -74,6 +74,12 @@ def _check_correction(name: str, value: Any) -> None:
         )
 
 
+def repair_of(saved: Any) -> Repair:
+    """Read a repair from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
+    one_of(False, True)("'both_orders'", saved["both_orders"])
+    return Repair(saved["both_orders"], tuple(number(one, "'offsets'", required=True) for one in saved["offsets"]))
+
+
 class PointwiseJudge(Judge):
     """Scores an output against one criterion.
 
@@ -109,7 +115,7 @@ class PointwiseJudge(Judge):
     repair = Setting[Repair | None](
         instance_of(Repair | None, "a Repair or None"),
         dump=lambda value: value and asdict(value),
-        load=lambda saved: saved and Repair(saved["both_orders"], tuple(map(float, saved["offsets"]))),
+        load=lambda saved: saved and repair_of(saved),
         unlearned=lambda: None,
     )
 

@@ -123,22 +123,23 @@ class RepairedOptions(ReversedOptions):
         if self.repair.both_orders and any(map(has_order, questions)):
             super().answer(questions, sides[1])
         for place, question in enumerate(questions):
-            found = [side[place] for side in sides if place in side]
-            kept = found
-            if has_order(question):
-                kept = [one for one in found if not isinstance(one, ChoiceLogprobs)]
-            answers[place] = kept[0] if kept else self._repaired(found)
+            given = [side[place] for side in sides if place in side]
+            refused = [one for one in given if not isinstance(one, ChoiceLogprobs)]
+            if has_order(question) and not refused:
+                answers[place] = self._repaired(given)
+            else:
+                answers[place] = (refused or given)[0]
 
-    def _repaired(self, found: Sequence[ChoiceLogprobs]) -> ChoiceLogprobs:
+    def _repaired(self, given: Sequence[ChoiceLogprobs]) -> ChoiceLogprobs:
         """Return the mean of one question's answers, less the offsets; the second one is to the reversed options."""
-        offsets = np.array(self.repair.offsets or [0.0] * len(found[0].choices))
-        if len(offsets) != len(found[0].choices):
-            raise ValueError(f"A repair for {len(offsets)} options cannot be used for {len(found[0].choices)}.")
-        rows = [normalized(one.logprobs - own) for one, own in zip(found, (offsets, offsets[::-1]), strict=False)]
-        mass = 1.0 if found[0].renormalized else np.mean([one.coverage for one in found], axis=0)[:, None]
+        offsets = np.array(self.repair.offsets or [0.0] * len(given[0].choices))
+        if len(offsets) != len(given[0].choices):
+            raise ValueError(f"A repair for {len(offsets)} options cannot be used for {len(given[0].choices)}.")
+        rows = [normalized(one.logprobs - own) for one, own in zip(given, (offsets, offsets[::-1]), strict=False)]
+        mass = 1.0 if given[0].renormalized else np.mean([one.coverage for one in given], axis=0)[:, None]
         with np.errstate(divide="ignore"):
             logprobs = np.log(np.mean(rows, axis=0) * mass)
-        return replace(found[0], logprobs=logprobs)
+        return replace(given[0], logprobs=logprobs)
 
 
 class _InOrder(dict[int, Any]):

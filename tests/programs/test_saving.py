@@ -484,6 +484,15 @@ def test_a_damaged_judge_is_refused_with_the_reason(damage, tmp_path):
         load_any_judge(file)
 
 
+@pytest.mark.parametrize(
+    "repair", [{"both_orders": "x", "offsets": []}, {"both_orders": True, "offsets": [None]}, {"both_orders": True}]
+)
+def test_a_damaged_repair_is_refused(repair, tmp_path):
+    file = edited(PointwiseJudge(QUALITY), tmp_path, lambda state: state["settings"].update(repair=repair))
+    with pytest.raises(ValueError, match=r"damaged|not a saved|'both_orders'='x' is unknown|'offsets' is None"):
+        load_any_judge(file)
+
+
 SCORED = {"source": "the source", "output": "o", "score": 3}
 COMPARED = {"source": "the source", "candidates": ["a", "b"], "preference": "A"}
 DAMAGED_PROMPTS = [
