@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
@@ -177,10 +178,8 @@ def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
 
 def normalized(logprobs: FloatArray) -> FloatArray:
     """Return the probabilities of answers (..., c) among each other; NaN for a row in which none has any."""
-    peak = logprobs.max(axis=-1, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        weights = np.exp(logprobs - peak)  # a row of -inf becomes NaN: undefined, not uniform
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True), dtype=np.float64)
+    with np.errstate(invalid="ignore"):  # a row of -inf becomes NaN: undefined, not uniform
+        return np.asarray(scipy.special.softmax(logprobs, axis=-1), dtype=np.float64)
 
 
 def mean_of_defined(values: ArrayLike) -> float:

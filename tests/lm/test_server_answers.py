@@ -64,7 +64,7 @@ MALFORMED = [
     ("vllm", TEXTS, put(True, "usage", "prompt_tokens"), "prompt_tokens is a bool, but must be a int"),
     ("vllm", TEXTS, put(-1, "usage", "prompt_tokens"), "prompt_tokens is -1"),
     ("vllm", TEXTS, put(3, *CHOICE, "text"), "text is a int, but must be a str"),
-    ("echo", LIKELIHOODS, put("x", *CHOICE, "logprobs", "token_logprobs", 2), "'x' is not a log-probability"),
+    ("echo", LIKELIHOODS, put("x", *CHOICE, "logprobs", "token_logprobs", -2), "'x' is not a log-probability"),
     ("chat", CHOICES, put(7, *CHAT_TOP, 0, "token"), "token is a int, but must be a str"),
     ("sglang", CHOICES, put([[[-1.0]]], "meta_info", "output_token_ids_logprobs"), "1 is missing"),
     ("sglang", LIKELIHOODS, put({}, "meta_info", "input_token_logprobs"), "input_token_logprobs is a dict"),
