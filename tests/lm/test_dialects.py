@@ -256,6 +256,7 @@ def other(lms):
     return dataclasses.replace(loaded, model=model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_weights_are_noticed_in_every_dialect(lms, other, kind, tmp_path, monkeypatch):
     monkeypatch.setattr(ModelWatch, "ATTEMPTS", 1)

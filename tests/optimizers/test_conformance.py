@@ -95,7 +95,7 @@ CASES = {
     ),
 }
 PARAMS = {
-    name: pytest.param(case, id=name, marks=[pytest.mark.slow] * (name == "LikelihoodMitigation"))
+    name: pytest.param(case, id=name, marks=[pytest.mark.slow] * (name in ("BiasedDemos", "LikelihoodMitigation")))
     for name, case in CASES.items()
 }
 UNDIVIDED = {"ExternalFeedbackRefine", "ThresholdTuning"}  # the second chooses on all of its trainset
