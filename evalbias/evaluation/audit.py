@@ -262,21 +262,13 @@ def _enough(needed: int, estimate: Estimate, rated_twice: bool) -> str:
 
 def paragraphs_of(findings: Sequence[Finding], *, coverage: ArrayLike = ()) -> tuple[str, ...]:
     """Say what follows from the findings, each paragraph by itself, the answer first."""
-    return (*opening_of(findings, coverage=coverage), *reasons_of(findings))
+    return (*opening_of(findings, warnings=[coverage_warning({"": coverage})]), *reasons_of(findings))
 
 
 def opening_of(
-    findings: Sequence[Finding],
-    *,
-    coverage: ArrayLike = (),
-    warnings: Sequence[str] = (),
-    validity: str = "",
-    leniency: str = "",
+    findings: Sequence[Finding], *, warnings: Sequence[str] = (), validity: str = "", leniency: str = ""
 ) -> tuple[str, ...]:
-    """Say whether the judge tells good from bad, and how lenient it is, where that is known; whether it is biased.
-
-    Warnings come first, one if its model hardly ever answers with a label (by the (n,) ``coverage``).
-    """
+    """Say after ``warnings`` whether the judge tells good from bad, how lenient it is, and whether it is biased."""
     biased, bounded, open_, clear, missing = _by_status(findings)
     if biased:
         first = f"The judge is biased ({_titles(biased)}): {'; '.join(f.sentence for f in biased)}."
@@ -293,7 +285,7 @@ def opening_of(
         first = "Whether the judge is biased cannot be told with any number of such items."
     else:
         first = "No bias could be measured."
-    return tuple(filter(None, (coverage_warning({"": coverage}), *warnings, validity, leniency, first)))
+    return tuple(filter(None, (*warnings, validity, leniency, first)))
 
 
 def reasons_of(findings: Sequence[Finding]) -> tuple[str, ...]:
@@ -586,8 +578,8 @@ def audit_answers(
     known = judged.labeled
     used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
     said = "" if validity is None else validity.sentence
-    warnings = tuple(warnings_of(judged, measurements))
-    answer = opening_of(findings, coverage=judged.coverage, warnings=warnings, validity=said, leniency=leniency)
+    warnings = tuple(filter(None, (coverage_warning({"": judged.coverage}), *warnings_of(judged, measurements))))
+    answer = opening_of(findings, warnings=warnings, validity=said, leniency=leniency)
     effects = [bias for bias in biases if isinstance(bias, EffectBias)]
     lost = missing_judgments(judged, effects, seed=seed)
     cautions = [_copies(judged), _duplicates(judged), "" if lost is None else lost.sentence()]
@@ -611,7 +603,7 @@ def audit_answers(
         answer=" ".join(answer),
         validity=validity,
         leniency=leniency,
-        warnings=tuple(filter(None, (coverage_warning({"": judged.coverage}), *warnings))),
+        warnings=warnings,
         not_measured=not_measured,
         provenance={**judged.provenance, **used, "seed": seed, "family_wise_error": ALPHA},
         missing=lost,
