@@ -19,7 +19,12 @@ FIRST, SECOND, TIE = 0.0, 1.0, -1.0  # choices between two outputs
 LARGEST = 1e30  # largest size of a score or rating: products of a few of them must stay finite in the measures
 SMALLEST = 1e-9  # below, the variance of several scores or ratings is taken for a rounding error of 0
 
-BINARY = (("true", "false"), ("yes", "no"), ("pass", "fail"))
+BINARY: tuple[tuple[str, str], ...] = (("true", "false"), ("yes", "no"), ("pass", "fail"), ("passed", "failed"))
+BINARY += (("correct", "incorrect"), ("c", "i"), ("y", "n"), ("success", "failure"), ("accept", "reject"))
+BINARY += (("valid", "invalid"), ("thumbs_up", "thumbs_down"))
+"""Words for 1 and for 0, in lower case, each with its opposite."""
+LABELS = {word: number for pair in BINARY for word, number in zip(pair, (1.0, 0.0), strict=True)}
+"""Word -> number, in lower case; a column of them holds one pair."""
 _WRITTEN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")  # float() also takes 4_5 and full-width 4
 _LEADING = re.compile(r"(-?[0-9]+(?:[.,][0-9]+)?)(?:\s*/.*|\D+)?")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -109,6 +114,18 @@ def remedy_for(value: object) -> str:
         return ""
     form = "alone" if match[1] != text else "with a decimal point" if "," in text else "without quotes"
     return f"{match[1].replace(',', '.')} {form}"
+
+
+def labelled(value: object) -> float | None:
+    """Return 1 or 0 for a word of ``LABELS`` in any case, or for a truth value; None for everything else, numbers too.
+
+    Examples:
+        >>> [labelled(value) for value in ("Pass", " incorrect", False, "thumbs up", 1, "4", None)]
+        [1.0, 0.0, 0.0, 1.0, None, None, None]
+    """
+    if isinstance(value, bool):
+        return float(value)
+    return LABELS.get(value.strip().lower().replace(" ", "_")) if isinstance(value, str) else None
 
 
 def check_size(values: ArrayLike, label: str) -> None:

@@ -399,7 +399,7 @@ def _read_labels(table: Source, judged: Set[str]) -> None:
         return
     ours = {n: f"rating_{n[6:]}" if n[5:] else "score" for n in columns if n not in judged and _LABEL.fullmatch(n)}
     cells = [cell for _, row in table.rows for cell in map(row.get, ours) if _word(cell)]
-    others = [c for c in cells if not isinstance(c, int | float) and _word(c) not in sum(items.BINARY, ())]
+    others = [c for c in cells if not isinstance(c, int | float) and _word(c) not in items.LABELS]
     if others and 2 * len(others) >= len(cells) and _hold_outputs(columns):
         return
     table.mapping = {**table.mapping, **{field: name for name, field in ours.items()}}
@@ -451,8 +451,8 @@ def _cells(value: Any) -> Iterator[Any]:
 
 
 def _word(cell: Any) -> str:
-    """Return a cell in lower case; empty where it holds none."""
-    return "" if missing(cell) or (word := str(cell).strip().lower()) in ABSENT else word
+    """Return a cell in lower case, spaces as underscores; empty where it holds none."""
+    return "" if missing(cell) or (word := str(cell).strip().lower().replace(" ", "_")) in ABSENT else word
 
 
 # Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.

@@ -11,7 +11,15 @@ import evalbias
 from evalbias import data
 from evalbias.data import DataError
 
-WORDS = [("Yes", "no"), ("PASS", "Fail"), ("true", "False"), (True, False), (1, 0)]
+WORDS = [
+    ("Yes", "no"),
+    ("PASS", "Fail"),
+    ("true", "False"),
+    (True, False),
+    (1, 0),
+    ("C", "I"),
+    ("thumbs up", "Thumbs_Down"),
+]
 
 
 def sources(folder, rows):
