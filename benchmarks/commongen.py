@@ -30,8 +30,7 @@ from evalbias.evaluation.words import count, mark
 from evalbias.lm.cache import model_identity
 from evalbias.measures.arrays import FloatArray
 from evalbias.options import MeasuringModels
-from evalbias.programs.concepts import ExactConcepts, coverage
-from evalbias.programs.feedback import Feedback
+from evalbias.programs.feedback import ExactConcepts, Feedback, coverage
 from evalbias.programs.tasks import constrained_generation
 
 HEADINGS = ["feedback", "believes all covered (undefined)", "all covered", "Bias", "Dskew"]

@@ -36,8 +36,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers import ZEPO, GrammarParaphraser
 from evalbias.optimizers.base import Problem
 from evalbias.optimizers.objectives import probabilities
-from evalbias.optimizers.racing import DROP_LEVEL, race_rounds
-from evalbias.optimizers.zepo import ZEPOReport
+from evalbias.optimizers.zepo import DROP_LEVEL, ZEPOReport, race_rounds
 from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.programs.prompts import ENGLISH, LANGUAGES
 from evalbias.runs import Journal, check_settings

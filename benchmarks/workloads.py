@@ -15,13 +15,9 @@ from evalbias.data import pairs as make_pairs
 from evalbias.data.world import GENERAL
 from evalbias.lm.types import Prompt
 from evalbias.programs.criterion import PRESETS, Criterion
-from evalbias.programs.prompts import (
-    comparison_messages,
-    demonstrations,
-    item_text,
-    judge_messages,
-    likelihood_messages,
-)
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.prompts import likelihood_messages
 
 SHOTS = 8
 INSTRUCTIONS = 5
@@ -41,10 +37,9 @@ def pointwise(folder: Path, n: int) -> Workload:
     """Return n WebNLG items as prompts, with eight rated items before each."""
     items = data.read(f"webnlg2020:{folder / 'upstream/webnlg-challenge-2020'}")
     criterion = next(c for c in PRESETS["webnlg2020"] if c.name == "fluency")
-    rated = enumerate(items[:SHOTS])
-    shown = demonstrations((item_text(criterion, e.source, e.output), str(1 + k % 5)) for k, e in rated)
-    judged = items[SHOTS : SHOTS + n]
-    prompts: list[Prompt] = [judge_messages(criterion, e.source, e.output, shown=shown) for e in judged]
+    judge = PointwiseJudge(criterion)
+    judge.predict.demos = [e.copy(score=1 + k % 5) for k, e in enumerate(items[:SHOTS])]
+    prompts: list[Prompt] = [judge.messages(e) for e in items[SHOTS : SHOTS + n]]
     return Workload(f"{SHOTS}-shot pointwise, WebNLG", prompts, [criterion.labels] * n)
 
 
@@ -56,12 +51,9 @@ def population(folder: Path, n: int, *, last: bool = True) -> Workload:
     names = {"source": "article", "output": "summary", "name": criterion.title, "definition": criterion.definition}
     pairs = make_pairs(items, inputs=max(1, n // 100), limit=-(-n // INSTRUCTIONS), seed=0)
     texts = [wording.format(**names) for wording in wordings]
-    prompts: list[Prompt] = [
-        comparison_messages(criterion, e.source, [*e.candidates], labels=("A", "B"), instructions=text, last=last)
-        for e in pairs
-        for text in texts
-    ]
     place = "last" if last else "first"
+    judges = [PairwiseJudge(criterion, instruction=text, instruction_place=place) for text in texts]
+    prompts: list[Prompt] = [judge.messages(e) for e in pairs for judge in judges]
     return Workload(f"ZEPO population, Newsroom pairs, instruction {place}", prompts[:n], [("A", "B")] * n)
 
 
@@ -82,8 +74,9 @@ def llmbar(folder: Path, n: int) -> Workload:
     """Return n prompts: LLMBar's pairs, each in both orders."""
     items = data.read(f"llmbar:{folder / 'pairs/llmbar.jsonl.gz'}")
     criterion = Criterion("quality", "How well does the output carry out the instruction?")
+    judge = PairwiseJudge(criterion, instruction_place="first")
     prompts: list[Prompt] = [
-        comparison_messages(criterion, pair.source, order, labels=("A", "B"), last=False)
+        judge.messages({"source": pair.source, "candidates": order})
         for pair in items[: -(-n // 2)]
         for order in (list(pair.candidates), list(pair.candidates)[::-1])
     ]

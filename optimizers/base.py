@@ -1,4 +1,4 @@
-"""What every optimizer does: search on one half of the inputs, choose on the other, and report on a valset."""
+"""The base of optimizers: search on one half of the inputs, choose on the other, and report on a valset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import dspy
 import numpy as np
@@ -44,7 +44,7 @@ class Options(TypedDict, total=False):
 
 @dataclass
 class Problem:
-    """What a method searches on. It sets ``details``, and may replace ``given`` and ``baseline``."""
+    """Program and examples of a search. The method sets ``details``, and may replace ``given`` and ``baseline``."""
 
     student: Any  # the part to compile; the search leaves it as it is
     fit: list[dspy.Example]  # training examples to search on, without those that are held back
@@ -58,6 +58,7 @@ class Problem:
     calls: int = 0  # requests to generate text that lm does not count
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
     """Base of the optimizers: a method offers candidates, and one that is better than the given program is compiled.
 
@@ -73,27 +74,18 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         progress: Called with the number of judgments done.
     """
 
-    report_type: type[CompileReport] = CompileReport
-    compiles: tuple[type, ...] = (PairwiseJudge, PointwiseJudge)  # classes of programs that the method compiles
+    report_type: ClassVar[type[CompileReport]] = CompileReport
+    compiles: ClassVar[tuple[type, ...]] = (PairwiseJudge, PointwiseJudge)  # classes that the method compiles
     noun = "judge"  # what it compiles, in words
     measures = True  # whether the student's model must measure probabilities
     counts_distinct = False  # whether equal prompts cost once, because the method asks them for many candidates
-    biases: tuple[str, ...] | None = None  # names of those that are compared on the valset; None: all that apply
-    log_dir: Path | None = None
+    biases: ClassVar[tuple[str, ...] | None] = None  # those that are compared on the valset; None: all that apply
 
-    def __init__(
-        self,
-        *,
-        select: bool = True,
-        n_resamples: int = 100_000,
-        seed: int = 0,
-        progress: Callable[[int], None] | None = None,
-    ) -> None:
-        super().__init__()
-        self.select = select
-        self.n_resamples = n_resamples
-        self.seed = seed
-        self.progress = progress
+    select: bool = True
+    n_resamples: int = 100_000
+    seed: int = 0
+    progress: Callable[[int], None] | None = None
+    log_dir: Path | None = field(default=None, init=False)  # folder of the search's log, where the method has one
 
     def compile(
         self,

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from evalbias.evaluation.agreement import agreement_of_scores
-from evalbias.evaluation.bias import Bias, share_number
-from evalbias.evaluation.estimates import Comparison, Estimate, Number, compare, measured
+from evalbias.evaluation.bias import Bias, measure, share_number
+from evalbias.evaluation.estimates import Comparison, Estimate, Number, compare
 from evalbias.evaluation.judged import HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
 from evalbias.evaluation.words import ends, signed
 from evalbias.measures import estimate_effect, estimate_mean, pearson
@@ -50,7 +50,7 @@ class Point:
 
 @dataclass(frozen=True)
 class LearnedCorrection:
-    """What rated items tell of a correction.
+    """Correction that was learned from rated items, with what it does to their scores.
 
     Attributes:
         correction: The correction, fitted to all items; of nothing where nothing may be removed.
@@ -189,18 +189,7 @@ class _Learning:
                 steps.append(((*taken, name), strength))
         correction = self.fitted(self.given, steps)
         shift, said = self.shift(correction)
-        measures = [
-            measured(
-                self.of.numbers(one),
-                seed=self.seed,
-                clusters=self.given.clusters,
-                bias=self.of,
-                criterion=one.criterion,
-                ids=one.ids,
-                columns={},
-            )
-            for one in (self.given, current)
-        ]
+        measures = [measure(self.of, one, seed=self.seed) for one in (self.given, current)]
         comparison = compare(*measures, n_resamples=0, seed=self.seed)
         sentences += [said] if said else []
         return LearnedCorrection(replace(correction, shift=shift), tuple(sentences), tuple(front), comparison)

@@ -6,13 +6,12 @@ import copy
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import dspy
 import numpy as np
-from typing_extensions import Unpack
 
 from evalbias import evaluation
 from evalbias.data.items import human_score, input_key, item_name
@@ -27,7 +26,7 @@ from evalbias.measures.arrays import FloatArray
 from evalbias.measures.corrections import ScoreCorrection
 from evalbias.measures.likelihood import TOTAL
 from evalbias.optimizers import likelihood_rules
-from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
+from evalbias.optimizers.base import JudgeOptimizer, Problem
 from evalbias.optimizers.likelihood_rules import BIAS_LABELS, REASONS, STRENGTHS, bias_number, fitted, proxy_worth
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection, last_items
 from evalbias.programs.criterion import Criterion
@@ -122,17 +121,11 @@ def highest_rs(rs: FloatArray, k: int) -> list[int]:
 # The methods.
 
 
-class MitigationOptions(Options, total=False):
-    """Options of the methods against likelihood bias; see ``LikelihoodOptimizer``."""
-
-    likelihood_lm: MeasuringLM | None
-    bins: Sequence[float] | None
-    reduction: str
-    normalization: str
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class LikelihoodOptimizer(JudgeOptimizer):
     """Base of the methods against likelihood bias of a pointwise judge: LS, what is read of an item, and the rules.
+
+    It also takes the options of every optimizer; see ``JudgeOptimizer``.
 
     Args:
         likelihood_lm: Model whose likelihood defines LS. Defaults to the judge's own model.
@@ -140,30 +133,21 @@ class LikelihoodOptimizer(JudgeOptimizer):
         reduction: Reduction of token log-probabilities to LS: ``"sum"`` (eq 1) or ``"mean"``.
         normalization: Normalization of the scores whose difference is the US of RS: ``"mean-range"`` (eq 2), or
             ``"center-max"``, which the published code uses. BiasScore always follows eq 2.
-        **options: Options of every optimizer; see ``JudgeOptimizer``.
     """
 
     compiles = (PointwiseJudge,)
     biases = ("likelihood",)
-    k: int | tuple[int, ...]
     max_loss = 0.0
 
-    def __init__(
-        self,
-        *,
-        likelihood_lm: MeasuringLM | None = None,
-        bins: Sequence[float] | None = None,
-        reduction: str = "sum",
-        normalization: str = "mean-range",
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(**options)
-        if normalization not in RS_NORMALIZATIONS:
-            raise ValueError(f"normalization={normalization!r} is unknown: choose one of {RS_NORMALIZATIONS}.")
-        self.likelihood_lm = likelihood_lm
-        self.bins = bins
-        self.reduction = reduction
-        self.normalization = normalization
+    likelihood_lm: MeasuringLM | None = None
+    bins: Sequence[float] | None = None
+    reduction: str = "sum"
+    normalization: str = "mean-range"
+    k: int | Sequence[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.normalization not in RS_NORMALIZATIONS:
+            raise ValueError(f"normalization={self.normalization!r} is unknown: choose one of {RS_NORMALIZATIONS}.")
 
     def read(self, student: PointwiseJudge, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
         """Return the examples; the texts of one without a human score are not read, and may be empty."""
@@ -175,11 +159,7 @@ class LikelihoodOptimizer(JudgeOptimizer):
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Refuse fewer than 2k + 2 rated items (k random and k chosen demonstrations), and equal scores."""
-        k, name, rated = (
-            self.most_demos,
-            student.criterion.name,
-            rated_items(trainset, student.criterion),
-        )
+        k, name, rated = self.most_demos, student.criterion.name, rated_items(trainset, student.criterion)
         if len(rated) < 2 * k + 2:
             raise ValueError(
                 f"{len(rated)} of {len(trainset)} training items have a score on {name}: k={k} random and chosen "
@@ -225,13 +205,11 @@ class LikelihoodOptimizer(JudgeOptimizer):
     def validate(self, problem: Problem, selection: Selection) -> dict[str, Any]:
         """Also say beside the choice how well likelihood itself agrees with people on the held-back items."""
         fields = super().validate(problem, selection)
-        if selection.answers is None:
-            return fields
-        held_back = last_items(selection.answers, len(problem.held_back))  # calibrated scores answer all items
-        return {
-            **fields,
-            "decision": f"{selection.fields['decision']} {proxy_worth(held_back, LIKELIHOODS, LIKELIHOOD)}",
-        }
+        if selection.answers is not None:
+            held_back = last_items(selection.answers, len(problem.held_back))  # calibrated scores answer all items
+            worth = proxy_worth(held_back, LIKELIHOODS, LIKELIHOOD)
+            fields["decision"] = f"{selection.fields['decision']} {worth}"
+        return fields
 
     def with_random(self, problem: Problem, k: int) -> tuple[PointwiseJudge, list[dspy.Example], list[dspy.Example]]:
         """Return the judge with k random demonstrations, those, and the other rated items; keep these alone.
@@ -268,26 +246,27 @@ class BiasedDemosReport(CompileReport):
     undefined: int  # number of measured items whose RS is NaN
 
 
+@dataclass(eq=False, repr=False)
 class BiasedDemos(LikelihoodOptimizer):
     """Compiles a judge with the k training items of highest RS as demonstrations (Ohi et al. 2024, section 2.2).
 
     The trainset holds human-rated items, at least 2k + 2 of them with a defined score on the judge's criterion, in
     ``scores`` (criterion -> number) or as ``score``; twice as many where half of them are held back. RS comes from the
     judge with k random demonstrations, the paper's baseline, which are not shown again. On the valset the result is
-    compared with this baseline where ``select=False``, otherwise with the judge that was given.
+    compared with this baseline where ``select=False``, the paper's method, otherwise with the judge that was given.
+    It also takes the options of ``LikelihoodOptimizer`` and of every optimizer.
 
     Args:
         k: Number of demonstrations, at least 1 (the paper: 8).
-        **options: Options of ``LikelihoodOptimizer`` and of every optimizer; ``select=False`` is the paper's method.
     """
 
     report_type = BiasedDemosReport
+    k: int = 8
 
-    def __init__(self, k: int = 8, **options: Unpack[MitigationOptions]) -> None:
-        super().__init__(**options)
-        if k < 1:
-            raise ValueError(f"k={k}: at least one demonstration must be chosen.")
-        self.k: int = k
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k < 1:
+            raise ValueError(f"k={self.k}: at least one demonstration must be chosen.")
 
     def candidates(self, problem: Problem) -> list[Candidate]:
         # 1. k random demonstrations make the paper's baseline, under which all other rated items are judged.
@@ -361,6 +340,7 @@ class MitigationReport(CompileReport):
     against_baselines: str  # whether the compiled judge agrees with people better than each baseline, in a sentence
 
 
+@dataclass(eq=False, repr=False)
 class LikelihoodMitigation(LikelihoodOptimizer):
     """Compiles the mitigation of likelihood bias that is shown to help on held-back items, or keeps the given judge.
 
@@ -376,29 +356,33 @@ class LikelihoodMitigation(LikelihoodOptimizer):
     (``cross_fitted``). The trainset is as for ``BiasedDemos``; where no item has several ratings (``ratings``), the
     z-scored BiasScore takes the place of the effect, which the report says.
 
+    It also takes the options of ``LikelihoodOptimizer`` and of every optimizer, and always chooses (``select``). With a
+    ``likelihood_lm`` no candidate is calibrated, because a calibrated judge measures LS wherever it judges.
+
     Args:
         k: Numbers of demonstrations to try, each at least 2.
         max_loss: Fall in agreement (Pearson's r, from 0 to below 1) that a smaller bias may cost; a judge is taken
             if the items rule out a larger one. 0 takes only judges that are not significantly worse.
-        **options: Options of ``LikelihoodOptimizer`` and of every optimizer; it always chooses (``select``). With a
-            ``likelihood_lm`` no candidate is calibrated, because a calibrated judge measures LS wherever it judges.
     """
 
     report_type = MitigationReport
     counts_distinct = True
 
-    def __init__(
-        self, k: Sequence[int] = (2, 4, 8), *, max_loss: float = 0.0, **options: Unpack[MitigationOptions]
-    ) -> None:
-        super().__init__(**options)
+    k: Sequence[int] = (2, 4, 8)
+    _: KW_ONLY
+    max_loss: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.select:
             raise ValueError("select=False: LikelihoodMitigation always chooses; BiasedDemos has a bare form.")
-        if not 0 <= max_loss < 1:
-            raise ValueError(f"max_loss={max_loss}: give a fall in agreement from 0 to below 1, such as 0.05.")
-        if isinstance(k, int) or not k or min(k) < 2:
-            raise ValueError(f"k={k}: give the numbers of demonstrations to try, each at least 2, such as (2, 4, 8).")
-        self.max_loss = max_loss
-        self.k: tuple[int, ...] = tuple(k)
+        if not 0 <= self.max_loss < 1:
+            raise ValueError(f"max_loss={self.max_loss}: give a fall in agreement from 0 to below 1, such as 0.05.")
+        if isinstance(self.k, int) or not self.k or min(self.k) < 2:
+            raise ValueError(
+                f"k={self.k}: give the numbers of demonstrations to try, each at least 2, such as (2, 4, 8)."
+            )
+        self.k = tuple(self.k)
 
     def candidates(self, problem: Problem) -> list[Candidate]:
         left_out = dict[str, str]()

@@ -1,9 +1,10 @@
-"""What a search without labels maximizes: a judge's answers in the given order, objectives on them, and the rule."""
+"""Searches without labels: a judge's answers in the given order, objectives on them, and the rule of the choice."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import dspy
 import numpy as np
@@ -19,7 +20,7 @@ from evalbias.measures.arrays import SLACK, FloatArray, cluster_codes, defined
 from evalbias.measures.families import holm
 from evalbias.measures.pairs import counted_fairness, decision_shares, negative_entropies, win_shares
 from evalbias.measures.position_calibration import by_candidate, calibrate_comparisons, rotations
-from evalbias.measures.resample import Statistic, mean
+from evalbias.measures.resample import Draws, Statistic, interval, mean
 from evalbias.optimizers.selection import Rule, count_unanswered
 from evalbias.programs.items import text_length
 from evalbias.programs.judges import answer_items
@@ -30,16 +31,11 @@ SWAPS = 2_000  # swaps of the permutation test of an objective, and resamples of
 # Answers of a judge under one or many instructions, in the given order, without debiasing and calibration.
 
 
-def instruct(judge: PairwiseJudge, instruction: str) -> None:
-    """Change a judge's instruction. What was fitted under the old one is discarded."""
-    judge.corrections = {}
-    judge.predict.signature = judge.predict.signature.with_instructions(instruction)
-
-
 def reworded(judge: PairwiseJudge, instruction: str) -> PairwiseJudge:
-    """Return a copy of the judge with another instruction."""
+    """Return a copy of the judge with another instruction, without what was fitted under the old one."""
     one: PairwiseJudge = judge.deepcopy()
-    instruct(one, instruction)
+    one.corrections = {}
+    one.predict.signature = one.predict.signature.with_instructions(instruction)
     return one
 
 
@@ -231,11 +227,10 @@ class BiasObjective(Objective):
         return self.bias.number(str(self.bias.objective), judged)
 
 
-def checked_objective(objective: Objective | None) -> Objective:
-    """Return the objective, by default the paper's fairness; refuse what is no ``Objective``."""
-    if objective is not None and not isinstance(objective, Objective):
+def check_objective(objective: Objective) -> None:
+    """Refuse what is no ``Objective``."""
+    if not isinstance(objective, Objective):
         raise TypeError(f"objective={objective!r} is none: give an Objective, such as Fairness(), or a subclass of it.")
-    return objective or Fairness()
 
 
 def over_defined(statistic: Statistic, counts: FloatArray, *columns: FloatArray) -> FloatArray:
@@ -271,23 +266,11 @@ class ObjectiveRule(Rule):
 
     def estimates(self, judged: Judged) -> dict[str, Estimate]:
         """Return the objective with its interval over inputs."""
-        codes = _inputs(judged)
-        inputs = codes.max() + 1
-        draws = np.random.default_rng(self.seed).integers(0, inputs, size=(SWAPS, inputs))
-        drawn = np.stack([np.bincount(draw, minlength=inputs) for draw in draws])  # (SWAPS, inputs)
-        values = self.objective.resampled(judged, drawn[:, codes].astype(np.float64))
-        low, high = np.nanquantile(values, [0.025, 0.975]) if not np.isnan(values).all() else (np.nan, np.nan)
+        resampled = partial(self.objective.resampled, judged)
+        found = interval(resampled, _inputs(judged), method="percentile", draws=Draws(self.seed, SWAPS))
         name, undefined = self.objective.name, count_unanswered(judged)
-        estimate = Estimate(
-            name=name,
-            label=name,
-            value=self.objective(judged),
-            low=float(low),
-            high=float(high),
-            n=len(judged.ids) - undefined,
-            undefined=undefined,
-        )
-        return {name: estimate}
+        known = {**vars(found), "n": len(judged.ids) - undefined, "undefined": undefined}
+        return {name: Estimate(name=name, label=name, **known)}
 
     def p_values(self, judged: Sequence[Judged], given: Judged) -> list[float]:
         """Return the one-sided p that each objective is not higher, adjusted by Holm."""

@@ -32,11 +32,6 @@ class Proposal:
     rejected: tuple[tuple[str, str], ...] = ()  # (reason, text)
     calls: int = 0  # requests to a model
 
-    def __post_init__(self) -> None:
-        """Take lists, as JSON has them."""
-        object.__setattr__(self, "instructions", tuple(self.instructions))
-        object.__setattr__(self, "rejected", tuple((reason, text) for reason, text in self.rejected))
-
 
 class Proposer(Protocol):
     """Rewords an instruction, the incumbent of the search. The same seed gives the same proposals."""
@@ -48,15 +43,12 @@ class Proposer(Protocol):
         ...
 
 
-def checked_proposer(proposer: Proposer | None) -> Proposer:
-    """Return the proposer, by default one that needs no model; refuse others, such as a model that could reword."""
-    if proposer is None:
-        return GrammarParaphraser()
+def check_proposer(proposer: Proposer) -> None:
+    """Refuse what is no proposer, such as a model that could reword."""
     if isinstance(proposer, dspy.BaseLM):
         raise TypeError(f"The model {proposer.model!r} is no proposer: give LMParaphraser(lm), which rewords with it.")
     if not callable(proposer) or isinstance(proposer, type):
         raise TypeError(f"proposer={proposer!r} is none: give GrammarParaphraser() or LMParaphraser(lm).")
-    return proposer
 
 
 def fault(text: str, criterion: Criterion, known: Collection[str], instruction: str = "") -> str | None:
@@ -224,17 +216,10 @@ def _is_latin(text: str) -> bool:
 
 def _choices(text: str, parts: Sequence[tuple[str, ...]]) -> tuple[int, ...] | None:
     """Return the phrase of each part that a text was made from, or None if the parts cannot make it."""
-    if not parts:
+    made = re.fullmatch(" ".join(f"({'|'.join(map(re.escape, options))})" for options in parts), text)
+    if not parts or made is None:
         return None
-    (first, *rest) = parts
-    for index, phrase in enumerate(first):
-        if not rest and text == phrase:
-            return (index,)
-        if rest and text.startswith(f"{phrase} "):
-            remaining = _choices(text[len(phrase) + 1 :], rest)
-            if remaining is not None:
-                return (index, *remaining)
-    return None
+    return tuple(options.index(phrase) for options, phrase in zip(parts, made.groups(), strict=True))
 
 
 def _mutated(choices: Sequence[int], parts: Sequence[tuple[str, ...]], rng: random.Random) -> list[int]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import dspy
 import numpy as np
-from typing_extensions import Unpack
 
 from evalbias.data.items import input_key
 from evalbias.evaluation.biases import SelfBias
@@ -21,7 +20,7 @@ from evalbias.evaluation.words import count
 from evalbias.measures import Draws, estimate_mean
 from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.families import holm
-from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, check_disjoint
+from evalbias.optimizers.base import JudgeOptimizer, Problem, check_disjoint
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, Selection
 from evalbias.programs.feedback import FeedbackSource, checked_source, expected_scores
 from evalbias.programs.loops import Improvement, SelfRefine
@@ -98,6 +97,7 @@ class QualityRule(Rule):
         return (-mean_of_defined(judged.answers), float(judged.judgments))
 
 
+@dataclass(eq=False, repr=False)
 class ExternalFeedbackRefine(JudgeOptimizer):
     """Compiles a refine loop under external feedback (Xu et al. 2024, section 5).
 
@@ -106,6 +106,9 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     under the external feedback. Refinements that the latter accepted become demonstrations, with which the loop runs
     over the other items. Of all loops under the student's own feedback, the one that reaches the highest mean quality
     with the fewest refinements is compiled; demonstrations that do not help are left out.
+
+    It also takes the options of every optimizer; see ``JudgeOptimizer``. Intervals and tests have 2,000 resamples by
+    default, and ``progress`` is called with 1 after every item of every loop.
 
     Args:
         external: Feedback to learn from.
@@ -116,8 +119,6 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         budget: Largest number of requests to models in the search. No item is begun once they are spent, with what the
             loop with demonstrations will likely cost; the last items may exceed it.
         log_dir: Folder in which the loops are logged; the same compilation started again continues from there.
-        **options: Options of every optimizer; see ``JudgeOptimizer``. Intervals and tests have 2,000 resamples by
-            default, and ``progress`` is called with 1 after every item of every loop.
 
     Raises:
         TypeError: ``external`` or ``quality`` is no feedback source.
@@ -129,33 +130,26 @@ class ExternalFeedbackRefine(JudgeOptimizer):
     noun = "loop"
     measures = False
 
-    def __init__(
-        self,
-        external: FeedbackSource,
-        *,
-        quality: FeedbackSource | None = None,
-        k: int = 4,
-        margins: Sequence[float] = (0.0, 0.1, 0.25),
-        num_threads: int = 1,
-        budget: int | None = None,
-        log_dir: Path | None = None,
-        **options: Unpack[Options],
-    ) -> None:
-        options.setdefault("n_resamples", 2_000)
-        super().__init__(**options)
-        if k < 0 or num_threads < 1:
-            raise ValueError(f"k={k}, num_threads={num_threads}: give at least 0 and 1.")
+    external: FeedbackSource
+    _: KW_ONLY
+    quality: Any = None
+    k: int = 4
+    margins: Sequence[float] = (0.0, 0.1, 0.25)
+    num_threads: int = 1
+    budget: int | None = None
+    log_dir: Path | None = None
+    n_resamples: int = 2_000
+
+    def __post_init__(self) -> None:
+        if self.k < 0 or self.num_threads < 1:
+            raise ValueError(f"k={self.k}, num_threads={self.num_threads}: give at least 0 and 1.")
+        self.margins = margins = tuple(self.margins)
         if not margins or list(margins) != sorted({*margins}) or margins[0] < 0 or margins[-1] >= 1:
-            raise ValueError(f"margins={tuple(margins)}: give different fractions in [0, 1), ascending.")
-        self.external = checked_source(external)
-        self.quality = external if quality is None else checked_source(quality)
-        self.k = k
-        self.margins = tuple(margins)
-        self.num_threads = num_threads
-        if budget is not None and budget < 1:
-            raise ValueError(f"budget={budget}: allow at least one prompt, or None for no limit.")
-        self.budget = budget
-        self.log_dir = log_dir
+            raise ValueError(f"margins={margins}: give different fractions in [0, 1), ascending.")
+        if self.budget is not None and self.budget < 1:
+            raise ValueError(f"budget={self.budget}: allow at least one prompt, or None for no limit.")
+        checked_source(self.external)
+        self.quality = self.external if self.quality is None else checked_source(self.quality)
 
     def read(self, student: SelfRefine, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
         """Return the examples; the loop reads their fields when it runs."""

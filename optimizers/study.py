@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import dspy
@@ -15,7 +15,6 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random
-from typing_extensions import Unpack
 
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import in_one_line
@@ -23,9 +22,9 @@ from evalbias.lm.cache import model_identity
 from evalbias.measures.arrays import FloatArray, mean_of_defined
 from evalbias.measures.resample import mean
 from evalbias.optimizers import objectives
-from evalbias.optimizers.base import JudgeOptimizer, Options, Problem, halves
+from evalbias.optimizers.base import JudgeOptimizer, Problem, halves
 from evalbias.optimizers.objectives import Objective
-from evalbias.optimizers.proposers import Proposer, checked_proposer
+from evalbias.optimizers.proposers import GrammarParaphraser, Proposer, check_proposer
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule, count_unanswered
 from evalbias.programs.items import preference_label
 from evalbias.programs.metrics import preference_accuracy
@@ -87,6 +86,7 @@ def _quiet() -> Iterator[None]:
         optuna.logging.set_verbosity(level)
 
 
+@dataclass(eq=False, repr=False)
 class JudgeStudy(JudgeOptimizer):
     """Chooses instruction, demonstrations, debiasing and calibration of a pairwise judge by TPE (Optuna).
 
@@ -95,7 +95,8 @@ class JudgeStudy(JudgeOptimizer):
     measured on the labeled pairs of half of the inputs, without ties; demonstrations and calibrations come from the
     others. Without labels, it maximizes the objective over instructions and calibrations: only labels can tell what
     permutation debiasing, which is fair by construction, is worth. On the held-back pairs the accuracy decides between
-    the best trial and the given judge; without labels the objective does.
+    the best trial and the given judge; without labels the objective does. It also takes the options of every optimizer;
+    see ``JudgeOptimizer``.
 
     Args:
         proposer: Source of the wordings. Defaults to ``GrammarParaphraser()``; see ``ZEPO``.
@@ -106,38 +107,29 @@ class JudgeStudy(JudgeOptimizer):
         objective: Objective to maximize. Defaults to fairness.
         storage: Optuna's URL, such as ``sqlite:///study.db``: processes that name the same one share the study, and a
             stopped one continues from its finished trials. None keeps the study in memory.
-        **options: Options of every optimizer; see ``JudgeOptimizer``.
     """
 
     report_type = StudyReport
     compiles = (PairwiseJudge,)
     counts_distinct = True
 
-    def __init__(
-        self,
-        proposer: Proposer | None = None,
-        *,
-        instructions: int = 8,
-        trials: int = 40,
-        demo_sets: int = 4,
-        k: int = 4,
-        objective: Objective | None = None,
-        storage: str | None = None,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(**options)
-        if min(instructions, trials, k) < 1 or demo_sets < 0:
+    proposer: Proposer = field(default_factory=GrammarParaphraser)
+    _: KW_ONLY
+    instructions: int = 8
+    trials: int = 40
+    demo_sets: int = 4
+    k: int = 4
+    objective: Objective = field(default_factory=objectives.Fairness)
+    storage: str | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.instructions, self.trials, self.k) < 1 or self.demo_sets < 0:
             raise ValueError(
-                f"instructions={instructions}, trials={trials}, k={k}, demo_sets={demo_sets}: the first three must be "
-                "at least 1, the last at least 0."
+                f"instructions={self.instructions}, trials={self.trials}, k={self.k}, demo_sets={self.demo_sets}: the "
+                "first three must be at least 1, the last at least 0."
             )
-        self.proposer = checked_proposer(proposer)
-        self.instructions = instructions
-        self.trials = trials
-        self.demo_sets = demo_sets
-        self.k = k
-        self.objective = objectives.checked_objective(objective)
-        self.storage = storage
+        check_proposer(self.proposer)
+        objectives.check_objective(self.objective)
 
     def read(self, student: PairwiseJudge, examples: Sequence[dspy.Example]) -> list[dspy.Example]:
         """Return the pairs; every label becomes the judge's answer, ``preference``."""
@@ -293,8 +285,7 @@ class _Trials:
 
     def fitted(self, choice: SetUp) -> tuple[PairwiseJudge, int]:
         """Return the student set up as chosen, and the prompts that fitting its calibration takes."""
-        one: PairwiseJudge = self.student.deepcopy()
-        objectives.instruct(one, choice.instruction)
+        one = objectives.reworded(self.student, choice.instruction)
         one.predict.demos = list(self.demos[choice.demonstrations])
         one.debias, one.calibration = choice.debias, choice.calibration
         if choice.calibration in FITTED:  # not to the pairs that the accuracy is measured on

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import dspy
 import numpy as np
-from typing_extensions import Unpack
 
 from evalbias.data.items import by_input, pairs
 from evalbias.evaluation.judged import Judged
@@ -20,12 +19,11 @@ from evalbias.evaluation.words import in_one_line
 from evalbias.lm.cache import measuring, resolve_lm
 from evalbias.lm.types import Choices, unanswered
 from evalbias.measures import decision_rates
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import SLACK, FloatArray, IntArray
 from evalbias.optimizers import objectives
-from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
-from evalbias.optimizers.objectives import Objective, instruct, judged_in_order, probabilities, shares_of
-from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, checked_proposer, fault
-from evalbias.optimizers.racing import drop, race_rounds, worst_last
+from evalbias.optimizers.base import JudgeOptimizer, Problem
+from evalbias.optimizers.objectives import Objective, both_answers, judged_in_order, probabilities, reworded, shares_of
+from evalbias.optimizers.proposers import GrammarParaphraser, Proposal, Proposer, check_proposer, fault
 from evalbias.optimizers.selection import Candidate, CompileReport, Rule
 from evalbias.programs.judges import answer_items
 from evalbias.programs.pairwise import MIN_COVERAGE, PairwiseJudge
@@ -83,6 +81,7 @@ class ZEPOReport(CompileReport):
     best: int
 
 
+@dataclass(eq=False, repr=False)
 class ZEPO(JudgeOptimizer):
     """Searches for the instruction under which a judge is fairest; no labels are used (Zhou et al., EMNLP 2024).
 
@@ -93,6 +92,8 @@ class ZEPO(JudgeOptimizer):
     debiasing and calibration take no part in the search: decision rates are those of the given order, so that there is
     a bias to remove. The objective ``DebiasedFairness()`` is of both orders' average instead.
 
+    It also takes the options of every optimizer; see ``JudgeOptimizer``.
+
     Args:
         proposer: What rewords the incumbent. Defaults to ``GrammarParaphraser()``, which needs no model.
         population: Wordings in an epoch (the paper: 5).
@@ -100,41 +101,32 @@ class ZEPO(JudgeOptimizer):
         objective: Objective to maximize. Defaults to fairness. It decides on the held-back examples too, so these need
             no labels.
         racing: Whether to judge an epoch's wordings in rounds, on more and more random examples, and to drop one once
-            the interval of its difference to the best excludes 0 (``evalbias.optimizers.racing``). The winner is
+            the interval of its difference to the best excludes 0 (``drop``). The winner is
             judged on all examples. Fewer than 40 examples are judged in one round.
         same_question: Whether to ask the judge's model, for each new wording, if it asks for the same quality as the
             judge's own; wordings for which "No" is at least as likely as "Yes", or neither has a probability of
             ``MIN_COVERAGE``, are turned down and stand in the report's ``rejected``. A model that says "Yes" to
             everything turns nothing down.
         log_dir: Folder to log the search in; the same search started again continues from there.
-        **options: Options of every optimizer; see ``JudgeOptimizer``.
     """
 
     report_type = ZEPOReport
     compiles = (PairwiseJudge,)
 
-    def __init__(
-        self,
-        proposer: Proposer | None = None,
-        *,
-        population: int = 5,
-        epochs: int = 5,
-        objective: Objective | None = None,
-        racing: bool = True,
-        same_question: bool = False,
-        log_dir: Path | None = None,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(**options)
-        if population < 1 or epochs < 1:
-            raise ValueError(f"population={population}, epochs={epochs}: give at least one of each.")
-        self.proposer = checked_proposer(proposer)
-        self.population = population
-        self.epochs = epochs
-        self.objective = objectives.checked_objective(objective)
-        self.racing = racing
-        self.same_question = same_question
-        self.log_dir = log_dir
+    proposer: Proposer = field(default_factory=GrammarParaphraser)
+    _: KW_ONLY
+    population: int = 5
+    epochs: int = 5
+    objective: Objective = field(default_factory=objectives.Fairness)
+    racing: bool = True
+    same_question: bool = False
+    log_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.population < 1 or self.epochs < 1:
+            raise ValueError(f"population={self.population}, epochs={self.epochs}: give at least one of each.")
+        check_proposer(self.proposer)
+        objectives.check_objective(self.objective)
 
     def check(self, student: PairwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Also refuse an objective that cannot be chosen by, and an instruction that the grammar cannot reword."""
@@ -170,14 +162,14 @@ class ZEPO(JudgeOptimizer):
             "tried": tuple(search.tried),
             "history": tuple(history),
             "judgments": search.judgments,
-            "saved": search.most(len(search.tried)) + search.checked - search.judgments,
+            "saved": search.saved,
             "rounds": tuple(search.rounds),
             "rejected": tuple(search.rejected),
             "stopped": stopped,
             "best": incumbent.number,
         }
         problem.given = Candidate(in_one_line(judge.predict.signature.instructions), judge, {"best": 0})
-        return [Candidate(in_one_line(incumbent.instruction), objectives.reworded(judge, incumbent.instruction))]
+        return [Candidate(in_one_line(incumbent.instruction), reworded(judge, incumbent.instruction))]
 
     def rules(self, problem: Problem) -> list[Rule]:
         """A wording is better if the objective is, in a permutation test over the held-back inputs."""
@@ -234,7 +226,8 @@ class _Search:
                 Journal(zepo.log_dir / f"{name}.jsonl") for name in ("proposals", "instructions")
             )
             for one in self.log.read("key", "instructions", "rejected", "calls"):
-                self.proposals[one["key"]] = Proposal(one["instructions"], one["rejected"], one["calls"])
+                rejected = tuple((reason, text) for reason, text in one["rejected"])
+                self.proposals[one["key"]] = Proposal(tuple(one["instructions"]), rejected, one["calls"])
             self.tried_log.path.unlink(missing_ok=True)
         # 3. The intervals of a race hold for a random part of the examples; a content-free input makes no race.
         racing = zepo.racing and not self.objective.content_free
@@ -370,9 +363,116 @@ class _Search:
         if self.zepo.log_dir is not None:
             self.tried_log.append([one.to_dict() for one in noted])
 
-    def most(self, wordings: int) -> int:
-        """Return the number of judgments that so many wordings take at most."""
-        return wordings * self.orders * (len(self.examples) + int(self.objective.content_free))
+    @property
+    def saved(self) -> int:
+        """Number of prompts that racing saved, of those that ask every wording about every example."""
+        prompts = self.orders * (len(self.examples) + int(self.objective.content_free))
+        return len(self.tried) * prompts + self.checked - self.judgments
+
+
+# Racing: an instruction is dropped once its answers so far show that it cannot win on all examples.
+#
+# An epoch's instructions are judged in rounds, on random examples, of which every round has twice as many as the one
+# before (Maron and Moore 1997; the rounds are those of successive halving, Jamieson and Talwalkar 2016). After a round,
+# each is compared with the leader, which is the best of the others or the incumbent. It is dropped if the interval of
+# the difference of their objectives on *all* examples excludes 0. An instruction that is not dropped is judged on all
+# examples, so that what wins has the same numbers as without racing.
+#
+# The interval. The examples that are left to judge are imagined with Polya's urn (Ghosh and Meeden 1997): the answered
+# ones, with what both instructions answered, are drawn, and each is put back with a copy. This is uncertainty about a
+# finite set of examples: none is left when all are judged. It needs no formula for the objective, holds for one with a
+# kink such as fairness, and keeps the comparison paired. The incumbent has answered every example, so an example is
+# drawn from those on which the incumbent answered much the same (post-stratification). The urn also holds the answered
+# examples with both instructions' answers exchanged, at a total weight of ``EXCHANGED`` examples. Otherwise two of
+# twenty examples on which one instruction is better, and none on which the other is, would leave no doubt.
+#
+# The error. Every round is another look at the same data, so a round's test has the level ``DROP_LEVEL`` divided by
+# the number of looks (Bonferroni): the best instruction of an epoch is dropped with a probability of at most about
+# ``DROP_LEVEL``, if the imagined examples are like the real ones. ``benchmarks/racing.py`` measures how often it is.
+
+
+FEWEST = 20  # fewest examples on which an instruction is dropped
+DROP_LEVEL = 0.01  # probability with which an epoch's best instruction may be dropped
+IMAGINED = 2_000  # imagined sets of all examples in each comparison
+GROUP = 6  # answered examples in a group of those on which the incumbent answered much the same
+EXCHANGED = 2.0  # weight in the urn of the examples with exchanged answers, in examples
+
+
+def race_rounds(examples: int) -> list[int]:
+    """Return the number of examples that are judged by the end of each round, the last of which has all."""
+    sizes = [examples]
+    while sizes[0] >= 2 * FEWEST:
+        sizes.insert(0, -(-sizes[0] // 2))
+    return sizes
+
+
+def worst_last(objective: float) -> float:
+    """Sort key: the highest objective first, undefined ones last; the sort keeps the order of equals."""
+    return math.inf if math.isnan(objective) else -objective
+
+
+def drop(
+    rivals: Mapping[int, Judged],
+    incumbent: int,
+    on_all: Judged,
+    objective: Objective,
+    *,
+    looks: int,
+    rng: np.random.Generator,
+) -> dict[int, int]:
+    """Return the number of each instruction that is dropped after a round -> that of the leader that it is behind.
+
+    ``rivals`` are the answers of those still in the race, all to the same first examples; ``on_all`` are the
+    incumbent's to all examples. ``looks`` is the number of rounds after which instructions may be dropped.
+    """
+    answers = {incumbent: on_all, **rivals}
+    values = {number: objective(judged) for number, judged in answers.items()}
+    leader = min(values, key=lambda number: worst_last(values[number]))
+    answered = len(next(iter(rivals.values())).ids)
+    counts = imagined(alike(on_all, answered // GROUP), answered, rng)  # (IMAGINED, 2 answered)
+    dropped = {}
+    for number, judged in rivals.items():
+        if number == leader:
+            continue
+        own = _values(objective, judged, answers[leader], counts)
+        # The incumbent's objective is known: it is judged on all examples.
+        best = values[leader] if leader == incumbent else _values(objective, answers[leader], judged, counts)
+        if math.isnan(values[number]) or np.mean(~(own < best - SLACK)) < DROP_LEVEL / looks:  # no tie or NaN is behind
+            dropped[number] = leader
+    return dropped
+
+
+def imagined(groups: IntArray, answered: int, rng: np.random.Generator) -> FloatArray:
+    """Draw how often imagined sets of all n examples hold each of the first k, which are answered.
+
+    Returns (IMAGINED, 2 k) counts with the sum n: of the answered ones as they are, each at least once, and of the same
+    with exchanged answers. The others are drawn from the answered ones of their group (n,), or from all if it has none.
+    """
+    counts = np.concatenate([np.ones((IMAGINED, answered)), np.zeros((IMAGINED, answered))], axis=1)
+    for group in np.unique(groups[answered:]):
+        members = np.flatnonzero(groups[:answered] == group)
+        members = members if len(members) else np.arange(answered)
+        urn = np.concatenate([np.ones(len(members)), np.full(len(members), EXCHANGED / answered)])
+        shares = rng.dirichlet(urn, size=IMAGINED)  # the shares of many draws from Polya's urn
+        drawn = rng.multinomial(int((groups[answered:] == group).sum()), shares)
+        counts[:, np.concatenate([members, answered + members])] += drawn
+    return counts
+
+
+def alike(incumbent: Judged, groups: int) -> IntArray:
+    """Group the examples, (n,), by quantiles of the incumbent's first probability."""
+    first = incumbent.answers[:, 0, 0]
+    found = np.searchsorted(np.nanquantile(first, np.arange(1, groups) / groups), first)
+    return np.where(np.isnan(first), groups, found)
+
+
+def _values(objective: Objective, one: Judged, other: Judged, counts: FloatArray) -> FloatArray:
+    """Return the objective of one instruction on imagined sets of all examples, (IMAGINED,)."""
+    items = np.arange(counts.shape[1] // 2)
+    return objective.resampled(both_answers(one.take(items), other.take(items)), counts)
+
+
+# Decision rate against agreement.
 
 
 @dataclass(frozen=True)
@@ -410,9 +510,7 @@ def sensitivity_curve(
         (shares,) = probabilities(judge, [text], compared, model, debiased=debiased)
         (free,) = probabilities(judge, [text], nothing, model, debiased=debiased)
         judged = judged_in_order(judge, shares, compared, free)
-        one: PairwiseJudge = judge.deepcopy()
-        instruct(one, text)
-        agreement = measure_ranking(PairwiseRanker(one, seed=seed), documents, lm=lm)
+        agreement = measure_ranking(PairwiseRanker(reworded(judge, text), seed=seed), documents, lm=lm)
         values = {objective.name: objective(judged) for objective in objectives}
         points.append(CurvePoint(text, float(decision_rates(shares)[0]), agreement["spearman"].value, values))
     return points

@@ -174,6 +174,15 @@ class Improvement:
 STRICT = Improvement()
 
 
+def _saved_margin(rule: Improvement) -> float:
+    if type(rule) is not Improvement:
+        raise TypeError(
+            f"accept={rule!r:.80} cannot be saved, because a file holds no more than a margin: set loop.accept = "
+            "Improvement(MARGIN) first, and your own rule again after loading."
+        )
+    return rule.margin
+
+
 def _check_perfect(name: str, value: Any) -> None:
     number = isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
     if not number and value not in ("best", None):
@@ -200,9 +209,7 @@ class SelfRefine(Program):
 
     kind = "refine loop"
     max_iterations = Setting[int](number_within(0, 1000, whole=True))
-    accept = Setting[Improvement](
-        instance_of(Improvement, "Improvement(MARGIN)"), dump=lambda rule: rule.margin, load=Improvement
-    )
+    accept = Setting[Improvement](instance_of(Improvement, "Improvement(MARGIN)"), dump=_saved_margin, load=Improvement)
     perfect = Setting[float | Literal["best"] | None](_check_perfect)
     seed = Setting[int](number_within(0, whole=True))
     field = Setting[str]()

@@ -31,22 +31,13 @@ class ProgramMetric:
 
     ``judged`` returns the value, NaN if undefined, and the feedback, which says why. An undefined judgment, also of a
     prompt that the model cannot take, counts as ``undefined`` and is logged: DSPy adds up all values, so that one NaN
-    would make its score NaN. ``undefined_items`` holds the id, or position among the undefined, of those items. A
-    bootstrapped demonstration must reach ``threshold``, if it is given.
+    would make its score NaN. ``undefined_items`` holds the id, or position among the undefined, of those items.
     """
 
-    def __init__(
-        self,
-        judged: Callable[[Any, Any], tuple[float, str]],
-        *,
-        name: str,
-        undefined: float,
-        threshold: float | None = None,
-    ) -> None:
+    def __init__(self, judged: Callable[[Any, Any], tuple[float, str]], *, name: str, undefined: float) -> None:
         self._judged = judged
         self.__name__ = name
         self.undefined = undefined
-        self.threshold = threshold
         self.undefined_items: list[str] = []
 
     def __call__(
@@ -69,18 +60,11 @@ class ProgramMetric:
                     len(self.undefined_items),
                     feedback,
                 )
-        if pred_name is not None:
-            return dspy.Prediction(score=value, feedback=feedback)
-        return value >= self.threshold if trace is not None and self.threshold is not None else value
+        return value if pred_name is None else dspy.Prediction(score=value, feedback=feedback)
 
 
 def judge_metric(
-    judge: PointwiseJudge,
-    *,
-    source: str = "source",
-    output: str = "output",
-    threshold: float | None = None,
-    undefined: float = 0.0,
+    judge: PointwiseJudge, *, source: str = "source", output: str = "output", undefined: float = 0.0
 ) -> ProgramMetric:
     """Make a metric for ``dspy.Evaluate`` and optimizers: the judge's score of an output, rescaled to [0, 1].
 
@@ -88,7 +72,6 @@ def judge_metric(
         judge: Judge of the outputs; ``TypeError`` for one that compares, which ``preference_metric`` is for.
         source: Field of the example that the program worked from.
         output: Field of the prediction to judge.
-        threshold: Value in [0, 1] that a bootstrapped demonstration must reach.
         undefined: Value of an undefined judgment. Defaults to the worst one, so that a program gains nothing by outputs
             that the judge cannot score; ``math.nan`` keeps it undefined.
     """
@@ -103,18 +86,15 @@ def judge_metric(
         low, high = judge.criterion.scale
         return (float(answer.score) - low) / (high - low), score_feedback(judge, answer)
 
-    return ProgramMetric(judged, name=judge.criterion.name, undefined=undefined, threshold=threshold)
+    return ProgramMetric(judged, name=judge.criterion.name, undefined=undefined)
 
 
-def judge_reward(
-    judge: PointwiseJudge, *, source: str = "source", output: str = "output", undefined: float = 0.0
-) -> ProgramMetric:
-    """Make a reward for ``dspy.BestOfN`` and ``dspy.Refine``: ``reward(inputs, prediction)`` in [0, 1].
+judge_reward = judge_metric
+"""A metric is also a reward for ``dspy.BestOfN`` and ``dspy.Refine``: ``reward(inputs, prediction)`` in [0, 1].
 
-    Arguments as of ``judge_metric``. With ``undefined=math.nan`` DSPy never takes an output that the judge cannot
-    score, and returns None if all are undefined.
-    """
-    return judge_metric(judge, source=source, output=output, undefined=undefined)
+With ``undefined=math.nan`` DSPy never takes an output that the judge cannot score, and returns None if all are
+undefined.
+"""
 
 
 def preference_metric(

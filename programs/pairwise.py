@@ -169,16 +169,12 @@ class PairwiseJudge(Judge):
         return prompts.comparison_labels(len(inputs["candidates"]), ties=self.ties, language=self.language)
 
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
-        return prompts.comparison_messages(
-            self.criterion,
-            inputs["source"],
-            inputs["candidates"],
-            labels=self.labels(inputs),
-            shown=shown,
-            instructions=instructions,
-            last=self.instruction_place == "last",
-            language=self.language,
-        )
+        texts, instruction = self._text(inputs), prompts.asked(instructions, self.labels(inputs), self.language)
+        if self.instruction_place == "first":
+            return [{"role": "system", "content": instruction}, *shown, {"role": "user", "content": texts}]
+        given = self.criterion, inputs["source"], inputs["candidates"]
+        texts = prompts.pair_text(*given, self.language, instruction)  # as in Zhou et al. (2024, appendix A)
+        return [*shown, {"role": "user", "content": texts}]
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
         return [self._in_order(item, order) for order in self._orders(len(item["candidates"]))]
@@ -191,7 +187,7 @@ class PairwiseJudge(Judge):
         return position_calibration.rotations(count, every=self.debias == "permutation")
 
     def _text(self, inputs: Mapping[str, Any]) -> str:
-        return prompts.pair_text(self.criterion, inputs["source"], inputs["candidates"], language=self.language)
+        return prompts.pair_text(self.criterion, inputs["source"], inputs["candidates"], self.language)
 
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
         return prompts.pair_texts(self.criterion, inputs["source"], inputs["candidates"], self.language)

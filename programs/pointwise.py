@@ -243,10 +243,8 @@ class PointwiseJudge(Judge):
         return self.criterion.labels
 
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
-        source, output = inputs["source"], inputs["output"]
-        return prompts.judge_messages(
-            self.criterion, source, output, shown=shown, instructions=instructions, language=self.language
-        )
+        head = {"role": "system", "content": instructions}
+        return [head, *shown, {"role": "user", "content": self._text(inputs)}]
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
         return [{"source": item["source"], "output": item["output"]}]

@@ -96,24 +96,6 @@ def item_text(criterion: Criterion, source: str, output: str, language: str = EN
     return "\n".join([*lines, said.score.format(name=criterion.title.capitalize())])
 
 
-def judge_messages(
-    criterion: Criterion,
-    source: str,
-    output: str,
-    *,
-    shown: Sequence[Message] = (),
-    instructions: str | None = None,
-    language: str = ENGLISH,
-) -> list[Message]:
-    """Render the prompt of one judgment; ``instructions`` default to ``scoring_instructions``.
-
-    ``shown`` holds the messages of ``demonstrations``, which are rendered once for all prompts.
-    """
-    wording = scoring_instructions(criterion, language) if instructions is None else instructions
-    head = {"role": "system", "content": wording}
-    return [head, *shown, {"role": "user", "content": item_text(criterion, source, output, language)}]
-
-
 def demonstrations(shown: Iterable[tuple[str, str]]) -> list[Message]:
     """Render the text and the label of each demonstration, in the order shown."""
     return [
@@ -157,32 +139,6 @@ def comparison_instructions(criterion: Criterion, language: str = ENGLISH) -> st
     return f"{_filled(said.comparison, criterion)}\n{said.answers}"
 
 
-def comparison_messages(
-    criterion: Criterion,
-    source: str,
-    candidates: Sequence[str],
-    *,
-    labels: Sequence[str],
-    last: bool,
-    shown: Sequence[Message] = (),
-    instructions: str | None = None,
-    language: str = ENGLISH,
-) -> list[Message]:
-    """Render the prompt of one comparison; ``labels`` has one per candidate, and possibly one for ties.
-
-    ``shown`` holds the messages of ``demonstrations``. ``instructions`` default to ``comparison_instructions``; see
-    ``asked`` for how the answers are named. ``last`` puts them after the candidates, as in the template of Zhou et al.
-    (2024, appendix A), so that prompts of different wordings share a long prefix.
-    """
-    said = LANGUAGES[language]
-    wording = comparison_instructions(criterion, language) if instructions is None else instructions
-    instruction = asked(wording, labels, language)
-    head = [] if last else [{"role": "system", "content": instruction}]
-    ending = ["", said.question.format(instruction=instruction)] if last else []
-    question = pair_text(criterion, source, candidates, ending, language)
-    return [*head, *shown, {"role": "user", "content": question}]
-
-
 def pair_texts(
     criterion: Criterion, source: str, candidates: Sequence[str], language: str = ENGLISH
 ) -> list[tuple[str, str]]:
@@ -193,10 +149,11 @@ def pair_texts(
 
 
 def pair_text(
-    criterion: Criterion, source: str, candidates: Sequence[str], ending: Sequence[str] = (), language: str = ENGLISH
+    criterion: Criterion, source: str, candidates: Sequence[str], language: str = ENGLISH, instruction: str = ""
 ) -> str:
-    """Render candidates up to the point where the better one is named, which follows the lines of ``ending``."""
+    """Render candidates, and an instruction after them if one is given, up to where the better one is named."""
     said = LANGUAGES[language]
+    ending = ["", said.question.format(instruction=instruction)] if instruction else []
     texts = pair_texts(criterion, source, candidates, language)
     lines = [said.text.format(label=label, text=text) for label, text in texts]
     return "\n".join([*lines, *ending, _filled(said.better, criterion)])

@@ -22,6 +22,7 @@ import numpy as np
 
 from evalbias.lm.dspy_seam import UsageTracker
 from evalbias.lm.types import MeasuringLM
+from evalbias.measures.arrays import mean_of_defined
 from evalbias.programs.items import read_pair
 from evalbias.programs.judges import check_batch_options, load_program, tracks_usage
 from evalbias.programs.pairwise import FITTED, PairwiseJudge
@@ -383,9 +384,9 @@ def _ranking(sorts: Sequence[Compared], candidates: Sequence[str], judge: Pairwi
     shares = {pair: answer.win_share for pair, answer in first.answers.items()}
     distinct = [first.candidates.index(text) for text in candidates]  # index among the distinct candidates
     # 1. Scores and places, averaged over the orders from which a candidate is ranked.
-    scores = _mean([_scores(source, distinct) for source in sorts])
+    scores = list(map(mean_of_defined, zip(*(_scores(source, distinct) for source in sorts), strict=True)))
     places = [{index: float(rank) for rank, index in enumerate(source.order)} for source in sorts]
-    around = _mean([[place.get(index, math.nan) for index in distinct] for place in places])
+    around = [mean_of_defined([place.get(index, math.nan) for place in places]) for index in distinct]
     # 2. The highest score comes first; of equal ones, the one that stood higher on average.
     order = sorted((i for i in range(n) if not math.isnan(scores[i])), key=lambda i: (-scores[i], around[i]))
     place = {distinct[i]: rank for rank, i in enumerate(order)}
@@ -413,12 +414,6 @@ def _scores(source: Compared, distinct: Sequence[int]) -> list[float]:
     ranked = [group[index] for index in distinct if index in group]
     scores = {one: sum(other > one for other in ranked) + (ranked.count(one) - 1) / 2 for one in set(ranked)}
     return [scores[group[index]] if index in group else math.nan for index in distinct]
-
-
-def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
-    """Return the mean of each column over the rows where it is defined; NaN where it is in none."""
-    columns = ([value for value in column if not math.isnan(value)] for column in zip(*rows, strict=True))
-    return [sum(column) / len(column) if column else math.nan for column in columns]
 
 
 def _reason(source: Compared, index: int, judge: PairwiseJudge) -> str:

@@ -11,14 +11,16 @@ import dspy
 
 from evalbias.data.items import item_name
 from evalbias.measures import QuantileMap
-from evalbias.programs.concepts import ConceptsFeedback, ExactConcepts, required_concepts
 from evalbias.programs.feedback import (
+    ConceptsFeedback,
     ConsistencyFeedback,
     ExactAnswer,
+    ExactConcepts,
     FeedbackSource,
     MappedFeedback,
     MQMFeedback,
     ReferenceFeedback,
+    required_concepts,
 )
 from evalbias.programs.loops import SelfConsistencyRefine, SelfRefine
 from evalbias.programs.writing import PlainPredict

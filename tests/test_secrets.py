@@ -11,7 +11,7 @@ from fakes import Comparer, pair
 from evalbias import load_judge, run_loops
 from evalbias.optimizers import ZEPO, LMParaphraser
 from evalbias.programs import Criterion, PairwiseJudge, PointwiseJudge
-from evalbias.programs.concepts import ConceptsFeedback
+from evalbias.programs.feedback import ConceptsFeedback
 from evalbias.programs.loops import SelfRefine
 from evalbias.programs.writing import PlainPredict
 from evalbias.values import describe

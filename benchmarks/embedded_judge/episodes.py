@@ -12,16 +12,11 @@ from benchmarks.embedded_judge.ideal import PRIOR, RATERS, answer, evidence, tab
 from benchmarks.embedded_judge.tokenizer import build, comparison_wordings, dialogue, naming, split
 from evalbias.data import world
 from evalbias.programs.criterion import SYNTHETIC
-from evalbias.programs.prompts import (
-    comparison_messages,
-    demonstrations,
-    item_text,
-    judge_messages,
-    likelihood_messages,
-    pair_text,
-    scoring_instructions,
-)
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.prompts import demonstrations, item_text, likelihood_messages, pair_text, scoring_instructions
 
+SCORING, COMPARING = PointwiseJudge(SYNTHETIC), PairwiseJudge(SYNTHETIC, instruction_place="first")
 CONTEXT = 1024
 KINDS = ("", "omission", "wrong object", "disfluency")
 VALUES = tuple(value for values in world.VALUES.values() for value in values)
@@ -100,7 +95,7 @@ class Episodes:
         rated = [drawn(RATERS[rater], raters) for _ in range(items)]
         *before, (last, answered) = rated
         shown = demonstrations((item_text(SYNTHETIC, item.source, item.output), str(label)) for item, label in before)
-        messages = judge_messages(SYNTHETIC, last.source, last.output, shown=shown, instructions=instructions)
+        messages = SCORING.prompt(instructions, shown, vars(last))
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": str(answered)}]))
         answers, facts = [], []
         for item, label in rated:
@@ -120,9 +115,7 @@ class Episodes:
         shown = [(pair[0].source, [t.output for t in pair], label) for pair, label in zip(drawn, labels, strict=True)]
         source, candidates, last = shown.pop()
         before = demonstrations((pair_text(SYNTHETIC, demo, texts), label) for demo, texts, label in shown)
-        messages = comparison_messages(
-            SYNTHETIC, source, candidates, labels=("A", "B"), last=False, shown=before, instructions=wording
-        )
+        messages = COMPARING.prompt(wording, before, {"source": source, "candidates": candidates})
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": last}]))
         scores = self._after(ids, f" {SYNTHETIC.title}", ":", before="Better")
         answers = [[_sigmoid(d + push), _sigmoid(-d - push)] for d in differences]

@@ -19,8 +19,9 @@ from benchmarks.embedded_judge.ideal import RATERS
 from evalbias.data import world
 from evalbias.lm.render import as_text
 from evalbias.programs.criterion import SYNTHETIC
-from evalbias.programs.pairwise import CONTENT_FREE
-from evalbias.programs.prompts import Message, comparison_messages, judge_messages, likelihood_messages
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.prompts import Message, likelihood_messages
 
 PATTERN = r" ?\d| ?[^\W\d]+| ?[^\w\s]|\s"
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
@@ -49,17 +50,16 @@ def words() -> list[str]:
     for rater in RATERS:
         vocabulary |= set(split(naming(rater), read))
     for wording in comparison_wordings():
-        empty = [CONTENT_FREE] * 2
-        prompt = comparison_messages(
-            SYNTHETIC, CONTENT_FREE, empty, labels=("A", "B"), last=False, instructions=wording
-        )
+        judge = PairwiseJudge(SYNTHETIC, instruction=wording, instruction_place="first")
+        prompt = judge.messages(judge.content_free(2))
         vocabulary |= {" A", " B"}
         vocabulary |= set(split(dialogue([*prompt, {"role": "assistant", "content": "A"}]), read))
+    scoring = PointwiseJudge(SYNTHETIC)
     for _ in range(5000):
         drawn = world.item(rng)
         answer = {"role": "assistant", "content": drawn.output}
         for messages in (
-            judge_messages(SYNTHETIC, drawn.source, drawn.output),
+            scoring.messages(vars(drawn)),
             [*likelihood_messages(SYNTHETIC, drawn.source), answer],
         ):
             vocabulary |= set(split(dialogue(messages), read))

@@ -18,7 +18,9 @@ from evalbias import data
 from evalbias.data.items import by_input
 from evalbias.programs.criterion import BINS, PRESETS, Criterion
 from evalbias.programs.items import label_of
-from evalbias.programs.prompts import Message, comparison_labels, comparison_messages, judge_messages
+from evalbias.programs.pairwise import PairwiseJudge
+from evalbias.programs.pointwise import PointwiseJudge
+from evalbias.programs.prompts import Message, comparison_labels
 
 SPLIT_SEED = 0
 FILES = {
@@ -72,7 +74,7 @@ def pointwise(example: dspy.Example, criterion: Criterion, bins: Sequence[float]
     if math.isnan(score):
         return None
     target = around(score, criterion) if bins is None else {label_of(score, criterion, bins=bins): 1.0}
-    return Question(judge_messages(criterion, example.source, example.output), criterion.labels, target)
+    return Question(PointwiseJudge(criterion).messages(example), criterion.labels, target)
 
 
 def pairwise(first: dspy.Example, second: dspy.Example, criterion: Criterion) -> Question | None:
@@ -85,7 +87,8 @@ def pairwise(first: dspy.Example, second: dspy.Example, criterion: Criterion) ->
         return None
     labels = comparison_labels(2, ties=False)
     share = min(max(0.5 + lead / 2, 0.0), 1.0)
-    messages = comparison_messages(criterion, first.source, [first.output, second.output], labels=labels, last=False)
+    pair = {"source": first.source, "candidates": [first.output, second.output]}
+    messages = PairwiseJudge(criterion, instruction_place="first").messages(pair)
     return Question(messages, labels, dict(zip(labels, (share, 1 - share), strict=True)))
 
 

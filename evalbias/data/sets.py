@@ -80,13 +80,7 @@ TABLES = "evaluation/human-evaluation/amt-scripts/data/en/tables/tables_xml.json
 SUBMISSIONS = "submissions/rdf2text/en"
 REFERENCE = "WebNLG-2020-reference"
 _CELL = re.compile(r'<td class="tg-0lax">(.*?)</td>', re.DOTALL)
-_RATED = {
-    "correctness": "Correctness",
-    "data_coverage": "DataCoverage",
-    "fluency": "Fluency",
-    "relevance": "Relevance",
-    "text_structure": "TextStructure",
-}
+_RATED = ("correctness", "data_coverage", "fluency", "relevance", "text_structure")  # as Correctness, DataCoverage, ...
 
 
 @data_set("webnlg2020")
@@ -186,7 +180,8 @@ def _ratings_by_criterion(raters: object, where: str) -> dict[str, list[float]]:
     def one(rater: Mapping[str, Any], who: str, name: str) -> float:
         return number(rater.get(name), f"{where}, {who}: {name}", low=0, high=100, required=True)
 
-    return {criterion: [one(rater, who, name) for who, rater in raters.items()] for criterion, name in _RATED.items()}
+    names = {criterion: criterion.title().replace("_", "") for criterion in _RATED}
+    return {criterion: [one(rater, who, name) for who, rater in raters.items()] for criterion, name in names.items()}
 
 
 # TMU-GFM (Yoshimura et al. 2020): corrected sentences rated 0 to 4 on grammar, fluency and meaning.
@@ -293,14 +288,11 @@ def summeval(source: Source) -> Rows:
 
 def _expert_ratings(experts: Any, where: str) -> dict[str, list[float]]:
     rated: dict[str, list[float]] = {}
+    given = experts if isinstance(experts, list) else []
     for aspect in ("coherence", "consistency", "fluency", "relevance"):
-        if (
-            not isinstance(experts, list)
-            or not experts
-            or not all(isinstance(e, dict) and aspect in e for e in experts)
-        ):
+        if not given or not all(isinstance(one, dict) and aspect in one for one in given):
             raise DataError(f"{where}: 'expert_annotations' must be a list of objects that each hold {aspect!r}.")
-        rated[aspect] = [number(one[aspect], f"{where}: {aspect}", low=1, high=5, required=True) for one in experts]
+        rated[aspect] = [number(one[aspect], f"{where}: {aspect}", low=1, high=5, required=True) for one in given]
     return rated
 
 

@@ -59,7 +59,7 @@ def test_functions_and_methods_change_where_they_were_imported(monkeypatch):
 
 
 def test_every_module_has_tests():
-    assert {"measures.agreement", "measures.equal_quality", "evaluation.estimates", "optimizers.racing"} <= {*MODULES}
+    assert {"measures.agreement", "measures.equal_quality", "evaluation.estimates", "optimizers.zepo"} <= {*MODULES}
     assert all(path_of(module).is_file() for module in MODULES)
     assert all(len(files_of(folders)) > 3 for folders in FOLDERS.values())
 

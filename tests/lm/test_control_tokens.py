@@ -10,12 +10,13 @@ from models import load
 from tokenizers import normalizers
 from transformers import PreTrainedTokenizerFast
 
-from evalbias import Criterion, embedded_judge_lm
+from evalbias import Criterion, PointwiseJudge, embedded_judge_lm
 from evalbias.lm import local
 from evalbias.lm.tokens import PRIVATE, Joined, PromptTokenizer, joint
-from evalbias.programs.prompts import demonstrations, item_text, judge_messages
+from evalbias.programs.prompts import demonstrations, item_text
 
 CRITERION = Criterion("quality", "is it good?")
+JUDGE = PointwiseJudge(CRITERION)
 
 
 @pytest.fixture(scope="module")
@@ -61,9 +62,9 @@ def controls(lm, ids):
 def places(text):
     """Return calls with a text in every place of a prompt: judged, source, demonstration, instruction, answer."""
 
-    def judged(source, output, demo=None, choices=("1", "2"), **wording):
+    def judged(source, output, demo=None, choices=("1", "2"), instructions="Is it good?"):
         shown = [] if demo is None else demonstrations([(item_text(CRITERION, *demo[:2]), demo[2])])
-        messages = judge_messages(CRITERION, source, output, shown=shown, **wording)
+        messages = JUDGE.prompt(instructions, shown, {"source": source, "output": output})
         return lambda lm: lm.choice_logprobs([messages], list(choices))
 
     yield judged("the cat", text, ("the cat", "a cat", "4"))

@@ -11,8 +11,7 @@ import pytest
 from evalbias.lm.reading import named_choice
 from evalbias.measures import read_mqm
 from evalbias.measures.mqm import LONGEST, read_instructscore
-from evalbias.programs.concepts import read_missing
-from evalbias.programs.feedback import boxed_answer, same_value
+from evalbias.programs.feedback import boxed_answer, read_missing, same_value
 
 pytestmark = pytest.mark.filterwarnings("ignore::SyntaxWarning")  # of odd literals in what reads like a list
 READERS = {

@@ -8,7 +8,7 @@ from fakes import PARTS, Wording, pair
 
 from evalbias.evaluation import BIASES, Judged
 from evalbias.optimizers import ZEPO, GrammarParaphraser
-from evalbias.optimizers import racing as module
+from evalbias.optimizers import zepo as module
 from evalbias.optimizers.objectives import (
     BiasObjective,
     CalibrationGap,
@@ -17,7 +17,7 @@ from evalbias.optimizers.objectives import (
     Fairness,
     Objective,
 )
-from evalbias.optimizers.racing import IMAGINED, alike, drop, imagined, race_rounds
+from evalbias.optimizers.zepo import IMAGINED, alike, drop, imagined, race_rounds
 from evalbias.programs import Criterion, PairwiseJudge
 
 C = Criterion("quality", "is it good?")

@@ -618,14 +618,18 @@ def first_rule(firsts, inputs):
 
 
 def test_the_interval_of_an_objective_draws_as_many_inputs_as_there_are():
-    # of 5 inputs, 1 has a 1: the mean of 5 draws is X / 5, X binomial with P(X <= 2) = .942 and P(X <= 3) = .993
-    rule, judged = first_rule([1.0, 0.0, 0.0, 0.0, 0.0], list("abcde"))
+    # of 6 inputs, 1 has a 1: the mean of 6 draws is X / 6, X binomial with P(X <= 2) = .938 and P(X <= 3) = .991
+    rule, judged = first_rule([1.0, 0.0, 0.0, 0.0, 0.0, 0.0], list("abcdef"))
     found = rule.estimates(judged)["first"]
-    assert (found.value, found.low, found.high, found.n) == (pytest.approx(0.2), 0.0, pytest.approx(0.6), 5)
-    assert {len(inputs) for inputs in rule.objective.inputs} == {5}
-    rule, judged = first_rule([1.0, 0.0, 0.5, 0.5], list("aabb"))
+    assert (found.value, found.low, found.high, found.n) == (pytest.approx(1 / 6), 0.0, pytest.approx(0.5), 6)
+    assert {len(inputs) for inputs in rule.objective.inputs} == {6}
+    rule, judged = first_rule([1.0, 0.0] * 6, list("aabbccddeeff"))
     rule.estimates(judged)
-    assert {"".join(inputs) for inputs in rule.objective.inputs} == {"aaaa", "aabb", "bbbb"}  # whole inputs
+    drawn = [(inputs.count(one), len(inputs)) for inputs in map("".join, rule.objective.inputs) for one in "abcdef"]
+    assert {count % 2 for count, _ in drawn} == {0}  # whole inputs
+    assert {size for _, size in drawn} == {12}
+    few, judged = first_rule([1.0, 0.0], list("ab"))
+    assert np.isnan(few.estimates(judged)["first"].low)  # two inputs do not tell how much others differ
 
 
 def test_the_p_of_an_objective_counts_the_data_and_ties(monkeypatch):

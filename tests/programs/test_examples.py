@@ -6,8 +6,7 @@ import dspy
 import pytest
 from models_of_text import Scripted
 
-from evalbias.programs.concepts import read_missing
-from evalbias.programs.feedback import read_feedback
+from evalbias.programs.feedback import read_feedback, read_missing
 from evalbias.programs.tasks import (
     CONCEPTS,
     NO_EXAMPLES,

@@ -12,18 +12,22 @@ from models_of_text import Scripted
 from evalbias.evaluation import Paraphrased, measure_style
 from evalbias.measures import QuantileMap
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.programs.concepts import ConceptsFeedback, ExactConcepts, coverage, covered_concepts, read_missing
 from evalbias.programs.feedback import (
+    ConceptsFeedback,
     ConsistencyFeedback,
     ExactAnswer,
+    ExactConcepts,
     InstructScore,
     JudgeFeedback,
     MappedFeedback,
     MQMFeedback,
     ReferenceFeedback,
     ScorerFeedback,
+    coverage,
+    covered_concepts,
     expected_scores,
     majority,
+    read_missing,
 )
 from evalbias.programs.tasks import translation
 from evalbias.programs.writing import PlainPredict

@@ -15,8 +15,15 @@ from evalbias.lm.contract import Sampling
 from evalbias.lm.types import RequestRefused
 from evalbias.measures import QuantileMap
 from evalbias.programs import Criterion, PointwiseJudge
-from evalbias.programs.concepts import ConceptsFeedback
-from evalbias.programs.feedback import Feedback, InstructScore, JudgeFeedback, MappedFeedback, MQMFeedback, vote
+from evalbias.programs.feedback import (
+    ConceptsFeedback,
+    Feedback,
+    InstructScore,
+    JudgeFeedback,
+    MappedFeedback,
+    MQMFeedback,
+    vote,
+)
 from evalbias.programs.loops import BestOfK, Improvement, RepeatedDrafts, SelfConsistencyRefine, SelfRefine
 from evalbias.programs.tasks import TASKS, TEMPERATURE, mathematics, translation
 from evalbias.programs.writing import PlainPredict

@@ -52,7 +52,7 @@ def test_one_undefined_judgment_is_counted_and_does_not_make_an_evaluation_undef
 
 
 def test_feedback_says_which_way_the_judge_leaned():
-    told = judge_metric(Told(C), threshold=0.9)(ITEM, dspy.Prediction(output="3.5"), [], "predict", [])
+    told = judge_metric(Told(C))(ITEM, dspy.Prediction(output="3.5"), [], "predict", [])
     assert told.score == 0.625
     assert told.feedback == (
         "The judge scored the output 3.50 on quality, from 1 (worst) to 5 (best). Its most probable score is 4 "

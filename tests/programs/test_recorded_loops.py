@@ -9,7 +9,7 @@ from models_of_text import Engine
 from evalbias.data.loops import recorded_loop
 from evalbias.evaluation.loops import run_loops
 from evalbias.lm.saved import RecordedLM, record
-from evalbias.programs.concepts import ExactConcepts
+from evalbias.programs.feedback import ExactConcepts
 from evalbias.programs.loops import EMPTY, Improvement
 from evalbias.programs.tasks import constrained_generation, translation
 from evalbias.programs.writing import module_inputs

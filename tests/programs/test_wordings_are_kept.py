@@ -6,24 +6,21 @@ digest here.
 
 from dataclasses import asdict
 
+import dspy
+
 from evalbias.evaluation.loops import Paraphrase
+from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs import criterion as criteria
-from evalbias.programs.concepts import FindMissing
-from evalbias.programs.feedback import FindErrors
+from evalbias.programs.feedback import FindErrors, FindMissing
 from evalbias.programs.prompts import (
-    comparison_messages,
-    demonstrations,
     item_text,
-    judge_messages,
     likelihood_messages,
-    pair_text,
     same_question_messages,
 )
 from evalbias.programs.tasks import CONCEPTS, ROLES, TASKS, TRANSLATION
 from evalbias.values import digest
 
 C = criteria.SYNTHETIC
-DEMO = (item_text(C, "s", "o"), "2")
 
 
 def test_the_criteria():
@@ -51,23 +48,25 @@ def test_the_examples_of_the_loops():
 
 
 def test_the_messages_of_a_judge():
-    assert [m["content"] for m in judge_messages(C, "src", "out", shown=demonstrations([DEMO]))] == [
+    judge = PointwiseJudge(C)
+    judge.predict.demos = [dspy.Example(source="s", output="o", score=2)]
+    assert [m["content"] for m in judge.messages({"source": "src", "output": "out"})] == [
         "Judge the text on quality: does the text say the data well?\n"
         "Answer with a whole number from 1 (worst) to 5 (best).",
         "Data: s\nText: o\nQuality:",
         "2",
         "Data: src\nText: out\nQuality:",
     ]
-    shown = demonstrations([(pair_text(C, "s", ["p", "q"]), "B")])
-    compared = comparison_messages(C, "src", ["x", "y"], labels=("A", "B", "Tie"), last=False, shown=shown)
-    assert [m["content"] for m in compared] == [
+    compared = PairwiseJudge(C, ties=True, instruction_place="first")
+    compared.predict.demos = [dspy.Example(source="s", candidates=["p", "q"], preference="B")]
+    assert [m["content"] for m in compared.messages({"source": "src", "candidates": ["x", "y"]})] == [
         "Which text is better on quality: does the text say the data well?\nAnswer with A, B or Tie.",
         "Data: s\nText A: p\nText B: q\nBetter quality:",
         "B",
         "Data: src\nText A: x\nText B: y\nBetter quality:",
     ]
-    last = comparison_messages(C, "src", ["x", "y"], labels=("A", "B", "Tie"), shown=shown, last=True)
-    assert [m["content"] for m in last] == [
+    compared.instruction_place = "last"
+    assert [m["content"] for m in compared.messages({"source": "src", "candidates": ["x", "y"]})] == [
         "Data: s\nText A: p\nText B: q\nBetter quality:",
         "B",
         "Data: src\nText A: x\nText B: y\n\n"
@@ -82,6 +81,8 @@ def test_the_messages_of_a_judge():
         }
     ]
     assert [m["content"] for m in likelihood_messages(C, "src")] == ["Say the data.", "Data: src\nText:"]
-    roles = [[m["role"] for m in messages] for messages in (compared, likelihood_messages(C, "src"))]
+    compared.instruction_place = "first"
+    first = compared.messages({"source": "src", "candidates": ["x", "y"]})
+    roles = [[m["role"] for m in messages] for messages in (first, likelihood_messages(C, "src"))]
     assert roles == [["system", "user", "assistant", "user"], ["system", "user"]]
     assert item_text(criteria.PRESETS["webnlg2020"][4], "s", "o").endswith("\nData coverage:")
