@@ -34,7 +34,7 @@ from evalbias.lm.types import ChoiceLogprobs, Choices, Decision, Likelihood, Mea
 from evalbias.measures.arrays import FloatArray
 from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
-from evalbias.programs.prompts import Message
+from evalbias.programs.prompts import Language, Message
 from evalbias.programs.saved import MALFORMED, Instrument, Predictor, Program, Setting, instance_of, read_state
 from evalbias.values import get_logger
 
@@ -107,12 +107,12 @@ class Judge(Instrument):
         """Return the inputs and the label of a demonstration; ``name`` names it in errors."""
         raise NotImplementedError
 
-    def _text(self, inputs: Mapping[str, Any]) -> str:
-        """Return the text of one question, up to the point where the answer follows."""
-        raise NotImplementedError
-
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return the judged texts, each with its label."""
+        raise NotImplementedError
+
+    def _ending(self, said: Language) -> str:
+        """Return the line that the answer follows."""
         raise NotImplementedError
 
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
@@ -133,9 +133,15 @@ class Judge(Instrument):
         """Return one prediction for each item from the rows of its questions."""
         raise NotImplementedError
 
+    def text(self, inputs: Mapping[str, Any], *question: str) -> str:
+        """Return the texts of one question, and lines after them, up to the point where the answer follows."""
+        said = prompts.LANGUAGES[self.language]
+        lines = [said.text.format(label=label, text=text) for label, text in self._texts(inputs)]
+        return "\n".join([*lines, *question, self._ending(said)])
+
     def shown(self, demos: Sequence[Mapping[str, Any]]) -> list[Message]:
         """Return the messages that show demonstrations; those without an answer are left out, with a warning."""
-        return prompts.demonstrations((self._text(inputs), label) for inputs, label in self.labeled(demos))
+        return prompts.demonstrations((self.text(inputs), label) for inputs, label in self.labeled(demos))
 
     def labeled(self, demos: Sequence[Mapping[str, Any]]) -> list[tuple[dict[str, Any], str]]:
         """Return inputs and label of the demonstrations that have an answer, and warn of others.

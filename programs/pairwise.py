@@ -22,7 +22,7 @@ from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import FIELDS, check_candidates, preference_label, read_pair
 from evalbias.programs.judges import Judge, RefusedItems, load_program
-from evalbias.programs.prompts import Message
+from evalbias.programs.prompts import Language, Message
 from evalbias.programs.saved import Predictor, Setting, number_within, one_of
 
 FITTED = ("batch", "pride", "calibraeval")  # kinds of calibration that are fitted to comparisons; they need no labels
@@ -169,12 +169,11 @@ class PairwiseJudge(Judge):
         return prompts.comparison_labels(len(inputs["candidates"]), ties=self.ties, language=self.language)
 
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
-        texts, instruction = self._text(inputs), prompts.asked(instructions, self.labels(inputs), self.language)
+        instruction = prompts.asked(instructions, self.labels(inputs), self.language)
         if self.instruction_place == "first":
-            return [{"role": "system", "content": instruction}, *shown, {"role": "user", "content": texts}]
-        given = self.criterion, inputs["source"], inputs["candidates"]
-        texts = prompts.pair_text(*given, self.language, instruction)  # as in Zhou et al. (2024, appendix A)
-        return [*shown, {"role": "user", "content": texts}]
+            return [{"role": "system", "content": instruction}, *shown, {"role": "user", "content": self.text(inputs)}]
+        question = prompts.LANGUAGES[self.language].question.format(instruction=instruction)
+        return [*shown, {"role": "user", "content": self.text(inputs, "", question)}]  # as in Zhou et al., appendix A
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
         return [self._in_order(item, order) for order in self._orders(len(item["candidates"]))]
@@ -186,11 +185,13 @@ class PairwiseJudge(Judge):
     def _orders(self, count: int) -> list[Order]:
         return position_calibration.rotations(count, every=self.debias == "permutation")
 
-    def _text(self, inputs: Mapping[str, Any]) -> str:
-        return prompts.pair_text(self.criterion, inputs["source"], inputs["candidates"], self.language)
-
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
-        return prompts.pair_texts(self.criterion, inputs["source"], inputs["candidates"], self.language)
+        said, label, candidates = prompts.LANGUAGES[self.language], self.criterion.output_label, inputs["candidates"]
+        names = [said.candidate.format(label=label, letter=letter) for letter in prompts.LETTERS[: len(candidates)]]
+        return [(self.criterion.source_label, inputs["source"]), *zip(names, candidates, strict=True)]
+
+    def _ending(self, said: Language) -> str:
+        return prompts.filled(said.better, self.criterion)
 
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
         return "choice", prompts.asked(instructions, labels, self.language), ()

@@ -25,7 +25,7 @@ from evalbias.programs import prompts
 from evalbias.programs.criterion import Criterion
 from evalbias.programs.items import check_item, label_of, length_feature, read_item, text_length
 from evalbias.programs.judges import Judge, RefusedItems, likelihoods_and_refusals, load_program
-from evalbias.programs.prompts import Message
+from evalbias.programs.prompts import Language, Message
 from evalbias.programs.saved import MALFORMED, Predictor, Setting, instance_of, one_of
 from evalbias.values import read_json, to_json
 
@@ -244,16 +244,16 @@ class PointwiseJudge(Judge):
 
     def prompt(self, instructions: str, shown: Sequence[Message], inputs: Mapping[str, Any]) -> list[Message]:
         head = {"role": "system", "content": instructions}
-        return [head, *shown, {"role": "user", "content": self._text(inputs)}]
+        return [head, *shown, {"role": "user", "content": self.text(inputs)}]
 
     def _questions(self, item: dspy.Example) -> list[dict[str, Any]]:
         return [{"source": item["source"], "output": item["output"]}]
 
-    def _text(self, inputs: Mapping[str, Any]) -> str:
-        return prompts.item_text(self.criterion, inputs["source"], inputs["output"], self.language)
-
     def _texts(self, inputs: Mapping[str, Any]) -> list[tuple[str, str]]:
-        return prompts.item_texts(self.criterion, inputs["source"], inputs["output"])
+        return [(self.criterion.source_label, inputs["source"]), (self.criterion.output_label, inputs["output"])]
+
+    def _ending(self, said: Language) -> str:
+        return said.score.format(name=self.criterion.title.capitalize())
 
     def _wire(self, label: str) -> Any:
         """Return the number of a level from 0, or whether the answer is yes, as DSPy's demonstrations have them."""

@@ -1,4 +1,4 @@
-"""Wording of the prompts, in which criterion, demonstrations and item become chat messages, by language.
+"""Wording of the prompts by language; a judge makes chat messages of it, a criterion, demonstrations and an item.
 
 A message is ``{"role": "system" | "user" | "assistant", "content": str}``. The language model turns messages into
 tokens, with its chat template or as plain text for a base model.
@@ -63,7 +63,8 @@ def in_language(criterion: Criterion, language: str) -> Criterion:
     return replace(criterion, **own)
 
 
-def _filled(sentence: str, criterion: Criterion) -> str:
+def filled(sentence: str, criterion: Criterion) -> str:
+    """Return a sentence with the words of a criterion in the place of its braces."""
     words = {"name": criterion.title, "definition": criterion.definition, "output": criterion.output_label.lower()}
     return sentence.format(**words)
 
@@ -73,7 +74,7 @@ def _filled(sentence: str, criterion: Criterion) -> str:
 
 def scoring_instructions(criterion: Criterion, language: str = ENGLISH) -> str:
     """Return a scoring judge's initial instruction, before any optimization."""
-    return f"{_filled(LANGUAGES[language].scoring, criterion)}\n{answer_format(criterion, language)}"
+    return f"{filled(LANGUAGES[language].scoring, criterion)}\n{answer_format(criterion, language)}"
 
 
 def answer_format(criterion: Criterion, language: str = ENGLISH) -> str:
@@ -81,19 +82,6 @@ def answer_format(criterion: Criterion, language: str = ENGLISH) -> str:
     low, high = criterion.scale
     levels = [f"{label}: {meaning}" for label, meaning in zip(criterion.labels, criterion.levels, strict=False)]
     return "\n".join([*levels, LANGUAGES[language].scale.format(low=low, high=high)])
-
-
-def item_texts(criterion: Criterion, source: str, output: str) -> list[tuple[str, str]]:
-    """Return the texts of an item, each with its label."""
-    return [(criterion.source_label, source), (criterion.output_label, output)]
-
-
-def item_text(criterion: Criterion, source: str, output: str, language: str = ENGLISH) -> str:
-    """Render one item up to the point where its score follows."""
-    said = LANGUAGES[language]
-    texts = item_texts(criterion, source, output)
-    lines = [said.text.format(label=label, text=text) for label, text in texts]
-    return "\n".join([*lines, said.score.format(name=criterion.title.capitalize())])
 
 
 def demonstrations(shown: Iterable[tuple[str, str]]) -> list[Message]:
@@ -106,7 +94,6 @@ def demonstrations(shown: Iterable[tuple[str, str]]) -> list[Message]:
 
 
 # The prompt of a judge that compares.
-
 
 LETTERS = string.ascii_uppercase  # names of the candidates in a comparison, by position
 
@@ -136,27 +123,7 @@ def asked(instruction: str, labels: Sequence[str], language: str = ENGLISH) -> s
 def comparison_instructions(criterion: Criterion, language: str = ENGLISH) -> str:
     """Return a comparison's initial instruction, whose last line names the answers."""
     said = LANGUAGES[language]
-    return f"{_filled(said.comparison, criterion)}\n{said.answers}"
-
-
-def pair_texts(
-    criterion: Criterion, source: str, candidates: Sequence[str], language: str = ENGLISH
-) -> list[tuple[str, str]]:
-    """Return the texts of a comparison, each with its label, in the order shown."""
-    said, label = LANGUAGES[language], criterion.output_label
-    names = [said.candidate.format(label=label, letter=letter) for letter in LETTERS[: len(candidates)]]
-    return [(criterion.source_label, source), *zip(names, candidates, strict=True)]
-
-
-def pair_text(
-    criterion: Criterion, source: str, candidates: Sequence[str], language: str = ENGLISH, instruction: str = ""
-) -> str:
-    """Render candidates, and an instruction after them if one is given, up to where the better one is named."""
-    said = LANGUAGES[language]
-    ending = ["", said.question.format(instruction=instruction)] if instruction else []
-    texts = pair_texts(criterion, source, candidates, language)
-    lines = [said.text.format(label=label, text=text) for label, text in texts]
-    return "\n".join([*lines, *ending, _filled(said.better, criterion)])
+    return f"{filled(said.comparison, criterion)}\n{said.answers}"
 
 
 def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:

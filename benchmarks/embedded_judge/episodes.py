@@ -14,7 +14,7 @@ from evalbias.data import world
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.prompts import demonstrations, item_text, likelihood_messages, pair_text, scoring_instructions
+from evalbias.programs.prompts import demonstrations, likelihood_messages, scoring_instructions
 
 SCORING, COMPARING = PointwiseJudge(SYNTHETIC), PairwiseJudge(SYNTHETIC, instruction_place="first")
 CONTEXT = 1024
@@ -94,7 +94,7 @@ class Episodes:
         drawn = self._pointed if self.rng.random() < pointed else self._rated
         rated = [drawn(RATERS[rater], raters) for _ in range(items)]
         *before, (last, answered) = rated
-        shown = demonstrations((item_text(SYNTHETIC, item.source, item.output), str(label)) for item, label in before)
+        shown = demonstrations((SCORING.text(vars(item)), str(label)) for item, label in before)
         messages = SCORING.prompt(instructions, shown, vars(last))
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": str(answered)}]))
         answers, facts = [], []
@@ -114,7 +114,8 @@ class Episodes:
         labels = ["A" if self.rng.random() < _sigmoid(d) else "B" for d in differences]
         shown = [(pair[0].source, [t.output for t in pair], label) for pair, label in zip(drawn, labels, strict=True)]
         source, candidates, last = shown.pop()
-        before = demonstrations((pair_text(SYNTHETIC, demo, texts), label) for demo, texts, label in shown)
+        named = [({"source": demo, "candidates": texts}, label) for demo, texts, label in shown]
+        before = demonstrations((COMPARING.text(inputs), label) for inputs, label in named)
         messages = COMPARING.prompt(wording, before, {"source": source, "candidates": candidates})
         ids = self.encode(dialogue([*messages, {"role": "assistant", "content": last}]))
         scores = self._after(ids, f" {SYNTHETIC.title}", ":", before="Better")

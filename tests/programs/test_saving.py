@@ -106,6 +106,18 @@ PROGRAMS = {
 """Program with nothing left at its default, and a program of the same shape with everything at its default."""
 
 
+def test_a_rule_of_acceptance_that_a_file_cannot_hold_is_not_saved_as_its_margin(tmp_path):
+    class Late(Improvement):
+        def __call__(self, before, after):
+            return after > 4
+
+    program = loop(pointwise(), accept=Late())
+    with pytest.raises(TypeError, match=r"accept=.* cannot be saved, because a file holds no more than a margin"):
+        program.save(tmp_path / "loop.json")
+    program.accept = Improvement(1)
+    program.save(tmp_path / "loop.json")
+
+
 class Held(dspy.Module):
     def __init__(self, program):
         super().__init__()

@@ -13,7 +13,6 @@ from evalbias.programs import PairwiseJudge, PointwiseJudge
 from evalbias.programs import criterion as criteria
 from evalbias.programs.feedback import FindErrors, FindMissing
 from evalbias.programs.prompts import (
-    item_text,
     likelihood_messages,
     same_question_messages,
 )
@@ -85,4 +84,5 @@ def test_the_messages_of_a_judge():
     first = compared.messages({"source": "src", "candidates": ["x", "y"]})
     roles = [[m["role"] for m in messages] for messages in (first, likelihood_messages(C, "src"))]
     assert roles == [["system", "user", "assistant", "user"], ["system", "user"]]
-    assert item_text(criteria.PRESETS["webnlg2020"][4], "s", "o").endswith("\nData coverage:")
+    data_coverage = PointwiseJudge(criteria.PRESETS["webnlg2020"][4])
+    assert data_coverage.text({"source": "s", "output": "o"}).endswith("\nData coverage:")
