@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
@@ -134,7 +134,9 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
         # 3. The model counts and remembers, so that the choice asks nothing that the search asked.
         started = time.monotonic()
         model = CachedLM(resolve_lm(lm, inner.predict)) if self.measures else lm
-        with locked(self.log_dir):
+        if self.log_dir is not None:
+            self.log_dir.mkdir(parents=True, exist_ok=True)
+        with nullcontext() if self.log_dir is None else lock_folder(self.log_dir):
             given = Candidate(f"the given {self.noun}", inner)
             problem = Problem(inner, fit, held_back, test, model, given, inner)
             # 4. The method's candidates, of which the bare method takes the first.
@@ -321,11 +323,3 @@ def check_disjoint(
 def example_key(example: dspy.Example) -> tuple[Any, ...]:
     """Return what makes examples the same: id, if any, and texts (two systems may write the same), in any order."""
     return (example.get("id"), example.get("source"), example.get("output"), *sorted(example.get("candidates") or []))
-
-
-def locked(folder: Path | None) -> AbstractContextManager[Any]:
-    """Make and lock the folder of a search's log, if there is one."""
-    if folder is None:
-        return nullcontext()
-    folder.mkdir(parents=True, exist_ok=True)
-    return lock_folder(folder)

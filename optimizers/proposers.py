@@ -121,16 +121,12 @@ class LMParaphraser:
                     text = error.lm_response
                     wrong = "without the field that the adapter reads" if text.strip() else "empty"
             calls += len(predict.history)
-            if _is_cut(predict.history[-1]["response"]):
+            last = predict.history[-1]["response"]  # LiteLLM's responses hold their choices
+            if any(one.finish_reason == "length" for one in getattr(last, "choices", [last])):
                 wrong = f"longer than max_tokens={self.max_tokens}"
             return text, wrong
 
         return replace(_gathered(draw, criterion, instruction, count, known), calls=calls)
-
-
-def _is_cut(response: Any) -> bool:
-    """Return whether an answer ended at its largest length; responses of LiteLLM hold their choices."""
-    return any(one.finish_reason == "length" for one in getattr(response, "choices", [response]))
 
 
 def _bare(text: str) -> str:

@@ -32,7 +32,7 @@ class Candidate:
 
 
 class Rule:
-    """What makes a candidate better than the given program (in words ``aim``). It measures answers, and runs nothing.
+    """Rule by which a candidate is better than the given program, for ``aim``. It measures answers, and runs nothing.
 
     Every candidate answers the held-back items, or more items of which those are the last; the given program answers
     all the items of any candidate, so its last answers are to the same items. ``level`` is the chance that a candidate

@@ -1,4 +1,4 @@
-"""What a judge reads of an example: texts, candidates and labels. Every error names the item."""
+"""Texts, candidates and labels as a judge reads them from an example. Every error names the item."""
 
 from __future__ import annotations
 

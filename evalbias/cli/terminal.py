@@ -1,4 +1,4 @@
-"""What a terminal shows: notices, progress and plans on stderr, results on stdout."""
+"""Notices, progress and plans on stderr, results on stdout, and nothing that commands a terminal."""
 
 from __future__ import annotations
 
