@@ -24,9 +24,9 @@ NAMED = (
     "'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with `api_base`), openai/NAME, or "
     "dspy:PROVIDER/NAME for any other that DSPy reaches"
 )
+PASSES = "Lowest rating that passes, such as 4; not needed where people say 1 (pass) or 0 (fail)."
 UNRECORDED = {*MODELS, *PYTHON_ONLY, "aspects_api_base", "dataset", "questions", "threads", "keep_worse", "loops"}
 """Options that decide no number, or that a run keeps in another form."""
-
 
 PROBES = ORDER, UNREAD, INSTRUCTION, NEGATION = ("order", "unread", "instruction", "negation")
 """What is changed when a judge is asked about its items again."""
@@ -416,26 +416,43 @@ class ThresholdOptions(Seeded, Items):
     scores_field: str | None = option("Field that holds the judge's recorded scores.")
     criterion: Any = option("'name: definition', or the name of a criterion of the data set.")
     scale: tuple[float, float] | None = option("Lowest and highest recorded score, such as 1-5 or 0.0-1.0.")
-    pass_mark: float | None = option(
-        "Lowest rating that passes, such as 4; not needed where people say 1 (pass) or 0 (fail)."
-    )
+    pass_mark: float | None = option(PASSES)
     precision: float | None = option("Share of what passes that people must let pass, such as 0.9.")
     recall: float | None = option("Share of what people let pass that must pass, such as 0.8.")
     cost: float | None = option("How many false fails one false pass costs, such as 5, in place of both.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class OrderOptions(Seeded, Judging, Items):
-    """Repair a judge whose scores depend on the order of the levels.
-
-    Tries the mean of both orders and corrections of the places' prior. One is taken if on held-back inputs the order
-    moves the score less, and neither agreement with people nor the spread of the scores is lost. Compares before and
-    after on half of the inputs. The model must answer closed questions. Writes judge.json to the run's folder.
-    """
+class RepairOptions(Seeded, Judging, Items):
+    """The judge to repair."""
 
     beside = (MeasuringModels, Out)
     judge: Path = field(metadata={"help": "JSON file of the judge to repair, which scores."})
     keep_worse: bool = option("Write the result even if it is no better than what was given, or worse.", False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderOptions(RepairOptions):
+    """Repair a judge whose scores depend on the order of the levels, or that affirms a question and its negation.
+
+    Tries the mean of both, and corrections of the places' prior. One is taken if on held-back inputs the order moves
+    the score less, and neither agreement with people nor the spread of the scores is lost. Compares before and after on
+    half of the inputs. The model must answer closed questions. Writes judge.json to the run's folder.
+    """
+
+    negation: str | None = option("Negation of a question of yes or no, in your words, such as 'is the reply rude?'.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForecastOptions(RepairOptions):
+    """Recalibrate a judge, so that people pass outputs as often as its probabilities say.
+
+    Tries a logistic (Platt) and an isotonic curve. One is taken if its forecasts of inputs that it was not fitted to
+    are better (Brier) and say more than the base rate, and agreement with people is not lost. Compares before and after
+    on half of the inputs. The model must answer closed questions. Writes judge.json to the run's folder.
+    """
+
+    pass_mark: float | None = option(PASSES)
 
 
 # Judges that compare.

@@ -20,7 +20,7 @@ from evalbias.evaluation.judged import Judged, judge_examples
 from evalbias.evaluation.words import count
 from evalbias.lm.cache import CachedLM, resolve_lm
 from evalbias.lm.dspy_seam import Parameter, Teleprompter
-from evalbias.lm.types import Choices, Likelihood, Text
+from evalbias.lm.types import Choices, Decision, Likelihood, Text
 from evalbias.optimizers.selection import Candidate, CompileReport, Cost, Rule, Selection, choose
 from evalbias.programs.items import check_two_candidates
 from evalbias.programs.pairwise import PairwiseJudge
@@ -173,7 +173,7 @@ class JudgeOptimizer(Teleprompter):  # type: ignore[misc]
             return Cost(calls=problem.calls)
         lm = problem.lm
         counted = lm.asked if self.counts_distinct else lm.questions
-        return Cost(counted[Choices], lm.asked[Likelihood], problem.calls + counted[Text])
+        return Cost(counted[Choices] + counted[Decision], lm.asked[Likelihood], problem.calls + counted[Text])
 
     # What a method writes.
 

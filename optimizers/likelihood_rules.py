@@ -334,7 +334,7 @@ def fitted(judged: Judged, name: str, *, reduction: str) -> list[ScoreCorrection
 def cross_fitted(
     judged: Judged,
     features: Mapping[str, FloatArray],
-    fit: Callable[[Judged], Sequence[ScoreCorrection]],
+    fit: Callable[[Judged], Sequence[Callable[..., FloatArray]]],
     *,
     scale: tuple[float, float] = (-math.inf, math.inf),
     seed: int,
@@ -343,8 +343,8 @@ def cross_fitted(
 
     These are the answers that the corrections would give to new items, so they may be tested on the items they are
     fitted to: whether the bias exceeds half of what is subtracted, one interval of the bias answers for any
-    subtraction. ``fit`` returns a correction for each of ``STRENGTHS``, or none, and ``features`` (n,) are what these
-    correct for.
+    subtraction. ``fit`` returns at most one correction for each of ``STRENGTHS``, and ``features`` (n,) are what these
+    correct for; those that no fold has are NaN throughout.
     """
     keys = judged.inputs or judged.ids
     inputs = list(dict.fromkeys(keys))

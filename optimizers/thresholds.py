@@ -126,14 +126,19 @@ def _outcomes(judged: Judged) -> tuple[FloatArray, FloatArray, Sequence[object]]
     return np.repeat(judged.answers, people.shape[1]), people.ravel(), np.repeat(units, people.shape[1]).tolist()
 
 
-def verdicts_at(judged: Judged, threshold: float, pass_mark: float | None) -> Judged:
-    """Return a judge's scores as verdicts, 1 from the threshold on, and people's ratings as 1 from ``pass_mark`` on."""
+def beside_verdicts(judged: Judged, answers: FloatArray, pass_mark: float | None) -> Judged:
+    """Return answers from 0 to 1 beside people's ratings as verdicts: 1 from ``pass_mark`` on, or their own 1 and 0."""
     passed = passed_by_people(judged, pass_mark)
     if passed is None:
         raise ValueError("Say from which rating on people let an output pass: `pass_mark`, such as 4 of 5.")
-    verdicts = np.where(np.isnan(judged.answers), np.nan, judged.answers >= threshold)
     said = {RATINGS: passed, HUMAN_SCORES: mean_of_raters(passed)}
-    return replace(judged, answers=verdicts, covariates={**judged.covariates, **said}, scale=(0, 1))
+    return replace(judged, answers=answers, covariates={**judged.covariates, **said}, scale=(0, 1))
+
+
+def verdicts_at(judged: Judged, threshold: float, pass_mark: float | None) -> Judged:
+    """Return a judge's scores as verdicts, 1 from the threshold on, and people's ratings as 1 from ``pass_mark`` on."""
+    verdicts = np.where(np.isnan(judged.answers), np.nan, judged.answers >= threshold)
+    return beside_verdicts(judged, verdicts, pass_mark)
 
 
 class ThresholdTuning(JudgeOptimizer):

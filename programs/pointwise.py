@@ -77,7 +77,10 @@ def _check_correction(name: str, value: Any) -> None:
 def repair_of(saved: Any) -> Repair:
     """Read a repair from JSON data; an error of ``MALFORMED`` or a ValueError for another form."""
     one_of(False, True)("'both_orders'", saved["both_orders"])
-    return Repair(saved["both_orders"], tuple(number(one, "'offsets'", required=True) for one in saved["offsets"]))
+    offsets = tuple(number(one, "'offsets'", required=True) for one in saved["offsets"])
+    x, y = ([number(point[axis], "'curve'", required=True) for point in saved["curve"]] for axis in (0, 1))
+    curve = tuple(zip(x, y, strict=True))
+    return Repair(saved["both_orders"], offsets, tuple(saved["wordings"]), tuple(saved["passing"]), curve)
 
 
 class PointwiseJudge(Judge):
@@ -93,7 +96,8 @@ class PointwiseJudge(Judge):
         correction: Correction of every score for the output's likelihood under the judge's own model, as
             ``LikelihoodMitigation`` fits it, or its length, as ``learn_correction`` and 'evalbias correct' do; for the
             instructions and demonstrations that it was fitted with.
-        repair: What is done about the order of the levels, where a model is asked closed questions; see ``Repair``.
+        repair: What is done about the order of the levels, or the probabilities, where a model is asked closed
+            questions; see ``Repair``.
         language: Language of the prompt around the criterion and the texts, ``"en"`` or ``"ja"``; also of the labels
             and the task of a criterion that has the default ones.
 
@@ -259,6 +263,11 @@ class PointwiseJudge(Judge):
         """Return the number of a level from 0, or whether the answer is yes, as DSPy's demonstrations have them."""
         place = self.criterion.labels.index(label)
         return {"noul": bool(place), "score": place}.get(self._kind, label)
+
+    @property
+    def wording(self) -> str:
+        """The instructions of the closed question."""
+        return self._closed(self.predict.signature.instructions, self.criterion.labels)[1]
 
     def _closed(self, instructions: str, labels: tuple[str, ...]) -> tuple[str, str, tuple[str, ...]]:
         levels, kind = self.criterion.levels, self._kind

@@ -265,6 +265,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "compile likelihood": ("likelihood", options.CompileOptions),
     "compile threshold": ("repair", options.ThresholdOptions),
     "compile order": ("repair", options.OrderOptions),
+    "compile forecasts": ("repair", options.ForecastOptions),
     "compile refine": ("loops", options.CompileRefineOptions),
     "optimize": ("compare", options.OptimizeOptions),
     "judge": ("judge", options.JudgeOptions),

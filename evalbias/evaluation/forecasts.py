@@ -40,14 +40,14 @@ class Forecasts(Bias):
             yield from people_missing(judged)
         elif passed_by_people(judged, self.pass_mark) is None:
             yield "the lowest rating that passes (pass_mark, --pass 4)"
-        elif self._forecasts(judged) is None:
+        elif self.forecasts(judged) is None:
             yield "people's ratings, and the lowest that passes (pass_mark, --pass), on the judge's scale"
 
     def numbers(self, judged: Judged) -> list[Number]:
         if not judged.rated:
             return []
         shown: dict[str, Any] = {"signed": False, "tested": False}
-        numbers, passed, p = [], passed_by_people(judged, self.pass_mark), self._forecasts(judged)
+        numbers, passed, p = [], passed_by_people(judged, self.pass_mark), self.forecasts(judged)
         if passed is not None and p is not None:
             shares = mean_of_raters(passed)
             skill = partial(estimate, forecasts.counted_brier_skill)
@@ -71,8 +71,8 @@ class Forecasts(Bias):
             numbers.append(Number("ranked_skill", "RPS skill", levels, skill, given=(given,), says=says, tested=False))
         return numbers
 
-    def _forecasts(self, judged: Judged) -> FloatArray | None:
-        """Return (n,) probabilities of a pass."""
+    def forecasts(self, judged: Judged) -> FloatArray | None:
+        """Return (n,) probabilities of a pass; None where it is not known what passes."""
         if judged.scale == (0, 1):
             return judged.answers
         if self.pass_mark is None or judged.scale is None:

@@ -238,7 +238,7 @@ def _why_not(name: str, judged: Judged, options: PreparedAudit, *, closed: bool)
     judge, scale = options.judge, judged.scale
     if name == NEGATION and not (isinstance(judge, PointwiseJudge) and scale == (0, 1) and judge.correction is None):
         return "a negation is asked of a judge of evalbias with a question of yes or no (0 or 1), without a correction"
-    if name == NEGATION and judge.predict.signature.instructions != _new(judge).predict.signature.instructions:
+    if name == NEGATION and not has_own_wording(judge):
         return "the judge's instruction is no longer the one of its criterion, which the negation would replace"
     if name == ORDER and not closed:
         return "the prompt of a model that is read by tokens, or writes its answer, has no options in an order"
@@ -250,10 +250,15 @@ def _why_not(name: str, judged: Judged, options: PreparedAudit, *, closed: bool)
     return ""
 
 
-def _new(judge: PointwiseJudge, **changes: Any) -> PointwiseJudge:
-    """Return a judge with the same settings, no demonstrations, and the wording that its criterion gives."""
+def with_criterion(judge: PointwiseJudge, **changes: Any) -> PointwiseJudge:
+    """Return a judge with the same settings, no demonstrations, and the wording of its criterion, or a changed one."""
     settings: dict[str, Any] = {"scoring": judge.scoring, "sampling": judge.sampling, "language": judge.language}
     return PointwiseJudge(replace(judge.criterion, **changes), **settings)
+
+
+def has_own_wording(judge: PointwiseJudge) -> bool:
+    """Return whether a judge's instruction is the one that its criterion gives."""
+    return bool(judge.predict.signature.instructions == with_criterion(judge).predict.signature.instructions)
 
 
 def _asked(name: str, text: str, examples: Sequence[dspy.Example], options: PreparedAudit) -> FloatArray:
@@ -273,7 +278,7 @@ def _asked(name: str, text: str, examples: Sequence[dspy.Example], options: Prep
     lm = resolve_lm(options.lm, judge.predict)
     if name == NEGATION:
         shown = [dspy.Example(**inputs, score=1 - float(label)) for inputs, label in judge.labeled(judge.predict.demos)]
-        judge = _new(judge, definition=text, levels=judge.criterion.levels[::-1])
+        judge = with_criterion(judge, definition=text, levels=judge.criterion.levels[::-1])
         judge.predict.demos = shown
     predictions = judge.batch(examples, lm=ReversedOptions(lm) if name == ORDER else lm, progress=options.progress)
     return np.array([p.score for p in predictions], dtype=np.float64)

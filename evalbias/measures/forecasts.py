@@ -75,6 +75,48 @@ def recalibrated(p: FloatArray, shares: FloatArray, weights: FloatArray | None =
     return np.asarray(fitted[places])
 
 
+# Recalibration: points (log-odds of a forecast, log-odds that come true), joined by lines, and level beyond the ends.
+
+Curve = tuple[tuple[float, float], ...]
+CERTAIN = 15.0  # largest log-odds that count: a probability of 3e-7 or less is as good as 0
+
+
+def _odds(p: FloatArray) -> FloatArray:
+    """Return the log-odds of probabilities, at most ``CERTAIN`` in magnitude; NaN stays."""
+    return np.clip(np.asarray(scipy.special.logit(p)), -CERTAIN, CERTAIN)
+
+
+def on_curve(p: FloatArray, curve: Curve) -> FloatArray:
+    """Return the probabilities to which a curve maps forecasts p, of any shape.
+
+    Examples:
+        >>> on_curve(np.array([0.5, 0.75, 0.9]), ((0.0, 0.0), (2 * np.log(3), np.log(3)))).round(3).tolist()
+        [0.5, 0.634, 0.75]
+    """
+    return np.asarray(scipy.special.expit(np.interp(_odds(p), *np.transpose(curve))))
+
+
+def platt_curve(p: FloatArray, shares: FloatArray) -> Curve:
+    """Fit the logistic curve of people's shares on the log-odds of forecasts p (n,), with Platt's targets (1999).
+
+    Its slope is at least 0: where forecasts rank items the wrong way, all become the base rate.
+    """
+    x, yes = _odds(p), shares.sum()
+    y = shares * (yes + 1) / (yes + 2) + (1 - shares) / (len(p) - yes + 2)
+    start, bounds = (1.0, 0.0), ((0.0, None), (None, None))
+    loss = lambda w: np.mean(np.logaddexp(0.0, w[0] * x + w[1]) - y * (w[0] * x + w[1]))  # noqa: E731
+    slope, shift = scipy.optimize.minimize(loss, start, bounds=bounds).x
+    return tuple((end, float(slope * end + shift)) for end in (-CERTAIN, CERTAIN))
+
+
+def isotonic_curve(p: FloatArray, shares: FloatArray) -> Curve:
+    """Fit the isotonic curve (``recalibrated``) with lines between its levels, which stay half an item off 0 and 1."""
+    x, first = np.unique(_odds(p), return_index=True)
+    y = _odds(np.clip(recalibrated(_odds(p), shares)[first], 0.5 / len(p), 1 - 0.5 / len(p)))
+    ends = (np.diff(y, prepend=-np.inf) > 0) | (np.diff(y, append=np.inf) > 0)  # of a level
+    return tuple(zip(x[ends].tolist(), y[ends].tolist(), strict=True))
+
+
 def counted_parts(counts: FloatArray, p: FloatArray, shares: FloatArray) -> FloatArray:
     """Compute (k, 3) reliability, resolution and uncertainty of forecasts p (n,) in resamples (k, n).
 

@@ -82,6 +82,7 @@ LEAVES = {
     "compile likelihood": (EMBEDDED, OPENED),
     "compile threshold": ([*DATA, "--scores-field", "mine", "--pass", 3, "--recall", 0.5], OPENED),
     "compile order": ([*DATA, "--lm", "embedded", "--judge", "judge.json"], OPENED),
+    "compile forecasts": ([*DATA, "--lm", "embedded", "--judge", "judge.json"], OPENED),
     "compile refine": (LOOP, OPENED),
     "runs list": (["--root", "."], "runs.list_runs"),
     "runs show": (["."], READ),
