@@ -71,17 +71,13 @@ class Models:
 class MeasuringModels(Models):
     """How models are opened whose probabilities are measured."""
 
-    samples: int | None = option(
-        "Estimate probabilities from this many answers to a prompt, if the model reports none."
-    )
+    samples: int | None = option("Estimate probabilities from this many answers to a prompt if the model reports none.")
     sample_temperature: float = option("Sampling temperature of these answers.", 1.0)
     sample_tokens: int = option("Token limit of these answers. Models that reason first need more.", 16)
     workers: str | None = option(
         "Run a local `lm` in N workers of a Ray cluster. Default: one per GPU, or per two cores."
     )
-    exact_resume: bool = option(
-        "Make a resumed run give exactly the same numbers. Local models are then slower.", False
-    )
+    exact_resume: bool = option("Make a resumed run give the very same numbers. Local models are then slower.", False)
     yes: bool = option("Start long runs without asking.", False)
 
     def of_another(self, api_base: str | None = None) -> MeasuringModels:
@@ -644,9 +640,7 @@ class FeedbackOptions(LoopOptions):
         "text has one score."
     )
     instructscore: Any = option("Model for external feedback: it lists the errors by comparing with the reference.")
-    instructscore_prompt: Path | None = option(
-        "File with the prompt of `instructscore`; holds {reference} and {output}."
-    )
+    instructscore_prompt: Path | None = option("File with the prompt of `instructscore`: {reference}, {output}.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

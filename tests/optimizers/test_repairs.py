@@ -5,7 +5,8 @@ import asyncio
 import dspy
 import numpy as np
 import pytest
-from decision_models import Client
+from commands import evalbias
+from decision_models import Client, sparrow_server
 from fakes import numbers, of_sources
 from scipy.special import expit
 
@@ -303,3 +304,16 @@ def test_what_has_no_order_is_refused():
         OrderRepair(negation=POOR).compile(PointwiseJudge(QUALITY), trainset=of_sources(40, 1), lm=Leaning())
     with pytest.raises(TypeError, match="repair=1: give a Repair"):
         PointwiseJudge(QUALITY, repair=1)
+
+
+@pytest.mark.slow
+def test_commands_keep_a_decision_model_without_skill_and_say_why(tmp_path):
+    PointwiseJudge(GOOD).save(tmp_path / "judge.json")
+    rows = [f"{e.id},{e.id},{e.output},{4 + i % 2},{3 + i % 2}" for i, e in enumerate(of_sources(80, 4))]
+    (tmp_path / "rated.csv").write_text("\n".join(["id,source,output,rating_1,rating_2", *rows]))
+    with sparrow_server() as (address, _):
+        asked = ["--judge", "judge.json", "--lm", "sparrow", "--dialect", "systemone", "--api-base", address]
+        for command, more in {"order": ["--negation", POOR], "forecasts": ["--pass", 5]}.items():
+            said = evalbias("compile", command, *asked, *more, "--data", "rated.csv", cwd=tmp_path).stdout
+            assert "The given program was kept: none of" in said
+            assert "No judge was written, because nothing was better than the given one" in said
