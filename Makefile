@@ -131,7 +131,7 @@ lock:  ## pin the versions anew, with hashes
 	$(PYTHON) -m venv .servers/uv
 	.servers/uv/bin/pip install --quiet "uv>=0.13,<0.14"
 	echo "$(TORCH)" > .servers/torch.txt
-	$(LOCK) --constraint .servers/torch.txt --group build pyproject.toml --output-file constraints.txt
+	$(LOCK) --constraint .servers/torch.txt --group build --extra local pyproject.toml --output-file constraints.txt
 	$(LOCK) --constraint .servers/torch.txt --constraint constraints.txt --extra dev --extra docs pyproject.toml \
 		$$(sed -n '/sys_platform/!s/^\([A-Za-z0-9._-]*\)==.*/--no-emit-package \1/p' constraints.txt) --output-file constraints-dev.txt
 

@@ -58,14 +58,14 @@ def open_lm(name: str, given: MeasuringModels = DEFAULTS, *, writes: bool = Fals
     if given.workers is not None:
         return _distributed(name, given)
     if kind == "embedded":
-        from evalbias.lm.local import embedded_judge_lm
+        from evalbias import embedded_judge_lm
 
         return embedded_judge_lm(device=given.device)
     if kind == "dspy":
         return _dspy(name.removeprefix(ANY), given.api_base, given)
     if kind == "server":
         return _server(name, given, template, writes=writes)
-    from evalbias.lm.local import LocalLM
+    from evalbias import LocalLM
 
     return LocalLM(name, device=given.device, dtype=given.dtype, template_options=template, adapter=given.adapter)
 
@@ -111,7 +111,7 @@ def _named_key(options: MeasuringModels) -> str | None:
 
 def _server(name: str, options: MeasuringModels, template: dict[str, Any] | None, *, writes: bool) -> Any:
     """Open a server's model; without token probabilities, it becomes a ``dspy.LM`` that writes or is sampled."""
-    from evalbias.lm.server import ServerLM
+    from evalbias import ServerLM
     from evalbias.lm.types import NoProbabilities
 
     model = name.removeprefix(SERVER)

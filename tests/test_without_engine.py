@@ -1,0 +1,63 @@
+"""Without torch and transformers, judges whose answers are recorded or hosted work; the engine says how to get it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).parent.parent / "docs" / "data"
+BLOCKED = """
+import importlib.abc, sys
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers", "safetensors"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
+COMMAND = BLOCKED + "from evalbias.cli.app import main; sys.argv[0] = 'evalbias'; main()"
+SCORES = ["--data", DATA / "replies.csv", "--map", "source=facts,output=reply", "--scores-field", "my_score"]
+ROUND = {"source": "a", "output": "b", "self_score": 2, "human_score": 1}
+
+
+def without_engine(*arguments, cwd):
+    words = [sys.executable, "-c", COMMAND, *map(str, arguments)]
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["audit", *SCORES],
+        ["audit", "--data", DATA / "verdicts.jsonl", "--winner-field", "winner"],
+        ["correct", *SCORES],
+        ["compile", "threshold", *SCORES, "--pass", "3", "--precision", ".6"],
+        ["measure", "self", "--data", "loops.jsonl", "--own", "self_score", "--expected", "human_score"],
+    ],
+    ids=["audit", "audit pairs", "correct", "threshold", "loops"],
+)
+def test_recorded_judges(arguments, tmp_path):
+    rounds = [ROUND | {"id": item, "iteration": k} for item in range(5) for k in range(2)]
+    (tmp_path / "loops.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rounds))
+    done = without_engine(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    listed = without_engine("runs", "list", "--json", cwd=tmp_path)
+    assert [run["status"] for run in json.loads(listed.stdout)] == ["finished"], listed.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["demo"], ["audit", *SCORES[:4], "--lm", "embedded", "--criterion", "q: good?"]])
+def test_commands_that_need_the_engine_name_the_extra(arguments, tmp_path):
+    done = without_engine(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("which takes an extra: pip install 'evalbias[local]'.")
+
+
+def test_names_that_need_the_engine_name_the_extra():
+    code = BLOCKED + "import evalbias; evalbias.RecordedLM, evalbias.audit; evalbias.LocalLM"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert done.stderr.splitlines()[-1].startswith("ImportError: LocalLM loads models or tokenizers")
