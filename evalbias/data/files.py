@@ -156,12 +156,20 @@ def _json_rows(source: Source) -> Rows:
     return (_json_lines if lines else _json_list)(content, source.path)
 
 
-def parsed(content: str) -> Any:
-    """Parse strict JSON; NaN, a name twice in one object, deep nesting and integers of thousands of digits are none."""
+def parsed(content: str, *, nan: bool = False) -> Any:
+    """Parse strict JSON; a name twice in one object, deep nesting and integers of thousands of digits are none.
+
+    NaN is None where ``nan`` is set, as Python's own writers need; elsewhere it is refused as infinity is.
+    """
     try:
-        return json.loads(content, parse_constant=_refuse, object_pairs_hook=_unique)
+        return json.loads(content, parse_constant=_nan if nan else _refuse, object_pairs_hook=_unique)
     except RecursionError as error:
         raise ValueError(str(error)) from error
+
+
+def _nan(token: str) -> None:
+    if token != "NaN":
+        _refuse(token)
 
 
 def _refuse(token: str) -> None:

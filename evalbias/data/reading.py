@@ -16,7 +16,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data import files, items
+from evalbias.data import files, importers, items
 from evalbias.data.files import Chunk, Source
 from evalbias.data.items import DataError, item_name, number
 from evalbias.data.sets import SETS
@@ -98,12 +98,17 @@ def read(
     if isinstance(source, str | os.PathLike):
         name, path = parse_spec(os.fspath(source))
         if name in SETS:
-            if mapping:
+            imported = name in importers.TOOLS
+            if mapping and not imported:
                 raise ValueError(f"The columns of {name} are known: give {name}:{path} without a mapping (--map).")
             if any(wanted.choices.values()):
                 raise ValueError(f"The choices of {name} are known: give {name}:{path} without labels (--labels).")
             known, table = SETS[name], Source(name, _existing(path))
             table.rows = list(known.rows(table))
+            if imported:
+                _check_mapping(mapping or {}, table.columns, str(table.path))
+                _rename(table, mapping or {})
+                return _items(table, replace(wanted, choices={}))
             return _items(table, Wanted(samples=samples, criteria=known.rated))
     table = table_of(source, mapping)
     judged = wanted.judged(table.columns)
@@ -468,6 +473,7 @@ def _items(table: Source, wanted: Wanted) -> Dataset:
         for name in (*NESTED, wanted.samples or ""):
             if isinstance(record.get(name), str):
                 record[name] = _from_json(record[name], name, where)
+        importers.flatten_texts(record)
     _read_verdicts(table, wanted)
     # 2. Items, each with an id of its own and an output.
     examples, places = list[dspy.Example](), dict[str, str]()

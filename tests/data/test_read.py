@@ -398,7 +398,12 @@ def test_a_malformed_line_is_named(tmp_path, line, match):
         ("items.txt", {}, ValueError, r"'items\.txt' names no data; give a file that ends in \.jsonl, \.json, \.csv"),
         ("a.xlsx", {}, ValueError, "Save a spreadsheet as CSV"),
         ("nothing:a", {}, ValueError, "names no data"),
-        ("folder", {}, ValueError, "is a folder, not a file of data; .* a NAME of evalbiasbench, judgebench, llmbar"),
+        (
+            "folder",
+            {},
+            ValueError,
+            "is a folder, not a file of data; .* a NAME of deepeval, evalbiasbench, inspect, judge",
+        ),
         ("jsonl:folder", {}, DataError, "is a folder, not a file"),
         ("none.csv", {}, FileNotFoundError, r"none\.csv does not exist; check the path\.$"),
         ("summeval:x.jsonl", {"mapping": {"source": "q"}}, ValueError, "The columns of summeval are known"),

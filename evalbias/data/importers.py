@@ -1,0 +1,520 @@
+"""Importers: what evaluation and tracing tools export, read as items with people's ratings and judges' scores.
+
+A tool is a table of paths into its JSON records: where an item's texts lie, and where what was said about it. Files are
+JSON, JSONL, CSV or Parquet, Inspect's ``.eval``, or a folder of them, such as an export of traces and one of scores.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from evalbias.data.files import FORMATS, Row, Rows, Source, check_text, check_unpacked, decoded, parsed
+from evalbias.data.items import DataError, as_object, labelled, number
+from evalbias.data.sets import SETS, KnownSet
+from evalbias.values import read_json
+
+# Paths: "a.b|c" is the value at b in a, or else at c. A name may hold dots, as pandas and OpenTelemetry write them. The
+# step ^ is the entry of a list that has no parent, 0 its first. After =, a text is JSON.
+
+
+def at(record: Any, path: str) -> Any:
+    """Return the first value on a path's alternatives that is not empty; None without one.
+
+    Examples:
+        >>> at({"a": {"b.c": 1}, "d.e": ""}, "d.e|a.b.c"), at({"a.b": 1, "a.c": 2}, "a")
+        (1, {'b': 1, 'c': 2})
+    """
+    for one in filter(None, path.split("|")):
+        found = _walk(record, one.removeprefix("=").split("."))
+        if one.startswith("="):
+            found = _decoded(found)
+        if not (found is None or found in ("", [], {}) or found != found):
+            return found
+    return None
+
+
+def _walk(value: Any, steps: Sequence[str]) -> Any:
+    if not steps:
+        return value
+    if isinstance(value, list):
+        roots = [v for v in value if isinstance(v, dict) and not any(v.get(name) for name in PARENTS)]
+        chosen = roots if steps[0] == "^" else value if steps[0] == "0" else []
+        return _walk(chosen[0], steps[1:]) if chosen else None
+    if not isinstance(value, dict):
+        return None
+    for n in range(len(steps), 0, -1):
+        if (name := ".".join(steps[:n])) in value and (found := _walk(value[name], steps[n:])) is not None:
+            return found
+    start = ".".join(steps) + "."
+    return {name.removeprefix(start): one for name, one in value.items() if str(name).startswith(start)} or None
+
+
+def _decoded(value: Any) -> Any:
+    """Return what a text of JSON holds; any other value as it is."""
+    try:
+        return parsed(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+PARENTS = ("parent_span_id", "parentSpanId", "parent_id", "parent_run_id", "parentObservationId")
+
+# Texts: a value of any shape as one text, and a conversation as what was said before its last answer, and that answer.
+
+ROLES = {"human": "user", "ai": "assistant", "model": "assistant"}
+_SAID = ("content", "parts", "tool_calls")
+
+
+def transcript(messages: Any) -> tuple[str, str] | None:
+    r"""Return what stands before the last turn of the assistant, and that turn; None if these are no messages.
+
+    Messages are a list of ``{role, content}`` or ``{role, parts}``, also as JSON or under ``messages`` or ``choices``.
+    Each becomes a paragraph ``role: text``; one alone has no role before it. A call of a tool is a line
+    ``tool call: NAME(ARGUMENTS)``, another part that is no text is its type in brackets, and reasoning is left out.
+    What follows the last turn of the assistant is left out. Without such a turn, the second text is empty.
+
+    Examples:
+        >>> transcript([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"},
+        ...             {"role": "assistant", "content": [{"type": "text", "text": "4"}]}])
+        ('system: Be brief.\n\nuser: 2 + 2?', '4')
+    """
+    turns = _turns(messages)
+    if turns is None:
+        return None
+    last = max((k for k, (role, _) in enumerate(turns) if role == "assistant"), default=len(turns))
+    return _joined(turns[:last]), "".join(text for _, text in turns[last : last + 1])
+
+
+def _joined(turns: Sequence[tuple[str, str]]) -> str:
+    return turns[0][1] if len(turns) == 1 else "\n\n".join(f"{role}: {text}" for role, text in turns)
+
+
+def _turns(value: Any) -> list[tuple[str, str]] | None:
+    """Return (role, text) of each message; None for anything else."""
+    if isinstance(value, str):
+        if value.lstrip()[:1] not in ("[", "{") or '"role"' not in value:
+            return None
+        value = _decoded(value)
+    if isinstance(value, dict):
+        choices = value.get("choices")
+        inner = [c.get("message") for c in choices[:1] if isinstance(c, dict)] if isinstance(choices, list) else None
+        value = value.get("messages") or inner or [value]
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+        (value,) = value
+    if not isinstance(value, list) or not value:
+        return None
+    turns = []
+    for message in value:
+        role = message.get("role") or message.get("type") if isinstance(message, dict) else None
+        if not isinstance(role, str) or not any(name in message for name in _SAID):
+            return None
+        said = [_part(part) for name in _SAID for part in _listed(message.get(name))]
+        turns.append((ROLES.get(role, role), "\n".join(filter(None, said))))
+    return turns
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _part(part: Any) -> str:
+    """Return a part of a message as text; see ``transcript``."""
+    if not isinstance(part, dict):
+        return part if isinstance(part, str) else json.dumps(part)
+    kind, function = str(part.get("type") or ""), part.get("function")
+    if kind in ("reasoning", "thinking"):
+        return ""
+    call = function if isinstance(function, dict) else part
+    name = call.get("name") or (function if isinstance(function, str) else None)
+    if name and (given := next((call[one] for one in ("arguments", "args", "input") if one in call), None)) is not None:
+        return f"tool call: {name}({given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)})"
+    said = next((part[one] for one in ("text", "content", "response", "result") if one in part), None)
+    return f"[{kind or 'part'}]" if said is None else said if isinstance(said, str) else json.dumps(said)
+
+
+def text_of(value: Any) -> str | None:
+    """Return a value as text: a conversation as paragraphs, an object as its only value or as lines ``name: value``."""
+    if value is None or (isinstance(value, str) and _turns(value) is None):
+        return value
+    if (turns := _turns(value)) is not None:
+        return _joined(turns)
+    if isinstance(value, dict):
+        given = {name: one for name, one in value.items() if one is not None}
+        if len(given) == 1:
+            return text_of(*given.values())
+        return "\n".join(f"{name}: {one if isinstance(one, str) else _dumped(one)}" for name, one in given.items())
+    return _dumped(value)
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def flatten_texts(record: dict[str, Any]) -> None:
+    """Make texts of conversations in an item's source, output and outputs.
+
+    An output is its last turn where the item has no source, which is then what stands before; else it is the whole.
+    """
+    if record.get("source") is None and (said := transcript(record.get("output"))) is not None:
+        record |= dict(zip(("source", "output"), said, strict=True))
+    for name in ("source", "output", "output_1", "output_2"):
+        if _turns(record.get(name)) is not None:
+            record[name] = text_of(record[name])
+    for name in ("outputs", "candidates"):
+        if isinstance(pair := record.get(name), list):
+            record[name] = [one if _turns(one) is None else text_of(one) for one in pair]
+
+
+# The tools.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """Where a tool keeps what people and judges said about an item; paths from one entry."""
+
+    within: str = ""  # path of a list, or of an object name -> entry, in the item's record
+    item: str = ""  # of entries that are records of their own: id of the item, the likelier first
+    name: str = ""  # criterion; by default the entry's name in the object
+    value: str  # an entry that is no object is its own value
+    kind: str = ""  # what sort of judge spoke; an entry without it is none
+    people: str = ""  # the sort that is people
+    who: str = ""  # name of the rater or judge
+    unless: Mapping[str, Any] = field(default_factory=dict)  # path -> value of entries that are no scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """Paths of an item in a tool's records; see importers.json."""
+
+    tells: Sequence[str]  # paths, separated by spaces, that a record has if it is this tool's
+    rows: Sequence[str] = ()  # lists of records in a file's one object
+    id: Sequence[str] = ()  # joined by slashes; by default the place in the file
+    also: Sequence[str] = ()  # other ids by which scores name the item
+    source: str
+    output: str
+    system: str = ""
+    input_id: str = ""
+    said: Sequence[Said]
+
+
+def _inspect(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give a sample one entry for each scorer and part of a score, and for each person who edited it."""
+    said = []
+    scores = sample.get("scores")
+    for scorer, score in scores.items() if isinstance(scores, dict) else ():
+        edits = [one for one in _listed(at(score, "history")) if at(one, "value") != "UNCHANGED"]
+        for edit in edits or [score]:
+            value, author = at(edit, "value"), at(edit, "provenance.author")
+            parts = value.items() if isinstance(value, dict) else [("", value)]
+            for part, one in parts:
+                one = {"P": 0.5, "N": 0.0}.get(one, one) if isinstance(one, str) else one
+                name = f"{scorer}/{part}" if part else scorer
+                said.append({"name": name, "value": one, "who": author, "kind": "person" if author else "scorer"})
+    yield sample | {"said": said}
+
+
+RESULT, DETAILS = "gen_ai.evaluation.result", "gen_ai.client.inference.operation.details"
+
+
+def _otel(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield each span with its attributes, and each result of an evaluation, which names the span, as a record."""
+    inner = [one for name, some in record.items() if name.lower().replace("_", "") in LISTS for one in _listed(some)]
+    for one in inner:
+        yield from _otel(one) if isinstance(one, dict) else ()
+    ids = {name: at(record, f"{name}Id|{name}_id|context.{name}_id") for name in ("span", "trace")}
+    own = _attributes(record.get("attributes"))
+    if inner or not any(ids.values()):
+        return
+    if at(record, "eventName|event_name") == RESULT or own.get("event.name") == RESULT:
+        yield own | ids
+        return
+    results = []
+    for event in _listed(record.get("events")):
+        if (name := at(event, "name")) == RESULT:
+            results.append(_attributes(event.get("attributes")) | ids)
+        elif name == DETAILS:
+            own |= _attributes(event.get("attributes"))
+    yield own | ids | {"id": ids["span"], "parent_id": at(record, "parentSpanId|parent_span_id|parent_id")}
+    yield from results
+
+
+LISTS = {f"{level}{kind}" for level in ("resource", "scope", "") for kind in ("spans", "logs")} | {"logrecords"}
+
+
+def _attributes(given: Any) -> dict[str, Any]:
+    if isinstance(given, dict):
+        return given
+    pairs = [one for one in _listed(given) if isinstance(one, dict) and "key" in one]
+    return {str(one["key"]): _attribute(one.get("value")) for one in pairs}
+
+
+def _attribute(value: Any) -> Any:
+    """Return the value of an attribute that OTLP writes under the name of its type."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, given),) = list(value.items())[:1] or [("", None)]
+    if kind.startswith("int") and isinstance(given, str):
+        return _decoded(given)
+    if kind.startswith(("array", "kvlist")):
+        inner = _listed(at(given, "values"))
+        return [_attribute(one) for one in inner] if kind.startswith("array") else _attributes(inner)
+    return given
+
+
+PREPARED: dict[str, Callable[[dict[str, Any]], Iterable[dict[str, Any]]]] = {"inspect": _inspect, "otel": _otel}
+"""Tool -> what makes records with the paths of importers.json of those in its files."""
+TOOLS = {
+    name: Tool(**{**paths, "said": [Said(**one) for one in paths["said"]]})
+    for name, paths in read_json(Path(__file__).with_name("importers.json"), "install evalbias again").items()
+}
+"""Name before the colon of ``--data NAME:FILE`` -> where that tool keeps what."""
+
+
+def recognise(record: Mapping[str, Any]) -> str | None:
+    """Return the tool that a file's object, line or row is from, by its tell-tale keys; None for none of them."""
+    has = partial(_walk, record)
+    tells = ((name, tell.split()) for name, tool in TOOLS.items() for tell in tool.tells)
+    return next((name for name, tell in tells if all(has(path.split(".")) is not None for path in tell)), None)
+
+
+def recognised(path: str | Path) -> str | None:
+    """Return the tool that a file is from, by its first record; None for none of them, or where it cannot be read."""
+    try:
+        return next((recognise(record) for _, record in _records(Source("file", Path(path)), Path(path))), None)
+    except (DataError, ImportError):
+        return None
+
+
+# Files: the records of each, and of a file's one object its lists of records.
+
+
+def _records(source: Source, path: Path, lists: Sequence[str] = ()) -> Rows:
+    """Yield (place, record) of a file; of the records in an object's ``lists``, ``file`` is the rest of the object."""
+    kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
+    if kind == "eval":
+        yield from _archive(source, path)
+    elif kind in ("csv", "tsv", "parquet"):
+        table = Source(kind, path, digest=source.digest)
+        for where, row in FORMATS[kind](table):
+            yield where, row if kind == "parquet" else {column: _decoded(cell) for column, cell in row.items()}
+    elif kind in ("json", "jsonl"):
+        for where, value in _objects(source.text(path), path, lines=kind == "jsonl"):
+            for k, one in enumerate(value) if isinstance(value, list) else [(None, value)]:
+                yield from _inner(_checked(one, where if k is None else f"{where}[{k}]"), lists)
+    else:
+        raise DataError(f"{path} is no export that is read: give .json, .jsonl, .csv, .tsv, .parquet or .eval.")
+
+
+def _objects(text: str, path: Path, *, lines: bool) -> Iterator[tuple[str, Any]]:
+    """Yield (place, value) of a file's one JSON value, or of each line; NaN is none."""
+    if not lines:
+        try:
+            yield str(path), parsed(text, nan=True)
+            return
+        except json.JSONDecodeError as error:
+            if not error.msg.startswith("Extra data"):  # one object a line, as pandas also names .json
+                raise DataError(f"{path}:{error.lineno} is not valid JSON ({error.msg}); export it again.") from error
+        except ValueError as error:
+            raise DataError(f"{path} is not valid JSON ({error!s:.200}); export it again.") from error
+    for n, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                yield f"{path}:{n}", parsed(line, nan=True)
+            except ValueError as error:
+                raise DataError(f"{path}:{n} is not valid JSON ({error!s:.200}); export it again.") from error
+
+
+def _checked(record: Any, where: str) -> tuple[str, dict[str, Any]]:
+    check_text(as_object(record, where), where)
+    return where, record
+
+
+def _inner(row: Row, lists: Sequence[str]) -> Rows:
+    where, record = row
+    inner = {name: found for name in lists if isinstance(found := _walk(record, name.split(".")), list)}
+    rest = {name: value for name, value in record.items() if name not in {one.partition(".")[0] for one in inner}}
+    for name, rows in inner.items():
+        for k, one in enumerate(rows):
+            place = f"{where}: {name}[{k}]"
+            yield place, {**as_object(one, place), "file": rest}
+    if not inner:
+        yield row
+
+
+def _archive(source: Source, path: Path) -> Rows:
+    """Yield the samples of an ``.eval`` log, a ZIP archive of JSON files, beside its header."""
+    raw = source.content(path)
+    with suppress(ImportError):  # comes with Inspect and teaches Python before 3.14 the compression of its logs
+        import_module("zipfile_zstd")
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            check_unpacked(sum(one.file_size for one in archive.infolist()), len(raw), path)
+            header, *samples = ["header.json", *sorted(n for n in archive.namelist() if n.startswith("samples/"))]
+            read = {name: decoded(archive.read(name), path) for name in (header, *samples)}
+    except NotImplementedError as error:
+        raise DataError(
+            f"{path} is compressed by Zstandard, which Python reads from 3.14 on or beside Inspect. Convert it: "
+            f"inspect log convert --to json --output-dir converted {path}"
+        ) from error
+    except (zipfile.BadZipFile, KeyError, OSError, EOFError, zlib.error, RuntimeError) as error:
+        raise DataError(f"{path} is damaged or no finished log of Inspect ({error!s:.200}); log it again.") from error
+    values = ((name, value) for name, text in read.items() for _, value in _objects(text, path / name, lines=False))
+    (_, head), *rest = (_checked(value, f"{path}: {name}") for name, value in values)
+    for where, sample in rest:
+        yield where, sample | {"file": head}
+
+
+# Rows: each item with what was said about it.
+
+
+Given = dict[str, dict[str, list[tuple[str, Any]]]]  # item -> rater or judge -> scores, each with its place
+
+
+def _numbers(name: str, given: Given) -> dict[str, dict[str, list[Any]]]:
+    """Return the scores as numbers if at least half of them are; else as they were given, which are labels."""
+    flat = [(said, _score(said[1])) for by in given.values() for some in by.values() for said in some]
+    others = [said for said, one in flat if one is None]
+    is_label = 2 * len(others) > len(flat)
+    if others and not is_label:
+        where, value = others[0]
+        raise DataError(
+            f"{where}: the score {name!r:.80} is {value!r:.80}: give a number of at most 1e30, a word such as pass or "
+            "fail, or leave it out."
+        )
+    read = (lambda value: value) if is_label else _score
+    return {i: {who: [read(value) for _, value in some] for who, some in by.items()} for i, by in given.items()}
+
+
+def _score(value: Any) -> float | None:
+    try:
+        said = labelled(value)
+        return number(value, "", texts=True, required=True) if said is None else said
+    except DataError:
+        return None
+
+
+RESERVED = {"id", "input_id", "source", "output", "system", "score", "scores", "ratings"}
+Heard = tuple[str, Said, Any, str, str]  # place, form, entry, criterion, and ids of the item, one a line
+
+
+def _rows(tool: Tool, source: Source) -> Rows:
+    """Yield an item's row for each record that somebody scored, or for each with an output where nobody did.
+
+    ``ratings`` are criterion -> one score a rater, the raters in order of first appearance; of several scores by one
+    rater the last counts. A judge's scores are a column ``JUDGE/CRITERION``, or ``CRITERION`` where the tool names no
+    judge, and columns ``NAME_1``, ``NAME_2``, ... where it scored an item several times. Labels that are no numbers
+    stay as they are, those of people in a column ``RATER/CRITERION``.
+    """
+    items, known, heard = _found(tool, source)
+    people, judges = _told_apart(source, heard, lambda name: known.get(name, name if name in items else None))
+    columns: dict[str, dict[str, Any]] = {}  # column -> item -> value
+    rated: dict[str, dict[str, list[Any]]] = {}  # criterion -> item -> ratings
+    for name, given in people.items():
+        read = _numbers(name, given)
+        raters = list(dict.fromkeys(who for by in read.values() for who in by))
+        if all(isinstance(one, float) for by in read.values() for some in by.values() for one in some):
+            rated[name] = {i: [by.get(who, [None])[-1] for who in raters] for i, by in read.items()}
+        else:
+            columns |= {f"{who}/{name}": {i: by[who][-1] for i, by in read.items() if who in by} for who in raters}
+    for name, given in judges.items():
+        flat = {i: [one for some in by.values() for one in some] for i, by in _numbers(name, given).items()}
+        most = max(map(len, flat.values()))
+        for k in range(most):
+            held = {i: some[k] for i, some in flat.items() if k < len(some)}
+            columns[name if most == 1 else f"{name}_{k + 1}"] = held
+    scored = {i for given in (*people.values(), *judges.values()) for i in given}
+    for name, (where, row) in items.items():
+        if name in scored or (not scored and row["output"]):
+            row["ratings"] = {c: by.get(name) or [None] * len(next(iter(by.values()))) for c, by in rated.items()}
+            yield where, row | {column: held.get(name) for column, held in columns.items()}
+        else:
+            source.leave_out("nobody scored it" if scored else "no output", where)
+
+
+def _found(tool: Tool, source: Source) -> tuple[dict[str, Row], dict[str, str], list[Heard]]:
+    """Read id -> place and texts of each item, other ids -> id, and everything that somebody said."""
+    prepare = PREPARED.get(source.name)
+    paths = sorted(filter(Path.is_file, source.path.rglob("*.*"))) if source.path.is_dir() else [source.path]
+    items, known, heard = dict[str, Row](), dict[str, str](), list[Heard]()
+    rows = (row for path in paths for row in _records(source, path, tool.rows))
+    for where, record in ((where, one) for where, given in rows for one in (prepare(given) if prepare else [given])):
+        own = next((s for s in tool.said if s.item and at(record, s.name) and at(record, s.item)), None)
+        if own is not None and (not own.kind or at(record, own.kind)):
+            ids = [str(i) for i in (at(record, one) for one in own.item.split("|")) if i is not None]
+            heard.append((where, own, record, str(at(record, own.name)), "\n".join(ids)))
+            continue
+        parts = [str(part) for part in (at(record, one) for one in tool.id) if part is not None]
+        name = "/".join(parts or [where.removeprefix(f"{source.path.parent}/")])
+        if name in items:
+            raise DataError(f"{where}: the id {name!r:.80} is already used at {items[name][0]}; leave one of them out.")
+        items[name] = where, {**_item(tool, record), "id": name}
+        is_root = not any(at(record, parent) for parent in PARENTS)
+        for key in (str(k) for k in (at(record, one) for one in tool.also) if k is not None):
+            known[key] = name if is_root else known.get(key, name)
+        for form in (one for one in tool.said if one.within):
+            entries = at(record, f"={form.within.replace('|', '|=')}")
+            pairs = entries.items() if isinstance(entries, dict) else (("", one) for one in _listed(entries))
+            named = ((at(entry, form.name) or key, entry) for key, entry in pairs)
+            heard += [(where, form, entry, str(criterion), name) for criterion, entry in named if criterion]
+    return items, known, heard
+
+
+def _told_apart(
+    source: Source, heard: Sequence[Heard], item_of: Callable[[str], str | None]
+) -> tuple[dict[str, Given], dict[str, Given]]:
+    """Return what people said by criterion, and what judges said by column."""
+    people, judges, strangers = dict[str, Given](), dict[str, Given](), 0
+    for where, form, entry, criterion, ids in heard:
+        value = at(entry, form.value) if isinstance(entry, dict) else entry
+        kind, who = (str(at(entry, path) or "") for path in (form.kind, form.who))
+        target = next(filter(None, map(item_of, ids.split("\n"))), None)
+        is_score = value is not None and bool(kind or not form.kind)
+        if target is None:
+            strangers += 1
+        elif is_score and not any(at(entry, path) == meant for path, meant in form.unless.items()):
+            said = (f"{where}: item {target!r:.80}", value)
+            if form.people and kind == form.people:
+                by = people.setdefault(criterion, {}).setdefault(target, {})
+                by[who if who and who != kind else f"{kind} {len(by) + 1}"] = [said]
+            else:
+                name = f"{who}/{criterion}" if who else f"judge/{criterion}" if criterion in RESERVED else criterion
+                judges.setdefault(name, {}).setdefault(target, {}).setdefault(who, []).append(said)
+    if strangers and not (people or judges):
+        raise DataError(
+            f"{source.path} has {strangers} scores of outputs that it does not hold: give a folder with the export of "
+            "the scores and that of the traces."
+        )
+    return people, judges
+
+
+def _item(tool: Tool, record: dict[str, Any]) -> dict[str, Any]:
+    """Return an item's texts, and its system and input where they are known."""
+    row = {"source": at(record, tool.source), "output": at(record, tool.output)}
+    if row["output"] is None:  # a whole conversation under one name
+        row |= dict(zip(("source", "output"), transcript(row["source"]) or (row["source"], ""), strict=True))
+    flatten_texts(row)
+    row = {name: text_of(value) for name, value in row.items()}
+    for name in ("system", "input_id"):
+        if (value := at(record, getattr(tool, name))) is not None:
+            row[name] = str(value)
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _guarded(tool: Tool, source: Source) -> Rows:
+    try:
+        yield from _rows(tool, source)
+    except RecursionError as error:
+        raise DataError(f"{source.path} nests objects too deeply to be read; export it again.") from error
+
+
+SETS |= {name: KnownSet(rows=partial(_guarded, tool)) for name, tool in TOOLS.items()}
