@@ -390,7 +390,6 @@ class _Search:
 # the number of looks (Bonferroni): the best instruction of an epoch is dropped with a probability of at most about
 # ``DROP_LEVEL``, if the imagined examples are like the real ones. ``benchmarks/racing.py`` measures how often it is.
 
-
 FEWEST = 20  # fewest examples on which an instruction is dropped
 DROP_LEVEL = 0.01  # probability with which an epoch's best instruction may be dropped
 IMAGINED = 2_000  # imagined sets of all examples in each comparison

@@ -184,7 +184,6 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
 
 # Answers to mathematics problems: the boxed answer, and two answers compared by value.
 
-
 MOST_DIGITS = 1_000  # longest answer that is read as a number; Python refuses to convert more than 4,300 digits
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _NUMBER = re.compile(r"([+-]?)\(?(-?(?:\d+\.?\d*|\.\d+))\)?(?:/\(?(-?(?:\d+\.?\d*|\.\d+))\)?)?")
@@ -338,7 +337,6 @@ class ExactAnswer:
 
 
 # External feedback by comparison with a reference: sacrebleu's metrics, and any other scoring function.
-
 
 METRICS = ("chrf", "bleu")
 

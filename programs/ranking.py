@@ -161,7 +161,6 @@ def load_ranker(path: str | os.PathLike[str]) -> PairwiseRanker:
 
 # The sort of one source's candidates, as generators: each round yields the pairs that it needs compared next.
 
-
 Pair = tuple[int, int]  # two candidates of a source, in the order in which they are shown to the judge
 Result = TypeVar("Result")
 Needed = TypeVar("Needed")

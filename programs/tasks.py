@@ -88,7 +88,6 @@ CONCEPTS = read_examples(Path(__file__).with_name("concepts.json"))
 
 # Ready-made refine loops: translation, constrained generation and mathematics (Xu et al. 2024, section 4).
 
-
 TEMPERATURE = 1.0  # temperature at which outputs, feedback, refinements and solutions are drawn: the published code's
 
 

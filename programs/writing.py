@@ -108,7 +108,6 @@ def module_inputs(module: dspy.Module) -> frozenset[str]:
 
 # Repeated draws from a program, past DSPy's cache and reproducible by number.
 
-
 STRIDE = 1_000_003
 """Distance between the draws of two seeds; more draws of one prompt than this would repeat those of the next seed."""
 LARGEST_SEED = 2**31 - 1  # largest seed that every server takes

@@ -206,7 +206,6 @@ def add(app: typer.Typer, name: str, place: str, taken: type[Any]) -> None:
 
 # Signals that stop a command do what Ctrl-C does: SIGTERM of schedulers, and SIGHUP of a connection that is lost.
 
-
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 REPEATED = 1.0
 """Seconds in which a second signal counts as the first (timeout(1) sends two): what had arrived is kept meanwhile."""
@@ -246,7 +245,6 @@ def stopped_by_signals() -> Iterator[None]:
 
 
 # The commands. Results go to stdout, progress to stderr; every command that costs time leaves a run folder.
-
 
 EVERYWHERE = ("--quiet", "-q", "--verbose", "-v")  # behind a command's name too, where most people write them
 DEFECT = 70  # exit code of a command that failed by a fault of evalbias, as in ``sysexits.h``

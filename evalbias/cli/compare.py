@@ -59,7 +59,6 @@ def _settings(judge: PairwiseJudge) -> dict[str, Any]:
 
 # Rank the outputs of each document.
 
-
 SHOWN = 5  # number of documents whose ranking is printed; all are in rankings.jsonl
 
 
@@ -118,7 +117,6 @@ def _first(rows: Sequence[dict[str, Any]]) -> str:
 
 
 # Search an instruction on some documents; baselines, plots and the judge on the others.
-
 
 OBJECTIVES: dict[str, Callable[[], objectives.Objective]] = {
     "fairness": objectives.Fairness,

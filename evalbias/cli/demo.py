@@ -58,7 +58,6 @@ def demo_command(options: DemoOptions, out: Out) -> None:
 
 # What is measured, on which texts, what came out, and what to do next.
 
-
 NEXT = """\
 Next, your own data: put the scores of your judge beside those of people, and run
   evalbias audit --data items.jsonl --scores-field my_score"""

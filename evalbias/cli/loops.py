@@ -47,7 +47,6 @@ from evalbias.values import digest, file_digest, message, read_json
 
 # Recorded loops, of a file or a run folder: tests of the last round against the first, and between loops.
 
-
 INPUTS = ("source", "concepts")  # fields of a recorded output that tell, besides its id, which input it answers to
 
 

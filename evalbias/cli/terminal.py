@@ -96,7 +96,6 @@ def _leavable(stream: TextIO | None) -> TextIO:
 
 # Messages of a command on stderr: notices, progress, and how a stopped run goes on.
 
-
 SECONDS = 30.0  # time between two lines of progress where stderr is no terminal
 UNDECIDED = 3  # exit code where an interval neither shows nor refutes what was asked of its number
 STOPPED = 130  # exit code of a command that Ctrl-C stopped, as shells give it
@@ -217,7 +216,6 @@ def duration(seconds: float) -> str:
 
 
 # The plan of a long run, told before its first prompt: prompts, tokens and, where prices are known, the cost.
-
 
 LONG = 1000  # prompts from which a run is planned, and a user at a terminal is asked
 SAMPLE = 50  # prompts whose length is looked at
