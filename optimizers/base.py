@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar
 
 import dspy
 import numpy as np
@@ -31,15 +31,6 @@ from evalbias.values import describe, get_logger
 NOT_SETTINGS = ("kind", "log_dir", "progress", "seed")  # attributes of an optimizer that decide no number
 
 FEWEST_TO_CHOOSE = 16  # fewest inputs of a trainset: a paired test needs 8, and half is held back to choose on
-
-
-class Options(TypedDict, total=False):
-    """Options of every optimizer; see ``JudgeOptimizer``."""
-
-    select: bool
-    n_resamples: int
-    seed: int
-    progress: Callable[[int], None] | None
 
 
 @dataclass

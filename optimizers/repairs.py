@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import dspy
 import numpy as np
-from typing_extensions import Unpack
 
 from evalbias.evaluation.agreement import agreement_of_scores
 from evalbias.evaluation.estimates import Estimate
@@ -21,7 +20,7 @@ from evalbias.measures.families import higher_than_first, smaller_in_magnitude
 from evalbias.measures.forecasts import Curve, isotonic_curve, on_curve, platt_curve, squared_errors
 from evalbias.measures.position_calibration import batch_offsets
 from evalbias.measures.resample import Draws, estimate
-from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
+from evalbias.optimizers.base import JudgeOptimizer, Problem
 from evalbias.optimizers.likelihood_rules import AGREEMENT, LOSS, Errors, LikelihoodRule, _drawn_errors, cross_fitted
 from evalbias.optimizers.selection import CHOICE_LEVEL, Candidate, Rule
 from evalbias.optimizers.thresholds import beside_verdicts
@@ -102,6 +101,7 @@ def _counted_ratio(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArr
     return ratio(counted_deviation(counts, x), counted_deviation(counts, y))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OrderRepair(JudgeOptimizer):
     """Compiles the repair of a judge's order bias that costs neither agreement nor spread, or keeps the judge.
 
@@ -110,20 +110,18 @@ class OrderRepair(JudgeOptimizer):
     the mean log-probability over the training items in both orders (batch calibration), and the mean of both orders
     less the contextual prior, which is the form of AnyJev (arXiv 2610.00831). The other order of a question of yes or
     no is its negation, of which yes is no: their mean is (P(Q) + 1 - P(not Q)) / 2. ``OrderRule`` says what is better,
-    on held-back inputs. The repair is saved with the judge (``judge.repair``).
+    on held-back inputs; ``select=False`` returns the mean of both orders. The repair is saved with the judge
+    (``judge.repair``). It also takes the options of every optimizer.
 
     Args:
         negation: Definition of the negated criterion, such as "is the reply rude?", of a question of yes or no.
-        **options: Options of every optimizer; ``select=False`` returns the mean of both orders.
     """
 
     compiles = (PointwiseJudge,)
     biases = (ORDER,)
     counts_distinct = True
 
-    def __init__(self, *, negation: str | None = None, **options: Unpack[Options]) -> None:
-        super().__init__(**options)
-        self.negation = negation
+    negation: str | None = None
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Refuse a question of yes or no without its negation, and a negation of another question."""
@@ -238,6 +236,7 @@ class ForecastRule(LikelihoodRule):
         return -found["brier_skill"].value, -found[AGREEMENT].value
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ForecastRepair(JudgeOptimizer):
     """Compiles the recalibration of a judge's probabilities that makes them better forecasts, or keeps the judge.
 
@@ -245,20 +244,18 @@ class ForecastRepair(JudgeOptimizer):
     curve (Platt 1999) or an isotonic one. The levels that pass share it as before, and so do the others.
     ``ForecastRule`` says what is better, on all training inputs: each is recalibrated by a curve that was fitted to
     others (ten folds). The curve of the compiled judge is fitted to all, and saved with it (``judge.repair``). Other
-    repairs of the judge stay, and a curve that it has is replaced.
+    repairs of the judge stay, and a curve that it has is replaced. ``select=False`` returns the logistic curve. It also
+    takes the options of every optimizer.
 
     Args:
         pass_mark: Lowest rating that passes. Not needed where people say 1 (pass) or 0.
-        **options: Options of every optimizer; ``select=False`` returns the logistic curve.
     """
 
     compiles = (PointwiseJudge,)
     biases = ("forecasts",)
     counts_distinct = True
 
-    def __init__(self, *, pass_mark: float | None = None, **options: Unpack[Options]) -> None:
-        super().__init__(**options)
-        self.pass_mark = pass_mark
+    pass_mark: float | None = None
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Refuse a judge whose scores, or decisions, would no longer be of its probabilities."""

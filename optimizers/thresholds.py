@@ -9,7 +9,6 @@ from typing import Any
 
 import dspy
 import numpy as np
-from typing_extensions import Unpack
 
 from evalbias.evaluation.bias import share_number
 from evalbias.evaluation.estimates import Estimate, Number
@@ -19,7 +18,7 @@ from evalbias.lm.dspy_seam import anchored_threshold
 from evalbias.measures.arrays import FloatArray, cluster_codes
 from evalbias.measures.families import nested
 from evalbias.measures.resample import estimate_mean, share_above
-from evalbias.optimizers.base import JudgeOptimizer, Options, Problem
+from evalbias.optimizers.base import JudgeOptimizer, Problem
 from evalbias.optimizers.selection import GIVEN, Candidate, CompileReport, Cost, Rule, Selection, Tried, choose
 from evalbias.programs.pointwise import PointwiseJudge
 
@@ -141,13 +140,15 @@ def verdicts_at(judged: Judged, threshold: float, pass_mark: float | None) -> Ju
     return beside_verdicts(judged, verdicts, pass_mark)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ThresholdTuning(JudgeOptimizer):
     """Compiles the threshold at which a judge is shown to be right often enough, or keeps the judge: none may be.
 
     The threshold, or the cut below ``pass_mark``, is written where DSPy keeps it, in ``judge.predict.fields``, so the
     prediction's ``level`` follows it, and a saved judge has it. The criterion needs ``levels``. ``ThresholdRule`` says
     what is shown, on all of the trainset; precision, recall and coverage of the result are those on the valset
-    (``report.tested``), which takes no part.
+    (``report.tested``), which takes no part. It also takes the options of every optimizer, and always chooses
+    (``select``).
 
     Args:
         precision: Share of what passes that people must let pass, in (0, 1).
@@ -155,7 +156,6 @@ class ThresholdTuning(JudgeOptimizer):
         cost: Number of false fails that one false pass costs, above 0, in place of both.
         pass_mark: Lowest rating that passes, on people's scale, which is the judge's unless that is from 0 to 1.
             Not needed where people say 1 (pass) or 0.
-        **options: Options of every optimizer; it always chooses (``select``).
     """
 
     report_type = ThresholdReport
@@ -163,21 +163,16 @@ class ThresholdTuning(JudgeOptimizer):
     biases = ()  # see ``report.tested``
     counts_distinct = True
 
-    def __init__(
-        self,
-        *,
-        precision: float | None = None,
-        recall: float | None = None,
-        cost: float | None = None,
-        pass_mark: float | None = None,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(**options)
+    precision: float | None = None
+    recall: float | None = None
+    cost: float | None = None
+    pass_mark: float | None = None
+
+    def __post_init__(self) -> None:
         if not self.select:
             raise ValueError("select=False: ThresholdTuning always chooses, as DSPy's ReAnchor does without a test.")
-        self.precision, self.recall, self.cost, self.pass_mark = precision, recall, cost, pass_mark
-        self._rule = ThresholdRule(precision=precision, recall=recall, cost=cost, seed=self.seed)
-        self._mark = 1 if pass_mark is None else pass_mark
+        self._rule = ThresholdRule(precision=self.precision, recall=self.recall, cost=self.cost, seed=self.seed)
+        self._mark = 1 if self.pass_mark is None else self.pass_mark
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
         """Refuse a judge that decides by no threshold, or a pass mark off its scale."""

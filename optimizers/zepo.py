@@ -301,8 +301,7 @@ class _Search:
 
     def race(self, wordings: Sequence[str], epoch: int, incumbent: Wording | None) -> list[Wording]:
         """Judge wordings round by round, and drop those that are behind; the others are judged on all examples."""
-        numbers = range(len(self.tried), len(self.tried) + len(wordings))
-        texts = dict(zip(numbers, wordings, strict=True))
+        texts = dict(enumerate(wordings, start=len(self.tried)))
         judged: dict[int, Judged] = {}
         behind: dict[int, int] = {}
         start = 0
