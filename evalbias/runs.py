@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from reprlib import Repr
 from typing import Any
@@ -289,8 +289,12 @@ _SHORT.maxstring = 120
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that make the numbers."""
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    """Return the versions of Python and of the packages that make the numbers, as far as they are installed."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def default_path(settings: Mapping[str, Any]) -> Path:
