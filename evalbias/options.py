@@ -123,7 +123,9 @@ class Items:
     data: Any = field(
         kw_only=False,
         metadata={
-            "help": "A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set, or hf:NAME[:SPLIT]."
+            "help": "A .jsonl, .json, .csv, .tsv or .parquet file, NAME:PATH of a known data set or of a tool's export "
+            "(mlflow, langfuse, langsmith, phoenix, inspect, promptfoo, deepeval, pydantic-evals or otel), or "
+            "hf:NAME[:SPLIT]."
         },
     )
     mapping: Mapping[str, str] | None = option(
@@ -219,12 +221,18 @@ class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):
     scale: tuple[float, float] | None = option("Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2.")
 
 
+ONE_JUDGE = (
+    "Name one judge: a model (`lm`) with a `criterion` or a `judge`, the field of its recorded scores (`scores_field`, "
+    "or `samples_field` for several of the same prompt), or the field of its recorded choices (`winner_field`)."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(RecordedAnswers):
     """Say whether a judge is biased, by how much, and what helps.
 
     Measures every bias and the agreement with people. Say which judge: `lm` with `criterion` or `judge`,
-    `scores_field`, `samples_field`, or `winner_field`.
+    `scores_field`, `samples_field`, or `winner_field`; the only one in a tool's export need not be named.
 
     Exit codes: 0 done; 1 a condition of `fail_on` or `certify` fails; 2 an error that you can correct (the message says
     how); 3 such a condition is undecided; 70 a defect of evalbias, please report it.
@@ -263,12 +271,8 @@ class AuditOptions(RecordedAnswers):
     def __post_init__(self) -> None:
         fields = (self.scores_field, self.samples_field, self.winner_field)
         named = [one for one in (self.judge, *fields) if one is not None]
-        if len(named) > 1 or (not named and self.lm is None):
-            raise ValueError(
-                "Name one judge: a model (`lm`) with a `criterion` or a `judge`, the field of its recorded scores "
-                "(`scores_field`, or `samples_field` for several of the same prompt), or the field of its recorded "
-                "choices (`winner_field`)."
-            )
+        if len(named) > 1:
+            raise ValueError(ONE_JUDGE)
         if self.swapped_field is not None and self.winner_field is None:
             raise ValueError("`swapped_field` goes with `winner_field`, the choices in the order of outputs.")
         if self.pass_mark is not None and not math.isfinite(self.pass_mark):

@@ -39,6 +39,8 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     if options.is_recorded:
         refuse_unused(out.given)
     ready = prepared(options)
+    if ready.is_recorded and not options.is_recorded:  # by the only judge in a tool's export
+        refuse_unused(out.given | {"scores_field"})
     if ready.dataset.left_out:
         say(ready.dataset.summary())
     if rates:

@@ -208,6 +208,121 @@ def check_text(record: Mapping[str, Any], where: str) -> None:
             raise DataError(f"{where}: {name!r:.80} holds {place}; write the character whole, or remove it.")
 
 
+def parsed_or_given(value: Any) -> Any:
+    """Return what a text of JSON holds; any other value as it is."""
+    try:
+        return parsed(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+# Conversations: what was said before the last answer, and that answer; and a value of any shape as one text.
+
+ROLES = {"human": "user", "ai": "assistant", "model": "assistant"}
+_SAID = ("content", "parts", "tool_calls")
+
+
+def transcript(messages: Any) -> tuple[str, str] | None:
+    r"""Return what stands before the last turn of the assistant, and that turn; None if these are no messages.
+
+    Messages are a list of ``{role, content}`` or ``{role, parts}``, also as JSON or under ``messages`` or ``choices``.
+    Each becomes a paragraph ``role: text``; one alone has no role before it. A call of a tool is a line
+    ``tool call: NAME(ARGUMENTS)``, another part that is no text is its type in brackets, and reasoning is left out.
+    What follows the last turn of the assistant is left out. Without such a turn, the second text is empty.
+
+    Examples:
+        >>> transcript([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"},
+        ...             {"role": "assistant", "content": [{"type": "text", "text": "4"}]}])
+        ('system: Be brief.\n\nuser: 2 + 2?', '4')
+    """
+    turns = _turns(messages)
+    if turns is None:
+        return None
+    last = max((k for k, (role, _) in enumerate(turns) if role == "assistant"), default=len(turns))
+    return _joined(turns[:last]), "".join(text for _, text in turns[last : last + 1])
+
+
+def _joined(turns: Sequence[tuple[str, str]]) -> str:
+    return turns[0][1] if len(turns) == 1 else "\n\n".join(f"{role}: {text}" for role, text in turns)
+
+
+def _turns(value: Any) -> list[tuple[str, str]] | None:
+    """Return (role, text) of each message; None for anything else."""
+    if isinstance(value, str):
+        if value.lstrip()[:1] not in ("[", "{") or '"role"' not in value:
+            return None
+        value = parsed_or_given(value)
+    if isinstance(value, dict):
+        choices = value.get("choices")
+        inner = [c.get("message") for c in choices[:1] if isinstance(c, dict)] if isinstance(choices, list) else None
+        value = value.get("messages") or inner or [value]
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+        (value,) = value
+    if not isinstance(value, list) or not value:
+        return None
+    turns = []
+    for message in value:
+        role = message.get("role") or message.get("type") if isinstance(message, dict) else None
+        if not isinstance(role, str) or not any(name in message for name in _SAID):
+            return None
+        said = [_part(part) for name in _SAID for part in as_list(message.get(name))]
+        turns.append((ROLES.get(role, role), "\n".join(filter(None, said))))
+    return turns
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list as it is, no entries of None, and any other value as the only entry."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _part(part: Any) -> str:
+    """Return a part of a message as text; see ``transcript``."""
+    if not isinstance(part, dict):
+        return part if isinstance(part, str) else json.dumps(part)
+    kind, function = str(part.get("type") or ""), part.get("function")
+    if kind in ("reasoning", "thinking"):
+        return ""
+    call = function if isinstance(function, dict) else part
+    name = call.get("name") or (function if isinstance(function, str) else None)
+    if name and (given := next((call[one] for one in ("arguments", "args", "input") if one in call), None)) is not None:
+        return f"tool call: {name}({given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)})"
+    said = next((part[one] for one in ("text", "content", "response", "result") if one in part), None)
+    return f"[{kind or 'part'}]" if said is None else said if isinstance(said, str) else json.dumps(said)
+
+
+def text_of(value: Any) -> str | None:
+    """Return a value as text: a conversation as paragraphs, an object as its only value or as lines ``name: value``."""
+    if value is None or (isinstance(value, str) and _turns(value) is None):
+        return value
+    if (turns := _turns(value)) is not None:
+        return _joined(turns)
+    if isinstance(value, dict):
+        given = {name: one for name, one in value.items() if one is not None}
+        if len(given) == 1:
+            return text_of(*given.values())
+        return "\n".join(f"{name}: {one if isinstance(one, str) else _dumped(one)}" for name, one in given.items())
+    return _dumped(value)
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def flatten_texts(record: dict[str, Any]) -> None:
+    """Make texts of conversations in an item's source, output and outputs.
+
+    An output is its last turn where the item has no source, which is then what stands before; else it is the whole.
+    """
+    if record.get("source") is None and (said := transcript(record.get("output"))) is not None:
+        record |= dict(zip(("source", "output"), said, strict=True))
+    for name in ("source", "output", "output_1", "output_2"):
+        if _turns(record.get(name)) is not None:
+            record[name] = text_of(record[name])
+    for name in ("outputs", "candidates"):
+        if isinstance(pair := record.get(name), list):
+            record[name] = [one if _turns(one) is None else text_of(one) for one in pair]
+
+
 # CSV and TSV: all cells are texts.
 
 SEPARATORS = (",", ";", "\t")  # separators of the cells of a CSV file; of equally frequent ones, the first is used
@@ -348,6 +463,8 @@ FORMATS: dict[str, Callable[[Source], Rows]] = {
     "parquet": parquet_rows,
 }
 HUB = "hf"  # name of the Hugging Face hub as a source
+EXPORTS = ("mlflow", "langfuse", "langsmith", "phoenix", "inspect", "promptfoo", "deepeval", "pydantic-evals", "otel")
+"""Names of the tools whose exports ``importers`` reads."""
 
 
 def file_table(kind: str, path: Path) -> Source:

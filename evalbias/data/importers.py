@@ -18,9 +18,22 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from evalbias.data.files import FORMATS, Row, Rows, Source, check_text, check_unpacked, decoded, parsed
+from evalbias.data.files import (
+    FORMATS,
+    Row,
+    Rows,
+    Source,
+    as_list,
+    check_text,
+    check_unpacked,
+    decoded,
+    flatten_texts,
+    parsed,
+    parsed_or_given,
+    text_of,
+    transcript,
+)
 from evalbias.data.items import DataError, as_object, labelled, number
-from evalbias.data.sets import SETS, KnownSet
 from evalbias.values import read_json
 
 # Paths: "a.b|c" is the value at b in a, or else at c. A name may hold dots, as pandas and OpenTelemetry write them. The
@@ -37,7 +50,7 @@ def at(record: Any, path: str) -> Any:
     for one in filter(None, path.split("|")):
         found = _walk(record, one.removeprefix("=").split("."))
         if one.startswith("="):
-            found = _decoded(found)
+            found = parsed_or_given(found)
         if not (found is None or found in ("", [], {}) or found != found):
             return found
     return None
@@ -59,121 +72,7 @@ def _walk(value: Any, steps: Sequence[str]) -> Any:
     return {name.removeprefix(start): one for name, one in value.items() if str(name).startswith(start)} or None
 
 
-def _decoded(value: Any) -> Any:
-    """Return what a text of JSON holds; any other value as it is."""
-    try:
-        return parsed(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
-
-
 PARENTS = ("parent_span_id", "parentSpanId", "parent_id", "parent_run_id", "parentObservationId")
-
-# Texts: a value of any shape as one text, and a conversation as what was said before its last answer, and that answer.
-
-ROLES = {"human": "user", "ai": "assistant", "model": "assistant"}
-_SAID = ("content", "parts", "tool_calls")
-
-
-def transcript(messages: Any) -> tuple[str, str] | None:
-    r"""Return what stands before the last turn of the assistant, and that turn; None if these are no messages.
-
-    Messages are a list of ``{role, content}`` or ``{role, parts}``, also as JSON or under ``messages`` or ``choices``.
-    Each becomes a paragraph ``role: text``; one alone has no role before it. A call of a tool is a line
-    ``tool call: NAME(ARGUMENTS)``, another part that is no text is its type in brackets, and reasoning is left out.
-    What follows the last turn of the assistant is left out. Without such a turn, the second text is empty.
-
-    Examples:
-        >>> transcript([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"},
-        ...             {"role": "assistant", "content": [{"type": "text", "text": "4"}]}])
-        ('system: Be brief.\n\nuser: 2 + 2?', '4')
-    """
-    turns = _turns(messages)
-    if turns is None:
-        return None
-    last = max((k for k, (role, _) in enumerate(turns) if role == "assistant"), default=len(turns))
-    return _joined(turns[:last]), "".join(text for _, text in turns[last : last + 1])
-
-
-def _joined(turns: Sequence[tuple[str, str]]) -> str:
-    return turns[0][1] if len(turns) == 1 else "\n\n".join(f"{role}: {text}" for role, text in turns)
-
-
-def _turns(value: Any) -> list[tuple[str, str]] | None:
-    """Return (role, text) of each message; None for anything else."""
-    if isinstance(value, str):
-        if value.lstrip()[:1] not in ("[", "{") or '"role"' not in value:
-            return None
-        value = _decoded(value)
-    if isinstance(value, dict):
-        choices = value.get("choices")
-        inner = [c.get("message") for c in choices[:1] if isinstance(c, dict)] if isinstance(choices, list) else None
-        value = value.get("messages") or inner or [value]
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-        (value,) = value
-    if not isinstance(value, list) or not value:
-        return None
-    turns = []
-    for message in value:
-        role = message.get("role") or message.get("type") if isinstance(message, dict) else None
-        if not isinstance(role, str) or not any(name in message for name in _SAID):
-            return None
-        said = [_part(part) for name in _SAID for part in _listed(message.get(name))]
-        turns.append((ROLES.get(role, role), "\n".join(filter(None, said))))
-    return turns
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]
-
-
-def _part(part: Any) -> str:
-    """Return a part of a message as text; see ``transcript``."""
-    if not isinstance(part, dict):
-        return part if isinstance(part, str) else json.dumps(part)
-    kind, function = str(part.get("type") or ""), part.get("function")
-    if kind in ("reasoning", "thinking"):
-        return ""
-    call = function if isinstance(function, dict) else part
-    name = call.get("name") or (function if isinstance(function, str) else None)
-    if name and (given := next((call[one] for one in ("arguments", "args", "input") if one in call), None)) is not None:
-        return f"tool call: {name}({given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)})"
-    said = next((part[one] for one in ("text", "content", "response", "result") if one in part), None)
-    return f"[{kind or 'part'}]" if said is None else said if isinstance(said, str) else json.dumps(said)
-
-
-def text_of(value: Any) -> str | None:
-    """Return a value as text: a conversation as paragraphs, an object as its only value or as lines ``name: value``."""
-    if value is None or (isinstance(value, str) and _turns(value) is None):
-        return value
-    if (turns := _turns(value)) is not None:
-        return _joined(turns)
-    if isinstance(value, dict):
-        given = {name: one for name, one in value.items() if one is not None}
-        if len(given) == 1:
-            return text_of(*given.values())
-        return "\n".join(f"{name}: {one if isinstance(one, str) else _dumped(one)}" for name, one in given.items())
-    return _dumped(value)
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def flatten_texts(record: dict[str, Any]) -> None:
-    """Make texts of conversations in an item's source, output and outputs.
-
-    An output is its last turn where the item has no source, which is then what stands before; else it is the whole.
-    """
-    if record.get("source") is None and (said := transcript(record.get("output"))) is not None:
-        record |= dict(zip(("source", "output"), said, strict=True))
-    for name in ("source", "output", "output_1", "output_2"):
-        if _turns(record.get(name)) is not None:
-            record[name] = text_of(record[name])
-    for name in ("outputs", "candidates"):
-        if isinstance(pair := record.get(name), list):
-            record[name] = [one if _turns(one) is None else text_of(one) for one in pair]
-
 
 # The tools.
 
@@ -212,7 +111,7 @@ def _inspect(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
     said = []
     scores = sample.get("scores")
     for scorer, score in scores.items() if isinstance(scores, dict) else ():
-        edits = [one for one in _listed(at(score, "history")) if at(one, "value") != "UNCHANGED"]
+        edits = [one for one in as_list(at(score, "history")) if at(one, "value") != "UNCHANGED"]
         for edit in edits or [score]:
             value, author = at(edit, "value"), at(edit, "provenance.author")
             parts = value.items() if isinstance(value, dict) else [("", value)]
@@ -228,7 +127,7 @@ RESULT, DETAILS = "gen_ai.evaluation.result", "gen_ai.client.inference.operation
 
 def _otel(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield each span with its attributes, and each result of an evaluation, which names the span, as a record."""
-    inner = [one for name, some in record.items() if name.lower().replace("_", "") in LISTS for one in _listed(some)]
+    inner = [one for name, some in record.items() if name.lower().replace("_", "") in LISTS for one in as_list(some)]
     for one in inner:
         yield from _otel(one) if isinstance(one, dict) else ()
     ids = {name: at(record, f"{name}Id|{name}_id|context.{name}_id") for name in ("span", "trace")}
@@ -239,7 +138,7 @@ def _otel(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield own | ids
         return
     results = []
-    for event in _listed(record.get("events")):
+    for event in as_list(record.get("events")):
         if (name := at(event, "name")) == RESULT:
             results.append(_attributes(event.get("attributes")) | ids)
         elif name == DETAILS:
@@ -254,7 +153,7 @@ LISTS = {f"{level}{kind}" for level in ("resource", "scope", "") for kind in ("s
 def _attributes(given: Any) -> dict[str, Any]:
     if isinstance(given, dict):
         return given
-    pairs = [one for one in _listed(given) if isinstance(one, dict) and "key" in one]
+    pairs = [one for one in as_list(given) if isinstance(one, dict) and "key" in one]
     return {str(one["key"]): _attribute(one.get("value")) for one in pairs}
 
 
@@ -264,9 +163,9 @@ def _attribute(value: Any) -> Any:
         return value
     ((kind, given),) = list(value.items())[:1] or [("", None)]
     if kind.startswith("int") and isinstance(given, str):
-        return _decoded(given)
+        return parsed_or_given(given)
     if kind.startswith(("array", "kvlist")):
-        inner = _listed(at(given, "values"))
+        inner = as_list(at(given, "values"))
         return [_attribute(one) for one in inner] if kind.startswith("array") else _attributes(inner)
     return given
 
@@ -306,7 +205,7 @@ def _records(source: Source, path: Path, lists: Sequence[str] = ()) -> Rows:
     elif kind in ("csv", "tsv", "parquet"):
         table = Source(kind, path, digest=source.digest)
         for where, row in FORMATS[kind](table):
-            yield where, row if kind == "parquet" else {column: _decoded(cell) for column, cell in row.items()}
+            yield where, row if kind == "parquet" else {column: parsed_or_given(cell) for column, cell in row.items()}
     elif kind in ("json", "jsonl"):
         for where, value in _objects(source.text(path), path, lines=kind == "jsonl"):
             for k, one in enumerate(value) if isinstance(value, list) else [(None, value)]:
@@ -463,7 +362,7 @@ def _found(tool: Tool, source: Source) -> tuple[dict[str, Row], dict[str, str], 
             known[key] = name if is_root else known.get(key, name)
         for form in (one for one in tool.said if one.within):
             entries = at(record, f"={form.within.replace('|', '|=')}")
-            pairs = entries.items() if isinstance(entries, dict) else (("", one) for one in _listed(entries))
+            pairs = entries.items() if isinstance(entries, dict) else (("", one) for one in as_list(entries))
             named = ((at(entry, form.name) or key, entry) for key, entry in pairs)
             heard += [(where, form, entry, str(criterion), name) for criterion, entry in named if criterion]
     return items, known, heard
@@ -510,11 +409,11 @@ def _item(tool: Tool, record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _guarded(tool: Tool, source: Source) -> Rows:
+def export_table(name: str, path: Path) -> Source:
+    """Read a file or folder that a tool of ``TOOLS`` exported; see ``_rows``."""
+    source = Source(name, path)
     try:
-        yield from _rows(tool, source)
+        source.rows = list(_rows(TOOLS[name], source))
     except RecursionError as error:
-        raise DataError(f"{source.path} nests objects too deeply to be read; export it again.") from error
-
-
-SETS |= {name: KnownSet(rows=partial(_guarded, tool)) for name, tool in TOOLS.items()}
+        raise DataError(f"{path} nests objects too deeply to be read; export it again.") from error
+    return source

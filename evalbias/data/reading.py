@@ -16,7 +16,7 @@ from typing import Any
 import dspy
 import numpy as np
 
-from evalbias.data import files, importers, items
+from evalbias.data import files, items
 from evalbias.data.files import Chunk, Source
 from evalbias.data.items import DataError, item_name, number
 from evalbias.data.sets import SETS
@@ -74,8 +74,8 @@ def read(
 
     Args:
         source: A ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file (also ``.gz``); ``NAME:PATH``, with the
-            name of a known data set or of a format; ``hf:NAME`` or ``hf:NAME:SPLIT`` of the Hugging Face hub; a pandas
-            data frame; or dicts or ``dspy.Example``.
+            name of a known data set, of a tool whose export it is (``files.EXPORTS``), or of a format; ``hf:NAME`` or
+            ``hf:NAME:SPLIT`` of the Hugging Face hub; a pandas data frame; or dicts or ``dspy.Example``.
         mapping: Our field -> the source's column, such as ``{"source": "question", "output": "answer"}``.
         choices: Field of recorded choices between two outputs -> codes of the first output, the second and a tie, such
             as ``{"better": (1, 2, "tie")}``; no codes for those of ``items.choice``. Items have 0, 1, -1 or None.
@@ -98,17 +98,12 @@ def read(
     if isinstance(source, str | os.PathLike):
         name, path = parse_spec(os.fspath(source))
         if name in SETS:
-            imported = name in importers.TOOLS
-            if mapping and not imported:
+            if mapping:
                 raise ValueError(f"The columns of {name} are known: give {name}:{path} without a mapping (--map).")
             if any(wanted.choices.values()):
                 raise ValueError(f"The choices of {name} are known: give {name}:{path} without labels (--labels).")
             known, table = SETS[name], Source(name, _existing(path))
             table.rows = list(known.rows(table))
-            if imported:
-                _check_mapping(mapping or {}, table.columns, str(table.path))
-                _rename(table, mapping or {})
-                return _items(table, replace(wanted, choices={}))
             return _items(table, Wanted(samples=samples, criteria=known.rated))
     table = table_of(source, mapping)
     judged = wanted.judged(table.columns)
@@ -159,7 +154,12 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
             raise ValueError(
                 f"{source}: {name} holds outputs to judge; give a file with the fields that are needed here."
             )
-        table = files.hub_table(path) if name == files.HUB else files.file_table(name, _existing(path))
+        if name in files.EXPORTS:
+            from evalbias.data import importers
+
+            table = importers.export_table(name, _existing(path))
+        else:
+            table = files.hub_table(path) if name == files.HUB else files.file_table(name, _existing(path))
     if mapping and table.rows:
         _check_mapping(mapping, table.columns, str(table.path))
     _rename(table, mapping or {})
@@ -179,13 +179,13 @@ def parse_spec(spec: str) -> tuple[str, str]:
         (('tmu-gfm', 'ratings.csv'), ('csv', 'outputs.csv.gz'), ('hf', 'owner/name:test'))
     """
     name, colon, path = spec.partition(":")
-    if colon and (name in SETS or name in files.FORMATS or name == files.HUB) and path:
+    if colon and path and (name in SETS or name in files.FORMATS or name in files.EXPORTS or name == files.HUB):
         return name, path
     ending = Path(spec.lower().removesuffix(".gz")).suffix.removeprefix(".")
     if ending in files.FORMATS:
         return ending, spec
     what = "is a folder, not a file of data" if Path(spec).is_dir() else "names no data"
-    endings, names = ", ".join(f".{name}" for name in files.FORMATS), ", ".join(sorted(SETS))
+    endings, names = ", ".join(f".{name}" for name in files.FORMATS), ", ".join(sorted([*SETS, *files.EXPORTS]))
     raise ValueError(
         f"{spec!r} {what}; give a file that ends in {endings} (also .gz), NAME:PATH with a NAME of {names}, or hf:NAME."
         " Save a spreadsheet as CSV (in UTF-8)."
@@ -473,7 +473,7 @@ def _items(table: Source, wanted: Wanted) -> Dataset:
         for name in (*NESTED, wanted.samples or ""):
             if isinstance(record.get(name), str):
                 record[name] = _from_json(record[name], name, where)
-        importers.flatten_texts(record)
+        files.flatten_texts(record)
     _read_verdicts(table, wanted)
     # 2. Items, each with an id of its own and an output.
     examples, places = list[dspy.Example](), dict[str, str]()

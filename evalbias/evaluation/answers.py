@@ -17,15 +17,16 @@ import dspy
 import numpy as np
 
 from evalbias import data as data_sets
+from evalbias.data.files import EXPORTS
 from evalbias.data.items import TIE, check_size, choice, input_key, item_name, number, rated_criteria, remedy_for
-from evalbias.data.reading import check_field
+from evalbias.data.reading import FIELDS, check_field
 from evalbias.data.sets import SETS
 from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
 from evalbias.evaluation.words import joined
 from evalbias.lm.dspy_seam import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import AuditOptions
+from evalbias.options import ONE_JUDGE, AuditOptions
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates
 from evalbias.programs.metrics import ProgramMetric
@@ -439,6 +440,8 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     )
     if not items:
         raise ValueError(f"{items.path} holds no items to judge: give at least one row with an output.")
+    if options.judge is None and options.lm is None and not options.is_recorded:
+        options = replace(options, scores_field=_only_judge(options, items))
     # 2. The judge: a file of one, a function or program, a new one of the criterion, or none with recorded answers.
     judge = load_any_judge(options.judge) if isinstance(options.judge, str | os.PathLike) else options.judge
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
@@ -517,6 +520,20 @@ def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJud
     except (ValueError, TypeError, KeyError):
         kind = None
     return load_pairwise_judge(path) if kind == PairwiseJudge.kind else load_judge(path)
+
+
+def _only_judge(options: AuditOptions, items: data_sets.Dataset) -> str:
+    """Return the field of the only judge's scores in a tool's export, those on the criterion if one is named."""
+    ours = {*FIELDS, "id", "scores", "ratings"}
+    names = [str(name) for name, _ in items[0].items() if name not in ours] if items.name in EXPORTS else []
+    judges = [name for name in names if all(isinstance(item[name], int | float | None) for item in items)]
+    ending = f"/{_name(options.criterion)}" if options.criterion is not None else ""
+    if len(judges) > 1:
+        judges = [name for name in judges if f"/{name}".endswith(ending)] or judges
+    if len(judges) == 1:
+        return judges[0]
+    found = f" {items.path} has the recorded scores {', '.join(map(repr, judges))}." if judges else ""
+    raise ValueError(f"{ONE_JUDGE}{found:.800}")
 
 
 def _pairs_to_judge(options: AuditOptions, items: Sequence[dspy.Example], criterion: str) -> list[dspy.Example]:

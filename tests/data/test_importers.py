@@ -7,9 +7,11 @@ import pandas
 import pytest
 from commands import as_jsonl
 
+import evalbias
 from evalbias import data
 from evalbias.data import DataError
-from evalbias.data.importers import TOOLS, recognised, text_of, transcript
+from evalbias.data.files import EXPORTS, text_of, transcript
+from evalbias.data.importers import TOOLS, recognised
 
 
 def assessment(kind, who, value, name="tone", **more):
@@ -229,7 +231,7 @@ def test_texts_raters_and_judges_are_told_apart(tmp_path, tool, content, expecte
 
 
 def test_every_tool_has_a_file_here():
-    assert {tool for tool, _, _ in FILES} == set(TOOLS)
+    assert {tool for tool, _, _ in FILES} == set(TOOLS) == set(EXPORTS)
 
 
 def test_what_nobody_scored_is_left_out_and_counted(tmp_path):
@@ -280,6 +282,25 @@ def test_a_scorer_that_knows_the_outcome_is_peoples_score_where_it_is_mapped(tmp
     assert (item.score, item.tone) == (1, 0.5)
     with pytest.raises(DataError, match=r"has no column 'shirt' for 'score'.* Did you mean score=short"):
         data.read(f"pydantic-evals:{path}", mapping={"score": "shirt"})
+
+
+def test_the_only_judge_is_audited_and_several_are_listed(tmp_path):
+    """Ten traces, whose judge says what both people say."""
+    judged = [("HUMAN", "ann"), ("HUMAN", "ben"), ("LLM_JUDGE", "gpt")]
+    rows = [{"trace_id": f"t{k}", "request": f"q{k}", "response": "a" * (k % 7 + 1)} for k in range(10)]
+    for k, row in enumerate(rows):
+        row["assessments"] = [assessment(kind, who, k % 5) for kind, who in judged]
+    (path := tmp_path / "traces.json").write_text(json.dumps(rows))
+    audited = evalbias.audit(f"mlflow:{path}")
+    assert audited.judged.judge == "recorded scores 'gpt/tone'"
+    assert audited.measurements["agreement"].estimates["spearman"].value == pytest.approx(1)
+    for k, row in enumerate(rows):
+        row["assessments"] += [assessment("CODE", "words", k), assessment("LLM_JUDGE", "gpt", k % 2, "safe")]
+    path.write_text(json.dumps(rows))
+    with pytest.raises(ValueError, match=r"Name one judge.*recorded scores 'gpt/tone', 'words/tone', 'gpt/safe'"):
+        evalbias.audit(f"mlflow:{path}")
+    with pytest.raises(ValueError, match=r"recorded scores 'gpt/tone', 'words/tone'\.$"):
+        evalbias.audit(f"mlflow:{path}", criterion="tone")
 
 
 def test_a_label_among_numbers_is_named_by_its_item(tmp_path):
