@@ -221,12 +221,6 @@ class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):
     scale: tuple[float, float] | None = option("Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2.")
 
 
-ONE_JUDGE = (
-    "Name one judge: a model (`lm`) with a `criterion` or a `judge`, the field of its recorded scores (`scores_field`, "
-    "or `samples_field` for several of the same prompt), or the field of its recorded choices (`winner_field`)."
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(RecordedAnswers):
     """Say whether a judge is biased, by how much, and what helps.
@@ -269,10 +263,6 @@ class AuditOptions(RecordedAnswers):
     progress: Callable[[int], None] | None = option("Called with the number of judgments done.")
 
     def __post_init__(self) -> None:
-        fields = (self.scores_field, self.samples_field, self.winner_field)
-        named = [one for one in (self.judge, *fields) if one is not None]
-        if len(named) > 1:
-            raise ValueError(ONE_JUDGE)
         if self.swapped_field is not None and self.winner_field is None:
             raise ValueError("`swapped_field` goes with `winner_field`, the choices in the order of outputs.")
         if self.pass_mark is not None and not math.isfinite(self.pass_mark):

@@ -315,7 +315,7 @@ def _rows(tool: Tool, source: Source) -> Rows:
     stay as they are, those of people in a column ``RATER/CRITERION``.
     """
     items, known, heard = _found(tool, source)
-    people, judges = _told_apart(source, heard, lambda name: known.get(name, name if name in items else None))
+    people, judges = _told_apart(source, heard, lambda name: name if name in items else known.get(name))
     columns: dict[str, dict[str, Any]] = {}  # column -> item -> value
     rated: dict[str, dict[str, list[Any]]] = {}  # criterion -> item -> ratings
     for name, given in people.items():

@@ -26,7 +26,7 @@ from evalbias.evaluation.words import joined
 from evalbias.lm.dspy_seam import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import ONE_JUDGE, AuditOptions
+from evalbias.options import AuditOptions
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates
 from evalbias.programs.metrics import ProgramMetric
@@ -423,10 +423,19 @@ class PreparedAudit(AuditOptions):
 NO_PROBABILITIES = "`pass_mark` is for a judge that gives probabilities: leave it out."
 
 
+ONE_JUDGE = (
+    "Name one judge: a model (`lm`) with a `criterion` or a `judge`, the field of its recorded scores (`scores_field`, "
+    "or `samples_field` for several of the same prompt), or the field of its recorded choices (`winner_field`)."
+)
+
+
 def prepared(options: AuditOptions) -> PreparedAudit:
     """Read the data, load or make the judge, and find the criterion; what is prepared already is returned as it is."""
     if isinstance(options, PreparedAudit):
         return options
+    named = (options.judge, options.scores_field, options.samples_field, options.winner_field)
+    if sum(one is not None for one in named) > 1:
+        raise ValueError(ONE_JUDGE)
     # 1. The data; malformed answers and choices are named by file and line.
     choices = [name for name in (options.winner_field, options.swapped_field, BETTER) if name is not None]
     if options.winner_field is not None:
