@@ -106,18 +106,9 @@ class PairwiseJudge(Judge):
         sampling: Sampling | None = None,
         language: str = "en",
     ) -> None:
-        super().__init__(
-            language=language,
-            criterion=criterion,
-            ties=ties,
-            debias=debias,
-            calibration=calibration,
-            min_coverage=min_coverage,
-            instruction_place=instruction_place,
-            scoring=scoring,
-            sampling=sampling,
-            corrections={},
-        )
+        position = {"debias": debias, "calibration": calibration, "corrections": {}, "min_coverage": min_coverage}
+        asking = {"ties": ties, "instruction_place": instruction_place, "scoring": scoring, "sampling": sampling}
+        super().__init__(language=language, criterion=criterion, **position, **asking)
         self.criterion = prompts.in_language(criterion, language)
         wording = prompts.comparison_instructions(self.criterion, language) if instruction is None else instruction
         self.predict = Predictor(dspy.Signature("source: str, candidates: list[str] -> preference: str", wording))
