@@ -110,7 +110,9 @@ class PairwiseJudge(Judge):
         asking = {"ties": ties, "instruction_place": instruction_place, "scoring": scoring, "sampling": sampling}
         super().__init__(language=language, criterion=criterion, **position, **asking)
         self.criterion = prompts.in_language(criterion, language)
-        wording = prompts.comparison_instructions(self.criterion, language) if instruction is None else instruction
+        said = prompts.LANGUAGES[language]
+        own = f"{prompts.filled(said.comparison, self.criterion)}\n{said.answers}"
+        wording = own if instruction is None else instruction
         self.predict = Predictor(dspy.Signature("source: str, candidates: list[str] -> preference: str", wording))
 
     def forward(self, source: str, candidates: Sequence[str]) -> dspy.Prediction:

@@ -136,10 +136,10 @@ class PointwiseJudge(Judge):
         settings = {"scoring": scoring, "sampling": sampling, "correction": correction, "repair": repair}
         super().__init__(language=language, criterion=criterion, **settings)
         self.criterion = prompts.in_language(criterion, language)
-        instructions = prompts.scoring_instructions(self.criterion, language)
+        question = prompts.filled(prompts.LANGUAGES[language].scoring, self.criterion)
         output = dspy.OutputField(desc=self.criterion.definition)
         fields = {name: (str, dspy.InputField()) for name in ("source", "output")} | {"score": (float, output)}
-        self.predict = Predictor(dspy.Signature(fields, instructions))
+        self.predict = Predictor(dspy.Signature(fields, f"{question}\n{self.answer_format}"))
         self._declare()
 
     def _declare(self) -> None:
@@ -219,7 +219,10 @@ class PointwiseJudge(Judge):
     @property
     def answer_format(self) -> str:
         """The end of the initial instruction, which names the answers; keep it in an instruction of your own."""
-        return prompts.answer_format(self.criterion, self.language)
+        (low, high), said = self.criterion.scale, prompts.LANGUAGES[self.language]
+        labeled = zip(self.criterion.labels, self.criterion.levels, strict=False)
+        levels = [f"{label}: {meaning}" for label, meaning in labeled]
+        return "\n".join([*levels, said.scale.format(low=low, high=high)])
 
     def forward(self, source: str, output: str) -> dspy.Prediction:
         """Judge one output; undefined values of the prediction are NaN.

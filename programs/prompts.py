@@ -69,21 +69,6 @@ def filled(sentence: str, criterion: Criterion) -> str:
     return sentence.format(**words)
 
 
-# The prompt of a judge that scores.
-
-
-def scoring_instructions(criterion: Criterion, language: str = ENGLISH) -> str:
-    """Return a scoring judge's initial instruction, before any optimization."""
-    return f"{filled(LANGUAGES[language].scoring, criterion)}\n{answer_format(criterion, language)}"
-
-
-def answer_format(criterion: Criterion, language: str = ENGLISH) -> str:
-    """Return the end of a scoring judge's instruction, which names the answers: a line, after those of the levels."""
-    low, high = criterion.scale
-    levels = [f"{label}: {meaning}" for label, meaning in zip(criterion.labels, criterion.levels, strict=False)]
-    return "\n".join([*levels, LANGUAGES[language].scale.format(low=low, high=high)])
-
-
 def demonstrations(shown: Iterable[tuple[str, str]]) -> list[Message]:
     """Render the text and the label of each demonstration, in the order shown."""
     return [
@@ -118,12 +103,6 @@ def asked(instruction: str, labels: Sequence[str], language: str = ENGLISH) -> s
     said = LANGUAGES[language]
     whole = instruction if ANSWERS in instruction else f"{instruction}\n{said.answers}"
     return whole.replace(ANSWERS, said.either.format(others=said.comma.join(labels[:-1]), last=labels[-1]))
-
-
-def comparison_instructions(criterion: Criterion, language: str = ENGLISH) -> str:
-    """Return a comparison's initial instruction, whose last line names the answers."""
-    said = LANGUAGES[language]
-    return f"{filled(said.comparison, criterion)}\n{said.answers}"
 
 
 def likelihood_messages(criterion: Criterion, source: str) -> list[Message]:

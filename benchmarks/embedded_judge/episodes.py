@@ -14,7 +14,7 @@ from evalbias.data import world
 from evalbias.programs.criterion import SYNTHETIC
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
-from evalbias.programs.prompts import demonstrations, likelihood_messages, scoring_instructions
+from evalbias.programs.prompts import demonstrations, likelihood_messages
 
 SCORING, COMPARING = PointwiseJudge(SYNTHETIC), PairwiseJudge(SYNTHETIC, instruction_place="first")
 CONTEXT = 1024
@@ -86,7 +86,7 @@ class Episodes:
         they clearly contradict a fond rater.
         """
         rater = self.rng.choice(tuple(RATERS))
-        instructions, odds = scoring_instructions(SYNTHETIC), PRIOR
+        instructions, odds = SCORING.predict.signature.instructions, PRIOR
         if self.rng.random() < named:
             instructions += naming(rater)
             odds = CERTAIN if rater == "fond" else -CERTAIN

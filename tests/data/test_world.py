@@ -10,9 +10,8 @@ from scipy.stats import spearmanr
 
 from benchmarks.embedded_judge.ideal import label_probabilities
 from evalbias.data import by_input, world
-from evalbias.programs import SYNTHETIC
+from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.programs.criterion import SYNTHETIC_JA
-from evalbias.programs.prompts import comparison_instructions
 
 
 def test_quality_commonness_and_length_are_independent():
@@ -144,7 +143,7 @@ def test_every_wording_keeps_the_name_and_has_its_bias():
 def test_the_first_instruction_is_the_most_biased_wording():
     source, output = SYNTHETIC.source_label.lower(), SYNTHETIC.output_label.lower()
     known = world.wordings(source=source, output=output, name=SYNTHETIC.title, definition=SYNTHETIC.definition)
-    assert known[comparison_instructions(SYNTHETIC).partition("\n")[0]] == max(known.values())
+    assert known[PairwiseJudge(SYNTHETIC).predict.signature.instructions.partition("\n")[0]] == max(known.values())
 
 
 def test_documents_hold_several_outputs_of_one_source():
