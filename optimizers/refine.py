@@ -191,7 +191,8 @@ class ExternalFeedbackRefine(JudgeOptimizer):
         demonstrations = tuple(str(items[n].id) for n in best) if chosen is shown else ()
         loops = {"own": tuple(own), "external": external, "shown": shown}
         problem.details = {**loops, "items": len(items), "calls": problem.calls}
-        kept = {"iterations": student.max_iterations, "margin": fraction_of_range(student), "demonstrations": ()}
+        fraction = student.accept.margin / (student.feedback.high - student.feedback.low)
+        kept = {"iterations": student.max_iterations, "margin": fraction, "demonstrations": ()}
         problem.given = replace(problem.given, details=kept)
         name = f"{count(iterations, 'refinement')}, {count(len(demonstrations), 'demonstration')}"
         details = {"iterations": iterations, "margin": chosen.margin, "demonstrations": demonstrations}
@@ -333,11 +334,6 @@ def _failed(run: LoopRun, scorer: CachedScorer) -> Mapping[str, str]:
 
 
 # Loops with another margin, and with demonstrations: the steps that external feedback accepted.
-
-
-def fraction_of_range(loop: SelfRefine) -> float:
-    """Return a loop's margin as a fraction of the range of its own feedback."""
-    return loop.accept.margin / (loop.feedback.high - loop.feedback.low)
 
 
 def with_margin(loop: SelfRefine, margin: float) -> SelfRefine:

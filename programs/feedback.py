@@ -175,9 +175,8 @@ class JudgeFeedback(dspy.Module):  # type: ignore[misc]
         if problem := text_problem(output):
             return Feedback(math.nan, f"The output cannot be judged: it {problem}.", status=f"the output {problem}")
         source = required_field(self.name, example, self.source)
-        score = self.judge(
-            source=source if isinstance(source, str) else ", ".join(map(str, source)), output=output
-        ).score
+        source = source if isinstance(source, str) else ", ".join(map(str, source))
+        score = self.judge(source=source, output=output).score
         text = f"{self.judge.criterion.title}: {score:.1f} on a scale of {self.low:g} to {self.high:g}"
         return Feedback(score, text, status="no answer" if math.isnan(score) else "")
 
@@ -588,7 +587,9 @@ def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
     if len(text) > LONGEST:
         return None
     answer = _MARKUP.sub("", re.sub("[\ue000-\uf8ff]", "", text)).strip()
-    listed = _without_sentence(answer)
+    listed = answer  # without the words before and after the list
+    for words_around in (_YES_OR_NO, _LABEL, _LEAVES_OUT, _THE_CONCEPTS, _IS_MISSING):
+        listed = words_around.sub("", listed, count=1).strip()
     if _NOTHING.fullmatch(answer) or _NOTHING.fullmatch(listed):
         return []
     words = _python_list(listed)
@@ -606,13 +607,6 @@ def read_missing(text: str, concepts: Sequence[str]) -> list[str] | None:
     if any(_NOTHING.fullmatch(entry) or any(mark in entry for mark in marks.values()) for entry in rest):
         return None
     return [concept for concept in concepts if marks[concept.lower()] in named] or words or None
-
-
-def _without_sentence(answer: str) -> str:
-    """Return an answer without the words before and after its list."""
-    for words in (_YES_OR_NO, _LABEL, _LEAVES_OUT, _THE_CONCEPTS, _IS_MISSING):
-        answer = words.sub("", answer, count=1).strip()
-    return answer
 
 
 def _python_list(text: str) -> list[str] | None:

@@ -166,12 +166,8 @@ def true_commonness(output: str) -> float:
     return sum((math.log(FREQUENCIES[level]) - _MEAN) / _SD for level in levels) / math.sqrt(len(VALUES))
 
 
-def _pattern(phrasing: str) -> re.Pattern[str]:
-    return re.compile(re.escape(phrasing).replace(r"\{an\}", "an?").replace(r"\{\}", r"(\w+)"))
-
-
 _PATTERNS = [
-    (_pattern(phrasing), relation, form, level)
+    (re.compile(re.escape(phrasing).replace(r"\{an\}", "an?").replace(r"\{\}", r"(\w+)")), relation, form, level)
     for form, phrasings in (("stated", STATED), ("broken", BROKEN), ("unknown", UNKNOWN))
     for relation, four in phrasings.items()
     for level, phrasing in enumerate(four)
