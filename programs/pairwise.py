@@ -106,9 +106,9 @@ class PairwiseJudge(Judge):
         sampling: Sampling | None = None,
         language: str = "en",
     ) -> None:
-        position = {"debias": debias, "calibration": calibration, "corrections": {}, "min_coverage": min_coverage}
+        position = {"debias": debias, "calibration": calibration, "min_coverage": min_coverage}
         asking = {"ties": ties, "instruction_place": instruction_place, "scoring": scoring, "sampling": sampling}
-        super().__init__(language=language, criterion=criterion, **position, **asking)
+        super().__init__(language=language, criterion=criterion, **position, **asking, corrections={})
         self.criterion = prompts.in_language(criterion, language)
         said = prompts.LANGUAGES[language]
         own = f"{prompts.filled(said.comparison, self.criterion)}\n{said.answers}"
