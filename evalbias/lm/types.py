@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 
-from evalbias.measures.arrays import FloatArray
+from evalbias.measures.arrays import FloatArray, normalized
 from evalbias.values import json_number
 
 Message = Mapping[str, str]
@@ -114,8 +113,7 @@ class ChoiceLogprobs:
     @property
     def probabilities(self) -> FloatArray:
         """(n, c) shares of the coverage, each row summing to 1; NaN if no choice has any probability."""
-        with np.errstate(invalid="ignore"):  # a row of -inf becomes NaN: undefined, not uniform
-            return np.asarray(scipy.special.softmax(self.logprobs, axis=1), dtype=np.float64)
+        return normalized(self.logprobs)
 
 
 def unanswered(choices: Sequence[str]) -> ChoiceLogprobs:
