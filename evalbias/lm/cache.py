@@ -89,7 +89,6 @@ class CachedLM(MeasuringLM):
         return self._identity
 
     def forget(self) -> None:
-        """Clear what the model keeps between calls; answers stay."""
         self._lm.forget()
 
     def clear(self) -> None:
@@ -99,7 +98,6 @@ class CachedLM(MeasuringLM):
             self._journal.path.unlink(missing_ok=True)
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions from what is known, else from the model."""
         if self._draws is not None and any(isinstance(question, Choices) for question in questions):
             self._estimate(self._draws, questions, answers)
             return

@@ -68,13 +68,11 @@ class AnyLM(types.MeasuringLM):
 
     def run(self, questions: Sequence[Question], answers: Answers) -> None:
         """Ask one question in this thread, several in others; after an error or an interrupt no more are sent."""
+        if len(questions) == 1:
+            driven(self.arun(questions, answers, self._send))
+            return
         together = Together(questions, answers, MOST_DECISIONS)
         questions, answers = together.questions, together
-        if len(questions) == 1:
-            call = self._call(lambda question: self._answer(question, self._send), questions, answers)
-            driven(call.run([0], at_once=1))
-            call.check()
-            return
         pool, context = ThreadPoolExecutor(IN_FLIGHT + 1, thread_name_prefix="evalbias-dspy"), copy_context()
 
         async def ask(question: Question) -> Any:
@@ -91,11 +89,11 @@ class AnyLM(types.MeasuringLM):
             pool.shutdown(wait=False, cancel_futures=True)
         call.check()
 
-    async def arun(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Ask questions without threads."""
+    async def arun(self, questions: Sequence[Question], answers: Answers, send: Send | None = None) -> None:
+        """Ask questions without threads, by ``acall`` unless another way to send is given."""
         together = Together(questions, answers, MOST_DECISIONS)
         questions, answers = together.questions, together
-        call = self._call(lambda question: self._answer(question, self._asend), questions, answers)
+        call = self._call(lambda question: self._answer(question, send or self._asend), questions, answers)
         await call.run(range(len(questions)), at_once=IN_FLIGHT)
         call.check()
 
@@ -168,7 +166,7 @@ class AnyLM(types.MeasuringLM):
         named = dict(zip(names_of(asked.questions), asked.questions, strict=True))
         forms = {name: systemone_form(one) for name, one in named.items()}
         try:
-            given = await send(state=asked.state, questions=forms)
+            given = await send(state=asked.questions[0].prompt, questions=forms)
         except (ImportError, TypeError, ValueError):
             raise
         except Exception as error:  # the client's own
@@ -176,7 +174,7 @@ class AnyLM(types.MeasuringLM):
         answers = {name: part(given, name, kind=dict) for name in named}
         return Decided(
             tuple(
-                answer_of(one, systemone_shares(one, answers[name]), mass_in(answers[name]))
+                answer_of(one.choices, systemone_shares(one, answers[name]), mass_in(answers[name]))
                 for name, one in named.items()
             )
         )
@@ -265,27 +263,23 @@ def estimated_choices(texts: Sequence[str], choices: Sequence[str]) -> ChoiceLog
 
 
 def ask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **options: Any) -> Any:
+    """Do as ``aask`` does, from a thread."""
+    return driven(aask(lm, question, sampling, waits=False, **options))
+
+
+async def aask(
+    lm: Any, question: Choices | Text, sampling: Sampling | None = None, *, waits: bool = True, **options: Any
+) -> Any:
     """Return the answer of any ``dspy.LM`` to one question, with probabilities measured or, by ``sampling``, estimated.
 
     ``options`` are those of ``AnyLM``. It raises ``NoProbabilities``, ``PromptRefused`` or ``RequestRefused``.
     """
-    answers: dict[int, Any] = {}
-    AnyLM(lm, **options).run(_parts(question, sampling, options), answers)
-    return _whole(question, sampling, answers)
-
-
-async def aask(lm: Any, question: Choices | Text, sampling: Sampling | None = None, **options: Any) -> Any:
-    """Do as ``ask``, asynchronously."""
-    answers: dict[int, Any] = {}
-    await AnyLM(lm, **options).arun(_parts(question, sampling, options), answers)
-    return _whole(question, sampling, answers)
-
-
-def _parts(question: Choices | Text, sampling: Sampling | None, options: dict[str, Any]) -> Sequence[Question]:
-    return [question] if sampling is None else sampling.draws(question.prompt, options.get("rollout_id"))
-
-
-def _whole(question: Choices | Text, sampling: Sampling | None, answers: dict[int, Any]) -> Any:
+    asked = [question] if sampling is None else sampling.draws(question.prompt, options.get("rollout_id"))
+    model, answers = AnyLM(lm, **options), dict[int, Any]()
+    if waits:
+        await model.arun(asked, answers)
+    else:
+        model.run(asked, answers)
     types.raise_refused(answers, dict.fromkeys(answers, "The prompt"))
     if sampling is None or not isinstance(question, Choices):
         return answers[0]

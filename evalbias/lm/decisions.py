@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import dspy
 from dspy import lm15
 
-from evalbias.lm.dspy_seam import calling_predictor, is_decision, judgment_request, read_judgment
+from evalbias.lm.dspy_seam import calling_predictor, is_decision, judgment_request, read_judgment, usage_reported
 from evalbias.lm.forms import state_text
-from evalbias.lm.types import ChoiceLogprobs, Decision, MeasuringLM, Message, Refused
+from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Message, Question, Refused
 
 BOOLEAN = ("true", "false")  # options of a ``Noul`` question
 
@@ -36,6 +36,11 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
         outputs = predictor.signature.output_fields
         return all(is_decision(field) or name in predictor.fields for name, field in outputs.items())
 
+    @usage_reported
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions, many at a time; see ``MeasuringLM``."""
+        self.engine.answer(questions, answers)
+
     def __call__(self, prompt: Any = None, **kwargs: Any) -> Any:
         """Answer a prompt, a request, or a decision request (``state=..., questions=...``); see ``dspy.LM``."""
         if "questions" not in kwargs:
@@ -47,7 +52,6 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
             return {name: _answer(self(request), kwargs["questions"][name]) for name, request in requests.items()}
 
     async def acall(self, prompt: Any = None, **kwargs: Any) -> Any:
-        """Answer asynchronously, as ``__call__`` does."""
         if "questions" not in kwargs:
             return await super().acall(prompt, **kwargs)
         if self.decides:

@@ -16,7 +16,7 @@ from evalbias.lm import types
 from evalbias.lm.fingerprint import Answering
 from evalbias.lm.reading import SUM_EXCESS, Unreadable, part
 from evalbias.lm.render import Prepared, Tokenizing
-from evalbias.lm.tokens import Ids, Scored, check_choices
+from evalbias.lm.tokens import Ids, Scored
 from evalbias.lm.transport import Connection, StatusError
 from evalbias.lm.types import ChoiceLogprobs, Choices, Decisions, Likelihood, Question, Refused, Text, Usage, Written
 from evalbias.measures.arrays import FloatArray
@@ -102,8 +102,12 @@ class Dialect(ABC):
             answer = await self._text(prepared.content, question)
         return replace(answer, usage=types.total_usage(usages))
 
-    @abstractmethod
-    def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]: ...
+    def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
+        return [self._checked(question) for question in questions]
+
+    def _checked(self, question: Question) -> Prepared | Refused:
+        """Prepare one question; ValueError for one that the server does not take after any prompt."""
+        raise NotImplementedError
 
     async def _choices(self, content: Any, choices: tuple[str, ...]) -> ChoiceLogprobs:
         """Return the log-probabilities of choices, one row."""
@@ -131,30 +135,6 @@ class Dialect(ABC):
             if (usages := _usages.get()) is not None:
                 usages.append(usage_of(answer))
         return answer
-
-
-class MessageDialect(Dialect):
-    """A server that renders and tokenizes prompts itself."""
-
-    needs_tokenizer = False
-    likelihoods = False
-
-    def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
-        done: list[Prepared | Refused] = []
-        for question in questions:
-            if isinstance(question, Choices):
-                check_choices(question.choices)
-            content = self._content(question.context if isinstance(question, Likelihood) else question.prompt)
-            if isinstance(content, Refused):
-                done.append(content)
-            else:
-                key = content if isinstance(content, str) else "\0".join(message["content"] for message in content)
-                done.append(Prepared(question, content, key.encode("utf-8", "surrogatepass")))
-        return done
-
-    @abstractmethod
-    def _content(self, prompt: types.Prompt) -> Any:
-        """Return a prompt as the server takes it, a text or messages, or ``Refused``; ValueError for a wrong form."""
 
 
 class WrongTokenizer(ValueError):  # noqa: N818 - a value error like the others, named for the problem

@@ -15,9 +15,10 @@ from evalbias.lm.dialect import ALL_NEUTRAL, NEUTRAL, Dialect, Endpoint, NextTok
 from evalbias.lm.endpoints import DecisionsEndpoint, SystemOne
 from evalbias.lm.fingerprint import SAMPLE_QUESTION, sample_of
 from evalbias.lm.reading import TOP, Unreadable, first_token_row, first_tokens, logprob_of, part
-from evalbias.lm.tokens import Ids, Rendered, Scored
+from evalbias.lm.render import Prepared
+from evalbias.lm.tokens import Ids, Rendered, Scored, check_choices
 from evalbias.lm.transport import StatusError
-from evalbias.lm.types import ChoiceLogprobs, Message, Prompt, Refused, Text, Written, as_messages
+from evalbias.lm.types import ChoiceLogprobs, Choices, Message, Refused, Text, Written, as_messages
 from evalbias.measures.arrays import FloatArray
 
 # Servers that take tokens.
@@ -191,17 +192,19 @@ class Echo(dialect.TokenizedDialect):
         return part(answer, "choices", 0), part(answer, "usage", "completion_tokens", kind=int)
 
 
-# Servers that take messages or a text, and render and tokenize them.
+# Servers that take messages, and render and tokenize them.
 
 
 BINS = 16  # number of values in a chat's sample; its reported tokens are others from model to model
 
 
-class Chat(dialect.MessageDialect):
+class Chat(Dialect):
     """A server that returns only chat answers with their ``top_logprobs``: OpenAI's chat protocol."""
 
     name = "chat"
     capabilities = f"choices of one token among the {TOP} most probable, no likelihoods"
+    needs_tokenizer = False
+    likelihoods = False
 
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
@@ -226,14 +229,18 @@ class Chat(dialect.MessageDialect):
             probabilities[zlib.crc32(token.encode("utf-8", "surrogatepass")) % BINS] += np.exp(logprob)
         return sample_of(probabilities)
 
-    def _content(self, prompt: Prompt) -> Sequence[Message] | Refused:
-        messages = as_messages(prompt)
+    def _checked(self, question: Any) -> Prepared | Refused:
+        if isinstance(question, Choices):
+            check_choices(question.choices)
+        messages = as_messages(question.prompt)
         if not messages or messages[-1]["role"] == "assistant":
             raise ValueError(
                 "The prompt ends with an assistant message, which a chat server cannot continue: end it with "
                 "a user message."
             )
-        return dialect.spelling_refused(message["content"] for message in messages) or messages
+        texts = [message["content"] for message in messages]
+        key = "\0".join(texts).encode("utf-8", "surrogatepass")
+        return dialect.spelling_refused(texts) or Prepared(question, messages, key)
 
     async def _choices(self, content: Sequence[Message], choices: tuple[str, ...]) -> ChoiceLogprobs:
         """Return the log-probability that an answer begins with each choice as one token, by ``first_token_row``."""
@@ -252,11 +259,7 @@ class Chat(dialect.MessageDialect):
         entries: list[Any] = part(answer, "choices", 0, "logprobs", "content", 0, "top_logprobs", kind=list)
         if len(entries) < 2:
             raise Unreadable(f"top_logprobs has {len(entries)} tokens, at least 2 are needed")
-        return first_tokens(map(_pair, entries))
-
-
-def _pair(entry: Any) -> tuple[str, Any]:
-    return part(entry, "token", kind=str), part(entry, "logprob")
+        return first_tokens((part(entry, "token", kind=str), part(entry, "logprob")) for entry in entries)
 
 
 DIALECTS: tuple[type[Dialect], ...] = (VLLM, SGLang, LlamaCpp, Echo, Chat, SystemOne, DecisionsEndpoint)

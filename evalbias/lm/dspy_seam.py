@@ -20,17 +20,21 @@ import dspy
 import numpy as np
 from dspy import lm15
 from dspy._vendor.lm15.judgments import non_judgment_properties, request_judgments
-from dspy._vendor.lm15.serde import request_to_dict, response_from_dict, response_to_dict
+from dspy._vendor.lm15.serde import request_to_dict as request_to_dict
+from dspy._vendor.lm15.serde import response_from_dict as response_from_dict
+from dspy._vendor.lm15.serde import response_to_dict as response_to_dict
 from dspy.adapters.decision_state import DecisionState
 from dspy.adapters.types.decision import Choice, Noul, Score, decision_type
-from dspy.clients.base_lm import LM_CLASS_STATE_KEY as LM_CLASS
+from dspy.clients import base_lm
 from dspy.clients.engines.base import validate_request
-from dspy.predict.parameter import Parameter
-from dspy.teleprompt import Teleprompter
-from dspy.utils.callback import BaseCallback, with_callbacks
-from dspy.utils.usage_tracker import UsageTracker
+from dspy.predict.parameter import Parameter as Parameter
+from dspy.teleprompt import Teleprompter as Teleprompter
+from dspy.utils.callback import BaseCallback as BaseCallback
+from dspy.utils.callback import with_callbacks as with_callbacks
+from dspy.utils.usage_tracker import UsageTracker as UsageTracker
 
 from evalbias.lm import types
+from evalbias.lm.forms import answer_of
 from evalbias.lm.reading import TOP, first_token_row, first_tokens
 from evalbias.lm.types import ChoiceLogprobs, Choices, Message, NoProbabilities, PromptRefused, Refused, Text, Usage
 
@@ -40,17 +44,7 @@ from evalbias.lm.types import ChoiceLogprobs, Choices, Message, NoProbabilities,
 # which outputs are decisions, and is experimental. ``settings.trace`` and ``caller_modules`` are public to read; the
 # list of the trace, which is edited in place, has no documented interface; nor has the logger ``dspy.clients.lm``.
 
-__all__ = [
-    "LM_CLASS",
-    "BaseCallback",
-    "Parameter",
-    "Teleprompter",
-    "UsageTracker",
-    "request_to_dict",
-    "response_from_dict",
-    "response_to_dict",
-    "with_callbacks",
-]
+LM_CLASS = base_lm.LM_CLASS_STATE_KEY  # key of a saved model's class
 
 _short: ContextVar[bool] = ContextVar("_short", default=False)
 
@@ -376,23 +370,15 @@ def read_judgment(response: lm15.Response, choices: Sequence[str]) -> ChoiceLogp
 
     Our engines return log-probabilities, DSPy's own the shares and their coverage, which is NaN where it is missing.
     """
-    shares = measured_shares(response)
+    shares, details = measured_shares(response), response.provider_data or {}
     if shares is None:
         raise NoProbabilities(response.model, "it answered a judgment without measuring it")
-    if set(shares) != set(choices):
-        raise ValueError(
-            f"{response.model} returned probabilities of {sorted(shares)}, not of {sorted(choices)}: use another model."
-        )
-    details = response.provider_data or {}
-    coverage = details.get(COVERAGE, {}).get(FIELD)
-    if LOGPROBS in details:
-        row = np.array([details[LOGPROBS][FIELD][c] for c in choices], dtype=np.float64)  # (c,)
-    else:
-        with np.errstate(divide="ignore"):  # a share of 0 is a log-probability of -inf
-            row = np.log([shares[c] for c in choices]) + (0.0 if coverage is None else np.log(coverage))
     try:
-        return ChoiceLogprobs(tuple(choices), row[None], renormalized=LOGPROBS not in details and coverage is None)
-    except ValueError as error:
+        if LOGPROBS not in details:
+            return answer_of(tuple(choices), shares, details.get(COVERAGE, {}).get(FIELD))
+        row = np.array([details[LOGPROBS][FIELD][c] for c in choices], dtype=np.float64)  # (c,)
+        return ChoiceLogprobs(tuple(choices), row[None])
+    except (KeyError, ValueError) as error:
         raise PromptRefused({0: f"has an answer that cannot be used: {error}."}, names={0: "The prompt"}) from error
 
 

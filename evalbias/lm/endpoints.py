@@ -56,11 +56,7 @@ class DecisionDialect(Dialect):
             raise Unreadable(f"a short question {answer.reason}")
         return answer
 
-    def _prepared(self, questions: Sequence[Question]) -> list[Prepared | Refused]:
-        return [self._checked(question) for question in questions]
-
     def _checked(self, question: Question) -> Prepared | Refused:
-        """Return one request; ValueError for a question that the endpoint does not take about any state."""
         if isinstance(question, Choices) and not isinstance(question, Decision):  # a prompt, which becomes the state
             question = Decision(as_text(question.prompt).text.rstrip(), question.choices)
         asked = question if isinstance(question, Decisions) else Decisions((question,))  # type: ignore[arg-type]
@@ -74,7 +70,7 @@ class DecisionDialect(Dialect):
                 )
         if self._bytes is not None and (size := max(self._size((one,)) for one in asked.questions)) > self._bytes:
             return Refused(f"takes a request of {size} bytes, but the server takes {self._bytes}.", too_long=True)
-        state = state_text(asked.state)
+        state = state_text(asked.questions[0].prompt)
         return spelling_refused([state]) or Prepared(asked, asked, state.encode("utf-8", "surrogatepass"))
 
     async def _decide(self, asked: Decisions) -> Decided:
@@ -135,7 +131,7 @@ class SystemOne(DecisionDialect):
         found: list[ChoiceLogprobs | Refused] = []
         for name, one in zip(names_of(questions), questions, strict=True):
             given, more = part(answer, "answers", name, kind=dict), part(diagnostics.get(name) or {}, kind=dict)
-            found.append(answer_of(one, forms.systemone_shares(one, given), mass_in(more | given)))
+            found.append(answer_of(one.choices, forms.systemone_shares(one, given), mass_in(more | given)))
         return found
 
 
@@ -179,5 +175,5 @@ class DecisionsEndpoint(DecisionDialect):
             if given.get("type") == "refusal":
                 found.append(Refused(f"is refused by {self._model}: the model declined the question."))
             else:
-                found.append(answer_of(one, read(one, given), mass_in(given)))
+                found.append(answer_of(one.choices, read(one, given), mass_in(given)))
         return found

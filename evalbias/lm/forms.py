@@ -132,9 +132,8 @@ def state_text(state: Any) -> str:
     return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, default=str)
 
 
-def answer_of(question: Decision, shares: Mapping[Any, Any], mass: Any = None) -> ChoiceLogprobs:
+def answer_of(choices: tuple[str, ...], shares: Mapping[Any, Any], mass: Any = None) -> ChoiceLogprobs:
     """Return reported shares of (c,) options as log-probabilities, or raise ``Unreadable``; None: no coverage."""
-    choices = question.choices
     if set(shares) != set(choices):
         raise Unreadable(f"it has probabilities of {list(shares)}, not of {list(choices)}")
     row = np.array([_probability(shares[choice]) for choice in choices])  # (c,)

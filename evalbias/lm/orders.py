@@ -82,15 +82,12 @@ class ReversedOptions(MeasuringLM):
         self.answers_alone, self.in_flight = self._lm.answers_alone, getattr(self._lm, "in_flight", 0)
 
     def provenance(self) -> dict[str, Any]:
-        """Return the settings that decide the model's numbers, and that its options are reversed."""
         return {**model_identity(self._lm), "options": "reversed"}
 
     def forget(self) -> None:
-        """Clear what the model keeps between calls."""
         self._lm.forget()
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions, each option by its own label."""
         turned = [with_reversed_options(one, self.wordings) for one in questions]
         self._lm.answer(turned, _InOrder(questions, answers))
 
@@ -99,7 +96,6 @@ class ReversedOptions(MeasuringLM):
         return decided(self, state, questions)
 
     async def acall(self, *, state: Any, questions: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer asynchronously, as ``__call__`` does."""
         return await asyncio.to_thread(decided, self, state, questions)
 
 
@@ -137,11 +133,9 @@ class RepairedOptions(ReversedOptions):
         self.repair = repair
 
     def provenance(self) -> dict[str, Any]:
-        """Return the settings that decide the model's numbers, and the repair."""
         return {**model_identity(self._lm), "repair": asdict(self.repair)}
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions in one order or both."""
         sides: list[dict[int, Any]] = [{}, {}]
         self._lm.answer(questions, sides[0])
         if self.repair.both_orders and any(has_order(one, self.wordings) for one in questions):

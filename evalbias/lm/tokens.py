@@ -346,13 +346,8 @@ def joint(tokenizer: PromptTokenizer, pairs: Sequence[tuple[Rendered, str]]) -> 
     for number, (_, continuation) in enumerate(pairs):
         if not continuation:
             raise ValueError(f"Continuation {number} is empty: give a text to score.")
-    texts = [prompt.before(continuation) for prompt, continuation in pairs]
-    done = {
-        number: _scored(encoded, texts[number], number)
-        for numbers, batch in _batches(tokenizer.reader(text.text for text in texts), texts)
-        for number, encoded in zip(numbers, batch, strict=True)
-    }
-    return [done[number] for number in range(len(texts))]
+    rows = _rows(tokenizer, [prompt for prompt, _ in pairs], [[continuation] for _, continuation in pairs])
+    return [scored for (scored,) in rows]
 
 
 def _scored(encoded: Encoded, text: Joined, number: int) -> Scored:
@@ -384,9 +379,9 @@ def choice_sequences(
     an answer, so that the choices exclude each other. Two with the same tokens after a prompt are a ValueError.
     """
     check_choices(choices)
-    rows = [_aligned(row) for row in _choices(tokenizer, prompts, choices, closed=False)]
+    rows = [_aligned(row) for row in _rows(tokenizer, prompts, [choices] * len(prompts))]
     unclear = [i for i, row in enumerate(rows) if not row]  # decided per prompt, whatever the batch
-    closed = _choices(tokenizer, [prompts[i] for i in unclear], choices, closed=True)
+    closed = _rows(tokenizer, [prompts[i] for i in unclear], [choices] * len(unclear), closed=True)
     for number, row in zip(unclear, closed, strict=True):
         rows[number] = _aligned(row)
         if not rows[number]:
@@ -404,18 +399,20 @@ def check_choices(choices: Sequence[str]) -> None:
         raise ValueError(f"One of the choices {list(choices)} is empty: give a text for each.")
 
 
-def _choices(
-    tokenizer: PromptTokenizer, prompts: Sequence[Rendered], choices: Sequence[str], *, closed: bool
+def _rows(
+    tokenizer: PromptTokenizer, prompts: Sequence[Rendered], answers: Sequence[Sequence[str]], *, closed: bool = False
 ) -> list[list[Scored]]:
-    """Tokenize all choices after every prompt, possibly closed with the text that would follow them."""
-    texts = [[prompt.before(choice, closed=closed) for choice in choices] for prompt in prompts]
+    """Tokenize the answers after each prompt, at least one, possibly closed with the text that would follow them."""
+    texts = [[prompt.before(one, closed=closed) for one in some] for prompt, some in zip(prompts, answers, strict=True)]
     firsts = [row[0] for row in texts]
-    reader = tokenizer.reader(itertools.chain((text.text for text in firsts), choices))
+    reader = tokenizer.reader(
+        itertools.chain((text.text for text in firsts), {one for some in answers for one in some})
+    )
     done: dict[int, list[Scored]] = {}
-    for numbers, batch in _batches(reader, firsts):  # 1. each prompt with its first choice
+    for numbers, batch in _batches(reader, firsts):  # 1. each prompt with its first answer
         # 2. The others, after the same context.
         follows = [reader.coded(prompts[i].follow) if closed else "" for i in numbers]
-        ends = [[choice + follow for choice in choices[1:]] for follow in follows]
+        ends = [[one + follow for one in answers[i][1:]] for i, follow in zip(numbers, follows, strict=True)]
         more = continued(reader, batch, [firsts[i].context for i in numbers], ends)
         for i, first, others in zip(numbers, batch, more, strict=True):
             rows = zip([first, *others], texts[i], strict=True)

@@ -224,11 +224,6 @@ class Decisions:
 
     questions: tuple[Decision, ...]
 
-    @property
-    def state(self) -> Any:
-        """What the questions are about."""
-        return self.questions[0].prompt
-
 
 @dataclass(frozen=True)
 class Decided:

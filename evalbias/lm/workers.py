@@ -83,7 +83,6 @@ class WorkersLM(MeasuringLM):
         self.model, self.in_flight = str(self._identity["model"]), PART * size
 
     def provenance(self) -> dict[str, Any]:
-        """Return the settings that decide the numbers of the workers' model."""
         return dict(self._identity)
 
     def forget(self) -> None:
