@@ -20,17 +20,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import dspy
 import numpy as np
 from PIL import Image
 
 from benchmarks.harness import ROOT, argument_parser, data_folder, lines, markdown, replace_section, write_section
-from evalbias import data
+from evalbias import PointwiseJudge, data
 from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.audit import AGREEMENT, audit_answers
 from evalbias.evaluation.bias import Intervals, Plot
 from evalbias.evaluation.biases import BIASES, title_of
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS
+from evalbias.lm.cache import as_measuring
+from evalbias.lm.types import Answers, Choices, MeasuringLM
 from evalbias.options import AuditOptions
 from evalbias.programs.criterion import PRESETS
 from evalbias.report.plots import write_png
@@ -38,7 +41,7 @@ from evalbias.values import digest, json_number
 
 Record = Mapping[str, Any]
 DOCS = ROOT / "docs"
-LEVELS = ["very bad", "bad", "fair", "good", "very good"]
+LEVELS = ("very bad", "bad", "fair", "good", "very good")
 FIELDS = ("id", "input_id", "source", "output", "outputs", "system", "systems", "ratings", "better")
 OBJECTIVE = {"reliability": 1.0}  # of labels that are right or wrong by construction
 
@@ -317,25 +320,63 @@ MEASURES = digest(
 # --- decision models as controls --------------------------------------------------------------------------------------
 
 
+class Native:
+    """Sparrow as a client of decision requests, which shows it the summary alone."""
+
+    supports_decision_requests = True
+
+    def __init__(self) -> None:
+        from sparrow_decider import Decider
+
+        self._decider = Decider.load()
+        self.model = self._decider.name
+
+    def __call__(self, state: Mapping[str, Any], questions: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer questions about a summary."""
+        return dict(self._decider.ask({"summary": state["Summary"]}, questions))
+
+
+class ByLetters(MeasuringLM):
+    """A chat model that answers closed questions about a summary with the letter of an option, or Yes or No."""
+
+    decides = True
+
+    def __init__(self, file: Path) -> None:
+        from evalbias import LocalLM
+
+        self._lm, self.model = LocalLM(str(file), device="cpu", dtype="float32"), f"{file.stem}, by letters"
+
+    def provenance(self) -> dict[str, Any]:
+        """Return the settings of the chat model."""
+        return dict(self._lm.provenance())
+
+    def answer(self, questions: Sequence[Any], answers: Answers) -> None:
+        """Answer closed questions, each option by its place."""
+        found: dict[int, Any] = {}
+        self._lm.answer([*map(self._choice, questions)], found)
+        for place, one in enumerate(questions):
+            answers[place] = replace(found[place], choices=one.choices)
+
+    def _choice(self, question: Any) -> Choices:
+        labels: tuple[str, ...] = ("No", "Yes")
+        listed = "Answer with Yes or No."
+        if question.kind != "noul":
+            labels = tuple("ABCDE")
+            options = zip(labels, question.meanings, strict=True)
+            listed = "\n".join([*(f"{letter}. {level}" for letter, level in options), "Answer with a letter."])
+        text = f"Summary: {question.prompt['Summary']}\n\n{question.instructions}\n{listed}"
+        return Choices([{"role": "user", "content": text}], labels)
+
+
 def controls(model: Path, documents: int | None) -> Iterator[Recorded]:
     """Two models too small to judge, asked about summaries: Sparrow natively, a chat model by letters of options."""
-    from sparrow_decider import Decider
-
-    from evalbias import LocalLM
-
-    sparrow, lm, scored = Decider.load(), LocalLM(str(model), device="cpu", dtype="float32"), summaries_of(documents)
-    listed = "\n".join(f"{letter}. {level}" for letter, level in zip("ABCDE", LEVELS, strict=True))
+    models, scored = (as_measuring(Native()), ByLetters(model)), summaries_of(documents)
     for c in PRESETS["summeval-judges"]:
-        asked = f"Judge the summary on {c.title}: {c.definition}"
-        question = {"q": {"type": "score", "instructions": asked, "criteria": LEVELS}}
-        native = [1 + sparrow.ask({"summary": one["output"]}, question)["q"]["score"] for one in scored]
-        texts = (f"Summary: {one['output']}\n\n{asked}\n{listed}\nAnswer with a letter." for one in scored)
-        answers = lm.choice_logprobs([[{"role": "user", "content": text}] for text in texts], "ABCDE")
-        by_letter = answers.probabilities @ np.arange(1.0, 6.0)
-        for judge, scores in ((sparrow.name, native), (f"{model.stem}, by letters", by_letter)):
-            told = zip(scored, map(float, scores), strict=True)
-            rows = [row(one, ratings=one["ratings"][c.name], judge=score) for one, score in told]
-            yield Recorded(judge, c.name, rows, {"scale": (1, 5)}, {LIKELIHOODS: likelihoods_of(scored)})
+        judge = PointwiseJudge(replace(c, levels=LEVELS))
+        for lm in models:
+            told = zip(scored, judge.batch([*map(dspy.Example, scored)], lm=lm), strict=True)
+            rows = [row(one, ratings=one["ratings"][c.name], judge=said.score) for one, said in told]
+            yield Recorded(lm.model, c.name, rows, {"scale": (1, 5)}, {LIKELIHOODS: likelihoods_of(scored)})
 
 
 def summaries_of(documents: int | None) -> list[dict[str, Any]]:

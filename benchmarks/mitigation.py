@@ -10,7 +10,6 @@ that a stopped run goes on, and another rule of choice asks nothing again; ``--j
 from __future__ import annotations
 
 import json
-import math
 import random
 import sys
 import time
@@ -21,7 +20,7 @@ from typing import Any
 
 import dspy
 
-from benchmarks.harness import argument_parser, data_folder, finish, keeping_answers, markdown
+from benchmarks.harness import argument_parser, data_folder, finish, keeping_answers, markdown, shown
 from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
 from benchmarks.tuned_judge import questions
 from evalbias import LikelihoodMitigation, LocalLM, PointwiseJudge, data
@@ -247,7 +246,8 @@ def _cells(row: Row, name: str) -> list[str]:
         smaller, agrees = (p_equals(json_number(tried[name])) for name in ("p_smaller", "p_agrees"))
         against = f"less biased {smaller}, agrees better {agrees}; {loss}"
     agreement, performance = _interval(estimates[rules.AGREEMENT]), _interval(estimates[rules.PERFORMANCE])
-    return [_interval(bias) + mark, _text(estimates["bias_score"]["value"], "+.2f"), agreement, performance, against]
+    score = shown(json_number(estimates["bias_score"]["value"]), "+.2f")
+    return [_interval(bias) + mark, score, agreement, performance, against]
 
 
 def summary(rows: Sequence[Row]) -> str:
@@ -310,13 +310,8 @@ def _agreement(row: Row, name: str) -> float:
 
 
 def _interval(estimate: Mapping[str, Any]) -> str:
-    value, low, high = (_text(estimate[key], "+.2f") for key in ("value", "low", "high"))
+    value, low, high = (shown(json_number(estimate[key]), "+.2f") for key in ("value", "low", "high"))
     return value if value == low == high else f"{value} [{low}, {high}]"
-
-
-def _text(value: Any, form: str) -> str:
-    found = json_number(value)
-    return "undefined" if math.isnan(found) else format(round(found, 2) + 0.0, form)  # no minus before a zero
 
 
 FEWEST = 40

@@ -3,20 +3,19 @@
 usage: python -m benchmarks.racing [--lm MODEL] [--searches N] [--pairs N ...] [--outputs N] [--out DIR]
            [--write]
 
-A judge answers every pair of a pool once under each of the grammar's world. With a model this takes some minutes, is
-written to ``--out``, and goes on there when it was stopped. Without ``--lm`` the judge is a formula: the synthetic
+A judge answers every pair of a pool once under each of the grammar's wordings. With a model this takes some minutes;
+its answers are kept in ``--out``, where a stopped run goes on. Without ``--lm`` the judge is a formula: the synthetic
 world's quality, the leaning that it plants in every wording, and noise. Every search then runs twice on these answers,
-with racing and without; its seed draws the pairs, the wordings and the order of the race. ``--write`` puts the table
-into benchmarks/results/racing.md.
+with racing and without; its seed draws the pairs, the wordings and the order of the race.
 """
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import dspy
@@ -24,7 +23,7 @@ import numpy as np
 from scipy.special import expit
 
 from benchmarks.embedded_judge.tokenizer import comparison_wordings
-from benchmarks.harness import argument_parser, finish, judge_of, markdown
+from benchmarks.harness import argument_parser, finish, judge_of, keeping_answers, markdown
 from evalbias import data
 from evalbias.cli.models import open_lm
 from evalbias.data import world
@@ -39,43 +38,15 @@ from evalbias.optimizers.objectives import probabilities
 from evalbias.optimizers.zepo import DROP_LEVEL, ZEPOReport, race_rounds
 from evalbias.programs import SYNTHETIC, PairwiseJudge
 from evalbias.programs.prompts import ENGLISH, LANGUAGES
-from evalbias.runs import Journal, check_settings
 
 DOCUMENTS = 20
 """Documents of the pool."""
 POOL_SEED = 3_200_001
-AT_ONCE = 6
-"""Wordings that are asked in one call."""
 NOISE = 0.5
 """Standard deviation, in nats, of the formula's answers to a pair from wording to wording."""
 
-Ask = Callable[[Sequence[str]], FloatArray]
-"""Wordings -> (w, n, 2) probabilities of both positions for every pair of the pool."""
-
-
-class Answers:
-    """The answers of a pairwise judge to a pool of pairs, which a file may keep."""
-
-    def __init__(self, pool: Sequence[dspy.Example], ask: Ask, file: Path | None) -> None:
-        self._places = {_texts(pair): place for place, pair in enumerate(pool)}
-        self._ask, self._journal = ask, None if file is None else Journal(file)
-        records = [] if self._journal is None else self._journal.read("wording", "answers")
-        self._answers = {r["wording"]: np.array(r["answers"], dtype=np.float64) for r in records}
-
-    def ask(self, wordings: Sequence[str]) -> None:
-        """Have the judge answer every pair of the pool under some wordings, where it has not."""
-        todo = [text for text in wordings if text not in self._answers]
-        for start in range(0, len(todo), AT_ONCE):
-            part = todo[start : start + AT_ONCE]
-            self._answers |= dict(zip(part, self._ask(part), strict=True))
-            if self._journal is not None:
-                self._journal.append([{"wording": text, "answers": self._answers[text].tolist()} for text in part])
-
-    def __call__(self, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
-        """Return (w, n, 2) probabilities of the answers to pairs of the pool."""
-        self.ask(wordings)
-        places = [self._places[_texts(pair)] for pair in examples]
-        return np.stack([self._answers[text][places] for text in wordings])
+Ask = Callable[[str], FloatArray]
+"""Wording -> (n, 2) probabilities of both positions for every pair of the pool."""
 
 
 def _texts(pair: dspy.Example) -> tuple[str, ...]:
@@ -83,15 +54,16 @@ def _texts(pair: dspy.Example) -> tuple[str, ...]:
 
 
 class Answered(ZEPO):
-    """A search on a judge whose answers are known."""
+    """A search on a judge whose answers to a pool of pairs are asked once for each wording."""
 
-    def __init__(self, answers: Answers, **options: Any) -> None:
+    def __init__(self, pool: Sequence[dspy.Example], ask: Ask, **options: Any) -> None:
         super().__init__(GrammarParaphraser(world.PARTS), select=False, **options)
-        self._answers = answers
+        self._places, self._ask = {_texts(pair): place for place, pair in enumerate(pool)}, ask
 
     def ask(self, problem: Problem, wordings: Sequence[str], examples: Sequence[dspy.Example]) -> FloatArray:
         """Look the answers up."""
-        return self._answers(wordings, examples)
+        places = [self._places[_texts(pair)] for pair in examples]
+        return np.stack([self._ask(text)[places] for text in wordings])
 
 
 class NoModel(MeasuringLM):
@@ -106,11 +78,11 @@ def formula(pool: Sequence[dspy.Example]) -> Ask:
     leanings = comparison_wordings()
     places = {text: place for place, text in enumerate(leanings)}
 
-    def ask(texts: Sequence[str]) -> FloatArray:
-        texts = [text.removesuffix(f"\n{LANGUAGES[ENGLISH].answers}") for text in texts]
-        noise = [np.random.default_rng([POOL_SEED, places[text]]).normal(0, NOISE, len(pool)) for text in texts]
-        odds = world.GAIN * (quality[:, 0] - quality[:, 1]) + np.array([[leanings[t]] for t in texts]) + noise
-        return np.stack([expit(odds), expit(-odds)], axis=2)
+    def ask(text: str) -> FloatArray:
+        text = text.removesuffix(f"\n{LANGUAGES[ENGLISH].answers}")
+        noise = np.random.default_rng([POOL_SEED, places[text]]).normal(0, NOISE, len(pool))
+        odds = world.GAIN * (quality[:, 0] - quality[:, 1]) + leanings[text] + noise
+        return np.stack([expit(odds), expit(-odds)], axis=1)
 
     return ask
 
@@ -126,13 +98,13 @@ class Compared:
     seconds: float  # processor time of the search with racing, without the judge
 
 
-def compared(answers: Answers, pool: Sequence[dspy.Example], pairs: int, seed: int) -> Compared:
+def compared(ask: Ask, pool: Sequence[dspy.Example], pairs: int, seed: int) -> Compared:
     """Search twice on the same pairs."""
     drawn, judge = random.Random(seed).sample(list(pool), pairs), PairwiseJudge(SYNTHETIC)
     found, seconds = list[ZEPOReport](), 0.0
     for racing in (False, True):
         started = time.process_time()
-        zepo = Answered(answers, racing=racing, seed=seed)
+        zepo = Answered(pool, ask, racing=racing, seed=seed)
         found.append(zepo.compile(judge, trainset=drawn, lm=NoModel()).report)
         seconds = time.process_time() - started
     exact, raced = found
@@ -169,16 +141,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pool = data.pairs(world.documents(DOCUMENTS, args.outputs, seed=POOL_SEED), seed=0)
     judge, title = PairwiseJudge(SYNTHETIC, instruction_place=instruction_place_for(args.lm)), "a formula"
     if args.lm is None:
-        answers = Answers(pool, formula(pool), None)
-        made = f"the synthetic world's formula, with noise of {NOISE} nats"
+        ask, made = formula(pool), f"the synthetic world's formula, with noise of {NOISE} nats"
     else:
         lm: Any = open_lm(args.lm)
-        title, made = args.lm, judge_of(model_identity(lm))
-        args.out.mkdir(parents=True, exist_ok=True)
-        settings = {"lm": model_identity(lm), "pool": [DOCUMENTS, args.outputs, POOL_SEED]}
-        check_settings(args.out / "settings.json", settings)
-        answers = Answers(pool, lambda texts: probabilities(judge, texts, pool, lm), args.out / "answers.jsonl")
-    rows = [row(n, [compared(answers, pool, n, seed) for seed in range(args.searches)]) for n in args.pairs]
+        title, made, kept = args.lm, judge_of(model_identity(lm)), keeping_answers(lm, args.out / "answers.jsonl")
+        ask = lambda text: probabilities(judge, [text], pool, kept)[0]  # noqa: E731
+    ask = functools.cache(ask)
+    rows = [row(n, [compared(ask, pool, n, seed) for seed in range(args.searches)]) for n in args.pairs]
     headings = ["pairs", "rounds up to", "same winner", "fairness lost", "judgments, exact", "with racing", "saved"]
     text = "\n\n".join(
         [

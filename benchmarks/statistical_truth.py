@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from benchmarks.audit.judges import likert
 from benchmarks.harness import argument_parser, finish, lines, markdown
 from evalbias import measures
 from evalbias.evaluation import BIASES, Judged, measure
@@ -65,11 +66,6 @@ def normal(rng: np.random.Generator, n: int, outputs: int, *shape: int) -> Float
         return own
     shared = rng.normal(size=(*shape, -(-n // outputs))).repeat(outputs, axis=-1)[..., :n]
     return np.asarray(np.sqrt(SHARED) * shared + np.sqrt(1 - SHARED) * own)
-
-
-def likert(x: FloatArray) -> FloatArray:
-    """Round to the scale from 1 to 5."""
-    return np.clip(np.round(x), 1, 5)
 
 
 def scoring(effect: float, other: float | None = None) -> Draw:
@@ -251,9 +247,8 @@ def check(
                 if clusters is not None:
                     seen["itemwise"].append(_rejects(judges, None, swaps=n_swaps, seed=index))
     population = draw(np.random.default_rng(seed), POPULATION, outputs)
-    return [
-        _summary(world, name, _value(judges), found[name], n=n, outputs=outputs) for name, judges in population.items()
-    ]
+    truths = {name: float(_counted(one, np.ones((1, len(one.first))))[0]) for name, one in population.items()}
+    return [_summary(world, name, value, found[name], n=n, outputs=outputs) for name, value in truths.items()]
 
 
 def _rejects(judges: Judges, clusters: Sequence[object] | None, *, swaps: int, seed: int) -> bool:
@@ -264,10 +259,6 @@ def _rejects(judges: Judges, clusters: Sequence[object] | None, *, swaps: int, s
 
 def _counted(judges: Judges, counts: FloatArray) -> FloatArray:
     return judges.counted(counts, judges.first, *judges.given)
-
-
-def _value(judges: Judges) -> float:
-    return float(_counted(judges, np.ones((1, len(judges.first))))[0])
 
 
 def _summary(world: str, name: str, truth: float, found: dict[str, list[Any]], *, n: int, outputs: int) -> Check:
@@ -292,18 +283,6 @@ def _summary(world: str, name: str, truth: float, found: dict[str, list[Any]], *
         percentile=covering("percentile", truth),
         difference=covering("difference", 0.0),
     )
-
-
-def shares_found(
-    draw: Draw, statistics: Sequence[str], *, n: int, sets: int, n_swaps: int = 199, seed: int
-) -> dict[str, float]:
-    """Return the share of data sets in which the paired test finds at 5 % that two different judges differ."""
-    rejected = dict.fromkeys(statistics, 0)
-    for index in range(sets):
-        drawn = draw(np.random.default_rng([seed, index]), n, 1)
-        for name in statistics:
-            rejected[name] += _rejects(drawn[name], None, swaps=n_swaps, seed=index)
-    return {name: count / sets for name, count in rejected.items()}
 
 
 EFFECTS = (-0.3, -0.1, 0.0, 0.1, 0.2, 0.3)
@@ -567,27 +546,29 @@ PAIRS: Sequence[tuple[str, Draw, tuple[str, ...]]] = [
 
 def power(n: int, *, sets: int, seed: int) -> list[dict[str, Any]]:
     """Return the share of data sets of n items in which each difference is found; one record a statistic."""
-    sets = min(sets, SETS)
-    return [
-        {"statistic": name, "judges": judges, "n": n, "sets": sets, "found": found}
-        for judges, draw, statistics in PAIRS
-        for name, found in shares_found(draw, statistics, n=n, sets=sets, seed=seed).items()
-    ]
+    rows, sets = [], min(sets, SETS)
+    for judges, draw, statistics in PAIRS:
+        rejected = dict.fromkeys(statistics, 0)
+        for index in range(sets):
+            drawn = draw(np.random.default_rng([seed, index]), n, 1)
+            for name in statistics:
+                rejected[name] += _rejects(drawn[name], None, swaps=199, seed=index)
+        rows += [
+            {"statistic": name, "judges": judges, "n": n, "sets": sets, "found": number / sets}
+            for name, number in rejected.items()
+        ]
+    return rows
 
 
 def power_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the Markdown table of the records of all sizes."""
     sizes = sorted({row["n"] for row in rows})
-    found = {(row["statistic"], row["judges"], row["n"]): row["found"] for row in rows}
+    found = {(row["statistic"], row["judges"], row["n"]): f"{100 * row['found']:.0f} %" for row in rows}
     kinds = sorted(dict.fromkeys((row["statistic"], row["judges"]) for row in rows), key=lambda kind: kind[0])
-    body = [[*kind, *(_share_found(found.get((*kind, n))) for n in sizes)] for kind in kinds]
+    body = [[*kind, *(found.get((*kind, n), "") for n in sizes)] for kind in kinds]
     sets = {row["n"]: row["sets"] for row in rows}
     text = "Share of the data sets in which the paired test of two judges rejects at 5 %; no items share a document."
     return f"{text}\n\n{markdown(['statistic', 'judges', *(f'n = {n} ({sets[n]} sets)' for n in sizes)], body)}"
-
-
-def _share_found(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.0f} %"
 
 
 SIZES = {30: 1500, 120: 500, 568: 150, 3000: 60}
@@ -636,17 +617,6 @@ def drift_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"{text}\n\n{markdown(head, body)}"
 
 
-NOTES = """\
-Ratings and scores are tied Likert scores. Two judges are drawn alike, so the paired test should reject in 5 % (goal 4
-to 6 %), and 95 % intervals should cover in 93 to 97 %. **Bold** figures miss their goal by more than two standard
-errors of the simulation; those with ? miss it by less. "item-wise" swaps items whatever documents they share; all other
-columns swap and resample documents. "percentile" is the plain bootstrap, "ours" the interval that `measure` reports,
-and "difference" that of two equal judges. BiasScore changes with n, so its truth is its own mean over the data sets.
-Item-wise tests, percentile intervals and differences are checked on the second number of data sets; an empty cell was
-not measured. 399 resamples an interval, 99 swaps a test.
-"""
-
-
 def report(checks: Sequence[Check], others: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """Return the section; ``others`` are the records of the parts besides the worlds."""
     columns = [
@@ -662,7 +632,7 @@ def report(checks: Sequence[Check], others: Mapping[str, Sequence[Mapping[str, A
         cells = [_cell(getattr(c, field), goal, getattr(c, size)) for _, field, goal, size in columns]
         figures = [_documents(c.n, c.outputs), f"{c.sets} / {c.part}", f"{c.truth:.3f}", f"{c.mean:.3f}"]
         body.append([c.world, c.statistic, c.n, *figures, *cells])
-    parts = ["## Statistical truth: tests and intervals on simulated judges", NOTES, markdown(head, body)]
+    parts = ["## Statistical truth: tests and intervals on simulated judges", markdown(head, body)]
     for name, (title, table) in OTHERS.items():
         if rows := others.get(name):
             parts += [f"### {title}", table(rows)]

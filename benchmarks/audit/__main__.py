@@ -35,12 +35,7 @@ noise on a scale of 1 to 5 (`benchmarks/audit/judges.py`). "verbosity 90; false 
 biased, with a family-wise error of 5 % over an unbiased judge's biases; its intervals allow for the ends of the rating
 scale, which pairs of these judges, without a scale of their own, need, most of all where half of the ratings are 5.
 Of pairs, the allowance is told from the differences of the ratings (`evalbias.measures.ratings`). The peers flag with
-their own default thresholds: {versions}. judgekit reads the same answers and the mean rating; judgecal and juryrig
-ask the planted judge again about padded text, which removes the length's tie with quality by experiment and is not
-possible for recorded answers. The planted judge answers juryrig's padded text with the same error as the original.
-juryrig's position flag also rises for inconsistency between the orders, which a judge of noise has. "-": the tool
-audits no such judge, or was not run on it; a planted bias at 0 may be one that the tool has no test for. Of few draws,
-shares are rough.
+their own default thresholds: {versions}.
 """
 
 

@@ -75,39 +75,7 @@ TEXT = f"""\
 correlate at .46. The unbiased judge is drawn as one more rater. The lenient one is as unbiased and gives more: half of
 its scores are 5, or it passes 81 of 100. The biased one gives {BIAS} standard deviations of its score for one of log
 length at equal quality (`benchmarks/audit/length.py`). Cells: the percentage of draws in which the tool flags the judge
-for length, and in brackets for anything else. An unbiased judge should be flagged in about 5 at most.
-
-Each tool runs at its default, called as its documentation says, with the mean rating as the human score. evalbias flags
-what its audit calls biased. truescore: `length_bias`, if its interval excludes 0. judgekit: `run_audit`, what it flags.
-judge-audit: `audit`, whose report prints a t statistic for length and no verdict; above 1.96 counts. judge-audit-mcp:
-the probe `length_confound`, if not "clean". metajudge: differential functioning of the longer half of the outputs, with
-the mean rating as external conditioner, of class B or C. evalaudit: `audit` with choices, lengths and people's choices,
-what it warns of; pairs that people rate alike are left out, because it takes no tie. judgekeeper: `check_table` with
-the first rater's label, if it calls the judge not trustworthy; it has no check of length. A table leaves out tools that
-do not test such judges for length.
-
-Why they differ: judge-audit, judge-audit-mcp, judgekit, metajudge and evalaudit hold people's number fixed as if it
-were the quality. Its errors leave a part of the quality to length, the more, the more length and quality go together;
-a judge is flagged less often where a tool asks for an effect of some size besides (judgekit, metajudge). truescore
-tests the judge's score less people's, which needs no such assumption. It finds more than evalbias where the judge uses
-the scale as people do; where it does not, as the lenient one, length seems to matter. With one rater, evalbias gives
-bounds only, unless `--reliability` says how reliable a rating is. judgekeeper asks for a kappa of .6, which the raters
-do not reach with each other."""
-FIRST = """\
-### A simulation that was written before this one
-
-It had the same design, in code of its own; of 100 draws each:
-
-| tool | unbiased | unbiased and lenient | biased |
-| --- | --- | --- | --- |
-| evalbias | 0 / 1 | 2 / 5 | 81 / 67 |
-| evalbias --only verbosity | 2.5 to 4.5 (200 draws) | | 85 / 68 |
-| truescore | 6 / 8 | 43 / 90 | 99 / 98 |
-| judgekit | 5 / 28 | | |
-| evalaudit, pairs | 25 / 62 | | |
-| judge-audit | 40 / 87 | | |
-| judge-audit-mcp | 38 / 90 | | |
-| metajudge | 2 / 7 | | 68 / 90 |"""
+for length, and in brackets for anything else. An unbiased judge should be flagged in about 5 at most."""
 
 
 def latent(weight: float, correlation: float, quality: Any, length: Any, rng: Generator) -> Any:
@@ -229,7 +197,7 @@ def main() -> None:
                 found[name, tool, judge] = [flags_of(tool, name, judge, one, args) for one in CORRELATIONS]
                 print(f"{tool}, {name}, {judge}: done", file=sys.stderr)
     parts = [f"### {name.capitalize()}\n\n{table(name, found)}" for name in WORLDS]
-    finish(args, "audit", "\n\n".join([TEXT, *parts, FIRST]), section="length")
+    finish(args, "audit", "\n\n".join([TEXT, *parts]), section="length")
     if args.write:
         replace_section(ROOT / "README.md", "peers", table("scores, two raters", found))
 

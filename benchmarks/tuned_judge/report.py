@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import RESULTS, markdown, write_section
+from benchmarks.harness import RESULTS, markdown, shown, write_section
 from benchmarks.likelihood_table import JUDGES, TABLE
-from evalbias.values import json_number
 
 
 def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any]]) -> str:
@@ -30,8 +29,8 @@ def report(record: Mapping[str, Any], evaluations: Mapping[str, Mapping[str, Any
                 pairs.append([title, name, *_pairwise(found["pairwise"])])
         if row["criterion"] in TABLE.get(row["set"], {}):
             for judge, printed in zip(JUDGES, TABLE[row["set"]][row["criterion"]], strict=True):
-                shown = {"bias_score": printed.bias, "performance": printed.performance}
-                body.append([title, f"{judge}, published", "", "", *(shown.get(name, "") for name in names), "", ""])
+                known = {"bias_score": printed.bias, "performance": printed.performance}
+                body.append([title, f"{judge}, published", "", "", *(known.get(name, "") for name in names), "", ""])
     return "\n\n".join(
         [
             "## The tuned judge",
@@ -54,22 +53,14 @@ def _pointwise(row: Mapping[str, Any], names: list[str]) -> list[str]:
     estimates = [found["estimates"][name] for name in names]
     return [
         f"{found['n']} ({row['inputs']})",
-        _share(found["coverage"]),
-        *(f"{_signed(e['value'])} [{_signed(e['low'])}, {_signed(e['high'])}]" for e in estimates),
-        *(_signed(value) for value in found["alone"].values()),
+        shown(found["coverage"]),
+        *("{} [{}, {}]".format(*(shown(e[end], "+.2f") for end in ("value", "low", "high"))) for e in estimates),
+        *(shown(value, "+.2f") for value in found["alone"].values()),
     ]
 
 
 def _pairwise(found: Mapping[str, Any]) -> list[str]:
-    return [str(found["n"]), *(_share(found[name]) for name in ("coverage", "first", "agreement"))]
-
-
-def _signed(value: Any) -> str:
-    return f"{json_number(value):+.2f}"
-
-
-def _share(value: Any) -> str:
-    return f"{json_number(value):.2f}"
+    return [str(found["n"]), *(shown(found[name]) for name in ("coverage", "first", "agreement"))]
 
 
 if __name__ == "__main__":

@@ -163,13 +163,19 @@ def test_controls_are_asked_for_the_level_of_every_summary(data_dir, monkeypatch
         def __init__(self, *_, **__):
             pass
 
-        def choice_logprobs(self, prompts, choices):
-            assert all("B. bad" in prompt[0]["content"] and "Summary: " in prompt[0]["content"] for prompt in prompts)
-            return ChoiceLogprobs(tuple(choices), np.log([[0.025, 0.9, 0.025, 0.025, 0.025]] * len(prompts)))
+        def answer(self, questions, answers):
+            for place, one in enumerate(questions):
+                text = one.prompt[0]["content"]
+                sent.append(text)
+                answers[place] = ChoiceLogprobs(one.choices, np.log([[0.025, 0.9, 0.025, 0.025, 0.025]]))
 
+    sent = []
     monkeypatch.setattr(evalbias, "LocalLM", Second)
     sparrow, second, *others = gallery.controls(Path("chat.gguf"), 2)
     assert len(others) == 6  # of the other three criteria
+    first, *_ = (row["output"] for row in second.rows)
+    assert sent[0].startswith(f"Summary: {first}\n\nJudge the summary on coherence: do the sentences")
+    assert sent[0].endswith("?\nA. very bad\nB. bad\nC. fair\nD. good\nE. very good\nAnswer with a letter.")
     assert (second.judge, {round(one["judge"], 6) for one in second.rows}) == ("chat, by letters", {2.125})
     assert (len(sparrow.rows), len({one["input_id"] for one in sparrow.rows})) == (24, 2)
     scores = np.array([one["judge"] for one in sparrow.rows])

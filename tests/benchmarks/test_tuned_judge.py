@@ -111,7 +111,7 @@ def evaluation(effect, agreement):
 def test_the_report_puts_published_judges_beside_ours():
     record = {"base": "a model", "settings": {"rank": 12}, "steps": 3, "seconds": 90, "questions": {"tmu-gfm": 40}}
     text = report(record, {"prompted": evaluation(0.1, 0.5), "tuned": evaluation(0.4, 0.75)})
-    assert "| tmu-gfm, fluency | tuned | 20 (7) | 0.90 | +0.40 [+0.30, +0.50] | +nan | -0.20 |" in text
+    assert "| tmu-gfm, fluency | tuned | 20 (7) | 0.90 | +0.40 [+0.30, +0.50] | undefined | -0.20 |" in text
     assert "| tmu-gfm, fluency | Llama2-13B, published |  |  | .49 -> .48 |  |  |" in text
     assert "| tmu-gfm, fluency | tuned | 10 | 0.80 | 1.00 | 0.75 |" in text
 
