@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields
-from importlib import import_module
+from importlib import import_module, resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast, get_type_hints
@@ -270,7 +270,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "rank": ("compare", options.RankOptions),
     "refine": ("loops", options.RefineOptions),
 }
-LISTED = [*dict.fromkeys(name.split()[0] for name in COMMANDS), "runs"]  # as a newcomer meets them
+LISTED = [*dict.fromkeys(name.split()[0] for name in COMMANDS), "runs", "skill"]  # as a newcomer meets them
 
 
 class _Ordered(TyperGroup):
@@ -328,6 +328,12 @@ def evalbias(
     129 stopped by SIGHUP, 130 by Ctrl-C, 143 by SIGTERM (run the same command again to continue).
     """
     set_verbosity(quiet=quiet, verbose=verbose)
+
+
+@app.command()
+def skill() -> None:
+    """Print what a coding agent should know of evalbias, to save it as a SKILL.md."""
+    typer.echo(resources.files("evalbias").joinpath("SKILL.md").read_text(encoding="utf-8"), nl=False)
 
 
 def user_errors() -> tuple[type[BaseException], ...]:
