@@ -8,7 +8,7 @@ TYPED := build/typed
 SITE := build/site
 TREE := $(TYPED)/evalbias
 
-.PHONY: help typed demo test test-all test-integrations test-servers models check words format mutants bench docs lock clean
+.PHONY: help typed demo test test-all test-integrations test-servers models check words format mutants bench docs release lock clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -98,6 +98,30 @@ mutants: $(STAMP)  ## plant small faults in measures, estimators and rules; how 
 # The pages of docs/ as a site that needs no network: build/site/index.html.
 docs: typed  ## the documentation as a site, build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir $(SITE)
+
+# A release is what pip gets: both archives are built, checked, and installed without extras in an empty environment of
+# each supported Python that is here. There a recorded judge is audited with the wheel, as a newcomer would do it first.
+RELEASE := .servers/release
+PYTHONS := 3.10 3.11 3.12 3.13 3.14
+RECORDED := --data ../../docs/data/replies.csv --map source=facts,output=reply --scores-field my_score --scale 1-5
+
+release: $(STAMP)  ## build the source archive and the wheel into dist/, and try both in empty environments
+	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); \
+		grep --quiet "^version: $$version$$" CITATION.cff || { echo "CITATION.cff has another version"; exit 1; }; \
+		grep --quiet -E "^## $$version \([0-9]" CHANGELOG.md || echo "CHANGELOG.md: $$version has no date yet"
+	rm -rf dist build $(RELEASE)
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(PYTHON) -m venv $(RELEASE) && $(RELEASE)/bin/pip install --quiet "twine>=6"
+	$(RELEASE)/bin/twine check --strict dist/*
+	for version in $(PYTHONS); do \
+		python$$version --version >/dev/null 2>&1 || { echo "Python $$version: not on this machine"; continue; }; \
+		for archive in dist/*; do \
+			python$$version -m venv --clear $(RELEASE)/empty && $(RELEASE)/empty/bin/pip install --quiet $$archive && \
+				(cd $(RELEASE) && empty/bin/evalbias audit $(RECORDED) > audit.txt && grep --quiet "^No sign of bias" audit.txt) \
+				|| exit 1; \
+			echo "Python $$version: $$archive installs and audits"; \
+		done; \
+	done
 
 # On x86 Linux the torch of the package registry brings CUDA, several GB that nothing here uses: the CPU build of
 # PyTorch's own index is taken instead, unless pip finds one without it. `make demo TORCH_INDEX=` keeps the registry's.
