@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import cloudpickle
 import dspy
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models_of_text import Scripted, Seeded
 
-from evalbias import BiasedDemos, ServerLM, load_judge
+from evalbias import BiasedDemos, ServerLM, load_correction, load_judge
 from evalbias.evaluation.answers import load_any_judge
 from evalbias.lm.saved import RecordedLM, record
 from evalbias.measures.corrections import ScoreCorrection, Slope
@@ -104,6 +105,18 @@ PROGRAMS = {
     ),
 }
 """Program with nothing left at its default, and a program of the same shape with everything at its default."""
+
+
+CORRECTION = ScoreCorrection(
+    {"likelihood": Slope(0.05, -30.0, (-90.0, -4.0)), "length": Slope(0.5, 2.5)},
+    shift=0.25,
+    reduction="mean",
+    length="graphemes",
+    criterion="wit",
+    likelihood_lm="some/model",
+)
+KEPT = Path(__file__).with_name("kept")
+"""Version -> what it saved of PROGRAMS and CORRECTION. No file is changed; a release adds its folder."""
 
 
 def test_a_rule_of_acceptance_that_a_file_cannot_hold_is_not_saved_as_its_margin(tmp_path):
@@ -220,6 +233,20 @@ def test_a_program_survives(name, way, depth, tmp_path):
     restored = WAYS[way](program, put(make_fresh()), tmp_path)
     assert behavior(take(restored)) == expected
     assert behavior(take(program)) == expected
+
+
+@pytest.mark.parametrize("version", [folder.name for folder in sorted(KEPT.iterdir())])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_earlier_versions_saved_is_loaded(name, version):
+    make, make_fresh = PROGRAMS[name]
+    program = make_fresh()
+    program.load(str(KEPT / version / f"{name}.json"))
+    assert behavior(program) == behavior(make())
+
+
+@pytest.mark.parametrize("version", [folder.name for folder in sorted(KEPT.iterdir())])
+def test_corrections_that_earlier_versions_saved_are_loaded(version):
+    assert load_correction(KEPT / version / "correction.json") == CORRECTION
 
 
 def test_a_compiled_judge_survives_with_its_report(tmp_path):
