@@ -28,7 +28,7 @@ def test_begins_as_skills_do(skill):
 
 def test_commands_and_options_exist(skill):
     lines = re.findall(r"`evalbias ([a-z][^`\[]*)`", skill)
-    assert len(lines) >= 6
+    assert len(lines) >= 5
     for line in lines:
         words = line.split()
         command = COMMANDS[words[0]]
