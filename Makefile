@@ -29,14 +29,15 @@ test-all: $(STAMP)  ## all tests but those of real servers and integrations
 # environment of their own above it; pip leaves .venv as it is.
 TOOLS := .servers/tools
 
-test-integrations: $(TOOLS)/.installed  ## tests with MLflow, Inspect and TypeSafe's client (180 MB)
+test-integrations: $(TOOLS)/.installed  ## tests with MLflow, Inspect and other tools (250 MB)
 	OMP_NUM_THREADS=1 $(TOOLS)/bin/python -m pytest tests/integrations
 
 $(TOOLS)/.installed: $(STAMP) Makefile
 	$(PYTHON) -m venv $(TOOLS)
 	$(BIN)/python -c 'import site; print("import site; site.addsitedir(" + repr(site.getsitepackages()[0]) + ")")' \
 		> "$$($(TOOLS)/bin/python -c 'import site; print(site.getsitepackages()[0])')/venv.pth"
-	$(TOOLS)/bin/pip install --quiet mlflow-skinny==3.17.2 inspect-ai==0.3.285 typesafe-sdk==0.7.5
+	$(TOOLS)/bin/pip install --quiet mlflow-skinny==3.17.2 inspect-ai==0.3.285 typesafe-sdk==0.7.5 \
+		pydantic-evals==2.62.0 langsmith==0.15.1 langfuse==5.0.4
 	touch $@
 
 # Real servers, each in an environment of its own: vLLM takes 3.5 GB, llama.cpp's two are built here (cmake, g++).

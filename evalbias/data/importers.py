@@ -334,8 +334,9 @@ def _rows(tool: Tool, source: Source) -> Rows:
     scored = {i for given in (*people.values(), *judges.values()) for i in given}
     for name, (where, row) in items.items():
         if name in scored or (not scored and row["output"]):
-            row["ratings"] = {c: by.get(name) or [None] * len(next(iter(by.values()))) for c, by in rated.items()}
-            yield where, row | {column: held.get(name) for column, held in columns.items()}
+            ratings = {c: by.get(name) or [None] * len(next(iter(by.values()))) for c, by in rated.items()}
+            said = {column: held.get(name) for column, held in columns.items()}
+            yield where, row | said | ({"ratings": ratings} if rated else {})
         else:
             source.leave_out("nobody scored it" if scored else "no output", where)
 
