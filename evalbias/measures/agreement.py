@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,13 +60,23 @@ def counted_spearman(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatA
 
 def counted_kendall(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """Compute Kendall's tau-b in resamples, one after the other."""
-    items = [np.repeat(np.arange(len(x)), row.astype(np.int64)) for row in counts]
-    return np.concatenate([_taus(_orders(x[i], y[i]).sum(axis=0, keepdims=True) / 2) for i in items])
+    return _taus(_counted_orders(counts, x, y) / 2)
+
+
+def _ordered_alike(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    concordant, _, untied = _counted_orders(counts, x, y).T
+    return (1 + ratio(concordant, untied)) / 2
 
 
 def _taus(pairs: FloatArray) -> FloatArray:
     """Return tau-b of (m, 3) numbers of pairs: concordant less discordant ones, those untied in x, and in y."""
     return ratio(pairs[:, 0], np.sqrt(pairs[:, 1] * pairs[:, 2]))
+
+
+def _counted_orders(counts: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return (k, 3) sums of ``_orders`` over the items of each resample."""
+    items = [np.repeat(np.arange(len(x)), row.astype(np.int64)) for row in counts]
+    return np.stack([_orders(x[i], y[i]).sum(axis=0) for i in items])
 
 
 def _orders(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -120,10 +129,9 @@ class Agreement:
 def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
     """Compute Spearman's rank correlation, rho in [-1, 1]; tied scores share their mean rank.
 
-    Of judge and human scores (n,), on any scales, it is the evaluation performance of Ohi et al. (2024), pooled, or the
-    human alignment of Zhou et al. (2024), averaged over documents: ``groups`` (n,) names that of each item. Items with
-    a NaN are left out and counted. NaN below two items and for scores constant up to rounding. ValueError where lengths
-    or pandas indexes differ, a score is infinite or no number, or a group is missing.
+    Of judge and human scores (n,), on any scales, it is the evaluation performance of Ohi et al. (2024), or, averaged
+    over the documents that ``groups`` (n,) names, the human alignment of Zhou et al. (2024). NaN below two items and
+    for constant scores. ValueError where lengths or pandas indexes differ, a score is infinite, or a group is missing.
 
     Examples:
         >>> spearman([1, 2, 3], [1, 3, 2]).value
@@ -131,7 +139,7 @@ def spearman(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = No
         >>> spearman([1, 2, 1, 2], [1, 2, 9, 8], groups=["a", "a", "b", "b"]).by_group
         (1.0, -1.0)
     """
-    return _agreement(partial(_of_all, counted_spearman), x, y, groups)
+    return _agreement(counted_spearman, x, y, groups)
 
 
 def pearson(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
@@ -141,7 +149,7 @@ def pearson(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = Non
         >>> round(pearson([1, 2, 3], [0, 0, 3]).value, 3)
         0.866
     """
-    return _agreement(partial(_of_all, counted_pearson), x, y, groups)
+    return _agreement(counted_pearson, x, y, groups)
 
 
 def kendall(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
@@ -151,7 +159,7 @@ def kendall(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = Non
         >>> round(kendall([1, 2, 3], [1, 3, 2]).value, 3)  # two pairs in the same order, one in the opposite
         0.333
     """
-    return _agreement(partial(_of_all, counted_kendall), x, y, groups)
+    return _agreement(counted_kendall, x, y, groups)
 
 
 def pairwise_accuracy(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | None = None) -> Agreement:
@@ -166,29 +174,19 @@ def pairwise_accuracy(x: ArrayLike, y: ArrayLike, *, groups: Sequence[object] | 
     return _agreement(_ordered_alike, x, y, groups)
 
 
-def _of_all(statistic: Callable[..., FloatArray], a: FloatArray, b: FloatArray) -> float:
-    return float(statistic(np.ones((1, len(a))), a, b)[0])
-
-
-def _ordered_alike(a: FloatArray, b: FloatArray) -> float:
-    concordant, _, untied = _orders(a, b).sum(axis=0)
-    return float((1 + concordant / untied) / 2) if untied else float("nan")
-
-
-def _agreement(
-    correlation: Callable[[FloatArray, FloatArray], float], x: ArrayLike, y: ArrayLike, groups: Sequence[object] | None
-) -> Agreement:
+def _agreement(statistic: resample.Statistic, x: ArrayLike, y: ArrayLike, groups: Sequence[object] | None) -> Agreement:
     arrays.common_index(x, y, groups)
     a, b = vectors(x=x, y=y)
     kept = arrays.defined(a, b)
-    names = [None] * len(a) if groups is None else arrays.groups_of(groups, np.ones_like(kept), "groups")
-    members: dict[object, list[int]] = {}
-    for index, usable in enumerate(kept):
-        members.setdefault(names[index], []).extend([index] if usable else [])
-    values = tuple(correlation(settled(a[i]), settled(b[i])) if len(i) > 1 else float("nan") for i in members.values())
-    finite = [v for v in values if not np.isnan(v)]
-    value = float(np.mean(finite)) if finite else float("nan")
-    return Agreement(value, int(kept.sum()), int((~kept).sum()), len(finite), len(values) - len(finite), values)
+    codes = np.zeros(len(a), int) if groups is None else arrays.cluster_codes(groups, np.ones_like(kept), "groups")
+    values = []
+    for items in arrays.members_of(codes):
+        i = items[kept[items]]
+        alone = np.ones((1, len(i)))
+        values.append(statistic(alone, settled(a[i]), settled(b[i])).item() if len(i) > 1 else float("nan"))
+    groups_known = int((~np.isnan(values)).sum())
+    value, lost = arrays.mean_of_defined(values), int((~kept).sum())
+    return Agreement(value, len(kept) - lost, lost, groups_known, len(values) - groups_known, tuple(values))
 
 
 # Estimates of the same, with their intervals, of a judge's scores and a reference (n,).
@@ -206,7 +204,7 @@ def estimate_spearman(scores: ArrayLike, reference: ArrayLike, **options: Any) -
 
 def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> resample.Swapped:
     """Swap z-scores of ranks (see ``change``): what an item adds to the sums of one side, it takes from the other's."""
-    a, b, y = (_z_scores(scipy.stats.rankdata(x)) for x in (a, b, reference))
+    a, b, y = (arrays.standardized(scipy.stats.rankdata(x)) for x in (a, b, reference))
     first, second = (np.column_stack([x, x**2, x * y]) for x in (a, b))  # (n, 3)
 
     def rho(sums: FloatArray) -> FloatArray:  # NaN for a row that is constant but for rounding errors
@@ -219,10 +217,6 @@ def exchanged_ranks(a: FloatArray, b: FloatArray, reference: FloatArray) -> resa
         return rho(first.sum(axis=0) + moved), rho(second.sum(axis=0) - moved)
 
     return swapped
-
-
-def _z_scores(x: FloatArray) -> FloatArray:
-    return np.asarray((x - x.mean()) / x.std()) if np.ptp(x) > 0 else np.full(len(x), np.nan)
 
 
 def estimate_pearson(
@@ -246,12 +240,10 @@ def estimate_pearson(
 def pearson_influence(scores: FloatArray, reference: FloatArray, codes: IntArray) -> FloatArray:
     """Return (G, s) the jackknife's influence of each cluster, or of 200 groups, on the correlations of s judges.
 
-    Of scores (n, s) and a reference (n,) without NaN. ``influence.T @ influence`` is the correlations' covariance.
+    The scores (n, s) and the reference (n,) have no NaN. See ``resample.influences``.
     """
-    rest = np.concatenate(
-        [np.column_stack([counted_pearson(c, x, reference) for x in scores.T]) for c in left_out(codes)]
-    )
-    return resample.influences(rest)
+    rest = [np.column_stack([counted_pearson(c, x, reference) for x in scores.T]) for c in left_out(codes)]
+    return resample.influences(np.concatenate(rest))
 
 
 def _with_t(found: Interval, influence: FloatArray, confidence: float) -> Interval:
@@ -264,8 +256,7 @@ def _with_t(found: Interval, influence: FloatArray, confidence: float) -> Interv
 
 
 ALL_TIED = "people rate all outputs of an input alike, so there is no order to agree with"
-MOST_PAIRS = 2_000_000
-"""Most pairs of items that an accuracy compares; of more, each item is compared with an equal number of others."""
+MOST_PAIRS = 2_000_000  # most pairs that an accuracy compares; of more, each item has an equal number of others
 
 
 def estimate_tied_accuracy(
@@ -274,10 +265,9 @@ def estimate_tied_accuracy(
     """Estimate pairwise accuracy with calibrated ties, acc*_eq in [0, 1] (Deutsch et al. 2023, "Ties matter").
 
     It is the share of pairs of items that the scores put in the reference's order, or call a tie where it does. Scores
-    that differ by a threshold or less are tied; the threshold is the one that makes most pairs right (tie calibration),
-    so that fine scores lose nothing where people are coarse. Pairs are those within a cluster, or all where none
-    shares one; undefined where the reference ties all of them. The jackknife over clusters keeps the threshold.
-    Arguments as ``estimate_pearson``.
+    that differ by a threshold or less are tied; the threshold is the one that makes most pairs right (tie calibration).
+    Pairs are those within a cluster, or all where none shares one; undefined where the reference ties all of them. The
+    jackknife over clusters keeps the threshold. Arguments as ``estimate_pearson``.
 
     Examples:
         >>> estimate_tied_accuracy([1.0, 1.1, 3.0], [1, 1, 2]).value  # .1 apart is a tie
@@ -300,16 +290,15 @@ def estimate_tied_accuracy(
     if few or not draws.resamples:
         return replace(found, reason=few)
     first, second = np.searchsorted(held, codes[pairs]).T
-    ones = np.ones(len(pairs))
     touched, amounts = (  # what the pairs of each cluster sum to, one between two clusters in both of them
-        np.bincount(first, part, units) + np.bincount(second, part * (first != second), units) for part in (gains, ones)
+        np.bincount(first, part, units) + np.bincount(second, part * (first != second), units)
+        for part in (gains, np.ones(len(pairs)))
     )
-    rest = ratio(gains.sum() - touched, np.asarray(len(pairs) - amounts, dtype=np.float64))
+    rest = ratio(gains.sum() - touched, len(pairs) - amounts)
     if before is not None:
         return _with_t(found, resample.influences(rest), draws.confidence)
-    low, high = resample.share_ends(
-        found.value, resample.jackknife_variance(rest), units=units, confidence=draws.confidence
-    )
+    variance = resample.jackknife_variance(rest)
+    low, high = resample.share_ends(found.value, variance, units=units, confidence=draws.confidence)
     return replace(found, low=low, high=high)
 
 
@@ -317,8 +306,7 @@ def _pairs(codes: IntArray) -> IntArray:
     """Return (m, 2) items to compare: pairs within a cluster (n,), or of all items where each is its own."""
     n = len(codes)
     if len(np.unique(codes)) < n:
-        members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
-        return np.concatenate([one[np.column_stack(np.triu_indices(len(one), 1))] for one in members])
+        return np.concatenate([one[np.column_stack(np.triu_indices(len(one), 1))] for one in arrays.members_of(codes)])
     if n * (n - 1) // 2 <= MOST_PAIRS:
         return np.column_stack(np.triu_indices(n, 1))
     order = np.random.default_rng(0).permutation(n)
@@ -327,7 +315,7 @@ def _pairs(codes: IntArray) -> IntArray:
 
 def _right(x: FloatArray, y: FloatArray, pairs: IntArray) -> FloatArray:
     """Return (m,) 1 where the scores order or tie a pair as the reference does, at the calibrated threshold, else 0."""
-    apart, wanted = (np.round((v[pairs[:, 0]] - v[pairs[:, 1]]) / (np.ptp(v) or 1.0), 9) for v in (x, y))
+    apart, wanted = (np.round(np.subtract(*v[pairs].T) / (np.ptp(v) or 1.0), 9) for v in (x, y))
     sizes, tied, ordered = np.abs(apart), wanted == 0, (np.sign(apart) == np.sign(wanted)) & (wanted != 0)
     order = np.argsort(sizes, kind="stable")
     thresholds = np.unique(np.append(sizes, 0.0))
@@ -349,7 +337,7 @@ def estimate_kendall(
     (x, y), codes = complete(*vectors(scores=scores, reference=reference), clusters=clusters)
     # (G, 3) pairs with any item of a cluster, in which those within it count twice, and twice those within it
     touched = arrays.sums_by_cluster(_orders(x, y), codes)
-    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1])
+    members = arrays.members_of(codes)
     within = np.stack([_orders(x[i], y[i]).sum(axis=0) if len(i) > 1 else np.zeros(3) for i in members])
     left_out = _taus((touched.sum(axis=0) + within) / 2 - touched)
     return resample.with_variance(found, resample.jackknife_variance(left_out), confidence=draws.confidence)
@@ -494,10 +482,9 @@ def counted_ceiling(
     """Average over the raters how each one's ratings agree with the mean of the item's others, in resamples (k, n).
 
     Each rater is compared by itself, so a stricter one changes nothing; it counts by the number of its items (columns
-    (n, 3r) as from ``ceiling_columns``), and not where its ``statistic`` is undefined. Columns that hold another person
-    item by item, as of crowd workers, are one rater each: a worker's severity is then part of the error, as it is for
-    whoever takes one such rating. Of ratings 0 and 1, ``counted_kappa`` gives Cohen's kappa of a rater with another one
-    of the item, drawn at random.
+    (n, 3r) as from ``ceiling_columns``), and not where its ``statistic`` is undefined. A column that holds another
+    person item by item, as of crowd workers, is one rater, of whose error a worker's severity is a part. Of ratings 0
+    and 1, ``counted_kappa`` gives Cohen's kappa of a rater with another one of the item, drawn at random.
     """
     one, others, known = np.split(columns, 3, axis=1)  # (n, r) each
     rated = [np.flatnonzero(column) for column in known.T]

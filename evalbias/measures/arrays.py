@@ -20,11 +20,8 @@ Clusters = Sequence[object] | None
 Result = TypeVar("Result")
 
 TINY = 1e-20  # variance, or denominator of a sum of squares or of counts, up to which it is a rounding error of 0
-SLACK = 1e-12
-"""Rounding error up to which two values of a statistic, such as those of two resamples, are equal, for values of 1."""
-
-NO_SPREAD = 1e-9
-"""Spread of values, in units of the largest magnitude among them, up to which it is a rounding error of 0."""
+SLACK = 1e-12  # rounding error up to which two values of a statistic, as of two resamples, are equal, for values of 1
+NO_SPREAD = 1e-9  # spread of values, in units of the largest magnitude among them, up to which it is a rounding error
 
 
 def settled(x: FloatArray) -> FloatArray:
@@ -42,6 +39,12 @@ def settled(x: FloatArray) -> FloatArray:
     low, high = (end.reduce(x, axis=-1, keepdims=True) for end in (np.fmin, np.fmax))
     alike = high - low <= NO_SPREAD * np.maximum(-low, high)
     return np.where(alike & ~np.isnan(x), low, x) if alike.any() else x
+
+
+def standardized(x: FloatArray) -> FloatArray:
+    """Bring (n,) values to mean 0 and standard deviation 1; NaN if they are constant up to rounding."""
+    x = settled(x)
+    return np.asarray((x - x.mean()) / x.std()) if len(x) and np.ptp(x) > 0 else np.full(len(x), np.nan)
 
 
 LARGEST_INTEGER = 2**53  # largest integer from 0 that floats tell from all of its neighbors
@@ -80,20 +83,6 @@ def common_index(*values: object) -> Any:
             "give second.to_numpy() if the same items stand at the same places."
         )
     return indexes[0] if indexes else None
-
-
-def groups_of(groups: Sequence[object], kept: BoolArray, name: str) -> list[object]:
-    """Return the group (cluster, document, input) of each kept item, by place and not by a pandas label.
-
-    A missing one is refused: whether items without a group belong together is not known.
-    """
-    if len(groups) != len(kept):
-        raise ValueError(f"{name} has {len(groups)} entries for {len(kept)} items: give one entry an item.")
-    used = {index: group for index, (group, of_use) in enumerate(zip(groups, kept, strict=True)) if of_use}
-    for index, group in used.items():
-        if missing(group):
-            raise ValueError(f"{name}[{index}] is {group!r}: give each item its group, or a name of its own.")
-    return list(used.values())
 
 
 def missing(value: object) -> bool:
@@ -143,11 +132,26 @@ def complete(*columns: FloatArray, clusters: Clusters = None) -> tuple[list[Floa
 
 
 def cluster_codes(clusters: Clusters, kept: BoolArray, name: str = "clusters") -> IntArray:
-    """Number the clusters of the m kept items (m,) from 0 by first appearance; else each item is its own."""
+    """Number the clusters of the m kept items (m,) from 0 by first appearance; else each item is its own.
+
+    They are taken by place, not by a pandas label. A missing one is refused: it does not tell who belongs together.
+    """
     if clusters is None:
         return np.arange(int(kept.sum()))
+    if len(clusters) != len(kept):
+        raise ValueError(f"{name} has {len(clusters)} entries for {len(kept)} items: give one entry an item.")
     codes: dict[object, int] = {}
-    return np.array([codes.setdefault(one, len(codes)) for one in groups_of(clusters, kept, name)], dtype=np.int64)
+    used = {place: cluster for place, (cluster, one) in enumerate(zip(clusters, kept, strict=True)) if one}
+    for place, cluster in used.items():
+        if missing(cluster):
+            raise ValueError(f"{name}[{place}] is {cluster!r}: give each item its group, or a name of its own.")
+    return np.array([codes.setdefault(cluster, len(codes)) for cluster in used.values()], dtype=np.int64)
+
+
+def members_of(codes: IntArray) -> list[IntArray]:
+    """Return the places of each cluster's items, in their order."""
+    ends = np.cumsum(np.bincount(codes))
+    return np.split(np.argsort(codes, kind="stable"), ends[:-1])[: len(ends)]
 
 
 def sums_by_cluster(values: FloatArray, codes: IntArray) -> FloatArray:

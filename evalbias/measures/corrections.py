@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from evalbias.measures import arrays
 from evalbias.measures.arrays import Before, Clusters, FloatArray, IntArray, checked, cluster_codes, settled, vectors
 from evalbias.measures.equal_quality import EqualQuality
 from evalbias.measures.resample import ALIKE, DRAWS, Draws, Interval, change
@@ -38,10 +38,7 @@ def corrected_mean(
     people may differ. The interval is Student's t with u - 2 degrees of freedom for u labeled inputs, and its variance
     is multiplied by u / (u - 2), because a mean and a weight were fitted. Two inputs have the mean of the labels alone,
     one has none. Ends are NaN where all labels are equal. The difference from another judge (``before``) is resampled,
-    and has no test.
-
-    Raises:
-        ValueError: The lengths differ, a score is infinite.
+    and has no test. ValueError where lengths differ or a score is infinite.
 
     Examples:
         >>> judge, people = [2, 3, 4, 5, 4, 4, 5, 5, 5, 4], [1, 2, 3, 4] + 6 * [np.nan]  # the judge is 1 too high
@@ -54,17 +51,12 @@ def corrected_mean(
     if bare.units < MIN_LABELS:
         return bare
     human, judge, rest = map(settled, (human, judge, rest))
-
-    def by_cluster(labeled: FloatArray, unlabeled: FloatArray) -> FloatArray:  # what it adds to an estimate
-        return arrays.sums_by_cluster(np.concatenate([labeled, unlabeled]), codes)
-
-    deviations = by_cluster((human - human.mean()) / len(human), np.zeros(len(rest)))
-    everyone = settled(np.concatenate([judge, rest]))
+    # (G,) what each cluster adds to the mean of the labels, and to the shift from the labeled items to the others
+    deviations = np.bincount(codes[: len(human)], (human - human.mean()) / len(human), codes.max() + 1)
+    everyone, shift, moved = settled(np.concatenate([judge, rest])), 0.0, np.zeros_like(deviations)
     if len(rest) and bare.units > 2 and np.ptp(everyone) > 0:  # two inputs cannot tell a mean and a weight
         shift, center = float(rest.mean() - judge.mean()), everyone.mean()
-        moved = by_cluster((judge - center) / len(judge), (center - rest) / len(rest))
-    else:
-        shift, moved = 0.0, np.zeros_like(deviations)
+        moved = np.bincount(codes, np.concatenate([(judge - center) / len(judge), (center - rest) / len(rest)]))
     spread = float((moved**2).sum())
     weight = float((deviations * moved).sum()) / spread if spread > 0 else 0.0
     estimate = float(human.mean()) + weight * shift
@@ -123,7 +115,7 @@ def difference(
 
 @dataclass(frozen=True)
 class Slope:
-    """What a score owes to one feature; ValueError for numbers that are not finite."""
+    """Part of a score that is owed to one feature; ValueError for numbers that are not finite."""
 
     slope: float  # points of the score, or log-odds of a win, for one unit of the feature
     center: float = 0.0  # value at which a score stays as it is: the mean of the fit, 0 for a difference within pairs
@@ -214,8 +206,7 @@ def fit_score_correction(
 ) -> ScoreCorrection:
     """Fit the correction that leaves none of the features an effect at equal quality, alone or beside the others.
 
-    Arguments as those of ``EqualQuality``; ``differences`` of pairs have no centers. ValueError where an effect is
-    undefined, with the reason.
+    Arguments as those of ``EqualQuality``; ``differences`` have no centers. ValueError where an effect is undefined.
 
     Examples:
         >>> rng = np.random.default_rng(0)
@@ -227,16 +218,8 @@ def fit_score_correction(
         0.2
     """
     columns = dict(zip(features, vectors(**features), strict=True))
-    model = EqualQuality(
-        scores,
-        ratings,
-        columns,
-        clusters=clusters,
-        unscaled=list(columns),
-        reliability=reliability,
-        differences=differences,
-    )
-    slopes = {}
+    options: dict[str, Any] = {"clusters": clusters, "reliability": reliability, "differences": differences}
+    model, slopes = EqualQuality(scores, ratings, columns, unscaled=list(columns), **options), {}
     for name, x in columns.items():
         effect = model.effect(name)
         if math.isnan(effect.value):

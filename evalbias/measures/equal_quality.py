@@ -29,12 +29,9 @@ SCORE_SD = "standard deviations of the score"
 QUALITY = "quality"  # name of the quality among the terms of a model
 MIN_CLUSTERS = 5  # fewest inputs from which an interval is computed
 RELIABILITIES = (0.5, 1.0)  # reliabilities of a single rating between which bounds are given where it is unknown
-CHOICES = (1 / np.pi, 1.0)
-"""The same where the rating has two values, such as a choice between two candidates: of a normally distributed quality,
-the side alone has a reliability of 2/pi, and half of that is the least."""
+CHOICES = (1 / np.pi, 1.0)  # the same for ratings of two values: from half of 2/pi, that of a normal quality's side
 STRONG = 10.0  # F of the first stage from which the usual interval holds (Staiger and Stock 1997)
-SINGULAR = 1e-9
-"""Eigenvalue of normal equations of columns of length 1, or variance, up to which it is a rounding error of 0."""
+SINGULAR = 1e-9  # eigenvalue of normal equations of columns of length 1, or variance, up to which it is 0
 ROUNDING = 1e-6  # standard error, or width of an interval, up to which it is a rounding error of 0
 PARTS = 20  # parts of the inputs that are left out in turn for the error of an allowance
 BENT = 0.012
@@ -88,7 +85,7 @@ class Effect(Interval):
 
     @property
     def weak(self) -> bool:
-        """Whether the ratings hold the quality fixed only weakly."""
+        """True if the ratings hold the quality fixed only weakly."""
         return self.first_stage_f < STRONG
 
 
@@ -162,13 +159,14 @@ class EqualQuality:
         def rows(values: FloatArray) -> FloatArray:
             return np.concatenate([sign * values[kept] for sign in signs])
 
-        scaled = [(settled if name in unscaled else _scaled)(rows(columns[name])) for name in features]
+        used = {name: rows(columns[name]) for name in features}
+        scaled = [settled(x) if name in unscaled else np.nan_to_num(arrays.standardized(x)) for name, x in used.items()]
         self.ratings = rows(table)
         self.names = ["", *features]  # of the columns: "" of the constant
         self.x = np.column_stack([np.ones(len(self.ratings)), *scaled])  # (m, p)
         self.scaled = np.array([name not in ("", *unscaled) for name in self.names], dtype=np.float64)
         # (m, s), NaN where a judge gives all items the same score
-        self.scores = np.column_stack([_standardized(rows(column)) for column in judged.T])
+        self.scores = np.column_stack([arrays.standardized(rows(column)) for column in judged.T])
         self.change = before is not None
         self.target = self.scores[:, -1] - (self.scores[:, 0] if self.change else 0.0)
         self.score_sd = 1.0 if self.change or not self.n else float(rows(judged[:, 0]).std())
@@ -203,9 +201,9 @@ class EqualQuality:
         least, words = self.x.shape[1] + 3, feature.replace("_", " ")
         if self.groups < MIN_CLUSTERS or self.n < least:
             return (
-                f"too few items have a score, ratings and a known {words} ({_count(self.n, 'item')} from "
-                f"{_count(self.groups, 'input')}): at least {_count(least, 'item')} from {MIN_CLUSTERS} inputs are "
-                "needed"
+                f"too few items have a score, ratings and a known {words} ({self.n} item{'s' * (self.n != 1)} from "
+                f"{self.groups} input{'s' * (self.groups != 1)}): at least {least} items from {MIN_CLUSTERS} inputs "
+                "are needed"
             )
         if np.isnan(self.scores).any() or np.ptp(self.target) <= arrays.SLACK:
             return "both judges score alike" if self.change else "all items have the same score"
@@ -408,10 +406,8 @@ def _between(bare: Effect, first: Effect, second: Effect) -> Effect:
 
 # Weak ratings.
 
-VALUES = np.tan(np.linspace(-1.4711, 1.4711, 401))
-"""Values of a coefficient, up to 10 standard deviations, at which the weak-instrument test is made first."""
-QUALITIES = np.tan(np.linspace(-1.566, 1.566, 201))
-"""Coefficients of quality over which that test is minimized, up to 200 standard deviations."""
+VALUES = np.tan(np.linspace(-1.4711, 1.4711, 401))  # of a coefficient, up to 10 standard deviations, tested first
+QUALITIES = np.tan(np.linspace(-1.566, 1.566, 201))  # coefficients of quality, up to 200 standard deviations
 
 
 def weak_test(
@@ -492,10 +488,8 @@ def effects_on_judges(
     """Estimate (s,) effects of a feature (n,) on the scores (n, s) of s judges, from items that all of them scored.
 
     With the ``reliability`` of a single rating, each item has one (else a ValueError, as by ``EqualQuality``);
-    otherwise those with two or more count.
-
-    Also returns (G, s) the jackknife's influence of each of G inputs: ``influence.T @ influence`` is the covariance of
-    the effects. Both are NaN for a judge that gives all items the same score.
+    otherwise those with two or more count. Also returns (G, s) the jackknife's influence of each of G inputs
+    (``resample.influences``). Both are NaN for a judge that gives all items the same score.
     """
     x, scores, ratings = arrays.checked({"feature": feature, "scores": scores, "ratings": ratings}, clusters)
     kept = ~np.isnan(x) & ~np.isnan(scores).any(axis=1)
@@ -505,28 +499,11 @@ def effects_on_judges(
         raise ValueError(SEVERAL)
     given = ratings[kept]
     rated = pool(given) if reliability is None else with_reliability(np.nansum(given, axis=1), reliability)
-    standard = np.column_stack([_standardized(column) for column in scores[kept].T])
+    standard = np.column_stack([arrays.standardized(column) for column in scores[kept].T])
     varied, codes = ~np.isnan(standard).any(axis=0), cluster_codes(clusters, kept)
-    design = np.column_stack([np.ones(int(kept.sum())), _scaled(x[kept])])
+    design = np.column_stack([np.ones(int(kept.sum())), np.nan_to_num(arrays.standardized(x[kept]))])
     scaled = np.array([0.0, 1.0])
     found, left_out = regressed(standard[:, varied], design, rated, codes, scaled=scaled)
     effects, influence = np.full(varied.size, np.nan), np.full((len(left_out), varied.size), np.nan)
     effects[varied], influence[:, varied] = found[1], influences(left_out[:, 1])
     return effects, influence
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def _standardized(values: FloatArray) -> FloatArray:
-    """Bring (n,) values to mean 0 and standard deviation 1; NaN if they are constant up to rounding."""
-    values = settled(values)
-    if len(values) == 0 or np.ptp(values) == 0:
-        return np.full(len(values), np.nan)
-    return np.asarray((values - values.mean()) / values.std())
-
-
-def _scaled(values: FloatArray) -> FloatArray:
-    """Bring (n,) values to mean 0 and standard deviation 1; a constant becomes 0."""
-    return np.nan_to_num(_standardized(values))

@@ -17,9 +17,8 @@ def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
     """Adjust p-values of one-sided tests, of statistics (m,), by joint draws (R, m) of them under the null hypotheses.
 
     This is the step-down max-T procedure of Westfall and Young (1993, algorithm 4.1): the largest statistic is compared
-    with the largest of all draws, the next one with the largest draw of the statistics that are left. Draws of one row
-    belong together, so statistics that always agree cost no more than one of them, where Bonferroni counts each. p (m,)
-    is in [1 / (R + 1), 1]; NaN where the statistic is undefined.
+    with the largest of all draws, the next one with the largest draw of the statistics that are left. Statistics that
+    always agree cost no more than one of them. p (m,) is in [1 / (R + 1), 1]; NaN where the statistic is undefined.
     """
     adjusted, largest = np.full(len(statistics), np.nan), 0.0
     left = [int(j) for j in np.argsort(-statistics) if not np.isnan(statistics[j])]
@@ -33,8 +32,8 @@ def step_down(statistics: FloatArray, draws: FloatArray) -> FloatArray:
 def nested(p_values: Sequence[float], sizes: Sequence[int], *, seed: int) -> FloatArray:
     """Adjust one-sided p-values of means over nested sets of items, of so many items each, for each other (m,).
 
-    Under the null hypotheses the statistics are joint as those of the first items of one sample are, each mean a sum of
-    independent steps, so sets that share most of their items cost hardly more than one (``step_down``). NaN stays NaN.
+    Under the null hypotheses they are joint as means of the first items of one sample are, each a sum of independent
+    steps, so sets that share most of their items cost hardly more than one (``step_down``). NaN stays NaN.
     """
     p, n = np.asarray(p_values, dtype=np.float64), np.maximum(np.asarray(sizes, dtype=np.float64), 1.0)
     order = np.argsort(n)
@@ -55,9 +54,9 @@ def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
     """Test which of m estimates are smaller in magnitude than the first (1 + m in all), such as the biases of judges.
 
     With s the sign of the first number a, ``|a| - |b|`` is the smaller one of ``s (a - b)`` and ``s (a + b)``. Both
-    must be positive, so the smaller of the two t statistics is the test statistic of b, and ``step_down`` adjusts for
-    the number of tests. s must be known: the error holds together with a test that a is not 0 (``nonzero``). Errors are
-    joint draws (R, 1 + m). Returns (m,) adjusted one-sided p-values; NaN where a number or its error is undefined.
+    must be positive, so the smaller t is the test statistic of b. s must be known: the error holds together with a test
+    that a is not 0 (``nonzero``). Errors are joint draws (R, 1 + m). Returns (m,) one-sided p-values, adjusted by
+    ``step_down``; NaN where a number or its error is undefined.
     """
     sign = np.sign(values[0])
     gaps = sign * np.stack([values[0] - values[1:], values[0] + values[1:]])  # (2, m)
@@ -73,8 +72,7 @@ def smaller_in_magnitude(values: FloatArray, errors: FloatArray) -> FloatArray:
 def higher_than_first(values: FloatArray, errors: FloatArray) -> FloatArray:
     """Test which of m estimates are higher than the first (1 + m in all), such as judges' agreement with people.
 
-    Errors are joint draws (R, 1 + m), in whose standard deviations the differences count, so that estimates that move
-    together cost hardly more than one (``step_down``). Returns (m,) adjusted one-sided p-values; NaN where undefined.
+    Errors are joint draws (R, 1 + m). Returns (m,) one-sided p-values, adjusted by ``step_down``; NaN where undefined.
     """
     gaps, drawn = values[1:] - values[0], errors[:, 1:] - errors[:, :1]
     scale = drawn.std(axis=0)

@@ -63,15 +63,12 @@ def counted_ranked_skill(counts: FloatArray, levels: FloatArray, shares: FloatAr
 # (Dimitriadis, Gneiting and Jordan 2021); Brier = reliability - resolution + uncertainty, as of Murphy (1973).
 
 
-def recalibrated(p: FloatArray, shares: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+def recalibrated(p: FloatArray, shares: FloatArray, weights: FloatArray) -> FloatArray:
     """Return (n,) the isotonic regression of people's shares on forecasts p: the best forecasts in the same order."""
     values, places = np.unique(p, return_inverse=True)
-    w = np.bincount(places, weights, minlength=len(values)).astype(np.float64)
-    sums = np.bincount(places, shares if weights is None else shares * weights, minlength=len(values))
-    y = ratio(sums.astype(np.float64), w)
-    kept = w > 0
-    fitted = np.full(len(values), np.nan)
-    fitted[kept] = scipy.optimize.isotonic_regression(y[kept], weights=w[kept]).x
+    w, sums = (np.bincount(places, one, minlength=len(values)) for one in (weights, shares * weights))
+    kept, fitted = w > 0, np.full(len(values), np.nan)
+    fitted[kept] = scipy.optimize.isotonic_regression(sums[kept] / w[kept], weights=w[kept]).x
     return np.asarray(fitted[places])
 
 
@@ -118,18 +115,16 @@ def isotonic_curve(p: FloatArray, shares: FloatArray) -> Curve:
 
 
 def counted_parts(counts: FloatArray, p: FloatArray, shares: FloatArray) -> FloatArray:
-    """Compute (k, 3) reliability, resolution and uncertainty of forecasts p (n,) in resamples (k, n).
+    """Compute (k, 2) reliability and resolution of forecasts p (n,) in resamples (k, n).
 
     Reliability is 0 for forecasts that come true as often as they say, and resolution 0 for those that say the same of
     good and bad items, both at least 0; chance makes both larger, the more the fewer items there are.
     """
-    parts = np.empty((len(counts), 3))
+    parts = np.empty((len(counts), 2))
     for row, weights in enumerate(counts):
-        best, base = recalibrated(p, shares, weights), mean(weights[None], shares)
-        known = weights > 0
+        best, base, known = recalibrated(p, shares, weights), mean(weights[None], shares)[0], weights > 0
         error, least = (mean(weights[None, known], squared_errors(q[known], shares[known]))[0] for q in (p, best))
-        uncertainty = (base * (1 - base))[0]
-        parts[row] = error - least, uncertainty - least, uncertainty
+        parts[row] = error - least, base * (1 - base) - least
     return parts
 
 

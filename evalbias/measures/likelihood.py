@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from evalbias.measures.agreement import counted_ranks, spearman
-from evalbias.measures.arrays import BoolArray, FloatArray, defined, ratio, settled, vectors
+from evalbias.measures.arrays import BoolArray, FloatArray, defined, members_of, ratio, settled, vectors
 from evalbias.measures.resample import Interval, Swapped, counted_swaps, estimate_coefficient
 
 # Likelihood bias: a judge overrates likely text (Ohi et al., Findings of ACL 2024). LS, the likelihood score, is the
@@ -58,10 +58,9 @@ def unfairness_scores(
     where a score is, and everywhere if either set of scores is constant. ValueError for an unknown normalization.
 
     ``"mean-range"`` (``normalize``) is eq 2. The paper's code subtracts scores on [0, 1] for BiasScore, which leaves
-    ranks and RS as they are, and uses ``"center-max"`` for RS. Their range depends on the extremes of the sample, so
-    BiasScore differs between small and large samples of one judge: for a likelihood effect of .3 its mean is .09 at
-    n = 30 and -.16 at 3000. ``"z-score"`` is ours and stays at .16 or .17 (``benchmarks/statistical_truth``). All are
-    negative for an unbiased judge, because ratings are noisy.
+    ranks and RS as they are, and uses ``"center-max"`` for RS. Both depend on the extremes of the sample: for a
+    likelihood effect of .3, the mean of BiasScore is .09 at n = 30 and -.16 at 3000. ``"z-score"`` is ours and stays at
+    .16 or .17 (``benchmarks/statistical_truth``). All are negative for an unbiased judge, because ratings are noisy.
 
     Examples:
         >>> unfairness_scores([1, 3, 5], [0, 100, 100]).round(2).tolist()
@@ -126,8 +125,7 @@ def counted_bias_score(
     scales = np.stack([_scales(held, x, normalization) for x in pairs.T], axis=1)  # (k, 2)
     found = np.full(len(counts), np.nan)
     different, kinds = np.unique(scales, axis=0, return_inverse=True)
-    alike = np.split(np.argsort(kinds.ravel(), kind="stable"), np.cumsum(np.bincount(kinds.ravel()))[:-1])
-    for (model, people), rows in zip(different, alike, strict=True):
+    for (model, people), rows in zip(different, members_of(kinds.ravel()), strict=True):
         if model > 0 and people > 0:
             us = np.round(pairs[:, 0] / model - pairs[:, 1] / people, DECIMALS)
             ranks = counted_ranks(held[rows], us) - middle[rows]

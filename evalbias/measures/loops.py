@@ -41,8 +41,7 @@ def counted_skewness(counts: FloatArray, x: FloatArray) -> FloatArray:
     order, starts, sizes = _by_magnitude(x)  # (n,), (m,), (m,)
     shares = counts / counts.sum(axis=1, keepdims=True)
     signed, plain = (np.add.reduceat(w[:, order], starts, axis=1) for w in (shares * np.sign(x), shares))  # (k, m)
-    steps = np.diff(sizes, prepend=0.0)
-    differences, lower = (_beyond(w) ** 2 @ steps for w in (signed, plain))  # of +-min(|a|, |b|)
+    differences, lower = (_beyond(w) ** 2 @ np.diff(sizes, prepend=0.0) for w in (signed, plain))  # +-min(|a|, |b|)
     sums = 2 * (plain @ sizes) - lower + differences  # |a + b| = max(|a|, |b|) +- min(|a|, |b|)
     values = np.divide(2 * differences, sums, out=np.full(len(plain), np.nan), where=sums > 0)
     return np.asarray(np.clip(values, 0.0, 1.0))
@@ -68,9 +67,9 @@ def symmetry_p(x: FloatArray, codes: IntArray, *, draws: Draws) -> float:
 
 def _by_magnitude(x: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
     """Return the order of the values by magnitude, where each magnitude starts in it, and the magnitudes (m,)."""
-    order = np.argsort(np.abs(x))
-    starts = np.flatnonzero(np.diff(np.abs(x)[order], prepend=np.nan))
-    return order, starts, np.abs(x)[order][starts]
+    order, sizes = np.argsort(np.abs(x)), np.sort(np.abs(x))
+    starts = np.flatnonzero(np.diff(sizes, prepend=np.nan))
+    return order, starts, sizes[starts]
 
 
 def _beyond(weights: FloatArray) -> FloatArray:
@@ -83,9 +82,9 @@ def estimate_skewness(
 ) -> Interval:
     """Estimate the distance skewness around 0 of (n,) values, own minus expected scores (Xu et al. 2024, eq 2).
 
-    Every resample of symmetric scores is skewed, so no quantile of theirs reaches 0. The lower end is 0 where changes
-    of sign do not reject symmetry, else that of the BCa interval. The upper end is the larger of the BCa and the
-    percentile interval, because near 0 the first corrects too much.
+    Resamples of symmetric scores are skewed, so the lower end is 0 where changes of sign do not reject symmetry, else
+    that of the BCa interval. The upper end is the larger of the BCa and the percentile interval, because near 0 the
+    first corrects too much.
     """
     found = estimate(counted_skewness, x, before=before, clusters=clusters, draws=draws)
     if before is not None or math.isnan(found.low):
@@ -129,13 +128,13 @@ class QuantileMap:
             raise ValueError("metric is empty: name the metric of the source scores, such as 'chrf'.")
         (a,), (b,) = vectors(source=source), vectors(target=target)
         a, b = np.sort(settled(a[defined(a)])), np.sort(b[defined(b)])
-        values, first, counts = np.unique(a, return_index=True, return_counts=True)
+        values, counts = np.unique(a, return_counts=True)
         if len(values) < 2 or len(b) < 2:
             raise ValueError(
                 f"{len(values)} different source scores and {len(b)} target scores were given; fit needs at least two "
                 "of each."
             )
-        ranks = (first + (counts - 1) / 2) / (len(a) - 1)
+        ranks = (np.cumsum(counts) - (counts + 1) / 2) / (len(a) - 1)
         ranks[0], ranks[-1] = 0.0, 1.0  # the ends of the source map onto the ends of the target
         return cls(metric, values, np.quantile(b, ranks))
 

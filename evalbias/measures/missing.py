@@ -33,8 +33,8 @@ def missing_odds(absent: BoolArray, x: FloatArray, *, clusters: Clusters = None)
     codes, lost, x = cluster_codes(clusters, known), absent[known], x[known]
     if not len(x) or np.ptp(x) == 0 or lost.all() or not lost.any():
         return math.nan, math.nan
-    parts = (lost - lost.mean()) * (ranks := scipy.stats.rankdata(x) - (len(x) + 1) / 2)
-    variance = lost.var() * (ranks**2).sum() * len(x) / (len(x) - 1)
+    ranks = scipy.stats.rankdata(x) - (len(x) + 1) / 2
+    parts, variance = (lost - lost.mean()) * ranks, lost.var() * (ranks**2).sum() * len(x) / (len(x) - 1)
     if clusters is not None:
         variance = max(variance, (sums_by_cluster(parts, codes) ** 2).sum())
     p_value = 2 * scipy.stats.t.sf(abs(parts.sum()) / np.sqrt(variance), max(int(codes.max()), 1))

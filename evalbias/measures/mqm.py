@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 STATUSES = ("errors", "no errors", "empty", "blocked", "unreadable")
 LONGEST = 20_000
-"""Most characters of an answer that is read. No list of errors is that long: the longest of 19,700 recorded answers has
-1,072 characters, but a model that repeats itself up to the length limit writes any number of them."""
+"""Most characters of an answer that is read; the longest of 19,700 recorded answers has 1,072 characters."""
 SEVERITIES = ("critical", "major", "minor")
 
 
@@ -69,7 +68,7 @@ _WHY = r"(?:[,.]? (?:(?:as|because|since) |it should|this |the (?:correct|transl
 _MARKUP = re.compile(r"```\w*|\*\*|__|(?m:^[ \t]*#+[ \t]*)")
 _BULLET = re.compile(r"^\s*(?:[-*\u2022\u2013+]|\(?(?:\d{1,2}|[a-z])[.):])\s+")
 _NEXT = re.compile(r"(?<=error)s?[.;,]?\s+(?:and\s+)?(?=['\"\u2018\u201c\u201e`])")
-"""Where a second error begins on a line of a list."""
+"""Beginning of a second error on a line of a list."""
 _LISTED = re.compile(
     rf"^\s*{_QUOTED}\s+(?:is|are|was|were)(?: considered)?\s*an?\s*{_SEVERITY}(?:\s+(?!err|mistake){_KIND})?"
     rf"(?P<noun> (?:err+or|mistake)s?)?{_WHY}\W*$",

@@ -50,9 +50,7 @@ def decision_shares(probabilities: ArrayLike) -> FloatArray:
 
 
 def decision_rates(probabilities: ArrayLike) -> FloatArray:
-    """Return (c,) how often each class is the most probable: ``p_{I,j}`` of the paper; NaN if no row is defined.
-
-    Classes that share the largest probability share the decision, so the rates sum to 1.
+    """Return (c,) means of ``decision_shares``, which sum to 1: ``p_{I,j}`` of the paper; NaN if no row is defined.
 
     Examples:
         >>> decision_rates([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.5, 0.5]]).tolist()
@@ -138,13 +136,11 @@ def calibration_gap(logprobs: ArrayLike) -> float:
     Takes (n, c) log-probabilities, of which an infinite one is a ValueError; nats, >= 0, NaN if no row is defined.
     """
     rows = _matrix(logprobs, "logprobs")
-    if np.isinf(rows).any():
-        where = int(np.flatnonzero(np.isinf(rows).any(axis=1))[0])
+    if (infinite := np.isinf(rows).any(axis=1)).any():
+        where = int(np.argmax(infinite))
         raise ValueError(f"logprobs[{where}] is infinite: the gap has no value; leave the row out as NaN.")
-    rows = rows[~np.isnan(rows).any(axis=1)]
-    if not len(rows):
-        return float("nan")
-    return float(np.ptp(rows.mean(axis=0)))
+    rows = rows[defined(rows)]
+    return float(np.ptp(rows.mean(axis=0))) if len(rows) else math.nan
 
 
 # Estimates of rates of positions.
@@ -171,8 +167,7 @@ def estimate_first_rate(
     The wins (n,) in [0, 1] are the share of its orders in which the first position won a pair. Judged in
     ``both_orders``, only pairs that are not .5 tell of the position, and 2 (mean - .5) is the difference of the rates
     of two paired decisions. Tango's interval (1998) holds the differences that a test with the most likely share of
-    such pairs does not reject, and so has a width where all pairs are .5. Its n and quantile are those of
-    ``estimate_share``.
+    such pairs does not reject; its n and quantile are those of ``estimate_share``.
 
     Examples:
         >>> found = estimate_first_rate([0.5] * 80, both_orders=True)
@@ -226,9 +221,9 @@ def estimate_fairness(
     Resamples of a fair judge are unfair, so the quantiles of their fairness miss 0. Interval and test are those of p
     (``estimate_first_rate``), so the interval holds 0 wherever a fair judge could have such shares.
 
-    Two judges are equally fair if their rates are equal, or if they lie on opposite sides of even. Near a fair judge
-    both hold nearly, and a test that is right in either case rejects seldom: two fair judges differ at 5 % in .5 % of
-    samples (``benchmarks/statistical_truth``). Test ``estimate_first_rate`` to learn whether both favor it alike.
+    Two judges are equally fair if their rates are equal, or lie on opposite sides of even. A test that is right in
+    either case rejects seldom: two fair judges differ at 5 % in .5 % of samples (``benchmarks/statistical_truth``).
+    Test ``estimate_first_rate`` to learn whether both favor it alike.
     """
     (values,) = checked({"shares": shares}, clusters)
     if values.shape[1:] != (2,):
@@ -265,9 +260,8 @@ def estimate_balanced_rate(
         return difference_of_shares(own, *given, statistic=counted_balance, clusters=clusters, draws=draws)
     kept = defined(values, members)
     masks = [kept & (members == number) for number in (0, 1)]
-    first, second = (
-        estimate_share(np.where(of_class, values, np.nan), clusters=clusters, draws=draws) for of_class in masks
-    )
+    of_classes = (np.where(of_class, values, np.nan) for of_class in masks)
+    first, second = (estimate_share(one, clusters=clusters, draws=draws) for one in of_classes)
     n, rate = first.n + second.n, (first.value + second.value) / 2
     bare = Interval(rate, n=n, undefined=len(values) - n, units=min(first.units, second.units), unit=SHARE)
     if np.isnan(first.low + second.low):
@@ -283,13 +277,8 @@ def estimate_balanced_rate(
     if bare.units < resample.FEWEST_UNITS:  # that of two inputs is -1 or 1 by construction, and -1 would leave no width
         r = max(r, 0.0)
     # 2 the distances to the ends: sqrt(a^2 + b^2 + 2 r a b) / 2
-    below, above = (
-        math.sqrt(max(a**2 + b**2 + 2 * r * a * b, 0.0)) / 2
-        for a, b in (
-            (first.value - first.low, second.value - second.low),
-            (first.high - first.value, second.high - second.value),
-        )
-    )
+    a, b = (np.array([one.value - one.low, one.high - one.value]) for one in (first, second))
+    below, above = (np.sqrt(np.maximum(a**2 + b**2 + 2 * r * a * b, 0.0)) / 2).tolist()
     return replace(bare, low=max(rate - below, 0.0), high=min(rate + above, 1.0))
 
 
@@ -329,9 +318,8 @@ def over_orders(
 
     Each order counts as n comparisons; the other order turns the sign of the difference.
     """
-    orders = wins.shape[1]
-    signed = np.concatenate([difference, -difference][:orders])
-    return statistic(np.tile(counts, orders), wins.T.ravel(), signed)
+    signed = np.concatenate([difference, -difference][: wins.shape[1]])
+    return statistic(np.tile(counts, wins.shape[1]), wins.T.ravel(), signed)
 
 
 def counted_odds(counts: FloatArray, wins: FloatArray, difference: FloatArray, *, at_zero: bool = False) -> FloatArray:
@@ -391,17 +379,13 @@ def _logistic(
 
 @dataclass(frozen=True)
 class QuadraticFit:
-    """Least-squares parabola ``y = curvature x^2 + slope x + constant`` of n points.
-
-    ``top`` is the x at which the curve is highest, NaN unless the curvature is negative; ``r_squared``, in [0, 1], is
-    the share of the variance of y that the parabola explains.
-    """
+    """Least-squares parabola ``y = curvature x^2 + slope x + constant`` of n points."""
 
     curvature: float
     slope: float
     constant: float
-    top: float
-    r_squared: float
+    top: float  # x at which the curve is highest; NaN unless the curvature is negative
+    r_squared: float  # share of the variance of y that the parabola explains, in [0, 1]
     n: int
 
     def __call__(self, x: ArrayLike) -> np.ndarray:
@@ -423,9 +407,8 @@ def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
     kept = defined(a, b)
     a, b = settled(a[kept]), settled(b[kept])
     if len(a) < 4 or len(np.unique(a)) < 3 or b.min() == b.max():
-        nan = math.nan
-        return QuadraticFit(nan, nan, nan, nan, nan, len(a))
-    curvature, slope, constant = (float(w) for w in np.polyfit(a, b, 2))
+        return QuadraticFit(*[math.nan] * 5, n=len(a))
+    curvature, slope, constant = np.polyfit(a, b, 2).tolist()
     rest = b - np.polyval([curvature, slope, constant], a)
     r_squared = float(1 - (rest**2).sum() / ((b - b.mean()) ** 2).sum())
     top = -slope / (2 * curvature) if curvature < 0 else math.nan

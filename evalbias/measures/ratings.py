@@ -81,9 +81,8 @@ def difference_of_group(
 ) -> float:
     """Compute by how much the mean score of a group is above that of the others if scores follow quality alone.
 
-    Half of all items may be of the group, or a few; no straight line in quality tells who is. Within the group and
-    among the others, quality is normal with one variance, and the group's ``share`` of the items has a mean rating that
-    is higher by ``difference``. Other arguments as of ``curvature``.
+    Within the group and among the others, quality is normal with one variance, and the group's ``share`` of the items
+    has a mean rating that is higher by ``difference``. Other arguments as of ``curvature``.
     """
     a, c = hermite_coefficients(scores), hermite_coefficients(ratings)
     among_raters, with_judge = latent_correlations(a, c, shared=shared, covariance=covariance)
@@ -95,16 +94,15 @@ def difference_of_group(
         thresholds, steps = scipy.special.ndtri(np.cumsum(counts)[:-1] / len(values)), np.diff(levels)
 
         def of(shift: float) -> float:
-            within = math.sqrt(1 - mixed * shift**2)
-            means = np.array([[(1 - share) * shift], [-share * shift]])
+            within, means = math.sqrt(1 - mixed * shift**2), np.array([[(1 - share) * shift], [-share * shift]])
             above = (scipy.special.ndtr((means - thresholds) / within) * steps).sum(axis=1)
             return float(above[0] - above[1])
 
         return of
 
-    of_ratings, of_scores = apart(ratings), apart(scores)
+    of_ratings = apart(ratings)
     shift = solved_correlation(lambda x: of_ratings(x) - difference, -most, most)
-    return of_scores(float(np.clip(shift * with_judge / max(among_raters, SLACK), -most, most)))
+    return apart(scores)(float(np.clip(shift * with_judge / max(among_raters, SLACK), -most, most)))
 
 
 def covariance_at(r: float, a: FloatArray, b: FloatArray) -> float:
@@ -125,9 +123,7 @@ def solved_correlation(excess: Callable[[float], float], low: float = 0.0, high:
 # (``without_levels``) and use more of the scale than others (``scale_correction``).
 
 
-PRIOR_SPREAD = 1 / 3
-"""Standard deviation of the scales, whose mean is about 1, that is expected before the ratings are seen: few or noisy
-ratings tell little about a scale."""
+PRIOR_SPREAD = 1 / 3  # standard deviation of the scales, whose mean is about 1, that is expected beforehand
 
 
 @dataclass(frozen=True)
@@ -148,8 +144,7 @@ def pool(ratings: FloatArray) -> Rated:
     """Reduce the ratings (n, r) of two or more raters an item, NaN where a rater gave none.
 
     P is the mean product of two different ratings, in which the noise of one meets only that of another, times
-    ``scale_correction``. A rater who is stricter than another on every item would make the products negative, so each
-    rater's own level is subtracted first.
+    ``scale_correction``. Each rater's own level is subtracted first: stricter raters make the products negative.
     """
     values = deviations(ratings)
     counts = (~np.isnan(values)).sum(axis=1)  # (n,)
@@ -165,8 +160,7 @@ def with_reliability(rating: FloatArray, reliability: float) -> Rated:
 
 
 ENOUGH = 20  # fewest items on which columns of ratings are compared
-FOLLOWS = 0.01
-"""Share of its spread by which a column that follows from others misses them at most, as a rounded mean does."""
+FOLLOWS = 0.01  # share of its spread by which a column that follows from others misses them at most: rounding
 
 
 def dependent_columns(ratings: FloatArray) -> dict[int, list[int]]:
@@ -259,8 +253,7 @@ def _scales(products: FloatArray, weights: FloatArray, *, prior: float) -> Float
 
 FINEST = 20  # largest number of steps between the lowest and the highest rating; finer differences are rounded to it
 ITERATIONS = 500
-TIED = 0.45
-"""Share of zeros from which differences of three values may be those of ratings of two; half, less what chance does."""
+TIED = 0.45  # share of zeros from which differences of three values may be of ratings of two: half, less chance's part
 
 
 def curvature_of_differences(differences: FloatArray, *, shared: float) -> float:
@@ -274,10 +267,9 @@ def curvature_of_differences(differences: FloatArray, *, shared: float) -> float
     step, counts = _lags(differences)
     if len(counts) == 2 and counts[0] < TIED * counts.sum():  # preferences
         c = hermite_coefficients(np.concatenate([differences, -differences]))
-        r = solved_correlation(lambda r: covariance_at(r, c, c) - shared)
-        return float(covariance_at(r, c, c) / (r * c[0] ** 2) - 1)
-    c = step * coefficients(_likeliest(counts))
-    r = solved_correlation(lambda r: covariance_at(r, c, c) - shared / 2)  # the sides differ on their own
+    else:
+        c, shared = step * coefficients(_likeliest(counts)), shared / 2  # the sides differ on their own
+    r = solved_correlation(lambda r: covariance_at(r, c, c) - shared)
     return float(covariance_at(r, c, c) / (r * c[0] ** 2) - 1)
 
 

@@ -186,14 +186,13 @@ def estimate_disagreement(judge: FloatArray, people: FloatArray, *, part: str, *
     if options.get("before") is not None or not options.get("draws", DRAWS).resamples:
         return found
     codes = cluster_codes(options.get("clusters"), np.ones(len(judge), dtype=bool))
-    if why := _unshown(judge, people, codes, draws=options.get("draws", DRAWS)):
-        return replace(found, value=math.nan, low=math.nan, high=math.nan, reason=why)
-    return found
+    why = _unshown(judge, people, codes, draws=options.get("draws", DRAWS))
+    return replace(found, value=math.nan, low=math.nan, high=math.nan, reason=why) if why else found
 
 
 @remembered
 def _unshown(judge: FloatArray, people: FloatArray, codes: IntArray, *, draws: Draws) -> str:
-    """Say whether raters, or the judge's scores, are not shown to agree; empty where both are."""
+    """Say that raters, or the judge's scores, are not shown to agree; empty where both are."""
     for statistic, column, why in ((counted_agreement, people, UNSHARED), (counted_steadiness, judge, UNSTEADY)):
         if not resample.estimate_coefficient(statistic, column, clusters=codes.tolist(), draws=draws).low > 0:
             return why

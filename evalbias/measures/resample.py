@@ -24,10 +24,8 @@ from evalbias.measures.arrays import SLACK, TINY, Before, BoolArray, Clusters, F
 
 CELLS = 1 << 21  # numbers in a chunk of resamples
 METHODS = ("bca", "percentile", "normal", "jackknife", "bootstrap")
-FEWEST_UNITS = 6
-"""Fewest units of a bootstrap interval: five random answers agree in one of 16 samples, and then all resamples do."""
-MANY = 5_000
-"""Most units of which resamples are drawn: of more, estimates are nearly normal, and 200 groups tell their error."""
+FEWEST_UNITS = 6  # of a bootstrap interval: five random answers agree in one of 16 samples, and so do all resamples
+MANY = 5_000  # most units that are resampled: of more, estimates are nearly normal, and ``GROUPS`` tell their error
 GROUPS = 200  # groups of units that are left out in turn, where there are more units than that
 ALIKE = "all items have the same value, which does not tell how much others would differ"
 SHARE = "share"  # unit of a number in [0, 1]
@@ -39,7 +37,7 @@ Swapped = Callable[[BoolArray], tuple[FloatArray, FloatArray]]
 
 @dataclass(frozen=True)
 class Draws:
-    """How many resamples are drawn, and with which seed; ValueError for a number out of range."""
+    """Numbers and seed of the resamples that are drawn; ValueError for a number out of range."""
 
     seed: int = 0  # of resamples and swaps
     resamples: int = 2_000  # of an interval; 0 computes values alone where an interval needs resamples
@@ -94,10 +92,10 @@ def estimate(
     NaN, and counts (k, m). ``limits`` are its least and greatest value, ``exchanged`` is that of ``change``.
 
     ``"bca"`` corrects the percentiles of resamples for bias and skewness (Efron 1987, as in ``scipy.stats.bootstrap``),
-    ``"percentile"`` nothing; ``"normal"`` suits differences of two judges, which are nearly symmetric, and statistics
-    that jump; for ``"jackknife"`` and ``"bootstrap"`` see ``estimate_coefficient``. None is right for a statistic whose
-    true value lies at the end of its range, such as the fairness of a fair judge. Ends are NaN for fewer than
-    ``FEWEST_UNITS`` clusters, and where all resamples are alike. ValueError for columns of different lengths, or none.
+    ``"percentile"`` nothing; ``"normal"`` suits differences of two judges, and statistics that jump; for the others see
+    ``estimate_coefficient``. None is right for a statistic whose true value lies at the end of its range. Ends are NaN
+    for fewer than ``FEWEST_UNITS`` clusters, and where all resamples are alike. ValueError for columns of different
+    lengths, or none.
 
     Examples:
         >>> found = estimate(mean, [1.0, 2.0, 3.0, 4.0, 5.0, 9.0])
@@ -135,26 +133,21 @@ def interval(
         return found
     levels = np.array([(1 - draws.confidence) / 2, (1 + draws.confidence) / 2])
     # 1. without resamples: of many units, 200 groups tell the error, in a tenth of the time and about 5 % less surely
-    many = found.units > MANY and method != "percentile"
-    if many or method == "jackknife":
+    if method == "jackknife" or (found.units > MANY and method != "percentile"):
         variance = jackknife_variance(computed(left_out(codes)))
-        if method in ("jackknife", "bootstrap"):
-            return with_variance(found, variance, confidence=draws.confidence)
         ends = value + math.sqrt(variance) * scipy.stats.t.ppf(levels, GROUPS - 1)
-        return replace(found, low=max(float(ends[0]), limits[0]), high=min(float(ends[1]), limits[1]))
-    # 2. from resamples
-    drawn = computed(bootstrapped(codes, draws.resamples, draws.seed))
-    if not len(drawn):
+    # 2. from resamples, which vary too little by a factor of (units - 1) / units
+    elif not len(drawn := computed(bootstrapped(codes, draws.resamples, draws.seed))):
         return found
-    if method == "bootstrap":
-        variance = float(drawn.var()) * found.units / (found.units - 1)  # resamples vary that much too little
-        return with_variance(found, variance, confidence=draws.confidence)
-    if method == "normal":
-        ends = value + drawn.std() * quantiles(levels, found.units)
     else:
+        variance = float(drawn.var()) * found.units / (found.units - 1)
         if method == "bca":
             levels = _corrected(levels, value, drawn, computed(left_out(codes)), found.units)
         ends = np.quantile(drawn, levels)
+        if method == "normal":
+            ends = value + drawn.std() * quantiles(levels, found.units)
+    if method in ("jackknife", "bootstrap"):
+        return with_variance(found, variance, confidence=draws.confidence)
     return replace(found, low=max(float(ends[0]), limits[0]), high=min(float(ends[1]), limits[1]))
 
 
@@ -219,7 +212,7 @@ def left_out(codes: IntArray) -> Iterator[FloatArray]:
 
 
 def random_swaps(codes: IntArray, swaps: int, seed: int) -> Iterator[BoolArray]:
-    """Draw a random half of the clusters, of which two judges exchange their scores; yields swaps of each item."""
+    """Draw random halves of the clusters, in which two judges exchange their scores; yields swaps of each item."""
     rng, n, units = np.random.default_rng(seed), len(codes), int(codes.max()) + 1
     for k in map(len, chunks(swaps, n)):
         bits = rng.integers(0, 256, size=(k, (units + 7) // 8), dtype=np.uint8)
@@ -242,9 +235,9 @@ def change(
 ) -> Interval:
     """Estimate by how much a statistic differs between two judges on the items that both define: after minus before.
 
-    The difference has the paired ``"normal"`` interval and the p of ``permutation_p``; without swaps no test is made.
-    The ``given`` columns are not the judge's. ``exchanged`` takes both judges' complete scores and those columns and
-    returns what swaps make of them, where scores as they are cannot be exchanged (ranks). See ``estimate``.
+    The difference has the paired ``"normal"`` interval and the p of ``permutation_p``. The ``given`` columns are not
+    the judge's. ``exchanged`` takes both judges' complete scores and those columns and returns what swaps make of them,
+    where scores as they are cannot be exchanged (ranks).
 
     Examples:
         >>> found = change(mean, [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 5.0])
@@ -253,14 +246,12 @@ def change(
     """
     arrays = numbered((before, after, *given), clusters)
     (a, b, *rest), codes = complete(*arrays, clusters=clusters)
-    widest = limits[1] - limits[0]
-    found = interval(
-        lambda counts: statistic(counts, b, *rest) - statistic(counts, a, *rest),
-        codes,
-        method="normal",
-        limits=(-widest, widest),
-        draws=draws,
-    )
+    ends = limits[0] - limits[1], limits[1] - limits[0]
+
+    def difference(counts: FloatArray) -> FloatArray:
+        return statistic(counts, b, *rest) - statistic(counts, a, *rest)
+
+    found = interval(difference, codes, method="normal", limits=ends, draws=draws)
     p = math.nan
     if draws.swaps and len(codes) > 1:
         one = np.ones((1, len(codes)))
@@ -307,12 +298,12 @@ SWAPPED_MEANS = swapped_means(lambda means: means[:, 0])
 def permutation_p(swapped: Swapped, a: float, b: float, codes: IntArray, *, draws: Draws = DRAWS) -> float:
     """Test whether two judges differ, by a two-sided randomized pairwise permutation test (the paper: R = 100000).
 
-    Each resample swaps both judges' scores on a random half of the units, which are items or clusters (``codes``, from
-    0); p is the share of resamples, the data among them, whose difference exceeds the observed one of the statistics
-    ``a`` and ``b``. A tie counts half (mid-p, Fagerland et al. 2013): in full, two equal judges that are consistent in
-    70 % of 30 pairs differ "significantly" in 1.6 % of samples instead of 5 %. Resamples that swap every unit or none
-    are the data and count in full, and so does one without a statistic. p is at least 1 / (swaps + 1), 1 without a
-    difference, and NaN if a statistic is undefined.
+    Each resample swaps both judges' scores on a random half of the units (``codes``, from 0); p is the share of
+    resamples, the data among them, whose difference exceeds the observed one of the statistics ``a`` and ``b``. A tie
+    counts half (mid-p, Fagerland et al. 2013): in full, two equal judges that are consistent in 70 % of 30 pairs differ
+    "significantly" in 1.6 % of samples instead of 5 %. Resamples that swap every unit or none are the data and count in
+    full, and so does one without a statistic. p is at least 1 / (swaps + 1), 1 without a difference, and NaN if a
+    statistic is undefined.
 
     Judges with equal statistics need not be exchangeable: with rho .9 each, one that guesses a tenth of the items and
     one that is always a little off differ "significantly" in 29 % of samples of 20 items and 7 % of 200.
@@ -342,7 +333,7 @@ def mean(counts: FloatArray, x: FloatArray) -> FloatArray:
 
 
 def estimate_mean(x: ArrayLike, **options: Any) -> Interval:
-    """Estimate the mean of (n,) numbers, such as scores; options as those of ``estimate``."""
+    """Estimate the mean of (n,) numbers; options as those of ``estimate``."""
     return estimate(mean, x, **options)
 
 
@@ -434,10 +425,9 @@ def estimate_coefficient(
 ) -> Interval:
     """Estimate a coefficient in [-1, 1], such as a correlation or kappa, with Wilson's interval of (1 + it) / 2.
 
-    Resamples of items that agree perfectly agree perfectly too; the interval of a share with the same variance has a
-    width there (``share_ends``). The variance is that of the jackknife over clusters, or over 200 groups of them; by
-    ``method="bootstrap"``, up to ``MANY`` clusters, that of resamples, for a statistic that jumps, of which leaving one
-    item out tells nothing. Arguments as those of ``estimate``.
+    Resamples of items that agree perfectly do so too; the interval of a share with the same variance has a width there
+    (``share_ends``). The variance is that of the jackknife over clusters, or over 200 groups of them, and by
+    ``method="bootstrap"`` that of resamples, for a statistic that jumps. Arguments as those of ``estimate``.
     """
     return estimate(statistic, *columns, method=method, limits=(-1.0, 1.0), **options)
 

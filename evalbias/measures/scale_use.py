@@ -1,4 +1,4 @@
-"""How a judge uses its scale: slope of quality, levels, and spread."""
+"""Use of the scale by a judge: slope of quality, levels, and spread."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def quality_slope(
     """Estimate the points by which the score rises for one point of quality, on the scale of the ratings.
 
     It is cov(score, mean rating) / cov(rating, other rating) of scores (n,) and single ratings (n, r) on the judge's
-    scale, because the mean rating is noisier than the quality; 1 for an unbiased judge. Items with one rating do not
-    count. Where ratings hardly agree (F below 10), the interval is Fieller's (1954), undefined where it has no end. The
-    test allows for what the ends of a scale do, and rejects only slopes below ``LEAST``: one above 1 is the mark of
-    another bias; a change from ``before`` is tested against 0. Scores that follow the ratings exactly have no interval.
+    scale; 1 for an unbiased judge. Items with one rating do not count. Where ratings hardly agree (F below 10), the
+    interval is Fieller's (1954), undefined where it has no end. The test rejects only slopes below ``LEAST``: one above
+    1 is the mark of another bias; a change from ``before`` is tested against 0. Scores that follow the ratings exactly
+    have no interval.
     """
     first, y, ratings = checked(
         {"before": scores if before is None else before, "scores": scores, "ratings": ratings}, clusters
@@ -129,12 +129,10 @@ def estimate_top_two(
 ) -> Interval:
     """Estimate the share of the two most frequent of so many levels, from positions (n,) as of ``nearest_levels``.
 
-    Two levels may lead by chance, in every resample once more. The lower end is therefore that of a level of confidence
-    divided among all pairs of levels (Bonferroni).
+    Two levels may lead by chance, so the lower end has a confidence divided among all pairs of levels (Bonferroni).
     """
     if before is not None:
-        statistic = partial(counted_top_two, levels=levels)
-        return replace(estimate(statistic, places, before=before, clusters=clusters, draws=draws), unit="")
+        return estimate(partial(counted_top_two, levels=levels), places, before=before, clusters=clusters, draws=draws)
     (values,) = checked({"places": places}, clusters)
     kept = defined(values)
     if not kept.any():
@@ -161,9 +159,9 @@ def estimate_entropy(
 ) -> Interval:
     """Estimate the entropy of levels with an interval that holds the BCa and the basic bootstrap interval.
 
-    The entropy of resamples is too low once more, so no quantile of theirs reaches 1 where all levels are equally
-    likely. Quantiles that are reflected at the estimate (the basic interval) do, but miss rare levels. Of more than
-    ``MANY`` units, the interval ends at 1 where the likelihood ratio does not tell the levels from equally likely ones.
+    The entropy of resamples is too low, so no quantile of theirs reaches 1 where all levels are equally likely. Those
+    of the basic interval do, but miss rare levels. Of more than ``MANY`` units, the interval ends at 1 where the
+    likelihood ratio does not tell the levels from equally likely ones.
     """
     statistic, limits = partial(counted_entropy, levels=levels), (0.0, 1.0)
     options: dict[str, Any] = {"clusters": clusters, "draws": draws}
@@ -171,9 +169,8 @@ def estimate_entropy(
     if before is not None or math.isnan(found.low):
         return found
     if found.units > MANY:
-        even = 2 * found.units * (1 - found.value) * np.log(levels) <= scipy.stats.chi2.ppf(
-            draws.confidence, levels - 1
-        )
+        likelihood_ratio = 2 * found.units * (1 - found.value) * np.log(levels)
+        even = likelihood_ratio <= scipy.stats.chi2.ppf(draws.confidence, levels - 1)
         return replace(found, high=1.0) if even else found
     plain = estimate(statistic, places, method="percentile", **options)
     low, high = (2 * found.value - end for end in (plain.high, plain.low))
@@ -182,8 +179,7 @@ def estimate_entropy(
 
 def counted_spread(counts: FloatArray, scores: FloatArray, reference: FloatArray) -> FloatArray:
     """Divide the standard deviation of (n,) scores by that of a reference in resamples; NaN where that is constant."""
-    total = counts.sum(axis=1)
-    deviations = []
+    total, deviations = counts.sum(axis=1), []
     for x in (scores, reference):
         mean = counts @ x / total
         squares = (counts * (x - mean[:, None]) ** 2).sum(axis=1)

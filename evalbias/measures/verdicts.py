@@ -101,11 +101,7 @@ def _maximized(cells: FloatArray, weights: FloatArray, passed: FloatArray, faile
 
 @arrays.remembered
 def _fits(verdicts: FloatArray, clusters: IntArray, *, draws: Draws) -> FloatArray:
-    """Fit verdicts (n, r) and resamples of them.
-
-    Returns (1 + k, 1 + 2r) rates as ``latent_rates``, of the data first. Of many clusters, the resamples are those of
-    the jackknife.
-    """
+    """Return (1 + k, 1 + 2r) ``latent_rates`` of verdicts (n, r) and of resamples, of many clusters the jackknife's."""
     many = int(clusters.max()) + 1 > MANY
     resampled = left_out(clusters) if many else resample.bootstrapped(clusters, draws.resamples, draws.seed)
     return np.concatenate([_fitted(counts, verdicts) for counts in chain([np.ones((1, len(clusters)))], resampled)])
@@ -131,8 +127,8 @@ def estimate_rate(
 
     Where no annotator contradicts another, the truth is what they say, and rates are shares (``estimate_share``). Else
     it is the class of ``latent_rates``, and no error of an annotator is the judge's. Then the interval is Wilson's with
-    the variance of resamples; where annotators agree by less than ``WEAK`` standard errors beyond chance, it also
-    covers the middle 95 % of the resamples, which are skewed then, and a change from ``before`` has no test.
+    the variance of resamples, and a change from ``before`` has no test; where annotators agree by less than ``WEAK``
+    standard errors beyond chance, it also covers the middle 95 % of the resamples, which are skewed then.
 
     Args:
         verdicts: (n,) verdicts of the judge, 1 for pass, 0 for fail, NaN where undefined.
@@ -279,12 +275,11 @@ def estimate_dependence(
 ) -> Interval:
     """Test whether the errors of judge and annotators are independent, as ``estimate_rate`` takes them to be.
 
-    Of every two of them, it compares how their verdicts correlate with what the latent classes explain. The value is
-    the excess correlation of the pair that deviates most, in [-1, 1], 0 for independent errors. Its p-value and its
-    interval, for all pairs together, are those of ``SIMULATIONS`` data sets drawn from the fitted classes, fewer of
-    many items. A judge that errs where an annotator errs seems better than it is; annotators who err together make it
-    seem worse. An error that all share is not found. Arguments as in ``estimate_rate``; undefined for fewer than three
-    annotators, and for a difference from ``before``.
+    The value is the excess correlation of the verdicts of two, beyond what the latent classes explain, of the pair that
+    deviates most, in [-1, 1]; 0 for independent errors. Its p-value and its interval, for all pairs together, are those
+    of ``SIMULATIONS`` data sets drawn from the fitted classes, fewer of many items. A judge that errs where an
+    annotator errs seems better than it is; annotators who err together make it seem worse. An error that all share is
+    not found. Arguments as in ``estimate_rate``; undefined for fewer than three annotators, and for a difference.
     """
     ours, votes = _votes(verdicts, clusters, ratings=ratings)
     (judge, votes), codes = complete(ours, votes, clusters=clusters)
@@ -398,9 +393,9 @@ USELESS = "the judge passes what deserves it no more often than what does not, s
 
 
 def _padded(values: FloatArray, pseudo: float) -> tuple[float, FloatArray, float]:
-    """Return the rate of (n,) zeros and ones with as many pseudo-counts of either kind.
+    """Return the rate of (n,) zeros and ones with as many pseudo-counts of either kind, and what adds to its error.
 
-    Also what each item adds to its error (n,), and the sum of squares of what the pseudo-counts add.
+    That is what each item adds (n,), and the sum of squares of what the pseudo-counts add.
     """
     size = len(values) + 2 * pseudo
     share = float((values.sum() + pseudo) / size)

@@ -51,8 +51,8 @@ def test_reliability_resolution_and_uncertainty_make_the_brier_score():
     p, y = world(200)
     shares = y.mean(axis=1)
     for forecast in (p, 0.3 + 0.2 * p, 1 - p, np.full(200, 0.4)):
-        reliability, resolution, uncertainty = forecasts.counted_parts(np.ones((1, 200)), forecast, shares)[0]
-        brier = forecasts.squared_errors(forecast, shares).mean()
+        reliability, resolution = forecasts.counted_parts(np.ones((1, 200)), forecast, shares)[0]
+        brier, uncertainty = forecasts.squared_errors(forecast, shares).mean(), shares.mean() * (1 - shares.mean())
         assert reliability - resolution + uncertainty == pytest.approx(brier)
         assert min(reliability, resolution) >= -1e-12
     assert forecasts.counted_parts(np.ones((1, 200)), np.full(200, 0.4), shares)[0, 1] == pytest.approx(0.0)
