@@ -135,8 +135,8 @@ class Validity:
     The status is by the 95 % interval of the agreement; of pairs in one order, of kappa. ``"valid"``: above chance;
     ``"no better than a floor"``: likelihood or length alone may agree as well; ``"says little"``: above chance, and
     ends below ``TELLING``; ``"says nothing"``: holds chance and ends there, or all outputs have one score; ``"not
-    shown"``: holds chance, but is wide for that, or one rater hardly agrees with the others either; ``"contradicts
-    people"``: below chance; ``"undefined"``: people's verdicts are all alike.
+    shown"``: holds chance, but is wide, or one rater hardly agrees with the others either; ``"contradicts people"``:
+    below chance; ``"undefined"``: people's verdicts are all alike.
     """
 
     status: ValidityStatus
@@ -239,9 +239,8 @@ def _of_choices(judged: Judged) -> list[Number]:
         one, others = np.moveaxis(measures.agreement.one_against_the_others(judged.covariate(RATINGS)), 2, 0)
         ceiling = agreeing((1 + np.sign(one)) / 2, side(others))  # (n, r), ties as those of the judge
         if not np.isnan(ceiling).all():
-            numbers.append(
-                Number("human_ceiling", "one rater", ceiling, _one_rater, signed=False, says=CEILING, tested=False)
-            )
+            shown = {"says": CEILING, "signed": False, "tested": False}
+            numbers.append(Number("human_ceiling", "one rater", ceiling, _one_rater, **shown))
     return numbers
 
 
@@ -260,11 +259,9 @@ def _one_rater(
 def _floors(judged: Judged) -> list[Number]:
     """Return the floors, each on the side that agrees better with people on these items."""
     floors = []
-    for name, (covariate, *labels) in FLOORS.items():
-        if covariate in judged.covariates:
-            values = judged.covariate(covariate)
-            sides = zip((values, -values), labels, strict=True)
-            more, less = (_floor(judged, name, side, label) for side, label in sides)
+    for name, (covariate, more_of, less_of) in FLOORS.items():
+        if (values := judged.covariates.get(covariate)) is not None:
+            more, less = _floor(judged, name, values, more_of), _floor(judged, name, -values, less_of)
             floors.append(less if less.value() > more.value() else more)  # NaN is not above
     return floors
 
@@ -300,10 +297,9 @@ def agreeing(choice: FloatArray, other: FloatArray) -> FloatArray:
 class CorrectedEstimates(Bias):
     """Mean score, or one system's win rate over another, corrected by the items that people labeled.
 
-    Numbers: the judge's mean, people's of the labeled items, and ``corrected_mean`` of all. Of outputs of two systems
-    they are the win rate of the first in the alphabet, a tie counting half, with ``corrected_rate`` where nobody calls
-    a pair a tie (``measures.corrected_mean`` and ``corrected_rate``). They are right if the labeled items are a random
-    sample, as those of ``label_next``.
+    Numbers: the judge's mean, people's of the labeled items, and ``measures.corrected_mean`` of all. Of outputs of two
+    systems they are the win rate of the first in the alphabet, a tie counting half, with ``corrected_rate`` where
+    nobody calls a pair a tie. They are right if the labeled items are a random sample, as those of ``label_next``.
     """
 
     name, title, kind = "corrected", "corrected by people's labels", "explanation"
@@ -317,13 +313,11 @@ class CorrectedEstimates(Bias):
         err = judged.pass_or_fail and not np.isin(known, (0.0, 1.0)).all()  # then pass or fail gives the share deserved
         if err or not MIN_LABELS <= len(known) < len(judged.ids):
             return []
+        kind, mean, labels = "mean", estimate_mean, ["judge's mean", "people's mean", "corrected"]
+        says = ["The judge's mean", "Mean of what people labeled", "Mean that people would give all items"]
         if judged.pairwise:
             kind, mean, who = "rate", estimate_share, f"{_systems(judged)[0]} wins, "
             labels = says = [f"{who}judge", f"{who}people", f"{who}corrected"]
-        else:
-            kind, mean, who = "mean", estimate_mean, ""
-            labels = ["judge's mean", "people's mean", "corrected"]
-            says = ["The judge's mean", "Mean of what people labeled", "Mean that people would give all items"]
         of_all: dict[str, Any] = {"given": (people,), "signed": False, "tested": False}
         numbers = [
             Number(f"judge_{kind}", labels[0], scores, mean, signed=False, says=says[0]),
@@ -369,19 +363,13 @@ class Versions(Comparison):
 
     ``versions["score"]`` is the change of the mean score, or of the mean win share of a pair's first candidate;
     ``versions["spearman"]`` or ``versions["accuracy"]`` that of the agreement with people, where somebody rated.
-
-    Attributes:
-        names: Names of the first version and the second.
-        size: Mean absolute difference between their scores.
-        changed: Share of items whose decision changes: to pass or not, or which candidate is preferred; undefined where
-            nothing says what passes.
-        sides: Numbers of items that only the first version passes, and that only the second does.
     """
 
-    names: tuple[str, str]
-    size: float
+    names: tuple[str, str]  # of the first version and the second
+    size: float  # mean absolute difference between their scores
+    # Share of items whose decision changes, to pass or which candidate to prefer; undefined where it is not known.
     changed: Estimate
-    sides: tuple[int, int]
+    sides: tuple[int, int]  # numbers of items that only the first version passes, and that only the second does
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON data."""
@@ -390,7 +378,7 @@ class Versions(Comparison):
 
     @property
     def paragraphs(self) -> list[str]:
-        """What differs, in words; only a significant gain in agreement with people makes it an improvement."""
+        """Differences in words; only a significant gain in agreement with people makes it an improvement."""
         (first, second), (lost, won), e, d = self.names, self.sides, self.changed, self["score"].difference
         who = f"{first} answered in both" if first == second else f"{first} before, {second} after"
         undefined = f", {d.undefined} more without an answer of both" if d.undefined else ""
@@ -400,20 +388,19 @@ class Versions(Comparison):
         moved = f"The {what} {moved}, by {self.size:.2f} in either direction." if self.size else f"No {what} differs."
         said = [f"{who}: {count(d.n, 'item')} judged by both{undefined}.", moved]
         if e.n:
-            value, low, high = (
-                UNDEFINED if math.isnan(end) else f"{100 * end:.3g}" for end in (e.value, e.low, e.high)
-            )
+            figures = [UNDEFINED if math.isnan(end) else f"{100 * end:.3g}" for end in (e.value, e.low, e.high)]
             passes = f": of {count(e.n, 'item')}, {lost} no longer pass and {won} now do" * scores
-            said.append(f"Of 100 decisions, {value} change (95 % interval {ends(low, high)}){passes}.")
+            said.append(f"Of 100 decisions, {figures[0]} change (95 % interval {ends(*figures[1:])}){passes}.")
         else:
             said.append("Which decisions change is not known: say which score passes (--pass 4).")
         if not self.headlines:
             return [*said, "Without people's view of these items, neither version can be called the better one."]
         agreement = self[self.headlines[0]]
-        d = agreement.difference
-        if math.isnan(d.value):
-            unknown = "Whether the second version agrees with people more or less cannot be told from these items."
-            return [*said, unknown]
+        if math.isnan((d := agreement.difference).value):
+            return [
+                *said,
+                "Whether the second version agrees with people more or less cannot be told from these items.",
+            ]
         shown = "Nothing shows that the second version agrees with people more or less"
         if d.p_value < LEVEL:  # NaN is not below
             shown = f"The second version agrees with people {'more' if d.value > 0 else 'less'}"

@@ -54,8 +54,8 @@ def recorded_scores(
 
     ``examples`` have the score, a number or None, in ``field``; where known, also ``source``, ``output``, ``scores`` or
     ``score``, ``ratings``, ``system`` and ``input_id``. ``criterion`` is that of the human scores; its task defines LS,
-    which ``likelihood_lm`` measures. ``scale`` are the lowest and the highest score that the judge can give, if known.
-    A field that no item has, or a value that is no number on the scale, is a ValueError that names it.
+    which ``likelihood_lm`` measures. ``scale`` are the lowest and the highest score of the judge, if known. A field
+    that no item has, or a value that is no number on the scale, is a ValueError that names it.
 
     Examples:
         >>> recorded_scores([dspy.Example(mine=4), dspy.Example(mine=None)], "mine").answers.tolist()
@@ -124,15 +124,9 @@ def recorded_verdicts(
     check_two_candidates(examples)
     check_fields(winner, swapped)
     names = [winner] if swapped is None else [winner, swapped]
-    choices = np.array(
-        [
-            [
-                choice(e.get(name), f"{name!r} of the item {item_name(e, i)!r:.80}")
-                for i, e in enumerate(_having(examples, name))
-            ]
-            for name in names
-        ]
-    )  # (orders, n)
+    given = [(name, i, e) for name in names for i, e in enumerate(_having(examples, name))]
+    chosen = [choice(e.get(name), f"{name!r} of the item {item_name(e, i)!r:.80}") for name, i, e in given]
+    choices = np.array(chosen).reshape(len(names), -1)  # (orders, n)
     known = gather(examples, as_criterion(criterion), pairwise=True, scorer=likelihood_lm, answered=names)
     answers, ties = by_position(choices), bool((choices == TIE).any())
     return replace(known, answers=answers, ties=ties, judge=f"recorded choices {winner!r}")
@@ -167,9 +161,7 @@ def by_position(choices: FloatArray) -> FloatArray:
 
 def as_criterion(criterion: str | Criterion) -> Criterion:
     """Return the criterion of recorded answers; of a name alone, no prompt is ever made but that of LS."""
-    if isinstance(criterion, Criterion):
-        return criterion
-    return Criterion(criterion, f"{criterion}, as people rated it")
+    return criterion if isinstance(criterion, Criterion) else Criterion(criterion, f"{criterion}, as people rated it")
 
 
 def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Example]:
@@ -179,8 +171,7 @@ def _having(examples: Sequence[dspy.Example], field: str) -> Sequence[dspy.Examp
         return examples
     names = list(dict.fromkeys(name for e in examples for name in e.keys()))  # noqa: SIM118 -- an Example is no dict
     folded = {name.lower(): name for name in names}
-    near = get_close_matches(field.lower(), folded, n=1)
-    hint = f" Did you mean {folded[near[0]]!r}?" if near else ""
+    hint = "".join(f" Did you mean {folded[near]!r}?" for near in get_close_matches(field.lower(), folded, n=1))
     raise ValueError(f"No item has a field {field!r}; the fields are {', '.join(names):.500}.{hint}")
 
 
@@ -644,6 +635,5 @@ def _presets(options: Any) -> dict[str, Criterion]:
 
 
 def _name(criterion: str | Criterion) -> str:
-    if isinstance(criterion, Criterion):
-        return criterion.name
-    return Criterion.parse(criterion).name if ":" in criterion else criterion
+    given = Criterion.parse(criterion) if isinstance(criterion, str) and ":" in criterion else criterion
+    return given.name if isinstance(given, Criterion) else given

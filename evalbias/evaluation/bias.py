@@ -1,4 +1,4 @@
-"""What a bias is: its question, what it needs, its numbers, its sentence, what helps, and its plot.
+"""The form of a bias: its question, what it needs, its numbers, its sentence, what helps, and its plot.
 
 A bias is one class: ``Bias``, or ``EffectBias`` for the effect of a property of the text at equal quality. Tables,
 pages, JSON, audits and searches know a new bias by its class alone.
@@ -77,9 +77,8 @@ class Bias:
 
     def configured(self: AnyBias, **settings: Any) -> AnyBias:
         """Return the bias with those settings that are fields of its class and given."""
-        names = {one.name for one in fields(self)}
-        given = {name: value for name, value in settings.items() if name in names and value is not None}
-        return replace(self, **given) if given else self
+        given = {one.name: settings.get(one.name) for one in fields(self)}
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
 
     def missing(self, judged: Judged) -> Iterator[str]:
         """Name each thing that a test takes and the items lack."""
@@ -90,9 +89,7 @@ class Bias:
         return joined([*self.missing(judged)])
 
     def _unmeasured(self, what: str, judged: Judged) -> str:
-        needs = self.lacks(judged)
-        if not self.suits(judged):
-            needs = f"a judge that {JUDGES[self.judges]}"
+        needs = self.lacks(judged) if self.suits(judged) else f"a judge that {JUDGES[self.judges]}"
         return f"{what} on {judged.criterion} cannot be measured" + (f": it needs {needs}." if needs else ".")
 
     def margin(self, estimate: Estimate) -> float:
@@ -299,13 +296,13 @@ class EffectBias(Bias):
         shifts = (estimate.points * end for end in (estimate.value, estimate.low, estimate.high))
         value, low, high = (100 * _even_pair(shift, judged) for shift in shifts)
         interval = interval_words(value, low, high, digits=0, held_if=judged.held_if)
+        among = f"between {low:.0f} and {high:.0f}" if judged.verdicts else f"{low:.0f} to {high:.0f}"
+        wins = among if math.isnan(value) else f"{value:.0f}"
         if judged.verdicts:
-            wins = f"between {low:.0f} and {high:.0f}" if math.isnan(value) else f"{value:.0f}"
             return f"{self.favored} wins {wins} of 100 pairs of equal quality instead of 50 ({interval})"
-        probability = f"{low:.0f} to {high:.0f}" if math.isnan(value) else f"{value:.0f}"
         return (
             f"in a pair of equal quality that the judge would otherwise find even, {self.favored} gets a win "
-            f"probability of {probability} % ({interval})"
+            f"probability of {wins} % ({interval})"
         )
 
     def margin_words(self, estimate: Estimate, judged: Judged) -> str:
@@ -402,9 +399,7 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
 
     The 95 % intervals are of ``n_resamples`` bootstrap resamples, drawn with ``seed``.
 
-    Raises:
-        TypeError: The bias is given by its name.
-        ValueError: The judge or the items allow none of its numbers.
+    TypeError for the name of a bias; ValueError where the judge or the items allow none of its numbers.
     """
     if isinstance(bias, str):
         raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")

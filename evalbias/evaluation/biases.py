@@ -132,7 +132,7 @@ def _of_pairs(judged: Judged, difference: FloatArray) -> list[Number]:
 
 
 class Position(Bias):
-    """How a comparison is ordered decides which candidate wins (Zhou et al., EMNLP 2024).
+    """The order in which candidates are shown decides which one wins (Zhou et al., EMNLP 2024).
 
     Numbers: ``first_rate`` (win rate of the first position; all positions share a tie), ``fairness`` (0 is fair; in
     [-.5, 0] for pairs), ``position_consistency`` (share of pairs with the same winner in both orders) and

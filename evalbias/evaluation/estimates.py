@@ -93,15 +93,15 @@ class Number(Named):
     ) -> Estimate:
         """Compute it with its 95 % bootstrap interval over inputs (``Judged.clusters``), and its p against the null."""
         draws = Draws(seed=seed, resamples=n_resamples, swaps=0)
-        interval = self.estimator(self.values, *self.given, clusters=clusters, draws=draws)
-        p_value = math.nan if self.null is None else interval.p_value
+        found = self.estimator(self.values, *self.given, clusters=clusters, draws=draws)
+        p_value = math.nan if self.null is None else found.p_value
         if self.null is not None and math.isnan(p_value):  # the interval has no test of its own
-            p_value = p_of_interval(interval.value, interval.low, interval.high, null=self.null, units=interval.units)
-        named = {one.name: getattr(self, one.name) for one in fields(Named)}
-        known = {one.name: getattr(interval, one.name) for one in fields(Estimate) if hasattr(interval, one.name)}
-        known |= {**named, "p_value": p_value, "undefined": len(self.values) - interval.n - self.excluded}
-        if isinstance(interval, Effect):
-            known |= {"points": interval.score_sd, "allowance": max(map(abs, interval.allowance))}
+            p_value = p_of_interval(found.value, found.low, found.high, null=self.null, units=found.units)
+        known = {one.name: getattr(found, one.name) for one in fields(Estimate) if hasattr(found, one.name)}
+        known |= {one.name: getattr(self, one.name) for one in fields(Named)}
+        known |= {"p_value": p_value, "undefined": len(self.values) - found.n - self.excluded}
+        if isinstance(found, Effect):
+            known |= {"points": found.score_sd, "allowance": max(map(abs, found.allowance))}
         return Estimate(**known)
 
     def change(
@@ -122,8 +122,7 @@ class Number(Named):
 class Estimate(Interval, Named):
     """One number about a judge, with its 95 % interval over inputs where several items share one.
 
-    Its p is two-sided against ``null``: by the interval's own test, else ``p_of_interval``; NaN without a null. What
-    it has besides is that of an ``Effect``.
+    Its p is two-sided against ``null``, NaN without one. The fields below are those of an ``Effect``.
     """
 
     _: KW_ONLY
@@ -151,19 +150,17 @@ class Estimate(Interval, Named):
 
     @property
     def why_undefined(self) -> str:
-        """Why there is no number, as far as is known."""
+        """Reason why there is no number, as far as is known."""
         return self.reason or ("these items do not tell it" if self.n else "no item has all that it needs")
 
     def sentence(self) -> str:
         """Say the estimate, its interval and what no bias would be."""
         unbiased = "" if self.null is None else f"; an unbiased judge has {self.text(self.null)}"
-        left_out = f", {self.undefined} undefined" if self.undefined else ""
-        left_out += f", {self.excluded} excluded" if self.excluded else ""
+        items = count(self.n, "item") + (f", {self.undefined} undefined" if self.undefined else "")
+        items += f", {self.excluded} excluded" if self.excluded else ""
         if math.isnan(self.value):
-            return f"{self.label} is undefined: {self.why_undefined} ({count(self.n, 'item')}{left_out})."
-        return (
-            f"{self.label} {self.text()} (95 % interval {self.interval}{unbiased}; {count(self.n, 'item')}{left_out})."
-        )
+            return f"{self.label} is undefined: {self.why_undefined} ({items})."
+        return f"{self.label} {self.text()} (95 % interval {self.interval}{unbiased}; {items})."
 
 
 # What measuring a bias of one judge gives: estimates, and everything they were computed from.
@@ -370,9 +367,8 @@ def compare(
 
     Each permutation test makes ``n_resamples`` swaps, each interval ``n_intervals`` bootstrap resamples, with ``seed``.
 
-    Raises:
-        TypeError: One is no measurement of a bias, but an audit.
-        ValueError: The two measure different biases or items, or were measured differently.
+    TypeError where one is no measurement but an audit; ValueError where the two measure different biases or items, or
+    were measured differently.
     """
     _check_comparable(before, after)
     clusters, changes = after.clusters, {}

@@ -1,4 +1,4 @@
-"""What a judge's probabilities are worth, as forecasts of what each person says."""
+"""A judge's probabilities as forecasts of what each person says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a judge did on items, and what is known about the items: the input of every bias."""
+"""A judge's answers on items, and what is known about the items: the input of every bias."""
 
 from __future__ import annotations
 

@@ -39,9 +39,8 @@ SCORE = "score"  # estimate of another quality's mean
 class CachedScorer:
     """A feedback source whose scores are remembered, so that nothing is asked twice.
 
-    ``log`` is a JSONL file that keeps the scores for a later run, in which those of another source are ignored; None
-    keeps them in memory. ``failed`` is item -> error that the source raised: its outputs are undefined (NaN), and a
-    later run asks again.
+    ``log`` is a JSONL file that keeps the scores for a later run, in which those of another source are ignored.
+    ``failed`` is item -> error that the source raised: its outputs are undefined (NaN), and a later run asks again.
     """
 
     def __init__(self, source: FeedbackSource, log: Path | None = None) -> None:
@@ -146,10 +145,8 @@ class LoopRun:
         return self._spent(lambda step: step.calls)
 
     def _spent(self, cost: Callable[[Step], int]) -> FloatArray:
-        spent = [
-            [sum(cost(s) for s in loop.steps if s.iteration <= k) for loop in self.loops if loop.steps]
-            for k in range(self.iterations + 1)
-        ]
+        run, rounds = [loop.steps for loop in self.loops if loop.steps], range(self.iterations + 1)
+        spent = [[sum(cost(step) for step in steps if step.iteration <= k) for steps in run] for k in rounds]
         return np.array([np.mean(row) if row else math.nan for row in spent])
 
     def _each(self, value: Callable[[Loop, Step], float]) -> FloatArray:
@@ -175,10 +172,8 @@ def run_loops(
     ``program`` is ``SelfRefine``, ``BestOfK``, or any DSPy module with the ``feedback`` of its steps whose predictions
     have ``steps`` and ``stopped``; ``examples`` have ``id`` and its inputs, other fields (a reference) go to the
     feedback. ``lm`` defaults to the modules' own, else DSPy's. The ``steps.jsonl`` of ``log_dir``, locked while the
-    loops run, grows; items in it are not run again. ``progress`` is called with 1 after every item.
-
-    Raises:
-        ValueError: Examples without an id or with equal ids, or a log of another program.
+    loops run, grows; items in it are not run again. ``progress`` is called with 1 after every item. ValueError for
+    examples without an id or with equal ids, or a log of another program.
     """
     _check_ids(examples)
     log, logged, lock = None, dict[str, Loop](), threading.Lock()
@@ -296,7 +291,7 @@ def summarize_loop(
     ``own`` and ``expected`` are (t, n) scores on one range; ``numbers`` those of the t rounds, by default 0, 1, ...
     """
     rounds = measure_rounds(own, expected, n_resamples=n_resamples, seed=seed)
-    return _summary(name, rounds, numbers=numbers, n_resamples=n_resamples, seed=seed)
+    return _summary(name, rounds, numbers, n_resamples=n_resamples, seed=seed)
 
 
 class Aspect(Bias):
@@ -320,19 +315,18 @@ def measure_aspects(
     ``examples`` are the run's, in its order. Sources are such as ``JudgeFeedback(PointwiseJudge(FLUENCY))``. Returns
     one summary a source; every round has the one estimate ``score``.
     """
-    summaries = []
+    summaries, how = [], {"n_resamples": n_resamples, "seed": seed}
     for source in sources:
-        items: dict[str, Any] = {"bias": Aspect(), "criterion": source.name, "ids": run.ids}
         rounds = []
         for row in run.quality(examples, source):
-            number = Number(SCORE, "mean score", row, estimate_mean)
-            rounds.append(measured([number], **items, columns={SCORE: row}, n_resamples=n_resamples, seed=seed))
-        summaries.append(_summary(source.name, rounds, n_resamples=n_resamples, seed=seed))
+            items: dict[str, Any] = {"criterion": source.name, "ids": run.ids, "columns": {SCORE: row}}
+            rounds.append(measured([Number(SCORE, "mean score", row, estimate_mean)], bias=Aspect(), **items, **how))
+        summaries.append(_summary(source.name, rounds, **how))
     return summaries
 
 
 def _summary(
-    name: str, rounds: Sequence[Measurement], *, numbers: Sequence[int] | None = None, n_resamples: int, seed: int
+    name: str, rounds: Sequence[Measurement], numbers: Sequence[int] | None = None, *, n_resamples: int, seed: int
 ) -> LoopSummary:
     change = compare(rounds[0], rounds[-1], n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
     return LoopSummary(name, tuple(range(len(rounds)) if numbers is None else numbers), tuple(rounds), change)
@@ -372,16 +366,15 @@ def compare_loops(loops: Sequence[LoopScores], *, n_resamples: int = N_RESAMPLES
     """
     pairs = []
     for first, second in itertools.combinations(loops, 2):
-        others = set(second.items)
-        items = tuple(item for item in first.items if item in others)
+        places = [{item: place for place, item in enumerate(loop.items)} for loop in (first, second)]
+        items = tuple(item for item in first.items if item in places[1])
         rounds = set(first.numbers) & set(second.numbers)
         if not items or not rounds:
             continue
         number, sides = max(rounds), []
-        for loop in (first, second):
-            places = {item: place for place, item in enumerate(loop.items)}
-            row, columns = loop.numbers.index(number), [places[item] for item in items]
-            own, expected = (scores[row, columns][None] for scores in (loop.own, loop.expected))  # (1, n)
+        for loop, place in zip((first, second), places, strict=True):
+            at = loop.numbers.index(number), [place[item] for item in items]
+            own, expected = (scores[at][None] for scores in (loop.own, loop.expected))  # (1, n)
             sides += measure_rounds(own, expected, ids=items, n_resamples=n_resamples, seed=seed)
         comparison = compare(*sides, n_resamples=n_resamples, n_intervals=n_resamples, seed=seed)
         pairs.append(LoopPair(first.name, second.name, number, len(items), comparison))
@@ -469,6 +462,9 @@ def measure_style(
 def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
     """Say whether a model overrates its own outputs in the last round of a loop, and what refining changed."""
     last, first, change = summary.rounds[-1]["bias"], summary.rounds[0]["bias"], summary.change["bias"]
+    if math.isnan(last.low):
+        why = last.reason or "too few items have both scores"
+        return f"{summary.name}: whether the model overrates its outputs is undefined: {why}."
     interval = f"95 % interval {last.interval}, {count(last.n, 'item')}"
     end, points = f"at {rounds} {summary.numbers[-1]}", f"{last.text()} points ({interval})"
     verdict = conclude(
@@ -479,9 +475,6 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
         neither=f"no self-bias is shown {end}: {points}",
         undefined="",
     )
-    if not verdict:
-        why = last.reason or "too few items have both scores"
-        return f"{summary.name}: whether the model overrates its outputs is undefined: {why}."
     moved = change.difference.value
     tested = f"no significant change from {signed(first.value)} at {summary.numbers[0]}"
     if change.p_value < LEVEL:
@@ -493,16 +486,15 @@ def conclude_self(summary: LoopSummary, *, rounds: str) -> str:
 def conclude_style(change: Comparison) -> str:
     """Say whether a model overrates its own paraphrases."""
     gain = change["bias"].difference
-    shown = _points(gain)
-    own = "paraphrased by itself, an output"
+    shown, own = _points(gain), "paraphrased by itself, an output"
+    why = "quality and own scores are on different scales"
     return conclude(
         gain.low,
         gain.high,
         above=f"The model prefers its own style: {own} gains {shown} of undue score.",
         below=f"The model does not prefer its own style: {own} loses {shown}.",
         neither=f"No preference for the own style is shown: paraphrasing changes the undue score by {shown}.",
-        undefined="Whether the model prefers its own style is undefined: quality and own scores are on different "
-        "scales.",
+        undefined=f"Whether the model prefers its own style is undefined: {why}.",
     )
 
 

@@ -35,7 +35,7 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Dependence:
-    """How missing judgments depend on one property of the items, alone."""
+    """Dependence of missing judgments on one property of the items, alone."""
 
     odds: float  # factor on the odds of a missing judgment for one standard deviation more; NaN for the systems
     p_value: float  # two-sided

@@ -415,7 +415,7 @@ def _explained(counts: FloatArray, scores: FloatArray, without: FloatArray) -> F
 
 
 class Probes(Bias):
-    """Whether a judge reads the output, obeys a request in it, and denies in a negation what it affirms.
+    """Answers with one thing changed, which tell whether a judge reads the output, obeys it, and denies a negation.
 
     Numbers, of the probes that were asked: ``unchanged`` (share of scores that stay the same, within a thousandth of
     the scale, with a nonsense text of the same length in place of the output), ``explained`` (share of the scores'

@@ -32,7 +32,7 @@ RATES: Mapping[Rate, tuple[str, str]] = {
 
 
 class PassOrFail(Bias):
-    """How often a judge that says pass or fail is right, though annotators err too (``measures.verdicts``).
+    """Rates at which a judge that says pass or fail is right, though annotators err too (``measures.verdicts``).
 
     Numbers: the rates of ``estimate_rate`` in ``RATES``, those of an annotator where annotators contradict each other;
     ``pass_rate``, what the judge passes; ``corrected_rate``, what deserves it of all items, where people labeled some
