@@ -313,11 +313,13 @@ class CorrectedEstimates(Bias):
         err = judged.pass_or_fail and not np.isin(known, (0.0, 1.0)).all()  # then pass or fail gives the share deserved
         if err or not MIN_LABELS <= len(known) < len(judged.ids):
             return []
-        kind, mean, labels = "mean", estimate_mean, ["judge's mean", "people's mean", "corrected"]
-        says = ["The judge's mean", "Mean of what people labeled", "Mean that people would give all items"]
         if judged.pairwise:
             kind, mean, who = "rate", estimate_share, f"{_systems(judged)[0]} wins, "
             labels = says = [f"{who}judge", f"{who}people", f"{who}corrected"]
+        else:
+            kind, mean, who = "mean", estimate_mean, ""
+            labels = ["judge's mean", "people's mean", "corrected"]
+            says = ["The judge's mean", "Mean of what people labeled", "Mean that people would give all items"]
         of_all: dict[str, Any] = {"given": (people,), "signed": False, "tested": False}
         numbers = [
             Number(f"judge_{kind}", labels[0], scores, mean, signed=False, says=says[0]),
@@ -388,9 +390,9 @@ class Versions(Comparison):
         moved = f"The {what} {moved}, by {self.size:.2f} in either direction." if self.size else f"No {what} differs."
         said = [f"{who}: {count(d.n, 'item')} judged by both{undefined}.", moved]
         if e.n:
-            figures = [UNDEFINED if math.isnan(end) else f"{100 * end:.3g}" for end in (e.value, e.low, e.high)]
+            shares = [UNDEFINED if math.isnan(end) else f"{100 * end:.3g}" for end in (e.value, e.low, e.high)]
             passes = f": of {count(e.n, 'item')}, {lost} no longer pass and {won} now do" * scores
-            said.append(f"Of 100 decisions, {figures[0]} change (95 % interval {ends(*figures[1:])}){passes}.")
+            said.append(f"Of 100 decisions, {shares[0]} change (95 % interval {ends(*shares[1:])}){passes}.")
         else:
             said.append("Which decisions change is not known: say which score passes (--pass 4).")
         if not self.headlines:

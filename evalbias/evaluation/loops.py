@@ -315,7 +315,8 @@ def measure_aspects(
     ``examples`` are the run's, in its order. Sources are such as ``JudgeFeedback(PointwiseJudge(FLUENCY))``. Returns
     one summary a source; every round has the one estimate ``score``.
     """
-    summaries, how = [], {"n_resamples": n_resamples, "seed": seed}
+    how: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed}
+    summaries = []
     for source in sources:
         rounds = []
         for row in run.quality(examples, source):

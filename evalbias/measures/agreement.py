@@ -294,7 +294,7 @@ def estimate_tied_accuracy(
         np.bincount(first, part, units) + np.bincount(second, part * (first != second), units)
         for part in (gains, np.ones(len(pairs)))
     )
-    rest = ratio(gains.sum() - touched, len(pairs) - amounts)
+    rest = ratio(gains.sum() - touched, np.asarray(len(pairs) - amounts, dtype=np.float64))
     if before is not None:
         return _with_t(found, resample.influences(rest), draws.confidence)
     variance = resample.jackknife_variance(rest)

@@ -407,7 +407,7 @@ def quadratic_fit(x: ArrayLike, y: ArrayLike) -> QuadraticFit:
     kept = defined(a, b)
     a, b = settled(a[kept]), settled(b[kept])
     if len(a) < 4 or len(np.unique(a)) < 3 or b.min() == b.max():
-        return QuadraticFit(*[math.nan] * 5, n=len(a))
+        return QuadraticFit(math.nan, math.nan, math.nan, math.nan, math.nan, len(a))
     curvature, slope, constant = np.polyfit(a, b, 2).tolist()
     rest = b - np.polyval([curvature, slope, constant], a)
     r_squared = float(1 - (rest**2).sum() / ((b - b.mean()) ** 2).sum())
