@@ -109,7 +109,8 @@ def platt_curve(p: FloatArray, shares: FloatArray) -> Curve:
 def isotonic_curve(p: FloatArray, shares: FloatArray) -> Curve:
     """Fit the isotonic curve (``recalibrated``) with lines between its levels, which stay half an item off 0 and 1."""
     x, first = np.unique(_odds(p), return_index=True)
-    y = _odds(np.clip(recalibrated(_odds(p), shares)[first], 0.5 / len(p), 1 - 0.5 / len(p)))
+    best = recalibrated(_odds(p), shares, np.ones(len(p)))[first]
+    y = _odds(np.clip(best, 0.5 / len(p), 1 - 0.5 / len(p)))
     ends = (np.diff(y, prepend=-np.inf) > 0) | (np.diff(y, append=np.inf) > 0)  # of a level
     return tuple(zip(x[ends].tolist(), y[ends].tolist(), strict=True))
 
