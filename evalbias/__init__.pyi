@@ -20,6 +20,7 @@ from .evaluation import recorded_scores as recorded_scores
 from .evaluation import recorded_verdicts as recorded_verdicts
 from .evaluation import run_loops as run_loops
 from .evaluation.audit import Audit as Audit
+from .evaluation.audit import Audits as Audits
 from .evaluation.audit import Finding as Finding
 from .evaluation.audit import audit as audit
 from .lm.contract import Sampling as Sampling

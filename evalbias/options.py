@@ -10,9 +10,11 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
+
+from typing_extensions import dataclass_transform
 
 from evalbias.values import file_digest
 
@@ -24,6 +26,8 @@ NAMED = (
     "'embedded', a folder, a .gguf file, a Hugging Face name, a server's model (with `api_base`), openai/NAME, or "
     "dspy:PROVIDER/NAME for any other that DSPy reaches"
 )
+ALL, RECORDED = "all", ("scores_field", "samples_field", "winner_field")
+"""All criteria, in the place of their names; and fields, one of which names a judge."""
 PASSES = "Lowest rating that passes, such as 4; not needed where people say 1 (pass) or 0 (fail)."
 UNRECORDED = {*MODELS, *PYTHON_ONLY, "aspects_api_base", "dataset", "questions", "threads", "keep_worse", "loops"}
 """Options that decide no number, or that a run keeps in another form."""
@@ -44,11 +48,20 @@ def recorded(options: Any) -> dict[str, Any]:
     return {name: file_digest(value) if isinstance(value, Path) else value for name, value in given.items()}
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class Options:
+    """Options: each class below is a frozen dataclass of keywords."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
+
 # How models are opened, and where a result goes.
 
 
-@dataclass(frozen=True, kw_only=True)
-class Models:
+class Models(Options):
     """How models are opened."""
 
     api_base: str | None = option("Address of the server that runs `lm`, or of several.")
@@ -67,7 +80,6 @@ class Models:
     dialect: str = option("Protocol of the server, such as vllm or chat; auto detects it.", "auto")
 
 
-@dataclass(frozen=True, kw_only=True)
 class MeasuringModels(Models):
     """How models are opened whose probabilities are measured."""
 
@@ -88,8 +100,7 @@ class MeasuringModels(Models):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Out:
+class Out(Options):
     """Where the result goes."""
 
     out: Path | None = option("The run's folder. By default, one under runs/; the same settings give the same one.")
@@ -97,7 +108,6 @@ class Out:
     given: frozenset[str] = option("Names of the options on the command line.", frozenset())
 
 
-@dataclass(frozen=True, kw_only=True)
 class AuditOut(Out):
     """Where the result of an audit goes, and when it fails a build."""
 
@@ -116,8 +126,7 @@ class AuditOut(Out):
 # Options that several commands share.
 
 
-@dataclass(frozen=True, kw_only=True)
-class Items:
+class Items(Options):
     """The items, and words around them in a prompt."""
 
     data: Any = field(
@@ -139,8 +148,7 @@ class Items:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Coded:
+class Coded(Options):
     """Codes of choices."""
 
     labels: Sequence[object] = option(
@@ -148,15 +156,13 @@ class Coded:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judging:
+class Judging(Options):
     """The model that judges."""
 
     lm: Any = field(metadata={"help": f"Model: {NAMED}."})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Likely:
+class Likely(Options):
     """The likelihood of the outputs."""
 
     task: str | None = option(
@@ -166,8 +172,7 @@ class Likely:
     likelihood_lm: Any = option("Model that measures how likely the outputs are. By default, the judge's model.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Long:
+class Long(Options):
     """The length of the outputs, for verbosity."""
 
     length: Literal["characters", "graphemes"] = option(
@@ -177,8 +182,7 @@ class Long:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reliable:
+class Reliable(Options):
     """The reliability of single ratings."""
 
     reliability: float | None = option(
@@ -187,16 +191,14 @@ class Reliable:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seeded:
+class Seeded(Options):
     """The seed."""
 
     beside: ClassVar[tuple[type[Any], ...]] = (Out,)
     seed: int = option("Seed for all random draws.", 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choosing:
+class Choosing(Options):
     """The check of a result before it is written."""
 
     bare: bool = option("Return the result of the paper's method unchecked, although it may make a judge worse.", False)
@@ -206,11 +208,12 @@ class Choosing:
 # Audit any judge, and correct what one said.
 
 
-@dataclass(frozen=True, kw_only=True)
 class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):
     """Answers of a judge, recorded with the items."""
 
-    scores_field: str | None = option("Field that holds the judge's recorded scores.")
+    scores_field: str | None = option(
+        "Field of the judge's recorded scores; {criterion} stands for its criterion's name."
+    )
     winner_field: str | None = option(
         "Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null."
     )
@@ -221,7 +224,6 @@ class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):
     scale: tuple[float, float] | None = option("Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class AuditOptions(RecordedAnswers):
     """Say whether a judge is biased, by how much, and what helps.
 
@@ -233,6 +235,9 @@ class AuditOptions(RecordedAnswers):
     """
 
     beside = (MeasuringModels, AuditOut)
+    criterion: Any = option(
+        "'name: definition', or the name of a criterion of the data set. Repeatable; 'all' are those that are rated."
+    )
     lm: Any = option(
         f"Model of the judge: {NAMED}. With recorded answers: model that measures how likely the outputs are."
     )
@@ -273,6 +278,11 @@ class AuditOptions(RecordedAnswers):
             raise ValueError("`probes`: recorded answers cannot be asked for again. Leave them out.")
 
     @property
+    def several(self) -> bool:
+        """True if a list of criteria is asked for, or all."""
+        return isinstance(self.criterion, list | tuple) or self.criterion == ALL
+
+    @property
     def named_probes(self) -> dict[str, str] | None:
         """Name of each probe -> its text, that of a negation; None where the default ones are meant."""
         if self.probes is None:
@@ -292,11 +302,9 @@ class AuditOptions(RecordedAnswers):
     @property
     def is_recorded(self) -> bool:
         """True if the judge's answers are in the data."""
-        fields = (self.scores_field, self.samples_field, self.winner_field)
-        return any(one is not None for one in fields)
+        return any(getattr(self, name) is not None for name in RECORDED)
 
 
-@dataclass(frozen=True, kw_only=True)
 class CorrectOptions(RecordedAnswers):
     """Correct recorded scores of a judge that cannot be changed.
 
@@ -320,7 +328,6 @@ class CorrectOptions(RecordedAnswers):
 # Judges that score.
 
 
-@dataclass(frozen=True, kw_only=True)
 class JudgeOptions(Seeded, Judging, Items):
     """Score every item of a data set.
 
@@ -342,7 +349,6 @@ class JudgeOptions(Seeded, Judging, Items):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ScoringOptions(Seeded, Likely, Judging, Items):
     """A judge that scores, on two sides of a split."""
 
@@ -362,7 +368,6 @@ class ScoringOptions(Seeded, Likely, Judging, Items):
     limit: int | None = option("Use only this many items, drawn with the seed.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class LikelihoodBiasOptions(Reliable, ScoringOptions):
     """Measure the likelihood bias of a judge that scores.
 
@@ -370,7 +375,6 @@ class LikelihoodBiasOptions(Reliable, ScoringOptions):
     """
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompileOptions(Choosing, ScoringOptions):
     """Compile a judge with less likelihood bias.
 
@@ -391,7 +395,6 @@ class CompileOptions(Choosing, ScoringOptions):
             raise ValueError(f"`k` is {self.k}: compiling needs one demonstration or more.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ThresholdOptions(Seeded, Items):
     """Choose the score from which a judge lets an output pass.
 
@@ -412,7 +415,6 @@ class ThresholdOptions(Seeded, Items):
     cost: float | None = option("How many false fails one false pass costs, such as 5, in place of both.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class RepairOptions(Seeded, Judging, Items):
     """The judge to repair."""
 
@@ -421,7 +423,6 @@ class RepairOptions(Seeded, Judging, Items):
     keep_worse: bool = option("Write the result even if it is no better than what was given, or worse.", False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class OrderOptions(RepairOptions):
     """Repair a judge whose scores depend on the order of the levels, or that affirms a question and its negation.
 
@@ -433,7 +434,6 @@ class OrderOptions(RepairOptions):
     negation: str | None = option("Negation of a question of yes or no, in your words, such as 'is the reply rude?'.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ForecastOptions(RepairOptions):
     """Recalibrate a judge, so that people pass outputs as often as its probabilities say.
 
@@ -448,7 +448,6 @@ class ForecastOptions(RepairOptions):
 # Judges that compare.
 
 
-@dataclass(frozen=True, kw_only=True)
 class Comparing(Judging, Items):
     """Outputs that are compared, the model that compares them, and its third answer."""
 
@@ -456,7 +455,6 @@ class Comparing(Judging, Items):
     ties: bool = option("Allow the judge to answer that there is no difference.", False)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ComparingOptions(Seeded, Comparing):
     """A judge that compares, saved or new."""
 
@@ -468,7 +466,6 @@ class ComparingOptions(Seeded, Comparing):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class PreferenceOptions(Long, Coded, ComparingOptions):
     """Measure the biases of a judge that compares.
 
@@ -480,7 +477,6 @@ class PreferenceOptions(Long, Coded, ComparingOptions):
     likelihood_lm: Any = option("Model that measures how likely the outputs are. By default, the judge's model.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class RankOptions(ComparingOptions):
     """Rank the outputs of each document by comparing them.
 
@@ -494,7 +490,6 @@ class RankOptions(ComparingOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     """Search for a wording without position bias, without labels.
 
@@ -538,7 +533,6 @@ class OptimizeOptions(Choosing, Seeded, Coded, Comparing):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class DemoOptions(Seeded):
     """Measure and mitigate two biases of the embedded judge, offline.
 
@@ -549,8 +543,7 @@ class DemoOptions(Seeded):
 # Refine loops, recorded or run.
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mapped:
+class Mapped(Options):
     """A map of the expected scores."""
 
     quantile_map: Path | None = option(
@@ -559,7 +552,6 @@ class Mapped:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class SelfOptions(Seeded, Mapped):
     """Measure the self-bias of refine loops.
 
@@ -584,7 +576,6 @@ class SelfOptions(Seeded, Mapped):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
 class LoopOptions(Seeded, Mapped, Judging):
     """A loop: its task, items and model."""
 
@@ -616,7 +607,6 @@ class LoopOptions(Seeded, Mapped, Judging):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
 class StyleOptions(LoopOptions):
     """Measure a model's preference for its own style.
 
@@ -624,7 +614,6 @@ class StyleOptions(LoopOptions):
     """
 
 
-@dataclass(frozen=True, kw_only=True)
 class FeedbackOptions(LoopOptions):
     """A loop that refines, and the external feedback that it may get."""
 
@@ -644,7 +633,6 @@ class FeedbackOptions(LoopOptions):
             raise ValueError("`instructscore_prompt` is a request to a model: name it with `instructscore`.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class RefineOptions(FeedbackOptions):
     """Run a refine loop, or best of k, on every item.
 
@@ -674,7 +662,6 @@ class RefineOptions(FeedbackOptions):
             raise ValueError("`instructscore` is external feedback: add `feedback` external.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompileRefineOptions(Choosing, FeedbackOptions):
     """Compile a refine loop with less self-bias.
 

@@ -309,9 +309,9 @@ def asked_together(judges: Sequence[Judge], examples: Sequence[dspy.Example], lm
     """Return ``lm`` with the answers to the judges' questions about the examples, for a ``batch`` of each judge.
 
     A model of decisions is asked all questions about one item in one request, such as those of several criteria, unless
-    the judges have demonstrations of their own. Any other model is returned as it is.
+    the judges have demonstrations of their own. Any other model, or that of no judges, is returned as it is.
     """
-    if not as_measuring(lm).decides:
+    if not judges or not as_measuring(lm).decides:
         return lm
     model, items = CachedLM(lm), [[judge.read(one, i) for i, one in enumerate(examples)] for judge in judges]
     asks = [judge._asks(model, judge.predict.signature.instructions, judge.predict.demos) for judge in judges]

@@ -93,6 +93,7 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "pairs": Flag(kind=str, read=pair_limit, more={"metavar": "N|all"}),
     "scale": Flag(kind=str, read=read_scale),
     "criteria": Flag("--criterion", list[str]),
+    "criterion": Flag(read=lambda typed: typed[0] if isinstance(typed, list) and len(typed) == 1 else typed),
     "features": Flag("--feature", list[str], more={"metavar": "FIELD"}),
     "probes": Flag("--probe", list[str], more={"metavar": "PROBE"}),
     "fail_on": Flag(kind=list[str], more={"metavar": "CONDITION"}),
@@ -170,7 +171,8 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
     flag, text = FLAGS.get(option.name, Flag()), as_typed(option.metadata["help"])
     default = inspect.Parameter.empty if option.default is MISSING else option.default
     hint = get_type_hints(group)[option.name]
-    kind = flag.kind or (str if hint is Any else hint)
+    several = option.name == "criterion" and "Repeatable" in text
+    kind = list[str] if several else flag.kind or (str if hint is Any else hint)
     if kind is not hint and default is not inspect.Parameter.empty:
         default = None if default in (None, ()) else str(default)
         kind |= None

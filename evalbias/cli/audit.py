@@ -16,8 +16,8 @@ from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
 from evalbias.data.reading import like_ratings
 from evalbias.evaluation.agreement import by_item
-from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
-from evalbias.evaluation.audit import AGREEMENT, Audit, audit
+from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared_each
+from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, audit_each
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.repeats import probe_questions
@@ -38,35 +38,50 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         raise ValueError("`judge` answers with a model: name it with `lm`.")
     if options.is_recorded:
         refuse_unused(out.given)
-    ready = prepared(options)
-    if ready.is_recorded and not options.is_recorded:  # by the only judge in a tool's export
+    each = prepared_each(options)
+    if each[0].is_recorded and not options.is_recorded:  # by the only judge in a tool's export
         refuse_unused(out.given | {"scores_field"})
-    if ready.dataset.left_out:
-        say(ready.dataset.summary())
-    if rates:
+    if each[0].dataset.left_out:
+        say(each[0].dataset.summary())
+    for ready in each if rates else ():
         _check_verdicts(ready)
     # 2. The audit, and what it decides.
-    with Run("audit", ready, models, out, more=_settings(options, ready)) as run:
-        has_model = run.likelihood_lm is not None
-        with run.progress(_answers_needed(run.options)) if has_model else nullcontext():
-            audited = audit(run.options)
-        content, judged = audited.to_dict(), audited.judged
-        certificate = [_certified(rate, audited) for rate in rates]
-        said = [f"{word}: {why}" for word, _, why in certificate]
-        if certificate:
-            content["certificate"] = [{"decision": word, "why": why} for word, _, why in certificate]
-        result = {"audit": content, "measurements": audited.measurements, "items": by_item(judged)}
-        shown = [audit_view(audited)]
-        covered = {judged.criterion: judged.coverage} if len(judged.coverage) else {}
-        more = [Section("Certificate", said)] if said else []
-        run.leave(RunOutcome(result, content, shown, covered, page=audited, more=more, verdict=audited.answer))
+    fields: dict[str, Any] = {name: getattr(options, name) or getattr(each[0], name) for name in ANSWER_FIELDS}
+    named = replace(each[0], together=(), **fields)
+    with Run("audit", named, models, out, more=_settings(options, each)) as run:
+        each = [replace(one, lm=run.options.lm, likelihood_lm=run.options.likelihood_lm) for one in each]
+        with run.progress(sum(map(_answers_needed, each))) if run.likelihood_lm is not None else nullcontext():
+            audits = audit_each(each)
+        audited: Any = Audits(audits) if options.several else next(iter(audits.values()))
+        audits = audits if options.several else {"": audited}
+        certificate = [(name, *_certified(rate, one)) for name, one in audits.items() for rate in rates]
+        said = [f"{word}: {_of(name)}{why}" for name, word, _, why in certificate]
+        contents, results = {}, {}
+        for name, one in audits.items():
+            rated = [{"decision": word, "why": why} for other, word, _, why in certificate if other == name]
+            contents[name] = one.to_dict() | ({"certificate": rated} if rated else {})
+            kept = {"measurements": one.measurements, "items": by_item(one.judged)}
+            results[name] = {"audit": contents[name], **kept}
+        content, result = contents.get("", {}), results.get("", {})
+        if options.several:
+            content, result = ({"verdict": audited.verdict, "criteria": parts} for parts in (contents, results))
+        covered = {j.criterion: j.coverage for j in (one.judged for one in audits.values()) if len(j.coverage)}
+        more, verdict = [Section("Certificate", said)] * bool(said), audited.verdict
+        verdict = verdict if options.several else audited.answer
+        run.leave(RunOutcome(result, content, [audit_view(audited)], covered, audited, more, verdict))
     # 3. The exit code.
-    decided = [condition.decide(audited) for condition in conditions]
+    decided = [(name, *condition.decide(one)) for name, one in audits.items() for condition in conditions]
     words = {1: "failed", UNDECIDED: "undecided"}
-    for text in (*(f"{words[code]}: {why}" for code, why in decided if code), *said):
+    for text in (*(f"{words[code]}: {_of(name)}{why}" for name, code, why in decided if code), *said):
         typer.echo(message(text), err=True)
-    if codes := {code for code in (*(code for code, _ in decided), *(code for _, code, _ in certificate)) if code}:
+    if codes := {
+        code for code in (*(code for _, code, _ in decided), *(code for _, _, code, _ in certificate)) if code
+    }:
         raise typer.Exit(min(codes))  # one that fails decides
+
+
+def _of(criterion: str) -> str:
+    return f"{criterion}: " if criterion else ""
 
 
 def _check_verdicts(ready: PreparedAudit) -> None:
@@ -82,13 +97,14 @@ def _check_verdicts(ready: PreparedAudit) -> None:
         raise ValueError(f"{needed} and people's labels, and some of these are neither pass nor fail (1 or 0).")
 
 
-def _settings(options: AuditOptions, ready: PreparedAudit) -> dict[str, Any]:
-    split = Split(ready.dataset, (ready.criterion,), ready.questions)
-    settings = {**split.settings(), "criterion": ready.criterion.name, "judge": None}
+def _settings(options: AuditOptions, each: Sequence[PreparedAudit]) -> dict[str, Any]:
+    ready, criteria = each[0], tuple(one.criterion for one in each)
+    split, names = Split(ready.dataset, criteria, ready.questions), [one.name for one in criteria]
+    settings = {**split.settings(), "criterion": names if options.several else names[0], "judge": None}
     if ready.judge is not None:
         settings["judge"] = f"new {ready.judge.kind}" if options.judge is None else file_digest(options.judge)
     else:  # a criterion's own scale is of prompts, and none is made
-        settings["criteria"] = [{name: value for name, value in asdict(ready.criterion).items() if name != "scale"}]
+        settings["criteria"] = [{n: value for n, value in asdict(one).items() if n != "scale"} for one in criteria]
     return settings
 
 

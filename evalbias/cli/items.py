@@ -11,7 +11,7 @@ from evalbias import data
 from evalbias.cli.run import Split
 from evalbias.cli.terminal import say
 from evalbias.data.files import decoded
-from evalbias.data.items import comparable
+from evalbias.data.items import check_rated_apart, comparable
 from evalbias.data.reading import check_field, lacking
 from evalbias.evaluation.answers import PROMPT, criteria_of, instruction_place_for, language_of
 from evalbias.options import ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions
@@ -132,12 +132,7 @@ def _check_rated(items: Sequence[Any], criteria: Sequence[Criterion], spec: str)
     """Refuse items that nobody rated, and one score for several criteria."""
     if not any(e.get("scores") or "score" in e for e in items):
         raise lacking(spec, list(dict.fromkeys(name for e in items for name in e.keys() if name != "scores")), "score")  # noqa: SIM118
-    one = next((e for e in items if "score" in e and e.get("scores") is None), None)
-    if one is not None and len(criteria) > 1:
-        raise data.DataError(
-            f"The item {one.id!r:.80} of {spec} has one score, and {len(criteria)} criteria are judged: give one "
-            "--criterion, or scores by criterion ('scores', or columns such as scores.fluency)."
-        )
+    check_rated_apart(items, [criterion.name for criterion in criteria])
 
 
 def _check_scale(items: Sequence[Any], criteria: Sequence[Criterion]) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 FIRST, SECOND, TIE = 0.0, 1.0, -1.0  # choices between two outputs
+CRITERION = "{criterion}"  # in the name of a field, stands for that of a criterion
 LARGEST = 1e30  # largest size of a score or rating: products of a few of them must stay finite in the measures
 SMALLEST = 1e-9  # below, the variance of several scores or ratings is taken for a rounding error of 0
 
@@ -295,6 +296,16 @@ def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:
     """
     given = (e.get(field) for e in examples for field in ("scores", "ratings"))
     return list(dict.fromkeys(name for by_name in given if isinstance(by_name, Mapping) for name in by_name))
+
+
+def check_rated_apart(examples: Iterable[dspy.Example], criteria: Sequence[str]) -> None:
+    """Refuse items with one score, rating or choice for several criteria."""
+    for e in examples if len(criteria) > 1 else ():
+        if "better" in e or (e.get("scores") is None and ("score" in e or isinstance(e.get("ratings"), list))):
+            raise DataError(
+                f"The item {item_name(e)!r:.80} is rated once, and {len(criteria)} criteria are judged: give one "
+                "`criterion`, or scores by criterion ('scores', or columns such as scores.fluency)."
+            )
 
 
 def _by_criterion(example: dspy.Example) -> Mapping[str, Any] | None:

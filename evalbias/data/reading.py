@@ -18,7 +18,7 @@ import numpy as np
 
 from evalbias.data import files, items
 from evalbias.data.files import Chunk, Source
-from evalbias.data.items import DataError, item_name, number
+from evalbias.data.items import CRITERION, DataError, item_name, number
 from evalbias.data.sets import SETS
 from evalbias.measures.arrays import mean_of_defined, missing
 
@@ -107,7 +107,8 @@ def read(
             return _items(table, Wanted(samples=samples, criteria=known.rated))
     table = table_of(source, mapping)
     judged = wanted.judged(table.columns)
-    if has_verdicts := bool(judged) and judged <= set(table.columns):
+    named = {*table.columns, *(name for name in judged if CRITERION in name)}  # one a criterion, not known yet
+    if has_verdicts := bool(judged) and judged <= named:
         _read_labels(table, judged)
     _check_columns(table, wanted, texts=not has_verdicts)
     wanted = replace(wanted, texts=not has_verdicts or _hold_outputs(table.columns))

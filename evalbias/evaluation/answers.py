@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -26,9 +26,10 @@ from evalbias.evaluation.words import joined
 from evalbias.lm.dspy_seam import decided_number, decided_shares, is_decided
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import AuditOptions
+from evalbias.options import ALL, NEGATION, RECORDED, AuditOptions
 from evalbias.programs.criterion import PRESETS, Criterion
 from evalbias.programs.items import candidates_of, check_two_candidates
+from evalbias.programs.judges import asked_together
 from evalbias.programs.metrics import ProgramMetric
 from evalbias.programs.pairwise import PairwiseJudge, load_pairwise_judge
 from evalbias.programs.pointwise import PointwiseJudge, load_judge
@@ -403,14 +404,16 @@ def _quoted(names: Sequence[str]) -> str:
 # The answers of any judge that an audit is given: a program, a file, a function, or recorded columns.
 
 
-@dataclass(frozen=True, kw_only=True)
 class PreparedAudit(AuditOptions):
     """Options of an audit whose judge is loaded or made, whose criterion is found, and whose data are read."""
 
     dataset: data_sets.Dataset  # what was read
     questions: Sequence[dspy.Example]  # the items that are judged: those, or pairs drawn of them
+    together: Sequence[PointwiseJudge | PairwiseJudge] = ()  # judges of several criteria, asked in one request
 
 
+ANSWER_FIELDS, FOR_NAME = (*RECORDED, "swapped_field"), data_sets.items.CRITERION
+"""Options that name fields of a judge's answers; and what stands there for the name of a criterion."""
 NO_PROBABILITIES = "`pass_mark` is for a judge that gives probabilities: leave it out."
 
 
@@ -424,20 +427,15 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     """Read the data, load or make the judge, and find the criterion; what is prepared already is returned as it is."""
     if isinstance(options, PreparedAudit):
         return options
-    named = (options.judge, options.scores_field, options.samples_field, options.winner_field)
-    if sum(one is not None for one in named) > 1:
+    if sum(getattr(options, name) is not None for name in ("judge", *RECORDED)) > 1:
         raise ValueError(ONE_JUDGE)
     # 1. The data; malformed answers and choices are named by file and line.
-    choices = [name for name in (options.winner_field, options.swapped_field, BETTER) if name is not None]
-    if options.winner_field is not None:
-        check_fields(options.winner_field, options.swapped_field)
-    items = data_sets.read(
-        options.data,
-        mapping=options.mapping,
-        choices=dict.fromkeys(choices, options.labels),
-        numbers=[] if options.scores_field is None else [options.scores_field],
-        samples=options.samples_field,
-    )
+    named = {name: field for name in ANSWER_FIELDS if FOR_NAME in (field := getattr(options, name) or "")}
+    if named and options.criterion is None:
+        raise ValueError(f"{next(iter(named.values()))!r:.80} is a field of a criterion: name it, `criterion`.")
+    filled: dict[str, Any] = {one: field.replace(FOR_NAME, _name(options.criterion)) for one, field in named.items()}
+    options = replace(options, **filled)
+    items = _read(options)
     if not items:
         raise ValueError(f"{items.path} holds no items to judge: give at least one row with an output.")
     if options.judge is None and options.lm is None and not options.is_recorded:
@@ -476,6 +474,53 @@ def prepared(options: AuditOptions) -> PreparedAudit:
     return PreparedAudit(**given, dataset=items, questions=examples)
 
 
+def prepared_each(options: AuditOptions) -> list[PreparedAudit]:
+    """Prepare the audit of each criterion that is asked for; of judges of evalbias, all are asked in one request.
+
+    Raises:
+        ValueError: The judge has a criterion of its own, or one recorded answer, or people one rating, for several.
+    """
+    if not options.several:
+        return [prepared(options)]
+    named = {name: field for name in ANSWER_FIELDS if (field := getattr(options, name)) is not None}
+    if options.judge is not None:
+        raise ValueError("`criterion`: a `judge` answers one question. Name one criterion, or leave it out.")
+    if options.lm is None and not named:
+        raise ValueError(ONE_JUDGE)
+    if one := [f"`{name}` {field!r:.80}" for name, field in named.items() if FOR_NAME not in field]:
+        raise ValueError(
+            f"{one[0]} has one answer an item, and several criteria are asked for: write {FOR_NAME} where its name "
+            f"has the criterion's, such as '{FOR_NAME}_score', or name one `criterion`."
+        )
+    if NEGATION in (options.named_probes or ()):
+        raise ValueError("`probes` negation: it is the negated question of one criterion. Name one, `criterion`.")
+    if options.criterion != ALL:
+        criteria = [*options.criterion]
+    elif options.is_recorded:
+        criteria = rated_criteria(_read(options))
+    else:
+        criteria = [*criteria_of(options, ())]
+    names = [*map(_name, criteria)]
+    if not names or len({*names}) < len(names):
+        raise ValueError(f"`criterion`: {joined(names) or 'people rated none by name'}: name each criterion once.")
+    each = [prepared(replace(options, criterion=criterion)) for criterion in criteria]
+    data_sets.items.check_rated_apart(each[0].dataset, names)
+    return each if options.is_recorded else [replace(one, together=[other.judge for other in each]) for one in each]
+
+
+def _read(options: AuditOptions) -> data_sets.Dataset:
+    choices = [name for name in (options.winner_field, options.swapped_field, BETTER) if name is not None]
+    if options.winner_field is not None:
+        check_fields(options.winner_field, options.swapped_field)
+    return data_sets.read(
+        options.data,
+        mapping=options.mapping,
+        choices=dict.fromkeys(choices, options.labels),
+        numbers=[] if options.scores_field is None else [options.scores_field],
+        samples=options.samples_field,
+    )
+
+
 def instruction_place_for(lm: Any) -> str:
     """Return where the instruction of a new pairwise judge stands for a model, or for its name on the command line.
 
@@ -494,7 +539,8 @@ def answers_of(options: PreparedAudit) -> Judged:
     if isinstance(judge, PointwiseJudge | PairwiseJudge):
         for name in ("source", "candidates" if isinstance(judge, PairwiseJudge) else "output"):
             check_field(examples, name, "the data")
-        asking: dict[str, Any] = {"lm": options.lm, "progress": options.progress}
+        lm = asked_together(options.together, examples, options.lm)
+        asking: dict[str, Any] = {"lm": lm, "progress": options.progress}
         own: Any = "own" if likelihood_lm is None else likelihood_lm
         try:
             return judge_examples(judge, examples, likelihood_lm=own, **asking)

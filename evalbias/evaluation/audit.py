@@ -7,34 +7,34 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalbias.data.items import CRITERION
 from evalbias.evaluation.agreement import PeopleAgreement, Validity
-from evalbias.evaluation.answers import NO_PROBABILITIES, answers_of, prepared
+from evalbias.evaluation.answers import NO_PROBABILITIES, PreparedAudit, answers_of, prepared_each
 from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
 from evalbias.evaluation.biases import BIASES, Joint, ScaleUse, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
 from evalbias.evaluation.forecasts import Forecasts
-from evalbias.evaluation.judged import BY_CONSTRUCTION, COPIES, Judged
+from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged, copied_ratings, repeated_items
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.repeats import Probes, Repeats, probed, warnings_of
 from evalbias.evaluation.verdicts import PassOrFail, paragraphs_of_rates
 from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined, percent
+from evalbias.lm.cache import CachedLM
 from evalbias.measures.equal_quality import SCORE_SD
 from evalbias.measures.families import holm
 from evalbias.measures.scale_use import SLOPE
 from evalbias.options import AuditOptions
-from evalbias.programs.items import candidates_of
 from evalbias.values import to_json
 
 ALPHA = 0.05  # chance of calling an unbiased judge biased for any of the biases tested, after Holm's correction
 RATED = (SCORE_SD, SLOPE)  # units of estimates at equal quality, which need ratings
 AGREEMENT = PeopleAgreement.name  # name of the measurement that is not of a bias
 CROWDING = ScaleUse.name  # bias that is told before those at equal quality
-TELLING = 20  # characters of an item's texts from which two equal items are taken for one that is repeated
 MOST_LABELS = 40  # number of items that an audit names for labeling
 
 # --- one bias: whether the judge has it, how sure that is, and what would settle or mend it ---------------------------
@@ -129,9 +129,12 @@ def is_of_bias(measurement: Measurement) -> bool:
 
 
 def findings_of(
-    measurements: Mapping[str, Measurement], judged: Judged, not_measured: Mapping[str, str]
+    measurements: Mapping[str, Measurement], judged: Judged, not_measured: Mapping[str, str], *, criteria: int = 1
 ) -> tuple[Finding, ...]:
-    """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested."""
+    """Judge every bias by its headline estimate, with Holm's correction over the biases that are tested.
+
+    Of so many ``criteria`` audited together, p counts that often (Bonferroni), so the error holds over all of them.
+    """
     # 1 one number decides each bias, unless the judge's making settles it
     biases = {name: m for name, m in measurements.items() if is_of_bias(m)}
     deciding = {name: headline(m) for name, m in biases.items()}
@@ -140,13 +143,14 @@ def findings_of(
     # 2 the tests together; of bounds there is none
     decisive = {name: e for name, e in deciding.items() if e is not None and causes.get(name) == ""}
     tested = {name: e.p_value for name, e in decisive.items() if not math.isnan(e.value + e.p_value)}
-    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+    adjusted = dict(zip(tested, holm(list(tested.values()), criteria), strict=True))
     # 3 what another bias may hide, or what may be another: the effects in one model, which are tested beside all others
     joint = measurements[Joint.name].estimates if Joint.name in measurements else {}
     features = {name: m.bias.feature_name for name, m in biases.items() if isinstance(m.bias, EffectBias)}
     beside = {name: joint[feature] for name, feature in features.items() if feature in joint}
     hidden = {name: e.p_value for name, e in beside.items() if name in tested and not math.isnan(e.p_value)}
-    held_fixed = dict(zip(hidden, holm([*hidden.values(), *[1.0] * len(tested)])[: len(hidden)], strict=True))
+    beside_tested = holm([*hidden.values(), *[1.0] * len(tested)], criteria)
+    held_fixed = dict(zip(hidden, beside_tested[: len(hidden)], strict=True))
     # 4 what follows for each
     findings = []
     for name, measurement in biases.items():
@@ -156,7 +160,8 @@ def findings_of(
         if causes[name]:
             findings.append(Finding(name, "not measured", deciding[name], causes[name]))
             continue
-        finding = _finding(measurement, deciding[name], judged, adjusted.get(name, math.nan), max(len(tested), 1))
+        tests, p = max(len(tested), 1) * criteria, adjusted.get(name, math.nan)
+        finding = _finding(measurement, deciding[name], judged, p, tests)
         if name in beside:
             finding = _in_one_model(finding, measurement.bias, beside[name], judged, held_fixed.get(name, 1.0))
         findings.append(finding)
@@ -363,36 +368,6 @@ def _between_bounds(findings: Sequence[Finding]) -> str:
     return " ".join([f"Bounds only ({_titles(findings)}): {effects}.", *told]) if findings else ""
 
 
-def _copies(judged: Judged) -> str:
-    """Name the columns of ratings that follow from others, and what that means; empty without any."""
-    copies = judged.provenance.get(COPIES, {})
-    if not copies:
-        return ""
-    follow = "; ".join(f"{column} follows from {others}" for column, others in copies.items())
-    return (
-        f"Ratings were left out ({follow}): copies, means and sums are no second opinion. Where another person agrees "
-        "perfectly and one rating remains, state --reliability 1."
-    )
-
-
-def _duplicates(judged: Judged) -> str:
-    """Name items that repeat another in all but the id; empty without any. Short answers may well be alike."""
-    first, repeats = dict[str, str](), list[str]()
-    for name, example in zip(judged.ids, judged.examples, strict=False):
-        texts = [*candidates_of(example), example.get("output")]
-        if sum(len(text) for text in texts if isinstance(text, str)) >= TELLING:
-            content = repr(sorted((key, value) for key, value in example.items() if key != "id"))
-            if (earlier := first.setdefault(content, name)) != name:
-                repeats.append(f"{name} repeats {earlier}")
-    if not repeats:
-        return ""
-    named = ", ".join(repeats[:3]) + ", ..." * (len(repeats) > 3)
-    return (
-        f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field ({named}), and each counts "
-        "as one more item: leave repeats out."
-    )
-
-
 # --- the audit --------------------------------------------------------------------------------------------------------
 
 
@@ -501,19 +476,59 @@ class Audit(ByName[Measurement]):
         return super()._lacks(name) if why is None else f"{name!r} was not measured: {why}"
 
 
+@dataclass(frozen=True, repr=False)
+class Audits(ByName[Audit]):
+    """Audits of one judge on several criteria: ``audits["coherence"]`` is that of a criterion.
+
+    p of a finding is adjusted by Holm for the biases of its criterion, and counts as often as there are criteria
+    (Bonferroni), so the chance of calling an unbiased judge biased on any of them is at most 5 %.
+
+    Attributes:
+        audits: Name of a criterion -> audit.
+    """
+
+    audits: Mapping[str, Audit]
+
+    @property
+    def judge(self) -> str:
+        """The judge, with ``{criterion}`` in the place of a criterion's name."""
+        return next(one.judged.judge.replace(name, CRITERION) for name, one in self.audits.items())
+
+    @property
+    def verdict(self) -> str:
+        """On which criteria the judge is biased, and what that rests on."""
+        biased = {name: found for name, one in self.audits.items() if (found := one.having("biased"))}
+        named = joined([f"{name} ({_titles(found)})" for name, found in biased.items()])
+        said = f"The judge is biased on {named}" if named else "No bias was found on any of these criteria"
+        return (
+            f"{said}. Findings are adjusted for all {len(self.audits)} together (Holm's correction over the biases of "
+            "each, Bonferroni's over the criteria): the chance of calling an unbiased judge biased on any of them is "
+            f"{percent(ALPHA)} at most."
+        )
+
+    def __repr__(self) -> str:
+        return f"Audits({self.judge} on {', '.join(self)}: {self.verdict})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON data: the verdict, and criterion -> that of its audit."""
+        return {"verdict": self.verdict, "criteria": {name: one.to_dict() for name, one in self.audits.items()}}
+
+    def _parts(self) -> Mapping[str, Audit]:
+        return self.audits
+
+
 P = ParamSpec("P")
 Asked = TypeVar("Asked")
 Result = TypeVar("Result")
 
 
 def keywords(options: Callable[P, Asked]) -> Callable[[Callable[[Asked], Result]], Callable[P, Result]]:
-    """Call a function of an options object with the object's fields as keywords, or with the object itself."""
+    """Call a function of an options object with the object's fields as keywords."""
 
     def decorate(work: Callable[[Asked], Result]) -> Callable[P, Result]:
         @wraps(work)
         def call(*args: P.args, **given: P.kwargs) -> Result:
-            is_ready = len(args) == 1 and not given and isinstance(args[0], cast(type, options))
-            return work(cast(Asked, args[0]) if is_ready else options(*args, **given))
+            return work(options(*args, **given))
 
         call.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
         return call
@@ -522,8 +537,11 @@ def keywords(options: Callable[P, Asked]) -> Callable[[Callable[[Asked], Result]
 
 
 @keywords(AuditOptions)
-def audit(asked: AuditOptions) -> Audit:
-    """Measure every bias of a judge that the items allow, and its agreement with people.
+def audit(asked: AuditOptions) -> Any:
+    """Measure every bias of a judge that the items allow, and its agreement with people: an ``Audit``.
+
+    Of ``criterion="all"`` or a list of criteria, these are ``Audits``. A field of recorded answers has ``{criterion}``
+    in its name then.
 
     Args:
         asked: The options, each as a keyword; see ``evalbias.options.AuditOptions``. ``data`` are a file, ``NAME:PATH``
@@ -535,16 +553,20 @@ def audit(asked: AuditOptions) -> Audit:
         ValueError: Not exactly one judge is named, the items lack what is asked for (an item is named), or a judge of
             evalbias is given another criterion, scale, task or label than its own.
     """
-    asked = prepared(asked)
-    return audit_answers(
-        probed(answers_of(asked).counted_in(asked.length), asked),
-        own_system=asked.own_system,
-        reliability=asked.reliability,
-        pass_mark=asked.pass_mark,
-        by=asked.by,
-        only=asked.only,
-        seed=asked.seed,
-    )
+    audits = audit_each(prepared_each(asked))
+    return Audits(audits) if asked.several else next(iter(audits.values()))
+
+
+def audit_each(asked: Sequence[PreparedAudit]) -> dict[str, Audit]:
+    """Audit a judge on each criterion; a model is asked nothing twice."""
+    models = {name: getattr(asked[0], name) for name in ("lm", "likelihood_lm")} if len(asked) > 1 else {}
+    cached: dict[str, Any] = {name: CachedLM(lm) for name, lm in models.items() if lm is not None}
+    names, audits = ("own_system", "reliability", "pass_mark", "by", "only", "seed"), dict[str, Audit]()
+    for one in (replace(one, **cached) for one in asked):
+        judged = probed(answers_of(one).counted_in(one.length), one)
+        settings = {name: getattr(one, name) for name in names}
+        audits[one.criterion.name] = audit_answers(judged, criteria=len(asked), **settings)
+    return audits
 
 
 def audit_answers(
@@ -556,8 +578,9 @@ def audit_answers(
     by: str | None = None,
     only: str | None = None,
     seed: int = 0,
+    criteria: int = 1,
 ) -> Audit:
-    """Audit a judge that has answered; ``only`` names one bias to test by itself."""
+    """Audit a judge that has answered, on one of ``criteria``; ``only`` names one bias to test by itself."""
     if pass_mark is not None and not judged.probabilities:
         raise ValueError(NO_PROBABILITIES)
     # 1 every bias, with the settings that it has
@@ -568,7 +591,7 @@ def audit_answers(
     # 2 the findings, what could not be measured, and what follows
     not_measured = {**_lacking(biases, measurements, judged), **judged.unmeasurable}
     missing = {name: why for name, why in not_measured.items() if name not in (AGREEMENT, *left_out)}
-    findings = findings_of(measurements, judged, missing)
+    findings = findings_of(measurements, judged, missing, criteria=criteria)
     not_measured |= {f.bias: f.sentence for f in findings if f.status == "not measured"}
     not_measured |= left_out
     agreement = measurements.get(AGREEMENT)
@@ -577,12 +600,13 @@ def audit_answers(
     # 3 what people should label next, and the agreement by group
     known = judged.labeled
     used = {name: value for name, value in {**settings, "only": only}.items() if value is not None}
+    used |= {"criteria": criteria} if criteria > 1 else {}
     said = "" if validity is None else validity.sentence
     warnings = tuple(filter(None, (coverage_warning({"": judged.coverage}), *warnings_of(judged, measurements))))
     answer = opening_of(findings, warnings=warnings, validity=said, leniency=leniency)
     effects = [bias for bias in biases if isinstance(bias, EffectBias)]
     lost = missing_judgments(judged, effects, seed=seed)
-    cautions = [_copies(judged), _duplicates(judged), "" if lost is None else lost.sentence()]
+    cautions = [copied_ratings(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
     if (rates := measurements.get(PassOrFail.name)) is not None:
         answer = (*paragraphs_of_rates(rates), *answer)
     paragraphs = (*answer, *filter(None, cautions), *reasons_of(findings))

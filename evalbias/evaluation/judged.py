@@ -12,7 +12,7 @@ import numpy as np
 
 from evalbias.data import items
 from evalbias.data.items import TIE, check_size, human_score, input_field, input_key, is_rated, item_name
-from evalbias.evaluation.words import joined, model_title
+from evalbias.evaluation.words import count, joined, model_title
 from evalbias.lm.cache import measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import consistent_preferences
@@ -45,6 +45,7 @@ EXPECTED, QUALITY = "expected", "quality"
 """Expected scores of a loop's outputs, on the range of its own scores and in points of their own."""
 LENGTH = "length"
 """Key of ``provenance``: the unit that lengths are counted in, "characters" or "graphemes"."""
+TELLING = 20  # characters of an item's texts from which two equal items are taken for one that is repeated
 COPIES = "copied_ratings"
 """Key of ``provenance``: column of ratings that follows from others, and is left out -> those others."""
 BY_CONSTRUCTION = "by_construction"
@@ -624,3 +625,33 @@ def _writers(examples: Sequence[dspy.Example], pairwise: bool) -> Writers:
     pairs: list[Any] = [e.get("systems") or () for e in examples]
     complete = all(isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2 for pair in pairs)
     return [(str(a), str(b)) for a, b in pairs] if complete else ()
+
+
+def copied_ratings(judged: Judged) -> str:
+    """Name the columns of ratings that follow from others, and what that means; empty without any."""
+    copies = judged.provenance.get(COPIES, {})
+    if not copies:
+        return ""
+    follow = "; ".join(f"{column} follows from {others}" for column, others in copies.items())
+    return (
+        f"Ratings were left out ({follow}): copies, means and sums are no second opinion. Where another person agrees "
+        "perfectly and one rating remains, state --reliability 1."
+    )
+
+
+def repeated_items(judged: Judged) -> str:
+    """Name items that repeat another in all but the id; empty without any. Short answers may well be alike."""
+    first, repeats = dict[str, str](), list[str]()
+    for name, example in zip(judged.ids, judged.examples, strict=False):
+        texts = [*candidates_of(example), example.get("output")]
+        if sum(len(text) for text in texts if isinstance(text, str)) >= TELLING:
+            content = repr(sorted((key, value) for key, value in example.items() if key != "id"))
+            if (earlier := first.setdefault(content, name)) != name:
+                repeats.append(f"{name} repeats {earlier}")
+    if not repeats:
+        return ""
+    named = ", ".join(repeats[:3]) + ", ..." * (len(repeats) > 3)
+    return (
+        f"{len(repeats)} of {count(len(judged.ids), 'item')} repeat another in every field ({named}), and each counts "
+        "as one more item: leave repeats out."
+    )

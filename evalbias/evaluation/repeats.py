@@ -29,6 +29,7 @@ from evalbias.measures.arrays import FloatArray, IntArray
 from evalbias.measures.repeats import PARTS
 from evalbias.measures.resample import ALIKE, FEWEST_UNITS, Interval, mean, p_of_interval
 from evalbias.options import INSTRUCTION, NEGATION, ORDER, PROBES, UNREAD
+from evalbias.programs.judges import asked_together
 from evalbias.programs.pairwise import PairwiseJudge
 from evalbias.programs.pointwise import PointwiseJudge
 
@@ -280,7 +281,8 @@ def _asked(name: str, text: str, examples: Sequence[dspy.Example], options: Prep
         shown = [dspy.Example(**inputs, score=1 - float(label)) for inputs, label in judge.labeled(judge.predict.demos)]
         judge = with_criterion(judge, definition=text, levels=judge.criterion.levels[::-1])
         judge.predict.demos = shown
-    predictions = judge.batch(examples, lm=ReversedOptions(lm) if name == ORDER else lm, progress=options.progress)
+    lm = asked_together(options.together, examples, ReversedOptions(lm) if name == ORDER else lm)
+    predictions = judge.batch(examples, lm=lm, progress=options.progress)
     return np.array([p.score for p in predictions], dtype=np.float64)
 
 

@@ -21,7 +21,7 @@ import dspy
 import numpy as np
 
 from evalbias.lm.contract import AnyLM, Sampling, estimated_choices
-from evalbias.lm.types import Answers, Choices, MeasuringLM, Question, Refused, chunk_of, total_usage
+from evalbias.lm.types import Answers, Choices, Decision, MeasuringLM, Question, Refused, chunk_of, total_usage
 from evalbias.runs import Journal
 from evalbias.values import digest
 
@@ -118,7 +118,12 @@ class CachedLM(MeasuringLM):
         # 2. The others are asked in chunks; whatever ends the call, what was answered is kept.
         keys, start = list(todo), 0
         while start < len(keys):
-            part = keys[start:] if self._whole else keys[start : start + self._chunk]
+            end = len(keys) if self._whole else start + self._chunk
+            while end < len(keys) and isinstance(last := todo[keys[end - 1]], Decision):
+                if getattr(todo[keys[end]], "prompt", None) != last.prompt:
+                    break
+                end += 1  # decisions about one state make one request
+            part = keys[start:end]
             if self._exact:
                 self.forget()
             arriving = _Arriving(self._keeping)

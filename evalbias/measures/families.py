@@ -80,10 +80,11 @@ def higher_than_first(values: FloatArray, errors: FloatArray) -> FloatArray:
     return step_down(np.where(np.isnan(scale), np.nan, gaps / unit), drawn / unit)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float], families: int = 1) -> list[float]:
     """Adjust p-values so that rejecting those below alpha has a family-wise error of alpha (Holm 1979).
 
-    An undefined p (NaN) stays undefined and does not count as a test.
+    An undefined p (NaN) stays undefined and does not count as a test. Of so many ``families`` of tests, each adjusted
+    so, the error of all together is at most alpha (Bonferroni).
 
     Examples:
         >>> holm([0.01, 0.04, 0.03])
@@ -92,6 +93,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     defined = [index for index, p_value in enumerate(p_values) if not math.isnan(p_value)]
     adjusted, largest = [math.nan] * len(p_values), 0.0
     for rank, index in enumerate(sorted(defined, key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(defined) - rank) * p_values[index]))
+        largest = max(largest, min(1.0, families * (len(defined) - rank) * p_values[index]))
         adjusted[index] = largest
     return adjusted

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from numpy.typing import ArrayLike
 
-from evalbias.evaluation.audit import AGREEMENT, Audit, Finding
+from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, Finding, opening_of
 from evalbias.evaluation.bias import Plot, interval_plot
 from evalbias.evaluation.biases import BIASES, score_bars, title_of
 from evalbias.evaluation.estimates import Comparison, Measurement
@@ -30,7 +30,7 @@ from evalbias.optimizers.selection import CompileReport
 from evalbias.optimizers.zepo import CurvePoint, ZEPOReport
 from evalbias.report import plots
 from evalbias.report.plots import by_construction, draw, write_png
-from evalbias.report.tables import DIFFER, candidates_table, estimates_table, groups_table, search_table
+from evalbias.report.tables import DIFFER, candidates_table, criteria_table, estimates_table, groups_table, search_table
 from evalbias.runs import SETTINGS, flatten, write_whole
 from evalbias.values import read_json, visible
 
@@ -77,6 +77,12 @@ def sections(result: Any, *, several: bool = False, part: str = "") -> Iterator[
     Titles name the criterion if the page has ``several``; ``part`` is the key of the mapping in which a result lies.
     """
     match result:
+        case Audits():
+            yield Section("All criteria", [criteria_table(result)])
+            for name, one in result.audits.items():
+                yield Section(name.capitalize(), one.paragraphs, opening_of(one.findings)[-1])
+                for section in filter(None, (*_audited(one), worst_of(one.measurements))):
+                    yield replace(section, title=f"{section.title}: {name}", finding="", remark="")
         case Audit():
             yield from _audited(result)
         case CompileReport():
@@ -561,8 +567,8 @@ def is_page(file: Path) -> bool:
 def view(result: Any) -> str:
     """Return a measurement, a comparison or an audit as HTML with its style, for a notebook."""
     shown = [*sections(result, several=True)]
-    if isinstance(result, Audit):
-        shown.insert(0, Section(result.judged.judge, [result.verdict]))
+    if isinstance(result, Audit | Audits):
+        shown.insert(0, Section(_judge_of(result), [result.verdict]))
     return _environment().get_template("fragment.html.j2").render(sections=shown, explained=Explainer(linked=False))
 
 
@@ -588,7 +594,8 @@ def _kind(block: Block) -> str:
 
 def _prose(table: Table) -> list[bool]:
     """(c,) whether a column holds sentences, which are set from the left and wrapped."""
-    return [any(len(row[place]) > LONGEST_NUMBER for row in table.rows) for place in range(len(table.headings))]
+    longest = [[max(map(len, cell.split("\n"))) for cell in row] for row in table.rows]
+    return [any(row[place] > LONGEST_NUMBER for row in longest) for place in range(len(table.headings))]
 
 
 # --- the report of a run folder: what a command found, and what was run, from run.json --------------------------------
@@ -609,15 +616,21 @@ def write_report(
     of the result.
     """
     settings = read_json(folder / SETTINGS)
-    parts = [*sections(result, several=several_criteria(result)), *more, worst_of(result)]
+    worst = None if isinstance(result, Audits) else worst_of(result)  # which has those of each criterion
+    parts = [*sections(result, several=several_criteria(result)), *more, worst]
     shown = [section for section in parts if section is not None]
-    title = result.judged.judge if isinstance(result, Audit) else title_of_run(settings)
+    title = _judge_of(result) or title_of_run(settings)
     every = {name: str(value) for name, value in flatten(settings).items()}
     page = Page(title[:1].upper() + title[1:], str(settings["command"]), shown, verdict, _run(settings), every)
     page.write(folder / FILE)
     for plot in (block for section in shown for block in section.blocks if isinstance(block, Plot) and block.file):
         write_png(plot, folder / f"{plot.file}.png")
     return folder / FILE
+
+
+def _judge_of(result: Any) -> str:
+    """Return the judge of an audit; empty for another result."""
+    return result.judged.judge if isinstance(result, Audit) else result.judge if isinstance(result, Audits) else ""
 
 
 def title_of_run(settings: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.text import Text
 
 from evalbias.evaluation import words
-from evalbias.evaluation.audit import AGREEMENT, Audit, is_of_bias
+from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, Finding, is_of_bias
 from evalbias.evaluation.biases import title_of
 from evalbias.evaluation.estimates import Change, Comparison, Estimate, Measurement
 from evalbias.evaluation.judged import LIKELIHOODS, RATINGS
@@ -37,8 +37,11 @@ INTERVAL = "95 % interval"
 DIFFER = {"raters": "your raters differ most from each other", "judge": "the judge differs most from people"}
 
 
-def audit_view(audit: Audit) -> Group:
-    """Return the whole audit for a terminal."""
+def audit_view(audit: Audit | Audits) -> Group:
+    """Return the whole audit for a terminal; of several criteria, what follows for each."""
+    if isinstance(audit, Audits):
+        said = [part for name, one in audit.audits.items() for part in ("", f"{name}: {one.verdict}")]
+        return Group(Text(audit.verdict, style="bold"), "", criteria_table(audit), *map(Text, said))
     first, *others = audit.paragraphs
     parts: list[object] = [Text(first, style="bold"), *([""] if others else []), *map(Text, others), ""]
     decided = {finding.bias for finding in audit.findings if finding.estimate is not None}
@@ -76,18 +79,50 @@ def _remarks(audit: Audit, wide: Sequence[str]) -> Iterator[str]:
         yield f"The judge gave no answer to {count(len(reasons), 'item')}, such as {name}: {why}"
 
 
+def criteria_table(audits: Audits) -> Table:
+    """Return one row a criterion: its agreement with people, and every finding with its interval."""
+    found = {name: {f.bias: f for f in one.findings} for name, one in audits.audits.items()}
+    decided = [f for findings in found.values() for f in findings.values() if f.estimate is not None]
+    biases, rows = list(dict.fromkeys(f.bias for f in decided)), list[tuple[str, ...]]()
+    for name, findings in found.items():
+        cells, one = [f"{f.status}\n{_ends(f.estimate)}" if f else "" for f in map(findings.get, biases)], audits[name]
+        e = next((m[m.headlines[0]] for n, m in one.measurements.items() if n == AGREEMENT), None)
+        valid = "" if one.validity is None else f"{one.validity.status}\n"
+        rows.append((name, "not rated" if e is None else f"{valid}{e.text()} ({e.interval})", *cells))
+    parts = _units(sorted(decided, key=lambda finding: -finding.tolerated))
+    note = "; ".join([*parts, "in brackets: 95 % intervals"])
+    return Table(("criterion", "agreement", *map(title_of, biases)), rows, audits.judge, note)
+
+
+def _ends(e: Estimate | None) -> str:
+    return "" if e is None else f"{words.signed(e.value)} ({words.ends(words.signed(e.low), words.signed(e.high))})"
+
+
+def _titled(finding: Finding) -> str:
+    return title_of(finding.bias) + " (others held fixed)" * finding.hidden
+
+
+def _units(findings: Sequence[Finding]) -> list[str]:
+    """Say in which units the estimates of findings are."""
+    units, told = dict[str, list[str]](), set[str]()
+    for finding in findings:
+        if (e := finding.estimate) is not None and (title := _titled(finding)) not in told:
+            less = f" (-{finding.tolerated:g} and more is no bias)" if finding.tolerated else ""
+            units.setdefault(e.unit + less, []).append(title)
+            told.add(title)
+    in_units = {unit: "as a share of comparisons" if unit == SHARE else f"in {unit}" for unit in units}
+    return ["0 is no bias", ", ".join(f"{joined(of)} {in_units[unit]}" for unit, of in units.items() if unit)]
+
+
 def biases_table(audit: Audit) -> Table:
     """Return one row a finding, as the distance from an unbiased judge."""
-    rows, units = [], dict[str, list[str]]()
+    rows = []
     for finding in audit.findings:
         if (e := finding.estimate) is not None:
-            less = f" (-{finding.tolerated:g} and more is no bias)" if finding.tolerated else ""
-            title = title_of(finding.bias) + " (others held fixed)" * finding.hidden
-            units.setdefault(e.unit + less, []).append(title)
             interval = words.ends(words.signed(e.low), words.signed(e.high))
-            rows.append((title, finding.status, words.signed(e.value), interval, str(e.n), str(e.undefined)))
-    in_units = {unit: "as a share of comparisons" if unit == SHARE else f"in {unit}" for unit in units}
-    parts = ["0 is no bias", ", ".join(f"{joined(names)} {in_units[unit]}" for unit, names in units.items() if unit)]
+            counts = str(e.n), str(e.undefined)
+            rows.append((_titled(finding), finding.status, words.signed(e.value), interval, *counts))
+    parts = _units(audit.findings)
     once = audit.judged.rated_once
     parts.append(f"effects at equal quality leave out {count(once, 'item')} with one rating" if once else "")
     name, headings = f"{audit.judged.judge} on {audit.judged.criterion}", ("bias", "finding", "estimate", INTERVAL)

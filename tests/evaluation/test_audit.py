@@ -5,6 +5,7 @@ import math
 import re
 from dataclasses import replace
 
+import dspy
 import numpy as np
 import pytest
 from commands import printed
@@ -13,7 +14,7 @@ from planted import compared, having, rated_once, scored, without
 
 import evalbias
 from evalbias import data as evalbias_data
-from evalbias.evaluation.answers import instruction_place_for, prepared
+from evalbias.evaluation.answers import instruction_place_for, prepared, recorded_scores
 from evalbias.evaluation.audit import Finding, audit_answers, findings_of, paragraphs_of
 from evalbias.evaluation.biases import Verbosity
 from evalbias.evaluation.judged import BETTER, RATINGS
@@ -422,3 +423,73 @@ def test_one_bias_can_be_tested_by_itself():
         ValueError, match="only='position' is no bias of a judge that scores: name one of scale_use, like"
     ):
         audit_answers(judged, only="position")
+
+
+def rated_on_two(n=80):
+    """Items rated on two criteria; the judge of one of them likes length, and gives the other no thought."""
+    rng = np.random.default_rng(5)
+    words, quality = rng.integers(2, 40, n), rng.normal(size=(n, 2))
+    raters = np.clip(np.round(3 + quality[:, :, None] + 0.3 * rng.normal(size=(n, 2, 2))), 1, 5)
+    long = np.clip(np.round(3 + quality[:, 0] + (words - 20) / 12), 1, 5)
+    return [
+        {
+            "id": f"i{i}",
+            "output": "word " * int(words[i]),
+            "ratings": dict(zip(("wit", "tone"), raters[i].tolist(), strict=True)),
+            "wit/mine": float(long[i]),
+            "tone/mine": float(raters[i, 1, 0]),
+        }
+        for i in range(n)
+    ]
+
+
+def test_an_audit_of_several_criteria_is_each_with_one_error_over_all():
+    rows = rated_on_two()
+    both = evalbias.audit(rows, scores_field="{criterion}/mine", criterion="all", scale=(1, 5))
+    assert list(both) == ["wit", "tone"]
+    assert both.judge == "recorded scores '{criterion}/mine'"
+    for name in both:
+        alone = evalbias.audit(rows, scores_field=f"{name}/mine", criterion=name, scale=(1, 5))
+        assert both[name].measurements["verbosity"].estimates == alone.measurements["verbosity"].estimates
+        p_values = [(one.p_adjusted, about(alone, one.bias).p_adjusted) for one in both[name].findings]
+        assert sum(p == p for p, _ in p_values) == 2
+        np.testing.assert_array_equal(*zip(*((p, np.minimum(1, 2 * q)) for p, q in p_values), strict=True))
+    assert both.verdict.startswith("The judge is biased on wit (verbosity). Findings are adjusted for all 2 together")
+    assert both.to_dict()["criteria"]["wit"]["provenance"]["criteria"] == 2
+    assert [*evalbias.audit(rows, scores_field="{criterion}/mine", criterion=["tone"])] == ["tone"]
+    assert evalbias.audit(rows, scores_field="{criterion}/mine", criterion="tone").judged.criterion == "tone"
+    assert "All criteria" in both._repr_html_()
+
+
+def test_a_bias_at_the_edge_is_none_among_several_criteria():
+    judged = recorded_scores([dspy.Example(row) for row in rated_on_two(18)], "wit/mine", criterion="wit")
+    p = about(audit_answers(judged, only="verbosity"), "verbosity").p_adjusted
+    for criteria in (int(0.049 / p), int(0.051 / p) + 1):
+        finding = about(audit_answers(judged, only="verbosity", criteria=criteria), "verbosity")
+        assert (finding.status == "biased") == (criteria * p < 0.05)
+        assert finding.p_adjusted == pytest.approx(min(1, criteria * p))
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "match"),
+    [
+        (rated_on_two(8), {"scores_field": "wit/mine"}, "has one answer an item, and several criteria are asked for"),
+        (rated_on_two(8), {"judge": len}, "a `judge` answers one question"),
+        (rated_on_two(8), {"scores_field": "{criterion}/his"}, "'wit/his'"),
+        ([{"output": "a", "score": 1, "mine": 1}], {"scores_field": "{criterion}"}, "people rated none by name"),
+        (
+            [{"output": "a", "score": 1, "wit": 1, "tone": 1}],
+            {"scores_field": "{criterion}", "criterion": ["wit", "tone"]},
+            "The item '1' is rated once, and 2 criteria are judged",
+        ),
+        (
+            rated_on_two(8),
+            {"scores_field": "{criterion}/mine", "criterion": ["wit", "wit"]},
+            "name each criterion once",
+        ),
+        (rated_on_two(8), {"scores_field": "{criterion}/mine", "criterion": None}, "is a field of a criterion"),
+    ],
+)
+def test_criteria_that_cannot_be_told_apart_are_refused(rows, options, match):
+    with pytest.raises(ValueError, match=match):
+        evalbias.audit(rows, **{"criterion": "all", **options})

@@ -435,3 +435,23 @@ def test_an_audit_reads_what_a_predictor_decides():
         shares = sparrow().ask(state, questions)["better"]["probabilities"]
         np.testing.assert_allclose(judged.answers[0, order], list(shares.values()))
     assert judged.ties
+
+
+def test_an_audit_asks_all_criteria_of_an_item_in_one_request_and_none_again(tmp_path):
+    texts = [f"{one} {number}" for one in TEXTS for number in range(10)]  # more than are asked at a time
+    ratings = [{"coherence": [1 + i % 3] * 2, "wit": [1 + i % 5] * 2, "tone": [1 + i % 4] * 2} for i in range(150)]
+    rows = [{"id": f"{i}", "source": "A.", "output": texts[i], "ratings": one} for i, one in enumerate(ratings)]
+    as_jsonl(tmp_path / "items.jsonl", rows)
+    criteria = [word for name in ratings[0] for word in ("--criterion", f"{name}: is it good in {name}?")]
+    models = ["--lm", "sparrow", "--dialect", "systemone", "--probe", "unread", "--data", "items.jsonl"]
+    with sparrow_server() as (address, requests):
+        run = ["audit", *criteria, *models, "--api-base", address, "--out", "run", "--json"]
+        found = json.loads(evalbias(*run, cwd=tmp_path).stdout)
+        asked = [[*one["questions"]] for one in requests if "Source" in one["state"]]
+        assert asked == [["coherence", "wit", "tone"]] * (150 + len({*map(len, texts)}))  # and nonsense of each length
+        journal = tmp_path / "run/judgments.jsonl"
+        journal.write_bytes(journal.read_bytes()[:-200])  # as after a kill
+        again = len(requests)
+        assert json.loads(evalbias(*run, cwd=tmp_path).stdout) == found
+        assert 1 <= sum("Source" in one["state"] for one in requests[again:]) <= 2
+    assert [*found["criteria"]] == [*ratings[0]]
