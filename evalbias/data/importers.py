@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -181,9 +180,11 @@ TOOLS = {
 
 def recognise(record: Mapping[str, Any]) -> str | None:
     """Return the tool that a file's object, line or row is from, by its tell-tale keys; None for none of them."""
-    has = partial(_walk, record)
-    tells = ((name, tell.split()) for name, tool in TOOLS.items() for tell in tool.tells)
-    return next((name for name, tell in tells if all(has(path.split(".")) is not None for path in tell)), None)
+    return next((name for name, tool in TOOLS.items() if _is_of(tool, record)), None)
+
+
+def _is_of(tool: Tool, record: Mapping[str, Any]) -> bool:
+    return any(all(_walk(record, path.split(".")) is not None for path in tell.split()) for tell in tool.tells)
 
 
 def recognised(path: str | Path) -> str | None:
@@ -346,7 +347,7 @@ def _found(tool: Tool, source: Source) -> tuple[dict[str, Row], dict[str, str], 
     prepare = PREPARED.get(source.name)
     paths = sorted(filter(Path.is_file, source.path.rglob("*.*"))) if source.path.is_dir() else [source.path]
     items, known, heard = dict[str, Row](), dict[str, str](), list[Heard]()
-    rows = (row for path in paths for row in _records(source, path, tool.rows))
+    rows = (row for path in paths for row in _of_tool(tool, source, path))
     for where, record in ((where, one) for where, given in rows for one in (prepare(given) if prepare else [given])):
         own = next((s for s in tool.said if s.item and at(record, s.name) and at(record, s.item)), None)
         if own is not None and (not own.kind or at(record, own.kind)):
@@ -367,6 +368,14 @@ def _found(tool: Tool, source: Source) -> tuple[dict[str, Row], dict[str, str], 
             named = ((at(entry, form.name) or key, entry) for key, entry in pairs)
             heard += [(where, form, entry, str(criterion), name) for criterion, entry in named if criterion]
     return items, known, heard
+
+
+def _of_tool(tool: Tool, source: Source, path: Path) -> Rows:
+    """Yield the records of a file, whose first one must not be another tool's."""
+    for k, (where, record) in enumerate(_records(source, path, tool.rows)):
+        if k == 0 and not _is_of(tool, record) and (other := recognise(record)):
+            raise DataError(f"{path} is an export of {other}, not of {source.name}: give {other}:{source.path}.")
+        yield where, record
 
 
 def _told_apart(

@@ -230,6 +230,22 @@ def test_texts_raters_and_judges_are_told_apart(tmp_path, tool, content, expecte
         assert str(data.read(f"{tool}:{as_jsonl(tmp_path / 'lines.jsonl', content)}")[0]) == str(items[0])
 
 
+@pytest.mark.parametrize(("tool", "content", "expected"), FILES)
+def test_an_export_of_another_tool_is_told(tmp_path, tool, content, expected):
+    (path := tmp_path / "export.json").write_text(json.dumps(content))
+    for other in set(TOOLS) - {tool}:
+        try:
+            assert not len(data.read(f"{other}:{path}"))
+        except DataError as error:
+            assert f"is an export of {tool}, not of {other}: give {tool}:" in str(error)  # noqa: PT017
+
+
+def test_a_plain_table_is_no_export(tmp_path):
+    assert recognised(as_jsonl(tmp_path / "rows.jsonl", [{"id": 1, "source": "a", "output": "b", "score": 1}])) is None
+    (tmp_path / "rows.csv").write_text("trace_id,name,value\n1,a,2\n")
+    assert recognised(tmp_path / "rows.csv") is None
+
+
 def test_every_tool_has_a_file_here():
     assert {tool for tool, _, _ in FILES} == set(TOOLS) == set(EXPORTS)
 
