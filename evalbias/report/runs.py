@@ -24,6 +24,7 @@ REPEATED = tuple(  # beginnings of the names in an audit's result that say again
     f"result.audit.{part}"
     for part in ("biases.", "further.", "agreement", "validity", "leniency", "not_measured.", "provenance.")
 )
+ONE_CRITERION = re.compile(r"^result\.criteria\..+?\.(?=audit\.)")
 KINDS = {field.name: str(field.type) for field in fields(Estimate)}
 DRAWN = 12  # largest number of estimates that are drawn; the table holds all
 
@@ -86,7 +87,7 @@ def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None
         return [
             (name.removeprefix(part), _cell(one), _cell(other))
             for name, (one, other) in differing.items()
-            if name.startswith(part) and not name.startswith(said)
+            if name.startswith(part) and not ONE_CRITERION.sub("result.", name).startswith(said)
         ]
 
     names = first.path.name, second.path.name

@@ -339,3 +339,34 @@ def test_certificates_that_are_none(labeled, file, tmp_path):
         labeled.write_text(rows)
         assert told in refused(*verdicts, "--certify", "tpr=.8", cwd=tmp_path)
     assert not (tmp_path / "run").exists()
+
+
+def test_several_criteria_leave_one_run_and_one_page(tmp_path):
+    rows = [
+        {
+            "id": f"i{i}",
+            "output": "word " * (1 + i * 7 % 23),
+            "ratings": {"wit": [1 + i % 5] * 2, "tone": [1 + i % 3] * 2},
+        }
+        | {"wit/mine": 1 + i % 5, "tone/mine": 1 + (i + i // 9) % 3, "wit/his": 3 + i % 2, "tone/his": 1 + i % 2}
+        for i in range(60)
+    ]
+    asked = ["audit", "--data", as_jsonl(tmp_path / "items.jsonl", rows), "--criterion", "all"]
+    conditions = ["--fail-on", "agreement.spearman<0.9"]
+    done = evalbias(*asked, "--scores-field", "{criterion}/mine", *conditions, "--out", "a", cwd=tmp_path, check=False)
+    assert (done.returncode, "failed: tone: agreement.spearman<0.9" in done.stderr) == (1, True)
+    assert "failed: wit" not in done.stderr
+    result = json.loads((tmp_path / "a/result.json").read_text())
+    assert [*result["criteria"]] == ["wit", "tone"]
+    assert result["criteria"]["tone"]["audit"]["criterion"] == "tone"
+    page = (tmp_path / "a/report.html").read_text()
+    assert (
+        page.index("All criteria")
+        < page.index("Agreement with people: wit")
+        < page.index("Agreement with people: tone")
+    )
+    found = answered(*asked, "--scores-field", "{criterion}/his", "--out", "b", cwd=tmp_path)
+    assert found["criteria"]["wit"]["provenance"]["criteria"] == 2
+    shown = evalbias("runs", "compare", "a", "b", cwd=tmp_path).stdout
+    assert "Agreement with people: tone" in shown
+    assert "criteria.tone.audit.agreement" not in shown
