@@ -209,11 +209,13 @@ def check_text(record: Mapping[str, Any], where: str) -> None:
 
 
 def parsed_or_given(value: Any) -> Any:
-    """Return what a text of JSON holds; any other value as it is."""
+    """Return what a text of JSON holds; any other value as it is, and JSON with halves of characters too."""
     try:
-        return parsed(value) if isinstance(value, str) else value
+        found = parsed(value) if isinstance(value, str) else value
     except ValueError:
         return value
+    escapes = isinstance(value, str) and "\\ud" in value.lower()
+    return value if escapes and lone_surrogate(json.dumps(found, ensure_ascii=False)) else found
 
 
 # Conversations: what was said before the last answer, and that answer; and a value of any shape as one text.

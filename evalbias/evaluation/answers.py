@@ -572,7 +572,7 @@ def _only_judge(options: AuditOptions, items: data_sets.Dataset) -> str:
     """Return the field of the only judge's scores in a tool's export, those on the criterion if one is named."""
     ours = {*FIELDS, "id", "scores", "ratings"}
     names = [str(name) for name, _ in items[0].items() if name not in ours] if items.name in EXPORTS else []
-    judges = [name for name in names if all(isinstance(item[name], int | float | None) for item in items)]
+    judges = [name for name in names if all(isinstance(item.get(name), int | float | None) for item in items)]
     ending = f"/{_name(options.criterion)}" if options.criterion is not None else ""
     if len(judges) > 1:
         judges = [name for name in judges if f"/{name}".endswith(ending)] or judges

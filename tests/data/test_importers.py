@@ -361,6 +361,8 @@ def test_cells_of_a_plain_table_may_hold_conversations(tmp_path):
             "2 + 2?",
             f"{BEFORE}\n\nassistant: Four.\n[image_url]\n\nuser: Thanks!",
         )
+    half = '[{"role": "user", "content": "a\\ud800"}]'  # no tokenizer takes it
+    assert data.read([{"output": half}])[0].output == half
     (pair,) = data.read([{"outputs": [AGENT[:1], "b"]}])
     assert pair.candidates == ["2 + 2?", "b"]
 
