@@ -26,6 +26,7 @@ LAYERS = [
     "report",
     "integrations",
     "cli",
+    "testing",
 ]
 """From the bottom up: a layer may import itself and those before it."""
 APART = {

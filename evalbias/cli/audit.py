@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from operator import ge, gt, le, lt
@@ -33,7 +33,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     # 1. All that can be wrong is told before a model is opened.
     conditions, rates = parse_conditions(out.fail_on), parse_rates(out.certify)
     if not_tested := [one.text for one in conditions if options.only and one.is_of_bias and one.bias != options.only]:
-        raise ValueError(f"--fail-on {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
+        raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
     if options.judge is not None and options.lm is None:
         raise ValueError("`judge` answers with a model: name it with `lm`.")
     if options.is_recorded:
@@ -69,15 +69,29 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         more, verdict = [Section("Certificate", said)] * bool(said), audited.verdict
         verdict = verdict if options.several else audited.answer
         run.leave(RunOutcome(result, content, [audit_view(audited)], covered, audited, more, verdict))
-    # 3. The exit code.
-    decided = [(name, *condition.decide(one)) for name, one in audits.items() for condition in conditions]
-    words = {1: "failed", UNDECIDED: "undecided"}
-    for text in (*(f"{words[code]}: {_of(name)}{why}" for name, code, why in decided if code), *said):
+    # 3. What a build is told: by messages, files, and the exit code.
+    decided = [(name, one.text, *one.decide(audit)) for name, audit in audits.items() for one in conditions]
+    for text in (*(f"{OUTCOMES[code]}: {_of(name)}{why}" for name, _, code, why in decided if code), *said):
         typer.echo(message(text), err=True)
-    if codes := {
-        code for code in (*(code for _, code, _ in decided), *(code for _, _, code, _ in certificate)) if code
-    }:
+    decided += [(name, why.partition(":")[0], code, f"{word}: {why}") for name, word, code, why in certificate]
+    _tell_build(out, audits, decided)
+    if codes := {code for _, _, code, _ in decided if code}:
         raise typer.Exit(min(codes))  # one that fails decides
+
+
+OUTCOMES = {0: "passed", 1: "failed", UNDECIDED: "undecided"}
+
+
+def _tell_build(out: AuditOut, audits: Mapping[str, Audit], decided: Sequence[tuple[str, str, int, str]]) -> None:
+    """Write the files that a build shows."""
+    if out.summary is None and out.junit is None:
+        return
+    from evalbias.report.builds import Decision, junit, summary
+
+    decisions = [Decision(name, text, OUTCOMES[code], why) for name, text, code, why in decided]
+    for file, content in ((out.summary, summary(audits, decisions)), (out.junit, junit(decisions))):
+        if file is not None:
+            file.write_text(content, encoding="utf-8")
 
 
 def _of(criterion: str) -> str:
@@ -193,7 +207,7 @@ class Condition:
             return None
         if self.estimate not in measurement:
             raise ValueError(
-                f"--fail-on {self.text}: {self.bias} has no estimate {self.estimate!r} here, only "
+                f"`fail_on` {self.text}: {self.bias} has no estimate {self.estimate!r} here, only "
                 f"{', '.join(measurement.estimates)}."
             )
         return measurement[self.estimate]
@@ -208,20 +222,20 @@ def _parse(text: str) -> Condition:
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError(
-            f"--fail-on {text!r} is no condition: write BIAS>NUMBER, such as 'likelihood>0.2', "
+            f"`fail_on` {text!r} is no condition: write BIAS>NUMBER, such as 'likelihood>0.2', "
             "'agreement.spearman<0.3', or what must be shown, 'likelihood<0.2?'."
         )
     bias, estimate, comparison, limit, required = match.groups()
     bias = re.sub("[ -]", "_", bias)  # tables say scale use and self-preference
     known = [*(name for name in BIASES if name != AGREEMENT), AGREEMENT]
     if bias not in known:
-        raise ValueError(f"--fail-on {text}: {bias!r} is unknown, choose one of {', '.join(known)}.")
+        raise ValueError(f"`fail_on` {text}: {bias!r} is unknown, choose one of {', '.join(known)}.")
     condition = Condition(text.strip(), bias, estimate, comparison, float(limit), required is not None)
     if estimate is None and not condition.is_of_bias:
         such = (
             ", such as " + " or ".join(f"{bias}.{name}" for name in names) if (names := BIASES[bias].headlines) else ""
         )
-        raise ValueError(f"--fail-on {text}: name an estimate of {bias}{such}.")
+        raise ValueError(f"`fail_on` {text}: name an estimate of {bias}{such}.")
     return condition
 
 

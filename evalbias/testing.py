@@ -1,0 +1,49 @@
+"""Tests of judges: an assertion that an audit decides by its intervals."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from evalbias.cli.audit import parse_conditions
+from evalbias.evaluation.audit import Audit, audit
+
+
+def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: bool = False, **options: Any) -> Audit:
+    """Fail unless an audit shows all conditions, such as ``"likelihood<0.2"`` or ``"agreement.spearman>0.3"``.
+
+    A condition is shown where the whole 95 % interval of its number meets it; of a bias, its distance from an unbiased
+    judge is compared, in either direction. So a judge that is near the limit, or too few items, fail as undecided.
+
+    Args:
+        judge: Judge to audit: a program, any ``dspy.Module``, or a function of an item, as ``judge`` of ``audit`` takes
+            it; or the name of the field that holds its recorded scores.
+        items: Items with people's ratings, or a file of them.
+        conditions: What must be shown; several are tested on one audit.
+        allow_undecided: Warn where an interval neither shows nor refutes a condition, instead of failing.
+        options: Further options of ``audit``, such as ``scale=(1, 5)`` or ``lm=...``.
+
+    Raises:
+        AssertionError: A condition is not shown; the message has the number, its interval, and the audit's verdict.
+        ValueError: A condition is malformed or names no bias, or ``audit`` refuses the items.
+
+    Examples:
+        >>> from evalbias.testing import assert_unbiased
+        >>> rows = [{"source": "s", "output": "a" * n, "ratings": [n % 5, n % 5], "mine": n % 5} for n in range(1, 200)]
+        >>> assert_unbiased("mine", rows, "verbosity<0.5").judge
+        "recorded scores 'mine'"
+    """
+    if not conditions:
+        raise ValueError("Give what must be shown, such as 'likelihood<0.2'.")
+    wanted = parse_conditions([f"{one.rstrip('?')}?" for text in conditions for one in text.split(",")])
+    named = {"scores_field": judge} if isinstance(judge, str) else {"judge": judge}
+    audited: Audit = audit(items, **named, **options)
+    decided = [condition.decide(audited) for condition in wanted]
+    if failed := [why for code, why in decided if code == 1]:
+        raise AssertionError("\n".join([*failed, audited.verdict]))
+    if undecided := [f"undecided: {why}" for code, why in decided if code]:
+        message = "\n".join([*undecided, audited.verdict])
+        if not allow_undecided:
+            raise AssertionError(message)
+        warnings.warn(message, stacklevel=2)
+    return audited

@@ -1,0 +1,119 @@
+"""In a build: the action's steps, what an audit leaves for the build to show, and the assertion of a test."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import yaml
+from commands import evalbias, refused
+
+from evalbias.testing import assert_unbiased
+
+ROOT = Path(__file__).parent.parent
+STEPS = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
+REPLIES = f"--data '{ROOT}/docs/data/replies.csv' --map source=facts,output=reply --scores-field my_score --scale 1-5"
+CONDITIONS = {"passed": "verbosity>0.2", "failed": "verbosity>-1", "undecided": "scale_use>0.1"}
+
+
+def run_step(number, folder, **env):
+    step = STEPS[number]
+    shell = {"bash": ["bash", "-e", "-c"], "python": [sys.executable, "-c"]}[step["shell"]]
+    return subprocess.run(
+        [*shell, step["run"]], cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, timeout=100
+    )
+
+
+def test_the_action_installs_itself_with_extras(tmp_path):
+    fake = tmp_path / "python"
+    fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > words\n')
+    fake.chmod(0o755)
+    run_step(0, tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}", PACKAGE="/a folder[local]")
+    assert (tmp_path / "words").read_text().split("\n")[-2] == "/a folder[local]"
+    assert STEPS[0]["env"]["PACKAGE"] == "${{ github.action_path }}${{ inputs.extras }}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("outcome", "undecided", "code"),
+    [("passed", "fail", 0), ("failed", "pass", 1), ("undecided", "fail", 3), ("undecided", "pass", 0)],
+)
+def test_the_action_audits(outcome, undecided, code, tmp_path):
+    words = f'{REPLIES} --fail-on "{CONDITIONS[outcome]}"'
+    summary = tmp_path / "summary.md"
+    done = run_step(1, tmp_path, ARGUMENTS=words, UNDECIDED=undecided, GITHUB_STEP_SUMMARY=str(summary))
+    assert done.returncode == code, done.stderr
+    assert f"| {outcome} |" in summary.read_text()
+
+
+def test_an_audit_leaves_a_summary_and_tests(tmp_path):
+    words = ["audit", "--data", ROOT / "docs/data/replies.csv", "--map", "source=facts,output=reply"]
+    words += ["--scores-field", "my_score", "--scale", "1-5", "--fail-on", ",".join(CONDITIONS.values())]
+    done = evalbias(*words, "--summary", "s.md", "--junit", "j.xml", cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    suite = ElementTree.parse(tmp_path / "j.xml").getroot()
+    assert [suite.get(name) for name in ("tests", "failures", "skipped", "errors")] == ["3", "1", "1", "0"]
+    kinds = {case.get("name"): [child.tag for child in case] for case in suite}
+    assert kinds == {"verbosity>0.2": [], "verbosity>-1": ["failure"], "scale_use>0.1": ["skipped"]}
+    lines = (tmp_path / "s.md").read_text().splitlines()
+    assert [line.split(" | ")[1] for line in lines[4:7]] == ["passed", "failed", "undecided"]
+    (scale_use,) = [line for line in lines if line.startswith("| scale use")]
+    assert scale_use == "| scale use | too few items | -0.17 | -0.33 to +0.00 | 400 |"
+
+
+def test_no_text_of_the_data_marks_up_the_summary(tmp_path):
+    name = "![x](http://example.org/a) <b>|`"
+    table = "source,output,rating_1,rating_2," + name + "\n"
+    table += "".join(f"s{n},{'word ' * (n % 9 + 1)},{n % 5},{(n + 1) % 5},{n % 4}\n" for n in range(60))
+    (tmp_path / "t.csv").write_text(table)
+    evalbias("audit", "--data", "t.csv", "--scores-field", name, "--summary", "s.md", cwd=tmp_path)
+    written = (tmp_path / "s.md").read_text()
+    assert "<b>" not in written
+    assert "![" not in written
+
+
+def test_a_malformed_condition_names_the_option(tmp_path):
+    words = ["audit", "--data", ROOT / "docs/data/replies.csv", "--fail-on", "verbosity"]
+    assert refused(*words, cwd=tmp_path).startswith("evalbias: --fail-on 'verbosity' is no condition")
+
+
+def rated(n, lean):
+    """Items of ``n`` inputs, and a judge that leans to long outputs by ``lean`` sd."""
+    rng = np.random.default_rng(0)
+    quality, length, errors = rng.normal(size=n), rng.normal(size=n), rng.normal(size=(3, n))
+    outputs = ["w" * round(40 * np.exp(0.5 * z)) for z in length]
+    scores = quality + lean * length + 0.5 * errors[0]
+    people = (quality + 0.5 * errors[1:]).T
+    return [
+        {"source": f"s{k}", "output": outputs[k], "ratings": people[k].tolist(), "mine": scores[k]} for k in range(n)
+    ]
+
+
+def test_an_assertion_holds_fails_or_is_undecided():
+    assert assert_unbiased("mine", rated(400, 0.0), "verbosity<0.3").having("biased") == []
+    with pytest.raises(
+        AssertionError, match=r"^verbosity<0\.3\?: verbosity is .*\n.*The judge is biased \(verbosity\)"
+    ):
+        assert_unbiased("mine", rated(400, 1.0), "verbosity<0.3")
+    few = rated(40, 0.2)
+    with pytest.raises(AssertionError, match=r"^undecided: verbosity<0\.2\?"):
+        assert_unbiased("mine", few, "verbosity<0.2")
+    with pytest.warns(UserWarning, match="undecided: verbosity"):
+        assert_unbiased("mine", few, "verbosity<0.2", allow_undecided=True)
+
+
+def test_an_assertion_asks_a_function():
+    items = rated(400, 1.0)
+    scores = {item["output"] + item["source"]: item["mine"] for item in items}
+    with pytest.raises(AssertionError, match="The judge is biased"):
+        assert_unbiased(
+            lambda item: scores[item.output + item.source], items, "agreement.spearman>0.1", "verbosity<0.3"
+        )
+
+
+def test_an_assertion_without_conditions_is_an_error():
+    with pytest.raises(ValueError, match="Give what must be shown"):
+        assert_unbiased("mine", rated(20, 0.0))
