@@ -16,6 +16,7 @@ from hypothesis.internal.conjecture import providers
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before anything imports huggingface_hub: tests need no hub
 CACHE = tempfile.TemporaryDirectory(prefix="evalbias-dspy-")
 os.environ["DSPY_CACHEDIR"] = CACHE.name  # before anything imports dspy: no answers of an earlier run
+os.environ["EVALBIAS_KEEP"] = "0"  # nor likelihoods of one
 
 # Derandomized, so that failures repeat; no deadline, because CI machines are shared.
 STEADY = {"derandomize": True, "deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

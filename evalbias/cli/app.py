@@ -334,7 +334,7 @@ def evalbias(
 
 @app.command()
 def skill() -> None:
-    """Print what a coding agent should know of evalbias, to save it as a SKILL.md."""
+    """Print what a coding agent needs to know, as a SKILL.md."""
     typer.echo(resources.files("evalbias").joinpath("SKILL.md").read_text(encoding="utf-8"), nl=False)
 
 

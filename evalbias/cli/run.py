@@ -217,6 +217,7 @@ class Run(AbstractContextManager["Run"]):
             before=self._plan,
             between=self._watch.check_again,
             progress=self._advance,
+            keep=True,
         )
         self._models.append(cached)
         return cached

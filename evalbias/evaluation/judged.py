@@ -13,7 +13,7 @@ import numpy as np
 from evalbias.data import items
 from evalbias.data.items import TIE, check_size, human_score, input_field, input_key, is_rated, item_name
 from evalbias.evaluation.words import count, joined, model_title
-from evalbias.lm.cache import measuring, resolve_lm
+from evalbias.lm.cache import keeping_likelihoods, measuring, resolve_lm
 from evalbias.lm.types import MeasuringLM
 from evalbias.measures import consistent_preferences
 from evalbias.measures.arrays import BoolArray, FloatArray, IntArray, ratio
@@ -532,6 +532,7 @@ def gather(
         covariates[LENGTHS] = _lengths(texts, "characters", shape)
         provenance[LENGTH] = "characters"
     if scorer is not None:
+        scorer = keeping_likelihoods(scorer)
         outputs = _likelihood_items(examples, texts)
         reductions = {LIKELIHOODS: reduction, PER_TOKEN: "mean"}
         values = likelihoods_and_refusals(outputs, criterion, scorer, *reductions.values(), refused="undefined")[0]

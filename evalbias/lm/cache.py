@@ -13,16 +13,29 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import dspy
 import numpy as np
 
 from evalbias.lm.contract import AnyLM, Sampling, estimated_choices
-from evalbias.lm.types import Answers, Choices, Decision, MeasuringLM, Question, Refused, chunk_of, total_usage
-from evalbias.runs import Journal
+from evalbias.lm.fingerprint import cache_folder
+from evalbias.lm.types import (
+    Answers,
+    Choices,
+    Decision,
+    Likelihood,
+    MeasuringLM,
+    Question,
+    Refused,
+    chunk_of,
+    total_usage,
+)
+from evalbias.runs import FolderInUse, Journal, lock_folder
 from evalbias.values import digest
 
 SECONDS = 10.0  # longest time that a chunk is meant to take
@@ -51,6 +64,7 @@ class CachedLM(MeasuringLM):
         between: Called after every chunk that the model answered; it may raise to end the run.
         progress: Called with a number of answers: those that are known, and then, after every chunk and every second
             while answers of a server arrive, the new ones; also from other threads.
+        keep: Whether all runs share the likelihoods under a model whose files are on this machine.
     """
 
     def __init__(
@@ -64,6 +78,7 @@ class CachedLM(MeasuringLM):
         before: Callable[[Sequence[Question]], None] = lambda _: None,
         between: Callable[[], None] = lambda: None,
         progress: Callable[[int], None] = lambda _: None,
+        keep: bool = False,
     ) -> None:
         self._lm, self._identity = as_measuring(lm), model_identity(lm)
         self.model, self.in_flight = self._lm.model, getattr(self._lm, "in_flight", 0)
@@ -72,7 +87,8 @@ class CachedLM(MeasuringLM):
         self._key = json.dumps(self._identity, sort_keys=True)
         self._exact, self._before, self._between, self._progress = exact, before, between, progress
         self._journal = None if file is None else Journal(file)
-        records = [] if self._journal is None else self._journal.read("key")
+        self._store = _open_store(self._identity) if keep and not exact and self._lm.is_local else None
+        records = [*(self._store.records if self._store else ()), *(self._journal.read("key") if self._journal else ())]
         self._known: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
         self._whole = file is None and chunk is None
         most = chunk or chunk_of(self._lm)
@@ -184,9 +200,11 @@ class CachedLM(MeasuringLM):
             answered = {part[number]: answer for number, answer in found.items() if not isinstance(answer, Refused)}
             new = {key: answer for key, answer in answered.items() if key not in self._known}
             due = not streamed or time.monotonic() - self._reported >= INTERVAL
-            if self._journal is not None:
-                records = [{"key": key, **todo[key].dump(answer)} for key, answer in new.items()]
-                self._journal.append(records, flush=due)
+            for journal, kinds in ((self._journal, object), (self._store and self._store.journal, Likelihood)):
+                if journal is not None:
+                    kept = {key: answer for key, answer in new.items() if isinstance(todo[key], kinds)}
+                    records = [{"key": key, **todo[key].dump(answer)} for key, answer in kept.items()]
+                    journal.append(records, flush=due)
             self._known |= new
             self.asked.update(type(todo[key]) for key in new)
             self._unreported += len(new)
@@ -204,6 +222,39 @@ class CachedLM(MeasuringLM):
                 path = self._journal.path if self._journal is not None else None
                 raise ValueError(f"{path}: the answer {key} is damaged ({error!r}): delete its line.") from error
         return known(self._known[key])
+
+
+ENGINE = Path(__file__).parent
+
+
+class _Store(NamedTuple):
+    """Likelihoods under one model on this machine, which all runs share."""
+
+    journal: Journal
+    records: Sequence[Mapping[str, Any]]
+    held: ExitStack  # the lock of its folder, as long as the model lives
+
+
+def _open_store(identity: Mapping[str, Any]) -> _Store | None:
+    """Open the store of a model's fingerprint and the engine's own code; None where another process uses it.
+
+    It lies below ``cache_folder``, holds numbers by hashes of the questions, and begins anew if it is damaged.
+    """
+    if os.environ.get("EVALBIAS_KEEP") == "0":
+        return None
+    code = [file.read_text(encoding="utf-8") for file in sorted(ENGINE.glob("*.py"))]
+    folder = cache_folder() / "likelihoods" / digest([identity, code])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = lock_folder(folder)
+    except (OSError, FolderInUse):
+        return None
+    journal = Journal(folder / "likelihoods.jsonl")
+    try:
+        return _Store(journal, journal.read("key"), held)
+    except ValueError:
+        journal.path.unlink(missing_ok=True)
+        return _Store(journal, [], held)
 
 
 def known(answer: Any) -> Any:
@@ -258,6 +309,12 @@ def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:
     if sampling is None or getattr(model, "sampling", None) is not None:
         return model
     return CachedLM(model, sampling=sampling)
+
+
+def keeping_likelihoods(lm: Any) -> MeasuringLM:
+    """Return a model as ``measuring`` does; runs share the likelihoods under one whose files are on this machine."""
+    model = measuring(lm)
+    return CachedLM(model, keep=True) if model.is_local else model
 
 
 def model_identity(lm: Any) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
     """
 
     engine: LocalEngine
+    is_local = True
     draws_by_seed = True  # a request with a seed gets the same text in any process
     default_temperature = 0.0  # of a request that sets none
 

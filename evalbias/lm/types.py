@@ -246,6 +246,7 @@ class MeasuringLM:
     # Whether an answer depends on its question alone, as a server's does, and may be kept as soon as it comes. The last
     # digits of a local model's answer depend on its batch, so its answers are kept together.
     answers_alone = False
+    is_local = False  # whether files on this machine, which its fingerprint covers, decide its answers
     decides = False  # whether the model takes closed questions in their own form, ``Decision``
 
     def answer(self, questions: Sequence[Question], answers: Answers) -> None:

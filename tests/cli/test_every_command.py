@@ -84,6 +84,7 @@ LEAVES = {
     "compile order": ([*DATA, "--lm", "embedded", "--judge", "judge.json"], OPENED),
     "compile forecasts": ([*DATA, "--lm", "embedded", "--judge", "judge.json"], OPENED),
     "compile refine": (LOOP, OPENED),
+    "skill": ([], "cli.app.resources.files"),
     "runs list": (["--root", "."], "runs.list_runs"),
     "runs show": (["."], READ),
     "runs compare": ([".", "."], READ),

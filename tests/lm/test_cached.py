@@ -8,7 +8,7 @@ from fakes import FormulaLM, outcome
 
 from evalbias.lm.cache import CachedLM
 from evalbias.lm.types import Choices, Unanswered
-from evalbias.runs import Journal
+from evalbias.runs import FolderInUse, Journal
 
 CHOICES = ("1", "2")
 
@@ -198,3 +198,66 @@ def test_a_servers_answers_are_flushed_and_reported_every_second(tmp_path, monke
     assert sum(reported) == 9
     assert 3 <= len(flushed) < len(reported) < 7
     assert len((tmp_path / "j").read_text().splitlines()) == 9
+
+
+# Runs share the likelihoods under a model on this machine.
+
+
+class Local(FormulaLM):
+    is_local = True
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("EVALBIAS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("EVALBIAS_KEEP")
+    return tmp_path / "cache" / "likelihoods"
+
+
+PAIRS = [([{"role": "user", "content": "c"}], f"q=1 z={k}") for k in range(3)]
+
+
+def measured(lm, file=None, **options):
+    """Likelihoods of three texts and one judgment, and what the model itself was asked."""
+    cached = CachedLM(lm, file, keep=True, **options)
+    values = [answer.per_token.tolist() for answer in cached.loglikelihood(PAIRS)]
+    cached.choice_logprobs([prompt(1)], CHOICES)
+    return values, {kind.__name__: n for kind, n in cached.asked.items()}
+
+
+def test_runs_share_the_likelihoods_under_a_model_of_this_machine_and_no_judgments(store, tmp_path):
+    first, asked = measured(Local(), tmp_path / "a.jsonl")
+    assert asked == {"Likelihood": 3, "Choices": 1}
+    assert measured(Local(), tmp_path / "b.jsonl") == (first, {"Choices": 1})
+    assert measured(Local()) == (first, {"Choices": 1})
+    (file,) = store.glob("*/likelihoods.jsonl")
+    assert "z=" not in file.read_text()
+
+
+@pytest.mark.parametrize("reason", ["another model", "a server", "exact", "variable", "code", "damaged"])
+def test_likelihoods_are_measured_anew(reason, store, tmp_path, monkeypatch):
+    first, _ = measured(Local())
+    lm, options = Local(), {}
+    if reason == "another model":
+        lm.model = "another"
+    elif reason == "a server":
+        lm = FormulaLM()
+    elif reason == "exact":
+        options = {"exact": True}
+    elif reason == "variable":
+        monkeypatch.setenv("EVALBIAS_KEEP", "0")
+    elif reason == "code":
+        monkeypatch.setattr("evalbias.lm.cache.ENGINE", tmp_path)
+    else:
+        (file,) = store.glob("*/likelihoods.jsonl")
+        file.write_text(file.read_text().replace("-", "+"))
+    assert measured(lm, **options) == (first, {"Likelihood": 3, "Choices": 1})
+
+
+def test_likelihoods_are_not_kept_while_another_process_uses_the_store(store, monkeypatch):
+    def taken(path):
+        raise FolderInUse(str(path))
+
+    monkeypatch.setattr("evalbias.lm.cache.lock_folder", taken)
+    measured(Local())
+    assert not list(store.glob("*/likelihoods.jsonl"))
