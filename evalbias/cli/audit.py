@@ -86,10 +86,10 @@ def _tell_build(out: AuditOut, audits: Mapping[str, Audit], decided: Sequence[tu
     """Write the files that a build shows."""
     if out.summary is None and out.junit is None:
         return
-    from evalbias.report.builds import Decision, junit, summary
+    from evalbias.report.builds import Outcome, junit, markdown
 
-    decisions = [Decision(name, text, OUTCOMES[code], why) for name, text, code, why in decided]
-    for file, content in ((out.summary, summary(audits, decisions)), (out.junit, junit(decisions))):
+    decisions = [Outcome(name, text, OUTCOMES[code], why) for name, text, code, why in decided]
+    for file, content in ((out.summary, markdown(audits, decisions)), (out.junit, junit(decisions))):
         if file is not None:
             file.write_text(content, encoding="utf-8")
 

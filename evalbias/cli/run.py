@@ -217,7 +217,6 @@ class Run(AbstractContextManager["Run"]):
             before=self._plan,
             between=self._watch.check_again,
             progress=self._advance,
-            keep=True,
         )
         self._models.append(cached)
         return cached

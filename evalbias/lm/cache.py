@@ -50,7 +50,8 @@ class CachedLM(MeasuringLM):
     With a file, questions go to the model in chunks, smaller ones to a slow model, so that a kill costs a few seconds
     of work. Each answer of a server is written as it comes. Of a local model, each chunk is written before the next one
     is asked; its prefixes are kept from chunk to chunk, so that a whole search reads each text once. A resumed run
-    begins without them, and the last digits of its answers may differ (1e-5 nats in float32).
+    begins without them, and the last digits of its answers may differ (1e-5 nats in float32). All runs share the
+    likelihoods under a model whose files are on this machine, unless they are to be ``exact``.
 
     Args:
         lm: Model to ask, as of ``measuring``.
@@ -64,7 +65,6 @@ class CachedLM(MeasuringLM):
         between: Called after every chunk that the model answered; it may raise to end the run.
         progress: Called with a number of answers: those that are known, and then, after every chunk and every second
             while answers of a server arrive, the new ones; also from other threads.
-        keep: Whether all runs share the likelihoods under a model whose files are on this machine.
     """
 
     def __init__(
@@ -78,7 +78,6 @@ class CachedLM(MeasuringLM):
         before: Callable[[Sequence[Question]], None] = lambda _: None,
         between: Callable[[], None] = lambda: None,
         progress: Callable[[int], None] = lambda _: None,
-        keep: bool = False,
     ) -> None:
         self._lm, self._identity = as_measuring(lm), model_identity(lm)
         self.model, self.in_flight = self._lm.model, getattr(self._lm, "in_flight", 0)
@@ -87,7 +86,7 @@ class CachedLM(MeasuringLM):
         self._key = json.dumps(self._identity, sort_keys=True)
         self._exact, self._before, self._between, self._progress = exact, before, between, progress
         self._journal = None if file is None else Journal(file)
-        self._store = _open_store(self._identity) if keep and not exact and self._lm.is_local else None
+        self._store = _open_store(self._identity) if self._lm.is_local and not exact else None
         records = [*(self._store.records if self._store else ()), *(self._journal.read("key") if self._journal else ())]
         self._known: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
         self._whole = file is None and chunk is None
@@ -314,7 +313,7 @@ def measuring(lm: Any, sampling: Sampling | None = None) -> MeasuringLM:
 def keeping_likelihoods(lm: Any) -> MeasuringLM:
     """Return a model as ``measuring`` does; runs share the likelihoods under one whose files are on this machine."""
     model = measuring(lm)
-    return CachedLM(model, keep=True) if model.is_local else model
+    return CachedLM(model) if model.is_local else model
 
 
 def model_identity(lm: Any) -> dict[str, Any]:

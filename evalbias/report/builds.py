@@ -14,7 +14,7 @@ from evalbias.report.tables import biases_table
 from evalbias.values import visible
 
 
-class Decision(NamedTuple):
+class Outcome(NamedTuple):
     """What became of a condition: ``passed``, ``failed`` or ``undecided``."""
 
     criterion: str  # of an audit of several, else empty
@@ -23,7 +23,7 @@ class Decision(NamedTuple):
     why: str
 
 
-def summary(audits: Mapping[str, Audit], decisions: Sequence[Decision]) -> str:
+def markdown(audits: Mapping[str, Audit], decisions: Sequence[Outcome]) -> str:
     """Return what was decided, and each audit's verdict and table of biases, as Markdown; no text of the data marks up.
 
     ``audits`` are by criterion; a single one has the name ``""``.
@@ -31,14 +31,14 @@ def summary(audits: Mapping[str, Audit], decisions: Sequence[Decision]) -> str:
     parts = ["## Audit of an LLM judge"]
     if decisions:
         rows = [(f"{one.criterion} {one.condition}".strip(), one.outcome, one.why) for one in decisions]
-        parts.append(_markdown(Table(["condition", "outcome", "why"], rows, left=3)))
+        parts.append(_table(Table(["condition", "outcome", "why"], rows, left=3)))
     for name, audit in audits.items():
         parts += [f"### {_plain(name)}"] * bool(name)
-        parts += [*map(_plain, audit.paragraphs), _markdown(biases_table(audit))]
+        parts += [*map(_plain, audit.paragraphs), _table(biases_table(audit))]
     return "\n\n".join(parts) + "\n"
 
 
-def junit(decisions: Sequence[Decision]) -> str:
+def junit(decisions: Sequence[Outcome]) -> str:
     """Return JUnit's XML: a failed condition is a failure, an undecided one is skipped."""
     outcomes = Counter(one.outcome for one in decisions)
     counts = {"tests": len(decisions), "failures": outcomes["failed"], "skipped": outcomes["undecided"], "errors": 0}
@@ -54,7 +54,7 @@ def junit(decisions: Sequence[Decision]) -> str:
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _markdown(table: Table) -> str:
+def _table(table: Table) -> str:
     lines = [table.headings, [":--" if k < table.left else "--:" for k in range(len(table.headings))], *table.rows]
     ruled = ["| " + " | ".join(cells if n == 1 else map(_plain, cells)) + " |" for n, cells in enumerate(lines)]
     return "\n".join(ruled) + (f"\n\n{_plain(table.caption)}" if table.caption else "")

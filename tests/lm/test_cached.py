@@ -219,7 +219,7 @@ PAIRS = [([{"role": "user", "content": "c"}], f"q=1 z={k}") for k in range(3)]
 
 def measured(lm, file=None, **options):
     """Likelihoods of three texts and one judgment, and what the model itself was asked."""
-    cached = CachedLM(lm, file, keep=True, **options)
+    cached = CachedLM(lm, file, **options)
     values = [answer.per_token.tolist() for answer in cached.loglikelihood(PAIRS)]
     cached.choice_logprobs([prompt(1)], CHOICES)
     return values, {kind.__name__: n for kind, n in cached.asked.items()}
