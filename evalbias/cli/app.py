@@ -176,7 +176,10 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
     if kind is not hint and default is not inspect.Parameter.empty:
         default = None if default in (None, ()) else str(default)
         kind |= None
-    info = typer.Option(*(flag.spelling or spelled(option.name)).split(), help=text, **flag.more)
+    if option.metadata.get("argument"):
+        info = typer.Argument(help=text, metavar=option.name.upper())
+    else:
+        info = typer.Option(*(flag.spelling or spelled(option.name)).split(), help=text, **flag.more)
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
     )
@@ -256,6 +259,7 @@ stay; with the usual threshold of 700, looking at them again and again is an eig
 
 COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, options
     "demo": ("demo", options.DemoOptions),
+    "doctor": ("doctor", options.DoctorOptions),
     "audit": ("audit", options.AuditOptions),
     "correct": ("correct", options.CorrectOptions),
     "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),

@@ -14,9 +14,9 @@ import typer
 
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
-from evalbias.data.reading import like_ratings
+from evalbias.data.columns import like_ratings
 from evalbias.evaluation.agreement import by_item
-from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared_each
+from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared_each, with_judge
 from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, audit_each
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.estimates import Estimate
@@ -36,6 +36,10 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
     if options.judge is not None and options.lm is None:
         raise ValueError("`judge` answers with a model: name it with `lm`.")
+    if (options := with_judge(before := options)) != before:
+        judge = options.scores_field or options.samples_field or options.winner_field
+        others = [f"{theirs!r} as {ours}" for ours, theirs in (options.mapping or {}).items()]
+        say(f"Columns: {', '.join([f'{judge!r} as the judge', *others])} (evalbias doctor says why).")
     if options.is_recorded:
         refuse_unused(out.given)
     each = prepared_each(options)

@@ -15,6 +15,8 @@ import dspy
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalbias.measures.arrays import missing
+
 FIRST, SECOND, TIE = 0.0, 1.0, -1.0  # choices between two outputs
 CRITERION = "{criterion}"  # in the name of a field, stands for that of a criterion
 LARGEST = 1e30  # largest size of a score or rating: products of a few of them must stay finite in the measures
@@ -186,12 +188,12 @@ def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: in
         return math.nan
     known = {"tie": TIE}
     if labels:
-        known |= zip(map(_code, labels), (FIRST, SECOND, TIE), strict=False)
+        known |= zip(map(code_of, labels), (FIRST, SECOND, TIE), strict=False)
     else:
         known |= {str(place): float(place) for place in range(count)} | {"-1": TIE}
     if not any(len(code) == 1 and code.isalpha() for code in known):
         known |= {letter: float(place) for place, letter in enumerate(string.ascii_lowercase[:count])}
-    if (code := _code(value)) in known:
+    if (code := code_of(value)) in known:
         return known[code]
     codes = "0 or 'A' for the first output, 1 or 'B' for the second, 'tie' (or -1)"
     if labels:
@@ -201,7 +203,7 @@ def choice(value: Any, written: str, labels: Sequence[object] = (), *, count: in
 
 def check_labels(labels: Sequence[object]) -> None:
     """Refuse codes that leave open which output was chosen: they must be two or three different ones."""
-    codes = {_code(one) for one in labels} - {""}
+    codes = {code_of(one) for one in labels} - {""}
     if labels and (len(codes) != len(labels) or len(codes) not in (2, 3)):
         raise ValueError(
             f"The labels {', '.join(map(repr, labels))} do not tell the outputs apart: give the code of the first "
@@ -210,12 +212,20 @@ def check_labels(labels: Sequence[object]) -> None:
         )
 
 
-def _code(value: object) -> str:
+def code_of(value: object) -> str:
     """Return a code as text in lower case; 1, 1.0 and "1.0" are the same."""
     text = str(value).strip().lower()
     if not _WRITTEN.fullmatch(text) or not (whole := float(text)).is_integer():
         return text
     return str(int(whole))
+
+
+ABSENT = ("", "na", "n/a", "nan", "null", "none")  # cells without a value in a column of numbers, in lower case
+
+
+def word(cell: Any) -> str:
+    """Return a cell in lower case; empty where it holds none."""
+    return "" if missing(cell) or (word := str(cell).strip().lower().replace(" ", "_")) in ABSENT else word
 
 
 # An item: its name, people's scores and ratings, and the input that its output was made from.

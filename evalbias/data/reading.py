@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,10 +16,11 @@ import dspy
 import numpy as np
 
 from evalbias.data import files, items
+from evalbias.data.columns import check_mapping, lacking, listed, raters_apart, rename, suggestions
 from evalbias.data.files import Chunk, Source
-from evalbias.data.items import CRITERION, DataError, item_name, number
+from evalbias.data.items import ABSENT, CRITERION, DataError, item_name, number, word
 from evalbias.data.sets import SETS
-from evalbias.measures.arrays import mean_of_defined, missing
+from evalbias.measures.arrays import mean_of_defined
 
 
 class Dataset(list[Any]):
@@ -122,7 +122,7 @@ def read(
 def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
     """Read the items of consecutive chunks as ``read``; a mapped column may be missing, a changed file is refused."""
     table = files.chunk_table(path, some)
-    _rename(table, mapping or {})
+    rename(table, mapping or {})
     return _items(table, Wanted())
 
 
@@ -162,8 +162,9 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
         else:
             table = files.hub_table(path) if name == files.HUB else files.file_table(name, _existing(path))
     if mapping and table.rows:
-        _check_mapping(mapping, table.columns, str(table.path))
-    _rename(table, mapping or {})
+        mapping = raters_apart(mapping, table.columns)
+        check_mapping(mapping, table.columns, str(table.path))
+        rename(table, mapping)
     if table.name not in ("json", "jsonl"):  # where null is refused as an output; here it is an empty text, as in CSV
         for _, record in table.rows:
             record |= {name: "" for name in ("output", "output_1", "output_2") if record.get(name, "") is None}
@@ -199,116 +200,6 @@ def _existing(path: str) -> Path:
     return Path(path)
 
 
-# The names of columns: ours for a file's own, and the likely ones where one is missing.
-
-SYNONYMS: dict[str, tuple[str, ...]] = {
-    "source": ("question", "prompt", "input", "instruction", "query", "document", "article", "context", "text"),
-    "output": ("answer", "response", "reply", "completion", "generation", "prediction", "summary", "text"),
-    "score": ("rating", "label", "human_score", "human_rating", "human", "grade", "mos", "quality", "stars", "labels"),
-    "better": ("preference", "preferred", "chosen", "label", "winner", "human", "human_choice", "human_preference"),
-    "system": ("model", "writer", "generator"),
-    "output_1": ("output_a", "answer_a", "response_a", "reply_a", "completion_a", "answer_1", "response_1", "reply_1"),
-    "output_2": ("output_b", "answer_b", "response_b", "reply_b", "completion_b", "answer_2", "response_2", "reply_2"),
-}
-"""Names that other data sets give to our fields, the likelier first."""
-
-FIELDS = (*SYNONYMS, "outputs", "scores", "ratings", "systems", "system_1", "system_2", "input_id")
-"""Our fields, apart from those that are numbered or named by criterion."""
-
-EXPECTED = (
-    "Expected are items such as\n"
-    '  {"source": "What is 2 + 2?", "output": "4", "score": 5}\n'
-    '  {"source": "Name a prime.", "output": "It is 9.", "score": 1}\n'
-    "or the same columns in a .csv, .tsv, .json or .parquet file; pairs have two texts as "
-    '"outputs": ["4", "5"], in tables as output_1 and output_2.'
-)
-
-
-def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
-    """Refuse a mapping to a misspelt field, of a column that does not exist, or of one column to two fields.
-
-    A misspelt field would be a further column, and without its source an item counts as an input of its own.
-    """
-    fields_of: dict[str, list[str]] = {}
-    for ours, theirs in mapping.items():
-        fields_of.setdefault(theirs, []).append(ours)
-    for theirs, fields in fields_of.items():
-        if len(fields) > 1:  # two raters would agree by construction, and a text be compared with itself
-            raters = all(ours.startswith("rating_") for ours in fields)
-            alone = f", or this one as the only score (score={theirs})" if raters else ""
-            raise DataError(
-                f"{place}: --map gives the column {theirs!r} as {' and as '.join(map(repr, fields))}: give each field "
-                f"its own column{alone}."
-            )
-    for ours, theirs in mapping.items():
-        near = difflib.get_close_matches(ours, FIELDS, 1, cutoff=0.9)
-        if near and not ours.startswith(near[0]):  # score2 is a further column, sorce is none
-            raise DataError(f"{place}: {ours}={theirs} maps to no field of evalbias. Did you mean {near[0]}={theirs}?")
-        if theirs not in columns:
-            hint = "".join(f" Did you mean {ours}={one}?" for one in difflib.get_close_matches(theirs, columns, 1))
-            raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {listed(columns)}.{hint}")
-
-
-def _rename(table: Source, mapping: Mapping[str, str]) -> None:
-    """Put a table's columns under our names; a column that has one of these names makes way."""
-    table.mapping, taken = mapping, {*mapping, *mapping.values()}
-    for _, record in table.rows if mapping else ():
-        given = {ours: record[theirs] for ours, theirs in mapping.items() if theirs in record}
-        for name in taken & record.keys():
-            del record[name]
-        record |= given
-
-
-def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable[str] = ()) -> DataError:
-    """Return the error that a column is missing: the columns there are, the likely ones, and an example.
-
-    Fields ``beside`` it are looked for too, so that one message gives the whole ``--map``.
-    """
-    likely = suggestions(columns, [wanted, *beside])
-    hint = f" Say which column it is: --map {wanted}=COLUMN (in Python, mapping={{{wanted!r}: COLUMN}})."
-    if likely:
-        alike = ", ".join(f"{theirs!r} looks like {ours!r}" for ours, theirs in likely.items())
-        option = ",".join(f"{ours}={theirs}" for ours, theirs in likely.items())
-        hint = f" {alike}: --map {shlex.quote(option)} (in Python, mapping={likely})."
-    return DataError(f"{place} has no column {wanted!r}; it has {listed(columns)}.{hint}\n{EXPECTED}")
-
-
-def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = True) -> dict[str, str]:
-    """Return field -> column that looks like it, for the wanted fields that are no columns; no column twice.
-
-    Names that are spelled like a field's count if ``alike``, besides its synonyms.
-
-    Examples:
-        >>> suggestions(["Question", "reply", "rating"], ["source", "output", "score"])
-        {'source': 'Question', 'output': 'reply', 'score': 'rating'}
-    """
-    column_of: dict[str, str] = {}
-    for ours in (name for name in wanted if name not in columns):
-        free = {name.lower().strip().replace(" ", "_"): name for name in columns if name not in column_of.values()}
-        near = [name for name in (ours, *SYNONYMS.get(ours, ())) if name in free]
-        near += difflib.get_close_matches(ours, free, 1, cutoff=0.75) if alike else []
-        if near:
-            column_of[ours] = free[near[0]]
-    return column_of
-
-
-_PEOPLES = re.compile(r"(human|people|rater|annotator|annotation|expert|gold|label|rating)s?(_(score|label))?_?\d*")
-
-
-def like_ratings(examples: Iterable[Any], judge: str) -> str:
-    """Say which fields may be people's ratings, and how to map them; fields named in ``judge`` are the judge's."""
-    names = dict.fromkeys(name for item in examples for name, _ in item.items())
-    likely = [n for n in names if _PEOPLES.fullmatch(n.lower().replace(" ", "_")) and repr(n) not in judge]
-    option = ",".join(f"rating_{k}={name}" for k, name in enumerate(likely, start=1))
-    return f"{', '.join(map(repr, likely))} may be people's ratings: --map {shlex.quote(option)}" if likely else ""
-
-
-def listed(columns: Sequence[str]) -> str:
-    """Name columns in an error, the first 50 of them."""
-    more = f" and {len(columns) - 50} more" if len(columns) > 50 else ""
-    return "the columns " + ", ".join(f"{c!r:.80}" for c in columns[:50]) + more if columns else "no columns"
-
-
 def _hold_outputs(columns: Iterable[str]) -> bool:
     return bool({"output", "outputs", "candidates", "output_1"} & set(columns))
 
@@ -323,8 +214,8 @@ def _check_columns(table: Source, wanted: Wanted, *, texts: bool) -> None:
     """Refuse a table without outputs, unless it needs no ``texts`` and has none, and one column for two fields."""
     columns, place, said = table.columns, str(table.path), sorted(wanted.judged(table.columns))
     chosen = [name for name in wanted.choices if name != "better"]
-    texts = texts or bool(suggestions(columns, ["output", "output_1", "output_2"], alike=False))
-    if columns and not _hold_outputs(columns) and texts:
+    either = ["output", "output_1", "output_2"]
+    if columns and not _hold_outputs(columns) and (texts or suggestions(columns, either, alike=False)):
         absent = next((name for name in (*chosen, *said) if name not in (*columns, *table.mapping.values())), None)
         if absent and (close := difflib.get_close_matches(absent, columns, 1)):
             raise DataError(f"{place} has no column {absent!r}. Did you mean {close[0]!r}? It has {listed(columns)}.")
@@ -363,7 +254,6 @@ def check_field(examples: Sequence[Any], field: str, place: str) -> None:
 TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})
 TEXTS |= {"reference", "problem", "solution", "answer"}
 """Columns whose cells stay texts even where all of them are numbers."""
-ABSENT = ("", "na", "n/a", "nan", "null", "none")  # cells without a value in a column of numbers, in lower case
 _LABEL = re.compile(r"label(_\d{1,9})?", re.ASCII)
 _RATED = re.compile(rf"score|scores\..+|rating_\d+|{_LABEL.pattern}", re.ASCII)
 """Columns of numbers by their meaning: where a cell of them is something else, it alone stays a text, to be named."""
@@ -404,8 +294,8 @@ def _read_labels(table: Source, judged: Set[str]) -> None:
     if any(_is_peoples(name) or name in ("outputs", "output_1") for name in columns):
         return
     ours = {n: f"rating_{n[6:]}" if n[5:] else "score" for n in columns if n not in judged and _LABEL.fullmatch(n)}
-    cells = [cell for _, row in table.rows for cell in map(row.get, ours) if _word(cell)]
-    others = [c for c in cells if not isinstance(c, int | float) and _word(c) not in items.LABELS]
+    cells = [cell for _, row in table.rows for cell in map(row.get, ours) if word(cell)]
+    others = [c for c in cells if not isinstance(c, int | float) and word(c) not in items.LABELS]
     if others and 2 * len(others) >= len(cells) and _hold_outputs(columns):
         return
     table.mapping = {**table.mapping, **{field: name for name, field in ours.items()}}
@@ -429,13 +319,13 @@ def _read_verdicts(table: Source, wanted: Wanted) -> None:
 
 def _read_words(table: Source, group: Sequence[str]) -> None:
     """Read words in columns of several raters or answers; refuse what else these columns, or those beside, hold."""
-    given = [(n, where, c) for n in group for where, record in table.rows for c in _cells(record.get(n)) if _word(c)]
+    given = [(n, where, c) for n in group for where, record in table.rows for c in _cells(record.get(n)) if word(c)]
     pairs: dict[str, tuple[str, str]] = {}
     for name in group:
-        words = [_word(cell) for column, _, cell in given if column == name]
+        words = [word(cell) for column, _, cell in given if column == name]
         pairs.update((name, pair) for pair in items.BINARY if 2 * sum(word in pair for word in words) > len(words))
     for name, where, cell in given if pairs else ():
-        if _word(cell) not in pairs.get(name, ("0", "1", "0.0", "1.0")):
+        if word(cell) not in pairs.get(name, ("0", "1", "0.0", "1.0")):
             one, zero = pairs.get(name, next(iter(pairs.values())))
             raise DataError(f"{where}: {name!r} is {cell!r:.80} among {one} and {zero}: give one of these two.")
     for _, record in table.rows:
@@ -448,17 +338,12 @@ def _as_numbers(value: Any, pair: tuple[str, str]) -> Any:
         return {key: _as_numbers(one, pair) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_as_numbers(one, pair) for one in value]
-    return 1 - pair.index(_word(value)) if _word(value) else None
+    return 1 - pair.index(word(value)) if word(value) else None
 
 
 def _cells(value: Any) -> Iterator[Any]:
     nested = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
     yield from (value,) if nested is None else (cell for one in nested for cell in _cells(one))
-
-
-def _word(cell: Any) -> str:
-    """Return a cell in lower case, spaces as underscores; empty where it holds none."""
-    return "" if missing(cell) or (word := str(cell).strip().lower().replace(" ", "_")) in ABSENT else word
 
 
 # Items from rows: outputs to score, or pairs of outputs to compare, with what people said about them.

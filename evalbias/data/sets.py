@@ -34,6 +34,7 @@ class KnownSet:
     task: str = ""  # instruction under which the outputs were written
     labels: tuple[str, str] = ("Source", "Output")  # words that introduce source and output in a prompt
     bins: tuple[float, ...] | None = None  # edges that cut people's scores into labels; of webnlg2020, the paper's
+    signs: Sequence[str] = ()  # columns of a record, or a path in a folder, by which the set is recognised
     groups: str | None = None  # field whose values name the groups of items that the set was made to tell apart
 
 
@@ -50,6 +51,13 @@ def data_set(name: str, **more: Any) -> Callable[[Callable[[Source], Rows]], Cal
         return rows
 
     return register
+
+
+def known_set(path: Path, columns: Sequence[str] = ()) -> str | None:
+    """Return the name of the known data set that a folder, or a file with these columns, seems to hold."""
+    signs = {sign: name for name, known in SETS.items() for sign in known.signs}
+    held = [s for s in signs if ((path / s).exists() if path.is_dir() else {*s.split()} <= {*columns})]
+    return signs[max(held, key=len)] if held else None
 
 
 def _one_file(source: Source) -> Rows:

@@ -17,9 +17,10 @@ import dspy
 import numpy as np
 
 from evalbias import data as data_sets
+from evalbias.data.columns import FIELDS, recognised_columns
 from evalbias.data.files import EXPORTS
 from evalbias.data.items import TIE, check_size, choice, input_key, item_name, number, rated_criteria, remedy_for
-from evalbias.data.reading import FIELDS, check_field
+from evalbias.data.reading import check_field, table_of
 from evalbias.data.sets import SETS
 from evalbias.evaluation.judged import BETTER, SAMPLES, Judged, gather, judge_examples, mean_of_raters, padded
 from evalbias.evaluation.words import joined
@@ -423,12 +424,36 @@ ONE_JUDGE = (
 )
 
 
+def with_judge(options: AuditOptions) -> AuditOptions:
+    """Return the options with the column of the judge's answers, and the others, where no judge is named.
+
+    They are taken as ``evalbias doctor`` reads them. ValueError where a column may be several things.
+    """
+    named = options.is_recorded or options.judge is not None or options.lm is not None
+    if named or isinstance(options, PreparedAudit):
+        return options
+    is_path = isinstance(options.data, str | os.PathLike)
+    if is_path and data_sets.parse_spec(os.fspath(options.data))[0] in (*SETS, *EXPORTS):
+        return options  # whose columns are known
+    found = recognised_columns(table_of(options.data, options.mapping))
+    why = [f"{one.about}: {one.why}" for one in found.questions]
+    if found.judge is None and not why:
+        why = ["no column is named like a judge's answers"]
+    if why:
+        place = f"evalbias doctor {options.data}" if is_path else "evalbias doctor"
+        raise ValueError(f"{ONE_JUDGE} The columns do not tell it ({'; '.join(why)}). '{place}' lists the choices.")
+    given = found.options()
+    mapping = {**given.pop("mapping", {}), **(options.mapping or {})}
+    return replace(options, **given, mapping=mapping or None)
+
+
 def prepared(options: AuditOptions) -> PreparedAudit:
     """Read the data, load or make the judge, and find the criterion; what is prepared already is returned as it is."""
     if isinstance(options, PreparedAudit):
         return options
     if sum(getattr(options, name) is not None for name in ("judge", *RECORDED)) > 1:
         raise ValueError(ONE_JUDGE)
+    options = with_judge(options)
     # 1. The data; malformed answers and choices are named by file and line.
     named = {name: field for name in ANSWER_FIELDS if FOR_NAME in (field := getattr(options, name) or "")}
     if named and options.criterion is None:
@@ -568,11 +593,16 @@ def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJud
     return load_pairwise_judge(path) if kind == PairwiseJudge.kind else load_judge(path)
 
 
+def judges_of(item: Any) -> list[str]:
+    """Return the fields of an item of a tool's export that may hold judges' scores."""
+    ours = {*FIELDS, "id", "scores", "ratings"}
+    return [str(name) for name, value in item.items() if name not in ours and isinstance(value, int | float | None)]
+
+
 def _only_judge(options: AuditOptions, items: data_sets.Dataset) -> str:
     """Return the field of the only judge's scores in a tool's export, those on the criterion if one is named."""
-    ours = {*FIELDS, "id", "scores", "ratings"}
-    names = [str(name) for name, _ in items[0].items() if name not in ours] if items.name in EXPORTS else []
-    judges = [name for name in names if all(isinstance(item.get(name), int | float | None) for item in items)]
+    judges = judges_of(items[0]) if items.name in EXPORTS else []
+    judges = [name for name in judges if all(isinstance(item.get(name), int | float | None) for item in items)]
     ending = f"/{_name(options.criterion)}" if options.criterion is not None else ""
     if len(judges) > 1:
         judges = [name for name in judges if f"/{name}".endswith(ending)] or judges

@@ -1,0 +1,146 @@
+"""``evalbias doctor``: what a file holds, what can be measured with it, and the command that does."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from evalbias.cli.app import parse_mapping, spelled
+from evalbias.cli.terminal import PlainConsole
+from evalbias.data import importers, reading
+from evalbias.data.columns import MOST, Columns, recognised_columns
+from evalbias.data.files import EXPORTS, FORMATS, Source, memory_table
+from evalbias.data.items import DataError
+from evalbias.data.sets import SETS, known_set
+from evalbias.evaluation.answers import answers_of, judges_of, prepared
+from evalbias.evaluation.biases import BIASES
+from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.words import Table, count, joined
+from evalbias.options import AuditOptions, DoctorOptions
+from evalbias.values import message
+
+ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # of a judge whose answers no column holds
+SHOWN = 40  # characters of a cell that are shown
+
+
+def doctor_command(options: DoctorOptions) -> None:
+    # 1. What it is, and what its columns hold.
+    spec, table = _opened(options.file)
+    name, found = reading.parse_spec(spec)[0], recognised_columns(table)
+    kind = "a data set" if name in SETS else "an export of" if name in EXPORTS else "a plain table:"
+    _print(f"{options.file}: {kind} {name} with {count(len(table.rows), 'row')}.")
+    fields = {column: ours for ours, column in found.fields.items()}
+    cells = {one: " | ".join(_shown(row.get(one)) for _, row in table.rows[:3]) for one in found.why}
+    rows = [(one, fields.get(one, "-"), why, cells[one]) for one, why in found.why.items()]
+    PlainConsole().print(Table(("column", "read as", "why", "first rows"), rows, left=4))
+    for question in found.questions:
+        _print(f"Left to you, {question.about}: {question.why}.")
+    # 2. The commands that audit it, and what they measure.
+    commands, judged = [], list[Judged]()
+    for settings in _answered(found, name, table):
+        commands.append(command_line(spec, settings))
+        try:
+            if any(name in settings for name in ("scores_field", "samples_field", "winner_field")):
+                judged.append(answers_of(prepared(AuditOptions(spec, **settings))))
+            else:
+                reading.read(spec, mapping=settings.get("mapping"))
+        except ValueError as error:
+            _print(f"This command cannot read it yet: {commands[-1]}\n{error}")
+            commands.pop()
+    for one in judged[:1]:
+        _print(_measurable(one))
+    if commands:
+        answers = len(commands) > 1 and any(len(one.answers) > 1 for one in found.questions)
+        _print("One command for each answer:" if answers else "The command:")
+    if not (judged or not commands):
+        _print("No column holds a judge's answers for certain: put in a MODEL that judges.")
+    for command in commands:
+        typer.echo(f"  {command}")
+
+
+def command_line(spec: str, settings: Mapping[str, Any]) -> str:
+    """Return the audit of a source with these options as a shell reads it."""
+    words = ["evalbias", "audit", "--data", spec]
+    given = dict(settings)
+    if mapping := given.pop("mapping", {}):
+        words += [spelled("mapping"), ",".join(f"{ours}={theirs}" for ours, theirs in mapping.items())]
+        if parse_mapping(words[-1:]) != mapping:
+            raise DataError(
+                f"{spec}: --map cannot name {joined([*map(repr, mapping.values())])}: rename these columns."
+            )
+    for name, value in given.items():
+        between = "-" if name == "scale" else ","
+        words += [
+            spelled(name),
+            value if isinstance(value, str) else between.join(f"{one:g}" if name == "scale" else one for one in value),
+        ]
+    asked = [] if any(name.endswith("_field") for name in given) else ASKED[: 2 if "criterion" in given else None]
+    return shlex.join([*words, *asked])
+
+
+def _print(text: str) -> None:
+    typer.echo(f"{message(text)}\n")
+
+
+def _shown(cell: Any) -> str:
+    text = "" if cell is None else " ".join(str(cell)[: 2 * SHOWN].split())
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def _answered(found: Columns, name: str, table: Source) -> Iterator[dict[str, Any]]:
+    """Yield the options of an audit for each answer to the questions, or for each judge of a tool's export."""
+    if name in EXPORTS:
+        yield from ({"scores_field": one} for one in judges_of(table.rows[0][1] if table.rows else {}))
+        return
+    answers = [one.answers for one in found.questions if one.answers]
+    for chosen in itertools.islice(itertools.product(*answers), MOST):
+        options = found.options(*chosen)
+        if name in SETS:  # whose columns are known
+            options.pop("mapping", None)
+        yield options
+
+
+def _opened(spec: str) -> tuple[str, Source]:
+    """Return a file as ``--data`` names it, and its rows; a known data set is recognised by its columns."""
+    path = Path(spec)
+    if path.exists() and (tool := importers.recognised(path)) is not None:
+        spec = f"{tool}:{spec}"
+    elif path.is_dir():
+        name = known_set(path)
+        files = sorted(one.name for one in path.iterdir() if one.name.removesuffix(".gz").endswith((*FORMATS,)))
+        if name is None:
+            held = f"holds {', '.join(files[:20])}: name one of them" if files else "holds no file of data"
+            raise DataError(f"{spec} is no known data set; it {held}.")
+        spec = f"{name}:{spec}"
+    elif reading.parse_spec(spec)[0] not in (*SETS, *EXPORTS):
+        table = reading.table_of(spec)
+        if not table.rows:
+            raise DataError(f"{spec} holds no rows: give a file with one row for each output.")
+        if (name := known_set(path, table.columns)) is None:
+            return spec, table
+        spec = f"{name}:{spec}"
+        try:
+            return spec, _of_items(spec)
+        except (ValueError, OSError):
+            return str(path), table
+    return spec, _of_items(spec)
+
+
+def _of_items(spec: str) -> Source:
+    return memory_table(reading.read(spec))
+
+
+def _measurable(judged: Judged) -> str:
+    """Say what an audit of such answers measures, and what it takes for the rest."""
+    suiting = [bias for bias in BIASES.values() if bias.suits(judged)]
+    can = [bias.title for bias in suiting if bias.applies(judged)]
+    lacking = [
+        f"{bias.title} needs {bias.lacks(judged)}" for bias in suiting if bias.title not in can and bias.lacks(judged)
+    ]
+    lines = [f"Can be measured: {joined(can)}.", *([f"Missing: {'; '.join(lacking)}."] if lacking else [])]
+    return "\n".join(lines)

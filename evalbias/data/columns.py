@@ -1,0 +1,662 @@
+"""Names of columns: ours for a file's own, the likely ones where one is missing, and what each column seems to hold."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+import shlex
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evalbias.data import files, items
+from evalbias.data.files import Source
+from evalbias.data.items import DataError, word
+from evalbias.measures.arrays import missing
+
+# The names of columns: ours for a file's own, and the likely ones where one is missing.
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "source": ("question", "prompt", "input", "instruction", "query", "document", "article", "context", "text"),
+    "output": ("answer", "response", "reply", "completion", "generation", "prediction", "summary", "text"),
+    "score": ("rating", "label", "human_score", "human_rating", "human", "grade", "mos", "quality", "stars", "labels"),
+    "better": ("preference", "preferred", "chosen", "label", "winner", "human", "human_choice", "human_preference"),
+    "system": ("model", "writer", "generator"),
+    "output_1": ("output_a", "answer_a", "response_a", "reply_a", "completion_a", "answer_1", "response_1", "reply_1"),
+    "output_2": ("output_b", "answer_b", "response_b", "reply_b", "completion_b", "answer_2", "response_2", "reply_2"),
+}
+"""Names that other data sets give to our fields, the likelier first."""
+
+FIELDS = (*SYNONYMS, "outputs", "scores", "ratings", "systems", "system_1", "system_2", "input_id")
+"""Our fields, apart from those that are numbered or named by criterion."""
+
+EXPECTED = (
+    "Expected are items such as\n"
+    '  {"source": "What is 2 + 2?", "output": "4", "score": 5}\n'
+    '  {"source": "Name a prime.", "output": "It is 9.", "score": 1}\n'
+    "or the same columns in a .csv, .tsv, .json or .parquet file; pairs have two texts as "
+    '"outputs": ["4", "5"], in tables as output_1 and output_2.'
+)
+
+
+def raters_apart(mapping: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
+    """Return a mapping with a field for each rater: ``ratings=anna,ben`` as ``rating_1=anna`` and ``rating_2=ben``."""
+    apart = dict(mapping)
+    for several, one in (("ratings", "rating"), ("better", "better")):
+        names = [name.strip() for name in mapping.get(several, "").split(",")]
+        if len(names) > 1 and mapping[several] not in columns:
+            del apart[several]
+            apart |= {f"{one}_{k}": name for k, name in enumerate(names, start=1)}
+    return apart
+
+
+def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
+    """Refuse a mapping to a misspelt field, of a column that does not exist, or of one column to two fields.
+
+    A misspelt field would be a further column, and without its source an item counts as an input of its own.
+    """
+    fields_of: dict[str, list[str]] = {}
+    for ours, theirs in mapping.items():
+        fields_of.setdefault(theirs, []).append(ours)
+    for theirs, fields in fields_of.items():
+        if len(fields) > 1:  # two raters would agree by construction, and a text be compared with itself
+            raters = all(ours.startswith("rating_") for ours in fields)
+            alone = f", or this one as the only score (score={theirs})" if raters else ""
+            raise DataError(
+                f"{place}: --map gives the column {theirs!r} as {' and as '.join(map(repr, fields))}: give each field "
+                f"its own column{alone}."
+            )
+    for ours, theirs in mapping.items():
+        near = difflib.get_close_matches(ours, FIELDS, 1, cutoff=0.9)
+        if near and not ours.startswith(near[0]):  # score2 is a further column, sorce is none
+            raise DataError(f"{place}: {ours}={theirs} maps to no field of evalbias. Did you mean {near[0]}={theirs}?")
+        if theirs not in columns:
+            hint = "".join(f" Did you mean {ours}={one}?" for one in difflib.get_close_matches(theirs, columns, 1))
+            raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {listed(columns)}.{hint}")
+
+
+def rename(table: Source, mapping: Mapping[str, str]) -> None:
+    """Put a table's columns under our names; a column that has one of these names makes way."""
+    table.mapping, taken = mapping, {*mapping, *mapping.values()}
+    for _, record in table.rows if mapping else ():
+        given = {ours: record[theirs] for ours, theirs in mapping.items() if theirs in record}
+        for name in taken & record.keys():
+            del record[name]
+        record |= given
+
+
+def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable[str] = ()) -> DataError:
+    """Return the error that a column is missing: the columns there are, the likely ones, and an example.
+
+    Fields ``beside`` it are looked for too, so that one message gives the whole ``--map``.
+    """
+    likely = suggestions(columns, [wanted, *beside])
+    hint = f" Say which column it is: --map {wanted}=COLUMN (in Python, mapping={{{wanted!r}: COLUMN}})."
+    if likely:
+        alike = ", ".join(f"{theirs!r} looks like {ours!r}" for ours, theirs in likely.items())
+        option = ",".join(f"{ours}={theirs}" for ours, theirs in likely.items())
+        hint = f" {alike}: --map {shlex.quote(option)} (in Python, mapping={likely})."
+    return DataError(f"{place} has no column {wanted!r}; it has {listed(columns)}.{hint}\n{EXPECTED}")
+
+
+def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = True) -> dict[str, str]:
+    """Return field -> column that looks like it, for the wanted fields that are no columns; no column twice.
+
+    Names that are spelled like a field's count if ``alike``, besides its synonyms.
+
+    Examples:
+        >>> suggestions(["Question", "reply", "rating"], ["source", "output", "score"])
+        {'source': 'Question', 'output': 'reply', 'score': 'rating'}
+    """
+    column_of: dict[str, str] = {}
+    for ours in (name for name in wanted if name not in columns):
+        free = {name.lower().strip().replace(" ", "_"): name for name in columns if name not in column_of.values()}
+        near = [name for name in (ours, *SYNONYMS.get(ours, ())) if name in free]
+        near += difflib.get_close_matches(ours, free, 1, cutoff=0.75) if alike else []
+        if near:
+            column_of[ours] = free[near[0]]
+    return column_of
+
+
+_PEOPLES = re.compile(r"(human|people|rater|annotator|annotation|expert|gold|label|rating)s?(_(score|label))?_?\d*")
+
+
+def like_ratings(examples: Iterable[Any], judge: str) -> str:
+    """Say which fields may be people's ratings, and how to map them; fields named in ``judge`` are the judge's."""
+    names = dict.fromkeys(name for item in examples for name, _ in item.items())
+    likely = [n for n in names if _PEOPLES.fullmatch(n.lower().replace(" ", "_")) and repr(n) not in judge]
+    option = ",".join(f"rating_{k}={name}" for k, name in enumerate(likely, start=1))
+    return f"{', '.join(map(repr, likely))} may be people's ratings: --map {shlex.quote(option)}" if likely else ""
+
+
+def listed(columns: Sequence[str]) -> str:
+    """Name columns in an error, the first 50 of them."""
+    more = f" and {len(columns) - 50} more" if len(columns) > 50 else ""
+    return "the columns " + ", ".join(f"{c!r:.80}" for c in columns[:50]) + more if columns else "no columns"
+
+
+# Columns as people write them. A column is taken for a field by its name and its cells together. Where two could be the
+# same field, or a scale is unclear, the answer is left to the reader.
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+VALUES = _set(
+    "score scores rating ratings label labels grade grades verdict verdicts mark marks points stars quality vote votes "
+    "preference preferences preferred choice chosen winner better decision decisions judgment judgement result eval "
+    "mean average avg overall passed note notes bewertung bewertungen punkte punktzahl urteil wertung avis jugement"
+)
+PEOPLE = _set(
+    "human humans people rater raters annotator annotators annotation annotations expert experts gold mos mensch "
+    "menschen menschlich menschliche experte experten humain humaine humains annotateur annotateurs"
+)
+JUDGES = _set("judge judges llm ai auto automatic richter juge automatisch automatique samples")
+MODELS = _set("gpt claude gemini llama mistral o")  # a judge's, beside a word for its answer
+LABELS = _set("label labels rating ratings")  # people's, beside what its name says to be a judge's
+VERDICTS = _set("verdict verdicts score scores winner urteil")  # a judge's, beside people's
+SWAPPED = _set("swapped swap reversed reverse flipped vertauscht getauscht inverse")
+CHOICES = _set("winner better preferred preference preferences chosen choice")  # between two outputs
+COUNTS = _set(
+    "id index n num number nr count length size tokens turns seconds latency time cost year page position rank"
+)
+ORDERS = SWAPPED | _set("order position is was")
+INPUTS = _set(
+    "source question prompt input instruction query document article context frage eingabe anfrage aufgabe anweisung "
+    "quelle dokument requete entree consigne"
+)
+ASKED = _set("question query frage")  # before a context or a document that stands beside it
+OUTPUTS = _set(
+    "output outputs answer answers response responses reply replies completion completions generation prediction "
+    "summary candidate candidates translation antwort antworten ausgabe ausgaben zusammenfassung reponse reponses"
+)
+WRITERS = _set("system systems model models writer generator modell modele")
+TEXT = _set("text texte")  # words that the name of a text may hold besides
+FIRSTS = {
+    "1": "2",
+    "a": "b",
+    "0": "1",
+    "left": "right",
+    "first": "second",
+}  # end of a pair's first name -> the second's
+ENDS = _set("a b c d e left right first second")
+TIES = _set("tie draw both equal same neither unentschieden egalite")
+MOST = 6  # answers to a question that are listed
+NOTHING, RATED, LISTS, BY_NAME, PAIRS, TEXTS, OTHERS = (
+    *("nothing", "numbers", "ratings", "ratings by criterion", "pairs of texts", "texts"),
+    "dates, objects, or numbers that count the rows or exceed 100",
+)
+"""What the cells of a column may be."""
+OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale")
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """What the columns do not tell, why, and its answers: each maps fields, or options of an audit, to columns."""
+
+    about: str
+    why: str
+    answers: Sequence[Mapping[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a table hold: field, or option of an audit -> column, and the reason for each column."""
+
+    fields: Mapping[str, str]
+    why: Mapping[str, str]
+    questions: Sequence[OpenQuestion] = ()
+
+    @property
+    def judge(self) -> str | None:
+        """Column of the judge's answers, if one is known."""
+        return next((self.fields[name] for name in OPTIONS[:3] if name in self.fields), None)
+
+    def options(self, *answers: Mapping[str, str]) -> dict[str, Any]:
+        """Return the options of an audit that read the columns so, with an answer to each question."""
+        given = {name: column for one in (self.fields, *answers) for name, column in one.items()}
+        options: dict[str, Any] = {name: given.pop(name) for name in OPTIONS if name in given}
+        for name in (name for name in OPTIONS[:4] if options.get(name) in ("score", "better", "label")):
+            column = options[name]  # under this name, people's are read
+            options[name] = f"judge_{column}"
+            given[f"judge_{column}"] = column
+        if "labels" in options:
+            options["labels"] = tuple(options["labels"].split(","))
+        if "scale" in options:
+            options["scale"] = tuple(map(float, options["scale"].split("-")))
+        mapping = {ours: theirs for ours, theirs in given.items() if ours != theirs}
+        return options | ({"mapping": mapping} if mapping else {})
+
+
+def recognised_columns(table: Source) -> Columns:
+    """Say which columns hold inputs, outputs, what people said, and what the judge said.
+
+    A column is taken for a field if its name says so, with no other word in it, and its cells can be that. None is
+    taken for two fields. What two columns could be, and what their values leave unclear, is a question.
+    """
+    return _Table(table).columns()
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    name: str
+    cells: Sequence[Any]  # one a row, None where there is no value
+    words: tuple[str, ...] = ()  # of its name, without accents
+    end: str = ""  # number or letter at the end of its name
+    kind: str = NOTHING
+    codes: tuple[str, ...] | None = None  # of two outputs and a tie, () for 0, 1, A, B; None if these are no choices
+
+    @classmethod
+    def of(cls, name: str, cells: Sequence[Any]) -> _Column:
+        parted = unicodedata.normalize("NFKD", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)).casefold()
+        words = re.findall(r"[a-z]+|\d+", "".join(c for c in parted if not unicodedata.combining(c)))
+        end = words.pop() if len(words) > 1 and (words[-1].isdecimal() or words[-1] in ENDS) else ""
+        read = [_from_text(cell) if word(cell) else None for cell in cells]
+        if (kind := _kind([cell for cell in read if cell is not None])) == OTHERS:  # JSON as text
+            read = [cell if word(cell) else None for cell in cells]
+            kind = _kind([cell for cell in read if cell is not None])
+        return cls(name, read, tuple(words), end, kind, _codes([cell for cell in read if cell is not None]))
+
+    @property
+    def given(self) -> list[Any]:
+        return [cell for cell in self.cells if cell is not None]
+
+    @property
+    def is_names(self) -> bool:
+        """Whether the cells name a few of something, such as systems."""
+        distinct = {*map(str, self.given)}
+        return self.kind == TEXTS and len(distinct) > 1 and all(len(name) <= 60 for name in distinct)
+
+    def called(self, names: frozenset[str], beside: frozenset[str] = TEXT) -> bool:
+        """Return whether the name is one of these, and nothing else stands in it."""
+        return bool(names & {*self.words}) and {*self.words} <= names | beside
+
+    def values(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return (rows,) numbers, means of lists; NaN where there is none."""
+
+        def value(cell: Any) -> float:
+            several = [value(one) for one in cell if not missing(one)] if isinstance(cell, list) else []
+            if cell is None or isinstance(cell, list):
+                return float(np.mean(several)) if several else np.nan
+            known = items.labelled(cell)
+            return float(cell) if known is None else known
+
+        return np.array([value(cell) for cell in self.cells], dtype=np.float64)
+
+    def says(self) -> str:
+        """Describe the cells."""
+        if self.kind != RATED:
+            return self.kind
+        if items.labelled(self.given[0]) is not None:
+            return "pass or fail in words: " + ", ".join(sorted({str(cell) for cell in self.given})[:4])
+        return f"numbers from {min(self.given):g} to {max(self.given):g}"
+
+
+def _from_text(cell: Any) -> Any:
+    """Return what a cell of JSON holds, and other cells as they are."""
+    if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
+        try:
+            return files.parsed(cell)
+        except ValueError:
+            pass
+    return cell
+
+
+def _kind(given: Sequence[Any]) -> str:
+    if not given:
+        return NOTHING
+    if all(isinstance(cell, list) for cell in given):
+        inner = [one for cell in given for one in cell if not missing(one)]
+        if all(len(cell) == 2 for cell in given) and _kind(inner) == TEXTS:
+            return PAIRS
+        return LISTS if all(isinstance(one, str | int | float) for one in inner) and _kind(inner) == RATED else OTHERS
+    if all(isinstance(cell, dict) for cell in given):
+        inner = [one for cell in given for one in cell.values() if not missing(one)]
+        return BY_NAME if _kind(inner) in (RATED, LISTS) else OTHERS
+    if all(isinstance(cell, str | bool) for cell in given):
+        if any({word(cell) for cell in given} <= {*pair} for pair in items.BINARY):
+            return RATED
+        dates = all(re.match(r"\d{4}-\d\d-\d\d", str(cell)) for cell in given)
+        return OTHERS if dates or not all(isinstance(cell, str) for cell in given) else TEXTS
+    if all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in given):
+        low, high = min(given), max(given)
+        counts = len(given) > 10 and len({*given}) == len(given) == high - low + 1
+        return RATED if -100 <= low <= high <= 100 and not counts else OTHERS
+    return OTHERS
+
+
+def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
+    if not given or not all(isinstance(cell, str | int | float) and not isinstance(cell, bool) for cell in given):
+        return None
+    codes = {items.code_of(cell) for cell in given}
+    if codes <= {"a", "b", "tie", "0", "1", "-1"}:
+        return ()
+    ties = sorted(codes & TIES)
+    for code, (first, second) in itertools.product(sorted(codes - TIES), FIRSTS.items()):
+        stem = code.removesuffix(second if code.endswith(second) else first)
+        if code != stem and codes - TIES <= {stem + first, stem + second} and len(ties) < 2 and len(codes) < 4:
+            return (stem + first, stem + second, *ties)
+    return None
+
+
+class _Table:
+    """Columns of a table, and what has been found of them."""
+
+    def __init__(self, table: Source) -> None:
+        rows = [record for _, record in table.rows]
+        self.all = {name: _Column.of(name, [record.get(name) for record in rows]) for name in table.columns}
+        self.rows = len(rows)
+        self.fields: dict[str, str] = {}
+        self.why: dict[str, str] = {}
+        self.questions: list[OpenQuestion] = []
+
+    def columns(self) -> Columns:
+        self._read_texts()
+        self._read_writers()
+        self._read_inputs()
+        self._read_judgments()
+        asked = {name for one in self.questions for answer in one.answers for name in answer.values()}
+        for name, one in self.all.items():
+            left = "left to you" if name in asked else "not used, its name and values say no field"
+            self.why.setdefault(name, f"{left}; {one.says()}")
+        return Columns(self.fields, {name: self.why[name] for name in self.all}, self.questions)
+
+    def _take(self, column: _Column, field: str, why: str) -> None:
+        self.fields[field] = column.name
+        self.why[column.name] = f"{why}; {column.says()}"
+
+    def _choose(self, field: str, candidates: Sequence[_Column]) -> None:
+        candidates = [one for one in candidates if one.name == field] or candidates
+        if len(candidates) == 1:
+            self._take(candidates[0], field, f"named like {field!r}")
+        elif candidates:
+            self._ask(field, f"{_named(candidates)} are all named like it", [{field: one.name} for one in candidates])
+
+    def _ask(self, about: str, why: str, answers: Sequence[Mapping[str, str]] = ()) -> None:
+        self.questions.append(OpenQuestion(about, why, answers[:MOST]))
+
+    # 1. The texts: an input, and an output or two.
+
+    def _read_texts(self) -> None:
+        beside = TEXT | _set("model modell modele generated bot assistant llm ai")
+        outputs = [c for c in self.all.values() if c.called(OUTPUTS, beside) and c.kind in (TEXTS, PAIRS)]
+        pairs, lists = _pairs([c for c in outputs if c.kind == TEXTS]), [[c] for c in outputs if c.kind == PAIRS]
+        paired = {c.name for one in (*pairs, *lists) for c in one}
+        single = [c for c in outputs if c.name not in paired]
+        self.pairwise = bool(paired) and not single
+        if paired and (single or len(pairs) + len(lists) > 1):
+            self._ask("outputs", f"{_named(outputs)} may be outputs: name one, or two that are compared")
+        elif paired:
+            for k, one in enumerate((*pairs, *lists)[0], start=1):
+                self._take(one, f"output_{k}" if pairs else "outputs", "named like one of two outputs")
+        else:
+            self._choose("output", [c for c in single if not c.end] or single)
+        output = self.all.get(self.fields.get("output", ""))
+        beside = TEXT | _set("user original")
+        inputs = [c for c in self.all.values() if c.called(INPUTS, beside) and c.kind == TEXTS]
+        inputs = [c for c in inputs if any(" " in text for text in c.given) or 2 * len({*c.given}) > len(c.given)]
+        inputs = [c for c in inputs if output is None or not _holds(c, output)]  # a prompt of the judge
+        varied = [c for c in inputs if len({*c.given}) > 1]
+        if inputs and not varied and self.rows > 2:
+            why = f"{inputs[0].name!r} is the same in all rows: one input, or an instruction that tells none"
+            self._ask("source", why, [{"source": inputs[0].name}, {}])
+            return
+        asked = [c for c in varied if ASKED & {*c.words}]
+        self._choose("source", asked if len(asked) == 1 else varied or inputs)
+
+    # 2. Who wrote the outputs, and which of them answer one input.
+
+    def _read_writers(self) -> None:
+        writers = [c for c in self.all.values() if c.called(WRITERS, _set("name names"))]
+        if self.pairwise:
+            pairs, lists = _pairs([c for c in writers if c.is_names]), [[c] for c in writers if c.kind == PAIRS]
+            for k, one in enumerate((*pairs, *lists)[0] if len(pairs) + len(lists) == 1 else (), start=1):
+                self._take(one, f"system_{k}" if pairs else "systems", "named like the writers of two outputs")
+        else:
+            self._choose("system", [c for c in writers if c.is_names and not c.end and not self._repeats()])
+
+    def _repeats(self) -> bool:
+        """Return whether a text stands in several rows, which then differ in something else than the writer."""
+        texts = [self.all[self.fields[name]].cells for name in ("source", "output") if name in self.fields]
+        rows = [*map(str, zip(*texts, strict=True))]
+        return bool(rows) and len({*rows}) < len(rows)
+
+    def _read_inputs(self) -> None:
+        source, own = self.all.get(self.fields.get("source", "")), self.all.get("id")
+        if own is not None and len({*map(str, own.given)}) == len(own.given):
+            own = None  # of each item
+        named = [
+            c for c in self.all.values() if c.words[-1:] == ("id",) and c.called(INPUTS | {"doc"}, frozenset({"id"}))
+        ]
+        for one in filter(None, (self.all.get("input_id"), *named, own)):
+            if source is not None and _one_to_one(one, source):
+                self._take(one, "input_id", "one for each input")
+                return
+        if own is not None:
+            self._ask("id", "several rows have the same 'id': give each item its own", [{"other_id": "id"}])
+
+    # 3. What people said, and what the judge said.
+
+    def _read_judgments(self) -> None:
+        free = [c for name, c in self.all.items() if name not in self.fields.values()]
+        criteria = self._criteria()
+        self.twins = twins = self._twins(free)
+        people, judges, values = list[list[_Column]](), list[list[_Column]](), list[list[_Column]]()
+        for words, group in itertools.groupby(sorted(free, key=lambda c: c.words), key=lambda c: c.words):
+            called, these = {w for w in words if not w.isdecimal()}, [*group]
+            fit = [c for c in these if self._fits(c) and c.name not in {t.name for t in twins.values()}]
+            twinned, rest = [c for c in fit if c.name in twins], [c for c in fit if c.name not in twins]
+            judges += [[c] for c in twinned]
+            if called & CHOICES and not self.pairwise and fit:
+                for one in fit:
+                    self.why[one.name] = f"not used: choices of outputs, and no texts of two; {one.says()}"
+                continue
+            judged = called & JUDGES or (called & MODELS and called & VALUES)
+            if judged and called <= JUDGES | MODELS | VALUES:
+                judges += [[c] for c in rest]
+            elif (called & PEOPLE and called <= PEOPLE | VALUES) or (called <= LABELS and len(rest) > 1):
+                people += [rest] if rest else []
+            elif rest and rest[0].name in ("better", "ratings"):  # our own names of people's
+                people = [[*rest, *own] for own in people if own[0].name in ("better", "ratings")] or [*people, rest]
+            elif called and called <= VALUES:
+                values += [rest] if rest else []
+            else:
+                continue
+            for one in (c for c in these if c not in fit and c.name not in {t.name for t in twins.values()}):
+                self._explain(one, is_judge=bool(called & JUDGES), is_name=not called & VALUES)
+        if criteria:
+            people = []
+        self._assign(people, judges, values, free, known=bool(criteria))
+
+    def _criteria(self) -> list[str]:
+        """Return the criteria of people's scores by name, our own columns, and ask which is meant."""
+        by_name = [c for name, c in self.all.items() if name in ("scores", "ratings") and c.kind == BY_NAME]
+        names = [name.partition(".")[2] for name in self.all if name.startswith(("scores.", "ratings."))]
+        names += [name for c in by_name for cell in c.given for name in cell]
+        for one in by_name:
+            self._take(one, one.name, "our own name")
+        if len(names := [*dict.fromkeys(names)]) > 1:
+            self._ask("criterion", "people rated several criteria", [{"criterion": name} for name in names])
+        return names
+
+    def _twins(self, free: Sequence[_Column]) -> dict[str, _Column]:
+        """Return the choices in the order of the outputs -> those in the other order."""
+        twins = {}
+        for other in free if self.pairwise else ():
+            rest = [w for w in (*other.words, other.end) if w and w not in SWAPPED]
+            for one in free:
+                same = one is not other and rest == [w for w in (*one.words, one.end) if w]
+                if same and None not in (one.codes, other.codes):
+                    twins[one.name] = other
+        return twins
+
+    def _fits(self, one: _Column) -> bool:
+        return one.kind == LISTS or (one.codes is not None if self.pairwise else one.kind == RATED)
+
+    def _explain(self, one: _Column, *, is_judge: bool, is_name: bool) -> None:
+        self.why[one.name] = f"not used, although its name says ratings; {one.says()}"
+        if one.is_names and is_name and (is_judge or self._repeats()):
+            why = f"{one.name!r} names who judged a row: keep the rows of one judge, or give each rater a column"
+            self._ask(one.name, why)
+
+    def _assign(
+        self,
+        people: list[list[_Column]],
+        judges: list[list[_Column]],
+        values: list[list[_Column]],
+        free: Sequence[_Column],
+        *,
+        known: bool,
+    ) -> None:
+        named = {c.name for group in (*people, *judges) for c in group}
+        # 1. What the names say, and what follows for the one that they leave.
+        labels = [group for group in values if {*group[0].words} <= LABELS]
+        verdicts = [[one] for one, *more in values if {*one.words} <= VERDICTS and not more and one.kind != LISTS]
+        if {"output", "outputs", "output_1"} & {*self.all} and judges:
+            labels = [group for group in values if group[0].name in ("score", "better")] or labels
+        n = len(people) + known, len(judges), len(values)
+        if n[:2] == (1, 1):
+            values = []
+        elif n == (1, 0, 1) and verdicts:
+            judges, values = verdicts, []
+        elif n == (0, 1, 1) and labels:
+            people, values = labels, []
+        elif n == (0, 0, 2) and len(labels) == len(verdicts) == 1 and labels[0][0].words[0] in ("label", "labels"):
+            people, judges, values = labels, verdicts, []
+        # 2. The fields of what is sure; of the rest, a question.
+        sure: list[_Column] = []
+        for groups, fields_of in ((people, self._peoples), (judges, self._judges)):
+            for field, name in fields_of(groups[0]).items() if len(groups) == 1 else ():
+                sure.append(self.all[name])
+                whose = "a judge's" if field in OPTIONS else "people's"
+                self._take(
+                    self.all[name], field, f"named like {whose if name in named else f'{whose}, beside the other'}"
+                )
+        unknown = [c for c in free if c.name not in self.why and not COUNTS & {*c.words} and self._is_like(c, sure)]
+        left = []
+        for groups, is_known in ((people, known or len(people) == 1), (judges, len(judges) == 1)):
+            left.append([] if is_known else [c for group in (*groups, *values) for c in group] or unknown)
+        if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
+            whose = " or ".join(name for name, some in zip(("people's", "the judge's"), left, strict=True) if some)
+            why = f"{_named(open_)} may be {whose}, and the name{'s do' if len(open_) > 1 else ' does'} not tell"
+            self._ask(f"{whose} ratings", why, self._answers(*left))
+        if self.pairwise:
+            self._check_codes(sure)
+        else:
+            self._check_scales(sure)
+
+    def _peoples(self, group: Sequence[_Column]) -> dict[str, str]:
+        fields, single = {c.kind: c.name for c in group if c.kind == LISTS}, [c for c in group if c.kind != LISTS]
+        alone, each = ("better", "better") if self.pairwise else ("score", "rating")
+        return fields | {alone if len(single) == 1 else f"{each}_{k}": c.name for k, c in enumerate(single, start=1)}
+
+    def _judges(self, group: Sequence[_Column]) -> dict[str, str]:
+        one = group[0]
+        if not self.pairwise:
+            return {"samples_field" if one.kind == LISTS else "scores_field": one.name}
+        twin = self.twins.get(one.name)
+        return {"winner_field": one.name} | ({"swapped_field": twin.name} if twin is not None else {})
+
+    def _answers(self, people: Sequence[_Column], judges: Sequence[_Column]) -> list[Mapping[str, str]]:
+        """Return who may have given the ratings that are left: one column is the judge's, the others people's."""
+        if people and judges:
+            parted = [(one, [c for c in people if c is not one]) for one in judges]
+            both = [self._peoples(others) | self._judges([one]) for one, others in parted if others]
+            return [*both] or [self._peoples(people), self._judges(judges)]
+        several = [[one] for one in people] + ([people] if len(people) > 1 else [])
+        return [*map(self._peoples, several), *(self._judges([one]) for one in judges)]
+
+    def _is_like(self, one: _Column, sure: Sequence[_Column]) -> bool:
+        """Return whether a column of an unknown name may be on the scale of those that are known."""
+        if not self._fits(one) or self.pairwise:
+            return one.codes is not None and one.kind == TEXTS
+        return one.kind == RATED and all(2 / 3 <= _highest(one) / (_highest(c) or 1) <= 3 / 2 for c in sure)
+
+    # 4. What the values leave unclear.
+
+    def _check_scales(self, sure: Sequence[_Column]) -> None:
+        judge = [c for c in sure if c.name in (self.fields.get("scores_field"), self.fields.get("samples_field"))]
+        people = [c for c in sure if c not in judge]
+        if not (judge and people):
+            return
+        scored, rated = judge[0].values(), np.array([c.values() for c in people])
+        tops, lows = (max(map(_highest, people)), _highest(judge[0])), (np.nanmin(rated), np.nanmin(scored))
+        if max(tops) > 1.5 * min(tops) or (min(lows) < 0) != (max(lows) < 0):
+            low, top = float(lows[1]), tops[1]
+            ends = [(a, b) for a, b in ((0, 1), (1, 5), (0, 10), (1, 10), (0, 100)) if a <= low and top <= b][:2]
+            why = f"people's ratings go up to {tops[0]:g} and the judge's to {tops[1]:g}: which scale is the judge's?"
+            self._ask("scale", why, [*({"scale": f"{a}-{b}"} for a, b in ends), {}])
+        counts = (~np.isnan(rated)).sum(axis=0)
+        both = ~np.isnan(scored) & (counts > 0)
+        x, y = scored[both], np.nansum(rated, axis=0)[both] / counts[both]
+        if len(x) >= 20 and np.ptp(x) > 0 and np.ptp(y) > 0 and np.corrcoef(x, y)[0, 1] < -3 / np.sqrt(len(x)):
+            why = (
+                "the judge's scores fall where people's ratings rise: if the lowest is the best on one of the scales, "
+            )
+            self._ask("direction", f"{why}subtract that column from its highest value first", [{}])
+
+    def _check_codes(self, sure: Sequence[_Column]) -> None:
+        coded = {c.codes for c in sure if c.codes}
+        plain = {items.code_of(cell) for c in sure if c.codes == () for cell in c.given} - {"a", "b", "tie"}
+        pairs = {codes[:2] for codes in coded}
+        if len(pairs) > 1 or (pairs and plain):
+            self._ask("labels", "the columns code choices in different ways: write them alike")
+        elif pairs:
+            labels = max(coded, key=len)
+            self.fields["labels"] = ",".join(labels)
+            if labels[:2] == ("1", "2"):
+                del self.fields["labels"]
+                tie = "".join(f",{one}" for one in labels[2:])
+                why = "choices are 1 and 2: which is the first output?"
+                self._ask("labels", why, [{"labels": f"1,2{tie}"}, {"labels": f"2,1{tie}"}])
+        for one in self.all.values():
+            if one.called(ORDERS, frozenset()) and one.name not in self.fields.values() and one.kind != NOTHING:
+                why = f"{one.name!r} may say that a pair was shown in the other order: choices must be between the"
+                self._ask(one.name, f"{why} outputs as they stand")
+        if "swapped_field" in self.fields:
+            one, other = self.all[self.fields["winner_field"]], self.all[self.fields["swapped_field"]]
+            same = [a == b for a, b in zip(one.cells, other.cells, strict=True) if None not in (a, b)]
+            if not same or 2 * sum(same) <= len(same):
+                del self.fields["swapped_field"]
+                why = (
+                    f"{other.name!r} mostly differs from {one.name!r}: it must name the outputs as they stand, not as "
+                )
+                why += "they were shown"
+                self._ask("swapped choices", why, [{"swapped_field": other.name}, {}])
+
+
+def _named(columns: Iterable[_Column]) -> str:
+    return ", ".join(f"{one.name!r:.80}" for one in columns)
+
+
+def _pairs(columns: Sequence[_Column]) -> list[list[_Column]]:
+    """Return the columns of two outputs, or their writers: alike in name, but for how it ends, and no third beside."""
+    groups: dict[tuple[str, ...], list[_Column]] = {}
+    for one in columns:
+        groups.setdefault(one.words, []).append(one)
+    twos = (sorted(group, key=lambda c: c.end not in FIRSTS or FIRSTS[c.end] == "b") for group in groups.values())
+    return [[a, b] if FIRSTS.get(a.end) == b.end else [b, a] for a, b in (g for g in twos if len(g) == 2)
+            if b.end in (FIRSTS.get(a.end),) or a.end in (FIRSTS.get(b.end),)]  # fmt: skip
+
+
+def _holds(prompt: _Column, output: _Column) -> bool:
+    """Return whether most texts of a column contain the output of their row."""
+    both = [(str(a), str(b)) for a, b in zip(prompt.cells, output.cells, strict=True) if a and b and len(str(b)) > 9]
+    return 2 * sum(b in a for a, b in both) > len(both)
+
+
+def _one_to_one(ids: _Column, source: _Column) -> bool:
+    """Return whether each input has one id and each id one input, and none is missing."""
+    both = {(str(a), str(b)) for a, b in zip(ids.cells, source.cells, strict=True)}
+    complete = len(ids.given) == len(source.given) == len(ids.cells)
+    return complete and len(both) == len({a for a, _ in both}) == len({b for _, b in both})
+
+
+def _highest(one: _Column) -> float:
+    words = one.kind == RATED and items.labelled(one.given[0]) is not None
+    return 1.0 if words else float(np.nanmax(np.abs(one.values())))

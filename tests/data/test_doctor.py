@@ -1,0 +1,342 @@
+"""Columns as people write them: none is taken for another in 60 disguises, and what is printed runs as printed."""
+
+import gzip
+import json
+import random
+import shlex
+import subprocess
+import sys
+
+import hostile
+import pytest
+from commands import as_jsonl, evalbias
+
+import evalbias as package
+from evalbias.data.columns import recognised_columns
+from evalbias.data.reading import read, table_of
+
+ROWS = 24
+
+
+def cells(k, quality, rng):
+    """Make one cell of every kind for row k; what is said of its quality errs by a point."""
+    words = ["of", "the", "town", "river", "is", "old"]
+    noisy = lambda: min(max(quality + rng.choice((-1, 0, 0, 1)), 0), 4)  # noqa: E731
+    passed = lambda: int(quality + rng.choice((-1, 0, 0, 1)) > 1)  # noqa: E731
+    said = " ".join(words[k % 6 :] + words[: k % 6]) + f" {k}."
+    return {
+        "q": f"What is thing {k // 2} of the town?",
+        "d": f"The document number {k // 2} says that {said}",
+        "a": f"It is {said}",
+        "a2": f"They are {said}",
+        "prompt": f"Judge this answer: It is {said}",
+        "15": 1 + noisy(),
+        "51": 5 - noisy(),
+        "01": passed(),
+        "100": 25 * noisy(),
+        "unit": round(noisy() / 4, 2),
+        "pf": "pass" if passed() else "fail",
+        "yn": "Yes" if passed() else "no",
+        "ci": "correct" if passed() else "incorrect",
+        "bool": bool(passed()),
+        "ab": "AB"[passed()],
+        "tie": rng.choice(("A", "B", "tie")),
+        "12": 1 + passed(),
+        "m": ("model_a", "model_b")[passed()],
+        "list": [1 + noisy(), 1 + noisy(), 1 + noisy()],
+        "jlist": json.dumps([1 + noisy(), 1 + noisy()]),
+        "dict": {"tone": 1 + noisy(), "facts": 1 + noisy()},
+        "two": [f"It is {said}", f"They are {said}"],
+        "system": rng.choice(("alpha", "beta", "gamma")),
+        "judged": rng.choice(("gpt-4o", "claude-3")),
+        "index": k,
+        "id": f"item-{k:03d}",
+        "like": 1 + k % 5,
+        "in": f"input-{k // 2}",
+        "time": f"2024-03-{1 + k:02d}T10:00:00",
+        "epoch": 1710000000 + 37 * k,
+        "empty": "",
+        "same": "gpt-4o",
+        "one": 1,
+        "json": json.dumps({"role": "user", "content": said}),
+        "elo": 1000 + 13 * noisy(),
+    }
+
+
+def rows_of(case, n=ROWS, seed=0):
+    """Make the rows of a case; its columns are written ``NAME|CELLS|FIELD``, with a semicolon between them."""
+    rng = random.Random(seed)
+    qualities = [rng.randrange(5) for _ in range(n)]
+    return [{name: cells(k, q, rng)[kind] for name, kind, *_ in columns_of(case)} for k, q in enumerate(qualities)]
+
+
+def columns_of(case):
+    return [column.strip().split("|") for column in case.split(";")]
+
+
+CASES = [
+    # as they are often written
+    "question|q|source; answer|a|output; label|pf|score; judge|pf|scores_field",
+    "question|q|source; answer|a|output; label|ci|score; verdict|ci|scores_field",
+    "question|q|source; answer|a|output; human|15|score; score|15|scores_field",
+    "prompt|q|source; response|a|output; human_rating|15|score; llm_score|15|scores_field",
+    "Prompt|q|source; Response|a|output; Human Score|15|score; Judge Score|15|scores_field",
+    "userQuery|q|source; modelResponse|a|output; humanLabel|yn|score; judgeLabel|yn|scores_field",
+    "instruction|q|source; completion|a|output; rater_1|15|rating; rater_2|15|rating; judge_score|15|scores_field",
+    "input|q|source; output|a|output; annotator1|01|rating; annotator2|01|rating; gpt4_score|01|scores_field",
+    "query|q|source; reply|a|output; label_1|pf|rating; label_2|pf|rating; judge|pf|scores_field",
+    "source|q|source; output|a|output; score|15|score; judge_score|15|scores_field",
+    "source|q|source; output|a|output; ratings|list|ratings; judge_score|15|scores_field",
+    "source|q|source; output|a|output; ratings|jlist|ratings; judge_scores|jlist|samples_field",
+    "question|q|source; context|d|; answer|a|output; expert|15|score; llm_judge|15|scores_field",
+    "document|d|source; summary|a|output; model|system|system; expert_score|15|score; auto_score|15|scores_field",
+    "label|pf|score; verdict|pf|scores_field",
+    "verdict|bool|scores_field; human_label|bool|score",
+    # in German and French
+    "Frage|q|source; Antwort|a|output; Bewertung Mensch|15|score; Richter|15|scores_field",
+    "Frage|q|source; Antwort|a|output; Experte_1|15|rating; Experte_2|15|rating; Urteil|15|scores_field",
+    "requête|q|source; réponse|a|output; note humaine|15|score; juge|15|scores_field",
+    "Entrée|q|source; Réponse|a|output; annotateur|01|score; note automatique|01|scores_field",
+    "Anfrage|q|source; Ausgabe|a|output; Menschliche Note|15|score; Note KI|15|; judge|15|scores_field",
+    # unrelated columns, ids and counts that look like scores
+    "id|id|; time|time|; question|q|source; answer|a|output; label|01|score; judge|01|scores_field; latency|15|; "
+    "note_id|15|",
+    "Unnamed: 0|index|; question|q|source; answer|a|output; human|15|score; judge|15|scores_field; created|epoch|",
+    "row|index|; rating_id|15|; score_version|15|; question|q|source; answer|a|output; human|15|score; "
+    "judge|15|scores_field",
+    "question_id|in|input_id; question|q|source; answer|a|output; human|15|score; judge|15|scores_field; turns|15|",
+    "item_id|id|; question|q|source; answer|a|output; judge_model|same|; judge_reason|a2|; judge|15|scores_field; "
+    "human|15|score",
+    "grade|index|; question|q|source; answer|a|output; human|15|score; judge|15|scores_field",
+    "label|index|; question|q|source; answer|a|output; judge|15|scores_field",
+    "rating|elo|; question|q|source; answer|a|output; human|15|score; judge|15|scores_field",
+    "question|q|source; answer|a|output; reference_answer|a2|; human|15|score; judge|15|scores_field",
+    "judge_prompt|prompt|; question|q|source; answer|a|output; human|15|score; judge|15|scores_field",
+    "prompt|prompt|; answer|a|output; human|15|score; judge|15|scores_field",
+    "question|q|source; answer|a|output; human|15|score; judge|15|scores_field; meta|json|; metadata|dict|",
+    # what is empty or the same
+    "question|q|source; answer|a|output; human|15|score; human_2|empty|; judge|15|scores_field",
+    "question|q|source; answer|a|output; human|empty|; rating|empty|; judge|15|scores_field",
+    "instruction|same|; answer|a|output; human|15|score; judge|15|scores_field",
+    "question|q|source; answer|a|output; model|same|; label|one|score; judge|01|scores_field",
+    # what could be several things
+    "question|q|source; answer|a|output; rating|15|; score|15|",
+    "question|q|source; answer|a|output; rating|15|",
+    "question|q|source; answer|a|; response|a2|; human|15|score; judge|15|scores_field",
+    "instruction|q|; input|d|; output|a|output; human|15|score; judge|15|scores_field",
+    "question|q|source; answer|a|output; anna|15|rating; ben|15|rating; judge|15|scores_field",
+    "question|q|source; answer|a|output; human|15|score; judge_1|15|; judge_2|15|",
+    "question|q|source; answer|a|output; human|15|score; gpt4_score|15|; claude_score|15|",
+    "question|q|source; answer|a|output; human|15|; expert|15|; judge|15|scores_field",
+    "question|q|source; answer|a|output; verdict|pf|; grade|15|",
+    "facts|q|source; generated|a|output; opinion_1|15|rating; opinion_2|15|rating; mine|15|scores_field",
+    "question|q|source; answer|a|output; judge|judged|; score|15|scores_field; human|15|score",
+    # scales
+    "question|q|source; answer|a|output; label|01|score; judge|15|scores_field",
+    "question|q|source; answer|a|output; human|15|score; judge|51|scores_field",
+    "question|q|source; answer|a|output; human|15|score; judge|100|scores_field",
+    "question|q|source; answer|a|output; human|15|score; judge|unit|scores_field",
+    # pairs
+    "question|q|source; answer_a|a|output_1; answer_b|a2|output_2; human_preference|ab|better; "
+    "judge_choice|ab|winner_field",
+    "question|q|source; answer_b|a2|output_2; answer_a|a|output_1; better|tie|better; winner|tie|winner_field",
+    "prompt|q|source; response_1|a|output_1; response_2|a2|output_2; label|12|better; judge|12|winner_field",
+    "prompt|q|source; response_a|a|output_1; response_b|a2|output_2; model_a|system|system_1; model_b|system|system_2; "
+    "human|m|better; judge|m|winner_field",
+    "source|q|source; outputs|two|outputs; better|ab|better; verdict|ab|winner_field; verdict_swapped|ab|swapped_field",
+    "question|q|source; output_0|a|output_1; output_1|a2|output_2; winner|ab|",
+    "question|q|source; answer_a|a|output_1; answer_b|a2|output_2; human|ab|better; judge|ab|winner_field; "
+    "swapped|bool|",
+    "Frage|q|source; Antwort A|a|output_1; Antwort B|a2|output_2; Experte|ab|better; judge|ab|winner_field",
+]
+WRITERS = ("csv", "semicolon", "bom", "tsv", "jsonl", "json", "gz", "one row")
+
+
+def write(folder, rows, form):
+    """Write rows in one of the forms of ``WRITERS``."""
+    names, separator = [*rows[0]], {"semicolon": ";", "tsv": "\t"}.get(form, ",")
+    if form in ("jsonl", "one row"):
+        return as_jsonl(folder / "t.jsonl", rows)
+    if form in ("json", "gz"):
+        path, content = folder / f"t.json{'.gz' if form == 'gz' else ''}", json.dumps(rows).encode()
+        path.write_bytes(gzip.compress(content) if form == "gz" else content)
+        return path
+
+    def cell(value):
+        text = json.dumps(value) if isinstance(value, list | dict) else str(value)
+        return '"' + text.replace('"', '""') + '"' if set(text) & set(',;\t"\n') else text
+
+    lines = [separator.join(map(cell, row)) for row in (names, *(row.values() for row in rows))]
+    path = folder / ("t.tsv" if form == "tsv" else "t.csv")
+    path.write_text(("\ufeff" if form == "bom" else "") + "\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def check(found, truth):
+    """Assert that no column is taken for what it is not; return how many were found, of how many there are."""
+    wrong = {
+        field: column for field, column in found.fields.items() if field != "labels" and truth.get(column) != field
+    }
+    wrong = {field: column for field, column in wrong.items() if truth.get(column) != field.rpartition("_")[0]}
+    assert not wrong, (wrong, truth)
+    return sum(column in found.fields.values() for column in truth), len(truth)
+
+
+@pytest.mark.parametrize("k", range(len(CASES)))
+def test_no_column_is_taken_for_another(tmp_path, k):
+    form = WRITERS[k % len(WRITERS)]
+    path = write(tmp_path, rows_of(CASES[k], n=1 if form == "one row" else ROWS, seed=k), form)
+    check(recognised_columns(table_of(path)), truth_of(CASES[k]))
+
+
+def test_most_columns_are_found(tmp_path):
+    counts = [
+        check(recognised_columns(table_of(write(tmp_path, rows_of(case, seed=k), WRITERS[k % 7]))), truth_of(case))
+        for k, case in enumerate(CASES)
+    ]
+    found, there = map(sum, zip(*counts, strict=True))
+    print(f"{found} of {there} columns found in {len(CASES)} files")
+    assert len(CASES) >= 60
+    assert found >= 0.95 * there
+
+
+def truth_of(case):
+    return {name: role for name, _, role in columns_of(case) if role}
+
+
+REAL = {  # file of published judgments -> its columns in disguise, with what they are
+    "judges/ttcw_verdicts": {"source": "Prompt", "output": "Story", "ratings": "expert_labels", "gpt-4-turbo": "judge"},
+    "judges/cobbler_scores": {"source": "Question", "output": "Response", "ratings": "Human Ratings", "gpt-4": "judge"},
+    "judges/hanna_scores": {"system": "model", "chatgpt/prompt 1/relevance": "LLM score"},
+    "judges/triviaqa_verdicts": {"source": "question", "system": "model", "human": "human_label", "GPT-4": "judge"},
+    "judges/wmt23_ende_scores": {
+        "source": "source text",
+        "output": "translation",
+        "mqm": "human_mqm",
+        "gpt-4": "judge",
+    },
+    "judges/arena_verdicts": {"source": "prompt", "better": "human_preference", "gpt-5.2": "judge_choice"},
+    "judges/autoj_verdicts": {
+        "better": "human_winner",
+        "auto-j-13b": "verdict",
+        "auto-j-13b/swapped": "verdict_swapped",
+    },
+    "judges/prd_verdicts": {
+        "source": "question",
+        "better": "human",
+        "gpt-4": "judge",
+        "gpt-4/swapped": "judge_swapped",
+    },
+    "judges/ice_conala_scores": {
+        "output": "completion",
+        "ratings": "annotations",
+        "gpt-3.5-turbo/no_step_no_ref": "judge",
+    },
+    "pairs/llmbar": {"source": "instruction", "outputs": "responses", "better": "gold_label"},
+    "topicalchat_usr": {"context": "context", "response": "Reply", "system": "System"},
+    "newsroom": {"source": "article", "summary": "summary", "doc_id": "document_id"},
+    "mqm_ted": {"source": "Source", "output": "Translation", "mqm_avg": "score"},
+}
+FIELDS = {"context": "source", "response": "output", "summary": "output", "doc_id": "input_id", "human": "score"}
+JUDGES = ("judge", "LLM score", "judge_choice", "verdict", "judge_swapped", "verdict_swapped")
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_no_column_of_published_judgments_is_taken_for_another(data_dir, tmp_path, name):
+    (file,) = data_dir.glob(f"{name}.jsonl*")
+    names, rows = REAL[name], [row for _, row in table_of(file).rows[:400]]
+    path = as_jsonl(tmp_path / "t.jsonl", [{names.get(n, n): value for n, value in row.items()} for row in rows])
+    pairs = "outputs" in rows[0]
+    truth = {n: n for n in rows[0] if n in ("source", "output", "outputs", "input_id", "system", "systems", "ratings")}
+    truth |= {"better": "better", "scores": "scores"} | FIELDS
+    truth = {names.get(n, n): field for n, field in truth.items() if n in rows[0]}
+    truth |= {n: "swapped_field" if "swapped" in n else "winner_field" if pairs else "scores_field" for n in JUDGES}
+    if name == "judges/wmt23_ende_scores":
+        truth["human_mqm"] = "score"
+    if name == "topicalchat_usr":
+        truth["context_id"] = "input_id"
+    found, _ = check(recognised_columns(table_of(path)), truth)
+    assert found >= 2
+
+
+# What is printed.
+
+
+def doctor(path, cwd):
+    """Return what is printed, and the commands in it."""
+    said = evalbias("doctor", path, cwd=cwd).stdout
+    return said, [shlex.split(line)[1:] for line in said.splitlines() if line.startswith("  evalbias audit ")]
+
+
+@pytest.mark.parametrize("k", [0, 6, 14, 38, 42, 52, 55, 56])
+def test_each_command_runs_as_it_is_printed(tmp_path, k):
+    path = write(tmp_path, rows_of(CASES[k], n=40, seed=k), "csv" if k % 2 else "jsonl")
+    said, commands = doctor(path.name, tmp_path)
+    assert commands, said
+    for command in commands:
+        if "MODEL" in command:
+            continue
+        evalbias(*command, "--out", "run", "--json", cwd=tmp_path)
+        for file in (tmp_path / "run").iterdir():
+            file.unlink()
+    asked = recognised_columns(table_of(path)).questions
+    assert ("Left to you" in said) == bool(asked)
+    done = evalbias("audit", "--data", path.name, "--json", cwd=tmp_path, check=False)
+    assert done.returncode == (2 if asked else 0)  # an audit by itself guesses nothing
+    assert "evalbias doctor" in done.stderr
+    assert all(one.why in done.stderr for one in asked)
+
+
+def test_what_a_file_is_and_what_it_lacks(tmp_path, data_dir):
+    path = write(tmp_path, rows_of(CASES[0], n=40), "csv")
+    said, _ = doctor(path.name, tmp_path)
+    assert said.startswith("t.csv: a plain table: csv with 40 rows.")
+    for told in ("Can be measured: pass or fail, agreement with people and verbosity", "likelihood needs", "40"):
+        assert told in " ".join(said.split())
+    (published,) = data_dir.glob("summeval.jsonl*")
+    assert "data set summeval with 1120 rows" in doctor(published, tmp_path)[0]
+    challenge = data_dir / "upstream" / "webnlg-challenge-2020"
+    assert "data set webnlg2020" in doctor(challenge, tmp_path)[0]
+    with pytest.raises(AssertionError, match=r"is no known data set; it holds t\.csv: name one of them"):
+        doctor(tmp_path, tmp_path)
+
+
+def test_hostile_files_are_an_error_or_shown_without_what_a_terminal_obeys(tmp_path):
+    rows = [
+        {hostile.WORST: k, "answer": hostile.WORST, "judge": k % 2, "label": 1, "human": hostile.WORST}
+        for k in range(9)
+    ]
+    (tmp_path / "t.json").write_text(json.dumps(rows))
+    done = evalbias("doctor", "t.json", cwd=tmp_path)
+    hostile.check_printed(f"{done.stdout}\n{done.stderr}")
+    for content in (b"", b"\x00\xff", b"[1, 2]", b"{", b"[" * 9000, b'[{"a": 1, "a": 2}]', b"[]"):
+        for name in ("t.json", "t.csv", "t.jsonl", "t.parquet", "t.csv.gz"):
+            (tmp_path / name).write_bytes(content)
+            done = evalbias("doctor", name, cwd=tmp_path, check=False)
+            assert done.returncode in (0, 2), done.stderr
+            hostile.check_printed(f"{done.stdout}\n{done.stderr}")
+    assert evalbias("doctor", "none.csv", cwd=tmp_path, check=False).returncode == 2
+
+
+def test_several_raters_are_named_at_once(tmp_path):
+    path = write(tmp_path, rows_of("output|a|; anna|15|; ben|15|; mine|15|"), "csv")
+    one, two = read(path, mapping={"ratings": "anna,ben"}), read(path, mapping={"rating_1": "anna", "rating_2": "ben"})
+    assert [item.ratings for item in one] == [item.ratings for item in two]
+    audited = package.audit(path, mapping={"ratings": "anna, ben"}, scores_field="mine")
+    assert audited.judged.ratings.shape == (ROWS, 2)
+
+
+def test_columns_are_read_in_python_too(tmp_path):
+    rows = rows_of(CASES[0], n=40)
+    audited = package.audit(rows)
+    named = package.audit(
+        rows, mapping={"source": "question", "output": "answer", "score": "label"}, scores_field="judge"
+    )
+    assert audited.answer == named.answer
+
+
+def test_the_doctor_loads_no_torch(tmp_path):
+    path = write(tmp_path, rows_of(CASES[0]), "csv")
+    code = "import sys; from evalbias.cli.app import main; sys.argv = ['evalbias', 'doctor', sys.argv[1]]\n"
+    code += "try: main()\nexcept SystemExit: pass\nassert not {'torch', 'transformers'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True)
