@@ -207,21 +207,7 @@ class Choosing(Options):
     keep_worse: bool = option("Write the result even if it is no better than what was given, or worse.", False)
 
 
-# Look at a file; audit any judge, and correct what one said.
-
-
-@dataclass(frozen=True, kw_only=True)
-class DoctorOptions:
-    """Say what a file holds, what can be measured with it, and the command that does.
-
-    Tells why each column is taken for what it is. Where that is not clear, it lists a command for each answer.
-    """
-
-    beside: ClassVar[tuple[type[Any], ...]] = ()
-    file: str = field(
-        kw_only=False,
-        metadata={"argument": True, "help": "A file or folder of data, or NAME:PATH, as --data of any other command."},
-    )
+# Audit any judge, and correct what one said.
 
 
 class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):

@@ -176,10 +176,7 @@ def parameter(group: type[Any], option: Field[Any]) -> inspect.Parameter:
     if kind is not hint and default is not inspect.Parameter.empty:
         default = None if default in (None, ()) else str(default)
         kind |= None
-    if option.metadata.get("argument"):
-        info = typer.Argument(help=text, metavar=option.name.upper())
-    else:
-        info = typer.Option(*(flag.spelling or spelled(option.name)).split(), help=text, **flag.more)
+    info = typer.Option(*(flag.spelling or spelled(option.name)).split(), help=text, **flag.more)
     return inspect.Parameter(
         option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info]
     )
@@ -259,7 +256,6 @@ stay; with the usual threshold of 700, looking at them again and again is an eig
 
 COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, options
     "demo": ("demo", options.DemoOptions),
-    "doctor": ("doctor", options.DoctorOptions),
     "audit": ("audit", options.AuditOptions),
     "correct": ("correct", options.CorrectOptions),
     "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
@@ -276,7 +272,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "rank": ("compare", options.RankOptions),
     "refine": ("loops", options.RefineOptions),
 }
-LISTED = [*dict.fromkeys(name.split()[0] for name in COMMANDS), "runs", "skill"]  # as a newcomer meets them
+LISTED = ["doctor", *dict.fromkeys(name.split()[0] for name in COMMANDS), "runs", "skill"]  # as a newcomer meets them
 
 
 class _Ordered(TyperGroup):
@@ -311,6 +307,15 @@ for part, inner in list(PARTS.items())[1:]:
 for command, (module, taken) in COMMANDS.items():
     part, _, leaf = command.rpartition(" ")
     add(PARTS[part], leaf, f"{module}:{command.replace(' ', '_')}_command", taken)
+
+
+@app.command()
+def doctor(file: Annotated[str, typer.Argument(help="File or folder of data, or NAME:PATH.", metavar="FILE")]) -> None:
+    """Say what a file holds, and which audit it allows.
+
+    Where a column may be several things, it lists a command for each answer.
+    """
+    import_module("evalbias.cli.doctor").doctor_command(file)
 
 
 def _version(wanted: bool) -> None:

@@ -21,19 +21,20 @@ from evalbias.evaluation.answers import answers_of, judges_of, prepared
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, joined
-from evalbias.options import AuditOptions, DoctorOptions
+from evalbias.options import AuditOptions
 from evalbias.values import message
 
 ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # of a judge whose answers no column holds
 SHOWN = 40  # characters of a cell that are shown
 
 
-def doctor_command(options: DoctorOptions) -> None:
+def doctor_command(file: str) -> None:
+    """Print what a file holds, and the audits that it allows."""
     # 1. What it is, and what its columns hold.
-    spec, table = _opened(options.file)
+    spec, table = _opened(file)
     name, found = reading.parse_spec(spec)[0], recognised_columns(table)
     kind = "a data set" if name in SETS else "an export of" if name in EXPORTS else "a plain table:"
-    _print(f"{options.file}: {kind} {name} with {count(len(table.rows), 'row')}.")
+    _print(f"{file}: {kind} {name} with {count(len(table.rows), 'row')}.")
     fields = {column: ours for ours, column in found.fields.items()}
     cells = {one: " | ".join(_shown(row.get(one)) for _, row in table.rows[:3]) for one in found.why}
     rows = [(one, fields.get(one, "-"), why, cells[one]) for one, why in found.why.items()]
