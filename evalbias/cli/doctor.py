@@ -13,11 +13,11 @@ import typer
 from evalbias.cli.app import parse_mapping, spelled
 from evalbias.cli.terminal import PlainConsole
 from evalbias.data import importers, reading
-from evalbias.data.columns import MOST, Columns, recognised_columns
+from evalbias.data.columns import MOST, Columns, judges_of, recognised_columns
 from evalbias.data.files import EXPORTS, FORMATS, Source, memory_table
 from evalbias.data.items import DataError
 from evalbias.data.sets import SETS, known_set
-from evalbias.evaluation.answers import answers_of, judges_of, prepared
+from evalbias.evaluation.answers import answers_of, prepared
 from evalbias.evaluation.biases import BIASES
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, joined

@@ -242,6 +242,23 @@ def recognised_columns(table: Source) -> Columns:
     return _Table(table).columns()
 
 
+def judges_of(item: Any) -> list[str]:
+    """Return the fields of an item of a tool's export that may hold judges' scores."""
+    ours = {*FIELDS, "id", "scores", "ratings"}
+    return [str(name) for name, value in item.items() if name not in ours and isinstance(value, int | float | None)]
+
+
+def certain_options(table: Source, remedy: str, doctor: str) -> dict[str, Any]:
+    """Return the options of an audit of a table; ValueError where the judge's column, or another, is not certain."""
+    found = recognised_columns(table)
+    why = [f"{one.about}: {one.why}" for one in found.questions]
+    if found.judge is None and not why:
+        why = ["no column is named like a judge's answers"]
+    if why:
+        raise ValueError(f"{remedy} The columns do not tell it ({'; '.join(why)}). '{doctor}' lists the choices.")
+    return found.options()
+
+
 @dataclass(frozen=True, eq=False)
 class _Column:
     name: str

@@ -17,7 +17,7 @@ import dspy
 import numpy as np
 
 from evalbias import data as data_sets
-from evalbias.data.columns import FIELDS, recognised_columns
+from evalbias.data.columns import certain_options, judges_of
 from evalbias.data.files import EXPORTS
 from evalbias.data.items import TIE, check_size, choice, input_key, item_name, number, rated_criteria, remedy_for
 from evalbias.data.reading import check_field, table_of
@@ -425,24 +425,12 @@ ONE_JUDGE = (
 
 
 def with_judge(options: AuditOptions) -> AuditOptions:
-    """Return the options with the column of the judge's answers, and the others, where no judge is named.
-
-    They are taken as ``evalbias doctor`` reads them. ValueError where a column may be several things.
-    """
+    """Return the options with the columns that ``evalbias doctor`` finds where no judge is named; none may be open."""
+    spec = os.fspath(options.data) if isinstance(options.data, str | os.PathLike) else ""
     named = options.is_recorded or options.judge is not None or options.lm is not None
-    if named or isinstance(options, PreparedAudit):
+    if named or isinstance(options, PreparedAudit) or (spec and data_sets.parse_spec(spec)[0] in (*SETS, *EXPORTS)):
         return options
-    is_path = isinstance(options.data, str | os.PathLike)
-    if is_path and data_sets.parse_spec(os.fspath(options.data))[0] in (*SETS, *EXPORTS):
-        return options  # whose columns are known
-    found = recognised_columns(table_of(options.data, options.mapping))
-    why = [f"{one.about}: {one.why}" for one in found.questions]
-    if found.judge is None and not why:
-        why = ["no column is named like a judge's answers"]
-    if why:
-        place = f"evalbias doctor {options.data}" if is_path else "evalbias doctor"
-        raise ValueError(f"{ONE_JUDGE} The columns do not tell it ({'; '.join(why)}). '{place}' lists the choices.")
-    given = found.options()
+    given = certain_options(table_of(options.data, options.mapping), ONE_JUDGE, f"evalbias doctor {spec}".strip())
     mapping = {**given.pop("mapping", {}), **(options.mapping or {})}
     return replace(options, **given, mapping=mapping or None)
 
@@ -591,12 +579,6 @@ def load_any_judge(path: str | os.PathLike[str]) -> PointwiseJudge | PairwiseJud
     except (ValueError, TypeError, KeyError):
         kind = None
     return load_pairwise_judge(path) if kind == PairwiseJudge.kind else load_judge(path)
-
-
-def judges_of(item: Any) -> list[str]:
-    """Return the fields of an item of a tool's export that may hold judges' scores."""
-    ours = {*FIELDS, "id", "scores", "ratings"}
-    return [str(name) for name, value in item.items() if name not in ours and isinstance(value, int | float | None)]
 
 
 def _only_judge(options: AuditOptions, items: data_sets.Dataset) -> str:
