@@ -339,7 +339,9 @@ class JudgeOptions(Seeded, Judging, Items):
     """
 
     beside = (MeasuringModels, Out)
-    criterion: str | None = option("'name: definition', or the name of a criterion of the data set.")
+    criterion: Any = option(
+        "'name: definition', or the name of a criterion of the data set. Repeatable; 'all' are those of the data set."
+    )
     scale: tuple[float, float] | None = option(
         "Scale of the criterion that you give as 'name: definition', such as 1-7; 1-5 if not given."
     )

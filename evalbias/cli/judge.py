@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from evalbias.data.reading import read_chunks
 from evalbias.evaluation.words import count
 from evalbias.lm.types import CHUNK, chunk_of
 from evalbias.measures.arrays import FloatArray
-from evalbias.options import JudgeOptions, MeasuringModels, Out
+from evalbias.options import ALL, JudgeOptions, MeasuringModels, Out
 from evalbias.programs import PointwiseJudge
+from evalbias.programs.judges import asked_together
 from evalbias.report.page import lowest_section, scored_section
 from evalbias.runs import Journal, write_jsonl
 from evalbias.values import json_number, json_object
@@ -30,24 +31,35 @@ from evalbias.values import json_number, json_object
 def judge_command(options: JudgeOptions, models: MeasuringModels, out: Out) -> None:
     if options.judge is None and options.criterion is None:
         raise ValueError("Say which judge: `criterion` 'name: definition' for a new one, or `judge` FILE.")
-    (program,) = scoring_judges(options, [] if options.criterion is None else [options.criterion], options.judge)
-    judge = judge_items if models.workers is None else judge_corpus
-    judge(options, models, out, program)
+    named = options.criterion if isinstance(options.criterion, list) else [options.criterion]
+    programs = scoring_judges(options, [] if named in ([None], [ALL]) else named, options.judge)
+    if models.workers is None:
+        judge_items(options, models, out, programs)
+    elif len(programs) == 1:
+        judge_corpus(options, models, out, programs[0])
+    else:
+        raise ValueError("`workers` judge one criterion at a time: name one, `criterion`.")
 
 
-def judge_items(options: JudgeOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
-    """Score items that fit in memory."""
+def judge_items(options: JudgeOptions, models: MeasuringModels, out: Out, programs: Sequence[PointwiseJudge]) -> None:
+    """Score items that fit in memory; of several judges, records name the criterion."""
     items = load_items(options)
     if not items and not items.left_out:
         raise DataError(f"{options.data} holds no items: there is nothing to judge.")
-    more = Split(items, (program.criterion,), items).settings()
+    more, rows = Split(items, tuple(one.criterion for one in programs), items).settings(), list[dict[str, Any]]()
     with Run("judge", options, models, out, more=more) as run:
-        with run.progress(len(items)):
-            rows = rows_of(items, program.batch(items, lm=run.options.lm, refused=options.refused))
+        sections = []
+        with run.progress(len(items) * len(programs)):
+            lm = asked_together(programs if len(programs) > 1 else (), items, run.options.lm)
+            for program in programs:
+                some = rows_of(items, program.batch(items, lm=lm, refused=options.refused))
+                named = {"criterion": program.criterion.name} if len(programs) > 1 else {}
+                rows += [named | row for row in some]
+                lowest = lowest_section([row["score"] for row in some], items, [row["id"] for row in some])
+                sections.append(lowest and replace(lowest, title=": ".join([lowest.title, *named.values()])))
         file = run.folder.path / "scores.jsonl"
         write_jsonl(file, rows)
-        scores = [row["score"] for row in rows]
-        _leave(run, program, file, {}, [lowest_section(scores, items, [row["id"] for row in rows])])
+        _leave(run, programs, file, {}, sections)
 
 
 def judge_corpus(options: JudgeOptions, models: MeasuringModels, out: Out, program: PointwiseJudge) -> None:
@@ -84,7 +96,7 @@ def judge_corpus(options: JudgeOptions, models: MeasuringModels, out: Out, progr
             counts.update(record["left_out"])
         if not counts and not any(record["items"] for record in done):
             raise DataError(f"{file} holds no items: there is nothing to judge.")
-        _leave(run, program, scores, {"left_out": dict(counts)}, [])
+        _leave(run, [program], scores, {"left_out": dict(counts)}, [])
 
 
 def _written(log: Journal, scores: Path, todo: list[int]) -> list[dict[str, Any]]:
@@ -104,11 +116,18 @@ def _written(log: Journal, scores: Path, todo: list[int]) -> list[dict[str, Any]
     return done
 
 
-def _leave(run: Run, program: PointwiseJudge, file: Path, counts: Mapping[str, Any], more: Sequence[Any]) -> None:
-    brief, scores, coverage = summary(file)
-    brief |= counts
-    covered = {program.criterion.name: coverage}
-    run.leave(RunOutcome(brief, brief, [in_words(brief, file)], covered, more=[scored_section(scores), *more]))
+def _leave(
+    run: Run, programs: Sequence[PointwiseJudge], file: Path, counts: Mapping[str, Any], more: Sequence[Any]
+) -> None:
+    names = [one.criterion.name for one in programs]
+    found = {name: summary(file, name if len(names) > 1 else None) for name in names}
+    briefs, covered = ({name: one[0] for name, one in found.items()}, {name: one[2] for name, one in found.items()})
+    brief = {**briefs[names[0]], **counts} if len(names) == 1 else {"criteria": briefs}
+    shown = [(f"{name}: " if len(names) > 1 else "") + in_words(one, file) for name, one in briefs.items()]
+    scored = [scored_section(one[1]) for one in found.values()]
+    if len(names) > 1:
+        scored = [replace(one, title=f"{one.title}: {name}") for name, one in zip(names, scored, strict=True)]
+    run.leave(RunOutcome(brief, brief, shown, covered, more=[*scored, *more]))
 
 
 def in_words(brief: Mapping[str, Any], file: Path) -> str:
@@ -166,8 +185,10 @@ def beginning(text: str) -> str:
     return line if len(line) <= BEGINNING else line[: BEGINNING - 3] + "..."
 
 
-def summary(file: Path) -> tuple[dict[str, Any], FloatArray, FloatArray]:
+def summary(file: Path, criterion: str | None = None) -> tuple[dict[str, Any], FloatArray, FloatArray]:
     """Return what to say of a file of scores, and (n,) scores and coverage, NaN where undefined; it is read by lines.
+
+    If several criteria were judged, these are the scores on one.
 
     ``refused`` has the first ids that the model could not be asked about; ``unanswered`` counts others without a score.
     """
@@ -177,6 +198,8 @@ def summary(file: Path) -> tuple[dict[str, Any], FloatArray, FloatArray]:
             row = json_object(line, f"{file}:{n}", "delete its folder to start over")
             if not {"id", "score", "coverage"} <= row.keys():
                 raise ValueError(f"{file}:{n} is no record of a judged item: delete its folder to start over.")
+            if row.get("criterion") != criterion:
+                continue
             numbers.append(json_number(row["score"]))
             covered.append(json_number(row["coverage"]))
             if "undefined" in row:

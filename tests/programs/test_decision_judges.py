@@ -454,4 +454,8 @@ def test_an_audit_asks_all_criteria_of_an_item_in_one_request_and_none_again(tmp
         again = len(requests)
         assert json.loads(evalbias(*run, cwd=tmp_path).stdout) == found
         assert 1 <= sum("Source" in one["state"] for one in requests[again:]) <= 2
-    assert [*found["criteria"]] == [*ratings[0]]
+        before = len(requests)
+        judged = json.loads(evalbias("judge", *criteria, *models[:4], *run[-7:-3], "--json", cwd=tmp_path).stdout)
+        several = [one for one in requests[before:] if len(one["questions"]) == 3]
+        assert len(several) == sum("Source" in one["state"] for one in requests[before:]) == 150
+    assert [*found["criteria"]] == [*judged["criteria"]] == [*ratings[0]]
