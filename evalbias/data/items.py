@@ -313,7 +313,7 @@ def check_rated_apart(examples: Iterable[dspy.Example], criteria: Sequence[str])
     for e in examples if len(criteria) > 1 else ():
         if "better" in e or (e.get("scores") is None and ("score" in e or isinstance(e.get("ratings"), list))):
             raise DataError(
-                f"The item {item_name(e)!r:.80} is rated once, and {len(criteria)} criteria are judged: give one "
+                f"The item {item_name(e)!r:.80} has one score, and {len(criteria)} criteria are judged: give one "
                 "`criterion`, or scores by criterion ('scores', or columns such as scores.fluency)."
             )
 

@@ -480,7 +480,7 @@ def test_a_bias_at_the_edge_is_none_among_several_criteria():
         (
             [{"output": "a", "score": 1, "wit": 1, "tone": 1}],
             {"scores_field": "{criterion}", "criterion": ["wit", "tone"]},
-            "The item '1' is rated once, and 2 criteria are judged",
+            "The item '1' has one score, and 2 criteria are judged",
         ),
         (
             rated_on_two(8),
