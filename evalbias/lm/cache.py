@@ -11,13 +11,15 @@ import math
 import os
 import threading
 import time
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+from weakref import WeakValueDictionary
 
 import dspy
 import numpy as np
@@ -86,8 +88,8 @@ class CachedLM(MeasuringLM):
         self._key = json.dumps(self._identity, sort_keys=True)
         self._exact, self._before, self._between, self._progress = exact, before, between, progress
         self._journal = None if file is None else Journal(file)
-        self._store = _open_store(self._identity) if self._lm.is_local and not exact else None
-        records = [*(self._store.records if self._store else ()), *(self._journal.read("key") if self._journal else ())]
+        self._shares, self._store = self._lm.is_local and not exact, None  # a store is opened when it is needed
+        records = [] if self._journal is None else self._journal.read("key")
         self._known: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
         self._whole = file is None and chunk is None
         most = chunk or chunk_of(self._lm)
@@ -117,9 +119,14 @@ class CachedLM(MeasuringLM):
             self._estimate(self._draws, questions, answers)
             return
         # 1. Equal questions have one key. What is known is answered before anything is asked.
+        if self._shares and any(isinstance(question, Likelihood) for question in questions):
+            self._store, self._shares = opened_store(self._identity), False
+        shared = {} if self._store is None else self._store.records
         places: dict[str, list[int]] = defaultdict(list)  # key -> places of the questions to ask
         for place, question in enumerate(questions):
             key = digest([self._key, type(question).__name__, *vars(question).values()], 64)
+            if key not in self._known and key in shared:
+                self._known[key] = shared[key]
             if key in self._known:
                 answers[place] = self._read(key, question)
                 self.questions[type(question)] += 1
@@ -199,7 +206,7 @@ class CachedLM(MeasuringLM):
             answered = {part[number]: answer for number, answer in found.items() if not isinstance(answer, Refused)}
             new = {key: answer for key, answer in answered.items() if key not in self._known}
             due = not streamed or time.monotonic() - self._reported >= INTERVAL
-            for journal, kinds in ((self._journal, object), (self._store and self._store.journal, Likelihood)):
+            for journal, kinds in ((self._journal, object), (self._store, Likelihood)):
                 if journal is not None:
                     kept = {key: answer for key, answer in new.items() if isinstance(todo[key], kinds)}
                     records = [{"key": key, **todo[key].dump(answer)} for key, answer in kept.items()]
@@ -223,37 +230,54 @@ class CachedLM(MeasuringLM):
         return known(self._known[key])
 
 
+# Likelihoods that all runs share.
+
 ENGINE = Path(__file__).parent
+LARGEST = 1 << 26  # bytes of a store that is read, which takes some seconds; a larger one begins anew
+STORES: WeakValueDictionary[Path, Store] = WeakValueDictionary()  # folder -> the store that this process has open
+OPENING = threading.Lock()
 
 
-class _Store(NamedTuple):
-    """Likelihoods under one model on this machine, which all runs share."""
+class Store:
+    """Likelihoods under one model on this machine, which one process at a time reads and writes.
 
-    journal: Journal
-    records: Sequence[Mapping[str, Any]]
-    held: ExitStack  # the lock of its folder, as long as the model lives
+    It holds numbers by hashes of the questions, and begins anew if it is damaged or too large.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        weakref.finalize(self, lock_folder(folder).close)
+        self._journal, self._writing = Journal(folder / "likelihoods.jsonl"), threading.Lock()
+        try:
+            if self._journal.path.exists() and self._journal.path.stat().st_size > LARGEST:
+                raise ValueError("too large")
+            records = self._journal.read("key")
+        except ValueError:
+            self._journal.path.unlink()
+            records = self._journal.read("key")
+        self.records: dict[str, Mapping[str, Any]] = {record["key"]: record for record in records}
+
+    def append(self, records: Sequence[Mapping[str, Any]], *, flush: bool) -> None:
+        """Keep records, if the disk has room for them."""
+        with self._writing, suppress(OSError):
+            self._journal.append(records, flush=flush)
+            self.records |= {record["key"]: record for record in records}
 
 
-def _open_store(identity: Mapping[str, Any]) -> _Store | None:
-    """Open the store of a model's fingerprint and the engine's own code; None where another process uses it.
+def opened_store(identity: Mapping[str, Any]) -> Store | None:
+    """Return the store of a model's fingerprint and the engine's own code, in ``cache_folder``.
 
-    It lies below ``cache_folder``, holds numbers by hashes of the questions, and begins anew if it is damaged.
+    There is none where another process uses it, where the folder cannot be written, and for EVALBIAS_KEEP=0.
     """
     if os.environ.get("EVALBIAS_KEEP") == "0":
         return None
     code = [file.read_text(encoding="utf-8") for file in sorted(ENGINE.glob("*.py"))]
     folder = cache_folder() / "likelihoods" / digest([identity, code])
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        held = lock_folder(folder)
-    except (OSError, FolderInUse):
-        return None
-    journal = Journal(folder / "likelihoods.jsonl")
-    try:
-        return _Store(journal, journal.read("key"), held)
-    except ValueError:
-        journal.path.unlink(missing_ok=True)
-        return _Store(journal, [], held)
+    with OPENING, suppress(OSError, FolderInUse):
+        if (store := STORES.get(folder)) is None:
+            store = STORES[folder] = Store(folder)
+        return store
+    return None
 
 
 def known(answer: Any) -> Any:

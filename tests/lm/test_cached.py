@@ -234,7 +234,7 @@ def test_runs_share_the_likelihoods_under_a_model_of_this_machine_and_no_judgmen
     assert "z=" not in file.read_text()
 
 
-@pytest.mark.parametrize("reason", ["another model", "a server", "exact", "variable", "code", "damaged"])
+@pytest.mark.parametrize("reason", ["another model", "a server", "exact", "variable", "code", "damaged", "large"])
 def test_likelihoods_are_measured_anew(reason, store, tmp_path, monkeypatch):
     first, _ = measured(Local())
     lm, options = Local(), {}
@@ -248,6 +248,8 @@ def test_likelihoods_are_measured_anew(reason, store, tmp_path, monkeypatch):
         monkeypatch.setenv("EVALBIAS_KEEP", "0")
     elif reason == "code":
         monkeypatch.setattr("evalbias.lm.cache.ENGINE", tmp_path)
+    elif reason == "large":
+        monkeypatch.setattr("evalbias.lm.cache.LARGEST", 100)
     else:
         (file,) = store.glob("*/likelihoods.jsonl")
         file.write_text(file.read_text().replace("-", "+"))
@@ -261,3 +263,36 @@ def test_likelihoods_are_not_kept_while_another_process_uses_the_store(store, mo
     monkeypatch.setattr("evalbias.lm.cache.lock_folder", taken)
     measured(Local())
     assert not list(store.glob("*/likelihoods.jsonl"))
+
+
+def test_models_of_one_process_lose_none_of_each_others_likelihoods(store):
+    first, second = CachedLM(Local()), CachedLM(Local())
+    for lm, pair in zip((first, second, first), PAIRS, strict=True):
+        lm.loglikelihood([pair])
+    second.loglikelihood(PAIRS)
+    assert second.asked.total() == 1
+    del first, second, lm  # the folder is free
+    assert measured(Local())[1] == {"Choices": 1}
+    assert sorted(file.name for file in store.glob("*/*")) == ["likelihoods.jsonl"]
+
+
+def test_a_full_disk_costs_a_run_no_more_than_what_is_shared(store, tmp_path, monkeypatch):
+    def full(self, lines, **options):
+        if self.path.name == "likelihoods.jsonl":
+            raise OSError(28, "No space left on device")
+        write(self, lines, **options)
+
+    write = Journal._write
+    monkeypatch.setattr(Journal, "_write", full)
+    for asked in ({"Likelihood": 3, "Choices": 1}, {}):  # the second time from its own file
+        assert measured(Local(), tmp_path / "answers.jsonl")[1] == asked
+
+
+def test_judgments_open_no_store(store):
+    CachedLM(Local()).choice_logprobs([prompt(1)], CHOICES)
+    assert not store.exists()
+
+
+def test_a_folder_that_cannot_be_made_keeps_nothing(tmp_path, store, monkeypatch):
+    (tmp_path / "cache").write_text("a file\n", encoding="utf-8")
+    assert measured(Local())[1] == {"Likelihood": 3, "Choices": 1}
