@@ -88,7 +88,8 @@ class CachedLM(MeasuringLM):
         self._key = json.dumps(self._identity, sort_keys=True)
         self._exact, self._before, self._between, self._progress = exact, before, between, progress
         self._journal = None if file is None else Journal(file)
-        self._shares, self._store = self._lm.is_local and not exact, None  # a store is opened when it is needed
+        self._shares = self._lm.is_local and not exact
+        self._store: Store | None = None  # opened when it is needed
         records = [] if self._journal is None else self._journal.read("key")
         self._known: dict[str, Any] = {record["key"]: record for record in records}  # records until they are asked for
         self._whole = file is None and chunk is None
@@ -121,7 +122,7 @@ class CachedLM(MeasuringLM):
         # 1. Equal questions have one key. What is known is answered before anything is asked.
         if self._shares and any(isinstance(question, Likelihood) for question in questions):
             self._store, self._shares = opened_store(self._identity), False
-        shared = {} if self._store is None else self._store.records
+        shared: Mapping[str, Any] = {} if self._store is None else self._store.records
         places: dict[str, list[int]] = defaultdict(list)  # key -> places of the questions to ask
         for place, question in enumerate(questions):
             key = digest([self._key, type(question).__name__, *vars(question).values()], 64)
