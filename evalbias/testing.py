@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
-from evalbias.cli.audit import parse_conditions
-from evalbias.evaluation.audit import Audit, audit
+from evalbias.cli.audit import of, parse_conditions
+from evalbias.evaluation.audit import Audit, Audits, audit
 
 
-def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: bool = False, **options: Any) -> Audit:
-    """Fail unless an audit shows all conditions, such as ``"likelihood<0.2"`` or ``"agreement.spearman>0.3"``.
+def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: bool = False, **options: Any) -> Any:
+    """Return an audit if it shows all conditions, such as ``"likelihood<0.2"`` or ``"agreement.spearman>0.3"``.
 
     A condition is shown where the whole 95 % interval of its number meets it; of a bias, its distance from an unbiased
     judge is compared, in either direction. So a judge that is near the limit, or too few items, fail as undecided.
@@ -19,7 +20,7 @@ def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: b
         judge: Judge to audit: a program, any ``dspy.Module``, or a function of an item, as ``judge`` of ``audit`` takes
             it; or the name of the field that holds its recorded scores.
         items: Items with people's ratings, or a file of them.
-        conditions: What must be shown; several are tested on one audit.
+        conditions: What must be shown, on each criterion of ``criterion=[...]``; several are tested on one audit.
         allow_undecided: Warn where an interval neither shows nor refutes a condition, instead of failing.
         options: Further options of ``audit``, such as ``scale=(1, 5)`` or ``lm=...``.
 
@@ -37,8 +38,9 @@ def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: b
         raise ValueError("Give what must be shown, such as 'likelihood<0.2'.")
     wanted = parse_conditions([f"{one.rstrip('?')}?" for text in conditions for one in text.split(",")])
     named = {"scores_field": judge} if isinstance(judge, str) else {"judge": judge}
-    audited: Audit = audit(items, **named, **options)
-    decided = [condition.decide(audited) for condition in wanted]
+    audited = audit(items, **named, **options)
+    audits: Mapping[str, Audit] = audited.audits if isinstance(audited, Audits) else {"": audited}
+    decided = [(code, of(name) + why) for name, one in audits.items() for code, why in (c.decide(one) for c in wanted)]
     if failed := [why for code, why in decided if code == 1]:
         raise AssertionError("\n".join([*failed, audited.verdict]))
     if undecided := [f"undecided: {why}" for code, why in decided if code]:

@@ -64,6 +64,17 @@ def test_an_audit_leaves_a_summary_and_tests(tmp_path):
     assert scale_use == "| scale use | too few items | -0.17 | -0.33 to +0.00 | 400 |"
 
 
+def test_a_summary_of_several_criteria_begins_with_their_verdict_in_a_new_folder(tmp_path):
+    table = "source,output,scores.wit,scores.tone,wit,tone\n"
+    table += "".join(f"s{n},{'word ' * (n % 9 + 1)},{n % 5},{n % 4},{n % 3},{n % 4}\n" for n in range(60))
+    (tmp_path / "t.csv").write_text(table)
+    words = ["--data", "t.csv", "--scores-field", "{criterion}", "--criterion", "all", "--summary", "new/s.md"]
+    evalbias("audit", *words, cwd=tmp_path)
+    first, verdict, heading, *_ = (tmp_path / "new/s.md").read_text().split("\n\n")
+    assert (first, heading) == ("## Audit of an LLM judge", "### wit")
+    assert verdict.startswith("Whether there is a bias cannot be told on wit and tone. Findings are adjusted for all 2")
+
+
 def test_no_text_of_the_data_marks_up_the_summary(tmp_path):
     name = "![x](http://example.org/a) <b>|`"
     table = "source,output,rating_1,rating_2," + name + "\n"
@@ -112,6 +123,23 @@ def test_an_assertion_asks_a_function():
         assert_unbiased(
             lambda item: scores[item.output + item.source], items, "agreement.spearman>0.1", "verbosity<0.3"
         )
+
+
+def test_an_assertion_of_several_criteria_names_the_one_that_fails():
+    items = [
+        {
+            **item,
+            "mine": item["mine"],
+            "fair": fair["mine"],
+            "ratings": dict.fromkeys(("mine", "fair"), item["ratings"]),
+        }
+        for item, fair in zip(rated(400, 1.0), rated(400, 0.0), strict=True)
+    ]
+    with pytest.raises(
+        AssertionError, match=r"^mine: verbosity<0\.3\?.*\nThe judge is biased on mine \(verbosity\)\. No"
+    ):
+        assert_unbiased("{criterion}", items, "verbosity<0.3", criterion=["mine", "fair"])
+    assert list(assert_unbiased("{criterion}", items, "agreement.spearman>0.3", criterion="all")) == ["mine", "fair"]
 
 
 def test_an_assertion_without_conditions_is_an_error():

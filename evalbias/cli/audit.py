@@ -36,6 +36,8 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
     if options.judge is not None and options.lm is None:
         raise ValueError("`judge` answers with a model: name it with `lm`.")
+    for file in filter(None, (out.summary, out.junit)):
+        file.parent.mkdir(parents=True, exist_ok=True)
     if (options := with_judge(before := options)) != before:
         judge = options.scores_field or options.samples_field or options.winner_field
         others = [f"{theirs!r} as {ours}" for ours, theirs in (options.mapping or {}).items()]
@@ -59,7 +61,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         audited: Any = Audits(audits) if options.several else next(iter(audits.values()))
         audits = audits if options.several else {"": audited}
         certificate = [(name, *_certified(rate, one)) for name, one in audits.items() for rate in rates]
-        said = [f"{word}: {_of(name)}{why}" for name, word, _, why in certificate]
+        said = [f"{word}: {of(name)}{why}" for name, word, _, why in certificate]
         contents, results = {}, {}
         for name, one in audits.items():
             rated = [{"decision": word, "why": why} for other, word, _, why in certificate if other == name]
@@ -75,7 +77,7 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         run.leave(RunOutcome(result, content, [audit_view(audited)], covered, audited, more, verdict))
     # 3. What a build is told: by messages, files, and the exit code.
     decided = [(name, one.text, *one.decide(audit)) for name, audit in audits.items() for one in conditions]
-    for text in (*(f"{OUTCOMES[code]}: {_of(name)}{why}" for name, _, code, why in decided if code), *said):
+    for text in (*(f"{OUTCOMES[code]}: {of(name)}{why}" for name, _, code, why in decided if code), *said):
         typer.echo(message(text), err=True)
     decided += [(name, why.partition(":")[0], code, f"{word}: {why}") for name, word, code, why in certificate]
     _tell_build(out, audits, decided)
@@ -98,7 +100,8 @@ def _tell_build(out: AuditOut, audits: Mapping[str, Audit], decided: Sequence[tu
             file.write_text(content, encoding="utf-8")
 
 
-def _of(criterion: str) -> str:
+def of(criterion: str) -> str:
+    """Return the beginning of a sentence about one of several criteria; empty without a name."""
     return f"{criterion}: " if criterion else ""
 
 

@@ -514,8 +514,10 @@ def prepared_each(options: AuditOptions) -> list[PreparedAudit]:
     else:
         criteria = [*criteria_of(options, ())]
     names = [*map(_name, criteria)]
-    if not names or len({*names}) < len(names):
-        raise ValueError(f"`criterion`: {joined(names) or 'people rated none by name'}: name each criterion once.")
+    if not names:
+        raise ValueError("`criterion`: none is named, or people rated none by name: name those that the judge scores.")
+    if len({*names}) < len(names):
+        raise ValueError(f"`criterion`: {joined(names)}: name each criterion once.")
     each = [prepared(replace(options, criterion=criterion)) for criterion in criteria]
     data_sets.items.check_rated_apart(each[0].dataset, names)
     return each if options.is_recorded else [replace(one, together=[other.judge for other in each]) for one in each]

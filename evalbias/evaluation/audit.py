@@ -492,18 +492,30 @@ class Audits(ByName[Audit]):
     @property
     def judge(self) -> str:
         """The judge, with ``{criterion}`` in the place of a criterion's name."""
-        return next(one.judged.judge.replace(name, CRITERION) for name, one in self.audits.items())
+        name, one = next(iter(self.audits.items()))
+        said, quote, field = one.judged.judge.partition("'")
+        return said + quote + field.replace(name, CRITERION)
 
     @property
     def verdict(self) -> str:
-        """On which criteria the judge is biased, and what that rests on."""
-        biased = {name: found for name, one in self.audits.items() if (found := one.having("biased"))}
-        named = joined([f"{name} ({_titles(found)})" for name, found in biased.items()])
-        said = f"The judge is biased on {named}" if named else "No bias was found on any of these criteria"
+        """On which criteria the judge is biased, on which that is open, and what the findings rest on."""
+        biased = {name: some for name, one in self.audits.items() if (some := one.having("biased"))}
+        told = {"The judge is biased on": [f"{name} ({_titles(some)})" for name, some in biased.items()]}
+        left = [name for name in self.audits if name not in biased]
+        open_ = told["There are too few items to rule out a bias on"] = [
+            name for name in left if self.audits[name].having("too few items")
+        ]
+        clear = told["No bias was found on"] = [
+            name for name in left if name not in open_ and self.audits[name].having("no sign")
+        ]
+        told["Whether there is a bias cannot be told on"] = [name for name in left if name not in {*open_, *clear}]
+        said = ". ".join(f"{beginning} {joined(names)}" for beginning, names in told.items() if names)
+        if len(self.audits) == 1:
+            return f"{said}."
         return (
-            f"{said}. Findings are adjusted for all {len(self.audits)} together (Holm's correction over the biases of "
-            "each, Bonferroni's over the criteria): the chance of calling an unbiased judge biased on any of them is "
-            f"{percent(ALPHA)} at most."
+            f"{said}. Findings are adjusted for all {len(self.audits)} criteria together (Holm's correction over the "
+            "biases of each, Bonferroni's over the criteria): the chance of calling an unbiased judge biased on any of "
+            f"them is {percent(ALPHA)} at most."
         )
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from evalbias.evaluation.audit import Audit
+from evalbias.evaluation.audit import Audit, Audits
 from evalbias.evaluation.words import Table
 from evalbias.report.tables import biases_table
 from evalbias.values import visible
@@ -32,6 +32,8 @@ def markdown(audits: Mapping[str, Audit], decisions: Sequence[Outcome]) -> str:
     if decisions:
         rows = [(f"{one.criterion} {one.condition}".strip(), one.outcome, one.why) for one in decisions]
         parts.append(_table(Table(["condition", "outcome", "why"], rows, left=3)))
+    if "" not in audits:
+        parts.append(_plain(Audits(audits).verdict))
     for name, audit in audits.items():
         parts += [f"### {_plain(name)}"] * bool(name)
         parts += [*map(_plain, audit.paragraphs), _table(biases_table(audit))]

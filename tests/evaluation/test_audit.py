@@ -454,11 +454,26 @@ def test_an_audit_of_several_criteria_is_each_with_one_error_over_all():
         p_values = [(one.p_adjusted, about(alone, one.bias).p_adjusted) for one in both[name].findings]
         assert sum(p == p for p, _ in p_values) == 2
         np.testing.assert_array_equal(*zip(*((p, np.minimum(1, 2 * q)) for p, q in p_values), strict=True))
-    assert both.verdict.startswith("The judge is biased on wit (verbosity). Findings are adjusted for all 2 together")
+    assert both.verdict.startswith("The judge is biased on wit (verbosity). No bias was found on tone. ")
+    assert "Findings are adjusted for all 2 criteria together" in both.verdict
     assert both.to_dict()["criteria"]["wit"]["provenance"]["criteria"] == 2
     assert [*evalbias.audit(rows, scores_field="{criterion}/mine", criterion=["tone"])] == ["tone"]
     assert evalbias.audit(rows, scores_field="{criterion}/mine", criterion="tone").judged.criterion == "tone"
     assert "All criteria" in both._repr_html_()
+
+
+def test_the_verdict_over_criteria_says_what_is_open_and_what_could_not_be_measured():
+    """Nothing measured, and too few items to measure, are no clean bill of health."""
+    rows = [{"output": "word " * (n % 9 + 1), "c": n % 3, "tone": n % 4, "wit": n % 2} for n in range(400)]
+    unrated = evalbias.audit(rows, scores_field="{criterion}", criterion=["c", "tone"])
+    assert unrated.verdict.startswith("Whether there is a bias cannot be told on c and tone. ")
+    assert unrated.judge == "recorded scores '{criterion}'"  # and no c in "recorded scores" is a criterion's
+    only = evalbias.audit(rows, scores_field="{criterion}", criterion=["c"])
+    assert only.verdict == "Whether there is a bias cannot be told on c."
+    rng = np.random.default_rng(0)
+    for n, said in ((14, "There are too few items to rule out a bias on tone."), (400, "No bias was found on tone.")):
+        rated = [row | {"ratings": {"tone": (row["tone"] + rng.normal(size=2)).tolist()}} for row in rows[:n]]
+        assert evalbias.audit(rated, scores_field="{criterion}", criterion=["tone"]).verdict == said
 
 
 def test_a_bias_at_the_edge_is_none_among_several_criteria():
