@@ -322,6 +322,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     def __init__(self, path: Path | None, settings: Mapping[str, Any]) -> None:
         self.path = path = default_path(settings) if path is None else path
+        self.schema = f"evalbias.{str(settings.get('command', 'run')).replace(' ', '-')}/1"  # of its results
         content = {**settings, "versions": versions()}
         self._is_new, self._begins = not path.exists(), not (path / SETTINGS).exists()
         try:
@@ -349,8 +350,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return self.path / (f"{kind}-" + (plain if plain == name else f"{plain}-{digest(name, 6)}") + suffix)
 
     def write_result(self, result: Mapping[str, Any]) -> None:
-        """Write result.json."""
-        _write(self.path / RESULT, result)
+        """Write result.json, which names its form."""
+        _write(self.path / RESULT, {"schema": self.schema, **result})
 
     def close(self) -> None:
         """Release the lock."""

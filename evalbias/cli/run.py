@@ -192,7 +192,7 @@ class Run(AbstractContextManager["Run"]):
         said = verdict if verdict.startswith(warning) else f"{warning} {verdict}".strip()
         write_report(self.folder.path, content, verdict=said, more=outcome.more)
         if self._as_json:
-            print_json(to_json(outcome.brief))
+            print_json(to_json({"schema": self.folder.schema, **outcome.brief}))
             return
         console = PlainConsole()
         first = [] if verdict.startswith(warning) else [warning, ""]

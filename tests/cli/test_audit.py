@@ -51,7 +51,7 @@ def file(tmp_path):
 def test_recorded_choices_as_json_and_nothing_else(file, tmp_path):
     found = answered("audit", "--data", file, *VERDICTS, "--out", "run", cwd=tmp_path)
     same = package.audit(file, winner_field="verdict", swapped_field="verdict_swapped")
-    assert found == json.loads(json.dumps(to_json(same.to_dict())))
+    assert found == {"schema": "evalbias.audit/1"} | json.loads(json.dumps(to_json(same.to_dict())))
     position = found["biases"]["position"]
     assert position["estimate"] == pytest.approx(0.25)  # the first position wins 75 of 100
     assert position["low"] > 0

@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import dspy
@@ -90,6 +91,11 @@ def test_the_source_can_be_in_the_samples_metadata(judge, tmp_path):
     assert [sample.scores["judge_scorer"].value for sample in log.samples] == pytest.approx(truth, abs=1e-4)
     log = evaluated(scorer, items[:1], tmp_path, "error", id=lambda _: "s7", metadata=lambda _: {"text": "y"})
     assert "The sample 's7' has no 'facts' in its metadata, only ['text']" in log.error.message
+
+
+def test_inspect_finds_the_scorer_by_its_name():
+    (entry,) = (one for one in entry_points(group="inspect_ai") if one.name == "evalbias")
+    assert entry.load().judge_scorer is judge_scorer
 
 
 def test_a_saved_judge_scores_in_the_command(judge, tmp_path):
