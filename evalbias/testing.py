@@ -31,8 +31,8 @@ def assert_unbiased(judge: Any, items: Any, *conditions: str, allow_undecided: b
     Examples:
         >>> from evalbias.testing import assert_unbiased
         >>> rows = [{"source": "s", "output": "a" * n, "ratings": [n % 5, n % 5], "mine": n % 5} for n in range(1, 200)]
-        >>> assert_unbiased("mine", rows, "verbosity<0.5").judge
-        "recorded scores 'mine'"
+        >>> assert_unbiased("mine", rows, "verbosity<0.5").having("biased")
+        []
     """
     if not conditions:
         raise ValueError("Give what must be shown, such as 'likelihood<0.2'.")

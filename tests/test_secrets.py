@@ -55,6 +55,7 @@ def test_saved_judges_hold_no_secret(tmp_path, log):
     check_clean(tmp_path, log)
 
 
+@pytest.mark.slow
 def test_logs_of_loops_and_searches_hold_no_secret_also_where_the_model_fails(tmp_path, log, lms):
     items = [dspy.Example(id=str(i), concepts=["dog", "run"]) for i in range(2)]
     loop = SelfRefine(

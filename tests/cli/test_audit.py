@@ -341,6 +341,7 @@ def test_certificates_that_are_none(labeled, file, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_several_criteria_leave_one_run_and_one_page(tmp_path):
     rows = [
         {

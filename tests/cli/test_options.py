@@ -163,9 +163,8 @@ watch(lambda: judge.batch(examples, lm=lm))
 """Way through the package -> the most files of ours whose functions it may pass, and what it does."""
 
 
-@pytest.mark.parametrize(
-    "way", [way if way == "audit a CSV" else pytest.param(way, marks=pytest.mark.slow) for way in WAYS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
 def test_a_way_through_passes_few_files(way, tmp_path):
     most, work = WAYS[way]
     rows = [f"q{k},{'a ' * (1 + k % 5)},{k % 5},{1 + k % 4},{k % 4 + 2}" for k in range(30)]

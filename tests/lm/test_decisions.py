@@ -145,6 +145,7 @@ def test_a_decision_that_dspy_returned_is_a_demonstration():
 TEXTS = [f"{a} {b}" for a in ("the cat", "a mat", "10 9", "yes") for b in ("sat", "is good", "was 3", "or no", "on B")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["late", "topic"])
 def test_dspys_own_optimizer_anchors_measured_decisions(folders, name):
     lm = LocalLM(folders["qwen2-chat"], device="cpu", dtype="float32")

@@ -438,6 +438,7 @@ worlds = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(**worlds)
 def test_orders_names_and_units_do_not_matter(seed, n, raters, likert, standardized):

@@ -615,6 +615,7 @@ def test_one_criterion_has_no_total_and_nothing_to_measure_is_refused():
         compile_each(optimizer, [judge], trainset=rated(60, 1), valset=[], lm=FormulaLM())
 
 
+@pytest.mark.slow
 def test_each_texts_likelihood_is_asked_once():
     lm, optimizer = FormulaLM(), BiasedDemos(4, n_resamples=9, select=False)
     sides = {"trainset": rated(60, 1), "valset": rated(20, 2)}

@@ -437,6 +437,7 @@ def test_an_audit_reads_what_a_predictor_decides():
     assert judged.ties
 
 
+@pytest.mark.slow
 def test_an_audit_asks_all_criteria_of_an_item_in_one_request_and_none_again(tmp_path):
     texts = [f"{one} {number}" for one in TEXTS for number in range(10)]  # more than are asked at a time
     ratings = [{"coherence": [1 + i % 3] * 2, "wit": [1 + i % 5] * 2, "tone": [1 + i % 4] * 2} for i in range(150)]

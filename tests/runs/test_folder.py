@@ -62,7 +62,7 @@ def test_a_run_continues_with_the_same_settings_only(tmp_path):
     assert (tmp_path / "run/run.json").stat().st_mtime_ns == before
     with pytest.raises(ValueError, match=r"other settings \(seed: 0 there, 1 now\)"):
         RunFolder(tmp_path / "run", {"seed": 1, "scale": (1, 5)})
-    assert json.loads((tmp_path / "run/result.json").read_text()) == {"x": None}
+    assert json.loads((tmp_path / "run/result.json").read_text()) == {"schema": "evalbias.run/1", "x": None}
     assert {f.name for f in (tmp_path / "run").iterdir()} == {"run.json", "result.json"}
     log = tmp_path / "search/search.json"
     for _ in range(2):
