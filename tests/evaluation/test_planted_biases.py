@@ -73,7 +73,11 @@ for draw in (scored, compared):  # a taste for length looks like one for likelih
     }
 
 
-SLOW |= {name: QUICK.pop(name) for name in [*QUICK] if "failures" in name or (name.startswith("own") and name != "own, the top")}
+SLOW |= {
+    name: QUICK.pop(name)
+    for name in [*QUICK]
+    if "failures" in name or (name.startswith("own") and name != "own, the top")
+}
 
 
 @pytest.mark.parametrize("case", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
