@@ -45,6 +45,16 @@ def test_a_comparison_replaces_pages_only(folder):
         assert "page: page.html" in evalbias("runs", "compare", "one", "two", "--html", "page.html", cwd=folder).stdout
 
 
+def test_a_report_is_opened(folder, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda uri: opened.append(uri) or len(opened) == 1)
+    assert "one has no report, because the run is finished" in refused("runs", "show", "one", "--open", cwd=folder)
+    (folder / "one/report.html").touch()
+    assert evalbias("runs", "show", "one", "--open", cwd=folder).stdout == ""
+    assert opened == [(folder / "one/report.html").resolve().as_uri()]
+    assert "No browser was found" in refused("runs", "show", "one", "--open", cwd=folder)
+
+
 def test_runs_are_listed_shown_and_compared(folder):
     def printed(*words, code=0):
         done = evalbias("runs", *words, cwd=folder, check=False)
