@@ -10,11 +10,15 @@ line above a block says what is special about it:
     <!-- example: not run, it installs -->      does not run; a reason follows the comma
     <!-- example: exits with 1 -->              the last command of the block ends with this code
 
-``python tests/examples.py [--all] PAGE ...`` runs pages, with slow examples or without, and writes outputs into them.
+``python tests/examples.py [--all] PAGE ...`` runs pages, with slow examples or without, and writes outputs into them;
+notebooks are pages too.
 """
 
+import ast
 import contextlib
+import html
 import io
+import json
 import math
 import os
 import re
@@ -25,10 +29,12 @@ import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 MODELS = Path(os.environ.get("EVALBIAS_MODELS", ROOT / ".models"))
 WIDTH = "80"
 
@@ -170,13 +176,60 @@ def write_outputs(page: Path, available: Collection[str]) -> None:
     page.write_text(text, encoding="utf-8")
 
 
+def write_notebook(file: Path) -> None:
+    """Run the code cells of a notebook in order and write what they show into it, as Jupyter does."""
+    from commands import changed_directory
+
+    notebook, namespace = json.loads(file.read_text(encoding="utf-8")), {"__name__": "notebook"}
+    with tempfile.TemporaryDirectory() as folder:
+        (beside := Path(folder, "docs", "notebooks")).mkdir(parents=True)
+        (beside.parent / "data").symlink_to(ROOT / "docs" / "data")
+        with changed_directory(beside):
+            for number, cell in enumerate(code_cells(notebook), start=1):
+                cell |= {"execution_count": number, "outputs": _shown(cell, namespace, number)}
+    file.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def code_cells(notebook: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the cells of a notebook that run."""
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def _shown(cell: dict[str, Any], namespace: dict[str, object], number: int) -> list[dict[str, Any]]:
+    """Run a cell; returns its outputs: what it printed, and the value of an expression on its last line."""
+    tree, out = ast.parse("".join(cell["source"])), io.StringIO()
+    last = ast.Expression(tree.body.pop().value) if isinstance(tree.body[-1], ast.Expr) else None
+    with contextlib.redirect_stdout(out):
+        exec(compile(tree, "cell", "exec"), namespace)
+        value = last and eval(compile(last, "cell", "eval"), namespace)
+    lines = [text.splitlines(keepends=True) for text in (out.getvalue(), *_views(value))]
+    outputs = [{"name": "stdout", "output_type": "stream", "text": lines[0]}] if lines[0] else []
+    if lines[1:]:
+        data = dict(zip(("text/plain", "text/html"), lines[1:], strict=False))
+        outputs += [{"data": data, "execution_count": number, "metadata": {}, "output_type": "execute_result"}]
+    return outputs
+
+
+def _views(value: object) -> list[str]:
+    """Return a value as text and, if it has such a view, as HTML; nothing of None."""
+    if value is None:
+        return []
+    return [repr(value), *([value._repr_html_()] if hasattr(value, "_repr_html_") else [])]
+
+
+def text_of(cell: dict[str, Any]) -> str:
+    """Return the words that a cell shows, without drawings."""
+    texts = ["".join(text) for out in cell["outputs"] for text in out.get("data", {"": out.get("text")}).values()]
+    return html.unescape(re.sub(r"<(style|svg).*?</\1>|<[^>]+>", " ", "\n".join(texts), flags=re.DOTALL))
+
+
 if __name__ == "__main__":
     everything = {"slow", *(["needs models"] if MODELS.is_dir() else [])} if "--all" in sys.argv else set()
     failures = 0
     for name in sys.argv[1:]:
         if not name.startswith("--"):
             try:
-                write_outputs(Path(name), everything)
+                write_notebook(Path(name)) if name.endswith(".ipynb") else write_outputs(Path(name), everything)
             except AssertionError as error:
                 print(error, file=sys.stderr)
                 failures += 1

@@ -1,15 +1,19 @@
 """The examples of README and docs run as they stand, and the output that a page shows is what they print."""
 
 import doctest
+import json
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from types import ModuleType
 
 import pytest
-from examples import PAGES, ROOT, examples_of, run_page, same
+from examples import NOTEBOOKS, PAGES, ROOT, code_cells, examples_of, run_page, same, text_of
 from test_layers import MODULES
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES if examples_of(page.read_text(encoding="utf-8"))]
@@ -54,6 +58,18 @@ def test_the_slow_examples_of_a_page_run(name, tmp_path):
 @pytest.mark.usefixtures("models_dir")
 def test_the_examples_of_a_page_with_a_pretrained_model_run(name, tmp_path):
     check(name, tmp_path, {"needs models"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [file.name for file in NOTEBOOKS])
+def test_a_notebook_shows_what_its_cells_do(name, tmp_path):
+    kept, ran = ROOT / "docs" / "notebooks" / name, tmp_path / name
+    shutil.copy(kept, ran)
+    subprocess.run([sys.executable, ROOT / "tests" / "examples.py", ran], check=True, cwd=ROOT)  # without this process
+    before, after = (code_cells(json.loads(file.read_text(encoding="utf-8"))) for file in (kept, ran))
+    assert sum("text/html" in out.get("data", {}) for cell in before for out in cell["outputs"]) > 0
+    for one, other in zip(before, after, strict=True):
+        assert same(text_of(one), text_of(other)), f"{''.join(one['source'])}\nshows:\n{text_of(other)}"
 
 
 def test_every_command_has_the_options_that_a_page_gives_it():
@@ -126,7 +142,7 @@ def test_the_figures_of_a_page_are_those_of_results(page, told, results, measure
 
 
 def test_every_link_inside_the_documentation_leads_somewhere():
-    for page in PAGES:
+    for page in (*PAGES, *NOTEBOOKS):
         for target in re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
