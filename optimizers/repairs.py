@@ -124,7 +124,7 @@ class OrderRepair(JudgeOptimizer):
     negation: str | None = None
 
     def check(self, student: PointwiseJudge, trainset: Sequence[dspy.Example], valset: Sequence[dspy.Example]) -> None:
-        """Refuse a question of yes or no without its negation, and a negation of another question."""
+        """Refuse a question of yes or no without its negation, a negation of another one, and a recalibrated judge."""
         yes_or_no = student.criterion.scale == (0, 1)
         if yes_or_no and not self.negation:
             raise ValueError(
@@ -135,6 +135,11 @@ class OrderRepair(JudgeOptimizer):
             raise ValueError(
                 "A negation is asked of a question of yes or no (0 or 1), in the wording that the criterion gives: "
                 "leave it out, or negate the instruction yourself and give Repair(True, wordings=...)."
+            )
+        if student.repair is not None and student.repair.curve:
+            raise ValueError(
+                "The judge is recalibrated (judge.repair.curve), which is of its probabilities as they are: repair the "
+                "order of the judge without it, and recalibrate then."
             )
         super().check(student, trainset, valset)
 

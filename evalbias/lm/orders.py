@@ -82,7 +82,7 @@ class ReversedOptions(MeasuringLM):
         self.answers_alone, self.in_flight = self._lm.answers_alone, getattr(self._lm, "in_flight", 0)
 
     def provenance(self) -> dict[str, Any]:
-        return {**model_identity(self._lm), "options": "reversed"}
+        return {**model_identity(self._lm), "options": ["reversed", *self.wordings]}
 
     def forget(self) -> None:
         self._lm.forget()

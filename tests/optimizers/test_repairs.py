@@ -302,6 +302,9 @@ def test_what_has_no_order_is_refused():
         OrderRepair().compile(yes_or_no, trainset=of_sources(40, 1), lm=Leaning())
     with pytest.raises(ValueError, match="A negation is asked of a question of yes or no"):
         OrderRepair(negation=POOR).compile(PointwiseJudge(QUALITY), trainset=of_sources(40, 1), lm=Leaning())
+    curved = PointwiseJudge(QUALITY, repair=Repair(passing=("5",), curve=((0.0, 1.0), (1.0, 2.0))))
+    with pytest.raises(ValueError, match=r"is recalibrated .* repair the order of the judge without it"):
+        OrderRepair().compile(curved, trainset=of_sources(40, 1), lm=Leaning())
     with pytest.raises(TypeError, match="repair=1: give a Repair"):
         PointwiseJudge(QUALITY, repair=1)
 
