@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from evalbias.cli.app import parse_mapping, spelled
 from evalbias.cli.terminal import PlainConsole
 from evalbias.data import importers, reading
-from evalbias.data.columns import MOST, Columns, judges_of, recognised_columns
+from evalbias.data.columns import Columns, judges_of, recognised_columns
 from evalbias.data.files import EXPORTS, FORMATS, Source, memory_table
 from evalbias.data.items import DataError
 from evalbias.data.sets import SETS, known_set
@@ -26,6 +27,7 @@ from evalbias.values import message
 
 ASKED = ["--lm", "MODEL", "--criterion", "quality: is it good?"]  # of a judge whose answers no column holds
 SHOWN = 40  # characters of a cell that are shown
+MOST = 6  # commands that are printed
 
 
 def doctor_command(file: str) -> None:
@@ -40,9 +42,10 @@ def doctor_command(file: str) -> None:
     rows = [(one, fields.get(one, "-"), why, cells[one]) for one, why in found.why.items()]
     PlainConsole().print(Table(("column", "read as", "why", "first rows"), rows, left=4))
     for question in found.questions:
-        _print(f"Left to you, {question.about}: {question.why}.")
+        _print(f"Left to you, {question.about}: {question.why}{'' if question.why.endswith('?') else '.'}")
     # 2. The commands that audit it, and what they measure.
     commands, judged = [], list[Judged]()
+    n_answers = math.prod(len(one.answers) for one in found.questions if one.answers)
     for settings in _answered(found, name, table):
         commands.append(command_line(spec, settings))
         try:
@@ -62,6 +65,8 @@ def doctor_command(file: str) -> None:
         _print("No column holds a judge's answers for certain: put in a MODEL that judges.")
     for command in commands:
         typer.echo(f"  {command}")
+    if n_answers > MOST and name not in EXPORTS:
+        _print(f"Not listed: {count(n_answers - MOST, 'more command')} of the same form, with other columns.")
 
 
 def command_line(spec: str, settings: Mapping[str, Any]) -> str:
@@ -143,5 +148,8 @@ def _measurable(judged: Judged) -> str:
     lacking = [
         f"{bias.title} needs {bias.lacks(judged)}" for bias in suiting if bias.title not in can and bias.lacks(judged)
     ]
-    lines = [f"Can be measured: {joined(can)}.", *([f"Missing: {'; '.join(lacking)}."] if lacking else [])]
+    lines = [
+        f"Can be measured: {joined(can or ['nothing yet'])}.",
+        *([f"Missing: {'; '.join(lacking)}."] if lacking else []),
+    ]
     return "\n".join(lines)

@@ -157,7 +157,12 @@ PEOPLE = _set(
     "menschen menschlich menschliche experte experten humain humaine humains annotateur annotateurs"
 )
 JUDGES = _set("judge judges llm ai auto automatic richter juge automatisch automatique samples")
-MODELS = _set("gpt claude gemini llama mistral o")  # a judge's, beside a word for its answer
+MODELS = _set(
+    "gpt claude gemini llama mistral o qwen deepseek gemma phi grok prometheus mini nano turbo pro flash large small "
+    "instruct chat opus sonnet haiku b"
+)  # a judge's, beside a word for its answer
+PERSONS = _set("judge judges richter juge rater raters annotator annotators annotateur expert experts experte")
+"""Names of a rating, or of a number that says who rated."""
 LABELS = _set("label labels rating ratings")  # people's, beside what its name says to be a judge's
 VERDICTS = _set("verdict verdicts score scores winner urteil")  # a judge's, beside people's
 SWAPPED = _set("swapped swap reversed reverse flipped vertauscht getauscht inverse")
@@ -186,7 +191,6 @@ FIRSTS = {
 }  # end of a pair's first name -> the second's
 ENDS = _set("a b c d e left right first second")
 TIES = _set("tie draw both equal same neither unentschieden egalite")
-MOST = 6  # answers to a question that are listed
 NOTHING, RATED, LISTS, BY_NAME, PAIRS, TEXTS, OTHERS = (
     *("nothing", "numbers", "ratings", "ratings by criterion", "pairs of texts", "texts"),
     "dates, objects, or numbers that count the rows or exceed 100",
@@ -255,7 +259,10 @@ def certain_options(table: Source, remedy: str, doctor: str) -> dict[str, Any]:
     if found.judge is None and not why:
         why = ["no column is named like a judge's answers"]
     if why:
-        raise ValueError(f"{remedy} The columns do not tell it ({'; '.join(why)}). '{doctor}' lists the choices.")
+        open_ = f"{remedy} The columns do not tell it"
+        if found.judge is not None:
+            open_ = f"The column {found.judge!r} is the judge's, but more is open"
+        raise ValueError(f"{open_} ({'; '.join(why)}). '{doctor}' lists the choices.")
     return found.options()
 
 
@@ -288,6 +295,22 @@ class _Column:
         """Whether the cells name a few of something, such as systems."""
         distinct = {*map(str, self.given)}
         return self.kind == TEXTS and len(distinct) > 1 and all(len(name) <= 60 for name in distinct)
+
+    @property
+    def is_judges(self) -> bool:
+        """Whether a word of the name is of a judge or a model."""
+        return bool({*self.words} & (JUDGES | MODELS))
+
+    @property
+    def about(self) -> set[str]:
+        """What its name says besides whose ratings it holds, such as a criterion."""
+        return {*self.words} - PEOPLE - JUDGES - MODELS - VALUES
+
+    @property
+    def may_count_persons(self) -> bool:
+        """Whether the cells may number the persons who rated, who are all that the name says."""
+        is_number = self.kind == RATED and items.labelled(self.given[0]) is None
+        return {*self.words} <= PERSONS and is_number and all(float(cell).is_integer() for cell in self.given)
 
     def called(self, names: frozenset[str], beside: frozenset[str] = TEXT) -> bool:
         """Return whether the name is one of these, and nothing else stands in it."""
@@ -395,7 +418,7 @@ class _Table:
             self._ask(field, f"{_named(candidates)} are all named like it", [{field: one.name} for one in candidates])
 
     def _ask(self, about: str, why: str, answers: Sequence[Mapping[str, str]] = ()) -> None:
-        self.questions.append(OpenQuestion(about, why, answers[:MOST]))
+        self.questions.append(OpenQuestion(about, why, answers))
 
     # 1. The texts: an input, and an output or two.
 
@@ -437,11 +460,11 @@ class _Table:
         else:
             self._choose("system", [c for c in writers if c.is_names and not c.end and not self._repeats()])
 
-    def _repeats(self) -> bool:
-        """Return whether a text stands in several rows, which then differ in something else than the writer."""
-        texts = [self.all[self.fields[name]].cells for name in ("source", "output") if name in self.fields]
-        rows = [*map(str, zip(*texts, strict=True))]
-        return bool(rows) and len({*rows}) < len(rows)
+    def _repeats(self, most: float = 1) -> bool:
+        """Return whether outputs stand in several rows, so that at most this share differs."""
+        names = [name for name in ("source", "output", "outputs", "output_1", "output_2") if name in self.fields]
+        rows = [*map(str, zip(*(self.all[self.fields[name]].cells for name in names), strict=True))]
+        return names not in ([], ["source"]) and len({*rows}) < most * len(rows)
 
     def _read_inputs(self) -> None:
         source, own = self.all.get(self.fields.get("source", "")), self.all.get("id")
@@ -464,6 +487,8 @@ class _Table:
         criteria = self._criteria()
         self.twins = twins = self._twins(free)
         people, judges, values = list[list[_Column]](), list[list[_Column]](), list[list[_Column]]()
+        persons: list[_Column] = []  # who wrote an output, or judged it
+        unread: list[tuple[_Column, bool]] = []  # named like ratings, and whether there are ratings of the same name
         for words, group in itertools.groupby(sorted(free, key=lambda c: c.words), key=lambda c: c.words):
             called, these = {w for w in words if not w.isdecimal()}, [*group]
             fit = [c for c in these if self._fits(c) and c.name not in {t.name for t in twins.values()}]
@@ -483,12 +508,22 @@ class _Table:
             elif called and called <= VALUES:
                 values += [rest] if rest else []
             else:
+                persons += [c for c in these if called & (WRITERS | PERSONS) and (c.is_names or "id" in called)]
                 continue
-            for one in (c for c in these if c not in fit and c.name not in {t.name for t in twins.values()}):
-                self._explain(one, is_judge=bool(called & JUDGES), is_name=not called & VALUES)
+            others = [c for c in these if c not in fit and c.name not in {t.name for t in twins.values()}]
+            self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c in others}
+            unread += [(c, bool(fit)) for c in others]
+        for groups in (judges, people) if values or self._repeats() else ():  # a number may say who rated
+            if (
+                [len(group) for group in groups] == [1]
+                and groups[0][0].may_count_persons
+                and (groups is people or people)
+            ):
+                values.append(groups.pop())
         if criteria:
             people = []
         self._assign(people, judges, values, free, known=bool(criteria))
+        self._ask_unread(unread, persons, known=bool(criteria))
 
     def _criteria(self) -> list[str]:
         """Return the criteria of people's scores by name, our own columns, and ask which is meant."""
@@ -515,11 +550,22 @@ class _Table:
     def _fits(self, one: _Column) -> bool:
         return one.kind == LISTS or (one.codes is not None if self.pairwise else one.kind == RATED)
 
-    def _explain(self, one: _Column, *, is_judge: bool, is_name: bool) -> None:
-        self.why[one.name] = f"not used, although its name says ratings; {one.says()}"
-        if one.is_names and is_name and (is_judge or self._repeats()):
-            why = f"{one.name!r} names who judged a row: keep the rows of one judge, or give each rater a column"
-            self._ask(one.name, why)
+    def _ask_unread(self, unread: Sequence[tuple[_Column, bool]], persons: Sequence[_Column], *, known: bool) -> None:
+        """Ask about what is named like ratings and holds none, and who judged, where either is lost otherwise."""
+        known = known or any(name.startswith(("score", "rating", "better")) for name in {*self.fields} - {*OPTIONS})
+        judged, repeats = not {*OPTIONS[:3]}.isdisjoint(self.fields), self._repeats()
+        asked = [c for c in persons if c.name not in self.fields.values()]
+        asked = [c for c in asked if self._repeats(1 if {*c.words} & (JUDGES | PERSONS) else 2 / 3)]
+        for one, beside in unread:
+            words = {*one.words}
+            lost = beside or (words & PEOPLE and not known) or (words & JUDGES and not judged)
+            who = not words & VALUES and (words & JUDGES or repeats)
+            asked += [one] if (one.is_names and (lost or who)) or (one.kind == OTHERS and lost) else []
+        for one in asked:
+            why = (
+                f"{one.name!r} holds {one.kind}: if it names who judged a row, keep the rows of one judge or give each"
+            )
+            self._ask(one.name, f"{why} rater a column; if it holds ratings, write them as numbers")
 
     def _assign(
         self,
@@ -555,12 +601,17 @@ class _Table:
                     self.all[name], field, f"named like {whose if name in named else f'{whose}, beside the other'}"
                 )
         unknown = [c for c in free if c.name not in self.why and not COUNTS & {*c.words} and self._is_like(c, sure)]
-        left = []
-        for groups, is_known in ((people, known or len(people) == 1), (judges, len(judges) == 1)):
-            left.append([] if is_known else [c for group in (*groups, *values) for c in group] or unknown)
+        left, likely_ones = (
+            [],
+            ([c for c in unknown if not c.is_judges], [c for c in unknown if not {*c.words} & PEOPLE]),
+        )
+        known_sides = known or len(people) == 1, len(judges) == 1
+        for groups, is_known, likely in zip((people, judges), known_sides, likely_ones, strict=True):
+            left.append([] if is_known else [c for group in (*groups, *values) for c in group] or likely or unknown)
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
             whose = " or ".join(name for name, some in zip(("people's", "the judge's"), left, strict=True) if some)
-            why = f"{_named(open_)} may be {whose}, and the name{'s do' if len(open_) > 1 else ' does'} not tell"
+            names = "the names do not tell which" if len(open_) > 1 else "the name does not tell"
+            why = f"{_named(open_)} may be {whose}, and {names}"
             self._ask(f"{whose} ratings", why, self._answers(*left))
         if self.pairwise:
             self._check_codes(sure)
@@ -583,6 +634,8 @@ class _Table:
         """Return who may have given the ratings that are left: one column is the judge's, the others people's."""
         if people and judges:
             parted = [(one, [c for c in people if c is not one]) for one in judges]
+            alike = [[c for c in others if one.is_judges and c.about == one.about] for one, others in parted]
+            parted = [(one, same or others) for same, (one, others) in zip(alike, parted, strict=True)]
             both = [self._peoples(others) | self._judges([one]) for one, others in parted if others]
             return [*both] or [self._peoples(people), self._judges(judges)]
         several = [[one] for one in people] + ([people] if len(people) > 1 else [])

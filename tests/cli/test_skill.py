@@ -40,3 +40,9 @@ def test_commands_and_options_exist(skill):
 
 def test_findings_are_those_of_an_audit(skill):
     assert set(re.findall(r"^- \*([a-z ]+)\*:", skill, re.MULTILINE)) == set(get_args(Status))
+
+
+def test_a_file_is_seen_by_the_doctor_first(skill):
+    section = skill.split("## Which file\n")[1].split("\n## ")[0]
+    assert section.lstrip().startswith("Run `evalbias doctor FILE` first")
+    assert "doctor" in COMMANDS

@@ -340,3 +340,80 @@ def test_the_doctor_loads_no_torch(tmp_path):
     code = "import sys; from evalbias.cli.app import main; sys.argv = ['evalbias', 'doctor', sys.argv[1]]\n"
     code += "try: main()\nexcept SystemExit: pass\nassert not {'torch', 'transformers'} & {*sys.modules}"
     subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True)
+
+
+def questions(rows, tmp_path):
+    found = recognised_columns(table_of(as_jsonl(tmp_path / "t.jsonl", rows)))
+    return found, {one.about: one for one in found.questions}
+
+
+def long_form(name, values):
+    return [
+        {**row, name: who}
+        for row in rows_of("question|q|; answer|a|; human_score|15|; judge_score|15|")
+        for who in values
+    ]
+
+
+@pytest.mark.parametrize("name", ["judge_model", "model", "judge", "rater", "annotator_name"])
+def test_scores_of_several_judges_in_one_column_are_not_mixed(tmp_path, name):
+    _, asked = questions(long_form(name, ("gpt-4", "claude")), tmp_path)
+    assert "keep the rows of one judge" in asked[name].why
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["rater|like|; rating|15|score; judge|15|scores_field", "annotator|like|; score|15|scores_field",
+     "human|15|score; judge|like|; score|15|scores_field"],
+)  # fmt: skip
+def test_numbers_of_persons_are_not_taken_for_ratings(tmp_path, case):
+    rows = rows_of(f"question|q|source; answer|a|output; {case}")
+    found, asked = questions(rows, tmp_path)
+    check(found, truth_of(f"question|q|source; answer|a|output; {case}"))
+    assert asked
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [("human_label", ("good", "bad")), ("human_3", ("4", "-")), ("judge", ("4/5", "2/5")), ("judge", (300, 400))],
+)
+def test_ratings_that_cannot_be_read_are_not_left_out_in_silence(tmp_path, name, cells):
+    case = "question|q|; answer|a|; human_1|15|; human_2|15|" if name == "human_3" else "question|q|; answer|a|"
+    case += "; judge_score|15|" if name != "judge" else "; human|15|"
+    _, asked = questions([{**row, name: cells[k % 2]} for k, row in enumerate(rows_of(case))], tmp_path)
+    assert "write them as numbers" in asked[name].why
+
+
+def test_a_persons_name_beside_a_rating_is_no_question(tmp_path):
+    rows = rows_of("question|q|; answer|a|; human_score|15|; judge_score|15|")
+    found, asked = questions([{**row, "annotator": ("anna", "ben")[k % 2]} for k, row in enumerate(rows)], tmp_path)
+    assert found.judge == "judge_score"
+    assert not asked
+
+
+def test_answers_keep_people_and_judges_apart(tmp_path):
+    names = "human_fluency|15|; human_facts|15|; judge_fluency|15|; judge_facts|15|"
+    _, asked = questions(rows_of(f"question|q|; answer|a|; {names}"), tmp_path)
+    (one,) = asked.values()
+    assert [*map(dict, one.answers)] == [
+        {"score": "human_fluency", "scores_field": "judge_fluency"},
+        {"score": "human_facts", "scores_field": "judge_facts"},
+    ]
+    _, asked = questions(rows_of("question|q|; answer|a|; correct|bool|; judge_correct|bool|"), tmp_path)
+    assert [*map(dict, *[one.answers for one in asked.values()])] == [
+        {"score": "correct", "scores_field": "judge_correct"}
+    ]
+
+
+def test_answers_that_are_not_printed_are_counted(tmp_path):
+    names = "; ".join(f"{name}_score|15|" for name in ("anna", "ben", "carl", "dora", "emil", "fred", "gina", "hans"))
+    path = write(tmp_path, rows_of(f"question|q|; answer|a|; {names}"), "csv")
+    said, commands = doctor(path.name, tmp_path)
+    assert len(commands) == 6
+    assert "Not listed: 2 more commands" in said
+
+
+def test_a_judge_that_is_known_is_not_asked_for(tmp_path):
+    path = write(tmp_path, rows_of("question|q|; answer|a|; human|15|; judge|100|"), "csv")
+    with pytest.raises(ValueError, match=r"^The column 'judge' is the judge's, but more is open \(scale:"):
+        package.audit(path)
