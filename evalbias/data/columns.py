@@ -182,19 +182,12 @@ OUTPUTS = _set(
 )
 WRITERS = _set("system systems model models writer generator modell modele")
 TEXT = _set("text texte")  # words that the name of a text may hold besides
-FIRSTS = {
-    "1": "2",
-    "a": "b",
-    "0": "1",
-    "left": "right",
-    "first": "second",
-}  # end of a pair's first name -> the second's
+FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second"}  # end of a pair's names
 ENDS = _set("a b c d e left right first second")
 TIES = _set("tie draw both equal same neither unentschieden egalite")
-NOTHING, RATED, LISTS, BY_NAME, PAIRS, TEXTS, OTHERS = (
-    *("nothing", "numbers", "ratings", "ratings by criterion", "pairs of texts", "texts"),
-    "dates, objects, or numbers that count the rows or exceed 100",
-)
+NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by criterion"
+PAIRS, TEXTS = "pairs of texts", "texts"
+OTHERS = "dates, objects, or numbers that count the rows or exceed 100"
 """What the cells of a column may be."""
 OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale")
 
@@ -483,20 +476,19 @@ class _Table:
     # 3. What people said, and what the judge said.
 
     def _read_judgments(self) -> None:
-        free = [c for name, c in self.all.items() if name not in self.fields.values()]
-        criteria = self._criteria()
-        self.twins = twins = self._twins(free)
+        self.free = [c for name, c in self.all.items() if name not in self.fields.values()]
+        criteria, self.twins = self._criteria(), self._twins()
+        swapped = {twin.name for twin in self.twins.values()}
         people, judges, values = list[list[_Column]](), list[list[_Column]](), list[list[_Column]]()
-        persons: list[_Column] = []  # who wrote an output, or judged it
-        unread: list[tuple[_Column, bool]] = []  # named like ratings, and whether there are ratings of the same name
-        for words, group in itertools.groupby(sorted(free, key=lambda c: c.words), key=lambda c: c.words):
-            called, these = {w for w in words if not w.isdecimal()}, [*group]
-            fit = [c for c in these if self._fits(c) and c.name not in {t.name for t in twins.values()}]
-            twinned, rest = [c for c in fit if c.name in twins], [c for c in fit if c.name not in twins]
-            judges += [[c] for c in twinned]
+        persons, unread = list[_Column](), list[tuple[_Column, bool]]()
+        # 1. Columns of the same words, by whose ratings these words say that they hold.
+        for words, group in itertools.groupby(sorted(self.free, key=lambda c: c.words), key=lambda c: c.words):
+            called, these = {w for w in words if not w.isdecimal()}, [c for c in group if c.name not in swapped]
+            fit = [c for c in these if self._fits(c)]
+            rest = [c for c in fit if c.name not in self.twins]
+            judges += [[c] for c in fit if c.name in self.twins]
             if called & CHOICES and not self.pairwise and fit:
-                for one in fit:
-                    self.why[one.name] = f"not used: choices of outputs, and no texts of two; {one.says()}"
+                self.why |= {c.name: f"not used: choices of outputs, and no texts of two; {c.says()}" for c in fit}
                 continue
             judged = called & JUDGES or (called & MODELS and called & VALUES)
             if judged and called <= JUDGES | MODELS | VALUES:
@@ -510,19 +502,14 @@ class _Table:
             else:
                 persons += [c for c in these if called & (WRITERS | PERSONS) and (c.is_names or "id" in called)]
                 continue
-            others = [c for c in these if c not in fit and c.name not in {t.name for t in twins.values()}]
-            self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c in others}
-            unread += [(c, bool(fit)) for c in others]
-        for groups in (judges, people) if values or self._repeats() else ():  # a number may say who rated
-            if (
-                [len(group) for group in groups] == [1]
-                and groups[0][0].may_count_persons
-                and (groups is people or people)
-            ):
+            unread += [(c, bool(fit)) for c in these if c not in fit]
+        self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c, _ in unread}
+        # 2. A number beside a rating may say who rated.
+        counts = values or self._repeats()
+        for groups in (judges if people else [], people) if counts else ():
+            if [len(group) for group in groups] == [1] and groups[0][0].may_count_persons:
                 values.append(groups.pop())
-        if criteria:
-            people = []
-        self._assign(people, judges, values, free, known=bool(criteria))
+        self._assign([] if criteria else people, judges, values, known=bool(criteria))
         self._ask_unread(unread, persons, known=bool(criteria))
 
     def _criteria(self) -> list[str]:
@@ -536,12 +523,12 @@ class _Table:
             self._ask("criterion", "people rated several criteria", [{"criterion": name} for name in names])
         return names
 
-    def _twins(self, free: Sequence[_Column]) -> dict[str, _Column]:
+    def _twins(self) -> dict[str, _Column]:
         """Return the choices in the order of the outputs -> those in the other order."""
         twins = {}
-        for other in free if self.pairwise else ():
+        for other in self.free if self.pairwise else ():
             rest = [w for w in (*other.words, other.end) if w and w not in SWAPPED]
-            for one in free:
+            for one in self.free:
                 same = one is not other and rest == [w for w in (*one.words, one.end) if w]
                 if same and None not in (one.codes, other.codes):
                     twins[one.name] = other
@@ -562,19 +549,11 @@ class _Table:
             who = not words & VALUES and (words & JUDGES or repeats)
             asked += [one] if (one.is_names and (lost or who)) or (one.kind == OTHERS and lost) else []
         for one in asked:
-            why = (
-                f"{one.name!r} holds {one.kind}: if it names who judged a row, keep the rows of one judge or give each"
-            )
-            self._ask(one.name, f"{why} rater a column; if it holds ratings, write them as numbers")
+            why = f"{one.name!r} holds {one.kind}: if it says who judged, keep the rows of one judge"
+            self._ask(one.name, f"{why}; if it holds ratings, write them as numbers")
 
     def _assign(
-        self,
-        people: list[list[_Column]],
-        judges: list[list[_Column]],
-        values: list[list[_Column]],
-        free: Sequence[_Column],
-        *,
-        known: bool,
+        self, people: list[list[_Column]], judges: list[list[_Column]], values: list[list[_Column]], *, known: bool
     ) -> None:
         named = {c.name for group in (*people, *judges) for c in group}
         # 1. What the names say, and what follows for the one that they leave.
@@ -597,26 +576,18 @@ class _Table:
             for field, name in fields_of(groups[0]).items() if len(groups) == 1 else ():
                 sure.append(self.all[name])
                 whose = "a judge's" if field in OPTIONS else "people's"
-                self._take(
-                    self.all[name], field, f"named like {whose if name in named else f'{whose}, beside the other'}"
-                )
-        unknown = [c for c in free if c.name not in self.why and not COUNTS & {*c.words} and self._is_like(c, sure)]
-        left, likely_ones = (
-            [],
-            ([c for c in unknown if not c.is_judges], [c for c in unknown if not {*c.words} & PEOPLE]),
-        )
-        known_sides = known or len(people) == 1, len(judges) == 1
-        for groups, is_known, likely in zip((people, judges), known_sides, likely_ones, strict=True):
+                self._take(sure[-1], field, f"named like {whose}{'' if name in named else ', beside the other'}")
+        free = (c for c in self.free if c.name not in self.why and not COUNTS & {*c.words})
+        unknown, left = [c for c in free if self._is_like(c, sure)], list[list[_Column]]()
+        theirs, its = [c for c in unknown if not c.is_judges], [c for c in unknown if not {*c.words} & PEOPLE]
+        for groups, likely, is_known in ((people, theirs, known or len(people) == 1), (judges, its, len(judges) == 1)):
             left.append([] if is_known else [c for group in (*groups, *values) for c in group] or likely or unknown)
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
             whose = " or ".join(name for name, some in zip(("people's", "the judge's"), left, strict=True) if some)
             names = "the names do not tell which" if len(open_) > 1 else "the name does not tell"
             why = f"{_named(open_)} may be {whose}, and {names}"
             self._ask(f"{whose} ratings", why, self._answers(*left))
-        if self.pairwise:
-            self._check_codes(sure)
-        else:
-            self._check_scales(sure)
+        (self._check_codes if self.pairwise else self._check_scales)(sure)
 
     def _peoples(self, group: Sequence[_Column]) -> dict[str, str]:
         fields, single = {c.kind: c.name for c in group if c.kind == LISTS}, [c for c in group if c.kind != LISTS]
@@ -665,9 +636,7 @@ class _Table:
         both = ~np.isnan(scored) & (counts > 0)
         x, y = scored[both], np.nansum(rated, axis=0)[both] / counts[both]
         if len(x) >= 20 and np.ptp(x) > 0 and np.ptp(y) > 0 and np.corrcoef(x, y)[0, 1] < -3 / np.sqrt(len(x)):
-            why = (
-                "the judge's scores fall where people's ratings rise: if the lowest is the best on one of the scales, "
-            )
+            why = "the judge's scores fall where people's rise: if the lowest is the best on one of the scales, "
             self._ask("direction", f"{why}subtract that column from its highest value first", [{}])
 
     def _check_codes(self, sure: Sequence[_Column]) -> None:
@@ -693,10 +662,7 @@ class _Table:
             same = [a == b for a, b in zip(one.cells, other.cells, strict=True) if None not in (a, b)]
             if not same or 2 * sum(same) <= len(same):
                 del self.fields["swapped_field"]
-                why = (
-                    f"{other.name!r} mostly differs from {one.name!r}: it must name the outputs as they stand, not as "
-                )
-                why += "they were shown"
+                why = f"{other.name!r} mostly differs from {one.name!r}: it must name the outputs as they stand"
                 self._ask("swapped choices", why, [{"swapped_field": other.name}, {}])
 
 
