@@ -124,27 +124,27 @@ def _leave(
     briefs, covered = ({name: one[0] for name, one in found.items()}, {name: one[2] for name, one in found.items()})
     brief = {**briefs[names[0]], **counts} if len(names) == 1 else {"criteria": briefs}
     shown = [(f"{name}: " if len(names) > 1 else "") + in_words(one, file) for name, one in briefs.items()]
+    shown.append(TRUST)
     scored = [scored_section(one[1]) for one in found.values()]
     if len(names) > 1:
         scored = [replace(one, title=f"{one.title}: {name}") for name, one in zip(names, scored, strict=True)]
     run.leave(RunOutcome(brief, brief, shown, covered, more=[*scored, *more]))
 
 
+TRUST = "To find out whether scores can be trusted, run 'evalbias audit' with the same judge and model on rated items."
+
+
 def in_words(brief: Mapping[str, Any], file: Path) -> str:
-    """Say how many items have a score, which have none and why, and what to do next."""
+    """Say how many items have a score, and which have none and why."""
     scored, refused = brief["n"], brief["refused"]
     items = f"item{'s' * (len(refused) != 1)} {', '.join(map(str, refused[:5]))}{', ...' * (len(refused) > 5)}"
     named = f" (the model cannot take {items})"
     unanswered = (
         f"{brief['unanswered']} items have no score although the model answered: it gave no label enough probability, "
-        "or the server reported none. Try a prompt that asks for a label alone, or another model.\n"
+        "or the server reported none. Try a prompt that asks for a label alone, or another model."
     )
-    return (
-        f"{count(scored, 'item')} scored, {brief['undefined']} undefined{named * bool(refused)}: {file}\n"
-        f"{unanswered * bool(brief['unanswered'])}"
-        "To find out whether these scores can be trusted, run 'evalbias audit' with the same judge and model on rated "
-        "items."
-    )
+    said = f"{count(scored, 'item')} scored, {brief['undefined']} undefined{named * bool(refused)}: {file}"
+    return f"{said}\n{unanswered}" if brief["unanswered"] else said
 
 
 # The records that ``evalbias judge`` writes, one per item.

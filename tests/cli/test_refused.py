@@ -60,6 +60,7 @@ REFUSED = {
         ("--data items.jsonl --lm embedded --criterion wit", "write it as 'name: definition'"),
         ("--data items.jsonl --lm embedded --criterion 'wit: is it funny?'", "has no score on 'wit'"),
         (f"{ITEMS} --split-by topic", "'topic' is not one of"),
+        (f"{ITEMS} {NAMED}", "name each criterion once"),
         (f"{ITEMS} --scale 1-3", "outside the scale 1 to 3: correct it"),
         (f"{ITEMS} --scale 5-1", "--scale 5-1: write the lowest and the highest score"),
         (f"{ITEMS} --scale 0.5-2", "a judge answers with whole numbers"),
@@ -81,6 +82,7 @@ REFUSED = {
         (f"{ITEMS} --candidates ids.txt", "ids.txt lists 'elsewhere', which is no training item of this split (1 such"),
     ],
     "judge": [
+        (f"{ITEMS} {NAMED}", "--criterion: quality and quality: name each criterion once."),
         ("--data items.jsonl --lm embedded", ANY),
         (f"{ITEMS} --judge scores.json", f"{OWN} --criterion."),
         ("--data items.jsonl --lm embedded --judge scores.json --output-label Reply", f"{OWN} --output-label."),
