@@ -308,6 +308,12 @@ def rated_criteria(examples: Iterable[dspy.Example]) -> list[str]:
     return list(dict.fromkeys(name for by_name in given if isinstance(by_name, Mapping) for name in by_name))
 
 
+def check_once(criteria: Sequence[str]) -> None:
+    """Refuse two criteria of one name."""
+    if len({*criteria}) < len(criteria):
+        raise ValueError(f"`criterion`: {', '.join(criteria)}: name each criterion once.")
+
+
 def check_rated_apart(examples: Iterable[dspy.Example], criteria: Sequence[str]) -> None:
     """Refuse items with one score, rating or choice for several criteria."""
     for e in examples if len(criteria) > 1 else ():

@@ -516,7 +516,7 @@ def prepared_each(options: AuditOptions) -> list[PreparedAudit]:
     names = [*map(_name, criteria)]
     if not names:
         raise ValueError("`criterion`: none is named, or people rated none by name: name those that the judge scores.")
-    _check_once(names)
+    data_sets.items.check_once(names)
     each = [prepared(replace(options, criterion=criterion)) for criterion in criteria]
     data_sets.items.check_rated_apart(each[0].dataset, names)
     return each if options.is_recorded else [replace(one, together=[other.judge for other in each]) for one in each]
@@ -653,13 +653,8 @@ def criteria_of(options: Any, names: Sequence[str | Criterion]) -> tuple[Criteri
         raise ValueError(f"`scale` is {low:g}-{high:g}: a judge answers with whole numbers, such as 1-5.")
     ends = (int(low), int(high))
     made = [one if isinstance(one, Criterion) else Criterion.parse(one, scale=ends) for one in chosen]
-    _check_once([one.name for one in made])
+    data_sets.items.check_once([one.name for one in made])
     return tuple(_worded(criterion, options) for criterion in made)
-
-
-def _check_once(names: Sequence[str]) -> None:
-    if len({*names}) < len(names):
-        raise ValueError(f"`criterion`: {joined(names)}: name each criterion once.")
 
 
 def _rated_criterion(options: AuditOptions, items: Sequence[dspy.Example]) -> Criterion:

@@ -82,7 +82,7 @@ REFUSED = {
         (f"{ITEMS} --candidates ids.txt", "ids.txt lists 'elsewhere', which is no training item of this split (1 such"),
     ],
     "judge": [
-        (f"{ITEMS} {NAMED}", "--criterion: quality and quality: name each criterion once."),
+        (f"{ITEMS} {NAMED}", "--criterion: quality, quality: name each criterion once."),
         ("--data items.jsonl --lm embedded", ANY),
         (f"{ITEMS} --judge scores.json", f"{OWN} --criterion."),
         ("--data items.jsonl --lm embedded --judge scores.json --output-label Reply", f"{OWN} --output-label."),
