@@ -101,7 +101,10 @@ def _shown(cell: Any) -> str:
 def _answered(found: Columns, name: str, table: Source) -> Iterator[dict[str, Any]]:
     """Yield the options of an audit for each answer to the questions, or for each judge of a tool's export."""
     if name in EXPORTS:
-        yield from ({"scores_field": one} for one in judges_of(table.rows[0][1] if table.rows else {}))
+        criteria = [one["criterion"] for about in found.questions for one in about.answers if "criterion" in one]
+        for judge in judges_of(table.rows[0][1] if table.rows else {}):
+            own = [one for one in criteria if one == judge.rpartition("/")[2]] or criteria
+            yield from [{"scores_field": judge, "criterion": one} for one in own] or [{"scores_field": judge}]
         return
     answers = [one.answers for one in found.questions if one.answers]
     for chosen in itertools.islice(itertools.product(*answers), MOST):

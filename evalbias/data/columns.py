@@ -476,8 +476,9 @@ class _Table:
     # 3. What people said, and what the judge said.
 
     def _read_judgments(self) -> None:
+        criteria = self._criteria()
         self.free = [c for name, c in self.all.items() if name not in self.fields.values()]
-        criteria, self.twins = self._criteria(), self._twins()
+        self.twins = self._twins()
         swapped = {twin.name for twin in self.twins.values()}
         people, judges, values = list[list[_Column]](), list[list[_Column]](), list[list[_Column]]()
         persons, unread = list[_Column](), list[tuple[_Column, bool]]()

@@ -417,3 +417,27 @@ def test_a_judge_that_is_known_is_not_asked_for(tmp_path):
     path = write(tmp_path, rows_of("question|q|; answer|a|; human|15|; judge|100|"), "csv")
     with pytest.raises(ValueError, match=r"^The column 'judge' is the judge's, but more is open \(scale:"):
         package.audit(path)
+
+
+def test_an_export_of_several_judges_and_criteria_has_a_command_for_each(tmp_path):
+    rng, traces = random.Random(0), []
+    for k in range(20):
+        who = [("HUMAN", "ann"), ("HUMAN", "ben"), ("LLM_JUDGE", "gpt"), ("LLM_JUDGE", "claude")]
+        said = [(kind, one, name) for kind, one in who for name in ("facts", "tone")]
+        info = {"trace_id": f"t{k}", "request_preview": f"Question {k}?", "response_preview": "word " * (1 + k % 7)}
+        info["assessments"] = [
+            {
+                "assessment_name": name,
+                "source": {"source_type": kind, "source_id": one},
+                "feedback": {"value": rng.randrange(5)},
+            }
+            for kind, one, name in said
+        ]
+        traces.append({"info": info})
+    path = as_jsonl(tmp_path / "t.jsonl", traces)
+    said, commands = doctor(path.name, tmp_path)
+    assert [command[-3:] for command in commands] == [
+        [f"{judge}/{name}", "--criterion", name] for judge in ("gpt", "claude") for name in ("facts", "tone")
+    ]
+    assert "although its name says ratings" not in " ".join(said.split())
+    evalbias(*commands[-1], "--out", "run", "--json", cwd=tmp_path)
