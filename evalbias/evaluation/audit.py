@@ -293,15 +293,18 @@ def opening_of(
     return tuple(filter(None, (*warnings, validity, leniency, first)))
 
 
-def reasons_of(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Say which biases may be another, what helps, and those between bounds, ruled out, undecided and not measured."""
+def reasons_of(findings: Sequence[Finding], *, exact: bool = False) -> tuple[str, ...]:
+    """Say which biases may be another, what helps, and those between bounds, ruled out, undecided and not measured.
+
+    Ratings without error are ``exact``, as an outcome is.
+    """
     biased, bounded, open_, clear, missing = _by_status(findings)
     not_shown = [f for f in biased if not f.alone]
     untold = [f for f in not_shown if f.joint is not None and math.isnan(f.joint.low)]
     said = [
         _confused([f for f in not_shown if f not in untold], "is not shown", "are not shown"),
         _confused(untold, "cannot be told", "cannot be told apart"),
-        _assumption(findings),
+        _assumption(findings, exact=exact),
         *(f"What helps against {title_of(f.bias)}: {f.remedy}." for f in biased if f.remedy),
         _between_bounds(bounded),
         _listed("No sign of bias", clear, _why_clear),
@@ -332,7 +335,7 @@ def _confused(findings: Sequence[Finding], one: str, several: str) -> str:
     )
 
 
-def _assumption(findings: Sequence[Finding]) -> str:
+def _assumption(findings: Sequence[Finding], *, exact: bool) -> str:
     """Say what conclusions at equal quality take for granted, and how far it carries; empty without any."""
     decided = [f for f in findings if f.status in ("biased", "no sign")]
     estimates = [f.estimate for f in findings if f in decided or f.within]
@@ -345,10 +348,10 @@ def _assumption(findings: Sequence[Finding]) -> str:
         alike = [f for f in decided if f.status == "no sign" and f.condition == condition]
         holding.append(f"the interval of {_titles(alike)} {condition}")
     holds = "; ".join(holding)
-    return (
-        "Conclusions at equal quality take the errors of raters to be independent: what raters share or copy counts as "
-        f"quality. {holds[:1].upper()}{holds[1:]}{'.' * bool(holds)}"
-    ).strip()
+    taken = "the errors of raters to be independent: what raters share or copy counts as quality"
+    if exact:
+        taken = "the rating to be quality without error (reliability 1), as an outcome is"
+    return f"Conclusions at equal quality take {taken}. {holds[:1].upper()}{holds[1:]}{'.' * bool(holds)}".strip()
 
 
 def _listed(what: str, findings: Sequence[Finding], why: Callable[[Finding], str]) -> str:
@@ -621,7 +624,7 @@ def audit_answers(
     cautions = [copied_ratings(judged), repeated_items(judged), "" if lost is None else lost.sentence()]
     if (rates := measurements.get(PassOrFail.name)) is not None:
         answer = (*paragraphs_of_rates(rates), *answer)
-    paragraphs = (*answer, *filter(None, cautions), *reasons_of(findings))
+    paragraphs = (*answer, *filter(None, cautions), *reasons_of(findings, exact=reliability == 1))
     if (worth := measurements.get(Forecasts.name)) is not None and (text := Forecasts().conclusion(worth)):
         paragraphs += (text,)
     repeats = measurements.get(Repeats.name)
