@@ -34,21 +34,9 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
     conditions, rates = parse_conditions(out.fail_on), parse_rates(out.certify)
     if not_tested := [one.text for one in conditions if options.only and one.is_of_bias and one.bias != options.only]:
         raise ValueError(f"`fail_on` {not_tested[0]}: `only` {options.only} is tested. Leave one of both out.")
-    if options.judge is not None and options.lm is None:
-        raise ValueError("`judge` answers with a model: name it with `lm`.")
     for file in filter(None, (out.summary, out.junit)):
         file.parent.mkdir(parents=True, exist_ok=True)
-    if (options := with_judge(before := options)) != before:
-        judge = options.scores_field or options.samples_field or options.winner_field
-        others = [f"{theirs!r} as {ours}" for ours, theirs in (options.mapping or {}).items()]
-        say(f"Columns: {', '.join([f'{judge!r} as the judge', *others])} (evalbias doctor says why).")
-    if options.is_recorded:
-        refuse_unused(out.given)
-    each = prepared_each(options)
-    if each[0].is_recorded and not options.is_recorded:  # by the only judge in a tool's export
-        refuse_unused(out.given | {"scores_field"})
-    if each[0].dataset.left_out:
-        say(each[0].dataset.summary())
+    options, each = _prepared(options, out.given)
     for ready in each if rates else ():
         _check_verdicts(ready)
     # 2. The audit, and what it decides.
@@ -58,31 +46,63 @@ def audit_command(options: AuditOptions, models: MeasuringModels, out: AuditOut)
         each = [replace(one, lm=run.options.lm, likelihood_lm=run.options.likelihood_lm) for one in each]
         with run.progress(sum(map(_answers_needed, each))) if run.likelihood_lm is not None else nullcontext():
             audits = audit_each(each)
-        audited: Any = Audits(audits) if options.several else next(iter(audits.values()))
-        audits = audits if options.several else {"": audited}
+        several = Audits(audits) if options.several else None
+        audits = audits if several else {"": next(iter(audits.values()))}
         certificate = [(name, *_certified(rate, one)) for name, one in audits.items() for rate in rates]
-        said = [f"{word}: {of(name)}{why}" for name, word, _, why in certificate]
-        contents, results = {}, {}
-        for name, one in audits.items():
-            rated = [{"decision": word, "why": why} for other, word, _, why in certificate if other == name]
-            contents[name] = one.to_dict() | ({"certificate": rated} if rated else {})
-            kept = {"measurements": one.measurements, "items": by_item(one.judged)}
-            results[name] = {"audit": contents[name], **kept}
-        content, result = contents.get("", {}), results.get("", {})
-        if options.several:
-            content, result = ({"verdict": audited.verdict, "criteria": parts} for parts in (contents, results))
-        covered = {j.criterion: j.coverage for j in (one.judged for one in audits.values()) if len(j.coverage)}
-        more, verdict = [Section("Certificate", said)] * bool(said), audited.verdict
-        verdict = verdict if options.several else audited.answer
-        run.leave(RunOutcome(result, content, [audit_view(audited)], covered, audited, more, verdict))
+        run.leave(_outcome(audits, several, certificate))
     # 3. What a build is told: by messages, files, and the exit code.
     decided = [(name, one.text, *one.decide(audit)) for name, audit in audits.items() for one in conditions]
-    for text in (*(f"{OUTCOMES[code]}: {of(name)}{why}" for name, _, code, why in decided if code), *said):
+    told = [f"{OUTCOMES[code]}: {of(name)}{why}" for name, _, code, why in decided if code]
+    for text in (*told, *_said(certificate)):
         typer.echo(message(text), err=True)
     decided += [(name, why.partition(":")[0], code, f"{word}: {why}") for name, word, code, why in certificate]
     _tell_build(out, audits, decided)
     if codes := {code for _, _, code, _ in decided if code}:
         raise typer.Exit(min(codes))  # one that fails decides
+
+
+def _prepared(options: AuditOptions, given: Set[str]) -> tuple[AuditOptions, list[PreparedAudit]]:
+    """Return the options with the judge that the columns name, and what is asked for each criterion."""
+    if options.judge is not None and options.lm is None:
+        raise ValueError("`judge` answers with a model: name it with `lm`.")
+    if (options := with_judge(before := options)) != before:
+        judge = options.scores_field or options.samples_field or options.winner_field
+        others = [f"{theirs!r} as {ours}" for ours, theirs in (options.mapping or {}).items()]
+        say(f"Columns: {', '.join([f'{judge!r} as the judge', *others])} (evalbias doctor says why).")
+    if options.is_recorded:
+        refuse_unused(given)
+    each = prepared_each(options)
+    if each[0].is_recorded and not options.is_recorded:  # by the only judge in a tool's export
+        refuse_unused(given | {"scores_field"})
+    if each[0].dataset.left_out:
+        say(each[0].dataset.summary())
+    return options, each
+
+
+Certificate = Sequence[tuple[str, str, int, str]]
+"""Of each criterion and rate: the criterion, the decision in words, its exit code, and why."""
+
+
+def _said(certificate: Certificate) -> list[str]:
+    return [f"{word}: {of(name)}{why}" for name, word, _, why in certificate]
+
+
+def _outcome(audits: Mapping[str, Audit], several: Audits | None, certificate: Certificate) -> RunOutcome:
+    """Gather what the run writes and shows of an audit, or of those of several criteria."""
+    contents, results = {}, {}
+    for name, one in audits.items():
+        rated = [{"decision": word, "why": why} for criterion, word, _, why in certificate if criterion == name]
+        contents[name] = one.to_dict() | ({"certificate": rated} if rated else {})
+        kept = {"measurements": one.measurements, "items": by_item(one.judged)}
+        results[name] = {"audit": contents[name], **kept}
+    covered = {j.criterion: j.coverage for j in (one.judged for one in audits.values()) if len(j.coverage)}
+    said = _said(certificate)
+    more = [Section("Certificate", said)] * bool(said)
+    if several is None:
+        audit = audits[""]
+        return RunOutcome(results[""], contents[""], [audit_view(audit)], covered, audit, more, audit.answer)
+    content, result = ({"verdict": several.verdict, "criteria": parts} for parts in (contents, results))
+    return RunOutcome(result, content, [audit_view(several)], covered, several, more, several.verdict)
 
 
 OUTCOMES = {0: "passed", 1: "failed", UNDECIDED: "undecided"}
