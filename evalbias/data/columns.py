@@ -416,7 +416,7 @@ class _Table:
     # 1. The texts: an input, and an output or two.
 
     def _read_texts(self) -> None:
-        beside = TEXT | _set("model modell modele generated bot assistant llm ai")
+        beside = TEXT | _set("model modell modele generated bot assistant llm ai actual final")
         outputs = [c for c in self.all.values() if c.called(OUTPUTS, beside) and c.kind in (TEXTS, PAIRS)]
         pairs, lists = _pairs([c for c in outputs if c.kind == TEXTS]), [[c] for c in outputs if c.kind == PAIRS]
         paired = {c.name for one in (*pairs, *lists) for c in one}
@@ -428,7 +428,8 @@ class _Table:
             for k, one in enumerate((*pairs, *lists)[0], start=1):
                 self._take(one, f"output_{k}" if pairs else "outputs", "named like one of two outputs")
         else:
-            self._choose("output", [c for c in single if not c.end] or single)
+            ended = [c.words for c in single if c.end]
+            self._choose("output", [c for c in single if not c.end and c.words not in ended] or single)
         output = self.all.get(self.fields.get("output", ""))
         beside = TEXT | _set("user original")
         inputs = [c for c in self.all.values() if c.called(INPUTS, beside) and c.kind == TEXTS]
@@ -526,14 +527,9 @@ class _Table:
 
     def _twins(self) -> dict[str, _Column]:
         """Return the choices in the order of the outputs -> those in the other order."""
-        twins = {}
-        for other in self.free if self.pairwise else ():
-            rest = [w for w in (*other.words, other.end) if w and w not in SWAPPED]
-            for one in self.free:
-                same = one is not other and rest == [w for w in (*one.words, one.end) if w]
-                if same and None not in (one.codes, other.codes):
-                    twins[one.name] = other
-        return twins
+        full = {c.name: [w for w in (*c.words, c.end) if w] for c in self.free if self.pairwise and c.codes is not None}
+        rest = {name: [w for w in words if w not in SWAPPED] for name, words in full.items()}
+        return {one: self.all[other] for one in full for other in full if one != other and full[one] == rest[other]}
 
     def _fits(self, one: _Column) -> bool:
         return one.kind == LISTS or (one.codes is not None if self.pairwise else one.kind == RATED)
@@ -624,10 +620,14 @@ class _Table:
     def _check_scales(self, sure: Sequence[_Column]) -> None:
         judge = [c for c in sure if c.name in (self.fields.get("scores_field"), self.fields.get("samples_field"))]
         people = [c for c in sure if c not in judge]
+        tops_of = [*map(_highest, people)]
+        if people and max(tops_of) > 1.5 * min(tops_of):
+            why = f"{_named(people)} go up to {', '.join(f'{top:g}' for top in tops_of)}: map those of one scale alone"
+            self._ask("people's scales", why)
         if not (judge and people):
             return
         scored, rated = judge[0].values(), np.array([c.values() for c in people])
-        tops, lows = (max(map(_highest, people)), _highest(judge[0])), (np.nanmin(rated), np.nanmin(scored))
+        tops, lows = (max(tops_of), _highest(judge[0])), (np.nanmin(rated), np.nanmin(scored))
         if max(tops) > 1.5 * min(tops) or (min(lows) < 0) != (max(lows) < 0):
             low, top = float(lows[1]), tops[1]
             ends = [(a, b) for a, b in ((0, 1), (1, 5), (0, 10), (1, 10), (0, 100)) if a <= low and top <= b][:2]

@@ -441,3 +441,15 @@ def test_an_export_of_several_judges_and_criteria_has_a_command_for_each(tmp_pat
     ]
     assert "although its name says ratings" not in " ".join(said.split())
     evalbias(*commands[-1], "--out", "run", "--json", cwd=tmp_path)
+
+
+def test_raters_of_different_scales_are_not_put_together(tmp_path):
+    _, asked = questions(rows_of("question|q|; answer|a|; human_1|15|; human_2|pf|; judge|15|"), tmp_path)
+    assert asked["people's scales"].why.startswith("'human_1', 'human_2' go up to 5, 1")
+
+
+def test_the_actual_output_is_judged_and_a_second_one_is_asked_about(tmp_path):
+    case = "question|q|source; expected_output|a2|; actual_output|a|output; label|01|score; judge|01|scores_field"
+    assert check(questions(rows_of(case), tmp_path)[0], truth_of(case)) == (4, 4)
+    _, asked = questions(rows_of("question|q|; answer|a|; answer_2|a2|; judge|15|"), tmp_path)
+    assert {"output": "answer_2"} in asked["output"].answers
