@@ -238,10 +238,11 @@ def test_a_program_survives(name, way, depth, tmp_path):
 @pytest.mark.parametrize("version", [folder.name for folder in sorted(KEPT.iterdir())])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_earlier_versions_saved_is_loaded(name, version):
-    make, make_fresh = PROGRAMS[name]
-    program = make_fresh()
-    program.load(str(KEPT / version / f"{name}.json"))
-    assert behavior(program) == behavior(make())
+    program, file = PROGRAMS[name][1](), KEPT / version / f"{name}.json"
+    program.load(str(file))
+    saved = json.loads(file.read_text())
+    del saved["metadata"]
+    assert json.loads(json.dumps(program.dump_state())) == saved
 
 
 @pytest.mark.parametrize("version", [folder.name for folder in sorted(KEPT.iterdir())])
