@@ -8,7 +8,7 @@ TYPED := build/typed
 SITE := build/site
 TREE := $(TYPED)/evalbias
 
-.PHONY: help typed demo test test-all test-integrations test-servers models check words format mutants bench docs release lock clean
+.PHONY: help typed demo test test-all test-integrations test-lowest test-servers models check words format mutants bench docs release lock clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "%-24s %s\n", $$1, $$2}'
@@ -28,6 +28,7 @@ test-all: $(STAMP)  ## all tests but those of real servers and integrations
 # MLflow (50 MB) and Inspect (130 MB) need older versions of what .venv has (cachetools, fsspec, boto3), so they have an
 # environment of their own above it; pip leaves .venv as it is.
 TOOLS := .servers/tools
+UV := .servers/uv/bin/uv
 
 test-integrations: $(TOOLS)/.installed  ## tests with MLflow, Inspect and other tools (250 MB)
 	OMP_NUM_THREADS=1 $(TOOLS)/bin/python -m pytest tests/integrations
@@ -38,6 +39,23 @@ $(TOOLS)/.installed: $(STAMP) Makefile
 		> "$$($(TOOLS)/bin/python -c 'import site; print(site.getsitepackages()[0])')/venv.pth"
 	$(TOOLS)/bin/pip install --quiet mlflow-skinny==3.17.2 inspect-ai==0.3.285 typesafe-sdk==0.7.5 \
 		pydantic-evals==2.62.0 langsmith==0.15.1 langfuse==5.0.4
+	touch $@
+
+$(UV):
+	$(PYTHON) -m venv .servers/uv
+	.servers/uv/bin/pip install --quiet "uv>=0.13,<0.14"
+
+# Every dependency in the oldest version that pyproject.toml allows; in the oldest Python with `PYTHON=python3.10`. On x86
+# Linux `TORCH_INDEX=` takes torch from the package registry, with the CUDA libraries that it loads (6 GB).
+LOWEST := .servers/lowest
+
+test-lowest: $(LOWEST)/.installed  ## the quick tests with the oldest versions that are allowed
+	OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest --numprocesses auto --maxprocesses 8
+
+$(LOWEST)/.installed: pyproject.toml | $(UV)
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(UV) pip install --quiet --no-config --python $(LOWEST)/bin/python --resolution lowest-direct \
+		$(if $(TORCH_INDEX),--torch-backend cpu) --editable ".[dev]"
 	touch $@
 
 # Real servers, each in an environment of its own: vLLM takes 3.5 GB, llama.cpp's two are built here (cmake, g++).
@@ -148,13 +166,10 @@ $(STAMP): $(CORE) constraints-dev.txt
 # Exact versions with hashes, for every supported Python and platform: constraints.txt is what evalbias needs,
 # constraints-dev.txt what its development adds. `make lock` keeps the pinned versions that still fit; delete a line to
 # take the newest.
-UV := .servers/uv/bin/uv
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --custom-compile-command "make lock" \
 	--no-emit-package torch --no-emit-package triton
 
-lock:  ## pin the versions anew, with hashes
-	$(PYTHON) -m venv .servers/uv
-	.servers/uv/bin/pip install --quiet "uv>=0.13,<0.14"
+lock: $(UV)  ## pin the versions anew, with hashes
 	echo "$(TORCH)" > .servers/torch.txt
 	$(LOCK) --constraint .servers/torch.txt --group build --extra local pyproject.toml --output-file constraints.txt
 	$(LOCK) --constraint .servers/torch.txt --constraint constraints.txt --extra dev --extra docs pyproject.toml \
