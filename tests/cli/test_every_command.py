@@ -84,6 +84,7 @@ LEAVES = {
     "compile order": ([*DATA, "--lm", "embedded", "--judge", "judge.json"], OPENED),
     "compile forecasts": ([*DATA, "--lm", "embedded", "--judge", "judge.json"], OPENED),
     "compile refine": (LOOP, OPENED),
+    "doctor": (["items.jsonl"], "cli.doctor.recognised_columns"),
     "skill": ([], "cli.app.resources.files"),
     "runs list": (["--root", "."], "runs.list_runs"),
     "runs show": (["."], READ),
