@@ -136,7 +136,7 @@ release: $(STAMP)  ## build the source archive and the wheel into dist/, and try
 		python$$version --version >/dev/null 2>&1 || { echo "Python $$version: not on this machine"; continue; }; \
 		for archive in dist/*; do \
 			python$$version -m venv --clear $(RELEASE)/empty && $(RELEASE)/empty/bin/pip install --quiet $$archive && \
-				(cd $(RELEASE) && empty/bin/evalbias audit $(RECORDED) > audit.txt && grep --quiet "^No sign of bias" audit.txt) \
+				(cd $(RELEASE) && rm -rf runs && empty/bin/evalbias audit $(RECORDED) > audit.txt && grep --quiet "^No sign of bias" audit.txt) \
 				|| exit 1; \
 			echo "Python $$version: $$archive installs and audits"; \
 		done; \
