@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import dspy
 from dspy import lm15
 
-from evalbias.lm.dspy_seam import calling_predictor, is_decision, judgment_request, read_judgment, usage_reported
+from evalbias.lm.dspy_seam import calling_predictor, is_decision, judgment_request, read_judgment
 from evalbias.lm.forms import state_text
-from evalbias.lm.types import Answers, ChoiceLogprobs, Decision, MeasuringLM, Message, Question, Refused
+from evalbias.lm.types import ChoiceLogprobs, Decision, MeasuringLM, Message, Refused
 
 BOOLEAN = ("true", "false")  # options of a ``Noul`` question
 
@@ -35,11 +35,6 @@ class DecidingLM(dspy.LM):  # type: ignore[misc]
             return True
         outputs = predictor.signature.output_fields
         return all(is_decision(field) or name in predictor.fields for name, field in outputs.items())
-
-    @usage_reported
-    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
-        """Answer questions, many at a time; see ``MeasuringLM``."""
-        self.engine.answer(questions, answers)
 
     def __call__(self, prompt: Any = None, **kwargs: Any) -> Any:
         """Answer a prompt, a request, or a decision request (``state=..., questions=...``); see ``dspy.LM``."""

@@ -22,7 +22,7 @@ from dspy import lm15
 
 from evalbias.lm import types
 from evalbias.lm.decisions import DecidingLM
-from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of
+from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
 from evalbias.lm.load import Loaded, ModelSource, load
 from evalbias.lm.render import Prepared, Tokenizing
 from evalbias.lm.saved import SavedLM
@@ -100,6 +100,11 @@ class LocalLM(DecidingLM, SavedLM, types.MeasuringLM):
         # DSPy's cache knows a model by this name alone, so the name says which weights they are.
         name = f"local/{Path(model).resolve().name if Path(model).exists() else model}@{loaded.fingerprint}"
         super().__init__(name, engine=engine, async_engine=AsyncEngine(engine), **kwargs)
+
+    @usage_reported
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions, in batches; see ``MeasuringLM``."""
+        self.engine.answer(questions, answers)
 
     def forget(self) -> None:
         """Clear the prefix cache, whose reuse may change the last digits of an answer."""

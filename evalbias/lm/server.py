@@ -16,7 +16,7 @@ from evalbias.lm.calls import Call, Together, harmless
 from evalbias.lm.decisions import DecidingLM
 from evalbias.lm.dialect import Dialect, Endpoint, WrongTokenizer
 from evalbias.lm.dialects import DIALECTS
-from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of
+from evalbias.lm.dspy_seam import AsyncEngine, Engine, question_of, response_of, usage_reported
 from evalbias.lm.fingerprint import Answering, same_sample
 from evalbias.lm.load import load_tokenizer
 from evalbias.lm.render import Prepared, template_of
@@ -133,6 +133,11 @@ class ServerLM(DecidingLM, SavedLM, MeasuringLM):
         dialect, *others = self.engine.dialects
         servers = f" on {1 + len(others)} servers" if others else ""
         return f"{dialect.name} {self._version}".strip() + f"{servers}: {dialect.capabilities}"
+
+    @usage_reported
+    def answer(self, questions: Sequence[Question], answers: Answers) -> None:
+        """Answer questions, several in flight; see ``MeasuringLM``."""
+        self.engine.answer(questions, answers)
 
     def samples(self) -> list[FloatArray]:
         """Return log-probabilities of a fixed text from each server, which reveal other weights under the same name.

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 
-from evalbias.measures.arrays import FloatArray, normalized
+from evalbias.measures.arrays import FloatArray
 from evalbias.values import json_number
 
 Message = Mapping[str, str]
@@ -113,7 +114,8 @@ class ChoiceLogprobs:
     @property
     def probabilities(self) -> FloatArray:
         """(n, c) shares of the coverage, each row summing to 1; NaN if no choice has any probability."""
-        return normalized(self.logprobs)
+        with np.errstate(invalid="ignore"):  # a row of -inf becomes NaN: undefined, not uniform
+            return np.asarray(scipy.special.softmax(self.logprobs, axis=1), dtype=np.float64)
 
 
 def unanswered(choices: Sequence[str]) -> ChoiceLogprobs:

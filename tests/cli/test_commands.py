@@ -174,7 +174,7 @@ def test_likelihood_from_another_model(scoring, tmp_path):
 @pytest.mark.slow
 def test_the_demo_shows_the_method_and_prints_nothing_else(tmp_path):
     found = answered("demo", cwd=tmp_path)  # the page of the demo is checked against what it prints otherwise
-    assert found.keys() == {"likelihood", "decisions", "written", "preference", "conclusion"}
+    assert found.keys() == {"schema", "likelihood", "decisions", "written", "preference", "conclusion"}
     bias = found["likelihood"]["changes"]["bias_score"]
     assert (bias["before"]["n"], bias["before"]["undefined"]) == (300, 0)
     assert abs(bias["after"]["value"]) < bias["before"]["low"] / 2

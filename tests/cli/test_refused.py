@@ -118,7 +118,7 @@ REFUSED = {
     "audit": [
         ("--data pairs.jsonl --winner-field verdict --scores-field x", "Name one judge: a model (--lm) with a"),
         ("--data pairs.jsonl --swapped-field x", "--swapped-field goes with --winner-field"),
-        ("--data pairs.jsonl", "Name one judge: a model"),
+        ("--data pairs.jsonl", "'evalbias doctor pairs.jsonl' lists the choices"),
         ("--data none --winner-field v --only position --fail-on verbosity>.2", ">.2: --only position is tested"),
         ("--data none --scores-field v --fail-on pass_or_fail>.1", "such as pass_or_fail.tpr or pass_or_fail.tnr."),
         ("--data none --scores-field v --fail-on joint>.1", "name an estimate of joint."),
