@@ -181,6 +181,7 @@ app.main()
         assert done.stderr.splitlines()[-1].startswith("evalbias: TypeError: wrong. This is a defect of evalbias")
 
 
+@pytest.mark.slow
 def test_an_error_that_cannot_be_printed_does_not_exit_with_1(few, tmp_path):
     command = [sys.executable, "-m", "evalbias", "runs", "show", "."]
     for unbuffered in ("", "1"):

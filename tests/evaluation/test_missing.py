@@ -54,6 +54,7 @@ def test_missing_at_random_depends_on_nothing_and_by_quality_is_found():
     assert found >= 0.8 * 300
 
 
+@pytest.mark.slow
 def test_inputs_lost_as_a_whole_are_one_loss():
     rng = np.random.default_rng(1)
     alarms = {"inputs": 0, "items": 0}
@@ -128,6 +129,7 @@ def test_weights_make_up_for_scores_lost_by_quality():
     assert (found.high - found.low) == pytest.approx(6 * absent.mean())
 
 
+@pytest.mark.slow
 def test_an_audit_has_a_finding_of_missing_judgments():
     items, whole, absent = rows(
         lost=lambda quality, length, rng: rng.random(len(quality)) < 1 / (1 + np.exp(2 + 1.5 * quality))

@@ -123,6 +123,7 @@ def test_few_items_leave_the_differences_undefined():
     assert said[3] == "Whether the second version agrees with people more or less cannot be told from these items."
 
 
+@pytest.mark.slow
 def test_a_pass_mark_of_ratings_and_a_damaged_result_decide_nothing(tmp_path):
     rows = [{**row, "mine": i % 7 / 10, "new": i % 7 / 10 + 0.2} for i, row in enumerate(ROWS)]
     as_jsonl(tmp_path / "items.jsonl", rows)

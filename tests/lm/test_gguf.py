@@ -147,6 +147,7 @@ def test_a_damaged_file_is_named(file, tmp_path, old, new, match):
         load(tmp_path / "bad.gguf")
 
 
+@pytest.mark.slow
 def test_a_list_that_is_longer_than_the_file_is_refused_at_once(file, tmp_path):
     content, name = file.read_bytes(), b"tokenizer.ggml.token_type"
     start = content.index(name) + len(name) + 8  # behind the kinds of list and item: the length

@@ -310,6 +310,7 @@ def test_the_change_is_the_difference_of_both_effects():
     assert "score alike" in same.reason
 
 
+@pytest.mark.slow
 def test_the_weak_interval_is_the_set_that_the_test_accepts():
     ls, scores, ratings = simulate(60, 0.2, seed=11, noise=1.2)
     y, x, rated = zscore(scores), np.column_stack([np.ones(60), zscore(ls)]), pool(ratings)

@@ -50,6 +50,7 @@ def test_a_bias_that_is_an_error_is_free_to_remove():
     assert pearson(corrected, human).value > pearson(new.answers, human).value
 
 
+@pytest.mark.slow
 def test_a_bias_that_is_a_good_proxy_stays_until_a_loss_is_allowed_and_the_trade_is_told():
     judged = without(scored(600, likelihood=0.4, proxy=0.7), LENGTHS)
     learned = learn_correction(judged)

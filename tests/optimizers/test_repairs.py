@@ -251,6 +251,7 @@ def test_an_overconfident_judge_is_mended_by_platts_curve_and_saved(tmp_path):
     assert [one.score for one in loaded.batch(items, lm=lm)] == p
 
 
+@pytest.mark.slow
 def test_an_isotonic_curve_mends_what_no_logistic_one_can():
     judge = recalibrated(lambda x: (1.2 * x) ** 5 + 1, n=600)
     skills = {one.name: one.estimates["brier_skill"].value for one in judge.report.candidates}
@@ -260,6 +261,7 @@ def test_an_isotonic_curve_mends_what_no_logistic_one_can():
     assert skills["isotonic curve"] == pytest.approx(flawless, abs=0.03)
 
 
+@pytest.mark.slow
 def test_a_calibrated_judge_is_kept_and_so_is_one_that_knows_nothing():
     kept = recalibrated(lambda x: x)
     assert kept.repair is None

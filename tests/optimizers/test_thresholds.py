@@ -121,6 +121,7 @@ def test_a_recall_is_had_by_passing_more_and_both_are_asked_for_together():
     assert kept.decision.startswith("No threshold reaches a precision of 0.98 or more and a recall of 0.9 or more")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cost", "stricter"), [(9.0, True), (1 / 9, False)])
 def test_a_cost_moves_the_threshold_to_where_the_dearer_error_is_rarer(cost, stricter):
     judged, test = (drawn([9, s], n=600, slope=2.0, base=0.0) for s in (0, 1))
@@ -182,6 +183,7 @@ def test_other_cuts_stay_in_order_and_within_the_scale(mark, score, cuts):
     assert moved.with_threshold(mark, judge.threshold(mark)).threshold(mark) == pytest.approx(judge.threshold(mark))
 
 
+@pytest.mark.slow
 def test_reanchors_threshold_is_that_of_its_run_on_the_judge_itself():
     judge = PointwiseJudge(FINE)
     judge.predict.lm, judge.tunable = Client(), True

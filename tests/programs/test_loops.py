@@ -363,6 +363,7 @@ def test_the_vote_replaces_the_answer_in_every_iteration():
     assert (stopped.iterations, stopped.stopped, stopped.score) == (2, "perfect", 1)
 
 
+@pytest.mark.slow
 def test_only_the_early_stop_raises_own_scores_by_construction():
     lm = Seeded(lambda request: rf"\boxed{{{random.Random(drawn(request)).randrange(4)}}}")  # answers at random
     items = [dspy.Example(id=str(n), source=f"problem {n}", answer="0") for n in range(60)]
