@@ -47,15 +47,16 @@ def doctor_command(file: str) -> None:
     commands, judged = [], list[Judged]()
     n_answers = math.prod(len(one.answers) for one in found.questions if one.answers)
     for settings in _answered(found, name, table):
-        commands.append(command_line(spec, settings))
+        command = command_line(spec, settings)
         try:
             if any(name in settings for name in ("scores_field", "samples_field", "winner_field")):
                 judged.append(answers_of(prepared(AuditOptions(spec, **settings))))
             else:
                 reading.read(spec, mapping=settings.get("mapping"))
         except ValueError as error:
-            _print(f"This command cannot read it yet: {commands[-1]}\n{error}")
-            commands.pop()
+            _print(f"This command cannot read it yet: {command}\n{error}")
+        else:
+            commands.append(command)
     for one in judged[:1]:
         _print(_measurable(one))
     if commands:
