@@ -137,13 +137,14 @@ def load(source: ModelSource) -> Loaded:
     template = template_of(tokenizer, source.template_options)
     text = config.get_text_config()  # of a multimodal model; else the configuration itself
     check_depth(getattr(text, "num_hidden_layers", None), _tensors(Path(folder), name), name)
-    # 2. The weights. No attention of the config.json's choice: it may name code to download and run.
+    # 2. The weights. No attention of the config.json's choice: it may name code to download and run. SDPA knows no caps
+    #    of scores, and not every version of transformers turns it off for a model with them.
     with _readable_weights(name):
         weights, loading = AutoModelForCausalLM.from_pretrained(
             folder,
             config=config,
             dtype=source.weight_type,
-            attn_implementation=None,
+            attn_implementation="eager" if getattr(text, "attn_logit_softcapping", None) else None,
             output_loading_info=True,
             **source.remote,
             **placed,

@@ -235,7 +235,14 @@ def _scales(products: FloatArray, weights: FloatArray, *, prior: float) -> Float
         misfit = np.sqrt(weight) * (covariance - scales[first] * scales[second])
         return np.concatenate([misfit, np.sqrt(prior) * (scales - 1)])
 
-    return np.asarray(scipy.optimize.least_squares(residuals, np.ones(len(weights)), method="lm").x)
+    def derivatives(scales: FloatArray) -> FloatArray:
+        of_misfit = np.zeros((len(weight), len(scales)))
+        of_misfit[np.arange(len(weight)), first] = -np.sqrt(weight) * scales[second]
+        of_misfit[np.arange(len(weight)), second] = -np.sqrt(weight) * scales[first]
+        return np.concatenate([of_misfit, np.sqrt(prior) * np.eye(len(scales))])
+
+    fit = scipy.optimize.least_squares(residuals, np.ones(len(weights)), derivatives, method="lm", xtol=1e-12)
+    return np.asarray(fit.x)
 
 
 # Curvature of people's ratings of single outputs, told from the differences between the two outputs of pairs.

@@ -114,7 +114,8 @@ KINDS = {
 def build(name, options):
     config = getattr(transformers, f"{name}Config")(**{**SIZE, **options})
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config).eval().float()
+    own = "eager" if getattr(config, "attn_logit_softcapping", None) else None  # as in evalbias.lm.load
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=own).eval().float()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() >= 2:  # wide enough for attention to matter

@@ -16,6 +16,8 @@ from transformers import (
     BertLMHeadModel,
     CLIPTextConfig,
     CLIPTextModel,
+    Gemma2Config,
+    Gemma2ForCausalLM,
     Gemma3Config,
     Gemma3ForConditionalGeneration,
     T5Config,
@@ -128,6 +130,22 @@ def test_no_config_decides_which_code_attends(tmp_path, lms):
     config.write_bytes(evil(config.read_bytes()))
     (likelihood,), (expected,) = (lm.loglikelihood([("the cat", " sat")]) for lm in (load(folder), lms["llama"]))
     assert likelihood.per_token == expected.per_token
+
+
+def test_caps_of_attention_scores_hold(tmp_path):
+    """SDPA would leave them out."""
+    sizes = {"vocab_size": len(sentencepiece_like()), "num_key_value_heads": 1, "head_dim": 16, **HEADS}
+    torch.manual_seed(0)
+    model = Gemma2ForCausalLM(Gemma2Config(**sizes, attn_logit_softcapping=0.01, max_position_embeddings=192))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(10)  # so that scores reach the cap
+    folder = saved(model, tmp_path / "m")
+    (capped,) = load(folder).loglikelihood([("the cat", " sat")])
+    config = folder / CONFIG
+    config.write_bytes(sets(attn_logit_softcapping=1000.0)(config.read_bytes()))
+    (free,) = load(folder).loglikelihood([("the cat", " sat")])
+    assert abs(capped.per_token[-1] - free.per_token[-1]) > 0.01
 
 
 def test_memory_that_is_lacking_is_no_damage():
