@@ -69,11 +69,10 @@ def requantized(file: Path, kind: str, folder: Path) -> Path:
 
 
 @contextmanager
-def llama_cpp_python(folder: Path) -> Iterator[Server]:
-    """Start llama-cpp-python's server."""
-    command: list[Any] = [SERVERS / "llama/bin/python", "-m", "llama_cpp.server", "--model", gguf_of(folder)]
-    command += ["--model_alias", "tiny", "--n_ctx", "512", "--logits_all", "true", *EXACT["python"]]
-    with serving(command, {}) as started:
+def llama_cpp_python(file: Path, options: Sequence[Any]) -> Iterator[Server]:
+    """Start llama-cpp-python's server on a GGUF file; it answers with the log-probabilities of a prompt's tokens."""
+    command: list[Any] = [SERVERS / "llama/bin/python", "-m", "llama_cpp.server", "--model", file]
+    with serving([*command, "--model_alias", "tiny", "--logits_all", "true", *options], {}) as started:
         yield started
 
 

@@ -32,7 +32,7 @@ import torch
 
 from benchmarks.harness import argument_parser, data_folder, finish, markdown
 from benchmarks.pretrained import GEMMA3, SMOLLM2, models_folder
-from benchmarks.servers import SERVERS, Server, llama_file, post, requantized, vllm
+from benchmarks.servers import SERVERS, Server, llama_cpp_python, llama_file, post, requantized, vllm
 from benchmarks.workloads import WORKLOADS, Workload, model
 from evalbias import LocalLM, ServerLM
 from evalbias.lm.files import unpacked
@@ -49,7 +49,7 @@ CONTEXT = 4096
 ROWS = {"cpu": 1024, "cuda": 16_384}
 """Device -> rows of the timed matrix product: about as many as a batch has tokens."""
 OURS, PUBLISHED, HARNESS, GENERATE = "evalbias", "published", "harness", "generate"
-VLLM, LLAMA = "vllm", "llama.cpp"
+VLLM, LLAMA, LLAMA_PYTHON = "vllm", "llama.cpp", "llama-cpp-python"
 
 TITLES = {
     PUBLISHED: "one forward pass per prompt, full logits",
@@ -58,6 +58,7 @@ TITLES = {
     OURS: "evalbias",
     VLLM: "vLLM server, prefix cache",
     LLAMA: "llama.cpp server, prompt cache",
+    LLAMA_PYTHON: "llama-cpp-python server, prompt cache",
 }
 """Method -> its name in the table."""
 
@@ -179,9 +180,20 @@ class LlamaMethod(ServerMethod):
         post(f"{self._address}/slots/0?action=erase")
 
 
+class EchoMethod(ServerMethod):
+    """A real llama-cpp-python server: one text at a time, of which it keeps the beginning for the next."""
+
+    def _forget(self) -> None:
+        """Do nothing: a workload's last text shares no more than its first line with the first."""
+
+
 def applies(method: str, work: Workload) -> bool:
-    """Return whether a method can answer a workload; generation and llama.cpp's server cannot measure given texts."""
-    return method not in (GENERATE, LLAMA) or len(work.choices[0]) > 1
+    """Return whether a method can answer a workload.
+
+    Generation and llama.cpp's own server measure no given texts, for which there is llama-cpp-python's.
+    """
+    texts = len(work.choices[0]) == 1
+    return method not in ((GENERATE, LLAMA) if texts else (LLAMA_PYTHON,))
 
 
 def reset_peak(method: Any, device: torch.device) -> None:
@@ -322,7 +334,7 @@ def contenders_of(
 
     The installed servers run on CPUs, and llama.cpp's reads GGUF files only.
     """
-    wanted = [OURS, HALF, *METHODS, VLLM, LLAMA] if chosen is None else [OURS, *chosen]
+    wanted = [OURS, HALF, *METHODS, VLLM, LLAMA, LLAMA_PYTHON] if chosen is None else [OURS, *chosen]
     lm = LocalLM(str(file), dtype="float32", device=device)
     missing = []
     contenders = {OURS: Contender(TITLES[OURS], "float32", ours, True, size)}
@@ -344,12 +356,14 @@ def contenders_of(
         missing.append(f"{TITLES[VLLM]} (make test-servers)")
     if file.suffix != ".gguf":
         return lm, contenders, missing
-    if LLAMA in wanted and (SERVERS / "llama/bin/llama-quantize").exists():
+    if (SERVERS / "llama/bin/llama-quantize").exists():
         for kind, path in _precisions(file, place).items():
-            method = LlamaMethod(*until_done.enter_context(_llama(path, place)), tokenizer=folder)
-            contenders[f"{LLAMA} {kind}"] = Contender(TITLES[LLAMA], kind, method, False, size)
-    elif LLAMA in wanted:
-        missing.append("llama.cpp's server (make test-servers)")
+            for name, start, method in ((LLAMA, _llama, LlamaMethod), (LLAMA_PYTHON, _llama_python, EchoMethod)):
+                if name in wanted:
+                    run = method(*until_done.enter_context(start(path, place)), tokenizer=folder)
+                    contenders[f"{name} {kind}"] = Contender(TITLES[name], kind, run, False, size)
+    elif {LLAMA, LLAMA_PYTHON} & {*wanted}:
+        missing.append("llama.cpp's servers (make test-servers)")
     return lm, contenders, missing
 
 
@@ -366,6 +380,11 @@ def _llama(file: Path, place: Path) -> AbstractContextManager[Server]:
     threads = torch.get_num_threads()
     options = ["--ctx-size", CONTEXT, "--parallel", 1, "--threads", threads, "--threads-batch", threads]
     return llama_file(file, [*options, "--cache-ram", 0, "--slot-save-path", f"{slots}/"])
+
+
+def _llama_python(file: Path, _: Path) -> AbstractContextManager[Server]:
+    threads = torch.get_num_threads()
+    return llama_cpp_python(file, ["--n_ctx", CONTEXT, "--n_threads", threads, "--n_threads_batch", threads])
 
 
 def compared(
@@ -392,7 +411,7 @@ def main() -> None:
     parser.add_argument("--slow-size", type=int, default=16, help="prompts for methods that share no prefix")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of every method")
-    parser.add_argument("--methods", nargs="+", choices=[HALF, *SLOW, VLLM, LLAMA], help="default: all")
+    parser.add_argument("--methods", nargs="+", choices=[HALF, *SLOW, VLLM, LLAMA, LLAMA_PYTHON], help="default: all")
     parser.add_argument("--device", default="cpu", help="of the random model")
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--layers", type=int, default=8)

@@ -10,6 +10,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from benchmarks.harness import lines
 from evalbias import data
 from evalbias.data import pairs as make_pairs
 from evalbias.data.world import GENERAL
@@ -70,6 +71,15 @@ def likelihood(folder: Path, n: int) -> Workload:
     return Workload("continuation likelihood, WebNLG", prompts, [(e.output,) for e in items])
 
 
+def summaries(folder: Path, n: int) -> Workload:
+    """Return n of SummEval's summaries, of which twelve are measured after each article, as in an audit."""
+    articles = {r["input_id"]: r["source"] for r in lines("judges/summeval_documents.jsonl.gz")}
+    items = sorted(lines("judges/summeval_scores.jsonl.gz"), key=lambda r: str(r["input_id"]))[:n]
+    criterion = PRESETS["summeval-judges"][0]
+    prompts: list[Prompt] = [likelihood_messages(criterion, articles[r["input_id"]]) for r in items]
+    return Workload("likelihood, SummEval summaries", prompts, [(r["output"],) for r in items])
+
+
 def llmbar(folder: Path, n: int) -> Workload:
     """Return n prompts: LLMBar's pairs, each in both orders."""
     items = data.read(f"llmbar:{folder / 'pairs/llmbar.jsonl.gz'}")
@@ -88,6 +98,7 @@ WORKLOADS = {
     "population": population,
     "population-first": population_first,
     "likelihood": likelihood,
+    "summaries": summaries,
     "llmbar": llmbar,
 }
 

@@ -16,7 +16,7 @@ import pytest
 from fake_decisions import asked
 from real import save_model
 
-from benchmarks.servers import llama_cpp_python, llama_server, vllm
+from benchmarks.servers import EXACT, gguf_of, llama_cpp_python, llama_server, vllm
 from evalbias import LocalLM, PointwiseJudge, ServerLM
 from evalbias.lm.types import Choices, Decision, PromptRefused, Unanswered
 from evalbias.programs import Criterion
@@ -32,7 +32,13 @@ TEXTS = [f"{SHARED}Output: a cat {word}.\nQuality:" for word in ("sat", "was", "
 CHOICES = ["1", "2", "3", "10", "yes"]
 PAIRS = [(CHATS[0], "a cat was sitting on a mat"), (TEXTS[0], " 4 the answer is yes"), (TEXTS[1], " naïve 日本")]
 TOLERANCE = 1e-3
-SERVERS = {"vllm": vllm, "llama.cpp": llama_server, "echo": llama_cpp_python}
+
+
+def echoing(folder):
+    return llama_cpp_python(gguf_of(folder), ["--n_ctx", "512", *EXACT["python"]])
+
+
+SERVERS = {"vllm": vllm, "llama.cpp": llama_server, "echo": echoing}
 
 
 @pytest.fixture(scope="module")
