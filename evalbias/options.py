@@ -248,7 +248,12 @@ class AuditOptions(RecordedAnswers):
         "Field that holds several recorded scores of the same prompt, as a list, or NAME of columns NAME_1, NAME_2 "
         "...: their mean is audited, and how noisy the judge is."
     )
-    own_system: str | None = option("Name of the judge's own system, as the field system has it.")
+    own_system: str | None = option(
+        "Name of the judge's own system, as the field system has it: several with commas between, or as 'gpt-4*'."
+    )
+    own_family: str | None = option(
+        "Names of systems of the judge's family, such as 'gpt-*': what they get apart from its own system."
+    )
     pass_mark: float | None = option(
         "Lowest rating that passes, such as 4: what a judge's probabilities are worth is measured against it."
     )

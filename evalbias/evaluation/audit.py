@@ -576,7 +576,7 @@ def audit_each(asked: Sequence[PreparedAudit]) -> dict[str, Audit]:
     """Audit a judge on each criterion; a model is asked nothing twice."""
     models = {name: getattr(asked[0], name) for name in ("lm", "likelihood_lm")} if len(asked) > 1 else {}
     cached: dict[str, Any] = {name: CachedLM(lm) for name, lm in models.items() if lm is not None}
-    names, audits = ("own_system", "reliability", "pass_mark", "by", "only", "seed"), dict[str, Audit]()
+    names, audits = ("own_system", "own_family", "reliability", "pass_mark", "by", "only", "seed"), dict[str, Audit]()
     for one in (replace(one, **cached) for one in asked):
         judged = probed(answers_of(one).counted_in(one.length), one)
         settings = {name: getattr(one, name) for name in names}
@@ -588,6 +588,7 @@ def audit_answers(
     judged: Judged,
     *,
     own_system: str | None = None,
+    own_family: str | None = None,
     reliability: float | None = None,
     pass_mark: float | None = None,
     by: str | None = None,
@@ -599,7 +600,7 @@ def audit_answers(
     if pass_mark is not None and not judged.probabilities:
         raise ValueError(NO_PROBABILITIES)
     # 1 every bias, with the settings that it has
-    settings = {"own": own_system, "reliability": reliability, "pass_mark": pass_mark}
+    settings = {"own": own_system, "family": own_family, "reliability": reliability, "pass_mark": pass_mark}
     left_out = {} if only is None else _left_out(only, judged)
     biases = [bias.configured(**settings, scale=judged.scale) for name, bias in BIASES.items() if name not in left_out]
     measurements = {bias.name: measure(bias, judged, seed=seed) for bias in biases if bias.applies(judged)}

@@ -209,7 +209,7 @@ class EffectBias(Bias):
             return []
         numbers = [self.effect(judged, feature)]
         if self.standardized and judged.systems is not None and 1 < len(judged.writer_names) <= len(judged.ids) / 2:
-            held = {f"system {one}": written_by(judged, one) for one in judged.writer_names[1:]}
+            held = {f"system {one}": written_by(judged, [one]) for one in judged.writer_names[1:]}
             named = {"name": f"{self.effect_name}_within", "label": f"{self.effect_of} within systems"}
             says = f"Effect of {self.effect_of} among outputs of one system"
             numbers.append(self.effect(judged, feature, held, **named, says=says, within=True))

@@ -38,6 +38,7 @@ from evalbias.evaluation.judged import (
     QUALITY,
     RATINGS,
     Judged,
+    writers_of,
     written_by,
 )
 from evalbias.evaluation.repeats import Order, Probes, Repeats
@@ -330,14 +331,14 @@ class SelfBias(Bias):
 class SelfPreference(EffectBias):
     """A judge overrates what its own system wrote (Panickssery et al. 2024; Wataoka et al. 2024).
 
-    Numbers: ``own_excess`` (what an output of the system ``own`` gets more than one of another, at equal quality), the
+    Numbers: ``own_excess`` (what an output of the systems ``own`` gets more than one of another, at equal quality), the
     same ``at_failures``, and ``excess_of_NAME`` of each writer. The failures are the lower half by one rating of each
     item that has three or more, chosen by the item's id; the others hold the quality fixed, so that the choice of the
     items is not part of what is measured. A judge that overrates its own failures prefers itself; one that overrates
     good outputs of its own may only share their taste (Roytburg et al. 2026).
     """
 
-    own: str | None = None
+    own: str | None = None  # names or patterns, with commas between them
     name, title = "self_preference", "self-preference"
     question = "Does the judge prefer what it wrote itself over equally good text of others?"
     favored = "an output of the judge's own system"
@@ -351,7 +352,7 @@ class SelfPreference(EffectBias):
     )
 
     def missing(self, judged: Judged) -> Iterator[str]:
-        names = judged.writer_names
+        names, own = judged.writer_names, writers_of(judged, self.own)
         if not names:
             field = "systems, or system_1 and system_2" if judged.pairwise else "system"
             yield f"the writers of the outputs (field {field})"
@@ -360,15 +361,17 @@ class SelfPreference(EffectBias):
         elif judged.one_stands_first:
             turned = "swap the outputs of half of the pairs, and their choices too"
             yield f"pairs in which either system stands first ({turned})"
-        elif self.own is not None and self.own not in names:
-            yield f"outputs of {self.own!r:.80} (the writers are {', '.join(names):.500})"
+        elif self.own is not None and len(own) in (0, len(names)):
+            whose = "outputs of other writers than" if own else "outputs of"
+            yield f"{whose} {self.own!r:.80} (the writers are {', '.join(names):.500})"
         if self.own is None:
             yield "the name of the judge's own system among the writers (own_system, --own-system)"
         yield from people_missing(judged)
 
     def feature(self, judged: Judged) -> FloatArray | None:
         """Return 1 for outputs of the judge's own system, 0 for others; None where it is not among the writers."""
-        return written_by(judged, self.own) if self.own is not None and self.own in judged.writer_names else None
+        own = writers_of(judged, self.own)
+        return written_by(judged, own) if 0 < len(own) < len(judged.writer_names) else None
 
     def numbers(self, judged: Judged) -> list[Number]:
         """Return the excess of the judge's own system, also at failures, and that of every writer.
@@ -376,17 +379,66 @@ class SelfPreference(EffectBias):
         If one system always stands first, position explains its wins as well.
         """
         several = len(judged.writer_names) > 1 and not judged.one_stands_first
-        if not (judged.rated and several and (self.own is None or self.own in judged.writer_names)):
+        own = self.feature(judged)
+        if not (judged.rated and several and (self.own is None or own is not None)):
             return []
         numbers = super().numbers(judged)
-        if numbers and not judged.pairwise and judged.covariates.get(RATINGS, np.empty((0, 0))).shape[1] > 2:
+        if own is not None and not judged.pairwise and judged.covariates.get(RATINGS, np.empty((0, 0))).shape[1] > 2:
             says = "The same among outputs that people rate low"
-            name, label, own = "own_excess_at_failures", "own system's failures", written_by(judged, self.own)
+            name, label = "own_excess_at_failures", "own system's failures"
             numbers.append(self.effect(_failures(judged), own, name=name, label=label, says=says))
         for writer in judged.writer_names:
-            name, says, wrote = f"excess_of_{writer}", f"{writer} against the other writers", written_by(judged, writer)
+            name, says, wrote = (
+                f"excess_of_{writer}",
+                f"{writer} against the other writers",
+                written_by(judged, [writer]),
+            )
             numbers.append(self.effect(judged, wrote, name=name, label=writer, says=says))
         return numbers
+
+
+@dataclass(frozen=True)
+class FamilyPreference(EffectBias):
+    """A judge overrates what systems of its family wrote: of one maker, or made from it (Spiliopoulou et al. 2025).
+
+    Number: ``family_excess``, what an output of the systems ``family`` gets more than one of another, at equal quality.
+    The judge's ``own`` system is none of them: the joint model tells what it gets for itself and what for its family.
+    """
+
+    own: str | None = None
+    family: str | None = None  # names or patterns, with commas between them
+    name, title = "family_preference", "preference for its family"
+    question = "Does the judge prefer what systems of its family wrote over equally good text of others?"
+    favored = "an output of the judge's family"
+    feature_name, effect_of, standardized = "own_family", "the family", False
+    effect_name, label, says = "family_excess", "family", "Bonus for the judge's family at equal quality"
+    headlines = ("family_excess",)
+    helps = dict.fromkeys(("pairs", "scores"), "use a judge of another family than every writer's")
+
+    def suits(self, judged: Judged) -> bool:
+        """Return whether a family is named."""
+        return self.family is not None
+
+    def _relatives(self, judged: Judged) -> list[str]:
+        own = writers_of(judged, self.own)
+        return [w for w in writers_of(judged, self.family) if w not in own]
+
+    def _strangers(self, judged: Judged) -> int:
+        return len({*judged.writer_names} - {*writers_of(judged, self.own), *self._relatives(judged)})
+
+    def missing(self, judged: Judged) -> Iterator[str]:
+        writers = f"(the writers are {', '.join(judged.writer_names):.500})"
+        if not self._relatives(judged):
+            besides = "" if self.own is None else f" besides {self.own!r:.80}"
+            yield f"outputs of {self.family!r:.80}{besides} {writers}"
+        elif self._strangers(judged) < 2:
+            yield f"outputs of two writers outside {self.family!r:.80}, since one may be special {writers}"
+        yield from people_missing(judged)
+
+    def feature(self, judged: Judged) -> FloatArray | None:
+        """Return 1 for outputs of the judge's relatives, 0 for others; None where it is not known."""
+        relatives = self._relatives(judged)
+        return written_by(judged, relatives) if relatives and self._strangers(judged) > 1 else None
 
 
 def _failures(judged: Judged) -> Judged:
@@ -562,13 +614,14 @@ class Joint(Bias):
     """Every effect of a property of the text that is known, in one model, with the others and quality held fixed.
 
     Likely text is often short, and a system's own outputs are likely under it, so that one bias looks like another
-    (Wataoka et al. 2024; Dubois et al. 2026). Numbers, of two or more known properties: ``likelihood``, ``length`` and
-    ``own_system``; for pairs judged in both orders ``position`` too, the mean advantage of the first position in
-    log-odds, or in shares of verdicts, which is the same without the properties: those of a pair change sign with its
-    order. It has no headline: it explains what the single biases find, and is not one more of them.
+    (Wataoka et al. 2024; Dubois et al. 2026). Numbers, of two or more known properties: ``likelihood``, ``length``,
+    ``own_system`` and ``own_family``; for pairs judged in both orders ``position`` too, the mean advantage of the first
+    position in log-odds, or in shares of verdicts, which is the same without the properties: those of a pair change
+    sign with its order. It has no headline: it explains what the single biases find, and is not one more of them.
     """
 
     own: str | None = None
+    family: str | None = None
     reliability: float | None = None
     name, title, kind = "joint", "biases in one model", "explanation"
     question = "Which of the biases remains when the others are held fixed? Likely text is often short."
@@ -587,7 +640,7 @@ class Joint(Bias):
         return numbers
 
     def _features(self, judged: Judged) -> list[tuple[EffectBias, FloatArray]]:
-        settings = {"own": self.own, "reliability": self.reliability}
+        settings = {"own": self.own, "family": self.family, "reliability": self.reliability}
         effects = [bias.configured(**settings) for bias in BIASES.values() if isinstance(bias, EffectBias)]
         known = ((bias, bias.feature(judged)) for bias in effects)
         return [(bias, feature) for bias, feature in known if feature is not None]
@@ -606,6 +659,7 @@ BIASES: dict[str, Bias] = {
         Verbosity(),
         SelfBias(),
         SelfPreference(),
+        FamilyPreference(),
         Joint(),
         CorrectedEstimates(),
         Repeats(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, Literal, cast
 
@@ -359,9 +360,15 @@ class Judged:
         return np.where(np.isfinite(odds), odds, np.nan)
 
 
-def written_by(judged: Judged, writer: str | None) -> FloatArray:
-    """Return 1 for a writer's outputs and 0 for others, (n,) or (n, 2) for pairs."""
-    return np.asarray(np.asarray(judged.writers) == writer, dtype=np.float64)
+def writers_of(judged: Judged, names: str | None) -> list[str]:
+    """Return the writers of these names, with commas between them, or of patterns such as ``gpt-4*``."""
+    patterns = [] if names is None else [names] if names in judged.writer_names else names.split(",")
+    return [w for w in judged.writer_names if any(w == p.strip() or fnmatchcase(w, p.strip()) for p in patterns)]
+
+
+def written_by(judged: Judged, writers: Sequence[str]) -> FloatArray:
+    """Return 1 for outputs of these writers and 0 for others, (n,) or (n, 2) for pairs."""
+    return np.isin(np.asarray(judged.writers, dtype=str), list(writers)).astype(np.float64)
 
 
 def mean_of_raters(ratings: FloatArray) -> FloatArray:
