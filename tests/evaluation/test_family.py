@@ -1,0 +1,90 @@
+"""What a judge gives its own system, and what its family."""
+
+import json
+
+import numpy as np
+import pytest
+from planted import ids
+
+from evalbias import BIASES
+from evalbias.evaluation import Judged, measure
+from evalbias.evaluation.audit import audit_answers
+from evalbias.evaluation.judged import LENGTHS, LIKELIHOODS, RATINGS, writers_of
+
+WRITERS = ("gpt-4", "gpt-4-turbo", "gpt-3.5", "llama", "mistral", "claude")
+QUALITY = np.array([1.0, 1.2, 0.3, -0.8, 0.0, 0.9])
+NAMED = {"own_system": "gpt-4", "own_family": "gpt-*"}
+
+
+def judged(seed, *, n=300, own=0.0, family=0.0, likelihood=0.0):
+    """Scores in which the own system, its family, or likely text have a bonus; the family writes likely text."""
+    rng = np.random.default_rng(seed)
+    by = rng.integers(len(WRITERS), size=n)
+    quality, relative = QUALITY[by] + rng.normal(size=n), by < 3
+    ls = 0.4 * quality + relative + rng.normal(size=n)
+    scores = quality + own * (by == 0) + family * (relative & (by > 0)) + likelihood * ls + 0.5 * rng.normal(size=n)
+    people = quality[:, None] + 0.8 * rng.normal(size=(n, 3))
+    covariates = {RATINGS: people, LIKELIHOODS: ls, LENGTHS: np.exp(5 + 0.2 * rng.normal(size=n))}
+    return Judged(ids(n), "quality", scores, covariates, writers=[WRITERS[k] for k in by], scale=(-5, 5))
+
+
+def bonuses(seed, **planted):
+    """Points that the own system, its family and likelihood get in one model, each with its interval."""
+    joint = audit_answers(judged(seed, **planted), **NAMED).measurements["joint"].estimates
+    chosen = {name: joint[name] for name in ("own_system", "own_family", "likelihood")}
+    return {name: (e.points * e.low, e.points * e.high) for name, e in chosen.items()}
+
+
+@pytest.mark.parametrize("planted", [{"own": 0.8}, {"family": 0.6}, {"own": 0.8, "family": 0.4}, {"likelihood": 0.4}])
+def test_self_family_and_style_are_told_apart(planted):
+    for name, (low, high) in bonuses(5, n=2000, **planted).items():
+        short = name.removeprefix("own_").replace("system", "own")
+        if short == "likelihood":
+            assert (low > 0) == (short in planted), name
+        else:
+            assert low < planted.get(short, 0.0) < high, name
+            assert high - low < 0.5, name
+
+
+def test_a_bonus_for_the_family_is_found_beside_that_for_itself():
+    found = {f.bias: f for f in audit_answers(judged(0, n=600, own=0.8, family=0.6), **NAMED).findings}
+    assert found["self_preference"].status == found["family_preference"].status == "biased"
+    assert "an output of the judge's family gets 0." in found["family_preference"].sentence
+
+
+@pytest.mark.slow
+def test_relatives_without_a_bonus_are_called_favored_in_at_most_5_of_100():
+    bias = BIASES["family_preference"].configured(own="gpt-4", family="gpt-*")
+    wrong = [measure(bias, judged(seed), seed=seed)["family_excess"] for seed in range(100)]
+    assert sum(not e.low <= 0 <= e.high for e in wrong) <= 9  # 5 on average; more than 9 in 3 of 100
+
+
+def test_writers_go_by_names_and_patterns():
+    one = judged(0, n=60)
+    assert writers_of(one, "gpt-4") == ["gpt-4"]  # no beginning of another name
+    assert writers_of(one, "gpt-4*, claude") == ["claude", "gpt-4", "gpt-4-turbo"]
+    assert writers_of(one, None) == writers_of(one, "GPT-4") == []
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ({"own_family": "qwen*"}, "it needs outputs of 'qwen*' (the writers are claude, "),
+        ({"own_system": "gpt-*", "own_family": "gpt-4"}, "it needs outputs of 'gpt-4' besides 'gpt-*' (the"),
+        ({"own_family": "gpt-*,llama,mistral"}, "outputs of two writers outside 'gpt-*,llama,mistral'"),
+    ],
+)
+def test_what_is_lacking_is_named(named, why):
+    assert why in audit_answers(judged(0, n=60), **named).not_measured["family_preference"]
+
+
+def test_an_own_system_that_wrote_everything_is_compared_with_nothing():
+    assert (
+        "outputs of other writers than '*'"
+        in audit_answers(judged(0, n=60), own_system="*").not_measured["self_preference"]
+    )
+
+
+def test_a_judge_without_a_family_is_told_nothing_of_families():
+    told = json.dumps(audit_answers(judged(0, n=60), own_system="gpt-4").to_dict())
+    assert "family" not in told.replace("family_wise_error", "")
