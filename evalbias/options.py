@@ -267,9 +267,10 @@ class AuditOptions(RecordedAnswers):
         "or no, negated), or 'none'. Repeatable. By default, the first three of a judge that answers closed questions, "
         "about 100 items at most."
     )
-    only: Literal["likelihood", "position", "verbosity", "self_preference", "scale_use", "order"] | None = option(
-        "Test this bias by itself, without a correction for testing several. The others are not tested."
-    )
+    only: (
+        Literal["likelihood", "position", "verbosity", "self_preference", "family_preference", "scale_use", "order"]
+        | None
+    ) = option("Test this bias by itself, without a correction for testing several. The others are not tested.")
     pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 500)
     num_threads: int = option("Calls of a function at the same time.", 1)
     progress: Callable[[int], None] | None = option("Called with the number of judgments done.")

@@ -601,8 +601,9 @@ def audit_answers(
         raise ValueError(NO_PROBABILITIES)
     # 1 every bias, with the settings that it has
     settings = {"own": own_system, "family": own_family, "reliability": reliability, "pass_mark": pass_mark}
-    left_out = {} if only is None else _left_out(only, judged)
-    biases = [bias.configured(**settings, scale=judged.scale) for name, bias in BIASES.items() if name not in left_out]
+    biases = [bias.configured(**settings, scale=judged.scale) for bias in BIASES.values()]
+    left_out = {} if only is None else _left_out(only, biases, judged)
+    biases = [bias for bias in biases if bias.name not in left_out]
     measurements = {bias.name: measure(bias, judged, seed=seed) for bias in biases if bias.applies(judged)}
     # 2 the findings, what could not be measured, and what follows
     not_measured = {**_lacking(biases, measurements, judged), **judged.unmeasurable}
@@ -653,13 +654,13 @@ def audit_answers(
     )
 
 
-def _left_out(only: str, judged: Judged) -> dict[str, str]:
-    """Return the biases that such a judge can have besides the one to test -> why they are not tested.
+def _left_out(only: str, biases: Sequence[Bias], judged: Judged) -> dict[str, str]:
+    """Return those of the biases that such a judge can have besides the one to test -> why they are not tested.
 
     Raises:
         ValueError: Such a judge cannot have the one to test.
     """
-    biases = [bias for bias in BIASES.values() if bias.kind == "bias" and bias.suits(judged)]
+    biases = [bias for bias in biases if bias.kind == "bias" and bias.suits(judged)]
     told = judged.unmeasurable  # why a bias cannot be measured
     names = [b.name for b in biases if b.applies(judged) or b.lacks(judged) or b.name in told]  # not that of loops
     if only not in names:

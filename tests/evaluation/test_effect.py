@@ -209,7 +209,7 @@ def test_failures_by_hand():
 def test_both_orders_tell_whichever_system_the_data_name_first():
     judged = compared(np.random.default_rng(0), 200, own=0.8)
     judged = judged.take(np.array([i for i, pair in enumerate(judged.writers) if len(set(pair)) == 2]))
-    assert written_by(judged, "mine")[0].tolist() == [writer == "mine" for writer in judged.writers[0]]
+    assert written_by(judged, ["mine"])[0].tolist() == [writer == "mine" for writer in judged.writers[0]]
     other_first = np.array([pair[0] == "other" for pair in judged.writers])
     people = judged.covariates
     turned = replace(

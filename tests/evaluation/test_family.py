@@ -78,6 +78,11 @@ def test_what_is_lacking_is_named(named, why):
     assert why in audit_answers(judged(0, n=60), **named).not_measured["family_preference"]
 
 
+def test_the_family_alone_can_be_tested():
+    (only,) = audit_answers(judged(0, n=60), **NAMED, only="family_preference").findings
+    assert only.bias == "family_preference"
+
+
 def test_an_own_system_that_wrote_everything_is_compared_with_nothing():
     assert (
         "outputs of other writers than '*'"
