@@ -12,6 +12,7 @@ MOST_MODULES, MOST_WITH_ONE_IMPORTER, LONGEST = 120, 30, 700
 PARAMETERS = 8
 """Most parameters of a function that mirrors no command."""
 MIRRORS = {
+    "evaluation.audit.audit_answers",
     "evaluation.loops.measure_style",  # these mirror a command's options
     "lm.local.__init__",
     "lm.server.__init__",
