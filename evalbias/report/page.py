@@ -1,10 +1,12 @@
-"""The report: sections of what a command found, and the HTML file that is made of them, without network or scripts."""
+"""The report: sections of what a command found, and the HTML file that is made of them, which loads nothing."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -23,7 +25,7 @@ from evalbias.evaluation.estimates import Comparison, Measurement
 from evalbias.evaluation.judged import BETTER, EXPECTED, HUMAN_SCORES, LIKELIHOODS, Judged
 from evalbias.evaluation.loops import LoopPair, LoopRun, LoopSummary, StyleReport
 from evalbias.evaluation.rankings import Row
-from evalbias.evaluation.words import STATUSES, Table, joined, model_title, percent, signed
+from evalbias.evaluation.words import STATUSES, Table, joined, model_title, signed
 from evalbias.measures.arrays import FloatArray
 from evalbias.optimizers.refine import RefineReport
 from evalbias.optimizers.selection import CompileReport
@@ -51,6 +53,7 @@ class ShownItem:
     name: str
     reason: str  # why it is shown, with its numbers
     passages: Sequence[tuple[str, str]] = ()  # what a text is, such as "input", and the text; empty if not known
+    numbers: Mapping[str, float] = field(default_factory=dict)  # by which a reader can sort
 
 
 Block = str | Quote | Table | Plot | Mapping[str, str] | list[ShownItem]
@@ -242,7 +245,7 @@ def _sentence(text: str) -> str:
 
 # --- the items on which a judge looks worst, with their texts ---------------------------------------------------------
 
-WORST = 10  # largest number of items that are listed
+FIRST, LISTED = 10, 50  # largest number of items that are shown at once, and that a page holds
 
 
 def several_criteria(result: Any) -> bool:
@@ -276,8 +279,10 @@ def _parts(result: Any) -> Iterator[Measurement | Comparison]:
                 yield from _parts(one)
 
 
-Ranked = tuple[FloatArray, Callable[[int], str], str]
-"""(n,) how bad each item is, NaN where undefined; why item i is listed; and what is listed, as a sentence."""
+Said = Mapping[str, FloatArray]
+"""What is said of an item, such as "judge {:.2f}" -> (n,) numbers, NaN where it is not said."""
+Ranked = tuple[FloatArray, Said, str]
+"""(n,) how bad each item is, NaN where undefined; why it is listed; and what is listed, as a sentence."""
 
 
 def worst_items(measurement: Measurement, examples: Sequence[dspy.Example] = ()) -> Section | None:
@@ -301,16 +306,18 @@ def worst_items(measurement: Measurement, examples: Sequence[dspy.Example] = ())
 
 
 def _look_first(
-    badness: FloatArray,
-    reason: Callable[[int], str],
-    rule: str,
-    ids: Sequence[str],
-    texts: Sequence[Sequence[tuple[str, str]]],
+    badness: FloatArray, said: Said, rule: str, ids: Sequence[str], texts: Sequence[Sequence[tuple[str, str]]]
 ) -> Section | None:
     """List the worst of n items with their texts; None where none is bad."""
-    order = np.argsort(-np.nan_to_num(badness, nan=-np.inf), kind="stable")[:WORST]
-    items = [ShownItem(ids[i], reason(i), texts[i]) for i in map(int, order) if badness[i] > 0]
+    order = np.argsort(-np.nan_to_num(badness, nan=-np.inf), kind="stable")[:LISTED]
+    items = [_item(i, said, ids[i], texts[i]) for i in map(int, order) if badness[i] > 0]
     return Section(f"The {len(items)} items to look at first", [rule, items]) if items else None
+
+
+def _item(i: int, said: Said, name: Any, passages: Sequence[tuple[str, str]]) -> ShownItem:
+    known = {words: float(values[i]) for words, values in said.items() if not np.isnan(values[i])}
+    reason = ", ".join(words.format(value) for words, value in known.items())
+    return ShownItem(str(name), reason, passages, {words.split(" {")[0]: value for words, value in known.items()})
 
 
 def _by_gap(judged: Judged) -> Ranked | None:
@@ -324,36 +331,26 @@ def _by_gap(judged: Judged) -> Ranked | None:
     if whose == "people":
         standard = [(v - v[both].mean()) / (v[both].std() or 1.0) for v in (scores, human)]
         apart, where = standard[0] - standard[1], "those of people, after both were put on the same mean and spread"
-
-    def reason(i: int) -> str:
-        said = f"judge {scores[i]:.2f}, {whose} {human[i]:.2f}"
-        if likelihoods is not None and not np.isnan(likelihoods[i]):
-            said += f"; likelier than {percent(float(np.nanmean(likelihoods < likelihoods[i])))} of the outputs"
-        return said
-
-    return np.abs(apart), reason, f"The outputs whose scores are farthest from {where}."
+    said = {"judge {:.2f}": scores, f"{whose} {{:.2f}}": human}
+    if likelihoods is not None:
+        below = [np.nanmean(likelihoods < one) if one == one else np.nan for one in likelihoods]
+        said["likelier than {:.0f} % of the outputs"] = 100 * np.array(below)
+    return np.abs(apart), said, f"The outputs whose scores are farthest from {where}."
 
 
 def _by_people(judged: Judged) -> Ranked:
     better = judged.covariates[BETTER]
     worse = np.where(np.isin(better, (0, 1)), np.abs(1 - better - judged.win_shares), np.nan)
-
-    def reason(i: int) -> str:
-        return f"people prefer output {better[i] + 1:.0f}, the judge gives it {percent(1 - worse[i])}"
-
+    said = {"people prefer output {:.0f}": better + 1, "the judge gives it {:.0f} %": 100 * (1 - worse)}
     rule = "The pairs in which the judge most clearly prefers what people like less, averaged over both orders."
-    return np.where(worse >= 0.5, worse, np.nan), reason, rule
+    return np.where(worse >= 0.5, worse, np.nan), said, rule
 
 
 def _by_order(judged: Judged) -> Ranked:
     first, second = judged.first_wins.T
-
-    def reason(i: int) -> str:
-        below, other = percent(first[i]), percent(second[i])
-        return f"the first position gets {below} in the order below and {other} in the other order"
-
+    said = {"in the order below, the first position gets {:.0f} %": 100 * first, "in the other {:.0f} %": 100 * second}
     rule = "The pairs in which the order changes the verdict most: without bias the two percentages add up to 100 %."
-    return np.abs(first + second - 1), reason, rule
+    return np.abs(first + second - 1), said, rule
 
 
 def passages_of(example: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -382,15 +379,15 @@ def scored_section(scores: ArrayLike) -> Section:
 def lowest_section(scores: ArrayLike, examples: Sequence[dspy.Example], ids: Sequence[Any]) -> Section | None:
     """Show the items (n,) with the lowest scores (n,); None where no score is defined."""
     values = np.asarray(scores, dtype=np.float64)
-    order = [int(i) for i in np.argsort(values, kind="stable")[:WORST] if not np.isnan(values[i])]
-    items = [ShownItem(str(ids[i]), f"score {values[i]:.2f}", passages_of(examples[i])) for i in order]
+    order = [int(i) for i in np.argsort(values, kind="stable")[:LISTED] if not np.isnan(values[i])]
+    items = [_item(i, {"score {:.2f}": values}, ids[i], passages_of(examples[i])) for i in order]
     return Section(f"The {len(items)} lowest scores", [items]) if items else None
 
 
 def ranked_section(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[dspy.Example]]) -> Section:
     """Show the first rankings: a row has the ``input_id`` of a document, and ``order``, its ids best first."""
     items = []
-    for row, group in list(zip(rows, groups, strict=True))[:WORST]:
+    for row, group in list(zip(rows, groups, strict=True))[:FIRST]:
         outputs = {str(e.get("id")): str(e.output) for e in group}
         source = passages_of({"source": group[0].get("source")})
         ranked = [(f"{place}. {name}", outputs[name]) for place, name in enumerate(row["order"], start=1)]
@@ -430,11 +427,9 @@ def loop_sections(
         outputs = zip(("first output", "last output"), dict.fromkeys(ends), strict=False)
         texts.append([*passages_of({"source": example.get("source")}), *outputs])
 
-    def reason(i: int) -> str:
-        return f"own score {own[-1, i] * 100:.0f} %, quality {good[-1, i] * 100:.0f} % of the way from worst to best"
-
+    said = {"own score {:.0f} %": 100 * own[-1], "quality {:.0f} % of the way from worst to best": 100 * good[-1]}
     rule = "Where the loop's own score of its last output exceeds the quality most."
-    worst = _look_first(own[-1] - good[-1], reason, rule, run.ids, texts)
+    worst = _look_first(own[-1] - good[-1], said, rule, run.ids, texts)
     return [*parts, *filter(None, [worst])]
 
 
@@ -547,8 +542,11 @@ class Page:
         return [f"{status.capitalize()}: {meaning}." for status, meaning in STATUSES.items() if status in used]
 
     def html(self) -> str:
-        """Return the file: one page that asks for nothing else and runs nothing."""
-        return _environment().get_template("page.html.j2").render(page=self, explained=Explainer(linked=True))
+        """Return the file: one page that asks for nothing else, and runs only the script for its items, if any."""
+        script = _script() if any(_kind(block) == "items" for one in self.sections for block in one.blocks) else ""
+        allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() if script else ""
+        shown = {"page": self, "explained": Explainer(linked=True), "script": Markup(script), "allowed": allowed}
+        return _environment().get_template("page.html.j2").render(shown)
 
     def write(self, file: Path) -> None:
         """Write the file, whole or not at all."""
@@ -573,6 +571,12 @@ def view(result: Any) -> str:
 
 
 @cache
+def _script() -> str:
+    """Return the script that filters and sorts items; a page's policy allows it by its hash, and no other."""
+    return (Path(__file__).parent / "templates" / "items.js").read_text(encoding="utf-8")
+
+
+@cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("evalbias.report", "templates"),
@@ -582,7 +586,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else visible(value),
     )
-    environment.globals |= {"kind": _kind, "draw": draw, "prose": _prose}
+    environment.globals |= {"kind": _kind, "draw": draw, "prose": _prose, "first": FIRST}
     return environment
 
 

@@ -23,7 +23,8 @@ def test_the_page_is_silent_and_asks_for_nothing(browser):
     assert browser.requests == []
     assert "document.title='ran'" in browser.evaluate("document.title")  # as text
     assert browser.evaluate("document.title") != "ran"
-    assert browser.evaluate("document.images.length + document.scripts.length") == 0
+    assert browser.evaluate("document.images.length") == 0
+    assert browser.evaluate("document.scripts.length") == 1  # that of the items
 
 
 def test_without_its_policy_hostile_texts_do_not_run_either(folder, tmp_path):  # noqa: F811
@@ -32,6 +33,7 @@ def test_without_its_policy_hostile_texts_do_not_run_either(folder, tmp_path):  
     with Browser() as browser:
         browser.open(tmp_path / "page.html")
         assert browser.messages == []
+        assert browser.evaluate("document.querySelectorAll('.tools').length") == 1
         assert browser.evaluate("document.title").lower().startswith(HOSTILE[:20])
 
 
@@ -92,6 +94,61 @@ def test_text_and_plots_stand_out_in_both_themes(folder, dark):  # noqa: F811
         assert (int(back[4:].split(",")[0]) < 128) == dark
         fill = "getComputedStyle(document.querySelector('figure .wide svg text')).fill"
         assert browser.evaluate(fill) != "rgb(0, 0, 0)"
+
+
+LISTED = "[...document.querySelectorAll('.items li')].filter(one => one.getClientRects().length)"
+NAMES = f"{LISTED}.map(one => one.querySelector('.id').textContent)"
+
+
+def press(browser, words):
+    """Press the next button whose text begins with the words."""
+    for _ in range(9):
+        if browser.evaluate("document.activeElement.textContent").startswith(words):
+            break
+        browser.press("Tab")
+    else:
+        raise AssertionError(f"Tab does not reach {words!r}.")
+    browser.press("Enter")
+
+
+def test_items_are_filtered_and_sorted_by_keyboard_and_all_are_printed(browser):
+    first = browser.evaluate(NAMES)
+    assert len(first) == 10
+    browser.evaluate("document.querySelector('.tools input').focus()")
+    browser.send("Input.insertText", text=f"{first[3].upper()} judge")  # in any case, every word
+    texts = "[...document.querySelectorAll('.items li')].map(one => one.textContent.toLowerCase())"
+    assert browser.evaluate(f"{LISTED}.length") == sum(first[3].split()[1] in text for text in browser.evaluate(texts))
+    assert first[3] in browser.evaluate(NAMES)
+    browser.evaluate("document.querySelector('.tools input').select()")
+    browser.send("Input.insertText", text=" ")
+    assert browser.evaluate(NAMES) == first
+    score = f"{LISTED}.map(one => JSON.parse(one.dataset.numbers).judge)"
+    for descending, arrow in ((True, "by judge ↓"), (False, "by judge ↑")):
+        press(browser, "by judge")
+        assert browser.evaluate("document.querySelector('.tools [aria-pressed=true]').textContent") == arrow
+        scores = browser.evaluate(score)
+        assert scores == sorted(scores, reverse=descending)
+    assert len(scores) == 10
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    assert len(browser.evaluate(NAMES)) == 50
+    browser.send("Emulation.setEmulatedMedia", media="screen")
+    press(browser, "show all 50")
+    scores = browser.evaluate(score)
+    assert len(scores) == 50
+    assert scores == sorted(scores)
+    assert browser.messages == []
+
+
+def test_without_scripts_the_first_items_are_shown_and_the_others_unfolded(folder, tmp_path):  # noqa: F811
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    (tmp_path / "page.html").write_text(page.replace("<script>", "<template>"), encoding="utf-8")
+    with Browser() as browser:
+        browser.open(tmp_path / "page.html")
+        assert browser.evaluate("document.querySelectorAll('.tools').length") == 0
+        visible = LISTED.replace("getClientRects().length", "checkVisibility({contentVisibilityAuto: true})")
+        assert browser.evaluate(f"{visible}.length") == 10
+        browser.evaluate("document.querySelector('.look details').open = true")
+        assert browser.evaluate(f"{visible}.length") == 50
 
 
 def test_the_page_prints_with_every_setting(folder, tmp_path):  # noqa: F811

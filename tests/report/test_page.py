@@ -1,5 +1,7 @@
 """The report as a file: what it holds, that hostile texts stay texts, and what a notebook shows."""
 
+import base64
+import hashlib
 import html.parser
 import json
 import math
@@ -54,6 +56,19 @@ class Reader(html.parser.HTMLParser):
         self.text.append(data)
 
 
+def check_scripts(page):
+    """Check that a page runs nothing but the script for its items, which its policy allows by the script's hash."""
+    scripts = re.findall(r"<script\b[^>]*>(.*?)</script", page, re.DOTALL | re.IGNORECASE)
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)[1]
+    ours = Path(evalbias.__file__).with_name("report").joinpath("templates/items.js").read_text(encoding="utf-8")
+    allowed = base64.b64encode(hashlib.sha256(ours.encode()).digest()).decode()
+    assert scripts == [ours] * ("<li data-numbers=" in page)
+    assert policy.split("; ") == [
+        *("default-src 'none'", "style-src 'unsafe-inline'", "img-src data:"),
+        *[f"script-src 'sha256-{allowed}'"] * len(scripts),
+    ]
+
+
 def scored(n=120, effect=0.3):
     return with_effect(effect, n=n)
 
@@ -83,22 +98,21 @@ def test_hostile_texts_stay_texts_and_a_page_asks_for_nothing(folder, measured):
     page = (folder / "report.html").read_text(encoding="utf-8")
     read = Reader(page)
     text = " ".join("".join(read.text).split())
-    assert not {"script", "img"} & set(read.tags)
+    assert "img" not in read.tags
+    check_scripts(page)
     assert "document.title='ran'" in text
     assert not {"\x00", "\x07"} & set(page)
-    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)[1]
-    assert "default-src 'none'" in policy
-    assert "script-src" not in policy
     assert read.loads == ["data:,"]
     assert set(read.targets) <= set(read.ids)
     assert len(read.ids) == len(set(read.ids))
     assert len(page.encode()) < 1_500_000
     assert read.tags.count("svg") == 2 * len(measured)  # every plot in two widths
-    for title in ("Likelihood", "Position", "Verbosity", "The 10 items to look at first", "What was run", "Glossary"):
+    for title in ("Likelihood", "Position", "Verbosity", "The 50 items to look at first", "What was run", "Glossary"):
         assert title in text
     assert "50 % = no bias" in text
     assert "0 = no bias" in text
-    assert f"{len(HOSTILE) * 40 - 900:,} more characters" in text
+    for shown, times in ((900, 10), (450, 40)):
+        assert text.count(f"{len(HOSTILE) * 40 - shown:,} more characters") == times
 
 
 def test_colours_are_the_themes():
@@ -179,9 +193,9 @@ def test_an_audit_leads_with_its_verdict_and_says_it_once(tmp_path):
     found = evalbias.audit(rows, winner_field="winner", swapped_field="winner_swapped")
     with RunFolder(tmp_path / "run", {"command": "audit", "seed": 0}) as run:
         write_report(run.path, found, verdict=found.answer)
-    read = Reader((tmp_path / "run/report.html").read_text(encoding="utf-8"))
-    text = " ".join("".join(read.text).replace("\xa0", " ").split())
-    assert "script" not in read.tags
+    page = (tmp_path / "run/report.html").read_text(encoding="utf-8")
+    text = " ".join("".join(Reader(page).text).replace("\xa0", " ").split())
+    check_scripts(page)
     assert found.verdict.split(":")[0] in text
     (position,) = (finding for finding in found.findings if finding.bias == "position")
     assert position.status == "biased"
@@ -213,8 +227,8 @@ def test_an_audit_shows_what_the_terminal_shows_of_groups_and_of_items_to_label(
 
 def test_the_worst_items_of_one_of_several_criteria_name_it(measured):
     other = replace(measured["likelihood"], criterion="tact")
-    assert worst_of([measured["likelihood"], other]).title == "The 10 items to look at first: quality"
-    assert worst_of(measured["likelihood"]).title == "The 10 items to look at first"
+    assert worst_of([measured["likelihood"], other]).title == "The 50 items to look at first: quality"
+    assert worst_of(measured["likelihood"]).title == "The 50 items to look at first"
 
 
 def test_two_runs_side_by_side(tmp_path, measured):
@@ -226,7 +240,8 @@ def test_two_runs_side_by_side(tmp_path, measured):
             run.write_result({"preference": found})
         runs.append((read_run(tmp_path / f"run{seed}"), found["position"]))
     (first, ours), (second, theirs) = runs
-    read = Reader(comparison_page(first, second).html())
+    check_scripts(page := comparison_page(first, second).html())
+    read = Reader(page)
     text = " ".join("".join(read.text).split())
     for measurement in (ours, theirs):
         one = measurement["first_rate"]

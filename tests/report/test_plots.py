@@ -101,8 +101,8 @@ SCORED = {LIKELIHOODS: np.arange(6.0), HUMAN_SCORES: np.array([1.0, 2, 3, 5, 4, 
             np.array([1.0, 2, 3, 4, 5, np.nan]),
             SCORED,
             {  # the others have no gap
-                "d": "judge 4.00, people 5.00; likelier than 50 % of the outputs",
-                "e": "judge 5.00, people 4.00; likelier than 67 % of the outputs",
+                "d": "judge 4.00, people 5.00, likelier than 50 % of the outputs",
+                "e": "judge 5.00, people 4.00, likelier than 67 % of the outputs",
             },
         ),
         (
@@ -110,8 +110,8 @@ SCORED = {LIKELIHOODS: np.arange(6.0), HUMAN_SCORES: np.array([1.0, 2, 3, 5, 4, 
             np.stack([TURNED, 1 - TURNED], axis=2),
             {},
             {
-                "a": "the first position gets 90 % in the order below and 80 % in the other order",
-                "c": "the first position gets 10 % in the order below and 20 % in the other order",
+                "a": "in the order below, the first position gets 90 %, in the other 80 %",
+                "c": "in the order below, the first position gets 10 %, in the other 20 %",
             },
         ),
         (
