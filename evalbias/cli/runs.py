@@ -89,32 +89,35 @@ def compare_command(
 ) -> None:
     """Show the settings, estimates and other results in which two runs differ.
 
-    Of two audits of a judge, also by how much its scores move, which decisions change, and whether people agree more.
+    Of two audits on the same items, also by how much scores move, which decisions change, and a paired test of the
+    agreement with people and of each bias.
     """
     from evalbias.evaluation.words import Table
-    from evalbias.report.runs import run_differences, versions_of
+    from evalbias.report.runs import biases_of, comparison_page, run_differences, versions_of
     from evalbias.runs import compare_runs, read_run
 
     records = read_run(first), read_run(second)
     if html is not None:
         from evalbias.report.page import is_page
-        from evalbias.report.runs import comparison_page
 
         if os.path.lexists(html) and not is_page(html):
             raise ValueError(f"{html} exists and is no page of evalbias: choose another --html, or delete it.")
-        comparison_page(*records, pass_mark).write(html)
+    differences = run_differences(*records, pass_mark)
+    if html is not None:
+        comparison_page(differences).write(html)
     if as_json:
-        versions = to_json(versions_of(*records, pass_mark))
-        print_json(compare_runs(*records) | ({"versions": versions} if versions else {}))
+        versions = versions_of(*records, pass_mark)
+        compared = {} if isinstance(versions, str) else {"biases": biases_of(*records)}
+        print_json(compare_runs(*records) | to_json(({"versions": versions} if versions else {}) | compared))
         return
     for record in records:
         if record.status != "finished":
             say(f"{record.path} is {record.status}. {record.damage}".rstrip())
-    differences, console = run_differences(*records, pass_mark), PlainConsole()
+    console = PlainConsole()
     for paragraph in [*differences.paragraphs, differences.sentence]:
         console.print(paragraph, soft_wrap=True)
     for title, rows in differences.tables:
-        console.print(Table(("", *differences.names), rows, title, left=3))
+        console.print(Table(("", *differences.names, "difference")[: len(rows[0])], rows, title, left=3))
     if html is not None:
         typer.echo(f"page: {html}")
 

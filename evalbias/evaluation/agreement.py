@@ -355,7 +355,8 @@ def _systems(judged: Judged) -> list[str]:
 # --- two versions of a judge on the same items ------------------------------------------------------------------------
 
 
-PEOPLE = (RATINGS, HUMAN_SCORES, BETTER)
+PEOPLE, TEXTS = (RATINGS, HUMAN_SCORES, BETTER), (LENGTHS, LIKELIHOODS)
+COVARIATES = {"people": PEOPLE, "texts": TEXTS}
 HALF = 0.5  # pass mark of a scale from 0 to 1; win share above which the first candidate of a pair is preferred
 
 
@@ -426,23 +427,17 @@ def compare_versions(before: Judged, after: Judged, *, pass_mark: float | None =
     for what in ("criterion", "scale", "pairwise"):
         if (one := getattr(before, what)) != (other := getattr(after, what)):
             raise ValueError(f"The two differ in {what} ({one} and {other}): give two versions of one judge.")
-    # 1 the items that both judged
-    places = {key: place for place, key in enumerate(_keys(before))}
-    both = [(places[key], place) for place, key in enumerate(_keys(after)) if key in places]
-    if not both:
-        raise ValueError("The two have no item in common: id, input and texts must be the same.")
-    first, second = (side.take(rows) for side, rows in zip((before, after), np.array(both).T, strict=True))
-    people = {name: known for one in (first, second) for name, known in one.covariates.items() if name in PEOPLE}
-    # 2 scores, and agreement with people
+    first, second = on_common_items(before, after)
+    # 1 scores, and agreement with people
     measurements, scores, bias = [], [], PeopleAgreement()
     described: dict[str, Any] = {"criterion": first.criterion, "ids": second.ids, "clusters": second.clusters}
-    for one in (replace(first, covariates=people), replace(second, covariates=people)):
+    for one in (first, second):
         scores.append(one.win_shares if one.pairwise else one.answers)
         told = [Number("score", "score", scores[-1], estimate_share if one.pairwise else estimate_points)]
         if numbers := {number.name: number for number in bias.numbers(one)}:
             told.append(headline_number(numbers))
         measurements.append(measured(told, seed=seed, bias=bias, columns={}, **described))
-    # 3 the decisions
+    # 2 the decisions
     lost, won = (_passed(second, one, pass_mark) for one in scores)
     turn = won - lost
     changed = share_number("changed", "decisions changed", np.where(np.isnan(turn), np.nan, turn != 0))
@@ -453,6 +448,25 @@ def compare_versions(before: Judged, after: Judged, *, pass_mark: float | None =
         changed=changed.estimate(second.clusters, seed=seed),
         sides=(int((turn < 0).sum()), int((turn > 0).sum())),
     )
+
+
+def on_common_items(before: Judged, after: Judged) -> tuple[Judged, Judged]:
+    """Return two judges on the items that both judged, with the same covariates and writers.
+
+    People's view of the items is that of ``after``, or of ``before`` where it has none. Lengths and likelihoods are
+    left out where the two were measured differently. ValueError without a common item.
+    """
+    places = {key: place for place, key in enumerate(_keys(before))}
+    both = [(places[key], place) for place, key in enumerate(_keys(after)) if key in places]
+    if not both:
+        raise ValueError("The two have no item in common: id, input and texts must be the same.")
+    first, second = (side.take(rows) for side, rows in zip((before, after), np.array(both).T, strict=True))
+    shared = {name: known for one in (first, second) for name, known in one.covariates.items() if name in PEOPLE}
+    for name in first.covariates.keys() & second.covariates.keys() & {*TEXTS}:
+        if np.array_equal(first.covariates[name], second.covariates[name], equal_nan=True):
+            shared[name] = second.covariates[name]
+    described = {"covariates": shared, "ids": second.ids, "inputs": second.inputs, "writers": second.writers}
+    return replace(first, **described), replace(second, **described)
 
 
 def _keys(judged: Judged) -> list[tuple[str, ...]]:
@@ -471,22 +485,26 @@ def _passed(judged: Judged, values: FloatArray, pass_mark: float | None) -> Floa
 
 
 def by_item(judged: Judged) -> dict[str, Any]:
-    """Return what ``compare_versions`` takes, as JSON data; ids tell items as their id, input and texts do."""
-    people = {name: judged.covariates[name] for name in PEOPLE if name in judged.covariates}
-    kept = {name: getattr(judged, name) for name in ("criterion", "answers", "ties", "scale", "judge")}
-    return {"ids": [*map(digest, _keys(judged))], "inputs": [*map(digest, judged.inputs)], "people": people, **kept}
+    """Return what comparing two judges takes, as JSON data; ids tell items as their id, input and texts do."""
+    known = judged.covariates
+    parts = {part: {name: known[name] for name in names if name in known} for part, names in COVARIATES.items()}
+    kept = {name: getattr(judged, name) for name in ("criterion", "answers", "ties", "scale", "judge", "writers")}
+    return {"ids": [*map(digest, _keys(judged))], "inputs": [*map(digest, judged.inputs)], **parts, **kept}
 
 
 def judged_of(content: Mapping[str, Any]) -> Judged:
     """Read what ``by_item`` returned; AttributeError, KeyError, TypeError or ValueError for anything else."""
     answers = np.array(content["answers"], dtype=np.float64)
-    people = {name: np.array(column, dtype=np.float64) for name, column in content["people"].items()}
-    if any(len(column) != len(content["ids"]) for column in (answers, *people.values())):
+    columns = {**content["people"], **content.get("texts", {})}  # which earlier files lack
+    known = {name: np.array(column, dtype=np.float64) for name, column in columns.items()}
+    writers = [one if isinstance(one, str) else tuple(one) for one in content.get("writers", ())]
+    if {len(column) for column in (answers, *known.values(), *filter(None, [writers]))} != {len(content["ids"])}:
         raise ValueError("The items and what is known of them differ in number.")
     return Judged(
         ids=tuple(content["ids"]),
         answers=answers,
-        covariates=people,
+        covariates=known,
+        writers=writers,
         scale=content["scale"] and tuple(map(float, content["scale"])),
         **{name: content[name] for name in ("criterion", "inputs", "ties", "judge")},
     )

@@ -8,24 +8,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from evalbias.evaluation.agreement import Versions, compare_versions, judged_of
-from evalbias.evaluation.bias import interval_plot
-from evalbias.evaluation.biases import title_of
-from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.words import Table, count
+from evalbias.evaluation.agreement import SWAPS, Versions, compare_versions, judged_of, on_common_items
+from evalbias.evaluation.bias import interval_plot, measure
+from evalbias.evaluation.biases import BIASES, title_of
+from evalbias.evaluation.estimates import LEVEL, Change, Comparison, Estimate, compare
+from evalbias.evaluation.words import Table, count, ends, p_equals
 from evalbias.report.page import Block, Page, Section, title_of_run
 from evalbias.runs import LONGEST_LIST, RESULT, RunRecord, compare_runs
 from evalbias.values import json_number
 
 Row = tuple[str, str, str]  # a name, and what the first and the second run have under it; "-" for nothing
-Pair = tuple[str, Estimate | None, Estimate | None]  # what is estimated, and the estimates; None where a run lacks it
+Pair = tuple[str, Estimate | None, Estimate | None, Change | None]
+"""What is estimated, the estimates, and their difference on the items of both; None where it is lacking."""
 
 REPEATED = tuple(  # beginnings of the names in an audit's result that say again what its measurements say
     f"result.audit.{part}"
-    for part in ("biases.", "further.", "agreement", "validity", "leniency", "not_measured.", "provenance.")
+    for part in ("biases.", "further.", "agreement", "validity", "leniency", "not_measured.", "provenance.", "missing_")
 )
 ONE_CRITERION = re.compile(r"^result\.criteria\..+?\.(?=audit\.)")
 KINDS = {field.name: str(field.type) for field in fields(Estimate)}
+PAIRED = "The difference is the second's less the first's on the items that both judged, with a paired test."
 DRAWN = 12  # largest number of estimates that are drawn; the table holds all
 
 
@@ -37,15 +39,16 @@ class RunDifferences:
     settings: list[Row]
     measured: list[tuple[str, list[Pair]]]  # bias and criterion, with all estimates
     results: list[Row]
-    paragraphs: Sequence[str]  # what the second version of a judge does otherwise; empty where no run is an audit
+    paragraphs: Sequence[str]  # what the second judge of two audits does otherwise; empty where no run is an audit
+    title: str  # what the runs judged
 
     @property
-    def tables(self) -> list[tuple[str, list[Row]]]:
+    def tables(self) -> list[tuple[str, list[tuple[str, ...]]]]:
         """Titles with the rows in which the runs differ."""
         measured = [
             (title, [row for row in estimate_rows(pairs) if row[1] != row[2]]) for title, pairs in self.measured
         ]
-        tables = [("Settings that differ", self.settings), *measured, ("Other results that differ", self.results)]
+        tables = [("Settings that differ", [*self.settings]), *measured, ("Other results that differ", [*self.results])]
         return [(title, rows) for title, rows in tables if rows]
 
     @property
@@ -62,23 +65,34 @@ class RunDifferences:
         )
 
 
-def estimate_rows(pairs: list[Pair]) -> list[Row]:
-    """Return every estimate with its interval, in both runs."""
+def estimate_rows(pairs: list[Pair]) -> list[tuple[str, ...]]:
+    """Return every estimate with its interval, in both runs; and the differences where any is known."""
 
     def shown(estimate: Estimate | None) -> str:
         return "-" if estimate is None else f"{estimate.text()} ({estimate.interval})"
 
-    return [(name, shown(one), shown(other)) for name, one, other in pairs]
+    rows = [(name, shown(one), shown(other), _difference(change)) for name, one, other, change in pairs]
+    return rows if any(change for *_, change in pairs) else [row[:3] for row in rows]
+
+
+def _difference(change: Change | None) -> str:
+    if change is None or math.isnan((d := change.difference).value):
+        return "-"
+    text, p = change.after.text, "" if math.isnan(d.p_value) else f", {p_equals(d.p_value)}"
+    return f"{text(d.value)} ({ends(text(d.low), text(d.high))}){p}"
 
 
 def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None = None) -> RunDifferences:
     """Return what differs between two runs, whose results must be of this version's form; see ``versions_of``."""
-    # 1. the measurements of both, by their place in the result
+    # 1. the measurements of both, by their place in the result, and what differs on the items of both
     ours, theirs = _measurements(first), _measurements(second)
+    versions = versions_of(first, second, pass_mark)
+    compared = {} if isinstance(versions, str) else biases_of(first, second)
     measured = []
     for place in {**ours, **theirs}:
         (title, one), (other_title, other) = (side.get(place, ("", {})) for side in (ours, theirs))
-        pairs = [(e.words, one.get(name), other.get(name)) for name, e in {**one, **other}.items()]
+        changes = compared[bias].changes if (bias := place.rpartition(".")[2]) in compared else {}
+        pairs = [(e.words, one.get(n), other.get(n), changes.get(n)) for n, e in {**one, **other}.items()]
         measured.append((title or other_title, pairs))
     # 2. what else differs, and does not say these numbers again
     said, differing = (*(f"{place}." for place in {**ours, **theirs}), *REPEATED), compare_runs(first, second)
@@ -92,9 +106,30 @@ def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None
 
     names = first.path.name, second.path.name
     names = names if names[0] != names[1] else (str(first.path), str(second.path))
-    versions = versions_of(first, second, pass_mark)
     paragraphs = [versions] * bool(versions) if isinstance(versions, str) else versions.paragraphs
-    return RunDifferences(names, rows("settings."), measured, rows("result."), paragraphs)
+    for one in (c for c in compared.values() if c.headlines):
+        change = one[one.headlines[0]]
+        shown = "is shown to differ" if change.p_value < LEVEL else "is not shown to differ"  # NaN is not below
+        figures = f"{change.before.text()} and {change.after.text()}; difference {_difference(change)}"
+        paragraphs = [*paragraphs, f"{one.bias.title.capitalize()} {shown}: {change.label} {figures}."]
+    title = " against ".join(dict.fromkeys(title_of_run(run.settings) for run in (first, second)))
+    return RunDifferences(names, rows("settings."), measured, rows("result."), paragraphs, title)
+
+
+def biases_of(first: RunRecord, second: RunRecord) -> dict[str, Comparison]:
+    """Compare the biases of two audits on the items that both judged, by paired tests.
+
+    They are audits that ``versions_of`` compares. Settings such as the reliability of a rating are the second's.
+    """
+    contents = [run.result or {} for run in (first, second)]
+    sides = on_common_items(*(judged_of(content["items"]) for content in contents))
+    settings = {"scale": sides[1].scale, **contents[1].get("audit", {}).get("provenance", {})}
+    compared = {}
+    for name, bias in BIASES.items():
+        if bias.kind == "bias" and all(map(bias.applies, sides)):
+            measured = [measure(bias.configured(**settings), one, seed=0, n_resamples=0) for one in sides]
+            compared[name] = compare(*measured, n_resamples=SWAPS, seed=0)
+    return compared
 
 
 def versions_of(first: RunRecord, second: RunRecord, pass_mark: float | None = None) -> Versions | str:
@@ -158,22 +193,23 @@ def _estimate(content: Mapping[str, Any]) -> Estimate:
     return Estimate(**known)
 
 
-def comparison_page(first: RunRecord, second: RunRecord, pass_mark: float | None = None) -> Page:
+def comparison_page(differing: RunDifferences) -> Page:
     """Return the page of two runs: their estimates, and every setting and result in which they differ."""
-    differing, left = run_differences(first, second, pass_mark), DRAWN
-    sections = [Section("Two versions of a judge", differing.paragraphs)] if differing.paragraphs else []
+    left = DRAWN
+    sections = [Section("Two judges on the same items", differing.paragraphs)] if differing.paragraphs else []
     for title, pairs in differing.measured:  # one section each; estimates that are defined in both runs are drawn
         blocks: list[Block] = []
-        for name, one, other in pairs:
+        for name, one, other, _ in pairs:
             if one and other and one.null is not None and not math.isnan(one.value + other.value) and left:
                 left -= 1
                 both = dict(zip(differing.names, (one, other), strict=True))
                 blocks.append(interval_plot(both, f"{name}: {one.text()} and {other.text()}"))
-        note = "95 % intervals of each run by itself; evalbias.compare tests two judges on the same items."
-        sections.append(Section(title, [*blocks, Table(("", *differing.names), estimate_rows(pairs), caption=note)]))
+        headings, note = ("", *differing.names), "95 % intervals of each run by itself."
+        if len((rows := estimate_rows(pairs))[0]) > len(headings):
+            headings, note = (*headings, "difference"), f"{note} {PAIRED}"
+        sections.append(Section(title, [*blocks, Table(headings, rows, caption=note)]))
     for title, rows in (("Settings that differ", differing.settings), ("Other results that differ", differing.results)):
         if rows:
             shown = [(re.sub(r"([._])", "\\1\u200b", name), *values) for name, *values in rows]
             sections.append(Section(f"{title} ({len(rows)})", [Table(("", *differing.names), shown)]))
-    titles = dict.fromkeys(title_of_run(run.settings) for run in (first, second))
-    return Page(" against ".join(titles), "runs compare", sections, verdict=differing.sentence)
+    return Page(differing.title, "runs compare", sections, verdict=differing.sentence)

@@ -2,16 +2,17 @@
 
 import json
 from dataclasses import replace
+from html import escape
 
 import dspy
 import numpy as np
 import pytest
 from commands import answered, as_jsonl, evalbias
 
-from evalbias import compare_versions, data, recorded_scores, recorded_verdicts
+from evalbias import BIASES, audit, compare, compare_versions, data, measure, recorded_scores, recorded_verdicts
 from evalbias.evaluation.agreement import by_item, judged_of
-from evalbias.report.runs import versions_of
-from evalbias.runs import read_run
+from evalbias.report.runs import biases_of, comparison_page, estimate_rows, run_differences, versions_of
+from evalbias.runs import RunFolder, read_run
 from evalbias.values import to_json
 
 WORDS = ["council", "bridge", "river", "monday", "vote", "said", "money", "plan", "work", "mayor", "street", "house"]
@@ -123,6 +124,35 @@ def test_few_items_leave_the_differences_undefined():
     assert said[3] == "Whether the second version agrees with people more or less cannot be told from these items."
 
 
+def test_biases_of_two_audits_are_tested_on_the_items_of_both(tmp_path):
+    longer = PEOPLE + np.array([len(row["output"]) for row in ROWS]) / 10 + NOISE / 9
+    records, sides = [], []
+    for name, scores, rows in (("fair", PEOPLE + NOISE / 9, ROWS), ("long", longer, ROWS[:57])):
+        scored = [{**row, "ratings": row["ratings"][:1], "mine": s} for row, s in zip(rows, scores, strict=False)]
+        found = audit(scored, scores_field="mine", reliability=0.8, seed=0)
+        with RunFolder(tmp_path / name, {"command": "audit", "seed": 0}) as run:
+            kept = {"measurements": found.measurements, "items": by_item(found.judged)}
+            run.write_result({"audit": found.to_dict(), **kept})
+        records.append(read_run(tmp_path / name))
+        sides.append(found.judged.take(np.arange(57)))
+    compared = biases_of(*records)
+    bias = BIASES["verbosity"].configured(reliability=0.8)
+    expected = compare(*(measure(bias, one, seed=0) for one in sides), n_resamples=10_000, seed=0)
+    change = compared["verbosity"]["length_effect"]
+    assert change.to_dict() == {**expected["length_effect"].to_dict(), "before": change.before, "after": change.after}
+    assert change.difference.n == 57
+    assert change.p_value < 0.05 < 0.3 < change.difference.value
+    differing = run_differences(*records)
+    assert "Verbosity is shown to differ: effect of length" in " ".join(differing.paragraphs)
+    (rows,) = (estimate_rows(pairs) for title, pairs in differing.measured if title.startswith("Verbosity"))
+    assert rows[0][3].startswith(f"{change.difference.value:+.2f} ({change.difference.low:+.2f} to ")
+    assert escape(rows[0][3]) in comparison_page(differing).html()
+    same = run_differences(records[0], records[0])
+    assert not [one for one in same.paragraphs if "is shown to differ" in one]
+    earlier = {name: one for name, one in records[0].result["items"].items() if name not in ("texts", "writers")}
+    assert "verbosity" not in biases_of(replace(records[0], result={"items": earlier}), records[1])
+
+
 @pytest.mark.slow
 def test_a_pass_mark_of_ratings_and_a_damaged_result_decide_nothing(tmp_path):
     rows = [{**row, "mine": i % 7 / 10, "new": i % 7 / 10 + 0.2} for i, row in enumerate(ROWS)]
@@ -174,5 +204,5 @@ def test_two_releases_of_a_decision_model_are_named_and_compared_by_the_command(
     before, after = map(expected, models.values())
     assert versions["changes"]["score"]["difference"]["estimate"] == pytest.approx((after - before).mean(), abs=1e-6)
     assert versions["sides"] == [((before >= 3) > (after >= 3)).sum(), ((before >= 3) < (after >= 3)).sum()]
-    assert "Two versions of a judge" in (tmp_path / "page.html").read_text()
+    assert "Two judges on the same items" in (tmp_path / "page.html").read_text()
     assert answered("runs", "compare", "general", "general", cwd=tmp_path)["versions"]["size"] == 0

@@ -240,7 +240,7 @@ def test_two_runs_side_by_side(tmp_path, measured):
             run.write_result({"preference": found})
         runs.append((read_run(tmp_path / f"run{seed}"), found["position"]))
     (first, ours), (second, theirs) = runs
-    check_scripts(page := comparison_page(first, second).html())
+    check_scripts(page := comparison_page(run_differences(first, second)).html())
     read = Reader(page)
     text = " ".join("".join(read.text).split())
     for measurement in (ours, theirs):
