@@ -465,8 +465,8 @@ def on_common_items(before: Judged, after: Judged) -> tuple[Judged, Judged]:
     for name in first.covariates.keys() & second.covariates.keys() & {*TEXTS}:
         if np.array_equal(first.covariates[name], second.covariates[name], equal_nan=True):
             shared[name] = second.covariates[name]
-    described = {"covariates": shared, "ids": second.ids, "inputs": second.inputs, "writers": second.writers}
-    return replace(first, **described), replace(second, **described)
+    same: dict[str, Any] = {name: getattr(second, name) for name in ("ids", "inputs", "writers")}
+    return replace(first, covariates=shared, **same), replace(second, covariates=shared)
 
 
 def _keys(judged: Judged) -> list[tuple[str, ...]]:
@@ -497,8 +497,8 @@ def judged_of(content: Mapping[str, Any]) -> Judged:
     answers = np.array(content["answers"], dtype=np.float64)
     columns = {**content["people"], **content.get("texts", {})}  # which earlier files lack
     known = {name: np.array(column, dtype=np.float64) for name, column in columns.items()}
-    writers = [one if isinstance(one, str) else tuple(one) for one in content.get("writers", ())]
-    if {len(column) for column in (answers, *known.values(), *filter(None, [writers]))} != {len(content["ids"])}:
+    writers: Any = [one if isinstance(one, str) else tuple(one) for one in content.get("writers", ())]
+    if {len(column) for column in [answers, *known.values(), *([writers] if writers else [])]} != {len(content["ids"])}:
         raise ValueError("The items and what is known of them differ in number.")
     return Judged(
         ids=tuple(content["ids"]),

@@ -17,7 +17,7 @@ from evalbias.report.page import Block, Page, Section, title_of_run
 from evalbias.runs import LONGEST_LIST, RESULT, RunRecord, compare_runs
 from evalbias.values import json_number
 
-Row = tuple[str, str, str]  # a name, and what the first and the second run have under it; "-" for nothing
+Row = tuple[str, ...]  # a name, what the first and the second run have under it, and their difference; "-" for nothing
 Pair = tuple[str, Estimate | None, Estimate | None, Change | None]
 """What is estimated, the estimates, and their difference on the items of both; None where it is lacking."""
 
@@ -43,12 +43,12 @@ class RunDifferences:
     title: str  # what the runs judged
 
     @property
-    def tables(self) -> list[tuple[str, list[tuple[str, ...]]]]:
+    def tables(self) -> list[tuple[str, list[Row]]]:
         """Titles with the rows in which the runs differ."""
         measured = [
             (title, [row for row in estimate_rows(pairs) if row[1] != row[2]]) for title, pairs in self.measured
         ]
-        tables = [("Settings that differ", [*self.settings]), *measured, ("Other results that differ", [*self.results])]
+        tables = [("Settings that differ", self.settings), *measured, ("Other results that differ", self.results)]
         return [(title, rows) for title, rows in tables if rows]
 
     @property
@@ -65,13 +65,13 @@ class RunDifferences:
         )
 
 
-def estimate_rows(pairs: list[Pair]) -> list[tuple[str, ...]]:
+def estimate_rows(pairs: list[Pair]) -> list[Row]:
     """Return every estimate with its interval, in both runs; and the differences where any is known."""
 
     def shown(estimate: Estimate | None) -> str:
         return "-" if estimate is None else f"{estimate.text()} ({estimate.interval})"
 
-    rows = [(name, shown(one), shown(other), _difference(change)) for name, one, other, change in pairs]
+    rows: list[Row] = [(name, shown(one), shown(other), _difference(change)) for name, one, other, change in pairs]
     return rows if any(change for *_, change in pairs) else [row[:3] for row in rows]
 
 
@@ -107,11 +107,11 @@ def run_differences(first: RunRecord, second: RunRecord, pass_mark: float | None
     names = first.path.name, second.path.name
     names = names if names[0] != names[1] else (str(first.path), str(second.path))
     paragraphs = [versions] * bool(versions) if isinstance(versions, str) else versions.paragraphs
-    for one in (c for c in compared.values() if c.headlines):
-        change = one[one.headlines[0]]
+    for tested in (c for c in compared.values() if c.headlines):
+        change = tested[tested.headlines[0]]
         shown = "is shown to differ" if change.p_value < LEVEL else "is not shown to differ"  # NaN is not below
         figures = f"{change.before.text()} and {change.after.text()}; difference {_difference(change)}"
-        paragraphs = [*paragraphs, f"{one.bias.title.capitalize()} {shown}: {change.label} {figures}."]
+        paragraphs = [*paragraphs, f"{tested.bias.title.capitalize()} {shown}: {change.label} {figures}."]
     title = " against ".join(dict.fromkeys(title_of_run(run.settings) for run in (first, second)))
     return RunDifferences(names, rows("settings."), measured, rows("result."), paragraphs, title)
 
@@ -204,10 +204,10 @@ def comparison_page(differing: RunDifferences) -> Page:
                 left -= 1
                 both = dict(zip(differing.names, (one, other), strict=True))
                 blocks.append(interval_plot(both, f"{name}: {one.text()} and {other.text()}"))
-        headings, note = ("", *differing.names), "95 % intervals of each run by itself."
-        if len((rows := estimate_rows(pairs))[0]) > len(headings):
-            headings, note = (*headings, "difference"), f"{note} {PAIRED}"
-        sections.append(Section(title, [*blocks, Table(headings, rows, caption=note)]))
+        paired = any(change for *_, change in pairs)
+        headings = ("", *differing.names, *["difference"] * paired)
+        note = f"95 % intervals of each run by itself. {PAIRED * paired}".rstrip()
+        sections.append(Section(title, [*blocks, Table(headings, estimate_rows(pairs), caption=note)]))
     for title, rows in (("Settings that differ", differing.settings), ("Other results that differ", differing.results)):
         if rows:
             shown = [(re.sub(r"([._])", "\\1\u200b", name), *values) for name, *values in rows]
