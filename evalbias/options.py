@@ -333,6 +333,20 @@ class CorrectOptions(RecordedAnswers):
     )
 
 
+class JuryOptions(Seeded, Reliable, Likely, Long, Items):
+    """Say what several recorded judges are worth together.
+
+    Says which of them to keep, too. The items need two ratings each, or one whose `reliability` is stated.
+    """
+
+    beside = (MeasuringModels, Out)
+    judges: Sequence[str] = option("Fields of the judges' recorded scores or choices, such as gpt-4,llama.", ())
+    swapped_field: str | None = option("Field of a judge's choices in the other order; {judge} stands for its name.")
+    criterion: Any = option("'name: definition', or the name of a criterion of the data set.")
+    costs: Mapping[str, float] | None = option("Cost of one answer of each judge, such as gpt-4=30; 1 if not given.")
+    families: Sequence[str] = option("Pattern of the names of judges of one family, such as 'gpt-*'. Repeatable.", ())
+
+
 # Judges that score.
 
 

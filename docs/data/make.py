@@ -9,6 +9,8 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
+
 import evalbias
 from evalbias import data
 from evalbias.data import world
@@ -51,6 +53,21 @@ def verdicts(name: str, seed: int) -> None:
     _lines(name, rows)
 
 
+def panel(name: str, seed: int) -> None:
+    """Write a table of texts with the ratings of four people and scores of simulated judges: small ones err alike."""
+    items, rng = world.documents(60, 4, seed=seed), np.random.default_rng(seed)
+    quality = np.array([world.true_quality(item.source, item.output) for item in items])
+    shared, *own = rng.normal(size=(5, len(items)))
+    errors = [0.7 * own[0], 0.9 * shared + 0.5 * own[1], 0.9 * shared + 0.5 * own[2], 1.2 * own[3]]
+    scores = np.clip(np.round(2 * (quality + np.array(errors))) / 2, 1, 5).T
+    with (FOLDER / name).open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["facts", "reply", *RATINGS, "large", "small-1", "small-2", "other"])
+        for item, row in zip(items, scores, strict=True):
+            ratings = [min(5, max(1, round(rating))) for rating in item.ratings[world.NAME]]
+            rows.writerow([item.source, item.output, *ratings, *(f"{score:g}" for score in row)])
+
+
 def outputs(name: str, seed: int) -> None:
     """Write several outputs of each source, without ratings."""
     items = world.documents(20, 5, seed=seed)
@@ -66,3 +83,4 @@ if __name__ == "__main__":
     replies("new-replies.csv", 200, seed=12)
     verdicts("verdicts.jsonl", seed=13)
     outputs("outputs.jsonl", seed=14)
+    panel("panel.csv", seed=15)

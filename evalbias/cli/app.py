@@ -70,6 +70,14 @@ def parse_mapping(texts: Iterable[str]) -> dict[str, str]:
     return mapping
 
 
+def parse_costs(texts: Iterable[str]) -> dict[str, float]:
+    """Read ``--cost``: the cost of an answer of each judge."""
+    try:
+        return {name: float(cost) for name, cost in parse_mapping(texts).items()}
+    except ValueError as error:
+        raise ValueError(f"--cost: write JUDGE=COST, such as --cost gpt-4=30,llama=1 ({error}).") from None
+
+
 def parse_codes(text: str) -> tuple[str, ...]:
     """Read ``--labels``: codes with commas between them."""
     return tuple(part.strip() for part in text.split(","))
@@ -94,6 +102,9 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
     "scale": Flag(kind=str, read=read_scale),
     "criteria": Flag("--criterion", list[str]),
     "criterion": Flag(read=lambda typed: typed[0] if isinstance(typed, list) and len(typed) == 1 else typed),
+    "judges": Flag(kind=str, read=parse_codes, more={"metavar": "NAME,NAME,..."}),
+    "costs": Flag("--cost", list[str], parse_costs, {"metavar": "JUDGE=COST,..."}),
+    "families": Flag("--family", list[str], more={"metavar": "PATTERN"}),
     "features": Flag("--feature", list[str], more={"metavar": "FIELD"}),
     "probes": Flag("--probe", list[str], more={"metavar": "PROBE"}),
     "fail_on": Flag(kind=list[str], more={"metavar": "CONDITION"}),
@@ -118,7 +129,7 @@ FLAGS = {  # option -> how it is written; one name means one thing in all comman
 }
 
 RECORDED = "scores_field samples_field winner_field swapped_field"
-JUDGE = f"lm judge {RECORDED} criterion criteria scale language source_label output_label"
+JUDGE = f"lm judge judges {RECORDED} criterion criteria scale language source_label output_label"
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
 SECTIONS = {  # heading -> its options, in the order of a command's help; any other stands under Options
     "Data": "task_of_loop data loops mapping labels by pairs split_by limit candidates documents",
@@ -258,6 +269,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "demo": ("demo", options.DemoOptions),
     "audit": ("audit", options.AuditOptions),
     "correct": ("correct", options.CorrectOptions),
+    "jury": ("jury", options.JuryOptions),
     "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
     "measure preference": ("compare", options.PreferenceOptions),
     "measure self": ("loops", options.SelfOptions),

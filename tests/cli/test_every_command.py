@@ -70,6 +70,7 @@ OPENED, READ = "runs.RunFolder.__init__", "runs.read_run"
 LEAVES = {
     "audit": ([*DATA, "--scores-field", "mine"], OPENED),
     "correct": ([*DATA, "--scores-field", "mine"], OPENED),
+    "jury": ([*DATA, "--judges", "mine,theirs"], OPENED),
     "judge": (EMBEDDED, OPENED),
     "rank": (EMBEDDED, OPENED),
     "refine": (LOOP, OPENED),

@@ -1,0 +1,139 @@
+"""What are juries of judges worth? Panels of known independence, and recorded panels of real judges.
+
+usage: python -m benchmarks.juries [--sets 2000] [--seed 0] [--write]
+
+Simulated judges follow quality at correlations of .4 to .8, and share the part ``rho`` of the variance of their errors;
+outputs of one input share a part of quality and errors. Real panels are those of ``EVALBIAS_DATA/judges``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import argument_parser, finish, lines, markdown
+from evalbias.evaluation.juries import MEAN, JuryWorth, jury
+from evalbias.measures.arrays import FloatArray
+from evalbias.measures.juries import Panel
+
+SHARED = 0.4  # part of a variance that the outputs of an input share
+PANELS = [
+    (120, 3, 0.5, 1),
+    (200, 5, 0.0, 1),
+    (200, 5, 0.3, 4),
+    (600, 9, 0.2, 6),
+    (1000, 5, 0.0, 1),
+    (1000, 16, 0.3, 10),
+]
+"""Items, judges, correlation of errors, and outputs of an input."""
+SUMMEVAL = {
+    "gpt-4-0314": "GPT-4",
+    "gpt-3.5-turbo-0301": "GPT-3.5",
+    "gpt-3.5-turbo-0301, multiple choice": "GPT-3.5, multiple choice",
+    "llama-2-13b-chat": "Llama-2 13B",
+    "llama-2-7b-chat": "Llama-2 7B",
+}
+COBBLER = """alpaca baize gpt-3.5-turbo cohere falcon gpt-4 text-davinci-003 koala llama llamav2 mpt openassist
+redpajama vicuna wizardlm"""  # without dolly, which gives one score to the outputs of all inputs but one
+TRIVIAQA = "GPT-4 Llama-70B Llama3-8B Llama-13B Llama-7B Mistral-7B Gemma-2B EM Contains"
+
+
+def drawn(
+    rng: np.random.Generator, n: int, judges: int, rho: float, *, raters: int = 2, outputs: int = 1
+) -> tuple[FloatArray, FloatArray, float]:
+    """Draw scores (n, judges) and ratings (n, raters); also the number of independent votes."""
+
+    def normal(*shape: int) -> FloatArray:
+        inputs = rng.normal(size=(*shape, -(-n // outputs))).repeat(outputs, axis=-1)[..., :n]
+        share = SHARED if outputs > 1 else 0.0
+        return np.asarray(np.sqrt(share) * inputs + np.sqrt(1 - share) * rng.normal(size=(*shape, n)))
+
+    quality, shared, own = normal(), normal(), normal(judges)
+    validities = np.linspace(0.4, 0.8, judges)[:, None]
+    spreads = np.sqrt(1 - validities**2)
+    scores = validities * quality + spreads * (np.sqrt(rho) * shared + np.sqrt(1 - rho) * own)
+    left = (1 - rho) * (spreads**2).sum() + rho * spreads.sum() ** 2
+    return scores.T, quality[:, None] + 0.9 * rng.normal(size=(n, raters)), judges * float((spreads**2).sum()) / left
+
+
+def covered(n: int, judges: int, rho: float, outputs: int = 1, *, sets: int, seed: int) -> dict[str, float]:
+    """Return the true votes, the median estimate, and how often its interval covers."""
+    rng, values, covers, truth = np.random.default_rng(seed), list[float](), 0, 0.0
+    for _ in range(sets):
+        scores, ratings, truth = drawn(rng, n, judges, rho, outputs=outputs)
+        votes = Panel(scores, ratings, clusters=(np.arange(n) // outputs).tolist()).votes()
+        values.append(votes.value)
+        covers += votes.low <= truth <= votes.high
+    return {"truth": truth, "median": float(np.nanmedian(values)), "covered": covers / sets}
+
+
+def real() -> Iterator[tuple[str, JuryWorth]]:
+    """Yield the recorded panels, each with its name."""
+    summaries = lines("judges/summeval_scores.jsonl.gz")
+    for criterion in summaries[0]["ratings"]:
+        rows = [
+            {name: one[name] for name in ("id", "input_id", "output", "system")}
+            | {"ratings": one["ratings"][criterion]}
+            | {ours: one["judges"][theirs][criterion] for theirs, ours in SUMMEVAL.items()}
+            for one in summaries
+        ]
+        yield f"SummEval, {criterion}", jury(rows, judges=[*SUMMEVAL.values()], families=["GPT*", "Llama*"])
+    pairs: dict[str, dict[str, Any]] = {one["id"]: one for one in lines("judges/judgebench.jsonl.gz")}
+    judges = list[str]()
+    for one in lines("judges/judgebench_verdicts.jsonl.gz"):
+        if one["id"] in pairs and "haiku" not in one["judge"]:  # who judged other pairs
+            judge = one["judge"].rpartition("_")[2]
+            pairs[one["id"]] |= {judge: one["winner"], f"{judge}, swapped": one["winner_swapped"]}
+            judges += [] if judge in judges else [judge]
+    rows = [one for one in pairs.values() if judges[0] in one]
+    yield "JudgeBench", jury(rows, judges=judges, swapped_field="{judge}, swapped", reliability=1.0)
+    yield "CoBBLEr", jury(lines("judges/cobbler_scores.jsonl.gz"), judges=COBBLER.split())
+    answers = [{**one, "score": one["human"]} for one in lines("judges/triviaqa_verdicts.jsonl.gz")]
+    yield "TriviaQA", jury(answers, judges=TRIVIAQA.split(), reliability=1.0)
+
+
+def row_of(name: str, found: JuryWorth) -> Sequence[object]:
+    """Return the row of a real panel."""
+    votes, best = found.votes, found.subsets[-1]
+    members = ", ".join(found.judges[place] for place in best.members)
+    return (
+        name,
+        len(found.judges),
+        votes.n,
+        f"{votes.value:.1f} ({votes.low:.1f} to {votes.high:.1f})",
+        f"{found.error_correlation.value:+.2f} / {found.seeming:+.2f}",
+        f"{found.best} {found.validities[found.best].text()}",
+        found.validities[MEAN].text(),
+        f"{found.gain.value:+.2f} ({found.gain.low:+.2f} to {found.gain.high:+.2f})",
+        f"{members} {best.validity:+.2f}",
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the benchmark and print its tables."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--sets", type=int, default=2000, help="data sets of each simulated panel")
+    args = parser.parse_args(argv)
+    rows = []
+    for n, judges, rho, outputs in PANELS:
+        found = covered(n, judges, rho, outputs, sets=args.sets, seed=args.seed)
+        figures = f"{found['truth']:.2f}", f"{found['median']:.2f}", f"{100 * found['covered']:.1f} %"
+        rows.append((n, n // outputs, judges, f"{rho:g}", *figures))
+    simulated = markdown(("items", "inputs", "judges", "rho", "votes", "median estimate", "interval covers"), rows)
+    names = ("panel", "judges", "items", "votes", "errors / seem", "best judge", "mean", "mean less best", "best set")
+    panels = markdown(names, [row_of(*one) for one in real()])
+    said = (
+        f"{args.sets} data sets a row, two raters who correlate at .55. Goal: a median within .1 of the truth for 600 "
+        "items and more, coverage of 94 to 96 %."
+    )
+    told = (
+        "Correlations are with quality, free of raters' noise. Errors: mean correlation of two members' errors at "
+        "equal quality, and as they seem against the mean rating. The best set is that of all sets, on the same items."
+    )
+    finish(args, "juries", f"## Simulated panels\n\n{said}\n\n{simulated}\n\n## Recorded panels\n\n{told}\n\n{panels}")
+
+
+if __name__ == "__main__":
+    main()

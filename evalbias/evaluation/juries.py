@@ -1,0 +1,340 @@
+"""Recorded judges of the same items as a jury: what it is worth, which of them are worth asking, what they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from evalbias import data
+from evalbias.data.reading import table_of
+from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.evaluation.audit import keywords
+from evalbias.evaluation.bias import MARGINS, Intervals, Plot
+from evalbias.evaluation.biases import BIASES, title_of
+from evalbias.evaluation.estimates import LEVEL, Estimate
+from evalbias.evaluation.judged import Judged
+from evalbias.evaluation.words import Table, ends, joined, signed, unsigned
+from evalbias.measures import juries
+from evalbias.measures.arrays import FloatArray, defined, standardized
+from evalbias.measures.families import holm
+from evalbias.measures.juries import Panel
+from evalbias.measures.resample import Interval
+from evalbias.options import AuditOptions, JuryOptions
+from evalbias.values import to_json
+
+MEAN = "mean of all"  # name of the jury whose members count alike
+EFFECTS = ("likelihood_effect", "length_effect", "first_rate")  # numbers of biases that members may share
+NEAR = 0.01  # correlation with quality by which a cheaper set may be lower and is named all the same
+FOR_JUDGE = "{judge}"  # what stands for a judge's name in the field of its choices in the other order
+
+
+def panel_of(options: JuryOptions) -> list[Judged]:
+    """Read the recorded answers of each judge; ValueError where fewer than two are named, or the items lack a field."""
+    if len(set(options.judges)) < 2 or len(set(options.judges)) < len(options.judges):
+        raise ValueError(f"`judges` {', '.join(options.judges) or 'none'}: name two or more fields, each once.")
+    pattern = options.swapped_field
+    fields_of = {name: None if pattern is None else pattern.replace(FOR_JUDGE, name) for name in options.judges}
+    pairwise = not {"outputs", "candidates", "output_1"}.isdisjoint(table_of(options.data, options.mapping).columns)
+    wanted: dict[str, Any] = {"numbers": options.judges}
+    if pairwise:
+        wanted = {"choices": dict.fromkeys([*fields_of, *filter(None, fields_of.values())], ())}
+    shared = {one.name for one in fields(AuditOptions)} & {one.name for one in fields(options)} - {"swapped_field"}
+    given = {name: getattr(options, name) for name in shared}
+    given |= {"data": data.read(options.data, mapping=options.mapping, **wanted), "mapping": None}
+    first, judged = None, list[Judged]()
+    for name, other in fields_of.items():
+        named = {"winner_field": name, "swapped_field": other} if pairwise else {"scores_field": name}
+        if first is None:
+            first = prepared(AuditOptions(**{**given, **named}))
+            judged.append(replace(answers_of(first).counted_in(options.length), judge=name))
+        else:  # what is known about the items is known
+            answers = answers_of(replace(first, **named, likelihood_lm=None, lm=None))
+            kept = {one: getattr(answers, one) for one in ("answers", "ties", "reasons")}
+            judged.append(replace(judged[0], **kept, judge=name))
+    return judged
+
+
+def mean_of(judged: Sequence[Judged]) -> Judged:
+    """Return the answers of a jury whose members count alike: standardized scores, or win probabilities of pairs."""
+    if judged[0].pairwise:
+        wins = np.mean([one.first_wins for one in judged], axis=0)
+        return replace(judged[0], answers=np.stack([wins, 1 - wins], axis=2), ties=False, judge=MEAN)
+    table = np.column_stack([one.answers for one in judged])
+    kept, scores = defined(table), np.full(len(table), np.nan)
+    scores[kept] = np.mean([standardized(column) for column in table[kept].T], axis=0)
+    return replace(judged[0], answers=scores, scale=None, judge=MEAN)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """One bias of every member and of their mean."""
+
+    bias: str
+    members: Mapping[str, Estimate]  # judge -> its estimate, less the value of an unbiased judge
+    mean: Estimate
+
+    @property
+    def biased(self) -> dict[str, Estimate]:
+        """Members whose bias is shown, after Holm's correction over the members."""
+        adjusted = holm([e.p_value for e in self.members.values()])
+        return {one: e for (one, e), p in zip(self.members.items(), adjusted, strict=True) if p < LEVEL}
+
+    def sentence(self) -> str:
+        """Say whether the mean keeps what the members have; empty where no bias of a member is shown."""
+        if not self.biased:
+            return ""
+        mean, of_each = self.mean, joined([f"{one} {signed(e.value)}" for one, e in self.biased.items()])
+        said = f"{title_of(self.bias).capitalize()}: {of_each} {mean.unit}, the mean of all {_text(mean)}"
+        if mean.low > 0 or mean.high < 0:
+            return f"{said}: averaging does not remove it."
+        if max(-mean.low, mean.high) < MARGINS.get(mean.unit, 0.1):
+            return f"{said}: averaging cancels it, or leaves too little to matter."
+        return f"{said}: too few items to say whether averaging cancels it."
+
+
+@dataclass(frozen=True, repr=False)
+class JuryWorth:
+    """What several judges of the same items are worth together; correlations are with quality, free of raters' noise.
+
+    Attributes:
+        criterion: Name of the judged criterion.
+        judges: Names of the members.
+        costs: Cost of one answer of each.
+        validities: Judge, or ``MEAN``, -> correlation with quality.
+        gain: Correlation of the mean less that of the best member.
+        votes: Number of judges with independent errors that would do as well; see ``measures.juries.Panel.votes``.
+        error_correlation: Mean correlation of two members' errors at equal quality.
+        seeming: The same against the mean rating, whose noise all members share.
+        correlations: (K, K) correlations of the errors at equal quality.
+        worth: Judge -> correlation of the mean of all less that of the mean of the others.
+        subsets: Best members at each cost, cheapest first.
+        shared: Biases of the members and of their mean.
+        families: Pattern of names -> mean correlation of errors within that family less that of all other pairs.
+        noise: Share of the mean rating's variance that is noise.
+    """
+
+    criterion: str
+    judges: tuple[str, ...]
+    costs: tuple[float, ...]
+    validities: Mapping[str, Estimate]
+    gain: Interval
+    votes: Interval
+    error_correlation: Interval
+    seeming: float
+    correlations: FloatArray
+    worth: Mapping[str, Interval]
+    subsets: tuple[juries.Subset, ...]
+    shared: tuple[Shared, ...]
+    families: Mapping[str, Interval]
+    noise: float
+
+    def __repr__(self) -> str:
+        return f"JuryWorth({self.criterion!r}, n={self.votes.n}: {self.paragraphs[0]})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.paragraphs)
+
+    @property
+    def best(self) -> str:
+        """Name of the member that follows quality best."""
+        return max(self.judges, key=lambda one: self.validities[one].value)
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """What follows from the numbers, the answer first."""
+        v, rho, k, mean = self.votes, self.error_correlation, len(self.judges), self.validities[MEAN]
+        several = f"{k} judges" if k > 2 else "two judges"
+        high = f"to {v.high:.1f}" if math.isfinite(v.high) else "or more"
+        said = f"{v.value:.1f} independent votes (95 % interval {v.low:.1f} {high})" if v.value == v.value else v.reason
+        worth = f"These {several} are worth {said}: at equal quality their errors correlate at {_text(rho)} on average"
+        naive = f"; against people's ratings as they are, they seem to correlate at {signed(self.seeming)}"
+        paragraphs = [f"{worth}{naive if self.noise > 0 else ''}."]
+        shown = "better" if self.gain.low > 0 else "worse" if self.gain.high < 0 else "not shown to be better or worse"
+        paragraphs.append(
+            f"Their mean correlates with quality at {_text(mean)}, the best judge alone, {self.best}, at "
+            f"{_text(self.validities[self.best])}. The mean is {shown}: {_text(self.gain)}."
+        )
+        top = max(one.validity for one in self.subsets)
+        enough = next(one for one in self.subsets if one.validity >= top - NEAR)
+        names = joined([self.judges[place] for place in enough.members])
+        paragraphs.append(
+            f"The cheapest set within {NEAR:g} of the best of all {2**k - 1} is {names} (cost {enough.cost:g} of "
+            f"{sum(self.costs):g}): {unsigned(enough.validity)}. The best of many looks better than it is."
+        )
+        less = {one: e for one, e in self.worth.items() if e.high < 0}
+        if less:
+            without = joined([f"{one} ({signed(-e.value)})" for one, e in less.items()])
+            paragraphs.append(f"The mean is better without {without}.")
+        for name, e in self.families.items():
+            differ = "more alike" if e.low > 0 else "less alike" if e.high < 0 else "no more alike, as far as is shown,"
+            paragraphs.append(
+                f"Judges {name} err {differ} than others: error correlation {_text(e)} beside other pairs."
+            )
+        return (*paragraphs, *filter(None, (one.sentence() for one in self.shared)))
+
+    def tables(self) -> list[Table]:
+        """Return the members, the sets at each cost, and the correlations of the errors."""
+        rows = []
+        for place, one in enumerate((*self.judges, MEAN)):
+            e, worth = self.validities[one], self.worth.get(one)
+            cost = self.costs[place] if one != MEAN else sum(self.costs)
+            effects = [(s.mean if one == MEAN else s.members[one]) for s in self.shared]
+            cells = [_brief(x) for x in effects]
+            rows.append((one, f"{cost:g}", _brief(e), "" if worth is None else _brief(worth), *cells))
+        names = ["judge", "cost", "with quality", "adds to the others", *(title_of(one.bias) for one in self.shared)]
+        items = f"{self.votes.n} items, {self.votes.undefined} undefined"
+        note = f"correlations with quality, without the raters' noise; in brackets: 95 % intervals; {items}"
+        sets = [
+            (f"{s.cost:g}", joined([self.judges[k] for k in s.members]), unsigned(s.validity)) for s in self.subsets
+        ]
+        errors = [(one, *map(signed, row)) for one, row in zip(self.judges, self.correlations, strict=True)]
+        return [
+            Table(names, rows, f"What each judge is worth, on {self.criterion}", note),
+            Table(("cost", "judges", "with quality"), sets, "Best mean at each cost", left=2),
+            Table(("", *self.judges), errors, "Correlations of errors at equal quality"),
+        ]
+
+    def plot(self) -> Plot:
+        """Return the correlations with quality of the members and their mean."""
+        rows = {one: [e] for one, e in self.validities.items()}
+        caption = "Correlation of the scores with quality, without the raters' noise, with 95 % intervals."
+        return Plot("How well each judge follows quality, and their mean", caption, [Intervals(rows)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON data; NaN and infinity become None."""
+        content = {one.name: getattr(self, one.name) for one in fields(self)} | {"paragraphs": self.paragraphs}
+        names = [[self.judges[place] for place in one.members] for one in self.subsets]
+        costs = [(one.cost, one.validity) for one in self.subsets]
+        content["subsets"] = [{"judges": n, "cost": c, "validity": v} for n, (c, v) in zip(names, costs, strict=True)]
+        content["shared"] = {one.bias: {**one.members, MEAN: one.mean} for one in self.shared}
+        return dict(to_json(content))
+
+
+def _text(e: Interval) -> str:
+    return f"{signed(e.value)} (95 % interval {ends(signed(e.low), signed(e.high))})"
+
+
+def _brief(e: Interval) -> str:
+    return f"{signed(e.value)} ({ends(signed(e.low), signed(e.high))})"
+
+
+@keywords(JuryOptions)
+def jury(options: JuryOptions) -> JuryWorth:
+    """Say what several recorded judges of the same items are worth together, and which of them to keep.
+
+    Args:
+        options: The options, each as a keyword; see ``evalbias.options.JuryOptions``.
+
+    Raises:
+        ValueError: Fewer than two judges, or items that do not tell quality: with fewer than two ratings and no
+            ``reliability``, or too few.
+    """
+    return jury_worth(
+        panel_of(options), costs=options.costs, families=options.families, reliability=options.reliability
+    )
+
+
+def jury_worth(
+    judged: Sequence[Judged],
+    *,
+    costs: Mapping[str, float] | None = None,
+    families: Sequence[str] = (),
+    reliability: float | None = None,
+    seed: int = 0,
+) -> JuryWorth:
+    """Say what judges that answered the same items are worth together; ``judge`` of each is its name."""
+    names, k = tuple(one.judge for one in judged), len(judged)
+    if unknown := sorted(set(costs or {}) - {*names}):
+        raise ValueError(f"`costs` names {unknown[0]!r:.80}, which is none of the judges {', '.join(names)}.")
+    prices = tuple(float((costs or {}).get(name, 1.0)) for name in names)
+    if not all(price >= 0 and math.isfinite(price) for price in prices):
+        raise ValueError("`costs`: give finite numbers of 0 or more.")
+    panel = panel_of_answers(judged, reliability=reliability)
+    # 1 each judge, the mean, and what each adds to it
+    alone = np.eye(k)
+    everyone, others = np.ones(k), 1 - alone
+    validities = {
+        n: panel.estimate(partial(juries.validity, weights=w))
+        for n, w in zip((*names, MEAN), (*alone, everyone), strict=True)
+    }
+    best = alone[int(np.argmax(panel.validities))]
+    gain = panel.estimate(partial(juries.gain, more=everyone, less=best))
+    worth = {
+        name: panel.estimate(partial(juries.gain, more=everyone, less=rest))
+        for name, rest in zip(names, others, strict=True)
+    }
+    # 2 what their errors share
+    noisy = panel.validities * math.sqrt(max(1 - panel.noise, 0.0))
+    whole = panel.correlations[None]
+    return JuryWorth(
+        criterion=judged[0].criterion,
+        judges=names,
+        costs=prices,
+        validities={name: named(name, e) for name, e in validities.items()},
+        gain=gain,
+        votes=panel.votes(),
+        error_correlation=panel.estimate(juries.error_correlation),
+        seeming=float(juries.error_correlation(whole, noisy[None])[0]),
+        correlations=juries.error_correlations(whole, panel.validities[None])[0],
+        worth=worth,
+        subsets=tuple(juries.best_subsets(panel, prices)),
+        shared=tuple(shared_biases(judged, reliability=reliability, seed=seed)),
+        families={pattern: _family(panel, names, pattern) for pattern in families},
+        noise=panel.noise,
+    )
+
+
+def panel_of_answers(judged: Sequence[Judged], *, reliability: float | None) -> Panel:
+    """Reduce the answers of several judges to their correlations with each other and with quality."""
+    first = judged[0]
+    if not first.rated:
+        raise ValueError(f"Nobody rated the items on {first.criterion}: give people's ratings of them, or choices.")
+    if len({one.answers.shape[:2] for one in judged}) > 1:
+        raise ValueError("The judges answered different items, or pairs in one order and in both: give the same.")
+    scores = np.column_stack([one.strength for one in judged])
+    how: dict[str, Any] = {"clusters": first.clusters, "systems": first.systems, "reliability": reliability}
+    return Panel(scores, first.ratings, **how, names=[one.judge for one in judged], mirrored=first.both_orders)
+
+
+def named(name: str, found: Interval) -> Estimate:
+    """Return a correlation with quality as an estimate with a name."""
+    return Estimate(name=name, label=name, **vars(found))
+
+
+def shared_biases(judged: Sequence[Judged], *, reliability: float | None, seed: int) -> list[Shared]:
+    """Measure the biases that each member can have, and those of their mean."""
+    found = []
+    for bias in (one.configured(reliability=reliability) for one in BIASES.values()):
+        each = {}
+        for one in (*judged, mean_of(judged)):
+            numbers = [number for number in bias.numbers(one) if number.name in EFFECTS] if bias.suits(one) else []
+            if numbers and (one.both_orders or numbers[0].name != "first_rate"):
+                e, null = numbers[0].estimate(one.clusters, seed=seed), numbers[0].null or 0.0
+                each[one.judge] = replace(e, value=e.value - null, low=e.low - null, high=e.high - null, null=0.0)
+        if each and not any(math.isnan(e.value) for e in each.values()):
+            found.append(Shared(bias.name, each, each.pop(MEAN)))
+    return found
+
+
+def _family(panel: Panel, names: Sequence[str], pattern: str) -> Interval:
+    """Estimate how much more the errors of judges whose names match a pattern correlate than those of other pairs."""
+    pairs = list(combinations(range(len(names)), 2))
+    within = [pair for pair in pairs if all(fnmatchcase(names[place], pattern) for place in pair)]
+    if not 0 < len(within) < len(pairs):
+        raise ValueError(
+            f"`families` {pattern!r:.80} is matched by {'all' if within else 'no two'} judges: write gpt-*."
+        )
+    rest = [pair for pair in pairs if pair not in within]
+
+    def statistic(correlations: FloatArray, validities: FloatArray) -> FloatArray:
+        of = partial(juries.error_correlation, correlations, validities)
+        return of(among=within) - of(among=rest)
+
+    return panel.estimate(statistic)

@@ -1,0 +1,125 @@
+"""Panels of judges: what their errors share at equal quality, against worked values and planted panels."""
+
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from benchmarks.juries import covered, drawn
+from evalbias.measures import juries
+from evalbias.measures.juries import Panel
+
+
+def panel(n=4000, *, judges=4, correlation=0.5, seed=0, raters=2, **options):
+    scores, ratings, _ = drawn(np.random.default_rng(seed), n, judges, correlation, raters=raters)
+    return Panel(scores, ratings, **options)
+
+
+def test_votes_of_equal_judges_are_the_textbooks():
+    """Of K judges whose errors correlate at rho they are K / (1 + (K - 1) rho); of unequal variances 1'S1 decides."""
+    for rho, votes in ((0.0, 4), (0.5, 4 / 2.5), (1.0, 1)):
+        errors = np.where(np.eye(4) == 1, 1.0, rho) / 2  # half of each score's variance
+        found = juries.error_left((errors + 0.5)[None], np.full((1, 4), np.sqrt(0.5)))
+        assert 1 / found[0] == pytest.approx(votes)
+    covariances = np.array([[0.75, 0.1], [0.1, 0.36]])
+    validities = np.array([0.5, 0.8])
+    found = juries.error_left((covariances + np.outer(validities, validities))[None], validities[None])
+    assert 1 / found[0] == pytest.approx(2 * 1.11 / 1.31)
+
+
+def test_a_mean_follows_quality_as_its_parts_do():
+    correlations, validities = np.array([[[1.0, 0.28], [0.28, 1.0]]]), np.array([[0.6, 0.8]])
+    found = juries.validity(correlations, validities, weights=np.array([[1.0, 0.0], [1.0, 1.0]]))
+    assert found[0] == pytest.approx([0.6, 1.4 / np.sqrt(2.56)])
+
+
+def test_raters_noise_does_not_make_errors_alike():
+    found = panel(20_000, correlation=0.0)
+    assert found.estimate(juries.error_correlation).value == pytest.approx(0.0, abs=0.02)
+    noisy = found.validities * np.sqrt(1 - found.noise)
+    assert juries.error_correlation(found.correlations[None], noisy[None])[0] > 0.1
+    assert found.votes().value == pytest.approx(4, abs=0.3)
+
+
+def test_scales_and_order_do_not_matter():
+    scores, ratings, _ = drawn(np.random.default_rng(1), 300, 3, 0.3)
+    first, second = Panel(scores, ratings), Panel(scores[:, ::-1] * [2, 30, 4] + 7, 10 * ratings[:, ::-1] - 3)
+    assert second.validities[::-1] == pytest.approx(first.validities)
+    assert second.votes().low == pytest.approx(first.votes().low)
+
+
+def test_pairs_count_both_ways():
+    """Which output of a pair is named first changes nothing."""
+    scores, ratings, _ = drawn(np.random.default_rng(2), 200, 3, 0.3)
+    signs = np.random.default_rng(3).choice([-1, 1], size=(200, 1))
+    first, second = (Panel(s * scores, s * ratings, mirrored=True) for s in (1, signs))
+    assert second.votes().value == pytest.approx(first.votes().value)
+    assert second.votes().high == pytest.approx(first.votes().high)
+
+
+def test_exact_labels_take_a_reliability():
+    rng = np.random.default_rng(4)
+    truth = rng.integers(0, 2, 6000)
+    verdicts = np.where(rng.random((6000, 3)) < [0.9, 0.8, 0.7], truth[:, None], 1 - truth[:, None])
+    found = Panel(verdicts, truth[:, None], reliability=1.0)
+    assert found.validities == pytest.approx([0.8, 0.6, 0.4], abs=0.03)
+    assert found.estimate(juries.error_correlation).value == pytest.approx(0, abs=0.03)
+    with pytest.raises(ValueError, match="leave out reliability"):
+        Panel(verdicts, np.column_stack([truth, truth]), reliability=1.0)
+
+
+def test_systems_widen_the_interval_where_they_err_alike():
+    scores, ratings, _ = drawn(np.random.default_rng(5), 1200, 4, 0.2)
+    systems = np.arange(1200) % 12
+    scores += np.random.default_rng(6).normal(size=(12, 1))[systems]
+    alone, both = Panel(scores, ratings), Panel(scores, ratings, systems=systems.tolist())
+    lefts = [one.estimate(juries.error_left) for one in (alone, both)]
+    assert lefts[0].value == lefts[1].value
+    assert lefts[1].high - lefts[1].low > 1.5 * (lefts[0].high - lefts[0].low)
+    assert both.systems == lefts[1].units == 12
+
+
+def test_the_best_sets_are_those_of_all():
+    found, costs = panel(300, judges=5, seed=7), [3.0, 1.0, 1.0, 2.0, 5.0]
+    front = juries.best_subsets(found, costs)
+    every = [members for size in range(1, 6) for members in combinations(range(5), size)]
+    of = partial(juries.validity, found.correlations[None], found.validities[None])
+    values = {m: float(of(weights=np.isin(np.arange(5), m).astype(float))[0]) for m in every}
+    price = {m: sum(costs[k] for k in m) for m in every}
+    assert [one.cost for one in front] == sorted(one.cost for one in front)
+    for one in front:
+        assert one.validity == pytest.approx(max(values[m] for m in every if price[m] <= one.cost))
+        assert values[one.members] == pytest.approx(one.validity)
+    assert front[-1].validity == pytest.approx(max(values.values()))
+
+
+def test_what_cannot_be_told_is_refused():
+    scores, ratings, _ = drawn(np.random.default_rng(8), 60, 3, 0.3)
+    with pytest.raises(ValueError, match="0 items have a score of each of 3 judges and two ratings"):
+        Panel(scores, ratings[:, :1])
+    with pytest.raises(ValueError, match="60 items have a score of each of 1 judges"):
+        Panel(scores[:, :1], ratings)
+    with pytest.raises(ValueError, match="of 3 inputs"):
+        Panel(scores, ratings, clusters=[i % 3 for i in range(60)])
+    with pytest.raises(ValueError, match="do not tell quality"):
+        Panel(scores, np.column_stack([ratings[:, 0], -ratings[:, 0]]))
+    scores[1:, 2] = 4.0
+    with pytest.raises(ValueError, match="judge 'c' gives all the same score"):
+        Panel(scores, ratings, names="abc")
+
+
+def test_what_is_undefined_is_left_out_and_counted():
+    scores, ratings, _ = drawn(np.random.default_rng(9), 200, 3, 0.3)
+    scores[:7, 0], ratings[7:10, 0] = np.nan, np.nan
+    votes = Panel(scores, ratings).votes()
+    assert (votes.n, votes.undefined) == (190, 10)
+    assert votes.value == pytest.approx(Panel(scores[10:], ratings[10:]).votes().value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "judges", "rho"), [(200, 5, 0.3), (600, 9, 0.2)])
+def test_intervals_of_votes_cover(n, judges, rho):
+    row = covered(n, judges, rho, sets=400, seed=1)
+    assert abs(row["median"] - row["truth"]) < 0.1
+    assert 0.92 <= row["covered"] <= 0.98
