@@ -328,9 +328,7 @@ class CorrectOptions(RecordedAnswers):
     correction: Path | None = option(
         "correction.json of an earlier run, to apply to these items; they need no ratings."
     )
-    max_loss: float = option(
-        "Loss of agreement with people (Pearson's r) to allow for a smaller effect, such as 0.05.", 0.0
-    )
+    max_loss: float = option("Loss of agreement (Pearson's r) to allow for a smaller effect, such as 0.05.", 0.0)
 
 
 class JuryOptions(Seeded, Reliable, Likely, Long, Items):
@@ -408,11 +406,7 @@ class CompileOptions(Choosing, ScoringOptions):
     judge: Path | None = option("JSON file of the judge to compile, instead of a new one for `criteria`.")
     k: int = option("Number of demonstrations.", 8)
     resamples: int = option("Number of random swaps in the permutation test.", 100_000)
-    max_loss: float = option(
-        "Loss of agreement with people (Pearson's r) to allow for a smaller bias, such as 0.05; 0 allows no "
-        "significant loss.",
-        0.0,
-    )
+    max_loss: float = option("Loss of agreement (Pearson's r) to allow for a smaller bias, such as 0.05.", 0.0)
 
     def __post_init__(self) -> None:
         if self.k < 1:
