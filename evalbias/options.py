@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -48,6 +48,10 @@ def recorded(options: Any) -> dict[str, Any]:
     return {name: file_digest(value) if isinstance(value, Path) else value for name, value in given.items()}
 
 
+GROUPS: list[type[Any]] = []
+"""All classes of options, of which each lists its own in its docstring."""
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class Options:
     """Options: each class below is a frozen dataclass of keywords."""
@@ -56,6 +60,10 @@ class Options:
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
+        if all("help" in one.metadata for one in fields(cls)):  # not what an audit reads and prepares
+            listed = "".join(f"    {one.name}: {one.metadata['help']}\n" for one in fields(cls))
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nAttributes:\n{listed}"
+            GROUPS.append(cls)
 
 
 # How models are opened, and where a result goes.
@@ -689,10 +697,3 @@ class CompileRefineOptions(Choosing, FeedbackOptions):
 
     k: int = option("Maximum number of demonstrations.", 4)
     budget: int | None = option("Approximate number of requests to the model for training items.")
-
-
-GROUPS: tuple[type[Any], ...] = tuple(one for one in vars().values() if isinstance(one, type) and is_dataclass(one))
-"""All classes of options; ``help`` of one lists its options."""
-for _group in GROUPS:
-    _listed = "".join(f"    {one.name}: {one.metadata['help']}\n" for one in fields(_group))
-    _group.__doc__ = f"{inspect.cleandoc(_group.__doc__ or '')}\n\nAttributes:\n{_listed}"

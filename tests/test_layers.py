@@ -16,6 +16,7 @@ SOURCES = {"evalbias": "evalbias", "programs": "evalbias.programs", "optimizers"
 LAYERS = [
     "values",
     "options",
+    "before_after",
     "measures",
     "runs",
     "lm",

@@ -39,10 +39,11 @@ def without_engine(*arguments, cwd):
         ["audit", "--data", DATA / "verdicts.jsonl", "--winner-field", "winner"],
         ["correct", *SCORES],
         ["jury", "--data", DATA / "panel.csv", *SCORES[2:4], "--judges", "large,other"],
+        ["drift", "--before", *SCORES[1:], "--after", SCORES[1]],
         ["compile", "threshold", *SCORES, "--pass", "3", "--precision", ".6"],
         ["measure", "self", "--data", "loops.jsonl", "--own", "self_score", "--expected", "human_score"],
     ],
-    ids=["audit", "audit pairs", "correct", "jury", "threshold", "loops"],
+    ids=["audit", "audit pairs", "correct", "jury", "drift", "threshold", "loops"],
 )
 def test_recorded_judges(arguments, tmp_path):
     rounds = [ROUND | {"id": item, "iteration": k} for item in range(5) for k in range(2)]

@@ -21,7 +21,7 @@ from typing import Annotated, Any, NoReturn, cast, get_type_hints
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from evalbias import __version__, options
+from evalbias import __version__, before_after, options
 from evalbias.cli import runs
 from evalbias.cli.terminal import STOPPED, LeavableStream, readers_may_leave, set_verbosity
 from evalbias.options import GROUPS, PYTHON_ONLY
@@ -132,7 +132,7 @@ RECORDED = "scores_field samples_field winner_field swapped_field"
 JUDGE = f"lm judge judges {RECORDED} criterion criteria scale language source_label output_label"
 MODELS = "api_base api_key_env tokenizer in_flight adapter device dtype template_options dialect"
 SECTIONS = {  # heading -> its options, in the order of a command's help; any other stands under Options
-    "Data": "task_of_loop data loops mapping labels by pairs split_by limit candidates documents",
+    "Data": "task_of_loop data before after loops mapping labels by pairs split_by limit candidates documents",
     "Model and judge": f"{JUDGE} debias calibration ties",
     "Options": "",
     "Measurement": "only probes task likelihood_lm own_system own_family reduction reliability pass_mark length",
@@ -270,6 +270,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "audit": ("audit", options.AuditOptions),
     "correct": ("correct", options.CorrectOptions),
     "jury": ("jury", options.JuryOptions),
+    "drift": ("drift", before_after.DriftOptions),
     "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
     "measure preference": ("compare", options.PreferenceOptions),
     "measure self": ("loops", options.SelfOptions),

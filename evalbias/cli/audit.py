@@ -213,10 +213,13 @@ class Condition:
 
         Of a bias, its distance from an unbiased judge is compared; of an agreement, the number. One not measured fails.
         """
-        e = self._measured(audit)
+        return self.decide_on(self._measured(audit), audit.not_measured.get(self.bias, ""))
+
+    def decide_on(self, e: Estimate | None, why: str = "") -> tuple[int, str]:
+        """Return the same of one number, or say why it was not measured."""
         name = self.bias if self.estimate is None else f"{self.bias}.{self.estimate}"
         if e is None or math.isnan(e.low + e.high):
-            why = audit.not_measured.get(self.bias) or (NOT_ASKED if e is None else e.why_undefined)
+            why = why or (NOT_ASKED if e is None else e.why_undefined)
             return 1, f"{self.text}: {name} was not measured ({why})"
         value, low, high = e.value, e.low, e.high
         if e.null is not None and self.bias != AGREEMENT:
@@ -240,12 +243,25 @@ class Condition:
         return measurement[self.estimate]
 
 
-def parse_conditions(texts: Sequence[str]) -> list[Condition]:
-    """Read conditions such as ``BIAS>NUMBER`` or ``BIAS.ESTIMATE<NUMBER``, also several of them parted by commas."""
-    return [_parse(part) for text in texts for part in text.split(",")]
+def parse_conditions(texts: Sequence[str], numbers: Sequence[str] = ()) -> list[Condition]:
+    """Read conditions such as ``BIAS>NUMBER`` or ``BIAS.ESTIMATE<NUMBER``, also several of them parted by commas.
+
+    With the names of ``numbers``, the conditions are on these, in place of biases.
+    """
+    return [_parse(part, numbers) for text in texts for part in text.split(",")]
 
 
-def _parse(text: str) -> Condition:
+def decide_numbers(conditions: Sequence[Condition], numbers: Mapping[str, Estimate]) -> None:
+    """Say which conditions on numbers by name fail or are undecided, and exit with the code of the worst."""
+    decided = [one.decide_on(numbers[one.bias]) for one in conditions]
+    for code, why in decided:
+        if code:
+            typer.echo(message(f"{OUTCOMES[code]}: {why}"), err=True)
+    if codes := [code for code, _ in decided if code]:
+        raise typer.Exit(min(codes))
+
+
+def _parse(text: str, numbers: Sequence[str]) -> Condition:
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError(
@@ -254,11 +270,11 @@ def _parse(text: str) -> Condition:
         )
     bias, estimate, comparison, limit, required = match.groups()
     bias = re.sub("[ -]", "_", bias)  # tables say scale use and self-preference
-    known = [*(name for name in BIASES if name != AGREEMENT), AGREEMENT]
+    known = numbers or [*(name for name in BIASES if name != AGREEMENT), AGREEMENT]
     if bias not in known:
         raise ValueError(f"`fail_on` {text}: {bias!r} is unknown, choose one of {', '.join(known)}.")
     condition = Condition(text.strip(), bias, estimate, comparison, float(limit), required is not None)
-    if estimate is None and not condition.is_of_bias:
+    if estimate is None and not numbers and not condition.is_of_bias:
         such = (
             ", such as " + " or ".join(f"{bias}.{name}" for name in names) if (names := BIASES[bias].headlines) else ""
         )

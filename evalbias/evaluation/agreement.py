@@ -13,7 +13,16 @@ import numpy as np
 from evalbias import measures
 from evalbias.evaluation.bias import Bias, people_missing, share_number
 from evalbias.evaluation.estimates import LEVEL, Comparison, Estimate, Measurement, Number, compare, measured
-from evalbias.evaluation.judged import BETTER, HUMAN_SCORES, LENGTHS, LIKELIHOODS, RATINGS, Judged, mean_of_raters
+from evalbias.evaluation.judged import (
+    BETTER,
+    HUMAN_SCORES,
+    LENGTHS,
+    LIKELIHOODS,
+    RATINGS,
+    SAMPLES,
+    Judged,
+    mean_of_raters,
+)
 from evalbias.evaluation.words import UNDEFINED, amount, count, decimals, ends, interval_words, p_equals, signed
 from evalbias.measures import estimate_coefficient, estimate_mean, estimate_share, estimate_spearman, win_shares
 from evalbias.measures.agreement import ceiling_columns, counted_alpha, counted_ceiling, counted_kappa, estimate_kendall
@@ -355,7 +364,7 @@ def _systems(judged: Judged) -> list[str]:
 # --- two versions of a judge on the same items ------------------------------------------------------------------------
 
 
-PEOPLE, TEXTS = (RATINGS, HUMAN_SCORES, BETTER), (LENGTHS, LIKELIHOODS)
+PEOPLE, TEXTS = (RATINGS, HUMAN_SCORES, BETTER), (LENGTHS, LIKELIHOODS, SAMPLES)
 COVARIATES = {"people": PEOPLE, "texts": TEXTS}
 HALF = 0.5  # pass mark of a scale from 0 to 1; win share above which the first candidate of a pair is preferred
 
@@ -485,11 +494,18 @@ def _passed(judged: Judged, values: FloatArray, pass_mark: float | None) -> Floa
 
 
 def by_item(judged: Judged) -> dict[str, Any]:
-    """Return what comparing two judges takes, as JSON data; ids tell items as their id, input and texts do."""
+    """Return what comparing two judges takes, as JSON data, the baseline of a judge.
+
+    Ids tell items as their id, input and texts do; ``outputs`` as an output and what it answers do, whatever the id.
+    """
     known = judged.covariates
     parts = {part: {name: known[name] for name in names if name in known} for part, names in COVARIATES.items()}
     kept = {name: getattr(judged, name) for name in ("criterion", "answers", "ties", "scale", "judge", "writers")}
-    return {"ids": [*map(digest, _keys(judged))], "inputs": [*map(digest, judged.inputs)], **parts, **kept}
+    keys = _keys(judged)
+    texts = [[e.get("source") or e.get("input_id"), e.get("output")] for e in judged.examples]
+    told = [text if text[1] else key for text, key in zip(texts, keys, strict=False)] or keys
+    columns = {"ids": keys, "inputs": judged.inputs, "outputs": told}
+    return {**{name: [*map(digest, column)] for name, column in columns.items()}, **parts, **kept}
 
 
 def judged_of(content: Mapping[str, Any]) -> Judged:

@@ -71,6 +71,7 @@ LEAVES = {
     "audit": ([*DATA, "--scores-field", "mine"], OPENED),
     "correct": ([*DATA, "--scores-field", "mine"], OPENED),
     "jury": ([*DATA, "--judges", "mine,theirs"], OPENED),
+    "drift": (["--before", "items.jsonl", "--after", "items.jsonl", "--scores-field", "mine"], OPENED),
     "judge": (EMBEDDED, OPENED),
     "rank": (EMBEDDED, OPENED),
     "refine": (LOOP, OPENED),

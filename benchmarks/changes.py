@@ -1,0 +1,272 @@
+"""What changed, the judge or the system? On planted judges whose parts are known, and on recorded ones.
+
+usage: python -m benchmarks.changes [--sets 1000] [--parts drift monitor recorded] [--seed 0] [--write]
+
+A planted judge scores texts of normal quality from 1 to 5 at a temperature that moves a score by .5 points or so; 60 to
+200 anchors, two outputs for each of 75 inputs in either period, and a system that gains .3. Of recorded judges, both
+scored everything, so what the new one gave the old outputs is known: the old period is 40 articles by the six systems
+that people rate lowest, the new one 30 others by the six best, and the anchors are 30 articles by all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from benchmarks.audit.judges import likert
+from benchmarks.harness import argument_parser, finish, lines, markdown
+from evalbias import drift
+from evalbias.measures import Draws, anchors_needed, split_change, watch
+from evalbias.measures.arrays import FloatArray
+
+Judge = Callable[[FloatArray], FloatArray]
+INPUTS, GAIN, NOISE, SCALE = 75, 0.3, 0.5, (1.0, 5.0)
+
+
+def steady(q: FloatArray) -> FloatArray:
+    """Return what a judge thinks of quality (n,), in points."""
+    return 3 + 0.8 * q
+
+
+def shifted(q: FloatArray, by: float) -> FloatArray:
+    """Return the same, moved."""
+    return steady(q) + by
+
+
+def stricter(q: FloatArray) -> FloatArray:
+    """Return what a judge thinks that takes up to .6 points off good texts, which no shift represents."""
+    return np.asarray(steady(q) - 0.6 * ndtr((q - 0.3) / 0.4))
+
+
+@dataclass(frozen=True)
+class World:
+    """A change of the judge, and anchors."""
+
+    after: Judge = steady
+    noise: float = NOISE  # of the new judge
+    anchors: int = 200
+    lower: float = 0.0  # standard deviations by which the anchors' quality lies below the old period's
+    repeats: int = 0  # scores of each text; 0 is one, of unknown noise
+
+    def scores(self, rng: np.random.Generator, judge: Judge, q: FloatArray, noise: float) -> FloatArray:
+        """Draw scores (n,) or (n, repeats)."""
+        shape = (len(q), self.repeats) if self.repeats else (len(q),)
+        steady = judge(q)[:, None] if self.repeats else judge(q)
+        return likert(steady + noise * rng.normal(size=shape))
+
+    def truth(self, rng: np.random.Generator, n: int = 400_000) -> tuple[float, float]:
+        """Return the judge's part and the system's in the population."""
+        q = rng.normal(size=n)
+        old, new = (
+            likert(f(q) + s * rng.normal(size=n)).mean() for f, s in ((steady, NOISE), (self.after, self.noise))
+        )
+        later = likert(self.after(q + GAIN) + self.noise * rng.normal(size=n)).mean()
+        return float(new - old), float(later - new)
+
+
+WORLDS: Mapping[str, World] = {
+    "the same judge": World(),
+    "the same judge, anchors .3 sd lower": World(lower=0.3),
+    "a shift of .2 sd, anchors as planned": World(partial(shifted, by=0.19), anchors=0),
+    "stricter with good texts": World(stricter),
+    "stricter with good texts, 60 anchors": World(stricter, anchors=60),
+    "stricter with good texts, anchors .3 sd lower": World(stricter, lower=0.3),
+    "the same, new judge without noise": World(stricter, noise=0.0, lower=0.3),
+    "the same, three scores of a text": World(stricter, noise=0.0, lower=0.3, repeats=3),
+}
+
+
+def planned(rng: np.random.Generator) -> int:
+    """Return the number of anchors that shows .19 points, a fifth of the scores' standard deviation."""
+    q = rng.normal(size=100_000)
+    first, second = (likert(steady(q) + NOISE * rng.normal(size=len(q))) for _ in range(2))
+    return anchors_needed(0.19, float((first - second).std()))
+
+
+def split(world: World, *, sets: int, seed: int, resamples: int = 200) -> dict[str, Any]:
+    """Return how often both parts are covered, and the judge's is called one."""
+    rng = np.random.default_rng(seed)
+    truth, n = world.truth(rng), world.anchors or planned(rng)
+    covered, found, values = np.zeros(2), 0, []
+    for index in range(sets):
+        rng = np.random.default_rng([seed, index])
+        sizes, means = (INPUTS, INPUTS, n // 2), (0.0, GAIN, -world.lower)
+        q = [
+            m + (np.sqrt([[0.4]]) * rng.normal(size=(k, 1)) + np.sqrt(0.6) * rng.normal(size=(k, 2))).ravel()
+            for k, m in zip(sizes, means, strict=True)
+        ]
+        inputs = tuple(np.repeat([f"{group} {k}" for k in range(size)], 2).tolist() for group, size in enumerate(sizes))
+        old, new = (
+            partial(world.scores, rng, steady, noise=NOISE),
+            partial(world.scores, rng, world.after, noise=world.noise),
+        )
+        draws = Draws(seed=index, resamples=resamples)
+        parts = split_change(old(q[0]), new(q[1]), old(q[2]), new(q[2]), clusters=inputs, draws=draws).parts
+        ends = [(parts[name].low, parts[name].high) for name in ("judge", "system")]
+        covered += [low <= value <= high for (low, high), value in zip(ends, truth, strict=True)]
+        found += not ends[0][0] <= 0 <= ends[0][1]
+        values.append(parts["judge"].value)
+    shares = {"judge": covered[0] / sets, "system": covered[1] / sets, "found": found / sets}
+    return {"anchors": n, "truth": truth[0], "mean": float(np.mean(values)), **shares}
+
+
+def watched(change: float, *, days: int, sets: int, seed: int, anchors: int = 100) -> dict[str, Any]:
+    """Return in how many watches there was an alarm, and the median day of the first."""
+    alarms = []
+    for index in range(sets):
+        rng = np.random.default_rng([seed, index])
+        drawn = steady(rng.normal(size=anchors))[:, None] + NOISE * rng.normal(size=(anchors, 3 + days))
+        drawn[:, 3:] += change
+        scores = likert(drawn)
+        alarms.append(watch(scores[:, :3], scores[:, 3:].T, scale=SCALE).alarm)
+    first = [one for one in alarms if one is not None]
+    return {
+        "change": change,
+        "days": days,
+        "alarms": len(first) / sets,
+        "median": float(np.median(first)) if first else None,
+    }
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Split the change from a recorded judge to another, for every criterion that both scored; one record each."""
+    summaries = lines("judges/summeval_scores.jsonl.gz")
+    replies = [
+        row | {"ratings": {name: [value] * (name != "overall") for name, value in row["scores"].items()}}
+        for row in lines("judges/topicalchat_samples.jsonl.gz")
+    ]
+    rows = []
+    for name, items, old, new in (
+        (
+            "GPT-3.5, choices, to free text (SummEval)",
+            summaries,
+            "gpt-3.5-turbo-0301, multiple choice",
+            "gpt-3.5-turbo-0301",
+        ),
+        ("Llama 2, 7B to 13B (SummEval)", summaries, "llama-2-7b-chat", "llama-2-13b-chat"),
+        (
+            "GPT-3.5, 'rate' to 'analyze, rate' (TopicalChat)",
+            replies,
+            "gpt-3.5-turbo, geval_no_auto_cot",
+            "gpt-3.5-turbo, analyze_rate",
+        ),
+    ):
+        for criterion in items[0]["judges"][old]:
+            for drawn in (False, True):
+                found = between(items, old, new, criterion, drawn=drawn)
+                rows.append({"change": name, "criterion": criterion, "drawn": drawn, **found})
+    return rows
+
+
+def between(items: Sequence[Mapping[str, Any]], old: str, new: str, criterion: str, *, drawn: bool) -> dict[str, Any]:
+    """Split one change, and compare the judge's part with what the new judge gave the old outputs.
+
+    The anchors are by all systems, or, as ``drawn`` from outputs like the old ones, by those of the old period.
+    """
+    inputs = list(dict.fromkeys(row["input_id"] for row in items))
+    place, quality = {one: k / len(inputs) for k, one in enumerate(inputs)}, dict[str, list[float]]()
+    for row in items:
+        quality.setdefault(row["system"], []).append(float(np.mean(row["ratings"][criterion])))
+    ranked = sorted(quality, key=lambda system: np.mean(quality[system]))
+    worse, sides, kept = set(ranked[: len(ranked) // 2]), ([], []), []
+    for row in items:
+        scores = [row["judges"][judge].get(criterion) for judge in (old, new)]
+        judged = [{"id": row["id"], "input_id": row["input_id"], "output": row["output"], "said": s} for s in scores]
+        if place[row["input_id"]] >= 0.7 and (row["system"] in worse or not drawn):
+            for side, one in zip(sides, judged, strict=True):
+                side.append(one)
+        elif place[row["input_id"]] < 0.7 and (place[row["input_id"]] < 0.4) == (row["system"] in worse):
+            sides[row["system"] not in worse].append(judged[row["system"] not in worse])
+            kept += [scores] if row["system"] in worse else []
+    field = "samples_field" if isinstance(kept[0][0], list) else "scores_field"
+    found = drift(*sides, **{field: "said"})
+    means = np.array(
+        [
+            [np.nan if one is None else np.mean([v for v in np.ravel(one) if v is not None]) for one in pair]
+            for pair in kept
+        ]
+    )
+    part, system = found["drift"], found["system"]
+    return {
+        "part": part.text(),
+        "interval": part.interval,
+        "known": float(np.nanmean(means[:, 1] - means[:, 0])),
+        "inside": bool(part.low <= np.nanmean(means[:, 1] - means[:, 0]) <= part.high),
+        "shift": found.versions["score"].difference.value,
+        "system": f"{system.text()} ({system.interval})",
+    }
+
+
+def main() -> None:
+    """Parse the command line and run the parts."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("--sets", type=int, default=1000)
+    parser.add_argument("--parts", nargs="+", default=["drift", "monitor", "recorded"])
+    args = parser.parse_args()
+    if "drift" in args.parts:
+        rows = [(name, split(world, sets=args.sets, seed=args.seed)) for name, world in WORLDS.items()]
+        finish(args, "changes", drift_table(rows, args.sets), section="drift")
+    if "monitor" in args.parts:
+        watches = [(0.0, 365), (0.1, 90), (0.2, 30), (0.4, 30)]
+        found = [watched(c, days=d, sets=args.sets // 2, seed=args.seed) for c, d in watches]
+        finish(args, "changes", monitor_table(found, args.sets // 2), section="monitor")
+    if "recorded" in args.parts:
+        finish(args, "changes", recorded_table(recorded()), section="recorded")
+
+
+def drift_table(rows: Sequence[tuple[str, Mapping[str, Any]]], sets: int) -> str:
+    """Return the section of the planted judges."""
+    body = [
+        [name, r["anchors"], f"{r['truth']:+.2f}", f"{r['mean']:+.2f}", *(f"{100 * r[k]:.1f} %" for k in KINDS)]
+        for name, r in rows
+    ]
+    head = ["the new judge", "anchors", "its part", "mean estimate", "judge covered", "system covered", "judge found"]
+    text = f"{sets} data sets; 200 resamples an interval, over inputs."
+    return f"## Drift: planted judges\n\n{text}\n\n{markdown(head, body)}"
+
+
+KINDS = ("judge", "system", "found")
+
+
+def monitor_table(rows: Sequence[Mapping[str, Any]], sets: int) -> str:
+    """Return the section of the monitor."""
+    body = [[f"{r['change']:.1f}", r["days"], f"{100 * r['alarms']:.1f} %", r["median"] or ""] for r in rows]
+    text = f"{sets} watches of 100 anchors a day, with three scores of each before."
+    head = ["change in points", "days", "alarms", "median day of the alarm, from 0"]
+    return f"## Drift: the monitor\n\n{text}\n\n{markdown(head, body)}"
+
+
+def recorded_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the section of the recorded judges."""
+    body = [
+        [
+            first["change"],
+            first["criterion"],
+            f"{first['known']:+.2f}",
+            *(_part(r) for r in (first, second)),
+            second["system"],
+        ]
+        for first, second in zip(rows[::2], rows[1::2], strict=True)
+    ]
+    head = ["change", "criterion", "known", "anchors by all systems", "anchors like the old outputs", "system's part"]
+    inside = [sum(r["inside"] for r in rows[k::2]) for k in (0, 1)]
+    text = (
+        "The judge's part, and what is known of it: what the new judge gave the old outputs. It lies in "
+        f"{inside[0]} of {len(rows) // 2} intervals with anchors by all systems, and in {inside[1]} with anchors by "
+        "those of the old period. Bold intervals miss it; in brackets, the mean shift of the anchors."
+    )
+    return f"## Drift: recorded judges\n\n{text}\n\n{markdown(head, body)}"
+
+
+def _part(r: Mapping[str, Any]) -> str:
+    mark = "" if r["inside"] else "**"
+    return f"{mark}{r['part']}, {r['interval']}{mark} ({r['shift']:+.2f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""Did the system improve, or did the judge change? From two periods' judged outputs to findings in words."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evalbias.before_after import DriftOptions
+from evalbias.evaluation.agreement import SWAPS, Versions, by_item, compare_versions, judged_of, on_common_items
+from evalbias.evaluation.answers import answers_of, prepared
+from evalbias.evaluation.audit import Audit, Audits, keywords
+from evalbias.evaluation.bias import Lines, Plot, measure
+from evalbias.evaluation.biases import BIASES
+from evalbias.evaluation.estimates import LEVEL, ByName, Comparison, Estimate, compare, items_needed
+from evalbias.evaluation.judged import SAMPLES, Judged
+from evalbias.evaluation.words import Table, amount, conclude, count, ends, interval_words, joined, percent, signed
+from evalbias.measures.arrays import IntArray
+from evalbias.measures.drift import SplitChange, split_change
+from evalbias.measures.families import holm
+from evalbias.measures.resample import Draws, p_of_interval
+from evalbias.options import AuditOptions
+from evalbias.runs import RESULT, read_run
+from evalbias.values import to_json
+
+LABELS = {"change": "change of the mean", "drift": "the judge's part", "system": "the system's part"}
+CHANGED = ("scale_use", "likelihood", "verbosity")  # biases of a judge that scores, compared on rated anchors
+MARGIN = 0.2  # standard deviations of the old judge's scores, by default the smallest change that is worth finding
+MOST_LEVELS = 9  # most rows of the table of scores
+
+
+def read_side(given: Any, options: Any) -> tuple[Judged, list[str]]:
+    """Read judged outputs: a ``Judged``, an audit, its run folder, or data with recorded scores; and what tells texts.
+
+    Ids and inputs are digests, so that those of a folder and of a file are the same. ValueError for anything else, or
+    for a judge that compares.
+    """
+    if isinstance(given, str | os.PathLike) and (Path(given) / RESULT).is_file():
+        result = read_run(Path(given)).result or {}
+        kept = result.get("criteria", {}).get(options.criterion, result).get("items")
+        place = f"{given} holds no audit" + " of this `criterion`" * ("criteria" in result)
+    else:
+        if isinstance(given, Audits):
+            given = given[options.criterion]
+        if not isinstance(given, Judged | Audit):
+            names = ("mapping", "scores_field", "samples_field", "criterion", "scale")
+            known = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+            given = answers_of(prepared(AuditOptions(given, **known)))
+        kept, place = to_json(by_item(given if isinstance(given, Judged) else given.judged)), "the judged outputs"
+    try:
+        judged, texts = judged_of(kept), [str(text) for text in kept["outputs"]]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{place}: give data with scores, or the run folder of an audit ({error!r:.80}).") from error
+    if judged.pairwise:
+        raise ValueError("A judge that compares has no mean score: give one that scores.")
+    return judged, texts
+
+
+@dataclass(frozen=True, repr=False)
+class Drift(ByName[Estimate]):
+    """Change of a mean score between two periods; ``drift["drift"]`` is the judge's part, in points.
+
+    Attributes:
+        estimates: ``"change"`` of the mean, ``"drift"``, the judge's part of it, and ``"system"``, the system's.
+        split: What the parts were computed from: the map between both judges' scores among others.
+        versions: Both judges on the anchors: scores, decisions and agreement with people.
+        comparisons: Bias -> its change on the anchors, where people rated them.
+        margin: Smallest change of the judge that is worth finding, in points.
+        enough: Number of anchors that show a change of that size in 80 % of cases; None where unknown.
+        paragraphs: Findings in words.
+    """
+
+    estimates: Mapping[str, Estimate]
+    split: SplitChange
+    versions: Versions
+    comparisons: Mapping[str, Comparison]
+    margin: float
+    enough: int | None
+    paragraphs: Sequence[str]
+
+    def __repr__(self) -> str:
+        return f"Drift({' '.join(self.paragraphs)})"
+
+    def _parts(self) -> Mapping[str, Estimate]:
+        return self.estimates
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON data, in which undefined numbers are None."""
+        names = ("paragraphs", "estimates", "margin", "enough", "split", "versions", "comparisons")
+        return dict(to_json({name: getattr(self, name) for name in names}))
+
+    def table(self) -> Table:
+        """Return the parts of the change."""
+        rows = [(LABELS[name], e.text(), e.interval) for name, e in self.estimates.items()]
+        n = self.estimates["drift"].n
+        return Table(("", "points", "95 % interval"), rows, caption=f"{count(n, 'anchor')}; intervals over inputs")
+
+    def map_table(self) -> Table:
+        """Return the new judge's score for scores of the old one, nine at most."""
+        places = np.unique(np.linspace(0, len(self.split.levels) - 1, MOST_LEVELS).round().astype(int))
+        rows = [
+            (f"{self.split.levels[k]:.4g}", f"{value:.2f}", ends(f"{low:.2f}", f"{high:.2f}"))
+            for k, (value, low, high) in zip(places, self.split.mapped[places], strict=True)
+        ]
+        return Table(("old judge", "new judge", "95 % interval"), rows, "The same texts by both judges")
+
+    def plot(self) -> Plot:
+        """Return the map as a line, beside that of a judge that did not change."""
+        levels, nan = self.split.levels, np.full(len(self.split.levels), math.nan)
+        lines = {
+            "new judge": np.column_stack([levels, self.split.mapped]),
+            "no change": np.column_stack([levels, levels, nan, nan]),
+        }
+        caption = "A line below the other is a judge that became stricter with such texts. Bands are 95 % intervals."
+        marks = [Lines(lines, "score of the old judge", "score of the new judge")]
+        return Plot("What the new judge gives for each score of the old one", caption, marks)
+
+
+@keywords(DriftOptions)
+def drift(asked: DriftOptions) -> Drift:
+    """Split the change of a mean score between two periods into the judge's part and the system's: a ``Drift``.
+
+    Args:
+        asked: The options, each as a keyword; see ``evalbias.before_after.DriftOptions``. ``before`` and ``after`` are
+            files, lists of examples or dicts, run folders of audits, ``Audit`` or ``Judged``.
+
+    Raises:
+        ValueError: No text was scored by both judges, or the two differ in criterion or scale.
+    """
+    (old, old_texts), (new, new_texts) = (read_side(one, asked) for one in (asked.before, asked.after))
+    # 1. anchors: texts of both, a repeated one as often as both have it
+    pairs = _in_common(old_texts, new_texts)
+    if not len(pairs):
+        raise ValueError("`before` and `after` have no text in common: let both judges score some anchors.")
+    first, second = (side.take(rows) for side, rows in zip((old, new), pairs.T, strict=True))
+    second = replace(second, ids=first.ids, inputs=first.inputs)
+    periods = [
+        side.take(np.setdiff1d(np.arange(len(side.ids)), rows)) for side, rows in zip((old, new), pairs.T, strict=True)
+    ]
+    # 2. the split, and what else changed on the anchors
+    repeated = all(SAMPLES in side.covariates for side in (old, new))
+    columns = [side.covariates[SAMPLES] if repeated else side.answers for side in (*periods, first, second)]
+    inputs = tuple(side.inputs for side in (*periods, first))
+    split = split_change(*columns, clusters=inputs, draws=Draws(seed=asked.seed))
+    estimates = {}
+    for name, e in zip(LABELS, split.parts.values(), strict=True):
+        null = 0.0 if name == "drift" else None
+        p = math.nan if null is None else p_of_interval(e.value, e.low, e.high, null=null, units=e.units)
+        estimates[name] = Estimate(**{**vars(e), "p_value": p}, name=name, label=LABELS[name], null=null)
+    versions = compare_versions(first, second, seed=asked.seed)
+    sides = on_common_items(first, second)
+    biases = [BIASES[name] for name in CHANGED if all(BIASES[name].applies(one) for one in sides)]
+    comparisons = {
+        bias.name: compare(*(measure(bias, one, seed=asked.seed) for one in sides), seed=asked.seed, n_resamples=SWAPS)
+        for bias in biases
+    }
+    # 3. in words
+    margin = asked.margin or MARGIN * float(np.nanstd(old.answers))
+    enough = items_needed(estimates["drift"], margin) if margin > 0 else None
+    alone = not any(len(one.ids) for one in periods)
+    said = [
+        *_split_words(estimates, judge_alone=alone),
+        _drift_words(estimates["drift"], margin, enough),
+        *_level_words(split),
+    ]
+    said += [versions.paragraphs[-1]] * bool(versions.headlines) + _bias_words(comparisons)
+    said += _cautions(split, margin)
+    return Drift(estimates, split, versions, comparisons, margin, enough, tuple(said))
+
+
+def _in_common(old: Sequence[str], new: Sequence[str]) -> IntArray:
+    """Return (a, 2) the places of texts that both have, in the order of the first."""
+    places: dict[str, list[int]] = {}
+    for place, text in enumerate(new):
+        places.setdefault(text, []).append(place)
+    pairs = [(place, places[text].pop(0)) for place, text in enumerate(old) if places.get(text)]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+def _split_words(estimates: Mapping[str, Estimate], *, judge_alone: bool) -> list[str]:
+    change, judge, system = (estimates[name] for name in LABELS)
+    said = f"The mean score changes by {change.text()} points (95 % interval {change.interval})"
+    if judge_alone:
+        return [f"{said}; all texts are anchors, so this is the judge's part."]
+    parts = f"{judge.text()} ({judge.interval}) is the judge's part, {system.text()} ({system.interval}) the system's"
+    shown = {"above": "The system improved.", "below": "The system got worse."}
+    neither, unknown = "Whether the system changed is open.", "Whether the system changed cannot be told."
+    return [f"{said}: {parts}.", conclude(system.low, system.high, **shown, neither=neither, undefined=unknown)]
+
+
+def _drift_words(e: Estimate, margin: float, enough: int | None) -> str:
+    """Say whether the judge changed, and if that is open, how many anchors would be enough."""
+    if math.isnan(e.low):
+        return "Whether the judge changed cannot be told: the anchors, or a period, are of fewer than six inputs."
+    if e.low == e.high == 0:
+        most = percent(1 - LEVEL ** (1 / e.units))
+        return f"The judge gave all {e.n:,} anchors the same score again: at most {most} of texts have another one now."
+    moved = f"{amount(e.value, e.low, e.high)} points ({interval_words(e.value, e.low, e.high)})"
+    if e.p_value < LEVEL:
+        return f"The judge changed: it would have given the old outputs {moved}."
+    if max(-e.low, e.high) < margin:
+        return f"No change of the judge is shown, and one of {margin:.2g} points or more is ruled out."
+    said = f"Whether the judge changed is open: too few anchors to rule out {margin:.2g} points ({moved})"
+    return f"{said}{'' if enough is None else f'; about {max(enough, e.n):,} would be enough'}."
+
+
+def _level_words(split: SplitChange) -> list[str]:
+    """Say where the judge changed more than elsewhere, if the intervals of two scores' shifts are apart."""
+    shifts = split.mapped - split.levels[:, None]
+    least, most = np.nanargmin(shifts[:, 0]), np.nanargmax(shifts[:, 0])
+    if not shifts[least, 2] < shifts[most, 1]:
+        return []
+    moved = [f"a {split.levels[k]:.3g} by {signed(shifts[k, 0])}" for k in (least, most)]
+    return [f"This is no shift of all scores: the judge moves {joined(moved)}."]
+
+
+def _bias_words(comparisons: Mapping[str, Comparison]) -> list[str]:
+    """Name the biases that changed, after Holm's correction; nothing where none was compared."""
+    changes = {name: c.changes[c.headlines[0]] for name, c in comparisons.items() if c.headlines}
+    tested = {name: c for name, c in changes.items() if not math.isnan(c.p_value)}
+    adjusted = holm([c.p_value for c in tested.values()])
+    shown = [
+        f"{c.after.words} {c.before.text()} before, {c.after.text()} after"
+        for c, p in zip(tested.values(), adjusted, strict=True)
+        if p < LEVEL
+    ]
+    if shown:
+        return [f"Its biases changed too: {'; '.join(shown)}."]
+    names = joined([BIASES[name].title for name in tested])
+    return [f"No change of its biases is shown ({names})."] if names else []
+
+
+def _cautions(split: SplitChange, margin: float) -> list[str]:
+    said = []
+    if split.unsure > margin / 2:
+        said.append(
+            f"The old outputs had {amount(split.apart, 0, 0)} points than the anchors from the old judge, so the parts "
+            "lean on the map between the judges, which takes both for equally noisy. If all noise is one judge's, the "
+            f"parts move by up to {split.unsure:.2f} points: draw anchors from the old outputs, or score texts twice."
+        )
+    if split.beyond:
+        said.append(f"{percent(split.beyond)} of the old outputs' scores lie beyond those of all anchors.")
+    return said

@@ -1,0 +1,287 @@
+"""The change of a judged mean, split into the judge's part and the system's; and a monitor of a judge's drift."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+from numpy.typing import ArrayLike
+
+from evalbias.measures.arrays import SLACK, Clusters, FloatArray, checked, cluster_codes
+from evalbias.measures.repeats import sample_moments
+from evalbias.measures.resample import DRAWS, FEWEST_UNITS, Draws, Interval, bootstrapped, quantiles
+
+# An old judge scored one period's outputs, a new judge those of the next, and both scored the same anchors. The change
+# of the mean is split at what the new judge would have given the old outputs, g(x) for the old judge's score x:
+#
+#     mean(new period) - mean(old period)  =  [mean g(x) - mean x]  +  [mean(new period) - mean g(x)]
+#
+# the judge's part and the system's. g is monotone and no shift: a judge may have become stricter with good texts alone.
+# Nor is it a regression: noise in the old scores flattens that, and a period better than the anchors would be pulled
+# down to them. It is the equipercentile map of the anchors' two distributions (Kolen and Brennan 2014, chapter 2),
+# which equal noise in both leaves as it is. Tied scores get the mean of the quantiles that their place takes, so the
+# mean of g over the anchors is the new judge's mean there. Beyond the anchors' scores, the shift of the last one holds.
+#
+# What it does not know: judges whose noise differs, beside anchors that differ from the period. Where both scored a
+# text several times, scores are first moved to the mean of their group until they vary only as much as the steady
+# opinions do (Kelley 1947).
+
+PARTS = ("change", "judge", "system")
+
+
+@dataclass(frozen=True)
+class SplitChange:
+    """Parts of the change of a mean score, and the map between two judges' scores, in points.
+
+    Attributes:
+        parts: ``"change"`` of the mean; ``"judge"``, what the new judge would have given the old outputs less what the
+            old one gave; ``"system"``, the rest: the new outputs less the old ones on the new judge's scale.
+        levels: (L,) scores of the old judge on the anchors, from the lowest.
+        mapped: (L, 3) the new judge's score for each, with the ends of its interval.
+        spread: Standard deviation over the anchors of the change of a score.
+        apart: Mean of the old judge's scores in the old period, less that of the anchors.
+        beyond: Share of the old period's scores that lie beyond those of all anchors.
+        unsure: Points by which both parts may be wrong if all of the noise is one judge's; 0 where the noise is known.
+    """
+
+    parts: dict[str, Interval]
+    levels: FloatArray
+    mapped: FloatArray
+    spread: float
+    apart: float
+    beyond: float
+    unsure: float
+
+
+def split_change(
+    before: ArrayLike,
+    after: ArrayLike,
+    anchors_before: ArrayLike,
+    anchors_after: ArrayLike,
+    *,
+    clusters: tuple[Clusters, Clusters, Clusters] = (None, None, None),
+    draws: Draws = DRAWS,
+) -> SplitChange:
+    """Split the change of a mean score into the judge's part and the system's, with joint intervals over inputs.
+
+    Args:
+        before: (n,) scores of the old period's outputs by the old judge, or (n, s) of the same prompts, NaN for none.
+            Empty: the anchors are the old period's outputs, judged anew.
+        after: (m,) or (m, s) the same of the new period and the new judge.
+        anchors_before: (a,) or (a, s) scores of the anchors by the old judge.
+        anchors_after: (a,) or (a, s) scores of the anchors by the new judge.
+        clusters: Input of each output before, after, and of each anchor; one name is one input, drawn as a whole.
+        draws: Number and seed of the bootstrap resamples, and the level of the intervals.
+
+    Returns:
+        The parts; intervals are undefined where the anchors or a period are of fewer than six inputs.
+
+    Raises:
+        ValueError: No anchor has scores of both judges, a period has none, or lengths differ.
+
+    Examples:
+        >>> old, new = [1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 3.0, 3.5, 4.0]  # stricter with good texts
+        >>> found = split_change([4.0, 5.0, 4.0], [4.0, 4.0, 4.0], old, new)
+        >>> [round(found.parts[name].value, 2) for name in PARTS]
+        [-0.33, -0.67, 0.33]
+    """
+    # 1. rows: outputs of the periods and anchors that have scores, and their inputs
+    scores = {"before": before, "after": after, "anchors_before": anchors_before, "anchors_after": anchors_after}
+    means, noises = zip(*(_means(values, name) for name, values in scores.items()), strict=True)
+    checked(dict(zip(scores, means[2:], strict=False)))
+    kept = [~np.isnan(means[0]), ~np.isnan(means[1]), ~np.isnan(means[2] + means[3])]
+    names = [
+        [(group, place) for place in range(len(one))] if given is None else [("", str(name)) for name in given]
+        for group, (one, given) in enumerate(zip(kept, clusters, strict=True))
+    ]
+    codes = cluster_codes([name for group in names for name in group], np.concatenate(kept))
+    places = np.split(np.arange(len(codes)), np.cumsum([int(one.sum()) for one in kept])[:2])
+    anchored = [places[2] if not len(one) else where for one, where in zip(kept[:2], places[:2], strict=True)]
+    if not all(map(len, (*anchored, places[2]))):
+        raise ValueError("No anchor has scores of both judges, or a period has none: give texts that were scored.")
+    x, y = means[2][kept[2]], means[3][kept[2]]
+    old, new = (means[0][kept[0]] if len(kept[0]) else x), (means[1][kept[1]] if len(kept[1]) else y)
+    noise = [noises[2][kept[2]], noises[3][kept[2]], noises[0][kept[0]] if len(kept[0]) else noises[2][kept[2]]]
+    known = not any(np.isnan(one).any() for one in noise)
+    curve = _Curve(x, y, old, noise if known else [np.zeros(len(one)) for one in noise])
+
+    # 2. the parts and the map (k, 3 + L), in the data and in resamples of whole inputs
+    def statistics(counts: FloatArray) -> FloatArray:
+        ours, theirs, both = (counts[:, where] for where in (*anchored, places[2]))
+        first, second = ours @ old / ours.sum(axis=1), theirs @ new / theirs.sum(axis=1)
+        mean, mapped = curve(both, ours)
+        return np.column_stack([second - first, mean - first, second - mean, mapped])
+
+    values, ends = statistics(np.ones((1, len(codes))))[0], np.full((2, 3 + len(curve.levels)), np.nan)
+    units = min(len(set(codes[where])) for where in (*anchored, places[2]))
+    if draws.resamples and units >= FEWEST_UNITS:
+        with np.errstate(invalid="ignore"):  # no output of a group is drawn
+            drawn = np.concatenate([statistics(one) for one in bootstrapped(codes, draws.resamples, draws.seed)])
+        levels = np.array([(1 - draws.confidence) / 2, (1 + draws.confidence) / 2])
+        ends = np.nanquantile(drawn, levels, axis=0)
+        ends[:, :3] = values[:3] + np.nanstd(drawn[:, :3], axis=0) * quantiles(levels, units)[:, None]
+    tiny = SLACK * max(float(np.abs(one).max()) for one in (old, new, x, y))
+    values, ends = (np.where(np.abs(one) <= tiny, 0.0, one) for one in (values, ends))  # rounding errors of 0
+    counted = {"n": len(x), "undefined": int((~kept[2]).sum()), "units": len(set(codes[places[2]])), "unit": "points"}
+    parts = {
+        name: Interval(float(values[k]), float(ends[0, k]), float(ends[1, k]), **counted)
+        for k, name in enumerate(PARTS)
+    }
+    # 3. what the split leans on
+    apart = float(old.mean() - x.mean())
+    steep, together = float(y.std() / x.std()) if np.ptp(x) else 0.0, float(np.cov(x, y)[0, 1]) if len(x) > 1 else 0.0
+    unsure = abs(apart) * (y.var(ddof=1) / together - steep) if together > 0 else math.inf
+    return SplitChange(
+        parts=parts,
+        levels=curve.levels,
+        mapped=np.column_stack([values[3:], *ends[:, 3:]]),
+        spread=float((y - x).std(ddof=1)) if len(x) > 1 else math.nan,
+        apart=apart,
+        beyond=float(((old < x.min()) | (old > x.max())).mean()),
+        unsure=0.0 if known or not apart else unsure,
+    )
+
+
+def _means(scores: ArrayLike, name: str) -> tuple[FloatArray, FloatArray]:
+    """Return (n,) means of single or repeated scores (n, s), and the variance of their noise; NaN where unknown."""
+    (x,) = checked({name: scores})
+    if x.ndim == 1:
+        return x, np.full(len(x), np.nan)
+    counts = (~np.isnan(x)).sum(axis=1)
+    within = sample_moments(x)[:, 1]
+    if (counts > 1).any():  # an output with one score has the noise of the others
+        within = np.where(counts > 1, within, np.nanmean(within))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.nansum(x, axis=1) / np.where(counts > 0, counts, np.nan), within / counts
+
+
+class _Curve:
+    """The map of the old judge's scores to the new one's, for counts of the anchors and of the old period."""
+
+    def __init__(self, x: FloatArray, y: FloatArray, old: FloatArray, noise: list[FloatArray]) -> None:
+        self._columns = list(zip((x, y, old), noise, strict=True))
+        self._orders = [np.argsort(column, kind="stable") for column in (x, y, old)]
+        firsts = [
+            np.unique(column[order], return_index=True) for column, order in zip((x, y, old), self._orders, strict=True)
+        ]
+        self._values, self._starts = [values for values, _ in firsts], [starts for _, starts in firsts]
+        self.levels = self._values[0]
+
+    def __call__(self, both: FloatArray, ours: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return (k,) means of the mapped scores of the old period, and (k, L) what each level is mapped to."""
+        # 1. shares of the scores (k, L) of each group, and the scores without their noise
+        weights = (both, both, ours)
+        parts = zip(weights, self._orders, self._starts, self._values, self._columns, strict=True)
+        shares, steady = [], []
+        for w, order, starts, values, column in parts:
+            shares.append(np.add.reduceat(w[:, order], starts, axis=1) / w.sum(axis=1, keepdims=True))
+            steady.append(_steady(values, *column, w))
+        # 2. the quantiles of the new judge at the places of each of the old one's scores
+        means, mapped = np.full(len(both), np.nan), np.full((len(both), len(self.levels)), np.nan)
+        for k in range(len(both)):
+            (share, share_y, share_old), (levels, y, old) = [one[k] for one in shares], [one[k] for one in steady]
+            drawn = share > 0
+            if not drawn.any():
+                continue
+            places, below = (np.append(0.0, np.cumsum(one)) for one in (share, share_y))
+            x, g = levels[drawn], np.diff(np.interp(places, below, np.append(0.0, np.cumsum(share_y * y))))[drawn]
+            x, g = (x[:1], g.sum(keepdims=True)) if x[0] == x[-1] else (x, g / share[drawn])  # all of it is noise
+            at = [np.interp(one, x, g) + one - np.clip(one, x[0], x[-1]) for one in (old, levels)]
+            means[k], mapped[k] = share_old @ at[0], at[1]
+        return means, mapped
+
+
+def _steady(values: FloatArray, x: FloatArray, noise: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return (k, L) values moved to the mean of (n,) scores until these vary as they would without their noise."""
+    total = weights.sum(axis=1)
+    mean = weights @ x / total
+    variance, error = weights @ (x - x.mean()) ** 2 / total - (mean - x.mean()) ** 2, weights @ noise / total
+    part = np.sqrt(np.clip(1 - np.divide(error, variance, out=np.zeros_like(error), where=variance > 0), 0.0, 1.0))
+    return np.asarray(mean[:, None] + part[:, None] * (values - mean[:, None]))
+
+
+def anchors_needed(change: float, spread: float, *, power: float = 0.8) -> int:
+    """Compute how many anchors of different inputs show a change of the judge, in points, with probability ``power``.
+
+    ``spread`` is the standard deviation of the change of a score: ``SplitChange.spread``, or before any anchor was
+    judged anew, the noise of one score times the root of 2. ValueError for numbers out of range.
+
+    Examples:
+        >>> anchors_needed(0.2, 0.5 * 2**0.5)  # a change of 0.2 points beside a noise of 0.5
+        99
+    """
+    if not (change > 0 and spread >= 0 and 0 < power < 1):
+        raise ValueError(f"change={change}, spread={spread}, power={power}: give numbers above 0, and a power below 1.")
+    z = scipy.special.ndtri([0.975, power]).sum()
+    return max(FEWEST_UNITS, math.ceil((z * spread / change) ** 2))
+
+
+# The monitor. Score u_ti of anchor i on day t lies in [0, 1] after scaling. For a guess g_ti and a weight l_t in [0, 1)
+# from earlier days, exp(l_t (u_ti - E u_ti) - psi(l_t) (u_ti - g_ti)^2) with psi(l) = -log(1 - l) - l has an
+# expectation of 1 at most (Fan, Grama and Liu 2015; Howard et al. 2021, theorem 4). By Ville's inequality, the products
+# over anchors and days give for all days t at once, with probability 1 - a,
+#
+#     |sum_t l_t sum_i (u_ti - E u_ti)| <= log(2 / a) + sum_t psi(l_t) sum_i (u_ti - g_ti)^2
+#
+# the empirical Bernstein confidence sequence of Waudby-Smith and Ramdas (2024, theorem 2). The same anchors come back
+# every day, and so does the noise in their baseline, which a test of the differences alone would find some day: the
+# baseline's own interval, at the other half of the level, widens the sequence by a constant.
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Change of the judge's mean score on the anchors since the baseline, in points, after each of t days.
+
+    Attributes:
+        change: (t,) mean change over the days so far, weighted by what earlier days tell of the noise.
+        low: (t,) lower ends. All intervals hold together with probability 1 - ``alpha``, however long one watches.
+        high: (t,) upper ends.
+        alarm: First day, from 0, whose interval leaves out 0; None before there is one.
+        n: Number of anchors that count.
+        undefined: Number of anchors left out because a score is missing in the baseline or on a day.
+    """
+
+    change: FloatArray
+    low: FloatArray
+    high: FloatArray
+    alarm: int | None
+    n: int
+    undefined: int
+
+
+def watch(baseline: ArrayLike, days: ArrayLike, *, scale: tuple[float, float], alpha: float = 0.05) -> Watch:
+    """Watch a judge that scores the same anchors day by day: a false alarm ever has a probability of ``alpha`` at most.
+
+    Args:
+        baseline: (n, s) scores of the anchors by the judge as it was, two or more of each, which tell its noise.
+        days: (t, n) scores of the anchors on each day so far, all in the order of the days.
+        scale: Lowest and highest possible score.
+        alpha: Probability of a false alarm.
+
+    Raises:
+        ValueError: A score lies outside of the scale, fewer than two anchors or baseline scores, or different lengths.
+    """
+    first, daily = checked({"baseline": baseline, "days": np.asarray(days, dtype=np.float64).T}, axes=(2,))
+    given = np.column_stack([first, daily])
+    kept, (low, high) = ~np.isnan(given).any(axis=1), scale
+    u, s = (given[kept] - low) / (high - low), first.shape[1]
+    if s < 2 or len(u) < 2:
+        raise ValueError(f"{len(u)} anchors have {s} baseline scores and one of each day: give two or more of each.")
+    if not (low < high and 0 < alpha < 1 and u.min() >= 0 and u.max() <= 1):
+        raise ValueError(f"scale={scale}, alpha={alpha}: give the ends of the scale of all scores, and a share.")
+    n, t = len(u), np.arange(1, u.shape[1] - s + 1)
+    guesses = np.cumsum(u, axis=1)[:, s - 1 : -1] / (t + s - 1)
+    noise = u[:, :s].var(axis=1, ddof=1).sum()
+    squares = ((u[:, s:] - guesses) ** 2).sum(axis=0)  # (t,)
+    expected = (noise + np.append(0.0, np.cumsum(squares)[:-1])) / t
+    bound = math.log(4 / alpha)
+    weights = np.minimum(0.5, np.sqrt(2 * bound / np.maximum(expected * t * np.log(t + 1), 1e-12)))
+    total = n * np.cumsum(weights)
+    change = np.cumsum(weights * (u[:, s:] - u[:, :s].mean(axis=1, keepdims=True)).sum(axis=0)) / total
+    radius = (bound + np.cumsum((-np.log1p(-weights) - weights) * squares)) / total
+    radius += scipy.stats.t.ppf(1 - alpha / 4, n * (s - 1)) * math.sqrt(noise / s) / n
+    ends = [(high - low) * end for end in (change, change - radius, change + radius)]
+    out = np.flatnonzero(np.abs(change) > radius)
+    return Watch(*ends, alarm=int(out[0]) if len(out) else None, n=n, undefined=int((~kept).sum()))

@@ -1,0 +1,55 @@
+"""Planted and recorded changes of a judge are split as they should be."""
+
+import numpy as np
+import pytest
+
+from benchmarks.changes import WORLDS, between, drift_table, monitor_table, planned, recorded_table, split, watched
+
+
+@pytest.fixture(scope="module")
+def small():
+    names = ("the same judge, anchors .3 sd lower", "stricter with good texts", "the same, three scores of a text")
+    return {name: split(WORLDS[name], sets=60, seed=0, resamples=99) for name in names}
+
+
+@pytest.mark.slow
+def test_the_parts_of_planted_changes_are_covered(small):
+    for name, found in small.items():
+        assert found["judge"] >= 0.88, name  # a share of 95 % of 60 sets has a standard error of 2.8 %
+        assert found["system"] >= 0.88, name
+        assert found["mean"] == pytest.approx(found["truth"], abs=0.03)
+    same, stricter, _ = small.values()
+    assert same["found"] <= 0.12
+    assert stricter["found"] >= 0.9
+    table = drift_table([*small.items()], 60)
+    assert table.count("\n|") == 5
+    assert "| stricter with good texts | 200 | -0.2" in table
+
+
+@pytest.mark.slow
+def test_a_watch_is_quiet_until_the_judge_changes():
+    quiet, loud = watched(0.0, days=60, sets=20, seed=0), watched(0.4, days=20, sets=20, seed=0)
+    assert (quiet["alarms"], quiet["median"]) == (0, None)
+    assert loud["alarms"] == 1
+    assert loud["median"] < 6
+    assert "| 0.0 | 60 | 0.0 % |  |" in monitor_table([quiet, loud], 20)
+
+
+def test_a_recorded_change_is_compared_with_what_the_new_judge_gave():
+    rows = [
+        {"id": f"{k}/{s}", "input_id": f"{k}", "output": f"{k} {s}", "system": s, "ratings": {"wit": [s == "b", 1]}}
+        | {"judges": {"old": {"wit": 2 + (k + (s == "b")) % 3}, "new": {"wit": 1 + (k + (s == "b")) % 3}}}
+        for k in range(40)
+        for s in "ab"
+    ]
+    found = between(rows, "old", "new", "wit", drawn=False)
+    assert (found["known"], found["shift"], found["part"]) == (-1, -1, "-1.00")
+    assert found["inside"]
+    row = {"change": "c", "criterion": "wit", "drawn": False, **found}
+    table = recorded_table([row, {**row, "inside": False}])
+    assert "in 1 of 1 intervals with anchors by all systems, and in 0 with" in table
+    assert "| **-1.00, -1.00 to -1.00** (-1.00) |" in table
+
+
+def test_the_plan_is_of_the_noise():
+    assert 130 < planned(np.random.default_rng(0)) < 150

@@ -1,0 +1,202 @@
+"""Did the judge change, or the system? From files, run folders and audits to findings, in Python and by the command."""
+
+import json
+
+import numpy as np
+import pytest
+from commands import answered, as_jsonl, evalbias, refused
+
+from evalbias import audit, drift, recorded_scores
+from evalbias.data import read
+from evalbias.runs import read_run
+
+WORDS = ["council", "bridge", "river", "monday", "vote", "said", "money", "plan", "work", "mayor", "street", "house"]
+
+
+def texts(n, *, quality=0.0, seed=0, name="a", raters=2):
+    """Return items of n inputs with two outputs each, and their quality."""
+    rng = np.random.default_rng(seed)
+    q = quality + rng.normal(size=2 * n)
+    lengths = rng.integers(3, 40, size=2 * n)
+    rows = [
+        {
+            "source": f"{name} {k // 2}",
+            "output": f"{name} {k} " + " ".join(WORDS[(k + j) % 12] for j in range(lengths[k])),
+        }
+        | {f"rating_{r}": float(3 + q[k] + 0.5 * rng.normal()) for r in range(1, raters + 1)}
+        for k in range(2 * n)
+    ]
+    return rows, q, np.log([len(row["output"]) for row in rows])
+
+
+def judged(rows, scores, rng, noise=0.3):
+    return [row | {"judged": float(s + noise * rng.normal())} for row, s in zip(rows, scores, strict=True)]
+
+
+def sides(shift=0.0, *, bend=0.0, length=0.0, gain=0.0, anchors=60, seed=0):
+    """Return the rows of both periods of a judge that moves all, good or long texts, and of a better system."""
+    rng = np.random.default_rng([seed, 1])
+    old, new = texts(60, seed=seed, name="p"), texts(60, quality=gain, seed=seed + 100, name="q")
+    rows, q, words = texts(anchors, seed=seed + 200, name="anchor")
+
+    def later(q, words):
+        return 3 + q + shift + bend * np.maximum(q, 0) + length * (words - words.mean())
+
+    before = judged(old[0], 3 + old[1], rng) + judged(rows, 3 + q, rng)
+    after = judged(rows, later(q, words), rng) + judged(new[0], later(new[1], new[2]), rng)
+    return before, after
+
+
+@pytest.fixture(scope="module")
+def stricter():
+    """A judge that takes 0.8 points for each of quality above the middle, and a system that is better by 0.5."""
+    return sides(bend=-0.8, gain=0.5)
+
+
+def test_the_judge_hides_what_the_system_gained(stricter):
+    found = drift(*stricter, scores_field="judged")
+    assert found["drift"].value == pytest.approx(-0.32, abs=0.12)  # 0.8 times 0.4, the mean of a quality above 0
+    assert found["drift"].high < 0 < found["system"].low
+    assert found["change"].value == pytest.approx(found["drift"].value + found["system"].value)
+    first, improved, changed, shape, agreement, *_ = found.paragraphs
+    assert first.startswith("The mean score changes by ")
+    assert improved == "The system improved."
+    assert changed.startswith("The judge changed: it would have given the old outputs 0.")
+    assert " fewer points (95 % interval 0." in changed
+    assert shape.startswith("This is no shift of all scores: the judge moves a ")
+    assert "agrees with people" in agreement
+    assert found["drift"].n == 120
+    assert found.split.mapped[-1, 0] < found.split.levels[-1] - 0.8
+
+
+def test_a_new_bias_is_named_and_the_others_are_not():
+    found = drift(*sides(length=0.6), scores_field="judged", scale=(-2, 8))
+    (biases,) = [text for text in found.paragraphs if text.startswith("Its biases changed too: ")]
+    assert "Effect of length at equal quality " in biases
+    assert "Points of the score" not in biases
+    assert found.comparisons["verbosity"]["length_effect"].p_value < 0.001
+    same = drift(*sides(), scores_field="judged", scale=(-2, 8))
+    assert "No change of its biases is shown (scale use and verbosity)." in same.paragraphs
+    assert same.paragraphs[2].startswith("No change of the judge is shown, and one of ")
+
+
+def test_few_anchors_leave_it_open_and_say_how_many_would_be_enough():
+    found = drift(*sides(anchors=10), scores_field="judged", margin=0.1)
+    said = found.paragraphs[2]
+    assert said.startswith("Whether the judge changed is open: too few anchors to rule out 0.1 points (")
+    assert said.endswith(f"; about {found.enough} would be enough.")
+    half = (found["drift"].high - found["drift"].low) / 2
+    assert found.enough == pytest.approx(20 * (half / 2.26 * 2.8 / 0.1) ** 2, rel=0.1)
+    few = drift(*sides(anchors=2), scores_field="judged")
+    assert few.paragraphs[2].startswith(
+        "Whether the judge changed cannot be told: the anchors, or a period, are of fewer"
+    )
+
+
+def test_the_same_judge_at_temperature_0_did_not_change():
+    before, after = sides()
+    kept = {row["output"]: row["judged"] for row in before}
+    after = [row | {"judged": kept.get(row["output"], row["judged"])} for row in after]
+    found = drift(before, after, scores_field="judged")
+    assert (found["drift"].value, found["drift"].low, found["drift"].high) == (0, 0, 0)
+    assert found.paragraphs[2] == (
+        "The judge gave all 120 anchors the same score again: at most 5 % of texts have another one now."
+    )
+    again = drift(before, before, scores_field="judged")
+    assert again.paragraphs[0].endswith("; all texts are anchors, so this is the judge's part.")
+
+
+def test_anchors_are_the_same_texts_whatever_their_rows_and_repeats_count_as_often_as_both_have_them():
+    before, after = sides()
+    found = drift(before, after[::-1], scores_field="judged")
+    assert found["drift"].n == 120
+    assert found["drift"].value == pytest.approx(drift(before, after, scores_field="judged")["drift"].value)
+    twice = [row | {"id": f"{k}"} for k, row in enumerate([*before, before[-1]])]
+    assert drift(twice, after, scores_field="judged")["drift"].n == 120
+    named = [[{"id": row["output"], "judged": row["judged"]} for row in side] for side in (before, after)]
+    assert drift(*named, scores_field="judged")["drift"].n == 120  # without texts, by id
+    with pytest.raises(ValueError, match="have no text in common: let both judges score some anchors"):
+        drift(before[:120], after[120:], scores_field="judged")
+
+
+def test_anchors_of_another_level_are_told_and_repeated_scores_need_no_caution():
+    before, after = sides()
+    worse = [row for row in before if not row["source"].startswith("anchor") or row["judged"] < 3]
+    found = drift(worse, after, scores_field="judged")
+    told = found.paragraphs[-2]
+    assert told.startswith(
+        f"The old outputs had {found.split.apart:.2f} more points than the anchors from the old judge"
+    )
+    assert found.split.apart == pytest.approx(1, abs=0.1)
+    assert f"the parts move by up to {found.split.unsure:.2f} points" in told
+    assert found.paragraphs[-1].endswith(" % of the old outputs' scores lie beyond those of all anchors.")
+    rng = np.random.default_rng(3)
+    several = [
+        [{**row, "drawn": [row["judged"] + e for e in 0.1 * rng.normal(size=2)]} for row in side]
+        for side in (worse, after)
+    ]
+    found = drift(*several, samples_field="drawn")
+    assert found.split.unsure == 0
+    assert not any(text.startswith("The old outputs had") for text in found.paragraphs)
+
+
+def test_an_audit_or_its_run_folder_is_a_baseline(stricter, tmp_path):
+    before, after = (
+        as_jsonl(tmp_path / name, rows) for name, rows in zip(("old.jsonl", "new.jsonl"), stricter, strict=True)
+    )
+    columns = ("--scores-field", "judged", "--scale=-2-8")
+    evalbias("audit", "--data", before, *columns, "--out", "baseline", cwd=tmp_path)
+    options = {"scores_field": "judged", "scale": (-2, 8)}
+    expected = drift(str(before), str(after), **options)
+    of_folder = drift(str(tmp_path / "baseline"), str(after), **options)
+    assert of_folder.to_dict() == expected.to_dict()
+    audits = [audit(str(file), **options) for file in (before, after)]
+    assert drift(*audits).paragraphs == expected.paragraphs
+    scores = [recorded_scores(read(str(file), numbers=["judged"]), "judged", scale=(-2, 8)) for file in (before, after)]
+    assert drift(*scores).paragraphs == expected.paragraphs
+    kept = tmp_path / "baseline" / "result.json"
+    kept.write_text(json.dumps({"schema": "evalbias.audit/1", "audit": {}}))
+    with pytest.raises(
+        ValueError, match="baseline holds no audit: give data with scores, or the run folder of an audit"
+    ):
+        drift(str(tmp_path / "baseline"), str(after), **options)
+
+
+def test_a_judge_that_compares_and_odd_margins_are_refused(stricter):
+    pairs = [{"id": f"{k}", "outputs": ["a", "b"], "winner": k % 2} for k in range(9)]
+    with pytest.raises(ValueError, match="A judge that compares has no mean score"):
+        drift(audit(pairs, winner_field="winner"), stricter[1], scores_field="judged")
+    with pytest.raises(ValueError, match="`margin` is 0: give points above 0"):
+        drift(*stricter, scores_field="judged", margin=0)
+    with pytest.raises(ValueError, match="differ in scale"):
+        drift(audit(stricter[0], scores_field="judged", scale=(-2, 8)), stricter[1], scores_field="judged")
+
+
+def test_the_command_leaves_a_run_and_fails_a_build(stricter, tmp_path):
+    before, after = (
+        as_jsonl(tmp_path / name, rows) for name, rows in zip(("old.jsonl", "new.jsonl"), stricter, strict=True)
+    )
+    call = ("drift", "--before", before, "--after", after, "--scores-field", "judged")
+    found = answered(*call, "--out", "run", cwd=tmp_path)
+    expected = drift(str(before), str(after), scores_field="judged")
+    assert found["schema"] == "evalbias.drift/1"
+    assert found["paragraphs"] == list(expected.paragraphs)
+    assert found["estimates"]["drift"]["low"] == expected["drift"].low
+    kept = read_run(tmp_path / "run")
+    assert kept.result["versions"]["changes"]["score"]["difference"]["n"] == 120
+    page = (tmp_path / "run/report.html").read_text()
+    assert "What the new judge gives for each score of the old one" in page
+    assert "The system improved." in page
+    done = evalbias(*call, cwd=tmp_path)
+    assert "the judge's part" in done.stdout
+    failing = evalbias(*call, "--fail-on", "drift>0.1", "--fail-on", "system>0?", cwd=tmp_path, check=False)
+    assert failing.returncode == 1
+    assert failing.stderr.startswith("failed: drift>0.1: drift is 0.")
+    undecided = evalbias(*call, "--fail-on", f"drift>{abs(expected['drift'].value):.3f}", cwd=tmp_path, check=False)
+    assert (undecided.returncode, undecided.stderr.partition(":")[0]) == (3, "undecided")
+    assert evalbias(*call, "--fail-on", "drift>2,system<0", cwd=tmp_path).returncode == 0
+    assert "'verbosity' is unknown, choose one of change, drift, system" in refused(
+        *call, "--fail-on", "verbosity>1", cwd=tmp_path
+    )
+    as_jsonl(after, stricter[1][:-2])
+    assert "sides_sha256" in refused(*call, "--out", "run", cwd=tmp_path)  # another file of the same name

@@ -1,0 +1,155 @@
+"""The split of a changed mean into judge and system, and the monitor, on judges whose truth is known."""
+
+import numpy as np
+import pytest
+
+from evalbias.measures.drift import anchors_needed, split_change, watch
+from evalbias.measures.resample import Draws
+
+FEW = Draws(resamples=50)
+RNG = np.random.default_rng(0)
+
+
+def scored(quality, noise, *shape, rng=RNG):
+    return quality.reshape(-1, *[1] * len(shape)) + noise * rng.normal(size=(len(quality), *shape))
+
+
+def part(found, name="judge"):
+    return found.parts[name].value
+
+
+def test_tied_scores_get_the_mean_of_their_places_quantiles():
+    old, new = [1, 1, 2, 2], [1, 2, 2, 4]  # places 0 to .5 hold 1 and 2, those from .5 hold 2 and 4
+    found = split_change([1, 2, 2], [3.0], old, new, draws=FEW)
+    assert found.levels.tolist() == [1, 2]
+    assert found.mapped[:, 0].tolist() == [1.5, 3]
+    assert part(found) == pytest.approx((1.5 + 3 + 3) / 3 - 5 / 3)
+    assert part(found, "system") == pytest.approx(3 - 2.5)
+    assert part(found, "change") == pytest.approx(3 - 5 / 3)
+    assert (found.apart, found.beyond) == (pytest.approx(5 / 3 - 1.5), 0)
+    assert found.spread == pytest.approx(np.std([0, 1, 0, 2], ddof=1))
+    assert np.isnan(found.parts["judge"].low)  # of four inputs
+
+
+def test_between_scores_the_map_is_straight_and_beyond_them_the_last_shift_holds():
+    found = split_change([0.0, 2.0, 6.0], [1.0], [1, 3, 5], [2, 5, 6], draws=FEW)
+    assert part(found) == pytest.approx((1 + 3.5 + 7) / 3 - 8 / 3)
+    assert found.beyond == pytest.approx(2 / 3)
+
+
+def test_noise_does_not_flatten_the_map_of_anchors_that_are_worse_than_the_period():
+    anchors, period = RNG.normal(size=20_000) - 1, RNG.normal(size=20_000)
+    old, new = (scored(anchors, 0.8) for _ in range(2))
+    found = split_change(scored(period, 0.8), [0.0], old, new, draws=Draws(resamples=0))
+    assert abs(part(found)) < 0.03
+    slope = np.cov(old, new)[0, 1] / old.var()  # a regression would take the period down by about .4
+    assert (1 - slope) * found.apart > 0.35
+
+
+def test_of_repeated_scores_noise_that_differs_is_removed():
+    anchors, period = RNG.normal(size=20_000) - 1, RNG.normal(size=20_000)
+    old, new = scored(anchors, 0.8, 3), scored(anchors, 0.2, 3)
+    before = scored(period, 0.8, 3)
+    kept = split_change(before, [0.0], old, new, draws=Draws(resamples=0))
+    single = split_change(before.mean(axis=1), [0.0], old.mean(axis=1), new.mean(axis=1), draws=Draws(resamples=0))
+    assert abs(part(kept)) < 0.03 < 0.06 < abs(part(single)) < single.unsure
+    assert kept.unsure == 0
+    before[:, 1:] = np.nan  # one score each: the noise in the period is not known
+    assert split_change(before, [0.0], old, new, draws=Draws(resamples=0)).unsure > 0
+
+
+def test_a_judge_whose_steady_opinions_do_not_differ_is_shifted():
+    noise = np.tile([[0.0, 2.0], [2.0, 0.0]], (10, 1))
+    found = split_change(noise[:4], [0.0], noise, noise + 1, draws=FEW)
+    assert part(found) == pytest.approx(1)
+
+
+def test_without_outputs_of_its_own_a_period_is_the_anchors():
+    old, new = np.arange(12.0), np.arange(12.0) / 2
+    found = split_change([], [4.0] * 12, old, new, draws=FEW)
+    assert part(found) == pytest.approx(-2.75)
+    assert part(found, "system") == pytest.approx(4 - 2.75)
+    both = split_change([], [], old, new, draws=FEW)
+    assert part(both, "change") == pytest.approx(part(both)) == pytest.approx(-2.75)
+    assert both.parts["system"].low == both.parts["system"].high == 0
+    assert both.parts["judge"].low < -2.75 < both.parts["judge"].high
+
+
+def test_inputs_are_drawn_as_a_whole_and_one_name_is_one_input():
+    quality = RNG.normal(size=60).repeat(4)
+    judged = [quality, quality + 0.2, quality, quality + 0.2 + np.repeat(RNG.normal(size=60), 4)]
+    inputs = [f"{k // 4}" for k in range(240)]
+    ends = [
+        split_change(*judged, clusters=clusters, draws=Draws(resamples=300)).parts["judge"]
+        for clusters in ((None, None, None), (inputs, inputs, inputs))
+    ]
+    assert (ends[1].high - ends[1].low) > 1.6 * (ends[0].high - ends[0].low)
+    assert (ends[0].units, ends[1].units) == (240, 60)
+
+
+@pytest.mark.parametrize(
+    ("scores", "told"),
+    [
+        (([1.0], [1.0], [np.nan], [1.0]), "No anchor has scores of both judges"),
+        (([np.nan], [1.0], [1.0], [1.0]), "or a period has none"),
+        (([1.0], [1.0], [1.0, 2.0], [1.0]), "different lengths"),
+        (([1.0], [np.inf], [1.0], [1.0]), "infinite"),
+    ],
+)
+def test_what_cannot_be_split_is_refused(scores, told):
+    with pytest.raises(ValueError, match=told):
+        split_change(*scores)
+
+
+def test_the_number_of_anchors_falls_with_the_square_of_the_change():
+    assert anchors_needed(0.2, 1.0) == 197  # (1.960 + 0.842)^2 25
+    assert anchors_needed(0.4, 1.0) == 50
+    assert anchors_needed(0.4, 1.0, power=0.5) == 25
+    with pytest.raises(ValueError, match=r"change=0, spread=1.0"):
+        anchors_needed(0, 1.0)
+
+
+def days(drift, *, n=60, days=40, repeats=3, seed=0):
+    rng = np.random.default_rng(seed)
+    quality = 3 + rng.normal(size=(n, 1))
+    drawn = quality + 0.5 * rng.normal(size=(n, repeats + days))
+    drawn[:, repeats:] += drift
+    scores = np.clip(np.round(drawn), 1, 5)
+    return scores[:, :repeats], scores[:, repeats:].T
+
+
+def test_the_first_day_of_a_watch_by_hand():
+    baseline, first = np.array([[2.0, 4.0], [3.0, 3.0]]), [[5.0, 3.0]]
+    found = watch(baseline, first, scale=(1, 5), alpha=0.1)
+    weight, bound = 0.5, np.log(4 / 0.1)  # log(2) and a noise of .125 leave more than the largest weight
+    radius = (bound + (-np.log(0.5) - 0.5) * (0.5**2 + 0)) / (2 * weight)
+    t = 4.302653  # of 2 degrees of freedom at 1 - .1 / 4
+    assert found.change[0] == pytest.approx(1.0)  # (2 + 0) / 2
+    assert found.high[0] - found.change[0] == pytest.approx(4 * (radius + t * np.sqrt(0.125 / 2) / 2))
+    assert (found.alarm, found.n) == (None, 2)
+
+
+def test_a_drift_is_found_and_a_judge_that_stays_is_not_accused():
+    assert [watch(*days(0.0, seed=k), scale=(1, 5)).alarm for k in range(40)] == [None] * 40
+    alarms = [watch(*days(0.4, seed=k), scale=(1, 5)).alarm for k in range(20)]
+    assert all(one is not None and one < 25 for one in alarms)
+    found = watch(*days(0.4), scale=(1, 5))
+    assert found.low[-1] < 0.35 < found.high[-1]
+    assert found.low[found.alarm] > 0 > found.low[found.alarm - 1]
+
+
+def test_a_watch_of_fewer_days_is_the_beginning_of_that_of_more():
+    baseline, scores = days(0.1)
+    whole, part = watch(baseline, scores, scale=(1, 5)), watch(baseline, scores[:9], scale=(1, 5))
+    assert np.allclose(whole.low[:9], part.low)
+
+
+def test_anchors_without_a_score_are_left_out_and_odd_ones_refused():
+    baseline, scores = days(0.0)
+    scores[4, 7] = np.nan
+    found = watch(baseline, scores, scale=(1, 5))
+    assert (found.n, found.undefined) == (59, 1)
+    with pytest.raises(ValueError, match="60 anchors have 1 baseline scores"):
+        watch(baseline[:, :1], days(0.0)[1], scale=(1, 5))
+    with pytest.raises(ValueError, match=r"scale=\(1, 4\)"):
+        watch(baseline, days(0.0)[1], scale=(1, 4))
