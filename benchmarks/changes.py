@@ -173,7 +173,8 @@ def between(items: Sequence[Mapping[str, Any]], old: str, new: str, criterion: s
     for row in items:
         quality.setdefault(row["system"], []).append(float(np.mean(row["ratings"][criterion])))
     ranked = sorted(quality, key=lambda system: np.mean(quality[system]))
-    worse, sides, kept = set(ranked[: len(ranked) // 2]), ([], []), []
+    worse, kept = set(ranked[: len(ranked) // 2]), list[Any]()
+    sides: tuple[list[Any], list[Any]] = ([], [])
     for row in items:
         scores = [row["judges"][judge].get(criterion) for judge in (old, new)]
         judged = [{"id": row["id"], "input_id": row["input_id"], "output": row["output"], "said": s} for s in scores]
@@ -183,8 +184,8 @@ def between(items: Sequence[Mapping[str, Any]], old: str, new: str, criterion: s
         elif place[row["input_id"]] < 0.7 and (place[row["input_id"]] < 0.4) == (row["system"] in worse):
             sides[row["system"] not in worse].append(judged[row["system"] not in worse])
             kept += [scores] if row["system"] in worse else []
-    field = "samples_field" if isinstance(kept[0][0], list) else "scores_field"
-    found = drift(*sides, **{field: "said"})
+    field: dict[str, Any] = {"samples_field" if isinstance(kept[0][0], list) else "scores_field": "said"}
+    found = drift(*sides, **field)
     means = np.array(
         [
             [np.nan if one is None else np.mean([v for v in np.ravel(one) if v is not None]) for one in pair]

@@ -23,9 +23,9 @@ from .evaluation.audit import Audit as Audit
 from .evaluation.audit import Audits as Audits
 from .evaluation.audit import Finding as Finding
 from .evaluation.audit import audit as audit
-from .evaluation.juries import jury as jury
 from .evaluation.drift import Drift as Drift
 from .evaluation.drift import drift as drift
+from .evaluation.juries import jury as jury
 from .lm.contract import Sampling as Sampling
 from .lm.local import LocalLM as LocalLM
 from .lm.local import embedded_judge_lm as embedded_judge_lm

@@ -145,7 +145,7 @@ def drift(asked: DriftOptions) -> Drift:
     # 2. the split, and what else changed on the anchors
     repeated = all(SAMPLES in side.covariates for side in (old, new))
     columns = [side.covariates[SAMPLES] if repeated else side.answers for side in (*periods, first, second)]
-    inputs = tuple(side.inputs for side in (*periods, first))
+    inputs = (periods[0].inputs, periods[1].inputs, first.inputs)
     split = split_change(*columns, clusters=inputs, draws=Draws(seed=asked.seed))
     estimates = {}
     for name, e in zip(LABELS, split.parts.values(), strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -124,11 +124,11 @@ def split_change(
         ends[:, :3] = values[:3] + np.nanstd(drawn[:, :3], axis=0) * quantiles(levels, units)[:, None]
     tiny = SLACK * max(float(np.abs(one).max()) for one in (old, new, x, y))
     values, ends = (np.where(np.abs(one) <= tiny, 0.0, one) for one in (values, ends))  # rounding errors of 0
-    counted = {"n": len(x), "undefined": int((~kept[2]).sum()), "units": len(set(codes[places[2]])), "unit": "points"}
-    parts = {
-        name: Interval(float(values[k]), float(ends[0, k]), float(ends[1, k]), **counted)
-        for k, name in enumerate(PARTS)
-    }
+    bare = Interval(
+        math.nan, n=len(x), undefined=int((~kept[2]).sum()), units=len(set(codes[places[2]])), unit="points"
+    )
+    found = zip(PARTS, values.tolist(), *ends.tolist(), strict=False)
+    parts = {name: replace(bare, value=value, low=low, high=high) for name, value, low, high in found}
     # 3. what the split leans on
     apart = float(old.mean() - x.mean())
     steep, together = float(y.std() / x.std()) if np.ptp(x) else 0.0, float(np.cov(x, y)[0, 1]) if len(x) > 1 else 0.0
@@ -214,7 +214,7 @@ def anchors_needed(change: float, spread: float, *, power: float = 0.8) -> int:
     """
     if not (change > 0 and spread >= 0 and 0 < power < 1):
         raise ValueError(f"change={change}, spread={spread}, power={power}: give numbers above 0, and a power below 1.")
-    z = scipy.special.ndtri([0.975, power]).sum()
+    z = float(scipy.special.ndtri([0.975, power]).sum())
     return max(FEWEST_UNITS, math.ceil((z * spread / change) ** 2))
 
 
@@ -282,6 +282,8 @@ def watch(baseline: ArrayLike, days: ArrayLike, *, scale: tuple[float, float], a
     change = np.cumsum(weights * (u[:, s:] - u[:, :s].mean(axis=1, keepdims=True)).sum(axis=0)) / total
     radius = (bound + np.cumsum((-np.log1p(-weights) - weights) * squares)) / total
     radius += scipy.stats.t.ppf(1 - alpha / 4, n * (s - 1)) * math.sqrt(noise / s) / n
-    ends = [(high - low) * end for end in (change, change - radius, change + radius)]
+    points = (high - low) * np.stack([change, change - radius, change + radius])
     out = np.flatnonzero(np.abs(change) > radius)
-    return Watch(*ends, alarm=int(out[0]) if len(out) else None, n=n, undefined=int((~kept).sum()))
+    return Watch(
+        points[0], points[1], points[2], alarm=int(out[0]) if len(out) else None, n=n, undefined=int((~kept).sum())
+    )
