@@ -11,9 +11,9 @@ import numpy as np
 
 from evalbias.evaluation.agreement import agreement_of_scores
 from evalbias.evaluation.estimates import Estimate
-from evalbias.evaluation.forecasts import Forecasts
 from evalbias.evaluation.judged import HUMAN_SCORES, Judged, judge_examples
 from evalbias.evaluation.repeats import Order, counted_deviation, has_own_wording, with_criterion
+from evalbias.evaluation.verdicts import Forecasts
 from evalbias.lm.orders import Repair, ReversedOptions
 from evalbias.measures.arrays import FloatArray, complete, defined, ratio, sums_by_cluster
 from evalbias.measures.families import higher_than_first, smaller_in_magnitude

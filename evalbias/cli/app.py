@@ -270,7 +270,7 @@ COMMANDS: dict[str, tuple[str, type[Any]]] = {  # -> module of NAME_command, opt
     "audit": ("audit", options.AuditOptions),
     "correct": ("correct", options.CorrectOptions),
     "jury": ("jury", options.JuryOptions),
-    "drift": ("drift", before_after.DriftOptions),
+    "drift": ("audit", before_after.DriftOptions),
     "measure likelihood": ("likelihood", options.LikelihoodBiasOptions),
     "measure preference": ("compare", options.PreferenceOptions),
     "measure self": ("loops", options.SelfOptions),

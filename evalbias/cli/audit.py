@@ -1,4 +1,4 @@
-"""``evalbias audit``: audit any judge, and fail a build on conditions."""
+"""``evalbias audit`` and ``drift``: audit any judge, say what changed between two, and fail a build on conditions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from operator import ge, gt, le, lt
+from pathlib import Path
 from typing import Any
 
 import typer
 
+from evalbias.before_after import DriftOptions, GateOut
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import UNDECIDED, say
 from evalbias.data.columns import like_ratings
@@ -19,6 +21,7 @@ from evalbias.evaluation.agreement import by_item
 from evalbias.evaluation.answers import ANSWER_FIELDS, PreparedAudit, answers_of, prepared_each, with_judge
 from evalbias.evaluation.audit import AGREEMENT, Audit, Audits, audit_each
 from evalbias.evaluation.biases import BIASES
+from evalbias.evaluation.drift import LABELS, drift
 from evalbias.evaluation.estimates import Estimate
 from evalbias.evaluation.repeats import probe_questions
 from evalbias.evaluation.verdicts import PassOrFail, labels_to_decide
@@ -26,6 +29,7 @@ from evalbias.options import AuditOptions, AuditOut, MeasuringModels, Models
 from evalbias.programs import PairwiseJudge
 from evalbias.report.page import Section
 from evalbias.report.tables import audit_view
+from evalbias.runs import RESULT
 from evalbias.values import file_digest, message
 
 
@@ -307,3 +311,23 @@ def _certified(rate: Condition, audit: Audit) -> tuple[str, int, str]:
         enough = f"about {labels or 0:,} labeled items would decide it, if it is as estimated"
         why += f"; {'no number of labeled items can be promised' if labels is None else enough}"
     return {0: "certified", UNDECIDED: "undecided"}.get(code, "not certified"), code, why
+
+
+# Two files of judged outputs: what changed.
+
+
+def drift_command(options: DriftOptions, out: GateOut) -> None:
+    conditions, more = parse_conditions(out.fail_on, [*LABELS]), digests(options.before, options.after)
+    found = drift(**vars(options))
+    with Run("drift", options, None, out, more=more) as run:
+        content = found.to_dict()
+        brief = {name: content[name] for name in ("paragraphs", "estimates", "margin", "enough")}
+        shown = ["\n".join(found.paragraphs), found.table(), found.map_table()]
+        run.leave(RunOutcome(content, brief, shown, page=found, verdict=found.paragraphs[0]))
+    decide_numbers(conditions, found.estimates)
+
+
+def digests(*sides: Any) -> dict[str, Any]:
+    """Return what decides the numbers of two files or run folders: their content, and not their names."""
+    files = [Path(one) / RESULT if Path(one).is_dir() else Path(one) for one in sides]
+    return {"sides_sha256": [file_digest(one) if one.is_file() else None for one in files]}

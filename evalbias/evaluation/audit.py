@@ -18,11 +18,10 @@ from evalbias.evaluation.answers import NO_PROBABILITIES, PreparedAudit, answers
 from evalbias.evaluation.bias import ALLOWANCES, Bias, EffectBias, measure
 from evalbias.evaluation.biases import BIASES, Joint, ScaleUse, title_of
 from evalbias.evaluation.estimates import ByName, Estimate, Measurement, items_needed, label_next
-from evalbias.evaluation.forecasts import Forecasts
 from evalbias.evaluation.judged import BY_CONSTRUCTION, Judged, copied_ratings, repeated_items
 from evalbias.evaluation.missing import MissingJudgments, missing_judgments
 from evalbias.evaluation.repeats import Probes, Repeats, probed, warnings_of
-from evalbias.evaluation.verdicts import PassOrFail, paragraphs_of_rates
+from evalbias.evaluation.verdicts import Forecasts, PassOrFail, paragraphs_of_rates
 from evalbias.evaluation.words import STATUSES, Status, count, coverage_warning, joined, percent
 from evalbias.lm.cache import CachedLM
 from evalbias.measures.equal_quality import SCORE_SD

@@ -26,7 +26,6 @@ from evalbias.evaluation.bias import (
     share_number,
 )
 from evalbias.evaluation.estimates import LEVEL, Estimate, Measurement, Number
-from evalbias.evaluation.forecasts import Forecasts
 from evalbias.evaluation.judged import (
     BETTER,
     EXPECTED,
@@ -42,7 +41,7 @@ from evalbias.evaluation.judged import (
     written_by,
 )
 from evalbias.evaluation.repeats import Order, Probes, Repeats
-from evalbias.evaluation.verdicts import PassOrFail
+from evalbias.evaluation.verdicts import Forecasts, PassOrFail
 from evalbias.evaluation.words import count, percent
 from evalbias.measures import decision_shares, estimate, estimate_mean, longer_wins, scale_use, win_shares
 from evalbias.measures.agreement import counted_spearman, estimate_pearson

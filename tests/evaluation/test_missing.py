@@ -8,9 +8,15 @@ from planted import compared, scored
 
 from evalbias import audit
 from evalbias.evaluation.biases import Verbosity
-from evalbias.evaluation.missing import missing_judgments
+from evalbias.evaluation.missing import (
+    answer_chances,
+    bounds_of_effect,
+    bounds_of_mean,
+    missing_by_level,
+    missing_judgments,
+    missing_odds,
+)
 from evalbias.measures import EqualQuality
-from evalbias.measures.missing import answer_chances, bounds_of_effect, bounds_of_mean, missing_by_level, missing_odds
 from evalbias.report.tables import audit_view
 
 
