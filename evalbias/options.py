@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -227,9 +227,7 @@ class RecordedAnswers(Seeded, Reliable, Long, Likely, Coded, Items):
     winner_field: str | None = option(
         "Field that holds the judge's recorded choices of two outputs: 0 or A, 1 or B, tie, or null."
     )
-    swapped_field: str | None = option(
-        "Field that holds its choices in the other order; 0 still means the same output."
-    )
+    swapped_field: str | None = option("Field of its choices in the other order; 0 still means the same output.")
     criterion: Any = option("'name: definition', or the name of a criterion of the data set.")
     scale: tuple[float, float] | None = option("Lowest and highest possible score, such as 1-5, 0.0-1.0 or -2-2.")
 
@@ -256,6 +254,7 @@ class AuditOptions(RecordedAnswers):
         "Field that holds several recorded scores of the same prompt, as a list, or NAME of columns NAME_1, NAME_2 "
         "...: their mean is audited, and how noisy the judge is."
     )
+    outcome: str | None = option("Column of an outcome, such as tests passed: the only rating, and without error.")
     own_system: str | None = option(
         "Name of the judge's own system, as the field system has it: several with commas between, or as 'gpt-4*'."
     )
@@ -266,8 +265,7 @@ class AuditOptions(RecordedAnswers):
         "Lowest rating that passes, such as 4: what a judge's probabilities are worth is measured against it."
     )
     by: str | None = option(
-        "Field that groups the items: agreement is also measured in each group. By default, the kinds of bias in "
-        "evalbiasbench."
+        "Field that groups the items, for the agreement in each. By default, the kinds of bias in evalbiasbench."
     )
     probes: Sequence[str] | None = option(
         "Ask a judge that scores again with one thing changed: 'order' (options reversed), 'unread' (nonsense in place "
@@ -281,7 +279,7 @@ class AuditOptions(RecordedAnswers):
     ) = option("Test this bias by itself, without a correction for testing several. The others are not tested.")
     pairs: int | None = option("Maximum number of pairs, drawn with the seed, or 'all'.", 500)
     num_threads: int = option("Calls of a function at the same time.", 1)
-    progress: Any = option("Called with the number of judgments done; False shows no bar in a terminal or notebook.")
+    progress: Callable[[int], None] | None = option("Called with the number of judgments done.")
 
     def __post_init__(self) -> None:
         if self.swapped_field is not None and self.winner_field is None:
@@ -292,6 +290,8 @@ class AuditOptions(RecordedAnswers):
             raise ValueError(f"`probes` order: `only` {self.only} is tested. Leave one of both out.")
         if self.named_probes and self.is_recorded:
             raise ValueError("`probes`: recorded answers cannot be asked for again. Leave them out.")
+        if self.outcome is not None and self.reliability not in (None, 1):
+            raise ValueError("`reliability`: an outcome has no error. Leave it out, or map the column as a `score`.")
 
     @property
     def several(self) -> bool:

@@ -135,7 +135,8 @@ SECTIONS = {  # heading -> its options, in the order of a command's help; any ot
     "Data": "task_of_loop data before after loops mapping labels by pairs split_by limit candidates documents",
     "Model and judge": f"{JUDGE} debias calibration ties",
     "Options": "",
-    "Measurement": "only probes task likelihood_lm own_system own_family reduction reliability pass_mark length",
+    "Measurement": "only probes task likelihood_lm own_system own_family reduction reliability outcome pass_mark "
+    "length",
     "External feedback and quality": "instructscore instructscore_prompt metric quantile_map aspects_lm "
     "aspects_api_base",
     "Running models": f"{MODELS} samples sample_temperature sample_tokens workers",

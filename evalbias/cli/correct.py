@@ -11,8 +11,7 @@ import numpy as np
 
 from evalbias.cli.run import Run, RunOutcome, Split
 from evalbias.cli.terminal import say
-from evalbias.data.columns import like_ratings
-from evalbias.data.items import item_name, number
+from evalbias.data.items import item_name, like_ratings, number
 from evalbias.evaluation.answers import PreparedAudit, answers_of, prepared
 from evalbias.evaluation.judged import Judged
 from evalbias.evaluation.words import Table, count, signed

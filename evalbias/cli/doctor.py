@@ -15,7 +15,7 @@ from evalbias.cli.app import parse_mapping, spelled
 from evalbias.cli.terminal import PlainConsole
 from evalbias.data import importers, reading
 from evalbias.data.columns import Columns, judges_of, recognised_columns
-from evalbias.data.files import EXPORTS, FORMATS, Source, memory_table
+from evalbias.data.files import EXPORTS, Source, folder_files, memory_table
 from evalbias.data.items import DataError
 from evalbias.data.sets import SETS, known_set
 from evalbias.evaluation.answers import answers_of, prepared
@@ -122,10 +122,13 @@ def _opened(spec: str) -> tuple[str, Source]:
         spec = f"{tool}:{spec}"
     elif path.is_dir():
         name = known_set(path)
-        files = sorted(one.name for one in path.iterdir() if one.name.removesuffix(".gz").endswith((*FORMATS,)))
         if name is None:
-            held = f"holds {', '.join(files[:20])}: name one of them" if files else "holds no file of data"
-            raise DataError(f"{spec} is no known data set; it {held}.")
+            files = [file.name for file in folder_files(path)]
+            kinds = {reading.parse_spec(file)[0] for file in files}
+            if len(kinds) != 1:
+                held = f"holds {', '.join(files[:20])}: name one of them" if files else "holds no file of data"
+                raise DataError(f"{spec} is no known data set; it {held}.")
+            return (spec := f"{kinds.pop()}:{spec}"), reading.table_of(spec)
         spec = f"{name}:{spec}"
     elif reading.parse_spec(spec)[0] not in (*SETS, *EXPORTS):
         table = reading.table_of(spec)

@@ -10,9 +10,8 @@ from typing import Any
 from evalbias import data
 from evalbias.cli.run import Split
 from evalbias.cli.terminal import say
-from evalbias.data.columns import lacking
 from evalbias.data.files import decoded
-from evalbias.data.items import check_rated_apart, comparable
+from evalbias.data.items import check_rated_apart, comparable, lacking
 from evalbias.data.reading import check_field
 from evalbias.evaluation.answers import PROMPT, criteria_of, instruction_place_for, language_of
 from evalbias.options import ComparingOptions, JudgeOptions, OptimizeOptions, ScoringOptions

@@ -1,146 +1,24 @@
-"""Names of columns: ours for a file's own, the likely ones where one is missing, and what each column seems to hold."""
+"""Columns as people write them: which hold inputs, outputs, what people said, and what a judge said.
+
+A column is taken for a field by its name and its cells together. Where two could be the same field, or a scale is
+unclear, the answer is left to the reader.
+"""
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
-import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evalbias.data import files, items
 from evalbias.data.files import Source
-from evalbias.data.items import DataError, word
+from evalbias.data.items import FIELDS, word
 from evalbias.measures.arrays import missing
-
-# The names of columns: ours for a file's own, and the likely ones where one is missing.
-
-SYNONYMS: dict[str, tuple[str, ...]] = {
-    "source": ("question", "prompt", "input", "instruction", "query", "document", "article", "context", "text"),
-    "output": ("answer", "response", "reply", "completion", "generation", "prediction", "summary", "text"),
-    "score": ("rating", "label", "human_score", "human_rating", "human", "grade", "mos", "quality", "stars", "labels"),
-    "better": ("preference", "preferred", "chosen", "label", "winner", "human", "human_choice", "human_preference"),
-    "system": ("model", "writer", "generator"),
-    "output_1": ("output_a", "answer_a", "response_a", "reply_a", "completion_a", "answer_1", "response_1", "reply_1"),
-    "output_2": ("output_b", "answer_b", "response_b", "reply_b", "completion_b", "answer_2", "response_2", "reply_2"),
-}
-"""Names that other data sets give to our fields, the likelier first."""
-
-FIELDS = (*SYNONYMS, "outputs", "scores", "ratings", "systems", "system_1", "system_2", "input_id")
-"""Our fields, apart from those that are numbered or named by criterion."""
-
-EXPECTED = (
-    "Expected are items such as\n"
-    '  {"source": "What is 2 + 2?", "output": "4", "score": 5}\n'
-    '  {"source": "Name a prime.", "output": "It is 9.", "score": 1}\n'
-    "or the same columns in a .csv, .tsv, .json or .parquet file; pairs have two texts as "
-    '"outputs": ["4", "5"], in tables as output_1 and output_2.'
-)
-
-
-def raters_apart(mapping: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
-    """Return a mapping with a field for each rater: ``ratings=anna,ben`` as ``rating_1=anna`` and ``rating_2=ben``."""
-    apart = dict(mapping)
-    for several, one in (("ratings", "rating"), ("better", "better")):
-        names = [name.strip() for name in mapping.get(several, "").split(",")]
-        if len(names) > 1 and mapping[several] not in columns:
-            del apart[several]
-            apart |= {f"{one}_{k}": name for k, name in enumerate(names, start=1)}
-    return apart
-
-
-def check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
-    """Refuse a mapping to a misspelt field, of a column that does not exist, or of one column to two fields.
-
-    A misspelt field would be a further column, and without its source an item counts as an input of its own.
-    """
-    fields_of: dict[str, list[str]] = {}
-    for ours, theirs in mapping.items():
-        fields_of.setdefault(theirs, []).append(ours)
-    for theirs, fields in fields_of.items():
-        if len(fields) > 1:  # two raters would agree by construction, and a text be compared with itself
-            raters = all(ours.startswith("rating_") for ours in fields)
-            alone = f", or this one as the only score (score={theirs})" if raters else ""
-            raise DataError(
-                f"{place}: --map gives the column {theirs!r} as {' and as '.join(map(repr, fields))}: give each field "
-                f"its own column{alone}."
-            )
-    for ours, theirs in mapping.items():
-        near = difflib.get_close_matches(ours, FIELDS, 1, cutoff=0.9)
-        if near and not ours.startswith(near[0]):  # score2 is a further column, sorce is none
-            raise DataError(f"{place}: {ours}={theirs} maps to no field of evalbias. Did you mean {near[0]}={theirs}?")
-        if theirs not in columns:
-            hint = "".join(f" Did you mean {ours}={one}?" for one in difflib.get_close_matches(theirs, columns, 1))
-            raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {listed(columns)}.{hint}")
-
-
-def rename(table: Source, mapping: Mapping[str, str]) -> None:
-    """Put a table's columns under our names; a column that has one of these names makes way."""
-    table.mapping, taken = mapping, {*mapping, *mapping.values()}
-    for _, record in table.rows if mapping else ():
-        given = {ours: record[theirs] for ours, theirs in mapping.items() if theirs in record}
-        for name in taken & record.keys():
-            del record[name]
-        record |= given
-
-
-def lacking(place: str, columns: Sequence[str], wanted: str, *, beside: Iterable[str] = ()) -> DataError:
-    """Return the error that a column is missing: the columns there are, the likely ones, and an example.
-
-    Fields ``beside`` it are looked for too, so that one message gives the whole ``--map``.
-    """
-    likely = suggestions(columns, [wanted, *beside])
-    hint = f" Say which column it is: --map {wanted}=COLUMN (in Python, mapping={{{wanted!r}: COLUMN}})."
-    if likely:
-        alike = ", ".join(f"{theirs!r} looks like {ours!r}" for ours, theirs in likely.items())
-        option = ",".join(f"{ours}={theirs}" for ours, theirs in likely.items())
-        hint = f" {alike}: --map {shlex.quote(option)} (in Python, mapping={likely})."
-    return DataError(f"{place} has no column {wanted!r}; it has {listed(columns)}.{hint}\n{EXPECTED}")
-
-
-def suggestions(columns: Sequence[str], wanted: Iterable[str], *, alike: bool = True) -> dict[str, str]:
-    """Return field -> column that looks like it, for the wanted fields that are no columns; no column twice.
-
-    Names that are spelled like a field's count if ``alike``, besides its synonyms.
-
-    Examples:
-        >>> suggestions(["Question", "reply", "rating"], ["source", "output", "score"])
-        {'source': 'Question', 'output': 'reply', 'score': 'rating'}
-    """
-    column_of: dict[str, str] = {}
-    for ours in (name for name in wanted if name not in columns):
-        free = {name.lower().strip().replace(" ", "_"): name for name in columns if name not in column_of.values()}
-        near = [name for name in (ours, *SYNONYMS.get(ours, ())) if name in free]
-        near += difflib.get_close_matches(ours, free, 1, cutoff=0.75) if alike else []
-        if near:
-            column_of[ours] = free[near[0]]
-    return column_of
-
-
-_PEOPLES = re.compile(r"(human|people|rater|annotator|annotation|expert|gold|label|rating)s?(_(score|label))?_?\d*")
-
-
-def like_ratings(examples: Iterable[Any], judge: str) -> str:
-    """Say which fields may be people's ratings, and how to map them; fields named in ``judge`` are the judge's."""
-    names = dict.fromkeys(name for item in examples for name, _ in item.items())
-    likely = [n for n in names if _PEOPLES.fullmatch(n.lower().replace(" ", "_")) and repr(n) not in judge]
-    option = ",".join(f"rating_{k}={name}" for k, name in enumerate(likely, start=1))
-    return f"{', '.join(map(repr, likely))} may be people's ratings: --map {shlex.quote(option)}" if likely else ""
-
-
-def listed(columns: Sequence[str]) -> str:
-    """Name columns in an error, the first 50 of them."""
-    more = f" and {len(columns) - 50} more" if len(columns) > 50 else ""
-    return "the columns " + ", ".join(f"{c!r:.80}" for c in columns[:50]) + more if columns else "no columns"
-
-
-# Columns as people write them. A column is taken for a field by its name and its cells together. Where two could be the
-# same field, or a scale is unclear, the answer is left to the reader.
 
 
 def _set(words: str) -> frozenset[str]:
@@ -154,9 +32,11 @@ VALUES = _set(
 )
 PEOPLE = _set(
     "human humans people rater raters annotator annotators annotation annotations expert experts gold mos mensch "
-    "menschen menschlich menschliche experte experten humain humaine humains annotateur annotateurs"
+    "menschen menschlich menschliche experte experten humain humaine humains annotateur annotateurs ground truth"
 )
+VOTERS = PEOPLE | _set("author authors user users crowd arena")  # names of a person who voted
 JUDGES = _set("judge judges llm ai auto automatic richter juge automatisch automatique samples")
+OUTCOMES = _set("outcome outcomes test tests resolved solved")  # of what was done, without an error
 MODELS = _set(
     "gpt claude gemini llama mistral o qwen deepseek gemma phi grok prometheus mini nano turbo pro flash large small "
     "instruct chat opus sonnet haiku b"
@@ -168,7 +48,7 @@ VERDICTS = _set("verdict verdicts score scores winner urteil")  # a judge's, bes
 SWAPPED = _set("swapped swap reversed reverse flipped vertauscht getauscht inverse")
 CHOICES = _set("winner better preferred preference preferences chosen choice")  # between two outputs
 COUNTS = _set(
-    "id index n num number nr count length size tokens turns seconds latency time cost year page position rank"
+    "id index n num number nr count length size tokens turn turns seconds latency time cost year page position rank"
 )
 ORDERS = SWAPPED | _set("order position is was")
 INPUTS = _set(
@@ -178,8 +58,10 @@ INPUTS = _set(
 ASKED = _set("question query frage")  # before a context or a document that stands beside it
 OUTPUTS = _set(
     "output outputs answer answers response responses reply replies completion completions generation prediction "
-    "summary candidate candidates translation antwort antworten ausgabe ausgaben zusammenfassung reponse reponses"
+    "summary candidate candidates translation trace trajectory antwort antworten ausgabe ausgaben zusammenfassung "
+    "reponse reponses"
 )
+CHATS = _set("messages conversation conversations dialog dialogue chat transcript thread")
 WRITERS = _set("system systems model models writer generator modell modele")
 TEXT = _set("text texte")  # words that the name of a text may hold besides
 FIRSTS = {"1": "2", "a": "b", "0": "1", "left": "right", "first": "second"}  # end of a pair's names
@@ -187,9 +69,10 @@ ENDS = _set("a b c d e left right first second")
 TIES = _set("tie draw both equal same neither unentschieden egalite")
 NOTHING, RATED, LISTS, BY_NAME = "nothing", "numbers", "ratings", "ratings by criterion"
 PAIRS, TEXTS = "pairs of texts", "texts"
+TALKS, ASKED_FOR = "conversations, each with its last answer", "conversations without an answer"
 OTHERS = "dates, objects, or numbers that count the rows or exceed 100"
 """What the cells of a column may be."""
-OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale")
+OPTIONS = ("scores_field", "samples_field", "winner_field", "swapped_field", "labels", "criterion", "scale", "outcome")
 
 
 @dataclass(frozen=True)
@@ -230,13 +113,14 @@ class Columns:
         return options | ({"mapping": mapping} if mapping else {})
 
 
-def recognised_columns(table: Source) -> Columns:
+def recognised_columns(table: Source, outcome: str | None = None) -> Columns:
     """Say which columns hold inputs, outputs, what people said, and what the judge said.
 
+    With an ``outcome``, which is the column of the one rating, nobody else's is looked for.
     A column is taken for a field if its name says so, with no other word in it, and its cells can be that. None is
     taken for two fields. What two columns could be, and what their values leave unclear, is a question.
     """
-    return _Table(table).columns()
+    return _Table(table, outcome).columns()
 
 
 def judges_of(item: Any) -> list[str]:
@@ -245,9 +129,9 @@ def judges_of(item: Any) -> list[str]:
     return [str(name) for name, value in item.items() if name not in ours and isinstance(value, int | float | None)]
 
 
-def certain_options(table: Source, remedy: str, doctor: str) -> dict[str, Any]:
+def certain_options(table: Source, remedy: str, doctor: str, outcome: str | None) -> dict[str, Any]:
     """Return the options of an audit of a table; ValueError where the judge's column, or another, is not certain."""
-    found = recognised_columns(table)
+    found = recognised_columns(table, outcome)
     why = [f"{one.about}: {one.why}" for one in found.questions]
     if found.judge is None and not why:
         why = ["no column is named like a judge's answers"]
@@ -270,11 +154,13 @@ class _Column:
 
     @classmethod
     def of(cls, name: str, cells: Sequence[Any]) -> _Column:
-        parted = unicodedata.normalize("NFKD", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)).casefold()
-        words = re.findall(r"[a-z]+|\d+", "".join(c for c in parted if not unicodedata.combining(c)))
+        words = _words(name)
         end = words.pop() if len(words) > 1 and (words[-1].isdecimal() or words[-1] in ENDS) else ""
         read = [_from_text(cell) if word(cell) else None for cell in cells]
-        if (kind := _kind([cell for cell in read if cell is not None])) == OTHERS:  # JSON as text
+        kind = _kind([cell for cell in read if cell is not None])
+        if kind in (TALKS, ASKED_FOR):
+            read = [*map(files.text_of, read)]
+        elif kind == OTHERS:  # JSON as text
             read = [cell if word(cell) else None for cell in cells]
             kind = _kind([cell for cell in read if cell is not None])
         return cls(name, read, tuple(words), end, kind, _codes([cell for cell in read if cell is not None]))
@@ -286,8 +172,7 @@ class _Column:
     @property
     def is_names(self) -> bool:
         """Whether the cells name a few of something, such as systems."""
-        distinct = {*map(str, self.given)}
-        return self.kind == TEXTS and len(distinct) > 1 and all(len(name) <= 60 for name in distinct)
+        return self.kind == TEXTS and len({*self.given}) > 1 and all(len(name) <= 60 for name in self.given)
 
     @property
     def is_judges(self) -> bool:
@@ -330,6 +215,12 @@ class _Column:
         return f"numbers from {min(self.given):g} to {max(self.given):g}"
 
 
+def _words(name: str) -> list[str]:
+    """Return the words and numbers of a name, in lower case and without accents."""
+    parted = unicodedata.normalize("NFKD", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)).casefold()
+    return re.findall(r"[a-z]+|\d+", "".join(c for c in parted if not unicodedata.combining(c)))
+
+
 def _from_text(cell: Any) -> Any:
     """Return what a cell of JSON holds, and other cells as they are."""
     if isinstance(cell, str) and cell.lstrip()[:1] in ("[", "{"):
@@ -343,9 +234,13 @@ def _from_text(cell: Any) -> Any:
 def _kind(given: Sequence[Any]) -> str:
     if not given:
         return NOTHING
+    talks = [files.transcript(cell) if isinstance(cell, list | dict) else None for cell in given]
+    if all(talks):
+        answers = [talk[1] for talk in talks if talk]
+        return TALKS if all(answers) else OTHERS if any(answers) else ASKED_FOR
     if all(isinstance(cell, list) for cell in given):
         inner = [one for cell in given for one in cell if not missing(one)]
-        if all(len(cell) == 2 for cell in given) and _kind(inner) == TEXTS:
+        if all(len(cell) == 2 for cell in given) and _kind(inner) in (TEXTS, TALKS):
             return PAIRS
         return LISTS if all(isinstance(one, str | int | float) for one in inner) and _kind(inner) == RATED else OTHERS
     if all(isinstance(cell, dict) for cell in given):
@@ -366,13 +261,14 @@ def _kind(given: Sequence[Any]) -> str:
 def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
     if not given or not all(isinstance(cell, str | int | float) and not isinstance(cell, bool) for cell in given):
         return None
-    codes = {items.code_of(cell) for cell in given}
-    if codes <= {"a", "b", "tie", "0", "1", "-1"}:
+    codes = {"tie" if (code := items.code_of(cell)) in items.TIES else code for cell in given}
+    if codes <= {"a", "b", "model_a", "model_b", "tie", "0", "1", "-1"}:
         return ()
     ties = sorted(codes & TIES)
     for code, (first, second) in itertools.product(sorted(codes - TIES), FIRSTS.items()):
         stem = code.removesuffix(second if code.endswith(second) else first)
-        if code != stem and codes - TIES <= {stem + first, stem + second} and len(ties) < 2 and len(codes) < 4:
+        named = stem[-1:].isdecimal() or VOTERS & {*_words(stem)}  # llama-7b, author_2
+        if code != stem and not named and codes - TIES <= {stem + first, stem + second} and len(ties) < 2:
             return (stem + first, stem + second, *ties)
     return None
 
@@ -380,10 +276,11 @@ def _codes(given: Sequence[Any]) -> tuple[str, ...] | None:
 class _Table:
     """Columns of a table, and what has been found of them."""
 
-    def __init__(self, table: Source) -> None:
+    def __init__(self, table: Source, outcome: str | None) -> None:
         rows = [record for _, record in table.rows]
-        self.all = {name: _Column.of(name, [record.get(name) for record in rows]) for name in table.columns}
-        self.rows = len(rows)
+        names = [name for name in table.columns if name != outcome]
+        self.all = {name: _Column.of(name, [record.get(name) for record in rows]) for name in names}
+        self.rows, self.has_outcome = len(rows), outcome is not None
         self.fields: dict[str, str] = {}
         self.why: dict[str, str] = {}
         self.questions: list[OpenQuestion] = []
@@ -418,7 +315,8 @@ class _Table:
     def _read_texts(self) -> None:
         beside = TEXT | _set("model modell modele generated bot assistant llm ai actual final")
         outputs = [c for c in self.all.values() if c.called(OUTPUTS, beside) and c.kind in (TEXTS, PAIRS)]
-        pairs, lists = _pairs([c for c in outputs if c.kind == TEXTS]), [[c] for c in outputs if c.kind == PAIRS]
+        outputs += [c for c in self.all.values() if c.called(OUTPUTS | CHATS, beside) and c.kind == TALKS]
+        pairs, lists = _pairs([c for c in outputs if c.kind != PAIRS]), [[c] for c in outputs if c.kind == PAIRS]
         paired = {c.name for one in (*pairs, *lists) for c in one}
         single = [c for c in outputs if c.name not in paired]
         self.pairwise = bool(paired) and not single
@@ -433,6 +331,7 @@ class _Table:
         output = self.all.get(self.fields.get("output", ""))
         beside = TEXT | _set("user original")
         inputs = [c for c in self.all.values() if c.called(INPUTS, beside) and c.kind == TEXTS]
+        inputs += [c for c in self.all.values() if c.called(INPUTS | CHATS, beside) and c.kind == ASKED_FOR]
         inputs = [c for c in inputs if any(" " in text for text in c.given) or 2 * len({*c.given}) > len(c.given)]
         inputs = [c for c in inputs if output is None or not _holds(c, output)]  # a prompt of the judge
         varied = [c for c in inputs if len({*c.given}) > 1]
@@ -448,7 +347,8 @@ class _Table:
     def _read_writers(self) -> None:
         writers = [c for c in self.all.values() if c.called(WRITERS, _set("name names"))]
         if self.pairwise:
-            pairs, lists = _pairs([c for c in writers if c.is_names]), [[c] for c in writers if c.kind == PAIRS]
+            pairs, lists = _pairs([c for c in writers if c.kind == TEXTS]), [[c] for c in writers if c.kind == PAIRS]
+            pairs = [two for two in pairs if replace(two[0], cells=[*two[0].cells, *two[1].cells]).is_names]
             for k, one in enumerate((*pairs, *lists)[0] if len(pairs) + len(lists) == 1 else (), start=1):
                 self._take(one, f"system_{k}" if pairs else "systems", "named like the writers of two outputs")
         else:
@@ -506,13 +406,19 @@ class _Table:
                 continue
             unread += [(c, bool(fit)) for c in these if c not in fit]
         self.why |= {c.name: f"not used, although its name says ratings; {c.says()}" for c, _ in unread}
-        # 2. A number beside a rating may say who rated.
+        # 2. A name beside a choice may say who chose, and a number beside a rating who rated.
+        for one in (c for c, fits in unread if {*c.words} <= PERSONS and not fits and c.kind == TEXTS):
+            voters = [{*_words(cell)} for cell in {*one.given}]
+            if len(values) == 1 and not people and all(words & VOTERS for words in voters):
+                people, values, unread = values, [], [(c, fits) for c, fits in unread if c is not one]
+                self.why[one.name] = f"names of people, who chose; {one.says()}"
         counts = values or self._repeats()
         for groups in (judges if people else [], people) if counts else ():
             if [len(group) for group in groups] == [1] and groups[0][0].may_count_persons:
                 values.append(groups.pop())
-        self._assign([] if criteria else people, judges, values, known=bool(criteria))
-        self._ask_unread(unread, persons, known=bool(criteria))
+        rated = bool(criteria) or self.has_outcome
+        self._assign([] if rated else people, judges, values, known=rated)
+        self._ask_unread(unread, persons, known=rated)
 
     def _criteria(self) -> list[str]:
         """Return the criteria of people's scores by name, our own columns, and ask which is meant."""
@@ -579,6 +485,8 @@ class _Table:
         theirs, its = [c for c in unknown if not c.is_judges], [c for c in unknown if not {*c.words} & PEOPLE]
         for groups, likely, is_known in ((people, theirs, known or len(people) == 1), (judges, its, len(judges) == 1)):
             left.append([] if is_known else [c for group in (*groups, *values) for c in group] or likely or unknown)
+        if n == (0, 0, 1) and verdicts:  # people's are beside what is named like a judge's
+            left[0] = [c for c in theirs if c not in values[0] and self._is_like(c, values[0])] or left[0]
         if open_ := [*dict.fromkeys([*left[0], *left[1]])]:
             whose = " or ".join(name for name, some in zip(("people's", "the judge's"), left, strict=True) if some)
             names = "the names do not tell which" if len(open_) > 1 else "the name does not tell"
@@ -587,6 +495,8 @@ class _Table:
         (self._check_codes if self.pairwise else self._check_scales)(sure)
 
     def _peoples(self, group: Sequence[_Column]) -> dict[str, str]:
+        if len(group) == 1 and OUTCOMES & {*group[0].words}:
+            return {"outcome": group[0].name}
         fields, single = {c.kind: c.name for c in group if c.kind == LISTS}, [c for c in group if c.kind != LISTS]
         alone, each = ("better", "better") if self.pairwise else ("score", "rating")
         return fields | {alone if len(single) == 1 else f"{each}_{k}": c.name for k, c in enumerate(single, start=1)}
@@ -606,7 +516,7 @@ class _Table:
             parted = [(one, same or others) for same, (one, others) in zip(alike, parted, strict=True)]
             both = [self._peoples(others) | self._judges([one]) for one, others in parted if others]
             return [*both] or [self._peoples(people), self._judges(judges)]
-        several = [[one] for one in people] + ([people] if len(people) > 1 else [])
+        several = ([people] if len(people) > 1 else []) + [[one] for one in people]
         return [*map(self._peoples, several), *(self._judges([one]) for one in judges)]
 
     def _is_like(self, one: _Column, sure: Sequence[_Column]) -> bool:
@@ -642,7 +552,13 @@ class _Table:
 
     def _check_codes(self, sure: Sequence[_Column]) -> None:
         coded = {c.codes for c in sure if c.codes}
-        plain = {items.code_of(cell) for c in sure if c.codes == () for cell in c.given} - {"a", "b", "tie"}
+        plain = {items.code_of(cell) for c in sure if c.codes == () for cell in c.given} - {
+            "a",
+            "b",
+            "model_a",
+            "model_b",
+            *items.TIES,
+        }
         pairs = {codes[:2] for codes in coded}
         if len(pairs) > 1 or (pairs and plain):
             self._ask("labels", "the columns code choices in different ways: write them alike")

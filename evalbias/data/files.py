@@ -88,8 +88,25 @@ class Source:
         return _record(_decode(self.text(path), path, 1), str(path))
 
     def json_list(self, path: Path | None = None) -> Rows:
-        """Yield (``file[index]``, record) for every entry of a JSON list."""
-        return _json_list(self.text(path), self.path if path is None else path)
+        """Yield (``file[index]``, record) of a JSON list, also one in an object alone, such as ``{"data": [...]}``.
+
+        Objects one a line, as pandas also names ``.json``, are (``file:line``, record).
+        """
+        path = self.path if path is None else path
+        for where, value in json_values(self.text(path), path):
+            records = _unwrapped(value)
+            if where != str(path):
+                yield where, _record(value, where)
+            elif isinstance(records, list):
+                for index, record in enumerate(records):
+                    yield f"{path}[{index}]", _record(record, f"{path}[{index}]")
+            else:
+                held = value.items() if isinstance(value, dict) else ()
+                lists = " or ".join(repr(name) for name, inner in held if isinstance(inner, list))
+                raise DataError(
+                    f"{path} holds {value!r:.80}; it must be a JSON list of records, [{{...}}, {{...}}]"
+                    f"{lists and f', such as that in {lists}'}."
+                )
 
     def json_lines(self, path: Path | None = None) -> Rows:
         """Yield (``file:line``, record) for every line of a JSONL file that is not blank."""
@@ -132,28 +149,34 @@ def check_unpacked(size: int, packed: int, path: Path) -> None:
 # JSON: strict, and each record checked for halves of characters.
 
 
-def _json_lines(content: str, path: Path, *, first: int = 1) -> Rows:
-    lines = content.split("\n")  # str.splitlines would also split at U+2028 and U+0085 inside texts
-    for number, line in enumerate(lines, start=first):
+def json_values(content: str, path: Path, *, lines: bool = False, first: int = 1, nan: bool = False) -> Rows:
+    """Yield (place, value) of a file's one JSON value, or of ``lines``, the first of which has this number.
+
+    Values one a line are also found where they are not expected. ``nan`` is as in ``parsed``.
+    """
+    if not lines:
+        try:
+            yield str(path), _decode(content, path, 1, nan=nan)
+            return
+        except DataError as error:
+            if "(Extra data)" not in str(error):
+                raise
+    for number, line in enumerate(content.split("\n"), start=first):  # splitlines would split at U+2028 in texts, too
         if line.strip():
-            where = f"{path}:{number}"
-            yield where, _record(_decode(line, path, number), where)
+            yield f"{path}:{number}", _decode(line, path, number, nan=nan)
 
 
-def _json_list(content: str, path: Path) -> Rows:
-    records = _decode(content, path, 1)
-    if not isinstance(records, list):
-        raise DataError(f"{path} holds {records!r:.80}; it must be a JSON list of records, [{{...}}, {{...}}].")
-    for index, record in enumerate(records):
-        where = f"{path}[{index}]"
-        yield where, _record(record, where)
+def _json_lines(content: str, path: Path, *, first: int = 1) -> Rows:
+    for where, value in json_values(content, path, lines=True, first=first):
+        yield where, _record(value, where)
 
 
-def _json_rows(source: Source) -> Rows:
-    """Yield the records of a JSON list, or of JSON objects one a line, as pandas also names ``.json``."""
-    content = source.text()
-    lines = content.lstrip().startswith("{") and "\n" in content.strip()
-    return (_json_lines if lines else _json_list)(content, source.path)
+def _unwrapped(value: Any) -> Any:
+    """Return the list in an object of one name, at any depth; conversations and other values as they are."""
+    inner = value
+    while isinstance(inner, dict) and len(inner) == 1:
+        (inner,) = inner.values()
+    return inner if isinstance(inner, list) and _turns(inner) is None else value
 
 
 def parsed(content: str, *, nan: bool = False) -> Any:
@@ -184,9 +207,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _decode(content: str, path: Path, line: int) -> Any:
+def _decode(content: str, path: Path, line: int, *, nan: bool = False) -> Any:
     try:
-        return parsed(content)
+        return parsed(content, nan=nan)
     except ValueError as error:
         at, problem = (error.lineno, error.msg) if isinstance(error, json.JSONDecodeError) else (1, str(error))
         raise DataError(f"{path}:{line + at - 1} is not valid JSON ({problem}); correct it.") from error
@@ -313,16 +336,41 @@ def _dumped(value: Any) -> str:
 def flatten_texts(record: dict[str, Any]) -> None:
     """Make texts of conversations in an item's source, output and outputs.
 
-    An output is its last turn where the item has no source, which is then what stands before; else it is the whole.
+    An output is its last turn where the item has no source, which is then what stands before; else it is the whole. Two
+    outputs are what follows the turns that both begin with, which are the source. A list of questions with a list of
+    answers for each output is such a pair, too.
     """
     if record.get("source") is None and (said := transcript(record.get("output"))) is not None:
         record |= dict(zip(("source", "output"), said, strict=True))
+    pair = record.get("outputs") or [record.get("output_1"), record.get("output_2")]
+    if isinstance(pair, list) and len(pair) == 2 and (parted := _parted(record.get("source"), *pair)) is not None:
+        record["source"], *pair = parted
+        record |= {"outputs": pair} if "outputs" in record else {"output_1": pair[0], "output_2": pair[1]}
     for name in ("source", "output", "output_1", "output_2"):
         if _turns(record.get(name)) is not None:
             record[name] = text_of(record[name])
     for name in ("outputs", "candidates"):
         if isinstance(pair := record.get(name), list):
             record[name] = [one if _turns(one) is None else text_of(one) for one in pair]
+
+
+def _parted(source: Any, first: Any, second: Any) -> tuple[str, str, str] | None:
+    """Return what two conversations begin with, and the rest of each; None for anything else."""
+    a, b = (_turns(one) if source is None else _in_turn(source, one) for one in (first, second))
+    if a is None or b is None:
+        return None
+    shared = len([*itertools.takewhile(lambda turns: turns[0] == turns[1], zip(a[:-1], b[:-1], strict=False))])
+    return (_joined(a[:shared]), _joined(a[shared:]), _joined(b[shared:])) if shared else None
+
+
+def _in_turn(questions: Any, answers: Any) -> list[tuple[str, str]] | None:
+    """Return (role, text) of lists of questions and of their answers, also as JSON; None for anything else."""
+    asked, said = parsed_or_given(questions), parsed_or_given(answers)
+    if not (isinstance(asked, list) and isinstance(said, list) and len(asked) == len(said)):
+        return None
+    if not all(isinstance(one, str | None) for one in (*asked, *said)):
+        return None
+    return [turn for q, a in zip(asked, said, strict=True) for turn in (("user", q or ""), ("assistant", a or ""))]
 
 
 # CSV and TSV: all cells are texts.
@@ -335,13 +383,15 @@ def csv_rows(source: Source) -> Rows:
     """Yield the rows of a CSV or TSV file under its header; an empty file has none.
 
     Tabs separate the cells of a TSV file whose header has some. Otherwise the most frequent separator of the header is
-    taken (comma, semicolon, tab), or the one that a first line such as ``sep=;`` names, as Excel knows it. Beside
-    semicolons, the comma is the decimal mark. Quoted cells may hold line breaks. Columns without a name are left out,
-    such as the index that pandas writes.
+    taken (comma, semicolon, tab; without any of them, a vertical bar), or the one that a first line such as ``sep=;``
+    names, as Excel knows it. Beside semicolons, the comma is the decimal mark. Quoted cells may hold line breaks.
+    Columns without a name are left out, such as the index that pandas writes.
     """
     path, content, first = source.path, source.text(), 1
     header, _, rest = content.partition("\n")
     delimiter = max(SEPARATORS, key=header.count)
+    if delimiter not in header and "|" in header:
+        delimiter = "|"
     if source.name == "tsv" and "\t" in header:
         delimiter = "\t"
     elif named := _NAMED_SEPARATOR.fullmatch(header.strip("\r")):
@@ -459,7 +509,7 @@ def _values(column: Any, where: str) -> list[Any]:
 
 FORMATS: dict[str, Callable[[Source], Rows]] = {
     "jsonl": Source.json_lines,
-    "json": _json_rows,
+    "json": Source.json_list,
     "csv": csv_rows,
     "tsv": csv_rows,
     "parquet": parquet_rows,
@@ -470,11 +520,31 @@ EXPORTS = ("mlflow", "langfuse", "langsmith", "phoenix", "inspect", "promptfoo",
 
 
 def file_table(kind: str, path: Path) -> Source:
-    """Read a file of a format in ``FORMATS``."""
-    source = Source(kind, path)
-    rows = FORMATS[kind](source)
-    source.rows = [(where, _plain(record)) for where, record in rows] if kind == "parquet" else list(rows)
+    """Read a file of a format in ``FORMATS``, or those of that format in a folder, which must have the same columns."""
+    source, parts = Source(kind, path), list[Source]()
+    for file in folder_files(path, kind) if path.is_dir() else [path]:
+        parts.append(part := Source(kind, file, digest=source.digest))
+        rows = FORMATS[kind](part)
+        part.rows = [(where, _plain(record)) for where, record in rows] if kind == "parquet" else list(rows)
+        if differing := sorted({*part.columns} ^ {*parts[0].columns}):
+            raise DataError(
+                f"{file} and {parts[0].path} differ in the columns {differing!r:.400}: give one of these files, or "
+                "write them with the same columns."
+            )
+    rows = itertools.chain.from_iterable(part.rows for part in parts)
+    source.rows = [
+        (f"{where}, row {n}" if path.is_dir() else where, row) for n, (where, row) in enumerate(rows, start=1)
+    ]
+    if not parts:
+        raise DataError(f"{path} is a folder, not a file, and holds no file that ends in .{kind}: give another.")
+    source.decimal_mark = parts[0].decimal_mark
     return source
+
+
+def folder_files(folder: Path, kind: str | None = None) -> list[Path]:
+    """Return the files of a folder that have a format of ``FORMATS``, by default any, sorted by name."""
+    endings = tuple(f".{one}" for one in FORMATS if kind in (one, None))
+    return sorted(file for file in folder.iterdir() if file.name.lower().removesuffix(".gz").endswith(endings))
 
 
 def memory_table(given: Any, *, name: str = "list") -> Source:

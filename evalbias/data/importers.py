@@ -7,7 +7,6 @@ JSON, JSONL, CSV or Parquet, Inspect's ``.eval``, or a folder of them, such as a
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from evalbias.data.files import (
     check_unpacked,
     decoded,
     flatten_texts,
-    parsed,
+    json_values,
     parsed_or_given,
     text_of,
     transcript,
@@ -208,30 +207,11 @@ def _records(source: Source, path: Path, lists: Sequence[str] = ()) -> Rows:
         for where, row in FORMATS[kind](table):
             yield where, row if kind == "parquet" else {column: parsed_or_given(cell) for column, cell in row.items()}
     elif kind in ("json", "jsonl"):
-        for where, value in _objects(source.text(path), path, lines=kind == "jsonl"):
+        for where, value in json_values(source.text(path), path, lines=kind == "jsonl", nan=True):
             for k, one in enumerate(value) if isinstance(value, list) else [(None, value)]:
                 yield from _inner(_checked(one, where if k is None else f"{where}[{k}]"), lists)
     else:
         raise DataError(f"{path} is no export that is read: give .json, .jsonl, .csv, .tsv, .parquet or .eval.")
-
-
-def _objects(text: str, path: Path, *, lines: bool) -> Iterator[tuple[str, Any]]:
-    """Yield (place, value) of a file's one JSON value, or of each line; NaN is none."""
-    if not lines:
-        try:
-            yield str(path), parsed(text, nan=True)
-            return
-        except json.JSONDecodeError as error:
-            if not error.msg.startswith("Extra data"):  # one object a line, as pandas also names .json
-                raise DataError(f"{path}:{error.lineno} is not valid JSON ({error.msg}); export it again.") from error
-        except ValueError as error:
-            raise DataError(f"{path} is not valid JSON ({error!s:.200}); export it again.") from error
-    for n, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                yield f"{path}:{n}", parsed(line, nan=True)
-            except ValueError as error:
-                raise DataError(f"{path}:{n} is not valid JSON ({error!s:.200}); export it again.") from error
 
 
 def _checked(record: Any, where: str) -> tuple[str, dict[str, Any]]:
@@ -268,7 +248,7 @@ def _archive(source: Source, path: Path) -> Rows:
         ) from error
     except (zipfile.BadZipFile, KeyError, OSError, EOFError, zlib.error, RuntimeError) as error:
         raise DataError(f"{path} is damaged or no finished log of Inspect ({error!s:.200}); log it again.") from error
-    values = ((name, value) for name, text in read.items() for _, value in _objects(text, path / name, lines=False))
+    values = ((name, value) for name, text in read.items() for _, value in json_values(text, path / name, nan=True))
     (_, head), *rest = (_checked(value, f"{path}: {name}") for name, value in values)
     for where, sample in rest:
         yield where, sample | {"file": head}

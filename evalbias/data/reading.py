@@ -16,9 +16,19 @@ import dspy
 import numpy as np
 
 from evalbias.data import files, items
-from evalbias.data.columns import check_mapping, lacking, listed, raters_apart, rename, suggestions
 from evalbias.data.files import Chunk, Source
-from evalbias.data.items import ABSENT, CRITERION, DataError, item_name, number, word
+from evalbias.data.items import (
+    ABSENT,
+    CRITERION,
+    FIELDS,
+    DataError,
+    item_name,
+    lacking,
+    listed,
+    number,
+    suggestions,
+    word,
+)
 from evalbias.data.sets import SETS
 from evalbias.measures.arrays import mean_of_defined
 
@@ -122,7 +132,7 @@ def read(
 def read_chunks(path: Path, some: Sequence[Chunk], mapping: Mapping[str, str] | None = None) -> Dataset:
     """Read the items of consecutive chunks as ``read``; a mapped column may be missing, a changed file is refused."""
     table = files.chunk_table(path, some)
-    rename(table, mapping or {})
+    _rename(table, mapping or {})
     return _items(table, Wanted())
 
 
@@ -161,16 +171,80 @@ def table_of(source: Any, mapping: Mapping[str, str] | None = None) -> Source:
             table = importers.export_table(name, _existing(path))
         else:
             table = files.hub_table(path) if name == files.HUB else files.file_table(name, _existing(path))
+    _read_chosen(table)
     if mapping and table.rows:
-        mapping = raters_apart(mapping, table.columns)
-        check_mapping(mapping, table.columns, str(table.path))
-        rename(table, mapping)
+        mapping = _raters_apart(mapping, table.columns)
+        _check_mapping(mapping, table.columns, str(table.path))
+        if "outcome" in mapping:
+            mapping = _only_outcome(table, mapping)
+        _rename(table, mapping)
     if table.name not in ("json", "jsonl"):  # where null is refused as an output; here it is an empty text, as in CSV
         for _, record in table.rows:
             record |= {name: "" for name in ("output", "output_1", "output_2") if record.get(name, "") is None}
     if table.name in ("csv", "tsv"):
         _read_cells(table)
     return table
+
+
+def _raters_apart(mapping: Mapping[str, str], columns: Sequence[str]) -> dict[str, str]:
+    """Return a mapping with a field for each rater: ``ratings=anna,ben`` as ``rating_1=anna`` and ``rating_2=ben``."""
+    apart = dict(mapping)
+    for several, one in (("ratings", "rating"), ("better", "better")):
+        names = [name.strip() for name in mapping.get(several, "").split(",")]
+        if len(names) > 1 and mapping[several] not in columns:
+            del apart[several]
+            apart |= {f"{one}_{k}": name for k, name in enumerate(names, start=1)}
+    return apart
+
+
+def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str], place: str) -> None:
+    """Refuse a mapping to a misspelt field, of a column that does not exist, or of one column to two fields.
+
+    A misspelt field would be a further column, and without its source an item counts as an input of its own.
+    """
+    fields_of: dict[str, list[str]] = {}
+    for ours, theirs in mapping.items():
+        fields_of.setdefault(theirs, []).append(ours)
+    for theirs, fields in fields_of.items():
+        if len(fields) > 1:  # two raters would agree by construction, and a text be compared with itself
+            raters = all(ours.startswith("rating_") for ours in fields)
+            alone = f", or this one as the only score (score={theirs})" if raters else ""
+            raise DataError(
+                f"{place}: --map gives the column {theirs!r} as {' and as '.join(map(repr, fields))}: give each field "
+                f"its own column{alone}."
+            )
+    for ours, theirs in mapping.items():
+        near = difflib.get_close_matches(ours, FIELDS, 1, cutoff=0.9)
+        if near and not ours.startswith(near[0]):  # score2 is a further column, sorce is none
+            raise DataError(f"{place}: {ours}={theirs} maps to no field of evalbias. Did you mean {near[0]}={theirs}?")
+        if theirs not in columns:
+            hint = "".join(f" Did you mean {ours}={one}?" for one in difflib.get_close_matches(theirs, columns, 1))
+            raise DataError(f"{place} has no column {theirs!r} for {ours!r}; it has {listed(columns)}.{hint}")
+
+
+def _rename(table: Source, mapping: Mapping[str, str]) -> None:
+    """Put a table's columns under our names; a column that has one of these names makes way."""
+    table.mapping, taken = mapping, {*mapping, *mapping.values()}
+    for _, record in table.rows if mapping else ():
+        given = {ours: record[theirs] for ours, theirs in mapping.items() if theirs in record}
+        for name in taken & record.keys():
+            del record[name]
+        record |= given
+
+
+def _only_outcome(table: Source, mapping: Mapping[str, str]) -> dict[str, str]:
+    """Return a mapping with the outcome as what people say, and remove the columns of what they say besides."""
+    columns, outcome = {*table.columns, *mapping}, mapping["outcome"]
+    ours = "better" if columns & {"outputs", "candidates", "output_1"} else "score"
+    others = [name for name in columns if _is_peoples(name) or name.partition("_")[0] in ("better", "label")]
+    if both := [name for name in others if name in mapping]:
+        raise DataError(
+            f"{table.path}: the outcome {outcome!r} is the only rating: leave {both[0]}={mapping[both[0]]} out."
+        )
+    for _, row in table.rows:
+        for name in (one for one in others if one in row and one not in mapping.values()):
+            del row[name]
+    return {ours if name == "outcome" else name: column for name, column in mapping.items()}
 
 
 def parse_spec(spec: str) -> tuple[str, str]:
@@ -250,6 +324,22 @@ def check_field(examples: Sequence[Any], field: str, place: str) -> None:
 
 
 # Cells: the numbers of a table whose cells are texts, and words for pass and fail.
+
+
+def _read_chosen(table: Source) -> None:
+    """Read columns NAME_model_a, NAME_model_b and NAME_tie with 1 in one of them as one column NAME that says which."""
+    columns, rows = table.columns, [row for _, row in table.rows]
+    for name in (one.removesuffix("_tie") for one in columns if one.endswith("_tie")):
+        parts = {f"{name}_{one}": one for one in ("model_a", "model_b", "tie")}
+        if name not in columns and parts.keys() <= {*columns}:
+            told = [
+                [one for part, one in parts.items() if items.code_of(row.get(part)) in ("1", "true")] for row in rows
+            ]
+            for row, chosen in zip(rows, told, strict=True) if max(map(len, told)) == 1 else ():
+                row[name] = next(iter(chosen), "")
+                for part in parts:
+                    row.pop(part, None)
+
 
 TEXTS = frozenset({"id", "input_id", "source", "output", "output_1", "output_2", "system", "system_1", "system_2"})
 TEXTS |= {"reference", "problem", "solution", "answer"}

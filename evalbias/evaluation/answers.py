@@ -430,9 +430,9 @@ def with_judge(options: AuditOptions) -> AuditOptions:
     named = options.is_recorded or options.judge is not None or options.lm is not None
     if named or isinstance(options, PreparedAudit) or (spec and data_sets.parse_spec(spec)[0] in (*SETS, *EXPORTS)):
         return options
-    given = certain_options(table_of(options.data, options.mapping), ONE_JUDGE, f"evalbias doctor {spec}".strip())
-    mapping = {**given.pop("mapping", {}), **(options.mapping or {})}
-    return replace(options, **given, mapping=mapping or None)
+    doctor, table = f"evalbias doctor {spec}".strip(), table_of(options.data, options.mapping)
+    given = certain_options(table, ONE_JUDGE, doctor, options.outcome)
+    return replace(options, **{**given, "mapping": {**given.get("mapping", {}), **(options.mapping or {})} or None})
 
 
 def prepared(options: AuditOptions) -> PreparedAudit:
@@ -528,7 +528,7 @@ def _read(options: AuditOptions) -> data_sets.Dataset:
         check_fields(options.winner_field, options.swapped_field)
     return data_sets.read(
         options.data,
-        mapping=options.mapping,
+        mapping={**(options.mapping or {}), **({"outcome": options.outcome} if options.outcome else {})},
         choices=dict.fromkeys(choices, options.labels),
         numbers=[] if options.scores_field is None else [options.scores_field],
         samples=options.samples_field,

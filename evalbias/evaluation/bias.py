@@ -16,8 +16,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 import scipy
 
-from evalbias.data.columns import like_ratings
-from evalbias.data.items import rated_criteria
+from evalbias.data.items import like_ratings, rated_criteria
 from evalbias.evaluation.estimates import LEVEL, N_RESAMPLES, Estimate, Measurement, Number, measured
 from evalbias.evaluation.judged import LENGTHS, Judged, mean_of_raters, written_by
 from evalbias.evaluation.words import amount, conclude, decimals, ends, interval_words, joined, median_coverage, signed
@@ -405,6 +404,7 @@ def measure(bias: Bias, judged: Judged, *, seed: int, n_resamples: int = N_RESAM
         raise TypeError(f"The bias {bias!r} is a name: give evalbias.BIASES[{bias!r}].")
     if not (numbers := bias.numbers(judged)):
         raise ValueError(bias._unmeasured(bias.title.capitalize(), judged))
+    numbers = [replace(one, label=judged.told(one.label), says=judged.told(one.says)) for one in numbers]
     return measured(
         numbers,
         clusters=judged.clusters,

@@ -163,9 +163,15 @@ def _compiled(report: CompileReport, part: str | bool) -> Iterator[Section]:
 
 def measurement_section(measurement: Measurement, title: str) -> Section:
     """Return question, plot and numbers of one bias; the finding is what the plot shows, if there is a headline."""
-    drawing = measurement.bias.plot(measurement)
+    if (drawing := measurement.bias.plot(measurement)) is not None:
+        drawing = replace(drawing, title=measurement.told(drawing.title), caption=measurement.told(drawing.caption))
     certain = by_construction(measurement)
-    blocks = [measurement.bias.question, *_known(certain), *_known(drawing), estimates_table(measurement)]
+    blocks = [
+        measurement.told(measurement.bias.question),
+        *_known(certain),
+        *_known(drawing),
+        estimates_table(measurement),
+    ]
     names = measurement.headlines
     if not names:
         return Section(title, blocks)
@@ -202,11 +208,11 @@ NAMED = 20  # largest number of items without an answer that are named
 
 def _audited(audit: Audit) -> Iterator[Section]:
     findings = sorted(audit.findings, key=lambda finding: [*STATUSES].index(finding.status))
-    remarks = {finding.bias: _remark(finding) for finding in findings}
+    remarks = {finding.bias: audit.judged.told(_remark(finding)) for finding in findings}
     known = {finding.bias: finding for finding in findings}
     for name in dict.fromkeys([AGREEMENT, *known, *audit.measurements]):
         if (measurement := audit.measurements.get(name)) is not None:
-            section = measurement_section(measurement, measurement.bias.title.capitalize())
+            section = measurement_section(measurement, measurement.title.capitalize())
             if name in known:
                 section = replace(section, finding=_sentence(known[name].sentence), status=known[name].status)
             elif name == AGREEMENT and audit.validity is not None:
@@ -215,7 +221,7 @@ def _audited(audit: Audit) -> Iterator[Section]:
                 section = replace(section, blocks=[*section.blocks, remark], remark=remark)
             yield section
     if audit.groups:
-        yield Section("Agreement with people by group", [groups_table(audit.groups)])
+        yield Section(audit.judged.told("Agreement with people by group"), [groups_table(audit.groups)])
     missing = {bias: why for bias, why in audit.lacking.items() if bias not in audit.measurements}
     if missing:
         reasons_of = [(title_of(bias).capitalize(), why) for bias, why in missing.items()]
@@ -307,7 +313,9 @@ def worst_items(measurement: Measurement, examples: Sequence[dspy.Example] = ())
     if ranked is None:
         return None
     texts = [*map(passages_of, examples or judged.examples)] or [[] for _ in judged.ids]
-    return _look_first(*ranked, judged.ids, texts)
+    badness, said, rule = ranked
+    said = {judged.told(words): values for words, values in said.items()}
+    return _look_first(badness, said, judged.told(rule), judged.ids, texts)
 
 
 def _look_first(

@@ -144,7 +144,8 @@ def groups_table(groups: Mapping[str, Measurement]) -> Table:
     for group, m in groups.items():
         shown = [f"{m[name].text()} ({m[name].interval})" if name in m.estimates else "" for name in names]
         rows.append((group, *shown, str(len(m.ids))))
-    return Table(("group", *labels, "n"), rows, "Agreement with people by group", "95 % intervals")
+    title = next(iter(groups.values())).told("Agreement with people by group")
+    return Table(("group", *labels, "n"), rows, title, "95 % intervals")
 
 
 # --- one or more measurements, and two judges compared ----------------------------------------------------------------

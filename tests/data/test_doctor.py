@@ -60,7 +60,18 @@ def cells(k, quality, rng):
         "one": 1,
         "json": json.dumps({"role": "user", "content": said}),
         "elo": 1000 + 13 * noisy(),
+        "talk": talk(k, f"It is {said}"),
+        "talk2": talk(k, f"They are {said}"),
+        "jtalk": json.dumps(talk(k, f"It is {said}")),
+        "asks": talk(k, "")[:-1],
+        "voter": f"arena_user_{k % 9}",
+        "few": rng.choice(("alpaca-13b", "llama-7b")),
     }
+
+
+def talk(k, answer):
+    asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"What is thing {k // 2}?"}]
+    return [*asked, {"role": "assistant", "content": answer}]
 
 
 def rows_of(case, n=ROWS, seed=0):
@@ -148,23 +159,40 @@ CASES = [
     "question|q|source; answer_a|a|output_1; answer_b|a2|output_2; human|ab|better; judge|ab|winner_field; "
     "swapped|bool|",
     "Frage|q|source; Antwort A|a|output_1; Antwort B|a2|output_2; Experte|ab|better; judge|ab|winner_field",
+    # conversations
+    "messages|talk|output; human|pf|score; judge|pf|scores_field",
+    "id|id|; conversation|jtalk|output; rating|15|score; judge_score|15|scores_field",
+    "messages|asks|source; response|a|output; human|15|score; judge|15|scores_field",
+    "messages|talk|; answer|a|; human|15|score; judge|15|scores_field",
+    "judge_messages|talk|; question|q|source; answer|a|output; human|15|score; judge|15|scores_field",
+    "model_a|few|system_1; model_b|few|system_2; conversation_a|talk|output_1; conversation_b|talk2|output_2; "
+    "winner|m|better; judge|voter|; turn|one|; anony|bool|; tstamp|epoch|",
+    "model_a|few|system_1; model_b|few|system_2; conversation_a|jtalk|output_1; conversation_b|talk2|output_2; "
+    "winner|m|better; judge|voter|; gpt4_winner|m|winner_field",
+    "conversation_a|talk|output_1; conversation_b|talk2|output_2; winner|m|; turn|one|",
+    # who said what
+    "prompt|q|source; response|a|output; anna|pf|rating; ben|pf|rating; verdict|pf|scores_field",
+    "task|q|; trace|a|output; tests_passed|bool|outcome; judge|bool|scores_field; latency|15|",
+    "question|q|source; answer|a|output; ground_truth|ci|score; judge|ci|scores_field",
 ]
-WRITERS = ("csv", "semicolon", "bom", "tsv", "jsonl", "json", "gz", "one row")
+WRITERS = ("csv", "semicolon", "bom", "tsv", "jsonl", "json", "gz", "bar", "wrapped", "one row")
 
 
 def write(folder, rows, form):
     """Write rows in one of the forms of ``WRITERS``."""
-    names, separator = [*rows[0]], {"semicolon": ";", "tsv": "\t"}.get(form, ",")
+    names, separator = [*rows[0]], {"semicolon": ";", "tsv": "\t", "bar": "|"}.get(form, ",")
     if form in ("jsonl", "one row"):
         return as_jsonl(folder / "t.jsonl", rows)
-    if form in ("json", "gz"):
-        path, content = folder / f"t.json{'.gz' if form == 'gz' else ''}", json.dumps(rows).encode()
+    if form in ("json", "gz", "wrapped"):
+        given = {"result": {"data": rows}} if form == "wrapped" else rows
+        path = folder / f"t.json{'.gz' if form == 'gz' else ''}"
+        content = json.dumps(given, indent=2 if form == "wrapped" else None).encode()
         path.write_bytes(gzip.compress(content) if form == "gz" else content)
         return path
 
     def cell(value):
         text = json.dumps(value) if isinstance(value, list | dict) else str(value)
-        return '"' + text.replace('"', '""') + '"' if set(text) & set(',;\t"\n') else text
+        return '"' + text.replace('"', '""') + '"' if set(text) & set(',;|\t"\n') else text
 
     lines = [separator.join(map(cell, row)) for row in (names, *(row.values() for row in rows))]
     path = folder / ("t.tsv" if form == "tsv" else "t.csv")
@@ -191,7 +219,7 @@ def test_no_column_is_taken_for_another(tmp_path, k):
 
 def test_most_columns_are_found(tmp_path):
     counts = [
-        check(recognised_columns(table_of(write(tmp_path, rows_of(case, seed=k), WRITERS[k % 7]))), truth_of(case))
+        check(recognised_columns(table_of(write(tmp_path, rows_of(case, seed=k), WRITERS[k % 9]))), truth_of(case))
         for k, case in enumerate(CASES)
     ]
     found, there = map(sum, zip(*counts, strict=True))
@@ -268,7 +296,7 @@ def doctor(path, cwd):
     return said, [shlex.split(line)[1:] for line in said.splitlines() if line.startswith("  evalbias audit ")]
 
 
-@pytest.mark.parametrize("k", [0, 6, 14, 38, 42, 52, 55, 56])
+@pytest.mark.parametrize("k", [0, 6, 14, 38, 42, 52, 55, 56, 61, 67, 69, 70])
 def test_each_command_runs_as_it_is_printed(tmp_path, k):
     path = write(tmp_path, rows_of(CASES[k], n=40, seed=k), "csv" if k % 2 else "jsonl")
     said, commands = doctor(path.name, tmp_path)
@@ -297,8 +325,64 @@ def test_what_a_file_is_and_what_it_lacks(tmp_path, data_dir):
     assert "data set summeval with 1120 rows" in doctor(published, tmp_path)[0]
     challenge = data_dir / "upstream" / "webnlg-challenge-2020"
     assert "data set webnlg2020" in doctor(challenge, tmp_path)[0]
-    with pytest.raises(AssertionError, match=r"is no known data set; it holds t\.csv: name one of them"):
+    write(tmp_path, rows_of(CASES[0]), "jsonl")
+    with pytest.raises(AssertionError, match=r"is no known data set; it holds t\.csv, t\.jsonl: name one of them"):
         doctor(tmp_path, tmp_path)
+
+
+def test_the_files_of_a_folder_are_one_table(tmp_path):
+    rows = rows_of(CASES[0], n=40)
+    for name, some in (("a", rows[:25]), ("b", rows[25:])):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, some, "csv").rename(tmp_path / f"{name}.csv")
+        (tmp_path / name).rmdir()
+    said, (command,) = doctor(tmp_path, tmp_path)
+    assert "a plain table: csv with 40 rows." in said
+    audited = json.loads(evalbias(*command, "--out", "run", "--json", cwd=tmp_path).stdout)
+    whole = package.audit(rows)
+    assert audited["verdict"] == whole.verdict
+    (tmp_path / "b.csv").write_text("question,answer\nWhat?,This.\n")
+    with pytest.raises(AssertionError, match=r"b\.csv and .*a\.csv differ in the columns \['judge', 'label'\]"):
+        doctor(tmp_path, tmp_path)
+
+
+def arena(n=30):
+    """Make rows as the Chatbot Arena publishes them: one column of 0 and 1 a choice, and lists of turns as JSON."""
+    rng, rows = random.Random(0), []
+    for k in range(n):
+        chosen = rng.randrange(3)
+        asked, said = [f"What is {k}?", "Why?"], [[f"{who} {k}", f"So {who} {'says ' * (k % 5)}{k}"] for who in "ab"]
+        turns = 1 + k % 2
+        texts = {"prompt": asked[:turns], "response_a": said[0][:turns], "response_b": said[1][:turns]}
+        row = {"id": k, "model_a": "gpt-4", "model_b": "llama-7b"} | {n: json.dumps(t) for n, t in texts.items()}
+        row |= {f"winner_{one}": int(c == chosen) for c, one in enumerate(("model_a", "model_b", "tie"))}
+        rows.append(row | {"judge": ("model_a", "model_b", "tie (bothbad)")[chosen]})
+    return rows
+
+
+def test_votes_of_the_arena_are_read_with_the_texts_of_all_turns(tmp_path):
+    path = write(tmp_path, arena(), "csv")
+    _, (command,) = doctor(path.name, tmp_path)
+    for given in ("better=winner", "output_1=response_a", "system_2=model_b"):
+        assert given in command[command.index("--map") + 1].split(",")
+    evalbias(*command, "--out", "run", "--json", cwd=tmp_path)
+    mapping = {"source": "prompt", "output_1": "response_a", "output_2": "response_b", "better": "winner"}
+    items = read(path, mapping=mapping, choices={"judge": ()})
+    assert [item.better for item in items] == [item.judge for item in items]
+    assert {item.better for item in items} == {0, 1, -1}
+    assert items[1].source == "What is 1?"
+    assert items[1].candidates[1] == "assistant: b 1\n\nuser: Why?\n\nassistant: So b says 1"
+
+
+def test_two_conversations_share_their_beginning_as_the_source(tmp_path):
+    (item,) = read([{"conversation_a": talk(4, "This."), "conversation_b": json.dumps(talk(4, "That."))}],
+                   mapping={"output_1": "conversation_a", "output_2": "conversation_b"})  # fmt: skip
+    assert item.source == "system: Be brief.\n\nuser: What is thing 2?"
+    assert item.candidates == ["This.", "That."]
+    (item,) = read([{"outputs": [talk(4, "Same."), talk(4, "Same.")]}])
+    assert item.candidates == ["Same.", "Same."]
+    (item,) = read([{"outputs": [talk(4, "This."), talk(6, "That.")[1:]]}])  # nothing in common: the whole
+    assert item.candidates[1] == "user: What is thing 3?\n\nassistant: That."
 
 
 def test_hostile_files_are_an_error_or_shown_without_what_a_terminal_obeys(tmp_path):
@@ -453,3 +537,61 @@ def test_the_actual_output_is_judged_and_a_second_one_is_asked_about(tmp_path):
     assert check(questions(rows_of(case), tmp_path)[0], truth_of(case)) == (4, 4)
     _, asked = questions(rows_of("question|q|; answer|a|; answer_2|a2|; judge|15|"), tmp_path)
     assert {"output": "answer_2"} in asked["output"].answers
+
+
+# An outcome in the place of people's ratings.
+
+
+def runs(n=200):
+    """Make runs of an agent with an outcome, a judge who likes long traces, and what people say of other things."""
+    rng, rows = random.Random(3), []
+    for k in range(n):
+        passed, words = rng.random() < 0.5, rng.randrange(5, 60)
+        says = int(rng.random() < (0.5 if passed else 0.1) + 0.006 * words)
+        trace = f"run {k}: {'step ' * words}"
+        texts = {"task": f"task {k // 4}", "trace": trace, "agent": "xy"[k % 2]}
+        rows.append({**texts, "passed": passed, "judge": says, "rating_1": 1 + k % 5})
+    return rows
+
+
+@pytest.mark.parametrize("words", [("yes", "no"), ("PASS", "fail"), (True, False), (1, 0), ("1.0", "0")])
+def test_an_outcome_is_a_rating_without_error(tmp_path, words):
+    rows = [{**row, "passed": words[not row["passed"]]} for row in runs()]
+    mapping = {"source": "task", "output": "trace"}
+    audited = package.audit(write(tmp_path, rows, "csv"), mapping=mapping, scores_field="judge", outcome="passed")
+    plain = [{name: value for name, value in row.items() if name != "rating_1"} for row in runs()]
+    plain = [{**row, "passed": int(row["passed"])} for row in plain]
+    mapping |= {"score": "passed"}
+    rated = package.audit(plain, mapping=mapping, scores_field="judge", reliability=1.0)
+    assert audited["verbosity"].estimates == rated["verbosity"].estimates
+    assert audited["verbosity"]["length_effect"].reliability == 1
+    assert "people" in rated.verdict
+    assert "the outcome" in audited.verdict
+
+
+def test_nothing_that_is_shown_of_an_outcome_speaks_of_people(tmp_path):
+    write(tmp_path, [{k: v for k, v in row.items() if k != "rating_1"} for row in runs()], "csv")
+    asked = ("--data", "t.csv", "--map", "source=task,output=trace", "--scores-field", "judge", "--outcome", "passed")
+    shown = evalbias("audit", *asked, "--out", "run", "--by", "agent", cwd=tmp_path).stdout
+    shown += (tmp_path / "run" / "report.html").read_text().partition("<h1")[2].partition("criteria.quality")[0]
+    for word in ("with people", "people do", "people pass", "annotator", "people rated", "of people"):
+        assert word not in " ".join(shown.split()), word
+    assert "Agreement with the outcome" in shown
+
+
+def test_an_outcome_of_pairs_says_which_is_better():
+    rows = [{"outputs": [f"a {k}", f"bb {k}"], "sold": "AB"[k % 2], "judge": "AB"[k % 3 == 0]} for k in range(40)]
+    audited = package.audit(rows, winner_field="judge", outcome="sold")
+    assert audited.judged.chosen.tolist() == [1 - k % 2 for k in range(40)]
+
+
+def test_an_outcome_stands_alone(tmp_path):
+    path = write(tmp_path, runs(), "csv")
+    for options, match in (
+        ({"outcome": "passed", "reliability": 0.8}, "an outcome has no error"),
+        ({"outcome": "passed", "mapping": {"rating_1": "rating_1"}}, "the outcome 'passed' is the only rating: leave"),
+        ({"outcome": "pased"}, "no column 'pased' for 'outcome'.* Did you mean outcome=passed"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            package.audit(path, scores_field="judge", **options)
+    assert package.audit(path, outcome="passed").judged.judge == "recorded scores 'judge'"  # whose column is found

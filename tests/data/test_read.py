@@ -410,7 +410,7 @@ def test_a_malformed_line_is_named(tmp_path, line, match):
         ([{"output": "a"}, "x"], {}, DataError, "list, row 2 is 'x'; give dicts or DSPy examples"),
         ([{"q": "s", "answer": 5}], {"mapping": {"output": "answer"}}, DataError, "'output' is your column 'answer'"),
         ("none.parquet", {}, DataError, r"none\.parquet is damaged or no Parquet file"),
-        ("object.json", {}, DataError, "must be a JSON list"),
+        ("object.json", {}, DataError, r"must be a JSON list of records, .*, such as that in 'items'\."),
         ("torn.jsonl.gz", {}, DataError, r"torn\.jsonl\.gz is damaged"),
     ],
 )
@@ -418,7 +418,7 @@ def test_a_source_that_is_no_table_is_refused(tmp_path, monkeypatch, source, opt
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "none.parquet").write_bytes(b"none")
-    (tmp_path / "object.json").write_text('{"data": []}')
+    (tmp_path / "object.json").write_text('{"items": [], "n": 0}')
     (tmp_path / "torn.jsonl.gz").write_bytes(gzip.compress(json.dumps(SO).encode())[:-9])
     with pytest.raises(error, match=match):
         data.read(source, **options)
